@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from mgraph.batch import EdgeBatch, as_array, as_batch, as_ids, as_weights, check_ids
-from mgraph.columns import EXACT, as_keys, not_a_list
-from mgraph.columns import KINDS as KEYS
+from mgraph.batch import ALL, EdgeBatch, part_of
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption
 from mgraph.kernels import constants
+from mgraph.tables.arrays import as_array, not_a_list
+from mgraph.tables.ids import EXACT, as_ids, as_keys, check_ids
+from mgraph.tables.ids import KINDS as KEYS
+from mgraph.tables.names import Names
+from mgraph.tables.weights import as_weights
 
 __all__ = ["COLUMNS", "KINDS", "Operations", "as_part", "check_kinds", "check_vertices", "updates_of"]
 
@@ -144,13 +146,12 @@ def updates_of(kind: Any, src: Any, dst: Any, weight: Any = None, *, keys: str |
     return EdgeBatch(src[mine], dst[mine], None if weight is None else weight[mine], op.astype(np.int8), keys)
 
 
-def as_part(part: Any, columns: Mapping[str, str] | None = None) -> EdgeBatch | Operations:
-    """A part of a source: operations as they are, anything else by `as_batch`. `InvalidBatch` if it has keys."""
-    if not isinstance(part, Operations):
-        return as_batch(part, columns)
-    if part.keys is not None:
-        raise InvalidBatch(f"a part has {part.keys} keys, which only a graph with keys takes, from this process")
-    return part
+def as_part(part: Any, names: Names = ALL) -> EdgeBatch | Operations:
+    """Return a part of a source as a batch, or operations as they are; `InvalidBatch` if it has keys."""
+    batch = part if isinstance(part, Operations) else part_of(part, names)
+    if batch.keys is not None:
+        raise InvalidBatch(f"a part has {batch.keys} keys, which only a graph with keys takes, from this process")
+    return batch
 
 
 def check_kinds(
@@ -255,7 +256,7 @@ def _without_holes(array: Any, used: Any) -> Any:
     masked = _masked(array, used)
     if used is None or array.dtype.kind != "f" or not bool(np.isnan(array[~used]).any()):
         return masked
-    whole = bool(((masked == masked.round()) & (abs(masked) <= EXACT)).all())
+    whole = bool(((masked == masked.round()) & (abs(masked) < EXACT)).all())
     return masked.astype(np.int64) if whole else masked
 
 

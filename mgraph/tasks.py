@@ -9,9 +9,10 @@ import numpy as np
 from dask.sizeof import sizeof
 from distributed import get_worker
 
-from mgraph.batch import COLUMNS, EdgeBatch, collected, default_columns
+from mgraph.batch import EdgeBatch, columns_of
 from mgraph.budget import Budget
 from mgraph.operations import Operations, as_part
+from mgraph.tables.names import Names
 
 __all__ = ["batch_of", "frame_of", "part_of"]
 
@@ -19,8 +20,8 @@ __all__ = ["batch_of", "frame_of", "part_of"]
 TYPES = {"src": np.uint32, "dst": np.uint32, "weight": np.float32, "op": np.int8, "time": np.int64}
 
 
-def batch_of(part: Any, columns: Mapping[str, str] | None) -> EdgeBatch | Operations:
-    """A part of a Dask collection as `as_part` makes it. Its memory is reserved before it is converted.
+def batch_of(part: Any, names: Names) -> EdgeBatch | Operations:
+    """Return a part of a Dask collection as `as_part` makes it. Its memory is reserved before it is converted.
 
     Raises
     ------
@@ -29,9 +30,11 @@ def batch_of(part: Any, columns: Mapping[str, str] | None) -> EdgeBatch | Operat
     InvalidBatch
         The part is no batch.
     """
-    part = collected(part, columns)
-    with _budget().reserve(_host_bytes(part, columns), f"a part of the source, a {type(part).__name__}, as a batch"):
-        return as_part(part, columns)
+    if isinstance(part, EdgeBatch | Operations):
+        return as_part(part)
+    columns, labels, unused = columns_of(part, names)
+    with _budget().reserve(_host_bytes(columns), f"a part of the source, a {type(part).__name__}, as a batch"):
+        return EdgeBatch.of(columns, None, labels, unused)
 
 
 def part_of(graph: str, rank: int, token: str, names: Sequence[str], given: Any) -> Any:
@@ -65,19 +68,9 @@ def _budget() -> Budget:
     return Budget() if plugin is None else plugin.budget
 
 
-def _host_bytes(part: Any, columns: Mapping[str, str] | None) -> int:
-    """The most bytes of host memory that a part takes as a batch beside itself, with what its checks need."""
-    if isinstance(part, EdgeBatch | Operations):
-        return 0
-    if isinstance(part, Mapping) or hasattr(part, "columns"):
-        there = part if isinstance(part, Mapping) else part.columns
-        names = columns or default_columns(there)
-        named = {name: part[column] for name, column in names.items() if column in there}
-    else:
-        named = (
-            dict(zip(COLUMNS, part, strict=False)) if isinstance(part, list | tuple) else {}
-        )  # `as_part` refuses others
-    return sum(_column_bytes(column, TYPES[name]) for name, column in named.items() if hasattr(column, "__len__"))
+def _host_bytes(columns: Mapping[str, Any]) -> int:
+    """Return the most bytes of host memory that columns take as a batch beside themselves, and their checks."""
+    return sum(_column_bytes(column, TYPES[name]) for name, column in columns.items() if hasattr(column, "__len__"))
 
 
 def _column_bytes(column: Any, dtype: type) -> int:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from mgraph import MAX_VERTICES, EdgeBatch, InvalidBatch, InvalidOption
-from mgraph.batch import as_batch, as_ids, check_columns
-from mgraph.columns import as_array
+from mgraph.batch import as_batch, as_ids
+from mgraph.tables.arrays import as_array
+from mgraph.tables.names import Names, from_mapping
 
 PART = {"src": [0, 1], "dst": [1, 2]}
 
@@ -23,34 +24,50 @@ def test_parts_of_every_kind():
         assert (made.weight.tolist(), made.op.tolist()) == ([0.5, 2.0], [1, -1])
 
 
-@pytest.mark.parametrize("name", ["w", "Weight", "ops", "when"])
-def test_an_unknown_column_is_an_error_that_lists_them(name):
+def test_other_columns_are_not_read():
     pandas = pytest.importorskip("pandas")
-    part = {**PART, name: [1, 1]}
+    part = {**PART, "Weight": [1, 1], "note": ["a", "b"]}
     for given in (part, pandas.DataFrame(part)):
-        with pytest.raises(InvalidBatch, match=f"has the columns 'src', 'dst', '{name}': '{name}' is unknown"):
-            as_batch(given)
+        assert as_batch(given).weight is None
+
+
+def test_columns_that_a_call_does_not_read_are_named():
+    part = {**PART, "weight": [1, 1], "op": [1, -1]}
+    with pytest.warns(UserWarning, match="column 'weight' of the table was not used"):
+        assert as_batch(part, Names(reads=("op",))).weight is None
+    assert as_batch(part, Names(reads=("op",), quiet=("weight",))).op.tolist() == [1, -1]
 
 
 def test_missing_columns_are_named():
-    with pytest.raises(InvalidBatch, match="'dst' is missing and 'to' is unknown"):
+    with pytest.raises(InvalidBatch, match="the mapping has no column 'target'; its columns are 'src', 'to'"):
         as_batch({"src": [0], "to": [1]})
-    with pytest.raises(InvalidBatch, match="'target' is missing"):
-        as_batch(PART, {"src": "src", "dst": "target"})
+    with pytest.raises(InvalidBatch, match="no column 'other'"):
+        as_batch(PART, Names("src", "other"))
+    with pytest.raises(InvalidBatch, match="has the columns 'source' and 'src'; source= says which"):
+        as_batch({**PART, "source": [1, 2]})
     with pytest.raises(InvalidBatch, match="a part has type int"):
-        as_batch(5)  # type: ignore[arg-type]
+        as_batch(5)
 
 
-def test_columns_say_which_is_which_and_no_others_are_read():
+def test_names_say_which_is_which():
     part = {"from": [0], "to": [1], "w": [2.5], "when": [7]}
-    batch = as_batch(part, {"src": "from", "dst": "to", "weight": "w"})
+    batch = as_batch(part, Names("from", "to", "w"))
     assert (batch.src[0], batch.dst[0], batch.weight[0], batch.op) == (0, 1, np.float32(2.5), None)
+    mixed = as_batch({"source": [3], "dst": [4]})
+    assert (mixed.src[0], mixed.dst[0]) == (3, 4)
 
 
 @pytest.mark.parametrize("columns", [{"src": "a"}, {"src": "a", "dst": "b", "when": "c"}, ["a", "b"], "src"])
 def test_columns_that_name_no_batch(columns):
     with pytest.raises(InvalidOption, match="columns is .*src and dst"):
-        check_columns(columns)
+        from_mapping(columns, Names())
+
+
+def test_the_mapping_of_names_is_deprecated():
+    with pytest.warns(DeprecationWarning, match="use source="):
+        assert from_mapping({"src": "a", "dst": "b", "weight": "w"}, Names()) == Names("a", "b", "w")
+    with pytest.raises(InvalidOption, match="and columns are named by source"):
+        from_mapping({"src": "a", "dst": "b"}, Names("a"))
 
 
 # ---- what a batch refuses --------------------------------------------------------------------------------------------
@@ -61,9 +78,9 @@ def test_columns_that_name_no_batch(columns):
     [
         ([0, 3], [1, -1], r"dst\[1\] is -1"),
         ([0.5], [1], r"src\[0\] is 0.5"),
-        ([0], [float("nan")], r"dst\[0\] is nan"),
+        ([0], [float("nan")], r"dst\[0\] is missing"),
         ([0, 1], [1], r"has shape"),
-        (["a"], [1], "dtype"),
+        (["a"], [1], r"src\[0\] is 'a'; vertex ids are whole numbers.*takes strings"),
         ([[0]], [[1]], "2 dimensions"),
         (1, 2, "src is 1, one value; ids come in a list"),
         ("ada", "bob", "src is 'ada', one value"),
@@ -84,7 +101,7 @@ def test_the_last_id_that_there_is():
 
 
 def test_weights_that_are_none():
-    with pytest.raises(InvalidBatch, match=r"weight\[0\] is NaN"):
+    with pytest.raises(InvalidBatch, match=r"weight\[0\] is missing"):
         EdgeBatch([0], [1], [float("nan")])
     with pytest.raises(
         InvalidBatch, match=r"weight\[1\] is 1e\+39; weights are stored as float32, up to 3.4028235e\+38"

@@ -14,13 +14,13 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from mgraph.checks import check_vertex, check_vertices
-from mgraph.columns import shown
 from mgraph.device import Array, Device
 from mgraph.errors import InvalidBatch, InvalidOption, MgraphError
 from mgraph.exchange import Exchange
 from mgraph.kernels import Library, View, load
 from mgraph.partition import Partition
 from mgraph.structures import Structure
+from mgraph.tables.arrays import shown
 
 __all__ = [
     "CHUNK",

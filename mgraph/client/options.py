@@ -10,10 +10,11 @@ from typing import Any
 from mgraph.algorithms.algorithm import GraphFacts
 from mgraph.checks import check_number, check_whole
 from mgraph.client.vertices.numbering import Numbering
-from mgraph.columns import check_kind
 from mgraph.errors import DeviceError, InvalidOption
 from mgraph.structures import parse
 from mgraph.structures.combine import COMBINES
+from mgraph.tables.ids import check_kind
+from mgraph.tables.names import Names, from_mapping
 
 __all__ = ["DEVICES", "Options", "choose_device", "choose_structure", "fixed_order", "keys_of", "shape"]
 
@@ -65,6 +66,14 @@ class Options:
             raise InvalidOption(f"reserve is {self.reserve}; it must be less than 2**63 bytes")
         if not 0 < check_number(self.patience, "patience") < math.inf:
             raise InvalidOption(f"patience is {self.patience}; it must be a finite number of seconds above 0")
+
+    def names(self, *, columns: Any = None, ops: bool = True, **given: Any) -> Names:
+        """Return the columns that a change of the graph reads: those that are `given`, and by default what it keeps.
+
+        `columns` is the deprecated mapping of names, and `ops` says whether operations are read.
+        """
+        kept = {"weight": self.weighted, "op": ops, "time": self.times is not None}
+        return from_mapping(columns, Names(**given, reads=tuple(name for name, reads in kept.items() if reads)))
 
     def facts(self, numbering: Numbering) -> GraphFacts:
         """The properties on which the check of an algorithm's arguments may depend."""

@@ -1,7 +1,6 @@
 """Graphs from frames, files, matrices and NetworkX, and back. `DynamicGraph` binds each function as a method."""
 
 from mgraph.convert.arrays import from_dlpack
-from mgraph.convert.changes import delete, ingest, insert, update
 from mgraph.convert.files import from_csv, from_parquet
 from mgraph.convert.frames import from_arrow, from_cudf, from_pandas, from_polars, to_arrow, to_pandas, to_polars
 from mgraph.convert.graphs import from_networkx, to_networkx
@@ -10,6 +9,7 @@ from mgraph.convert.partitions import from_dask
 from mgraph.convert.read import read
 from mgraph.convert.subgraph import ego, subgraph
 from mgraph.convert.tensors import to_cugraph, to_pyg
+from mgraph.convert.update_methods import delete, ingest, insert, update
 
 __all__ = [
     "delete",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from mgraph.client.options import keys_of
 from mgraph.client.reports.progress import building
-from mgraph.columns import as_array
-from mgraph.convert.build import Edges, build
-from mgraph.convert.columns import Column, check_alike
+from mgraph.convert.build import from_table
 from mgraph.errors import InvalidBatch
+from mgraph.tables.arrays import as_array
+from mgraph.tables.names import Names
 
 __all__ = ["from_dlpack"]
 
@@ -26,7 +25,7 @@ def from_dlpack(
     n_vertices: int | None = None,
     **options: Any,
 ) -> Any:
-    """A new graph of arrays with the DLPack interface: of NumPy, CuPy, PyTorch, JAX, TensorFlow.
+    """Make a graph of arrays with the DLPack interface: of NumPy, CuPy, PyTorch, JAX, TensorFlow.
 
     Arrays on a GPU are checked there, and a graph in this process on that GPU takes them without a copy through the
     host. ``DynamicGraph.from_dlpack(*data.edge_index)`` takes a graph of PyTorch Geometric.
@@ -61,12 +60,9 @@ def from_dlpack(
     >>> g.num_vertices, g.num_edges
     (3, 3)
     """
-    keys = keys_of(options.get("keys", "auto"), n_vertices)
-    optional = [(name, values) for name, values in (("weight", weight), ("time", time)) if values is not None]
-    columns = [(name, _array(name, values)) for name, values in (("source", source), ("target", target), *optional)]
-    check_alike(columns)
-    edges = Edges.read(columns, keys, Column, None if time is None else "time")
-    return build(cls, edges, client, n_vertices, options)
+    arrays = {"source": source, "target": target, "weight": weight, "time": time}
+    given = {name: _array(name, values) for name, values in arrays.items() if values is not None}
+    return from_table(cls, given, Names(), client, n_vertices, options)
 
 
 def _array(name: str, values: Any) -> Any:

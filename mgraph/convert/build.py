@@ -1,89 +1,78 @@
-"""A new graph from checked edges, and the edges of a graph."""
+"""A new graph of a checked batch or of a table, and the edges of a graph."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import datetime
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from mgraph.batch import EdgeBatch, columns_of
 from mgraph.checks import check_count, check_growth
+from mgraph.client.options import keys_of
 from mgraph.client.reports.progress import stage
-from mgraph.client.vertices.keyed import batch_of
-from mgraph.columns import KINDS, as_keys, chosen_kind
-from mgraph.convert.columns import Column, times, vertex_ids, weights
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
+from mgraph.tables.ids import KINDS
+from mgraph.tables.names import Names, warn_unused
 
-__all__ = ["Edges", "build", "columns_of", "edges_of", "filling", "timed_edges_of"]
+__all__ = [
+    "build", "edges_of", "filling", "from_columns", "from_table", "largest_id", "named_edges",
+    "names_of", "timed_edges_of",
+]  # fmt: skip
+
+Labels = Mapping[str, str]  #: what messages call the columns of a batch
 
 
-@dataclass(frozen=True)
-class Edges:
-    """Checked edges: src and dst uint32[n], weight float32[n] or None, and the names of the first two for messages.
+def names_of(
+    options: Mapping[str, Any], source: Any = None, target: Any = None, weight: Any = None, time: Any = None
+) -> Names:
+    """Return the columns that a new graph reads: weights and times that are named, or that the options ask for."""
+    wants = {
+        "weight": options.get("weighted"),
+        "time": any(options.get(name) for name in ("times", "window", "window_edges")),
+    }
+    reads = tuple(column for column, wanted in wants.items() if wanted)
+    quiet = tuple(
+        column for column, option in (("weight", "weighted"), ("time", "times")) if options.get(option) is False
+    )
+    return Names(source, target, weight, None, time, reads, quiet)
 
-    With `keys`, their kind, src and dst are columns of keys; see `mgraph.columns.as_keys`. `time` is int64[n],
-    datetime64[n] or None.
-    """
 
-    src: Any
-    dst: Any
-    weight: np.ndarray | None = None
-    names: tuple[str, str] = ("source", "target")
-    keys: str | None = None
-    time: np.ndarray | None = None
+def from_table(
+    cls: Any, table: Any, names: Names, client: Any, n_vertices: int | None, options: Mapping[str, Any]
+) -> Any:
+    """Make a graph of the rows of a table; see `build`."""
+    columns, labels, unused = columns_of(table, names)
+    warn_unused(unused)
+    return from_columns(cls, columns, labels, client, n_vertices, options)
 
-    @classmethod
-    def of(cls, source: Column, target: Column, weight: Column | None = None) -> Edges:
-        """The edges in columns; `InvalidBatch` for the first bad value."""
-        src, dst = vertex_ids(source), vertex_ids(target)
-        return cls(src, dst, None if weight is None else weights(weight), (source.name, target.name))
 
-    @classmethod
-    def read(
-        cls,
-        columns: Sequence[tuple[str, Any]],
-        keys: str | None,
-        column: Callable[[str, Any], Column],
-        time: str | None = None,
-    ) -> Edges:
-        """The edges in a table's columns source, target and maybe weight, given by name.
-
-        Parameters
-        ----------
-        time : str, optional
-            The name of the last of `columns`, if that has the times.
-        keys : "int64" | "string" | "auto" | None
-            What the ends are; for "auto" they choose.
-        column : callable
-            ``column(name, values)`` reads ids, weights and times.
-        """
-        if time is not None:
-            *columns, last = columns
-            return replace(cls.read(columns, keys, column), time=times(column(*last)))
-        (source, src), (target, dst), *rest = columns
-        stage(f"checking {len(src):,} edges")
-        names = f"column {source!r}", f"column {target!r}"
-        kind = keys if keys != "auto" else chosen_kind(src, dst, names) if len(src) else None
-        if kind is None:
-            return cls.of(*(column(*each) for each in columns))
-        ends = as_keys(src, kind, names[0]), as_keys(dst, kind, names[1])
-        return cls(ends[0], ends[1], weights(column(*rest[0])) if rest else None, (source, target), kind)
-
-    def largest(self) -> tuple[int, str, int]:
-        """The largest id, and its column and row; (-1, "", 0) without edges."""
-        if not len(self.src):
-            return -1, "", 0
-        column = self.src if self.src.max() >= self.dst.max() else self.dst
-        row = int(column.argmax())
-        return int(column[row]), self.names[0 if column is self.src else 1], row
+def from_columns(
+    cls: Any,
+    columns: Mapping[str, Any],
+    labels: Labels,
+    client: Any,
+    n_vertices: int | None,
+    options: Mapping[str, Any],
+) -> Any:
+    """Make a graph of users' columns; see `build`."""
+    keys = keys_of(options.get("keys", "auto"), n_vertices)
+    stage(f"checking {len(columns['src']):,} edges")
+    return build(cls, EdgeBatch.of(columns, keys, labels), labels, client, n_vertices, options)
 
 
 def build(
-    cls: Any, edges: Edges, client: Any, n_vertices: int | None, options: Mapping[str, Any], vertices: Any = ()
+    cls: Any,
+    batch: EdgeBatch,
+    labels: Labels,
+    client: Any,
+    n_vertices: int | None,
+    options: Mapping[str, Any],
+    vertices: Any = (),
 ) -> Any:
-    """A new graph of `edges`, as one batch; without `n_vertices` it has the vertices up to the largest id, and grows.
+    """Make a graph of a batch; without `n_vertices` it has the vertices up to the largest id, and grows.
 
     In a graph with keys, `vertices` are keys that have no edge.
 
@@ -96,27 +85,47 @@ def build(
     InvalidOption
         There are weights and ``weighted=False``, or times and ``times=False``; or as `DynamicGraph`.
     """
-    options = {**options, "keys": edges.keys}
-    check_weighted(options, edges.weight is not None)
-    if edges.time is not None and options.setdefault("times", edges.time.dtype) is False:
-        raise InvalidOption("times is False and a column of times is named; leave one of them out")
-    if edges.keys is None:
-        largest, name, row = edges.largest()
-        check_largest(largest, f"column {name!r}, row {row}", n_vertices, len(edges.src))
+    options = {**options, "keys": batch.keys}
+    check_weighted(options, batch.weight is not None)
+    if batch.time is not None:
+        set_times(options, batch.time.dtype)
+    if batch.keys is None:
+        check_largest(*largest_id(batch, labels), n_vertices, len(batch))
     with filling(cls(client, n_vertices, **options)) as graph:
         if len(vertices):
             stage(f"adding {len(vertices):,} vertices")
             graph.add_vertices(vertices)
-        if len(edges.src):
-            stage(f"inserting {len(edges.src):,} edges")
-            batch = batch_of(graph._directory.keys, edges.src, edges.dst, edges.weight, time=edges.time)
+        if len(batch):
+            stage(f"inserting {len(batch):,} edges")
             graph._updates.apply(batch, last=False)
     return graph
 
 
+def largest_id(batch: EdgeBatch, labels: Labels) -> tuple[int, str]:
+    """Return the largest id of a batch, and what messages call it; -1 and "" without edges."""
+    if not len(batch):
+        return -1, ""
+    end = "src" if batch.src.max() >= batch.dst.max() else "dst"
+    column = getattr(batch, end)
+    row = int(column.argmax())
+    return int(column[row]), f"{labels[end]}, row {row}"
+
+
+def set_times(options: dict[str, Any], dtype: Any) -> None:
+    """Set the option `times` to the dtype of a column; of a graph with a `window` to a unit that holds both.
+
+    `InvalidOption` if it is False.
+    """
+    if options.get("times") is False:
+        raise InvalidOption("times is False and a column of times is named; leave one of them out")
+    if options.get("times") is None:
+        by_date = isinstance(options.get("window"), str | datetime.timedelta | np.timedelta64)
+        options["times"] = np.promote_types(dtype, "datetime64[us]") if by_date and dtype.kind == "M" else dtype
+
+
 @contextmanager
 def filling(graph: Any) -> Iterator[Any]:
-    """A new graph, which the block fills; it is closed if that fails."""
+    """Yield a new graph, which the block fills; it is closed if that fails."""
     try:
         yield graph
     except BaseException:
@@ -150,16 +159,15 @@ def check_largest(largest: int, what: str, n_vertices: int | None, n_edges: int)
 
 
 def edges_of(graph: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """The edges of a graph: sources and targets, and weights or None; an undirected edge once. O(n + m).
-
-    Ends are uint32[m], or keys in a graph that has them.
-    """
-    src, dst, weight, _ = timed_edges_of(graph)
-    return src, dst, weight
+    """Return the edges of a graph as `timed_edges_of`, without their times."""
+    return timed_edges_of(graph)[:3]
 
 
 def timed_edges_of(graph: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """As `edges_of`, and the times of the edges, int64[m] or datetime64[m], or None."""
+    """Return the edges of a graph: sources, targets, weights or None, and times or None; an undirected edge once.
+
+    Ends are uint32[m], or keys in a graph that has them; times are int64[m] or datetime64[m]. O(n + m).
+    """
     with graph._directory.still():  # vertices that are deleted meanwhile would change places
         csr, names = graph.to_csr(), graph.vertices() if graph.keys in KINDS else None
     src = np.repeat(np.arange(len(csr.offsets) - 1, dtype=np.uint32), np.diff(csr.offsets))
@@ -171,15 +179,15 @@ def timed_edges_of(graph: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | Non
     return (src, dst, weight, time) if names is None else (names[src], names[dst], weight, time)
 
 
-def columns_of(graph: Any, source: str, target: str, weight: str, time: str) -> dict[str, np.ndarray]:
-    """The edges of a graph as named columns: ids as int64, or keys; weights as float32 and times where there are some.
+def named_edges(graph: Any, source: str, target: str, weight: str, time: str) -> dict[str, np.ndarray]:
+    """Return the edges of a graph as named columns: int64 ids, or keys; float32 weights and times where it has some.
 
     Times are int64 or datetime64.
     """
     src, dst, values, stamps = timed_edges_of(graph)
     ends = [end if graph.keys == "string" else end.astype(np.int64) for end in (src, dst)]
-    found = zip((source, target, weight, time), (*ends, values, stamps), strict=True)
-    named = [(name, column) for name, column in found if column is not None]
+    columns = zip((source, target, weight, time), (*ends, values, stamps), strict=True)
+    named = [(name, column) for name, column in columns if column is not None]
     if len(dict(named)) < len(named):
         raise InvalidOption(f"source, target, weight and time need different names: {[name for name, _ in named]}")
     return dict(named)

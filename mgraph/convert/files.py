@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from mgraph.client.options import keys_of
 from mgraph.client.reports.progress import building, stage
-from mgraph.convert.build import build
-from mgraph.convert.columns import choose
-from mgraph.convert.frames import arrow_edges
-from mgraph.convert.text import columns_in_text
-from mgraph.errors import InvalidBatch, MgraphError, ReadError
+from mgraph.convert.build import from_columns, names_of
+from mgraph.tables.files.columnar import open_table
+from mgraph.tables.files.opening import blamed, check_path
+from mgraph.tables.names import Names, label, warn_unused
 
-__all__ = ["from_csv", "from_parquet", "reading"]
+__all__ = ["from_csv", "from_parquet", "from_table_file"]
 
 
 @building
 def from_parquet(
     cls: Any,
     path: str | os.PathLike[str],
-    source: str = "source",
-    target: str = "target",
+    source: str | None = None,
+    target: str | None = None,
     weight: str | None = None,
     *,
     time: str | None = None,
@@ -31,7 +28,7 @@ def from_parquet(
     n_vertices: int | None = None,
     **options: Any,
 ) -> Any:
-    """A new graph of the rows of a Parquet file, an edge a row, read in this process; needs pyarrow.
+    """Make a graph of the rows of a Parquet file, one edge per row, read in this process; needs pyarrow.
 
     Only the named columns are read. `DynamicGraph.ingest` has the workers read files.
 
@@ -52,22 +49,16 @@ def from_parquet(
     UnknownVertex
         An id is `n_vertices` or more. No graph was made.
     """
-    keys = keys_of(options.get("keys", "auto"), n_vertices)
-    with reading(path) as file:
-        import pyarrow.parquet as parquet
-
-        with parquet.ParquetFile(file) as opened:
-            names = choose(opened.schema_arrow.names, (source, target, weight, time), "the file")
-            edges = arrow_edges(opened.read(columns=names), source, target, weight, keys, time)
-        return build(cls, edges, client, n_vertices, options)
+    names = names_of(options, source, target, weight, time)
+    return from_table_file(cls, path, "parquet", None, names, client, n_vertices, options)
 
 
 @building
 def from_csv(
     cls: Any,
     path: str | os.PathLike[str],
-    source: str = "source",
-    target: str = "target",
+    source: str | None = None,
+    target: str | None = None,
     weight: str | None = None,
     *,
     time: str | None = None,
@@ -76,12 +67,12 @@ def from_csv(
     n_vertices: int | None = None,
     **options: Any,
 ) -> Any:
-    """A new graph of the rows of a CSV file, an edge a row, read in this process; needs pyarrow.
+    """Make a graph of the rows of a CSV file, one edge per row, read in this process; needs pyarrow.
 
     Parameters
     ----------
     path : path
-        Its first line names the columns. Files that end in .gz, .bz2, .zst or .lz4 are decompressed.
+        Its first line names the columns. Files in gzip, bzip2, xz, Zstandard and LZ4 are decompressed.
     delimiter : str
         The character between columns.
     source, target, weight, time, client, n_vertices, **options
@@ -96,29 +87,28 @@ def from_csv(
     ReadError, UnknownVertex
         As in `from_parquet`.
     """
+    names = names_of(options, source, target, weight, time)
+    return from_table_file(cls, path, "csv", delimiter, names, client, n_vertices, options)
+
+
+def from_table_file(
+    cls: Any,
+    path: Any,
+    kind: str,
+    delimiter: str | None,
+    names: Names,
+    client: Any,
+    n_vertices: int | None,
+    options: dict[str, Any],
+) -> Any:
+    """Make a graph of a file of the format `kind`, a table."""
     keys = keys_of(options.get("keys", "auto"), n_vertices)
-    with reading(path) as file:
-        table = columns_in_text(file, (source, target, weight, time), keys, delimiter)
-        edges = arrow_edges(table, source, target, weight, keys, time)
-        return build(cls, edges, client, n_vertices, options)
-
-
-@contextmanager
-def reading(path: str | os.PathLike[str]) -> Iterator[str]:
-    """The path as text, with ``~`` expanded; errors of reading and of values as `ReadError`, which names the file."""
-    file = os.path.expanduser(os.fsdecode(path))
-    stage(f"reading {os.path.basename(file)}")
-    if os.path.isdir(file):
-        raise ReadError(f"{file}: it is a folder; DynamicGraph.open and load take those of stores and of save")
-    if not os.path.exists(file):
-        raise ReadError(f"{file}: there is no such file on this machine")
-    try:
-        yield file
-    except ImportError as error:
-        raise ReadError(f"{file}: reading it needs {error.name}: pip install {error.name}") from None
-    except (InvalidBatch, OSError, ReadError, ValueError) as error:  # pyarrow's errors are of the second and the last
-        if isinstance(error, MgraphError) and not isinstance(error, InvalidBatch | ReadError):
-            raise
-        if isinstance(error, ReadError) and str(error).startswith(f"{file}: "):
-            raise
-        raise ReadError(f"{file}: {error}") from None
+    stage(f"reading {os.path.basename(os.fsdecode(path))}")
+    with open_table(path, kind, delimiter) as file:
+        found, unused = names.find(file.names, "the file")
+        read = file.read([*found.values()], keys)
+        columns = {column: read[name] for column, name in found.items()}
+    warn_unused(unused, "the file")
+    labels = {column: label(name) for column, name in found.items()}
+    with blamed(check_path(path)):  # bad values are the file's
+        return from_columns(cls, columns, labels, client, n_vertices, options)

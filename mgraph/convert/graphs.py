@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from mgraph.batch import EdgeBatch
 from mgraph.checks import check_count, check_growth
 from mgraph.client.options import keys_of
 from mgraph.client.reports.progress import building, stage
-from mgraph.columns import as_keys, chosen_kind
-from mgraph.convert.build import Edges, build, timed_edges_of
-from mgraph.convert.columns import Column, vertex_ids
+from mgraph.convert.build import build, timed_edges_of
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
+from mgraph.tables.ids import as_ids, as_keys, chosen_kind
 
 __all__ = ["from_networkx", "to_networkx"]
 
@@ -30,7 +30,7 @@ def from_networkx(
     directed: bool | None = None,
     **options: Any,
 ) -> Any:
-    """A new graph of a NetworkX graph whose nodes are whole numbers or strings.
+    """Make a graph of a NetworkX graph whose nodes are whole numbers or strings.
 
     ``networkx.convert_node_labels_to_integers`` makes such a graph of any other.
 
@@ -49,7 +49,7 @@ def from_networkx(
         The number of vertices, whose ids are the nodes. By default the graph has keys if the nodes are strings or
         sparse numbers, as `DynamicGraph` says; else one vertex more than the largest node.
     directed : bool, optional
-        By default as `graph` is. An undirected graph has each edge both ways with True.
+        By default as `graph` is. With True an undirected graph has each edge both ways, and a loop once.
     **options
         The other options of `DynamicGraph`.
 
@@ -75,50 +75,53 @@ def from_networkx(
     stage("reading the nodes and edges")
     both = bool(directed) and not graph.is_directed()
     options["directed"] = graph.is_directed() if directed is None else directed
-    keys, found = keys_of(options.get("keys", "auto"), n_vertices), _objects(graph.nodes)
+    keys, nodes = keys_of(options.get("keys", "auto"), n_vertices), _objects(graph.nodes)
     if keys == "auto":
         try:
-            keys = chosen_kind(found, found, ("column 'nodes'",) * 2)
+            keys = chosen_kind(nodes, nodes, ("column 'nodes'",) * 2)
         except InvalidBatch as error:
             raise InvalidBatch(f"{error}; networkx.convert_node_labels_to_integers numbers nodes of any type") from None
     if keys is not None:
-        names = as_keys(found, keys, "column 'nodes'")
-        return build(cls, _edges(graph, weight, time, both, keys), client, None, options, names)
-    nodes = vertex_ids(Column("nodes", found))
-    least = int(nodes.max()) + 1 if len(nodes) else 0
+        names = as_keys(nodes, keys, "column 'nodes'")
+        return build(cls, *_edges(graph, weight, time, both, keys), client, None, options, names)
+    ids = as_ids(nodes, "column 'nodes'")
+    least = int(ids.max()) + 1 if len(ids) else 0
     if n_vertices is None:
-        check_growth(least - 1, "the largest node", len(nodes), graph.number_of_edges())
+        check_growth(least - 1, "the largest node", len(ids), graph.number_of_edges())
     elif check_count(n_vertices, "n_vertices") < least:
         raise UnknownVertex(f"node {least - 1} is in the graph, and n_vertices is {n_vertices}")
-    edges = _edges(graph, weight, time, both, None)
-    return build(cls, edges, client, least if n_vertices is None else n_vertices, options)
+    return build(
+        cls, *_edges(graph, weight, time, both, None), client, least if n_vertices is None else n_vertices, options
+    )
 
 
-def _edges(graph: Any, weight: str | None, time: str | None, both: bool, keys: str | None) -> Edges:
-    """The edges of a graph whose nodes were checked; `both` ways if wanted."""
+def _edges(
+    graph: Any, weight: str | None, time: str | None, both: bool, keys: str | None
+) -> tuple[EdgeBatch, dict[str, str]]:
+    """Return the edges of a graph whose nodes were checked, with their labels; `both` ways if wanted, a loop once."""
     pairs = [*graph.edges()]
     source, target = (_objects(pair[end] for pair in pairs) for end in (0, 1))
-    columns = [("source", np.concatenate([source, target]) if both else source)]
-    columns.append(("target", np.concatenate([target, source]) if both else target))
-    for attribute, what in ((weight, "weight"), (time, "time")):
+    columns, labels = {"src": source, "dst": target}, {"src": "column 'source'", "dst": "column 'target'"}
+    for name, attribute in (("weight", weight), ("time", time)):
         if attribute is not None:
-            values = _attribute(graph, attribute, what)
-            columns.append((str(attribute), np.concatenate([values, values]) if both else values))
-    if time is not None and len(pairs):
-        columns[-1] = columns[-1][0], np.array(columns[-1][1].tolist())  # datetimes become datetime64
-    return Edges.read(columns, keys, Column, time)
+            columns[name], labels[name] = _attribute(graph, attribute, name), f"column {attribute!r}"
+    if both:
+        back = np.fromiter((u != v for u, v in pairs), bool, len(pairs))
+        reverse = {**columns, "src": target, "dst": source}
+        columns = {name: np.concatenate([column, reverse[name][back]]) for name, column in columns.items()}
+    return EdgeBatch.of(columns, keys, labels), labels
 
 
 def _attribute(graph: Any, name: str, what: str) -> np.ndarray:
-    found = [*graph.edges(data=name, default=None)]
-    for source, target, value in found:
+    values = [*graph.edges(data=name, default=None)]
+    for source, target, value in values:
         if value is None:
             raise InvalidBatch(f"edge ({source!r}, {target!r}) has no attribute {name!r}; every edge needs a {what}")
-    return _objects(value for _, _, value in found)
+    return _objects(value for _, _, value in values)
 
 
 def _objects(values: Any) -> np.ndarray:
-    """Any objects, tuples among them, as an array of one dimension."""
+    """Return any objects, tuples among them, as an array of one dimension."""
     values = [*values]
     array = np.empty(len(values), object)
     array[:] = values
@@ -126,7 +129,7 @@ def _objects(values: Any) -> np.ndarray:
 
 
 def to_networkx(graph: Any, weight: str = "weight", time: str = "time") -> Any:
-    """The whole graph as a ``networkx.DiGraph``, or a ``networkx.Graph`` if it is undirected; needs NetworkX.
+    """Return the whole graph as a ``networkx.DiGraph``, or a ``networkx.Graph`` if it is undirected; needs NetworkX.
 
     All vertices are nodes. O(n + m), in Python.
 

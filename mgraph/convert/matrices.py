@@ -8,10 +8,8 @@ import numpy as np
 
 from mgraph.budget import Budget
 from mgraph.checks import check_count
-from mgraph.client.options import keys_of
 from mgraph.client.reports.progress import building, stage
-from mgraph.convert.build import Edges, build
-from mgraph.convert.columns import Column
+from mgraph.convert.build import from_columns
 from mgraph.errors import InvalidBatch, InvalidOption
 
 __all__ = ["check_shape", "from_scipy", "to_scipy"]
@@ -21,12 +19,12 @@ ROW_BYTES = 16  #: that a row of a matrix takes while a graph is made of it: its
 
 @building
 def from_scipy(cls: Any, matrix: Any, *, client: Any = None, weighted: bool = False, **options: Any) -> Any:
-    """A new graph of a SciPy sparse matrix: a stored entry at (i, j), zero or not, is the edge i -> j.
+    """Make a graph of a SciPy sparse matrix: a stored entry at (i, j), zero or not, is the edge i -> j.
 
     Parameters
     ----------
     matrix : scipy.sparse array or matrix, shape (n, n)
-        Of any format. Entries at the same place are added up.
+        Of any format. Entries at the same place are added up, whole numbers as int64 and others as float64.
     client : distributed.Client, optional
         The cluster that holds the graph; without it the graph is in this process.
     weighted : bool
@@ -56,19 +54,20 @@ def from_scipy(cls: Any, matrix: Any, *, client: Any = None, weighted: bool = Fa
     if "n_vertices" in options:
         raise InvalidOption(f"n_vertices is {options['n_vertices']!r}; a graph of a matrix has a vertex a row, {n}")
     stage(f"reading {matrix.nnz:,} entries")
+    if matrix.dtype.kind in "biuf":  # sums of duplicates would not fit into a small dtype
+        matrix = matrix.astype(np.result_type(matrix.dtype, np.uint64 if matrix.dtype.kind == "u" else np.int64))
     csr = matrix.tocsr()
     if not csr.has_canonical_format:
         csr = csr.copy()
         csr.sum_duplicates()
-    keys_of(options.get("keys", "auto"), n)
     src = np.repeat(np.arange(n), np.diff(csr.indptr))
-    data = Column("data", csr.data) if weighted else None
-    edges = Edges.of(Column("row", src), Column("column", csr.indices), data)
-    return build(cls, edges, client, n, {**options, "weighted": weighted})
+    columns = {"src": src, "dst": csr.indices, **({"weight": csr.data} if weighted else {})}
+    labels = {"src": "column 'row'", "dst": "column 'column'", "weight": "column 'data'"}
+    return from_columns(cls, columns, labels, client, n, {**options, "weighted": weighted})
 
 
 def check_shape(shape: tuple[int, ...]) -> int:
-    """The number of rows of a matrix of this shape, of which a graph is to be made here.
+    """Return the number of rows of a matrix of this shape, of which a graph is to be made here.
 
     Raises
     ------
@@ -85,7 +84,7 @@ def check_shape(shape: tuple[int, ...]) -> int:
 
 
 def to_scipy(graph: Any) -> Any:
-    """The whole graph as a ``scipy.sparse.csr_array`` of float32 weights, or ones if unweighted; needs SciPy.
+    """Return the whole graph as a ``scipy.sparse.csr_array`` of float32 weights, or ones if unweighted; needs SciPy.
 
     O(n + m).
     """

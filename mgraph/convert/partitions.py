@@ -8,17 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.batch import EdgeBatch
+from mgraph.batch import EdgeBatch, columns_of
 from mgraph.client.options import keys_of
 from mgraph.client.reports.progress import building, stage
-from mgraph.columns import as_keys, chosen_kind
-from mgraph.convert.build import Edges, build, check_largest, check_weighted, filling
-from mgraph.convert.columns import choose
-from mgraph.convert.frames import columns_in
+from mgraph.convert.build import check_largest, check_weighted, filling, from_table, largest_id, names_of, set_times
 from mgraph.device import Device
-from mgraph.errors import InvalidBatch, InvalidOption
+from mgraph.errors import InvalidBatch
 from mgraph.keys import KeyTable
 from mgraph.keys.key_array import columns_in as columns_in_bytes
+from mgraph.tables.ids import as_keys, chosen_kind
+from mgraph.tables.names import ARGUMENTS, Names, label, warn_unused
 
 __all__ = ["from_dask"]
 
@@ -27,8 +26,8 @@ __all__ = ["from_dask"]
 def from_dask(
     cls: Any,
     frame: Any,
-    source: str = "source",
-    target: str = "target",
+    source: str | None = None,
+    target: str | None = None,
     weight: str | None = None,
     *,
     time: str | None = None,
@@ -36,7 +35,7 @@ def from_dask(
     n_vertices: int | None = None,
     **options: Any,
 ) -> Any:
-    """A new graph of the rows of a Dask DataFrame, an edge a row; other columns are not read.
+    """Make a graph of the rows of a Dask DataFrame, one edge per row; other columns are not read.
 
     With a client, workers check the partitions and `ingest` them: no edge passes through this process, unless the graph
     has times. Then it takes one partition after another. If the graph has keys, the distinct keys of one partition
@@ -67,29 +66,30 @@ def from_dask(
     """
     if not hasattr(frame, "to_delayed") or not hasattr(frame, "columns"):
         raise InvalidBatch(f"from_dask takes a Dask DataFrame, got {type(frame).__name__}")
-    names = choose(frame.columns, (source, target, weight, time), "the frame")
-    keys, chosen = keys_of(options.get("keys", "auto"), n_vertices), frame[names]
+    found, unused = names_of(options, source, target, weight, time).find(frame.columns, "the frame")
+    names = Names(**{ARGUMENTS.get(column, column): name for column, name in found.items()}, reads=())
+    keys, chosen = keys_of(options.get("keys", "auto"), n_vertices), frame[[*found.values()]]
+    warn_unused(unused, "the frame")
     stage("computing the partitions")
     if client is None:
-        found, column = columns_in(chosen.compute(), names)
-        return build(cls, Edges.read(found, keys, column, time), None, n_vertices, options)
-    check_weighted(options, weight is not None)
+        return from_table(cls, chosen.compute(), names, None, n_vertices, options)
+    check_weighted(options, "weight" in found)
     parts = client.compute(chosen.to_delayed())
     kind = _chosen(client, parts, names) if keys == "auto" else keys
     options["keys"] = kind
-    if time is not None:
-        return _inserted(cls, client, parts, names, time, n_vertices, options)
+    if "time" in found:
+        return _inserted(cls, client, parts, names, n_vertices, options)
     if kind is not None:
         return _numbered(cls, client, parts, names, options)
     return _ingested(cls, client, parts, names, n_vertices, options)
 
 
 def _ingested(
-    cls: Any, client: Any, parts: list[Any], names: list[str], n_vertices: int | None, options: dict[str, Any]
+    cls: Any, client: Any, parts: list[Any], names: Names, n_vertices: int | None, options: dict[str, Any]
 ) -> Any:
     """A graph without keys, whose edges stay on the workers. All partitions are checked first."""
-    batches = _finished(client.map(_batch, parts, range(len(parts)), names=names))
-    total, largest = _largest(client.gather(client.map(_facts, batches, names=tuple(names[:2]))), n_vertices)
+    batches = _finished(client.map(_batch, parts, range(len(parts)), names=names, keys=None))
+    total, largest = _largest(client.gather(client.map(_facts, batches, names=names)), n_vertices)
     parts.clear()  # Dask frees them
     with filling(cls(client, n_vertices, **options)) as graph:
         if n_vertices is None:
@@ -103,29 +103,28 @@ def _inserted(
     cls: Any,
     client: Any,
     parts: Sequence[Any],
-    names: list[str],
-    time: str | None,
+    names: Names,
     n_vertices: int | None,
     options: dict[str, Any],
 ) -> Any:
     """A graph with times, of one partition after another. All are checked first."""
     kind = options["keys"]
-    checked = _finished(client.map(_checked, parts, range(len(parts)), names=names, keys=kind, time=time))
+    checked = _finished(client.map(_checked, parts, range(len(parts)), names=names, keys=kind))
     facts = client.gather(checked)
     if kind is None:
-        _largest([one[:4] for one in facts], n_vertices)
-    if time is not None and facts and options.setdefault("times", facts[0][4]) is False:
-        raise InvalidOption("times is False and a column of times is named; leave one of them out")
+        _largest([fact[:3] for fact in facts], n_vertices)
+    if facts:
+        set_times(options, facts[0][3])
     with filling(cls(client, n_vertices, **options)) as graph:
         for i, part in enumerate(parts):
             stage(f"{i:,} of {len(parts):,} partitions inserted", i, len(parts))
-            edges = _edges(part.result(), i, names, kind, time)
-            if len(edges.src):
-                graph.insert(edges.src, edges.dst, edges.weight, edges.time)
+            batch = _batch(part.result(), i, names, kind)
+            if len(batch):
+                graph._updates.apply(batch)
     return graph
 
 
-def _numbered(cls: Any, client: Any, parts: list[Any], names: list[str], options: dict[str, Any]) -> Any:
+def _numbered(cls: Any, client: Any, parts: list[Any], names: Names, options: dict[str, Any]) -> Any:
     """A graph with keys, whose edges stay on the workers. All partitions are checked first."""
     coded = _finished(client.map(_coded, parts, range(len(parts)), names=names, keys=options["keys"]))
     brought, batches = client.map(itemgetter(1), coded), []
@@ -139,16 +138,16 @@ def _numbered(cls: Any, client: Any, parts: list[Any], names: list[str], options
                 batches.append(client.submit(_renumbered, coded[i], ids, pure=False))
             coded[i] = brought[i] = None  # Dask frees them when the batch is made
         if batches:
-            graph._updates.ingest(_finished(batches), None, None, numbered=True)
+            graph._updates.ingest(_finished(batches), None, Names(), numbered=True)
     return graph
 
 
-def _largest(facts: Sequence[tuple[int, int, str, int]], n_vertices: int | None) -> tuple[int, int]:
-    """The number of rows, and the largest id, which is checked."""
+def _largest(facts: Sequence[tuple[int, int, str]], n_vertices: int | None) -> tuple[int, int]:
+    """Return the number of rows, and the largest id, which is checked."""
     total = sum(rows for rows, *_ in facts)
     i = max(range(len(facts)), key=lambda i: facts[i][1], default=-1)
-    _, largest, name, row = facts[i] if i >= 0 else (0, -1, "", 0)
-    check_largest(largest, f"partition {i}, column {name!r}, row {row}", n_vertices, total)
+    _, largest, where = facts[i] if i >= 0 else (0, -1, "")
+    check_largest(largest, f"partition {i}, {where}", n_vertices, total)
     return total, largest
 
 
@@ -164,32 +163,27 @@ def _finished(futures: list[Any]) -> list[Any]:
 # ---- tasks -----------------------------------------------------------------------------------------------------------
 
 
-def _edges(part: Any, i: int, names: Sequence[str], keys: str | None, time: str | None = None) -> Edges:
-    """The edges of partition `i`."""
+def _batch(part: Any, i: int, names: Names, keys: str | None) -> EdgeBatch:
+    """Return the edges of partition `i`."""
     try:
-        found, column = columns_in(part, names)
-        return Edges.read(found, keys, column, time)
+        columns, labels, _ = columns_of(part, names)
+        return EdgeBatch.of(columns, keys, labels)
     except InvalidBatch as error:
         raise InvalidBatch(f"partition {i}: {error}") from None
 
 
-def _checked(part: Any, i: int, names: Sequence[str], keys: str | None, time: str | None) -> tuple[Any, ...]:
-    """Of partition `i`, whose values are checked: the rows, as `_facts` without keys, and the dtype of the times."""
-    edges = _edges(part, i, names, keys, time)
-    largest = edges.largest() if keys is None else (-1, "", 0)
-    return len(edges.src), *largest, None if edges.time is None else edges.time.dtype
+def _checked(part: Any, i: int, names: Names, keys: str | None) -> tuple[Any, ...]:
+    """Return of partition `i`, whose values are checked: `_facts`, or the rows alone of keys; the dtype of times."""
+    batch = _batch(part, i, names, keys)
+    facts = _facts(batch, names) if keys is None else (len(batch), -1, "")
+    return *facts, batch.time.dtype
 
 
-def _batch(part: Any, i: int, names: Sequence[str]) -> EdgeBatch:
-    edges = _edges(part, i, names, None)
-    return EdgeBatch(edges.src, edges.dst, edges.weight)
-
-
-def _coded(part: Any, i: int, names: Sequence[str], keys: str) -> tuple[EdgeBatch, np.ndarray]:
-    """Partition `i` in numbers of its own; and its keys in their order, as `KeyArray.packed` has them."""
-    edges, table = _edges(part, i, names, keys), KeyTable(keys, Device("cpu"))
-    src, dst = table.number(edges.src), table.number(edges.dst)
-    return EdgeBatch(src, dst, edges.weight), table.names.packed()
+def _coded(part: Any, i: int, names: Names, keys: str) -> tuple[EdgeBatch, np.ndarray]:
+    """Return partition `i` in numbers of its own; and its keys in their order, as `KeyArray.packed` has them."""
+    batch, table = _batch(part, i, names, keys), KeyTable(keys, Device("cpu"))
+    src, dst = table.number(batch.src), table.number(batch.dst)
+    return EdgeBatch(src, dst, batch.weight), table.names.packed()
 
 
 def _renumbered(coded: tuple[EdgeBatch, np.ndarray], ids: np.ndarray) -> EdgeBatch:
@@ -198,30 +192,30 @@ def _renumbered(coded: tuple[EdgeBatch, np.ndarray], ids: np.ndarray) -> EdgeBat
     return EdgeBatch(ids[batch.src], ids[batch.dst], batch.weight)
 
 
-def _facts(batch: EdgeBatch, names: tuple[str, str]) -> tuple[int, int, str, int]:
-    """The number of rows; and the largest id, with its column and row."""
-    return len(batch), *Edges(batch.src, batch.dst, names=names).largest()
+def _facts(batch: EdgeBatch, names: Names) -> tuple[int, int, str]:
+    """Return the number of rows; and the largest id, and what messages call it."""
+    return len(batch), *largest_id(batch, {"src": label(names.source), "dst": label(names.target)})
 
 
 # ---- which keys ------------------------------------------------------------------------------------------------------
 
 
-def _chosen(client: Any, parts: Sequence[Any], names: Sequence[str]) -> str | None:
-    """As `mgraph.columns.chosen_kind` of all partitions together, which depends on the distinct ends only."""
-    ends = _finished(client.map(_ends, parts, range(len(parts)), names=names[:2]))
+def _chosen(client: Any, parts: Sequence[Any], names: Names) -> str | None:
+    """Choose the keys of all partitions together, by their distinct ends, as `chosen_kind` does."""
+    ends = _finished(client.map(_ends, parts, range(len(parts)), names=names))
     while len(ends) > 1:
         ends = [client.submit(_union, ends[i : i + 2]) for i in range(0, len(ends), 2)]
     kind: str | None = client.submit(_kind, ends[0]).result() if ends else None
     return kind
 
 
-def _ends(part: Any, i: int, names: Sequence[str]) -> np.ndarray | None:
-    """The distinct ends of partition `i`: int64[k], or None for strings."""
+def _ends(part: Any, i: int, names: Names) -> np.ndarray | None:
+    """Return the distinct ends of partition `i`: int64[k], or None for strings."""
     try:
-        (_, src), (_, dst) = columns_in(part, names)[0]
+        columns, labels, _ = columns_of(part, names)
+        src, dst, called = columns["src"], columns["dst"], (labels["src"], labels["dst"])
         if not len(src):  # whose dtype says nothing
             return np.empty(0, np.int64)
-        called = f"column {names[0]!r}", f"column {names[1]!r}"
         if chosen_kind(src, dst, called) == "string":
             return None
         ends = (Device.to_host(as_keys(end, "int64", name)) for end, name in zip((src, dst), called, strict=True))

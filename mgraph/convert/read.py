@@ -3,42 +3,32 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from mgraph.batch import EdgeBatch
+from mgraph.checks import check_count
 from mgraph.client.options import keys_of
-from mgraph.client.reports.progress import building
-from mgraph.convert import formats
-from mgraph.convert.build import build
-from mgraph.convert.files import from_csv, from_parquet, reading
-from mgraph.convert.frames import arrow_edges
-from mgraph.convert.text import head_of, kind_of, table_of
-from mgraph.errors import ReadError
+from mgraph.client.reports.progress import building, stage
+from mgraph.convert.build import build, check_largest, from_columns, largest_id, names_of
+from mgraph.convert.files import from_table_file
+from mgraph.convert.matrices import check_shape
+from mgraph.errors import InvalidOption, ReadError, UnknownVertex
+from mgraph.tables.files.dimacs import dimacs
+from mgraph.tables.files.formats import TABLES, format_of
+from mgraph.tables.files.graph_file import GraphFile
+from mgraph.tables.files.graphalytics import evlp
+from mgraph.tables.files.graphml import graphml
+from mgraph.tables.files.matrix_market import matrix_market
+from mgraph.tables.files.metis import metis
+from mgraph.tables.files.opening import blamed, body_of, check_path, guarded
+from mgraph.tables.files.text import edge_list
+from mgraph.tables.ids import as_ids, as_keys, chosen_kind
+from mgraph.tables.names import label
 
 __all__ = ["read"]
-
-#: by the suffix of a file's name
-_FORMATS = {
-    ".csv": "csv",
-    ".e": "evlp",
-    ".graph": "metis",
-    ".graphml": "graphml",
-    ".metis": "metis",
-    ".mtx": "matrix market",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".properties": "evlp",
-    ".tsv": "csv",
-    ".v": "evlp",
-}
-#: by a file's first bytes, in lower case; None for what is not read
-_BEGINNINGS = {
-    b"%%matrixmarket": "matrix market",
-    b"<?xml": "graphml",
-    b"<graphml": "graphml",
-    b"par1": "parquet",
-    b"pk\x03\x04": None,
-    b"arrow1": None,
-}
 
 
 @building
@@ -54,32 +44,38 @@ def read(
     n_vertices: int | None = None,
     **options: Any,
 ) -> Any:
-    """A new graph of a file, read in this process, whose format is recognised; needs pyarrow.
+    """Make a graph of a file, read in this process, whose format is recognised; needs pyarrow.
 
     ========================  =======================================================================================
     format                    recognised by, and what its graph is
     ========================  =======================================================================================
-    Parquet, CSV, TSV         contents; ``.csv``, ``.tsv``. As of `from_parquet` and `from_csv`.
+    Parquet, CSV, TSV, .npz   contents; ``.csv``, ``.tsv``. As of `from_parquet` and `from_csv`. In CSV and TSV # begins
+                              no comment.
     Matrix Market             contents. Entry (i, j) is the edge from i - 1 to j - 1. Values are weights; a symmetric
-                              matrix is an undirected graph. Needs SciPy.
+                              matrix is an undirected graph.
     METIS                     ``.graph``, ``.metis``. Undirected; vertices are numbered from 0 here, from 1 there.
                               Weights of edges are read, those and sizes of vertices are not.
-    GraphML                   contents. As of `from_networkx`; nodes are strings, or integers where ``keys="int64"``,
-                              ``keys=None`` or `n_vertices` is given. Needs NetworkX.
+    DIMACS                    contents, ``.gr``. ``p sp``: directed, with weights; ``p edge``: undirected, without.
+                              Vertices are numbered from 0 here, from 1 there.
+    GraphML                   contents. One graph without parallel edges; nodes are strings, or integers where
+                              ``keys="int64"``, ``keys=None`` or `n_vertices` is given.
     LDBC Graphalytics (EVLP)  ``.properties``, ``.v``, ``.e``; the three lie in one folder, and ``.e`` is enough. By
                               default with ``keys="int64"``, since its ids may be sparse.
-    an edge list              anything else: an edge a line, with columns between blanks, tabs or commas, and no line
-                              of names. Lines that begin with # or % are comments.
+    an edge list              anything else: an edge a line, with columns between tabs, commas or blanks. Lines that
+                              begin with # or % are comments. A first line of names is left out.
     ========================  =======================================================================================
+
+    JSON, HTML, GML, GEXF, DOT, Pajek, DGS, Arrow's IPC and archives are refused by their name.
 
     Parameters
     ----------
     path : path
-        The suffixes .gz, .bz2, .zst and .lz4 say that the file is compressed; the suffix before counts then. Parquet
-        compresses its own columns.
+        A file that is compressed by gzip, bzip2, xz, Zstandard or LZ4 is decompressed, to at most 250 times its size or
+        64 MiB; the suffix before .gz, .bz2, .xz, .zst or .lz4 counts then. Parquet compresses its own columns.
     source, target, weight, time : str or int, optional
         The columns of an edge list, Parquet, CSV or TSV: names, or for text without a line of names numbers from 0. By
-        default "source" and "target", and 0 and 1 for an edge list; and no weights and no times. For GraphML and EVLP
+        default "source" and "target", or "src" and "dst", and 0 and 1 for an edge list; weights and times as in
+        `from_pandas`. For GraphML and EVLP
         `weight` is the property of the edges; EVLP takes the first one by default. Matrix Market and METIS have no
         names. Times are read of edge lists and tables only.
     client, n_vertices, **options
@@ -102,7 +98,7 @@ def read(
 
     Notes
     -----
-    O(bytes). The whole file is in memory once or twice; `ingest` has the workers read Parquet in parts.
+    O(bytes). The whole file is in memory once or twice; `ingest` has the workers read files in parts.
 
     Examples
     --------
@@ -110,51 +106,148 @@ def read(
     >>> g = DynamicGraph.read("roads.txt.gz", weight=2)  # doctest: +SKIP
     """
     names = source, target, weight, time
-    with reading(path) as file:
-        kind = _format(file)
-        if kind in ("csv", "parquet") and not any(isinstance(name, int) for name in names):
-            given: dict[str, Any] = {"client": client, "n_vertices": n_vertices, **options}
-            given["time"] = None if time is None else str(time)
-            ends = str(source or "source"), str(target or "target"), None if weight is None else str(weight)
-            if kind == "parquet":
-                return from_parquet(cls, path, *ends, **given)
-            return from_csv(cls, path, *ends, delimiter=_delimiter(file) or ",", **given)
-        if kind in ("csv", "parquet", "edge list"):
-            return _edge_list(cls, file, names, client, n_vertices, options)
-        reader = {
-            "evlp": formats.evlp,
-            "graphml": formats.graphml,
-            "matrix market": formats.matrix_market,
-            "metis": formats.metis,
-        }[kind]
-        formats.check_names(kind, names)
-        return reader(cls, file, weight, client, n_vertices, options)
+    file = check_path(path)
+    stage(f"reading {os.path.basename(file)}")
+    with guarded(file):
+        kind = format_of(file)
+    delimiter = {"csv": ",", "tsv": "\t"}.get(kind)
+    numbered = any(isinstance(name, int) for name in names)
+    if kind in TABLES and not (numbered and delimiter is not None):
+        found = names_of(options, *names)
+        return from_table_file(cls, path, kind, delimiter, found, client, n_vertices, options)
+    if delimiter is not None or kind == "edge list":
+        return _edge_list(cls, file, names, delimiter, client, n_vertices, options)
+    _check_names(kind, names)
+    contents, options = _contents(kind, file, weight, n_vertices, options)
+    with blamed(file):
+        return _graph(cls, kind, contents, client, n_vertices, options)
 
 
-def _format(path: str) -> str:
-    """The format of a file, by its first bytes, else by its suffix."""
-    head = head_of(path).lstrip().lower()
-    for beginning, kind in _BEGINNINGS.items():
-        if head.startswith(beginning):
-            if kind is None:
-                raise ReadError("it is an archive or an Arrow file; DynamicGraph.ingest and from_arrow take these")
-            return kind
-    return _FORMATS.get(kind_of(path), "edge list")
-
-
-def _delimiter(path: str) -> str | None:
-    """The character between columns that a suffix says."""
-    return {".csv": ",", ".tsv": "\t"}.get(kind_of(path))
+def _check_names(kind: str, names: tuple[Any, ...]) -> None:
+    """Raise `InvalidOption` if columns are named that a format has not."""
+    source, target, weight, time = names
+    named = {"source": source, "target": target, "time": time}
+    if kind not in ("evlp", "graphml"):
+        named["weight"] = weight
+    for name, value in named.items():
+        if value is not None:
+            raise InvalidOption(f"{name} is {value!r}; a file of the format {kind} has no columns to name")
 
 
 def _edge_list(
-    cls: Any, path: str, names: tuple[Any, ...], client: Any, n_vertices: Any, options: dict[str, Any]
+    cls: Any, file: str, names: tuple[Any, ...], delimiter: str | None, client: Any, n_vertices: Any, options: Any
 ) -> Any:
-    """A graph of a text file."""
+    """Make a graph of a text file."""
     keys = keys_of(options.get("keys", "auto"), n_vertices)
-    source, target, *others = names
-    wanted = 0 if source is None else source, 1 if target is None else target, *others
-    table = table_of(path, wanted, keys, _delimiter(path))
-    columns = [None if name is None else str(name) for name in wanted]
-    edges = arrow_edges(table, str(columns[0]), str(columns[1]), columns[2], keys, columns[3])
-    return build(cls, edges, client, n_vertices, options)
+    source, target, weight, time = names
+    places = {
+        "src": 0 if source is None else source, "dst": 1 if target is None else target, "weight": weight, "time": time,
+    }  # fmt: skip
+    named = {column: name for column, name in places.items() if name is not None}
+    with guarded(file):
+        table = edge_list(file, [*named.values()], keys, delimiter)
+    columns = {column: table.column(str(name)) for column, name in named.items()}
+    labels = {column: label(str(name)) for column, name in named.items()}
+    with blamed(file):
+        return from_columns(cls, columns, labels, client, n_vertices, options)
+
+
+def _contents(
+    kind: str, file: str, weight: Any, n_vertices: Any, options: dict[str, Any]
+) -> tuple[GraphFile, dict[str, Any]]:
+    """Read a file of a format of graphs; what the user says overrides what the file says of itself."""
+    keys, weighted = options.get("keys", "auto"), options.get("weighted", True)
+    if kind == "evlp" and n_vertices is None and keys == "auto":
+        keys = "int64"
+    kind_of_keys = keys_of(keys, n_vertices)
+    with guarded(file):
+        if kind == "graphml":
+            numbers = n_vertices is not None or keys in (None, "int64")
+            contents = graphml(body_of(file), weight if weighted else None, numbers)
+        elif kind == "evlp":
+            contents = evlp(file, weight, kind_of_keys, weighted)
+        else:
+            reader = {"dimacs": dimacs, "matrix market": matrix_market, "metis": metis}[kind]
+            contents = reader(body_of(file), bool(weighted))
+    says = {"directed": contents.directed, "weighted": "weight" in contents.columns}
+    return contents, {**says, **options, "keys": keys}
+
+
+def _graph(cls: Any, kind: str, contents: GraphFile, client: Any, n_vertices: Any, options: dict[str, Any]) -> Any:
+    """Make a graph of the contents of a file."""
+    if contents.n_vertices is not None:
+        return _numbered(cls, kind, contents, client, n_vertices, options)
+    keys = _chosen(contents, keys_of(options["keys"], n_vertices))
+    batch = EdgeBatch.of(contents.columns, keys, contents.labels)
+    if contents.vertices is None:
+        return build(cls, batch, contents.labels, client, n_vertices, options)
+    return _listed(cls, contents, batch, client, n_vertices, options, known=kind == "evlp")
+
+
+def _chosen(contents: GraphFile, keys: str | None) -> str | None:
+    """Return the keys of a graph whose file lists its vertices, where these choose."""
+    if keys != "auto" or contents.vertices is None:
+        return keys
+    return chosen_kind(contents.vertices, contents.vertices, ("column 'node'",) * 2)
+
+
+def _numbered(cls: Any, kind: str, contents: GraphFile, client: Any, n_vertices: Any, options: dict[str, Any]) -> Any:
+    """Make a graph of a file that numbers its vertices, with at least as many."""
+    n, columns = contents.n_vertices, dict(contents.columns)
+    assert n is not None
+    if n_vertices is not None and (n_vertices < n or (kind == "matrix market" and n_vertices != n)):
+        raise UnknownVertex(f"the file has {n} vertices, and n_vertices is {n_vertices}")
+    if kind == "matrix market":
+        check_shape((n, n))
+    else:
+        check_count(n, "the number of vertices of the file")
+    src, dst, wanted = columns["src"], columns["dst"], options["directed"]
+    if kind == "metis" and not wanted:  # it has each edge both ways
+        columns = {name: column[src <= dst] for name, column in columns.items()}
+    elif kind != "metis" and contents.directed is False and wanted:
+        back = src != dst
+        ends = {"src": np.concatenate([src, dst[back]]), "dst": np.concatenate([dst, src[back]])}
+        columns |= {name: np.concatenate([column, column[back]]) for name, column in columns.items()} | ends
+    return from_columns(cls, columns, contents.labels, client, n if n_vertices is None else n_vertices, options)
+
+
+def _listed(
+    cls: Any, contents: GraphFile, batch: EdgeBatch, client: Any, n_vertices: Any, options: dict[str, Any], known: bool
+) -> Any:
+    """Make a graph of a file that lists its vertices; where these are `known`, edges have no others."""
+    if contents.directed is False and options["directed"]:
+        batch = _both_ways(batch)
+    if batch.keys is not None:
+        vertices = as_keys(contents.vertices, batch.keys, "column '0'")
+        if known and batch.keys == "int64":
+            _check_listed(batch, contents.labels, vertices)
+        return build(cls, batch, contents.labels, client, None, options, vertices)
+    ids = as_ids(contents.vertices, "column '0'")
+    if known:
+        _check_listed(batch, contents.labels, ids)
+    largest = int(ids.max()) if len(ids) else -1
+    if n_vertices is None:
+        largest = max(largest, largest_id(batch, contents.labels)[0])
+        check_largest(largest, "the largest vertex", None, len(batch))
+        n_vertices = largest + 1
+    elif largest >= check_count(n_vertices, "n_vertices"):
+        raise UnknownVertex(f"the file has the vertex {largest}, and n_vertices is {n_vertices}")
+    return build(cls, batch, contents.labels, client, n_vertices, options)
+
+
+def _both_ways(batch: EdgeBatch) -> EdgeBatch:
+    """Return the edges of an undirected file as arcs, a loop once."""
+    src, dst = (end if isinstance(end, np.ndarray) else np.asarray(end) for end in (batch.src, batch.dst))
+    back = src != dst
+    weight = None if batch.weight is None else np.concatenate([batch.weight, batch.weight[back]])
+    ends = np.concatenate([src, dst[back]]), np.concatenate([dst, src[back]])
+    return EdgeBatch(*ends, weight, keys=batch.keys)
+
+
+def _check_listed(batch: EdgeBatch, labels: Mapping[str, str], vertices: np.ndarray) -> None:
+    for end in ("src", "dst"):
+        column = getattr(batch, end)
+        unknown = ~np.isin(column, vertices)
+        if unknown.any():
+            row = int(unknown.argmax())
+            raise ReadError(f"{labels[end]}, row {row} is {column[row]}, which is not in the file of vertices")

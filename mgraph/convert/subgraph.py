@@ -6,9 +6,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from mgraph.batch import EdgeBatch
 from mgraph.checks import check_whole
-from mgraph.columns import KINDS
-from mgraph.convert.build import Edges, build
+from mgraph.convert.build import build
+from mgraph.tables.ids import KINDS
 
 __all__ = ["ego", "subgraph"]
 
@@ -63,11 +64,11 @@ def subgraph(self: G, vertices: Any) -> G:
     source = np.repeat(np.arange(len(names)), np.diff(rows.offsets))
     kept = place >= 0 if graph.directed else place >= source  # an undirected edge is in two rows
     weight, time = (None if column is None else column[kept] for column in (rows.weight, rows.time))
-    edges = Edges(names[source[kept]], names[place[kept]], weight, keys=_kind(graph), time=time)
+    batch = EdgeBatch(names[source[kept]], names[place[kept]], weight, keys=_kind(graph), time=time)
     options = {name: getattr(graph, name) for name in ("directed", "weighted")}
     options |= {"reverse": graph.reverse and graph.directed}
     options |= {"device": graph.device if graph._client is None else "auto"}
-    part: G = build(type(graph), edges, None, None, options, names)
+    part: G = build(type(graph), batch, {}, None, None, options, names)
     return part
 
 

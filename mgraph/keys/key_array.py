@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.columns import Texts
 from mgraph.device import Array, Device
 from mgraph.errors import MgraphError
+from mgraph.tables.texts import Texts
 
 __all__ = ["KeyArray", "columns_in"]
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from mgraph.batch import MAX_VERTICES
-from mgraph.columns import Texts
 from mgraph.device import Array, Device
 from mgraph.errors import CapacityError
 from mgraph.kernels import load
 from mgraph.keys.key_array import KeyArray
+from mgraph.tables.texts import Texts
 
 __all__ = ["NONE", "KeyTable"]
 

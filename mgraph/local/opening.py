@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mgraph.client.calls.caller import Caller
-from mgraph.client.inputs.parts import AsParts
+from mgraph.client.inputs.source_parts import AsParts
 from mgraph.errors import InvalidOption
 from mgraph.local.coordinator import Coordinator
 from mgraph.local.parts import as_parts

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from mgraph.batch import EdgeBatch, check_columns
-from mgraph.client.inputs.parts import Parts, dealt, function_or_files, is_dasks
+from mgraph.client.inputs.source_parts import Parts, dealt, function_or_files
 from mgraph.errors import InvalidOption
-from mgraph.operations import Operations, as_part
+from mgraph.operations import as_part
+from mgraph.tables.kinds import is_dasks
+from mgraph.tables.names import Names
 
 __all__ = ["as_parts"]
 
 
-def as_parts(source: Any, steps: int | None, columns: Mapping[str, str] | None, seats: Sequence[int] = (0,)) -> Parts:
-    """A function, files, a part, or a list of parts; see `DynamicGraph.ingest` for what a part may be.
+def as_parts(source: Any, steps: int | None, names: Names, seats: Sequence[int] = (0,)) -> Parts:
+    """Return the parts of a function, of files, or of data in memory; see `DynamicGraph.ingest` for what they may be.
 
     Raises
     ------
     InvalidOption, InvalidBatch
         It is none of these; or a part is not valid. All parts are checked first.
     """
-    columns = check_columns(columns)
     size = len(seats)
-    if (parts := function_or_files(source, size, steps, columns, lambda function: function)) is not None:
+    if (parts := function_or_files(source, size, steps, names, lambda function: function)) is not None:
         return parts
-    batches = [_batch(part, columns) for part in (source if isinstance(source, list) else [source])]
-    return Parts(dealt("keys", batches, size, None))
-
-
-def _batch(part: Any, columns: Mapping[str, str] | None) -> EdgeBatch | Operations:
-    if is_dasks(part):
-        raise InvalidOption(f"a {type(part).__name__} is Dask's; it is ingested by a graph with a Dask client")
-    return as_part(part, columns)
+    batches = []
+    for part in source if isinstance(source, list) else [source]:
+        if is_dasks(part):
+            raise InvalidOption(f"a {type(part).__name__} is Dask's; it is ingested by a graph with a Dask client")
+        batches.append(as_part(part, names))
+    return Parts(dealt("keys", batches, size, names))

@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xxhash
 
-from mgraph.times import MOST
+from mgraph.tables.times import MOST
 
 __all__ = [
     "HEADER",

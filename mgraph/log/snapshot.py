@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from mgraph.columns import Texts
 from mgraph.errors import StoreError
 from mgraph.keys import KeyArray
 from mgraph.log.files import File, failed
 from mgraph.log.manifest import term_of
 from mgraph.log.records import checksum
 from mgraph.log.store import Store
+from mgraph.tables.texts import Texts
 
 __all__ = [
     "Rows",

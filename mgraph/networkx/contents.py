@@ -20,9 +20,9 @@ import networkx as nx
 import numpy as np
 
 from mgraph.batch import EdgeBatch
-from mgraph.columns import EXACT
 from mgraph.convert.build import edges_of
 from mgraph.graph import DynamicGraph
+from mgraph.tables.ids import EXACT
 
 __all__ = ["KEEP", "LARGEST", "NUMBERS", "Contents", "Refused", "is_number"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from mgraph.columns import EXACT
 from mgraph.networkx.contents import LARGEST, NUMBERS, Contents, Refused, is_number
+from mgraph.tables.ids import EXACT
 
 __all__ = ["NO_DEFAULT", "attribute_names", "filled_contents"]
 

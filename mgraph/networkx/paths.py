@@ -15,11 +15,11 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from mgraph.columns import EXACT
 from mgraph.graph import DynamicGraph
 from mgraph.networkx.calls import id_of, offered, refusing, weighted, why_no_weight
 from mgraph.networkx.contents import Refused
 from mgraph.networkx.graph import Graph
+from mgraph.tables.ids import EXACT
 
 __all__ = [
     "dijkstra_path",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,16 +15,17 @@ from mgraph.sources.places import Placed
 
 __all__ = ["Kafka", "arrow_edges"]
 
+logger = logging.getLogger(__name__)
+
 POLL_SECONDS = 0.2  #: for which a poll waits for messages
 ANSWER_SECONDS = 10.0  #: for which the brokers may take to describe a topic
 
 
 def arrow_edges(messages: Sequence[bytes]) -> Any:
-    """Messages that are tables of edges in Arrow's IPC stream format, as one table; needs pyarrow."""
+    """Join messages that are tables of edges in Arrow's IPC stream format; needs pyarrow."""
     import pyarrow as pa
 
-    table = pa.concat_tables([pa.ipc.open_stream(message).read_all() for message in messages])
-    return {name: table[name].to_numpy() for name in table.column_names}
+    return pa.concat_tables([pa.ipc.open_stream(message).read_all() for message in messages])
 
 
 @dataclass(frozen=True)
@@ -39,18 +42,27 @@ class Kafka:
         The configuration of the consumer, as in ``{"bootstrap.servers": "localhost:9092"}``.
     decode : callable
         Makes a batch, as a part of `DynamicGraph.ingest` may be, of a list of messages (bytes). By default a message is
-        a table of edges in Arrow's IPC stream format, with the columns src, dst and optionally weight, op and time.
+        a table of edges in Arrow's IPC stream format, with the columns source, target and optionally weight, op and
+        time.
     partitions : sequence of int, optional
         All of the topic by default.
     most : int
         Messages that make one batch, at most.
     idle : float, optional
         Seconds without a message after which the source ends; without it, it does not end.
+    on_error : "raise" | "skip"
+        What follows a message that is null, or that `decode` refuses: a `ReadError` that names topic, partition and
+        offset; or the log names it, `skipped` counts it, and the source goes on.
+
+    Attributes
+    ----------
+    skipped : int
+        The messages that were skipped so far.
 
     Raises
     ------
     InvalidOption
-        confluent-kafka is not installed, or a number is out of its range.
+        confluent-kafka is not installed, `on_error` is unknown, or a number is out of its range.
     """
 
     topic: str
@@ -59,6 +71,8 @@ class Kafka:
     partitions: Sequence[int] | None = None
     most: int = 1000
     idle: float | None = None
+    on_error: str = "raise"
+    skipped: int = field(default=0, init=False, compare=False)
     _library: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -69,6 +83,8 @@ class Kafka:
         object.__setattr__(self, "_library", confluent_kafka)
         if check_whole(self.most, "most") < 1:
             raise InvalidOption(f"most is {self.most}; at least 1 is needed")
+        if self.on_error not in ("raise", "skip"):
+            raise InvalidOption(f'on_error is {self.on_error!r}; it must be "raise" or "skip"')
         if self.idle is not None and not check_number(self.idle, "idle") >= 0:
             raise InvalidOption(f"idle is {self.idle}; it must be 0 seconds or more")
 
@@ -78,7 +94,8 @@ class Kafka:
         Raises
         ------
         ReadError
-            The brokers do not answer, there is no such topic, or messages behind the last place are gone.
+            The brokers do not answer, there is no such topic, messages behind the last place are gone, or a message
+            cannot be decoded.
         """
         consumer = self._library.Consumer(
             {"group.id": "mgraph", **self.config, "enable.auto.commit": False, "auto.offset.reset": "error"}
@@ -126,7 +143,41 @@ class Kafka:
                     raise self._library.KafkaException(message.error())
                 by_partition.setdefault(message.partition(), []).append(message)
             for number, some in by_partition.items():
-                yield (self._name(number), some[-1].offset()), self.decode([one.value() or b"" for one in some])
+                for last, batch in self._decoded(some):
+                    yield (self._name(number), last), batch
                 heard = time.monotonic()
             if not messages and self.idle is not None and time.monotonic() - heard >= self.idle:
                 return
+
+    def _decoded(self, messages: list[Any]) -> Iterator[tuple[int, Any]]:
+        """Yield the messages of a partition as one batch, with the offset of the last; without those to be skipped."""
+        values = [message.value() for message in messages]
+        if None not in values:
+            batch = None
+            with suppress(Exception):  # the message that is wrong is looked for
+                batch = self.decode(values)
+            if batch is not None:
+                yield messages[-1].offset(), batch
+                return
+        kept = []
+        for message in messages:
+            try:
+                if message.value() is None:
+                    raise ValueError("the message is null")
+                self.decode([message.value()])
+                kept.append(message)
+            except Exception as error:
+                if self.on_error == "raise":
+                    if kept:
+                        yield kept[-1].offset(), self.decode([each.value() for each in kept])
+                    raise self._refusal(message, error) from error
+                object.__setattr__(self, "skipped", self.skipped + 1)
+                logger.warning(
+                    "%s; it was skipped, as were %d before it", self._refusal(message, error), self.skipped - 1
+                )
+        if kept:
+            yield messages[-1].offset(), self.decode([each.value() for each in kept])
+
+    def _refusal(self, message: Any, error: Exception) -> ReadError:
+        place = f"topic {self.topic!r}, partition {message.partition()}, offset {message.offset()}"
+        return ReadError(f"{place}: {type(error).__name__}: {error}")

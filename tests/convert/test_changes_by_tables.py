@@ -100,7 +100,7 @@ def test_what_is_no_table():
         DynamicGraph(n_vertices=3) as graph,
         pytest.raises(TypeError, match="a mapping of arrays or an EdgeBatch, got"),
     ):
-        graph.insert([(0, 1)])
+        graph.insert([0, 1])
 
 
 def test_what_does_not_fit_together():
@@ -111,7 +111,7 @@ def test_what_does_not_fit_together():
             graph.insert(pd.DataFrame({"source": ["a"], "target": ["b"]}), weight=[1.0])
         for change in (graph.insert, graph.delete):
             with pytest.raises(
-                InvalidOption, match="columns 'from' and 'target' are named, and src and dst are arrays"
+                InvalidOption, match="source is 'from' and target None; they name columns, and src and dst are arrays"
             ):
                 change(["a"], ["b"], source="from")
         assert graph.insert(pd.DataFrame({"source": ["a"], "target": ["b"]}).iloc[:0]).inserted == 0

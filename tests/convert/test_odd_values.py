@@ -42,7 +42,7 @@ def test_keys(values, keys, message):
         (pd.to_timedelta([1, 2]), "row 0 is 1 nanosecond"),
         (pa.array([[1], [2]]), r"row 0 is \[1\]"),
         (pl.Series(["a", "b"], dtype=pl.Categorical), "row 0 is 'a'; vertex ids are whole numbers"),
-        (pl.Series([1, 2], dtype=pl.Int128), "the DataFrame cannot be made an Arrow table"),
+        (pl.Series([1, 2], dtype=pl.Int128), "cannot be read by Arrow"),
         (TINY, "row 1 is inf; vertex ids"),
     ],
     ids=lambda value: str(getattr(value, "dtype", ""))[:12],
@@ -78,7 +78,7 @@ def test_an_end_without_a_column(ends):
         (DynamicGraph.from_arrow, pa.table(frame)),
         (DynamicGraph.from_polars, pl.DataFrame(frame.to_dict("list"))),
     ):
-        with pytest.raises(InvalidBatch, match="source and target each need the name of a column"):
+        with pytest.raises(InvalidBatch, match="no column '(source|target)'; its columns are 'from', 'to', 'km'"):
             convert(table, *ends, "km")  # the weights are not taken for an end
 
 
@@ -106,9 +106,9 @@ def test_sizes_that_no_memory_holds_are_refused_before_anything_is_allocated(tmp
         DynamicGraph.from_scipy(sp.coo_array((n, n)))
     for sizes, error, message in (
         (f"{n} {n} 1", CapacityError, f"needed for the {n} rows of the matrix, and the machine has {1 << 33}"),
-        (f"3 3 {n}", ReadError, f"its head announces {n} entries, and there are 68 bytes"),
-        (f"{10**22} {10**22} 1", ReadError, "a.mtx: Integer out of range. Numbers have at most 64 bits"),
-        ("3 3 1\n4 1", ReadError, "a.mtx: Line 3: Row index out of bounds"),
+        (f"3 3 {n}", ReadError, f"line 2 announces {n} entries, and there are 68 bytes"),
+        (f"{10**22} {10**22} 1", ReadError, "a.mtx: line 2 is '1000"),
+        ("3 3 1\n4 1", ReadError, "a.mtx: it announces 1 entries, and 2 follow"),
     ):
         matrix.write_text(f"%%MatrixMarket matrix coordinate pattern general\n{sizes}\n2 1\n")
         with pytest.raises(error, match=message):

@@ -84,7 +84,7 @@ def check(graph: DynamicGraph, want: dict[tuple[int, int], float], n: int) -> No
 def test_frames_and_tables(case):
     frame, directed, weighted = case
     want, n = model(*case), int(frame[["source", "target"]].max().max()) + 1
-    options = {"directed": directed, "weight": "weight" if weighted else None}
+    options = {"directed": directed, **({"weight": "weight"} if weighted else {"weighted": False})}
     for source in (
         frame,
         frame.astype({"source": "Int64", "target": "uint16"}),
@@ -216,7 +216,7 @@ HUGE = [-(2**63), -1, 0, 7, 2**40, 2**63 - 1]
 def test_keys(tmp_path, case, names):
     frame, directed, weighted = case
     frame = frame.assign(**{end: [names[i % len(names)] for i in frame[end]] for end in ("source", "target")})
-    want, options = {}, {"directed": directed, "weight": "weight" if weighted else None}
+    want, options = {}, {"directed": directed, **({"weight": "weight"} if weighted else {"weighted": False})}
     for u, v, w in frame.itertuples(index=False):
         pair = (u, v) if directed or (v, u) not in want else (v, u)
         want[pair] = float(w) if weighted else 1.0
@@ -235,7 +235,7 @@ def test_keys(tmp_path, case, names):
         DynamicGraph.from_polars(pl.DataFrame(table), keys=kind, **options),
         DynamicGraph.from_parquet(tmp_path / "edges.parquet", keys=kind, **options),
         DynamicGraph.from_csv(tmp_path / "edges.csv", keys=kind, **options),
-        DynamicGraph.from_networkx(made, options["weight"], keys=kind),
+        DynamicGraph.from_networkx(made, options.get("weight"), keys=kind),
     ):
         with graph:
             assert graph.keys == kind

@@ -44,12 +44,11 @@ def test_files(tmp_path):
     with DynamicGraph.from_csv(tmp_path / "edges.csv", time="time", window=timedelta(days=2)) as graph:
         assert (graph.to_pandas()["time"] == DATES[1:]).all()
     with DynamicGraph(n_vertices=3, times="datetime64[ns]") as graph:
-        columns = {"src": "source", "dst": "target", "time": "time"}
-        assert [one.inserted for one in graph.ingest([str(tmp_path / "edges.parquet")], columns=columns)] == [3]
+        assert [one.inserted for one in graph.ingest([str(tmp_path / "edges.parquet")])] == [3]
         assert (graph.to_pandas()["time"] == DATES).all()
     given.rename(columns={"source": "src", "target": "dst"}).to_parquet(tmp_path / "named.parquet")
     with DynamicGraph(n_vertices=3) as graph:
-        with pytest.warns(UserWarning, match="not read: time"):
+        with pytest.warns(UserWarning, match="'time' of the source was not used"):
             graph.ingest([str(tmp_path / "named.parquet")])
         assert graph.num_edges == 3
 

@@ -80,22 +80,18 @@ def test_data_frames_and_dask_arrays(client):
             EdgeBatch(*(p[c].to_numpy() for c in columns(batch)))
             for p in (frame.get_partition(i).compute() for i in range(3))
         ]
-        with pytest.raises(InvalidBatch, match="'other' is unknown.*columns="):
-            graph.ingest(frame)
+        with pytest.raises(InvalidBatch, match="the data frame has no column 'target'; its columns are 'src', 'dst'"):
+            graph.ingest(frame, target="target")
         assert graph.epoch == 0
-        named = {"src": "src", "dst": "dst", "weight": "weight", "op": "op"}
-        apply_steps(graph, model, graph.ingest(frame, columns=named), parts)
+        apply_steps(graph, model, graph.ingest(frame), parts)
         batch = random_batch(rng, N, 400, True)
         arrays = [da.from_array(column, chunks=100) for column in columns(batch).values()]
         arrays[1] = arrays[1].rechunk(70)
         apply_steps(graph, model, graph.ingest(tuple(arrays)), slices(batch, 4))
         batch = random_batch(rng, N, 90, False, 0)
         source = {name: da.from_array(column, chunks=30) for name, column in columns(batch).items()}
-        with pytest.raises(InvalidBatch, match="'Weight' is unknown"):
-            graph.ingest({**source, "Weight": source["src"]})
-        assert (
-            len(graph.ingest({"from": source["src"], "to": source["dst"]}, columns={"src": "from", "dst": "to"})) == 2
-        )
+        named = {"from": source["src"], "to": source["dst"], "Weight": source["src"]}
+        assert len(graph.ingest(named, source="from", target="to")) == 2
         model.update(EdgeBatch(batch.src, batch.dst))
         check_graph(graph, model, rng)
 
@@ -193,7 +189,7 @@ def test_bad_sources_are_refused_before_anything_changed(client, tmp_path):
         for source, error in [
             (3, InvalidOption),
             ([], InvalidOption),
-            (client.submit(lambda: "text"), InvalidBatch),
+            (client.submit(lambda: 5), InvalidBatch),
             (EdgeBatch([0], [1]), InvalidOption),
             ([EdgeBatch([0], [1])], InvalidOption),
             (["edges.txt"], InvalidOption),
@@ -201,7 +197,7 @@ def test_bad_sources_are_refused_before_anything_changed(client, tmp_path):
             ((da.zeros((4, 2), dtype=int), da.zeros((4, 2), dtype=int)), InvalidBatch),
             ({"dst": da.zeros(4, dtype=int)}, InvalidBatch),
             ((da.zeros(4), da.full(4, 0.5)), InvalidBatch),  # found by a worker
-            ([client.submit(lambda: "text")], InvalidBatch),
+            ([client.submit(lambda: 5)], InvalidBatch),
             ([client.submit(lambda: 1 / 0)], ZeroDivisionError),
         ]:
             with pytest.raises(error):

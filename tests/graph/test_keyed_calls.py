@@ -18,11 +18,11 @@ def test_ingest_reads_here(place, tmp_path):
     frame = pd.DataFrame({"from": ["a", "b", "c"], "to": pd.Categorical(["b", "c", "a"]), "w": [1.0, 2.0, 3.0]})
     frame.to_parquet(tmp_path / "some.parquet")
     np.savez(tmp_path / "some.npz", src=np.array(["c"]), dst=np.array(["d"]), weight=[4.0])
-    columns = {"src": "from", "dst": "to", "weight": "w"}
+    columns = {"source": "from", "target": "to", "weight": "w"}
     with DynamicGraph(place, weighted=True) as graph:
-        assert [report.inserted for report in graph.ingest(frame, columns=columns)] == [3]
+        assert [report.inserted for report in graph.ingest(frame, **columns)] == [3]
         assert graph.keys == "string"
-        assert [report.updated for report in graph.ingest(tmp_path / "some.parquet", columns=columns)] == [3]
+        assert [report.updated for report in graph.ingest(tmp_path / "some.parquet", **columns)] == [3]
         assert graph.ingest([tmp_path / "some.npz"])[0].inserted == 1
         reports = graph.ingest(lambda rank, size, step: ([f"{rank}{size}{step}"], ["a"]) if step < 3 else None)
         assert [(report.inserted, report.epoch) for report in reports] == [(1, 4), (1, 5), (1, 6)]
@@ -47,14 +47,14 @@ def test_ingest_of_dasks_data(client):
     frame = pd.DataFrame({"from": src, "to": dst, "weight": rng.integers(1, 9, 300).astype(float)})
     cuts = [slice(at, at + 100) for at in (0, 100, 200)]
     counts = [model.update(src[cut], dst[cut], frame["weight"][cut].tolist(), [1] * 100) for cut in cuts]
-    columns = {"src": "from", "dst": "to", "weight": "weight"}
+    columns = {"source": "from", "target": "to"}
     with DynamicGraph(client, weighted=True) as graph:
         parts = [dask_delayed(frame)[cut] for cut in cuts]
-        reports = graph.ingest([*parts[:2], client.scatter(frame[cuts[2]])], columns=columns)
+        reports = graph.ingest([*parts[:2], client.scatter(frame[cuts[2]])], **columns)
         assert [(report.inserted, report.updated, report.deleted, report.missing) for report in reports] == counts
         check(graph, model, rng)
         collection = dask.dataframe.from_pandas(frame, npartitions=3)
-        assert [report.inserted for report in graph.ingest(collection, columns=columns)] == [0, 0, 0]
+        assert [report.inserted for report in graph.ingest(collection, **columns)] == [0, 0, 0]
         arrays = [dask.array.from_array(np.array(ends, object), chunks=150) for ends in (src, dst)]
         assert len(graph.ingest(tuple(arrays))) == 2
         assert (graph.epoch, graph.num_edges) == (8, len(model.edges))

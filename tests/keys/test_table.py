@@ -11,10 +11,11 @@ import pytest
 from plain_graph import fresh_rng
 
 from mgraph import CapacityError, InvalidBatch
-from mgraph.columns import Texts, as_keys, chosen_kind
 from mgraph.device import Device
 from mgraph.keys import NONE, KeyArray, KeyTable, table
 from mgraph.keys.key_array import objects
+from mgraph.tables.ids import as_keys, chosen_kind
+from mgraph.tables.texts import Texts
 
 KINDS = ["int64", "string"]
 EDGES = [0, -1, 1, 2**63 - 1, -(2**63), 2**32, 2**32 - 1, 2**31]
@@ -180,7 +181,7 @@ def test_columns_without_rows(kind, column):
         (pa.array(["a", None]).dictionary_encode(), "string", r"src\[1\] is missing"),
         (np.ma.masked_array([1, 2], [False, True]), "int64", "entry 1 of a masked array"),
         ([0.5], "int64", r"src\[0\] is 0.5; keys are whole numbers"),
-        ([1.0, 2.0**60], "int64", r"src\[1\] is 1.15\d*e\+18; keys are whole numbers, floats up to 2\*\*53"),
+        ([1.0, 2.0**60], "int64", r"src\[1\] is 1.15\d*e\+18; keys are whole numbers, floats below 2\*\*53"),
         (np.array([1, 2**63], np.uint64), "int64", r"src\[1\] is 9223372036854775808; keys run from -2\*\*63"),
         (np.array([1, 2**70], object), "int64", r"src\[1\] is 1180591620717411303424; keys run from"),
         (np.array([1, "a"], object), "int64", r"src\[1\] is 'a'; the graph's keys are int64"),

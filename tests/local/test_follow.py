@@ -117,14 +117,14 @@ def test_files_of_each_kind_in_the_order_of_their_numbers(tmp_path):
     table = arrow.table({"from": [1, 2], "to": [2, 3]})
     parquet.write_table(table, folder / "b-2.parquet")
     csv.write_csv(arrow.table({"from": [1], "to": [2], "how": [-1]}), folder / "a-10.csv")
-    names = {"src": "from", "dst": "to"}
+    names = {"source": "from", "target": "to"}
     with DynamicGraph(store=store) as graph:  # which grows
-        assert graph.follow(Folder(folder, "f", names, idle=0)) == 2
+        assert graph.follow(Folder(folder, "f", idle=0), **names) == 2
         assert (graph.num_vertices, graph.num_edges, graph.offsets) == (4, 2, {"f": 10})
-        assert graph.follow(Folder(folder, "f", names, idle=0)) == 0
+        assert graph.follow(Folder(folder, "f", idle=0), **names) == 0
         np.savez(folder / "c-9.npz", src=[5], dst=[5])  # too late
         np.savez(folder / "c-11.npz", src=[5])
-        with pytest.raises(ReadError, match="c-11.npz.*'dst' is missing"):
+        with pytest.raises(ReadError, match="c-11.npz.*no column 'target'"):
             graph.follow(Folder(folder, "f", idle=0))
         (folder / "d-011.npz").touch()
         with pytest.raises(InvalidOption, match="have the same number, 11"):
@@ -211,6 +211,60 @@ def test_a_topic(tmp_path):
         assert graph.follow(source) == 0
     with pytest.raises(InvalidOption, match="most is 0"):
         Kafka("edges", config, most=0)
+
+
+class Message:
+    """A message as confluent-kafka gives it."""
+
+    def __init__(self, offset: int, value: bytes | None) -> None:
+        self._offset, self._value = offset, value
+
+    def offset(self) -> int:
+        return self._offset
+
+    def partition(self) -> int:
+        return 3
+
+    def error(self) -> None:
+        return None
+
+    def value(self) -> bytes | None:
+        return self._value
+
+
+def tables_of(*ends: tuple[int, int] | bytes | None) -> list[Message]:
+    """Messages from offset 7 on: tables of an edge each, or other bytes."""
+    arrow = pytest.importorskip("pyarrow")
+    messages = []
+    for offset, end in enumerate(ends, 7):
+        if isinstance(end, tuple):
+            table = arrow.table({"source": [end[0]], "target": [end[1]]})
+            sink = arrow.BufferOutputStream()
+            with arrow.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table)
+            end = sink.getvalue().to_pybytes()
+        messages.append(Message(offset, end))
+    return messages
+
+
+@pytest.mark.parametrize("bad", [None, b"", b"no table", b"\xff" * 40])
+def test_a_message_that_cannot_be_decoded(bad, caplog):
+    pytest.importorskip("confluent_kafka")
+    messages = tables_of((0, 1), bad, (1, 2), bad)
+    source = Kafka("edges", {})
+    taken = source._decoded(messages)
+    assert [(offset, batch["target"].to_pylist()) for offset, batch in [next(taken)]] == [(7, [1])]
+    with pytest.raises(ReadError, match="topic 'edges', partition 3, offset 8: "):
+        next(taken)
+    source = Kafka("edges", {}, on_error="skip")
+    with caplog.at_level("WARNING"):
+        found = [(offset, batch["target"].to_pylist()) for offset, batch in source._decoded(messages)]
+    assert found == [(10, [1, 2])]
+    assert source.skipped == 2
+    assert "topic 'edges', partition 3, offset 10" in caplog.text
+    assert list(source._decoded(tables_of(bad))) == []
+    with pytest.raises(InvalidOption, match="on_error is 'stop'"):
+        Kafka("edges", {}, on_error="stop")
 
 
 def test_kafka_is_not_installed(monkeypatch):

@@ -36,8 +36,8 @@ def test_parts_of_every_kind_against_the_model(tmp_path, kind):
         renamed = {"from": others[5]["src"], "to": others[5]["dst"], "op": others[5]["op"], "when": [0] * 100}
         if model.weighted:
             renamed["w"] = others[5]["weight"]
-        names = {"src": "from", "dst": "to", "op": "op", **({"weight": "w"} if model.weighted else {})}
-        reports += graph.ingest(renamed, columns=names)
+        names = {"source": "from", "target": "to", **({"weight": "w"} if model.weighted else {})}
+        reports += graph.ingest(renamed, **names)
         assert [report.epoch for report in reports] == list(range(1, 8))
         for report, batch in zip(reports, batches, strict=True):
             assert (report.inserted, report.updated, report.deleted, report.missing) == model.update(batch)
@@ -66,8 +66,7 @@ def test_bad_sources_are_refused_before_anything_changed(tmp_path):
             (3, InvalidBatch, "a part has type int"),
             ([], InvalidOption, "a list of 0 parts"),
             ([good, ([0], [1, 2])], InvalidBatch, "has shape"),
-            ([good, {"src": [0]}], InvalidBatch, "'dst' is missing"),
-            ([good, pd.DataFrame({"src": [0], "dst": [1], "colour": [2]})], InvalidBatch, "'colour' is unknown"),
+            ([good, {"src": [0]}], InvalidBatch, "no column 'target'"),
             (dask_array.zeros(3), InvalidOption, "a graph with a Dask client"),
             (["edges.txt"], InvalidOption, r"end in \.npz"),
             (tmp_path / "none.npz", ReadError, "ingest step 0, epoch 1"),

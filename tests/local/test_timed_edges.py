@@ -177,7 +177,7 @@ BAD = [
     ({"time": None}, "without times"),
     ({"time": [1.5]}, "float64; times are integers"),
     ({"time": [1, 2]}, r"time has shape \(2,\)"),
-    ({"time": ["2024"]}, "times are integers"),
+    ({"time": ["2024"]}, "the graph has times=.int64.; give times of that dtype"),
     ({"time": [-(2**63)]}, r"time\[0\] is -9223372036854775808; times run from"),
     ({"time": np.array([2**63], np.uint64)}, r"time\[0\] is 9223372036854775808; times run"),
     ({"time": np.array([-(2**63)], ">i8")}, r"time\[0\] is -9223372036854775808; times run"),

@@ -20,7 +20,7 @@ from distributed import Client
 from keyed_model import keys_of
 
 from mgraph import DynamicGraph, EdgeBatch
-from mgraph.columns import KINDS
+from mgraph.tables.ids import KINDS
 
 N, EDGES = 64, 400
 

@@ -156,7 +156,7 @@ def random_timed(
     src, dst = rng.integers(0, n_vertices, (2, n))
     op = None if rng.random() < 0.3 else np.where(rng.random(n) < 0.25, -1, 1)
     times = random_times(rng, n, now, spread)
-    weight = rng.integers(1, 9, n) / 3 if weighted else None
+    weight = (rng.integers(1, 9, n) / 3).astype(np.float32) if weighted else None
     return EdgeBatch(src, dst, weight, op, time=times if unit is None else times.astype(unit))
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from plain_graph import fresh_rng
 
-from mgraph.columns import as_keys
 from mgraph.device import Device
 from mgraph.errors import CapacityError
 from mgraph.keys import KeyArray, KeyTable
+from mgraph.tables.ids import as_keys
 from mgraph.worker.shard.keys import KeyLog
 
 

@@ -10,9 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mgraph import CapacityError, EdgeBatch, InvalidBatch
+from mgraph import CapacityError, EdgeBatch, InvalidBatch, ReadError
 from mgraph import tasks as mgraph_tasks
+from mgraph.batch import ALL
 from mgraph.budget import Budget
+from mgraph.tables.names import Names
 from mgraph.tasks import batch_of
 
 MIB, N = 1 << 20, 300_000
@@ -61,7 +63,7 @@ def test_a_part_takes_no_more_than_is_reserved_for_it(name, monkeypatch):
     tracemalloc.start(1)
     try:
         base = tracemalloc.get_traced_memory()[0]
-        batch = batch_of(part, None)
+        batch = batch_of(part, ALL)
         taken = tracemalloc.get_traced_memory()[1] - base
     finally:
         tracemalloc.stop()
@@ -74,8 +76,8 @@ def test_a_part_takes_no_more_than_is_reserved_for_it(name, monkeypatch):
 def test_a_part_for_which_there_is_no_room_is_refused(monkeypatch):
     on_a_worker(monkeypatch, Budget(lambda: MIB))
     with pytest.raises(CapacityError, match=rf"{9 * 2 * N} bytes are needed for a part .* a dict, .* leaves {MIB}"):
-        batch_of({"from": np.zeros(N, np.int64), "to": np.zeros(N, np.int64)}, {"src": "from", "dst": "to"})
-    assert batch_of(PARTS["a batch"], None) is PARTS["a batch"]  # which takes nothing
+        batch_of({"from": np.zeros(N, np.int64), "to": np.zeros(N, np.int64)}, Names("from", "to"))
+    assert batch_of(PARTS["a batch"], ALL) is PARTS["a batch"]  # which takes nothing
 
 
 def test_what_is_on_a_gpu_takes_no_host_memory(monkeypatch):
@@ -84,17 +86,17 @@ def test_what_is_on_a_gpu_takes_no_host_memory(monkeypatch):
 
     on_a_worker(monkeypatch, Budget(lambda: 0))
     part = {name: column.view(OnGpu) for name, column in columns(np.uint32).items()}
-    monkeypatch.setattr(mgraph_tasks, "as_part", lambda part, columns: "a batch")
-    assert batch_of(part, None) == "a batch"
+    monkeypatch.setattr(mgraph_tasks.EdgeBatch, "of", lambda *columns: "a batch")
+    assert batch_of(part, ALL) == "a batch"
 
 
 @pytest.mark.parametrize("part", [7, (1,), None, "edges.npz", {"source": [1]}])
 def test_what_is_no_part_is_refused_as_ever(part, monkeypatch):
     on_a_worker(monkeypatch, Budget(lambda: 1000))
-    with pytest.raises(InvalidBatch):
-        batch_of(part, None)
+    with pytest.raises((InvalidBatch, ReadError)):
+        batch_of(part, ALL)
 
 
 def test_a_worker_without_the_plugin_has_no_limit(monkeypatch):
     on_a_worker(monkeypatch, None)
-    assert len(batch_of(PARTS["int64"], None)) == N
+    assert len(batch_of(PARTS["int64"], ALL)) == N

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, Columns, GraphFacts, Names, Runs, Shard, Vertices
-from mgraph.columns import as_array
 from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption
+from mgraph.tables.arrays import as_array
 
 __all__ = ["ALGORITHM", "check", "jaccard", "result", "run_jaccard", "run_overlap", "warm"]
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import GraphFacts
 from mgraph.checks import check_number, is_series
-from mgraph.columns import shown
 from mgraph.errors import InvalidOption
+from mgraph.tables.arrays import shown
 
 __all__ = ["is_mapping", "mapping_array", "numbers", "pairs", "starting_vector"]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from mgraph.budget import host_memory_limit
 from mgraph.checks import check_growth
-from mgraph.client.batches.shares import deal, largest_ids
+from mgraph.client.batches.split import deal, largest_ids
 from mgraph.client.calls.caller import Caller
 from mgraph.client.options import Options
 from mgraph.client.reads import owners

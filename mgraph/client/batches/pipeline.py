@@ -14,8 +14,8 @@ from typing import Any
 from mgraph.batch import TOLD
 from mgraph.calls import CALLS
 from mgraph.checks import check_offset
+from mgraph.client.batches.batch_results import BatchResults, Made
 from mgraph.client.batches.mixed import Answers
-from mgraph.client.batches.outcomes import Made, Outcomes
 from mgraph.client.batches.pending import Pending, PendingAnswers, PendingReport
 from mgraph.client.calls.caller import Caller, Flight, Value
 from mgraph.client.calls.group import MOST, SMALL, Group, Small, layout, made_before
@@ -122,7 +122,7 @@ class Pipeline:
         history: History | None = None,
     ) -> None:
         self._coordinator, self._sending, self._max_bytes, self._stream = coordinator, sending, max_bytes, stream
-        self._done, self._outcomes = landed, Outcomes(coordinator, history)
+        self._done, self._outcomes = landed, BatchResults(coordinator, history)
         self._open = False
         self._bytes = 0
         self._landed = asyncio.Event()

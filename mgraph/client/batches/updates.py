@@ -6,7 +6,7 @@ import logging
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -17,10 +17,10 @@ from mgraph.batch import TOLD, EdgeBatch
 from mgraph.checks import check_count, check_growth, check_offset, check_whole
 from mgraph.client.batches.mixed import Answers, how_rows_come, in_flight, of_steps
 from mgraph.client.batches.pipeline import Pipeline, Shares
-from mgraph.client.batches.shares import check_batch, deal, largest_ids
+from mgraph.client.batches.split import check_batch, deal, largest_ids
 from mgraph.client.batches.windows import leave_isolated, remove_isolated
-from mgraph.client.inputs.parts import AsParts
-from mgraph.client.inputs.steps import read_parts
+from mgraph.client.inputs.keyed_ingest import read_parts
+from mgraph.client.inputs.source_parts import AsParts
 from mgraph.client.options import Options
 from mgraph.client.reports import report
 from mgraph.client.reports.history import History, told_of_stop
@@ -28,13 +28,14 @@ from mgraph.client.reports.progress import Done, shown
 from mgraph.client.reports.report import Balance, UpdateReport, balance_of
 from mgraph.client.results.maintained import Live
 from mgraph.client.vertices.directory import Directory
-from mgraph.client.vertices.keyed import Keyed, batch_of
+from mgraph.client.vertices.keyed import Keyed
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption, MgraphError
 from mgraph.failures import Recovered, retold
 from mgraph.keys import NONE
-from mgraph.times import as_stamps
+from mgraph.tables.names import Names, warn, warn_unused
+from mgraph.tables.times import as_stamps
 
 __all__ = ["Updates", "edge_columns"]
 
@@ -81,6 +82,7 @@ class Updates:
         self._coordinator = directory.coordinator
         self.followers: weakref.WeakSet[Live] | None = None
         self.history = History()
+        self._rounds = False  # whether a warning told of it
 
     def follow(self, live: Live) -> None:
         """Bring a result up to date after each change from now on."""
@@ -154,8 +156,15 @@ class Updates:
         """Whether the graph has keys; the first batch decides where the user did not."""
         return self._directory.takes(batch) if isinstance(batch, EdgeBatch) else self._directory.has_keys
 
+    def _check(self, batch: EdgeBatch, n_vertices: int | None) -> None:
+        """Check a batch, and warn once if rounding begins to add up in sums."""
+        check_batch(batch, n_vertices, self._options.weighted)
+        if batch.rounded and self._options.combine == "sum" and not self._rounds:
+            self._rounds = True
+            warn(f"{batch.rounded}; sums are float32, in which rounding adds up")
+
     def _keyed(self, batch: EdgeBatch) -> AbstractContextManager[Keyed[EdgeBatch]]:
-        check_batch(batch, None, self._options.weighted)
+        self._check(batch, None)
         return self._directory.keyed(batch, self._options.directed, self._logged)
 
     def _send_keyed(self, found: Keyed[EdgeBatch], args: dict[str, Any]) -> UpdateReport:
@@ -244,15 +253,14 @@ class Updates:
         self.followed()
         yield dealt
 
-    def ingest(
-        self, source: Any, steps: int | None, columns: Mapping[str, str] | None, *, numbered: bool = False
-    ) -> list[Any]:
+    def ingest(self, source: Any, steps: int | None, names: Names, *, numbered: bool = False) -> list[Any]:
         """Apply what the workers read; in a graph with keys this process, unless the ends are `numbered` already."""
         self._directory.check()
         if self._directory.keys is not None and not numbered:
             while True:
                 with suppress(Recovered):
-                    parts = read_parts(source, steps, columns, self._parts)
+                    keys = lambda: self._directory.keys  # noqa: E731
+                    parts = read_parts(source, steps, names, self._parts, keys)
                     break
             with self._ingesting():
                 done = self._ingest_here(parts)
@@ -264,7 +272,7 @@ class Updates:
             nonlocal before
             while True:
                 try:
-                    answers = self._ingest(source, steps, columns, size, len(before), how_rows_come(now))
+                    answers = self._ingest(source, steps, names, size, len(before), how_rows_come(now))
                     _warn_left_out(answers)
                     return of_steps(now, answers, before)
                 except Recovered as recovered:
@@ -290,7 +298,7 @@ class Updates:
         self,
         source: Any,
         steps: int | None,
-        columns: Mapping[str, str] | None,
+        names: Names,
         size: int,
         first: int,
         rows: dict[str, Any],
@@ -298,24 +306,24 @@ class Updates:
         """Ingest the steps of a source from `first` on, as for `size` ranks; each rank takes the place of some."""
         now = len(self._coordinator.addresses)
         seats = [rank * now // size for rank in range(size)]
-        parts = self._parts(source, steps, columns, seats)
+        parts = self._parts(source, steps, names, seats)
         shares = [{"sources": mine} for mine in parts.seated(seats, now)]
         args = {"size": size, "first": first, **rows}
         return self._coordinator.call("ingest", args, shares)
 
-    def _ingest_here(self, parts: Iterator[dict[str, Any]]) -> list[UpdateReport]:
+    def _ingest_here(self, parts: Iterator[EdgeBatch]) -> list[UpdateReport]:
         """Apply the parts that this process reads, each as a batch."""
         done: list[UpdateReport] = []
         try:
             for part in parts:
-                done.append(self.apply(batch_of(self._directory.keys, **part), last=False))
+                done.append(self.apply(part, last=False))
         except MgraphError as error:
             raise retold(error, f"step {len(done)} of the ingest, epoch {self._coordinator.epoch + 1}") from None
         return done
 
     def _shares(self, batch: EdgeBatch, known: bool = False) -> list[dict[str, Any]]:
         """A batch, checked, but for its ids where those are `known`, as contiguous shares, one a worker."""
-        check_batch(batch, None if known else self._directory.n_vertices, self._options.weighted)
+        self._check(batch, None if known else self._directory.n_vertices)
         return self._dealt(batch)
 
     def _dealt(self, batch: EdgeBatch) -> list[dict[str, Any]]:
@@ -392,7 +400,7 @@ class Updates:
     def _add_keys(self, keys: Any) -> range:
         if isinstance(keys, int | str | np.number):
             raise InvalidOption(f"n is {keys!r}; to a graph with keys an array of keys is added")
-        batch = batch_of(self._directory.keys, keys, keys)
+        batch = EdgeBatch.of({"src": keys, "dst": keys}, self._directory.keys, {})
         if not self._has_keys(batch):
             raise InvalidOption("these are ids of a graph without keys; give the number of vertices to add, or keys=")
         with self._keyed(batch) as found:
@@ -457,10 +465,5 @@ def edge_columns(src: Any, dst: Any, weight: Any = None) -> tuple[Any, Any, Any]
 
 
 def _warn_left_out(answers: list[dict[str, Any]]) -> None:
-    """Tell which columns of files were not read."""
-    if left := sorted({name for answer in answers for name in answer.get("left_out", ())}):
-        warnings.warn(
-            f"the files have columns that were not read: {', '.join(left)}; columns= says which are src, dst, weight, "
-            "op and time",
-            stacklevel=4,
-        )
+    """Warn of columns of parts that were not used."""
+    warn_unused(sorted({name for answer in answers for name in answer.get("left_out", ())}), "the source")

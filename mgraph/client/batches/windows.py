@@ -14,7 +14,7 @@ from mgraph.client.vertices.directory import Directory
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import CapacityError, InvalidOption, StoreError
 from mgraph.failures import Recovered
-from mgraph.times import as_instant, as_span, check_times
+from mgraph.tables.times import as_instant, as_span, check_times
 
 __all__ = ["drop_isolated", "expire", "leave_isolated", "remove_isolated", "window_of"]
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from mgraph.batch import EdgeBatch
 from mgraph.client.creation.restoring import check_seen
 from mgraph.client.options import Options
 from mgraph.client.reads.edges import edges_of, once, ranges
 from mgraph.client.stores.storing import check_opening
-from mgraph.client.vertices.keyed import batch_of
 from mgraph.errors import InvalidOption, MgraphError
 from mgraph.keys import KeyArray
-from mgraph.times import INTEGERS, as_shown
+from mgraph.tables.times import INTEGERS, as_shown
 
 __all__ = ["move_to"]
 
@@ -124,7 +124,7 @@ def _copy_edges(graph: Any, moved: Any, names: KeyArray | None) -> None:
             if not graph.directed:
                 src, dst, weight, time = once(src, dst, weight, time)
             src, dst = (_named(names, column) for column in (src, dst))
-            pipeline.update(batch_of(key, src, dst, weight, time=as_shown(time, times)))
+            pipeline.update(EdgeBatch(src, dst, weight, None, key, as_shown(time, times)))
     moved._updates.order_first()
 
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from mgraph.client.calls.caller import Caller
-from mgraph.client.inputs.parts import AsParts
+from mgraph.client.inputs.source_parts import AsParts
 from mgraph.client.options import Options, choose_device, choose_structure, shape
 from mgraph.client.vertices.directory import Directory
 from mgraph.client.vertices.numbering import Numbering
-from mgraph.columns import KINDS
 from mgraph.device import Device
 from mgraph.keys import KeyTable
+from mgraph.tables.ids import KINDS
 
 __all__ = ["Place", "directory", "make_graph", "make_shards"]
 

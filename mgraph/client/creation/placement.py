@@ -20,7 +20,7 @@ from mgraph.client.calls.caller import Caller
 from mgraph.client.calls.coordinator import Coordinator
 from mgraph.client.connections.discovery import found
 from mgraph.client.inputs.ingest import as_parts
-from mgraph.client.inputs.parts import AsParts
+from mgraph.client.inputs.source_parts import AsParts
 from mgraph.errors import InvalidOption, MgraphError, WorkerLost
 from mgraph.exchange.choice import RETIRED, best_exchange, check_exchange, choose_exchange
 

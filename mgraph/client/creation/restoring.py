@@ -17,7 +17,7 @@ from mgraph.client.batches.windows import leave_isolated
 from mgraph.client.calls.caller import Caller
 from mgraph.client.creation import place as places
 from mgraph.client.creation.place import Place, make_shards
-from mgraph.client.inputs.parts import AsParts
+from mgraph.client.inputs.source_parts import AsParts
 from mgraph.client.options import Options, fixed_order
 from mgraph.client.stores.recovery import Life, Recovering
 from mgraph.client.stores.storing import DEFAULTS, KIND, Storing, surveyed

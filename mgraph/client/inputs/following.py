@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from mgraph.client.vertices.keyed import part_of
+from mgraph.batch import as_batch
 from mgraph.errors import InvalidOption
+from mgraph.tables.names import Names, warn
 
-__all__ = ["follow"]
+__all__ = ["follow", "positional"]
 
 
-def follow(self: Any, source: Any, max_bytes: int = 1 << 28) -> int:
+def follow(
+    self: Any,
+    data: Any = None,
+    /,
+    max_bytes: int = 1 << 28,
+    *,
+    source: Any = None,
+    target: Any = None,
+    weight: Any = None,
+    op: Any = None,
+    time: Any = None,
+) -> int:
     """Apply the batches of a source, each exactly once; those that the graph has are left out.
 
     The place of each batch is logged with it. So a program that was ended, however, goes on where the graph is: it
@@ -18,10 +30,12 @@ def follow(self: Any, source: Any, max_bytes: int = 1 << 28) -> int:
 
     Parameters
     ----------
-    source : mgraph.sources.Folder, Kafka or Numbered
-        Or any object with a method ``batches(after)``; see `mgraph.sources.places.Places`.
+    data : mgraph.sources.Folder, Kafka or Numbered
+        The source, or any object with a method ``batches(after)``; see `mgraph.sources.places.Places`.
     max_bytes : int
         As in `pipeline`. A graph without `n_vertices` takes one batch at a time instead, since it may grow.
+    source, target, weight, op, time : str, optional
+        The columns of batches that are tables or files, as in `update`.
 
     Returns
     -------
@@ -42,24 +56,34 @@ def follow(self: Any, source: Any, max_bytes: int = 1 << 28) -> int:
     """
     if self._storing is None:
         raise InvalidOption("the graph has no store, so it cannot keep its places in a source")
-    if not hasattr(source, "batches"):
-        kind = type(source).__name__
+    data, source = positional(data, source, "follow")
+    if not hasattr(data, "batches"):
+        kind = type(data).__name__
         raise InvalidOption(f"follow takes a source whose batches have places, as mgraph.sources.Folder; got {kind}")
-    return _grown(self, source) if self._options.grows else _piped(self, source, max_bytes)
+    names = self._options.names(source=source, target=target, weight=weight, op=op, time=time)
+    return _grown(self, data, names) if self._options.grows else _piped(self, data, names, max_bytes)
 
 
-def _grown(graph: Any, source: Any) -> int:
+def positional(data: Any, source: Any, call: str) -> tuple[Any, Any]:
+    """Return a call's source and the name of its column `source`; ``source=`` had the source itself once."""
+    if data is None and source is not None:
+        warn(f"{call}(source=...) is deprecated; give the source as the first argument", DeprecationWarning)
+        return source, None
+    return data, source
+
+
+def _grown(graph: Any, source: Any, names: Names) -> int:
     n = 0
     for place, part in source.batches(graph.offsets):
-        graph.update(part_of(graph.keys, part), offset=place)
+        graph.update(as_batch(part, names, graph._directory.keys), offset=place)
         n += 1
     return n
 
 
-def _piped(graph: Any, source: Any, max_bytes: int) -> int:
+def _piped(graph: Any, source: Any, names: Names, max_bytes: int) -> int:
     n, batches = 0, source.batches(graph.offsets)
     with graph.pipeline(max_bytes) as pipeline:
         for place, part in batches:
-            pipeline.update(part_of(graph.keys, part), offset=place)
+            pipeline.update(as_batch(part, names, graph._directory.keys), offset=place)
             n += 1
     return n

@@ -15,9 +15,9 @@ from dask.delayed import Delayed
 from distributed import Client, Future
 from distributed.protocol.pickle import dumps
 
-from mgraph.batch import COLUMNS, check_columns, name_columns
-from mgraph.client.inputs.parts import WATCH_SECONDS, Parts, dealt, function_or_files
+from mgraph.client.inputs.source_parts import WATCH_SECONDS, Parts, dealt, function_or_files
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption
+from mgraph.tables.names import COLUMNS, Names, warn_unused
 from mgraph.tasks import batch_of
 
 __all__ = ["Paused", "as_parts", "waited"]
@@ -31,7 +31,7 @@ def as_parts(
     source: Any,
     workers: Sequence[str],
     steps: int | None,
-    columns: Mapping[str, str] | None,
+    names: Names,
     watch: Callable[[], None],
 ) -> Parts:
     """See `DynamicGraph.ingest` for what a source may be. Part i goes to rank ``i % size`` in step ``i // size``.
@@ -51,28 +51,30 @@ def as_parts(
     Exception
         Whatever Dask's tasks raised.
     """
-    columns = check_columns(columns)
-    if (parts := function_or_files(source, len(workers), steps, columns, dumps)) is not None:
+    if (parts := function_or_files(source, len(workers), steps, names, dumps)) is not None:
         return parts
     if isinstance(source, Future | Delayed):
         source = [source]
     if not workers:
-        asked = [client.compute(part) if isinstance(part, Delayed) else part for part in _parts(source, columns)]
+        asked = [client.compute(part) if isinstance(part, Delayed) else part for part in _parts(source, names)]
         return Parts([], asked, watch)
-    keys, held = _computed(client, _parts(source, columns), columns, workers, watch)
-    return Parts(dealt("keys", keys, len(workers), None), held)
+    keys, held = _computed(client, _parts(source, names), names, workers, watch)
+    return Parts(dealt("keys", keys, len(workers), names), held)
 
 
-def _parts(source: Any, columns: Mapping[str, str] | None) -> list[Future | Delayed]:
-    """The parts of a Dask collection, or the list of futures and delayed values that was given."""
+def _parts(source: Any, names: Names) -> list[Future | Delayed]:
+    """Return the parts of a Dask collection, or the list of futures and delayed values that was given."""
     if hasattr(source, "to_delayed") and hasattr(source, "columns"):
-        named = name_columns(source.columns, columns, "the data frame")
-        return list(source[list(named.values())].to_delayed())
+        found, unused = names.find(source.columns, "the data frame")
+        warn_unused(unused, "the data frame")
+        return list(source[list(found.values())].to_delayed())
     if isinstance(source, Mapping):
-        named = name_columns(source, columns, "the mapping")
-        return list(_zipped({name: source[column] for name, column in named.items()}, columns))
+        found, unused = names.find(source, "the mapping")
+        warn_unused(unused, "the mapping")
+        return list(_zipped({column: source[name] for column, name in found.items()}, [*found.values()]))
     if isinstance(source, tuple) and any(is_dask_collection(column) for column in source):
-        return list(_zipped(dict(zip(COLUMNS, source, strict=False)), columns))
+        named = {name: column for name, column in zip(COLUMNS, source, strict=False) if column is not None}
+        return list(_zipped(named, None))
     if isinstance(source, list | tuple) and source and all(isinstance(item, Future | Delayed) for item in source):
         return list(source)
     raise InvalidOption(
@@ -82,9 +84,11 @@ def _parts(source: Any, columns: Mapping[str, str] | None) -> list[Future | Dela
     )
 
 
-def _zipped(given: Mapping[str, Any], columns: Mapping[str, str] | None) -> list[Delayed]:
-    """One delayed mapping a chunk of columns that are cut alike; arrays of known lengths are made so."""
-    named = {name: column for name, column in given.items() if column is not None}
+def _zipped(named: dict[str, Any], names: Sequence[Any] | None) -> list[Delayed]:
+    """Return a delayed mapping per chunk of columns that are cut alike; arrays of known lengths are made so.
+
+    The mappings have the columns by `names`, or are tuples in the order of `COLUMNS` without.
+    """
     first = named.get("src")
     if first is None or "dst" not in named:
         raise InvalidBatch("src and dst are needed")
@@ -105,8 +109,9 @@ def _zipped(given: Mapping[str, Any], columns: Mapping[str, str] | None) -> list
             )
     blocks = [_blocks(column) for column in named.values()]
     together = delayed(_mapping, pure=True)
-    names = tuple(name if columns is None else columns[name] for name in named)  # as `as_batch` looks for them
-    return [together(names, *parts) for parts in zip(*blocks, strict=True)]
+    places = None if names is None else tuple(names)
+    order = tuple(COLUMNS.index(name) for name in named)
+    return [together(places, order, *parts) for parts in zip(*blocks, strict=True)]
 
 
 class Paused:
@@ -145,14 +150,18 @@ def _length(column: Any) -> int | None:
     return None if length is None or length != length else int(length)
 
 
-def _mapping(names: tuple[str, ...], *columns: Any) -> dict[str, Any]:
-    return dict(zip(names, columns, strict=True))
+def _mapping(names: tuple[Any, ...] | None, order: tuple[int, ...], *columns: Any) -> Any:
+    """Return the chunks of columns as a mapping, or as a tuple in which columns that are not given are None."""
+    if names is not None:
+        return dict(zip(names, columns, strict=True))
+    given = dict(zip(order, columns, strict=True))
+    return tuple(given.get(place) for place in range(max(order) + 1))
 
 
 def _computed(
     client: Client,
     parts: list[Future | Delayed],
-    columns: Mapping[str, str] | None,
+    names: Names,
     workers: Sequence[str],
     watch: Callable[[], None],
 ) -> tuple[list[str], list[Future]]:
@@ -163,7 +172,7 @@ def _computed(
     run, batches = uuid.uuid4().hex, []
     for i, part in enumerate(parts):
         with annotate(workers=[workers[i % len(workers)]]):
-            batches.append(delayed(batch_of)(part, columns, dask_key_name=f"mgraph-part-{run}-{i}"))
+            batches.append(delayed(batch_of)(part, names, dask_key_name=f"mgraph-part-{run}-{i}"))
     held: list[Future] = client.compute(batches)
     del parts, part, batches
     try:

@@ -9,18 +9,21 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mgraph.batch import COUNTS, EdgeBatch, check_columns, is_lazy
+from mgraph.batch import COUNTS, EdgeBatch, as_batch
 from mgraph.checks import check_whole
+from mgraph.client.inputs.following import positional
+from mgraph.client.inputs.source_parts import check_file
 from mgraph.client.reports.progress import Done, shown
 from mgraph.client.reports.report import UpdateReport
-from mgraph.client.vertices.keyed import part_of
 from mgraph.errors import InvalidOption, MgraphError
-from mgraph.sources.tables import FILES, parts_of
+from mgraph.tables.files.columnar import pieces_of
+from mgraph.tables.files.opening import blamed
+from mgraph.tables.kinds import is_table
+from mgraph.tables.names import Names, warn_unused
 
 __all__ = ["StreamSummary", "stream"]
 
@@ -87,10 +90,16 @@ class StreamSummary:
 
 def stream(
     self: Any,
-    source: Any,
+    data: Any = None,
+    /,
     batch: int = 1 << 20,
     on_batch: OnBatch | None = None,
     *,
+    source: Any = None,
+    target: Any = None,
+    weight: Any = None,
+    op: Any = None,
+    time: Any = None,
     columns: Mapping[str, str] | None = None,
     max_bytes: int = 1 << 28,
     progress: bool = True,
@@ -102,8 +111,8 @@ def stream(
 
     Parameters
     ----------
-    source
-        One of:
+    data
+        The source, one of:
 
         - a path, or a list of paths, of .npz, Parquet and CSV files; the last two are read a piece at a time;
         - an `EdgeBatch`, a data frame (that of `to_pandas`, say; a lazy one of Polars is computed), a mapping or a
@@ -118,8 +127,10 @@ def stream(
         Called in this thread with the `UpdateReport` of each batch once it is committed, in order. It may read the
         graph, which may already be some epochs further. What it raises ends the stream. Results that are maintained
         with ``eager=True`` have followed the batch before that; then each batch waits for the one before.
+    source, target, weight, op, time : str, optional
+        The columns of tables and files, as in `update`.
     columns : mapping of str to str, optional
-        As in `ingest`.
+        Deprecated, as in `ingest`.
     max_bytes : int
         As in `pipeline`. A graph without `n_vertices` takes one batch at a time instead, since it may grow.
     progress : bool
@@ -133,7 +144,7 @@ def stream(
     Raises
     ------
     InvalidOption
-        `source` is none of these, or `batch`, `on_batch`, `columns` or `max_bytes` is bad. Nothing was applied.
+        `data` is none of these, or `batch`, `on_batch`, `columns` or `max_bytes` is bad. Nothing was applied.
     KeyboardInterrupt
         After Ctrl-C. Every batch is applied whole or not at all. A note on the error, and the log, say what was
         applied. Batches in flight may be in the graph and not in these counts; `epoch` includes them.
@@ -152,10 +163,12 @@ def stream(
         raise InvalidOption(f"batch is {batch}; at least 1 edge is needed")
     if on_batch is not None and not callable(on_batch):
         raise InvalidOption(f"on_batch is {on_batch!r}; it must be a function of an UpdateReport")
-    parts = _placed(self, source, batch, check_columns(columns))
+    data, source = positional(data, source, "stream")
+    names = self._options.names(columns=columns, source=source, target=target, weight=weight, op=op, time=time)
+    parts = _placed(self, data, batch, names)
     run = _Run(self, on_batch)
     try:
-        with shown("stream", partial(run.done, _rows(source)), progress):
+        with shown("stream", partial(run.done, _rows(data)), progress):
             (_one_by_one if self._options.grows else _in_flight)(self, parts, run, max_bytes)
     except BaseException as error:
         run.rest()
@@ -255,16 +268,13 @@ def _in_flight(graph: Any, parts: Iterator[tuple[Offset, EdgeBatch]], run: _Run,
 # ---- sources ---------------------------------------------------------------------------------------------------------
 
 
-def _placed(
-    graph: Any, source: Any, most: int, columns: Mapping[str, str] | None
-) -> Iterator[tuple[Offset, EdgeBatch]]:
-    """The batches of a source, with their places where it has some and the graph keeps them; lazily."""
+def _placed(graph: Any, source: Any, most: int, names: Names) -> Iterator[tuple[Offset, EdgeBatch]]:
+    """Return the batches of a source, with their places where it has some and the graph keeps them; lazily."""
     if hasattr(source, "batches"):
         logged = graph._storing is not None
         placed = source.batches(graph.offsets if logged else {})
-        return ((place if logged else None, _batch(graph, part, columns)) for place, part in placed)
-    parts = _parts(graph, source, most, columns)
-    return ((None, piece) for part, named in parts for piece in _cut(_batch(graph, part, named), most))
+        return ((place if logged else None, _batch(graph, part, names)) for place, part in placed)
+    return ((None, piece) for part in _batches(graph, source, most, names) for piece in _cut(part, most))
 
 
 def _rows(source: Any) -> int | None:
@@ -273,10 +283,10 @@ def _rows(source: Any) -> int | None:
     return len(source) if frame or isinstance(source, EdgeBatch) else None
 
 
-def _batch(graph: Any, part: Any, columns: Mapping[str, str] | None) -> EdgeBatch:
+def _batch(graph: Any, part: Any, names: Names) -> EdgeBatch:
     if hasattr(part, "__dask_graph__"):
         part = part.compute()
-    return part_of(graph.keys, part, columns)
+    return as_batch(part, names, graph._directory.keys)
 
 
 def _cut(batch: EdgeBatch, most: int) -> Iterator[EdgeBatch]:
@@ -288,36 +298,34 @@ def _cut(batch: EdgeBatch, most: int) -> Iterator[EdgeBatch]:
         yield batch[at : at + most]
 
 
-def _parts(
-    graph: Any, source: Any, most: int, columns: Mapping[str, str] | None
-) -> Iterator[tuple[Any, Mapping[str, str] | None]]:
-    """The parts of a source, each with the names of its columns."""
+def _batches(graph: Any, source: Any, most: int, names: Names) -> Iterator[EdgeBatch]:
+    """Return the parts of a source as batches."""
     if isinstance(source, str | os.PathLike):
         source = [source]
-    if isinstance(source, list | tuple) and source and all(isinstance(one, str | os.PathLike) for one in source):
-        return _of_files([_checked(path) for path in source], columns, most)
+    if isinstance(source, list | tuple) and source and all(isinstance(item, str | os.PathLike) for item in source):
+        return _of_files(graph, [check_file(path) for path in source], names, most)
+    parts: Iterable[Any]
     if hasattr(source, "to_delayed") and hasattr(source, "columns"):
-        return ((part, columns) for part in _computed(graph, source.to_delayed()))
-    if isinstance(source, EdgeBatch | Mapping | tuple) or is_lazy(source) or hasattr(source, "columns"):
-        return iter([(source, columns)])
-    if isinstance(source, Iterable) and not hasattr(source, "__dask_graph__"):
-        return ((part, columns) for part in source)
-    raise InvalidOption(
-        "a stream takes paths, an EdgeBatch, a data frame, columns, an iterable of these, a Dask DataFrame, or a "
-        f"source with batches(after); got {type(source).__name__}"
-    )
+        parts = _computed(graph, source.to_delayed())
+    elif isinstance(source, EdgeBatch | tuple) or is_table(source):
+        parts = [source]
+    elif isinstance(source, Iterable) and not hasattr(source, "__dask_graph__"):
+        parts = source
+    else:
+        raise InvalidOption(
+            "a stream takes paths, an EdgeBatch, a data frame, columns, an iterable of these, a Dask DataFrame, or a "
+            f"source with batches(after); got {type(source).__name__}"
+        )
+    return (_batch(graph, part, names) for part in parts)
 
 
-def _of_files(paths: list[Path], columns: Mapping[str, str] | None, most: int) -> Iterator[tuple[Any, None]]:
+def _of_files(graph: Any, paths: list[str], names: Names, most: int) -> Iterator[EdgeBatch]:
     for path in paths:
-        for part in parts_of(path, columns, most):
-            yield part, None
-
-
-def _checked(path: str | os.PathLike[str]) -> Path:
-    if Path(path).suffix not in FILES:
-        raise InvalidOption(f"{os.fspath(path)}: a stream reads files that end in {', '.join(FILES)}")
-    return Path(path)
+        for columns, labels, unused in pieces_of(path, names, graph._directory.keys, most):
+            with blamed(path):
+                batch = EdgeBatch.of(columns, graph._directory.keys, labels)
+            warn_unused(unused, "the file")
+            yield batch
 
 
 def _computed(graph: Any, parts: Iterable[Any]) -> Iterator[Any]:

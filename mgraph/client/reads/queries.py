@@ -18,7 +18,7 @@ from mgraph.client.results.results import VertexValues
 from mgraph.client.results.run import run_algorithm
 from mgraph.errors import InvalidOption, UnknownVertex
 from mgraph.structures import Csr
-from mgraph.times import as_shown
+from mgraph.tables.times import as_shown
 
 __all__ = ["degrees", "fingerprint", "has_edge", "has_edges", "neighbors", "run", "to_csr", "vertices"]
 

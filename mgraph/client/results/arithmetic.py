@@ -13,10 +13,11 @@ from mgraph.checks import is_series
 from mgraph.client.results.column import VERTICES, Column
 from mgraph.client.results.remote_columns import RemoteColumns
 from mgraph.client.vertices.numbering import Numbering
-from mgraph.columns import as_array, as_keys
 from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption
 from mgraph.keys import NONE
+from mgraph.tables.arrays import as_array
+from mgraph.tables.ids import as_keys
 
 __all__ = ["VALUE", "check_whole", "combine", "compare"]
 

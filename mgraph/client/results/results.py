@@ -14,8 +14,8 @@ from mgraph.client.results.arithmetic import VALUE, check_whole, combine, compar
 from mgraph.client.results.column import SHOWN, Column
 from mgraph.client.results.remote_columns import RemoteColumns
 from mgraph.client.vertices.numbering import Routed
-from mgraph.columns import arrow
 from mgraph.errors import InvalidOption
+from mgraph.tables.texts import arrow
 
 __all__ = ["VertexIds", "VertexLabels", "VertexRows", "VertexValues", "column_of"]
 

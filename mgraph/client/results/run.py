@@ -18,11 +18,12 @@ from mgraph.client.results.remote_columns import RemoteColumns
 from mgraph.client.results.results import VertexIds, VertexRows, VertexValues, column_of
 from mgraph.client.stores.recovery import Recovering
 from mgraph.client.vertices.numbering import Numbering
-from mgraph.columns import as_array, as_keys, shown
 from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption, MgraphError
 from mgraph.keys import NONE
 from mgraph.partition import Partition
+from mgraph.tables.arrays import as_array, shown
+from mgraph.tables.ids import as_keys
 
 __all__ = ["run_algorithm"]
 

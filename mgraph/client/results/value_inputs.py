@@ -8,9 +8,9 @@ from typing import Any
 from mgraph.algorithms.primitives.vertex_mappings import is_mapping, mapping_array
 from mgraph.checks import check_number
 from mgraph.client.results.results import VertexRows, VertexValues
-from mgraph.columns import as_array
 from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption
+from mgraph.tables.arrays import as_array
 
 __all__ = ["by_vertex"]
 

@@ -22,7 +22,7 @@ from mgraph.batch import TOLD
 from mgraph.calls import CALLS, AfterLoss, CallSize
 from mgraph.client.calls.caller import Alive, Caller, Flight, Value
 from mgraph.client.calls.group import Small
-from mgraph.client.inputs.parts import AsParts, Parts
+from mgraph.client.inputs.source_parts import AsParts, Parts
 from mgraph.client.options import Options
 from mgraph.client.vertices.directory import Directory
 from mgraph.client.vertices.numbering import Numbering

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from mgraph.batch import EdgeBatch, as_batch, as_columns
+from mgraph.batch import EdgeBatch
 from mgraph.client.reports.progress import stage
 from mgraph.client.vertices.numbering import key_at
-from mgraph.columns import Texts, chosen_kind
 from mgraph.device import Array, Device
 from mgraph.errors import InvalidBatch, UnknownVertex
 from mgraph.keys import NONE, KeyTable
 from mgraph.operations import Operations
+from mgraph.tables.ids import chosen_kind
+from mgraph.tables.texts import Texts
 
-__all__ = ["Batch", "Keyed", "batch_of", "check_keys", "keyed", "kind_of", "part_of"]
+__all__ = ["Batch", "Keyed", "check_keys", "keyed", "kind_of"]
 
 Batch = TypeVar("Batch", EdgeBatch, Operations)
 
@@ -42,31 +42,6 @@ class Keyed(Generic[Batch]):
     missing: int
     n_vertices: int
     brought: np.ndarray | None
-
-
-def batch_of(keys: str | None, src: Any, dst: Any, weight: Any = None, op: Any = None, time: Any = None) -> EdgeBatch:
-    """The batch of a graph with such keys; the columns choose where `keys` is "undecided".
-
-    Raises
-    ------
-    InvalidBatch
-        As `EdgeBatch`.
-    """
-    kind = chosen_kind(src, dst) if keys == "undecided" else keys
-    return EdgeBatch(src, dst, weight, op, kind, time)
-
-
-def part_of(keys: str | None, part: Any, columns: Mapping[str, str] | None = None) -> EdgeBatch:
-    """A part of a source, as `mgraph.batch.as_batch` takes it, as a batch of a graph with such keys.
-
-    Raises
-    ------
-    InvalidBatch
-        As `as_batch`, and as `batch_of`.
-    """
-    if isinstance(part, EdgeBatch):
-        return part
-    return as_batch(part, columns) if keys is None else batch_of(keys, **as_columns(part, columns))
 
 
 def kind_of(batch: EdgeBatch | Operations) -> str | None:

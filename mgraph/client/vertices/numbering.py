@@ -10,11 +10,13 @@ import numpy as np
 
 from mgraph.batch import as_ids, check_ids
 from mgraph.bulk import copy
-from mgraph.columns import Texts, as_array, as_keys
 from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
 from mgraph.keys import NONE, KeyTable
 from mgraph.partition import Partition
+from mgraph.tables.arrays import as_array
+from mgraph.tables.ids import as_keys
+from mgraph.tables.texts import Texts
 
 __all__ = ["Numbering", "Routed", "concatenated", "joined", "key_at"]
 

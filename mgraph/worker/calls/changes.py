@@ -174,8 +174,7 @@ def ingest(
     shard = _check_epoch(rank, epoch)
     if generation is not None:
         rank.same_ids(generation)
-    place = size, shard.device, rank.host.held, shard.clock is not None
-    opened = [open_source(source, source["rank"], *place) for source in sources]
+    opened = [open_source(source, source["rank"], size, shard.device, rank.host.held) for source in sources]
     reads = [one.read if one.function is None else partial(_read_busy, rank, one.function, one.read) for one in opened]
     done = steps.ingest(shard, rank.ballot, joined(reads, shard.device), room, first)
     return {**done, "left_out": sorted(set[str]().union(*(one.left_out for one in opened)))}

@@ -22,7 +22,7 @@ from mgraph.failures import plain, retold
 from mgraph.operations import COLUMNS as OPERATIONS
 from mgraph.operations import Operations, check_kinds, check_vertices
 from mgraph.structures import Run
-from mgraph.times import MOST, as_stamps
+from mgraph.tables.times import MOST, as_stamps
 from mgraph.worker.changes.ballot import Ballot
 from mgraph.worker.changes.change import BatchChange, Record
 from mgraph.worker.changes.mixed import Execution, answered, logged, streams

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import Parameter, signature
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mgraph.batch import COLUMNS, EdgeBatch, as_batch, default_columns, name_columns
+from mgraph.batch import COLUMNS, EdgeBatch
 from mgraph.budget import Budget
 from mgraph.device import Device
-from mgraph.errors import InvalidBatch, InvalidOption, MgraphError, ReadError
+from mgraph.errors import InvalidBatch, InvalidOption
 from mgraph.operations import Operations, as_part
+from mgraph.tables.files.columnar import open_table
+from mgraph.tables.names import Names, label
 
 __all__ = ["Reader", "Source", "joined", "open_source"]
 
 Reader = Callable[[int], EdgeBatch | Operations | None]  #: returns the part of a step; None after the last one
-Opened = tuple[int, Callable[[], dict[str, np.ndarray]]]  #: the bytes that a file's columns need, and their loader
 
 LEAST = 16 << 20  #: bytes that a function's first part may take
 #: a later part may take this many times the bytes of the largest before it, with what the function itself needs
@@ -41,7 +38,7 @@ class Source:
     function : str or None
         The name of the user's function, if the source is one.
     left_out : set of str
-        The columns of files that were skipped so far.
+        The columns of parts that were not used so far.
     """
 
     read: Reader
@@ -55,7 +52,6 @@ def open_source(
     size: int,
     device: Device,
     held: Callable[[str], Any],
-    times: bool = False,
 ) -> Source:
     """The source of a rank.
 
@@ -64,8 +60,8 @@ def open_source(
     source : mapping
         `kind` is "keys" or "files", with `parts`, this rank's keys of Dask data or its paths, one for each step; or
         "function", with the `function`, pickled where it comes from another process, and `steps`, the number of steps,
-        or None if the function ends the source by returning None. `columns` maps src, dst, weight and op to the columns
-        of files and of the function's parts, or is None.
+        or None if the function ends the source by returning None. `names` are the arguments of `Names`, by which files
+        and the function's parts are read.
     rank, size : int
     device : Device
         Passed to functions that have an argument `device`. Its budget decides whether there is memory for a part before
@@ -73,19 +69,23 @@ def open_source(
         largest before it.
     held : callable
         Returns the Dask data of a key on this worker.
-    times : bool
-        Whether a column `time` of a file is read where `columns` is None, as in a graph with times.
     """
-    columns, left_out = source["columns"], set[str]()
+    names, left_out = Names(**source["names"]), set[str]()
     if source["kind"] == "function":
         function = source["function"] if callable(source["function"]) else _unpickled(source["function"])
         name = getattr(function, "__qualname__", type(function).__qualname__)
-        return Source(_called(function, source["steps"], columns, rank, size, device), name)
-    read = held
-    if source["kind"] == "files":
-        read = partial(_read_file, columns=columns, left_out=left_out, budget=device.budget, times=times)
+        return Source(_called(function, source["steps"], names, left_out, rank, size, device), name, left_out)
+    read = partial(_read_file, names=names, budget=device.budget) if source["kind"] == "files" else held
     parts = list(source["parts"])
-    return Source(lambda step: as_part(read(parts[step])) if step < len(parts) else None, left_out=left_out)
+
+    def read_part(step: int) -> EdgeBatch | Operations | None:
+        if step >= len(parts):
+            return None
+        batch = as_part(read(parts[step]))
+        left_out.update(getattr(batch, "unused", ()))
+        return batch
+
+    return Source(read_part, left_out=left_out)
 
 
 def joined(reads: Sequence[Reader], device: Device) -> Reader:
@@ -142,7 +142,8 @@ def _unpickled(data: bytes) -> Callable[..., Any]:
 def _called(
     function: Callable[..., Any],
     steps: int | None,
-    columns: Mapping[str, str] | None,
+    names: Names,
+    left_out: set[str],
     rank: int,
     size: int,
     device: Device,
@@ -157,7 +158,8 @@ def _called(
         with device.budget.reserve(need, f"part {step} of the source, by the part before it"):
             part = function(rank, size, step, **more)
             ended = part is None  # then the function is not called again, even if other ranks have more parts
-            batch = None if part is None else as_part(part, columns)
+            batch = None if part is None else as_part(part, names)
+        left_out.update(getattr(batch, "unused", ()))
         need = max(need, TIMES * _nbytes(batch))
         return batch
 
@@ -178,56 +180,12 @@ def _nbytes(batch: EdgeBatch | Operations | None) -> int:
     return sum(column.nbytes for column in columns if isinstance(column, np.ndarray))
 
 
-def _read_file(
-    path: str, columns: Mapping[str, str] | None, left_out: set[str], budget: Budget, times: bool
-) -> EdgeBatch:
-    opened = _npz if Path(path).suffix == ".npz" else _parquet
-    try:
-        with opened(path, columns, left_out, times) as (nbytes, load), budget.reserve(nbytes, path):
-            return as_batch(load())
-    except InvalidBatch as error:
-        raise ReadError(f"{path}: {error}") from None
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
-        if isinstance(error, MgraphError):
-            raise
-        raise ReadError(f"{path}: {error} (process {os.getpid()})") from None
-
-
-def _named(there: Iterable[str], columns: Mapping[str, str] | None, left_out: set[str], times: bool) -> dict[str, str]:
-    """The columns of a file to read. By default those of `default_columns`; the others are added to `left_out`."""
-    there = list(there)
-    src, dst, *more = default_columns(there).values()
-    known = [src, dst, *(more if times else more[:-1])]
-    if columns is None and {src, dst} <= {*there}:  # else the error lists all columns
-        left_out.update(name for name in there if name not in known)
-        there = [name for name in there if name in known]
-    return name_columns(there, columns, "the file")
-
-
-@contextmanager
-def _npz(path: str, columns: Mapping[str, str] | None, left_out: set[str], times: bool) -> Iterator[Opened]:
-    archive = np.load(path, allow_pickle=False)
-    if isinstance(archive, np.ndarray):
-        raise ReadError(f"{path}: the file has one array; an .npz archive with the arrays src and dst is needed")
-    with archive:
-        named = _named(archive.files, columns, left_out, times)
-        sizes = {info.filename.removesuffix(".npy"): info.file_size for info in archive.zip.infolist()}
-        nbytes = 2 * sum(sizes[column] for column in named.values())  # and as a batch keeps them
-        yield nbytes, lambda: {name: archive[column] for name, column in named.items()}
-
-
-@contextmanager
-def _parquet(path: str, columns: Mapping[str, str] | None, left_out: set[str], times: bool) -> Iterator[Opened]:
-    try:
-        import pyarrow.parquet as parquet
-    except ImportError:
-        raise ReadError(f"{path}: reading Parquet needs pyarrow on every worker: pip install pyarrow") from None
-    with parquet.ParquetFile(path) as file:
-        named = _named(file.schema_arrow.names, columns, left_out, times)
-        nbytes = 3 * 8 * file.metadata.num_rows * len(named)  # as Arrow has them, as NumPy, and as a batch keeps them
-
-        def load() -> dict[str, np.ndarray]:
-            table = file.read(columns=list(named.values()))
-            return {name: table[column].to_numpy() for name, column in named.items()}
-
-        yield nbytes, load
+def _read_file(path: str, names: Names, budget: Budget) -> EdgeBatch:
+    """Return the batch in a file."""
+    with open_table(path) as table:
+        found, unused = names.find(table.names, "the file")
+        columns = [*found.values()]
+        with budget.reserve(table.nbytes(columns), path):
+            read = table.read(columns, None)
+            given = {column: read[name] for column, name in found.items()}
+            return EdgeBatch.of(given, None, {column: label(name) for column, name in found.items()}, unused)

@@ -69,7 +69,7 @@ class ShardSpec:
     generation : int
         The number of its first order.
     times : str or None
-        The dtype of the edges' times, as `mgraph.times.check_times` has it; None in a graph without times.
+        The dtype of the edges' times, as `mgraph.tables.times.check_times` has it; None in a graph without times.
     window : int or None
         How much earlier than the largest time an edge may be, in the unit of times.
     window_edges : int or None

@@ -29,7 +29,7 @@ import numpy as np
 
 from mgraph.device import Array, Device
 from mgraph.structures import Run
-from mgraph.times import LEAST, MOST
+from mgraph.tables.times import LEAST, MOST
 from mgraph.worker.shard.merge import merge_in_order
 
 __all__ = ["NEVER", "Level", "Times", "completed", "deletions", "is_in", "last_of_keys"]

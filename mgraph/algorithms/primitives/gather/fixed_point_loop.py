@@ -11,8 +11,8 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Runs
 from mgraph.checks import check_number, check_whole
-from mgraph.columns import shown
 from mgraph.errors import InvalidOption
+from mgraph.tables.arrays import shown
 
 __all__ = ["Gathers", "checked_edge", "iterate", "unit"]
 

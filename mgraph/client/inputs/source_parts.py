@@ -1,17 +1,18 @@
-"""A source of an ingest as the ranks are told it, and the sources that need no Dask: functions and files."""
+"""The parts of a source of an ingest that each rank reads, and the sources that need no Dask: functions and files."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from mgraph.batch import FILES
 from mgraph.checks import check_count
 from mgraph.errors import InvalidOption
+from mgraph.tables.files.columnar import FILES
+from mgraph.tables.files.opening import suffix_of
+from mgraph.tables.names import Names
 
-__all__ = ["WATCH_SECONDS", "AsParts", "Parts", "dealt", "function_or_files", "is_dasks"]
+__all__ = ["WATCH_SECONDS", "AsParts", "Parts", "check_file", "dealt", "function_or_files"]
 
 WATCH_SECONDS = 0.5  #: how often a wait for Dask looks whether the workers are still there
 
@@ -49,37 +50,29 @@ class Parts:
             try:
                 return future.result(timeout=WATCH_SECONDS)
             except TimeoutError:
-                if future.done():  # it is the error of the data
-                    raise
+                if future.done():  # meanwhile, or the error is the one of the data
+                    return future.result()
                 self._watch()
 
 
-#: ``as_parts(source, steps, columns, seats)``: a source of ``len(seats)`` shares as the ranks are told it, of which
+#: ``as_parts(source, steps, names, seats)``: a source of ``len(seats)`` shares as the ranks are told it, of which
 #: rank ``seats[q]`` reads share q; see `DynamicGraph.ingest`. Without seats it is Dask's, and this process reads it
-AsParts = Callable[[Any, int | None, Mapping[str, str] | None, Sequence[int]], Parts]
+AsParts = Callable[[Any, int | None, Names, Sequence[int]], Parts]
 
 
-def dealt(kind: str, parts: Sequence[Any], size: int, columns: Mapping[str, str] | None) -> list[dict[str, Any]]:
-    """Each rank's share of the parts: part i goes to rank ``i % size``."""
-    return [{"kind": kind, "rank": r, "parts": parts[r::size], "columns": columns} for r in range(size)]
-
-
-def is_dasks(source: Any) -> bool:
-    """Whether a source, or a column or a part of it, is Dask's."""
-    inside = source.values() if isinstance(source, Mapping) else source if isinstance(source, list | tuple) else ()
-    return any(
-        hasattr(one, "__dask_graph__") or type(one).__module__.startswith("distributed.") for one in (source, *inside)
-    )
+def dealt(kind: str, parts: Sequence[Any], size: int, names: Names) -> list[dict[str, Any]]:
+    """Return each rank's share of the parts: part i goes to rank ``i % size``."""
+    return [{"kind": kind, "rank": r, "parts": parts[r::size], "names": vars(names)} for r in range(size)]
 
 
 def function_or_files(
     source: Any,
     size: int,
     steps: int | None,
-    columns: Mapping[str, str] | None,
+    names: Names,
     packed: Callable[[Callable[..., Any]], Any],
 ) -> Parts | None:
-    """The parts of a function, which ranks get as `packed` makes it, or of a list of files; None for other sources.
+    """Return the parts of a function, which ranks get as `packed` makes it, or of files; None for other sources.
 
     Raises
     ------
@@ -92,18 +85,19 @@ def function_or_files(
     if is_function:
         steps = None if steps is None else check_count(steps, "steps")
         name = getattr(source, "__qualname__", type(source).__qualname__)
-        share = {"kind": "function", "function": packed(source), "name": name, "steps": steps, "columns": columns}
+        share = {"kind": "function", "function": packed(source), "name": name, "steps": steps, "names": vars(names)}
         return Parts([{**share, "rank": rank} for rank in range(size)])
     if isinstance(source, str | os.PathLike):
         source = [source]
     if isinstance(source, list) and not source:
         raise InvalidOption("a list of 0 parts; a source has at least one")
     if isinstance(source, list | tuple) and source and all(isinstance(item, str | os.PathLike) for item in source):
-        return Parts(dealt("files", [_checked_path(item) for item in source], size, columns))
+        return Parts(dealt("files", [check_file(item) for item in source], size, names))
     return None
 
 
-def _checked_path(path: Any) -> str:
-    if Path(path).suffix not in FILES:
-        raise InvalidOption(f"{os.fspath(path)}: workers read files that end in {', '.join(FILES)}")
-    return os.fspath(path)
+def check_file(path: Any) -> str:
+    """Return the path of a file of columns as text; `InvalidOption` for another suffix than `FILES`."""
+    if suffix_of(path) not in FILES:
+        raise InvalidOption(f"{os.fspath(path)}: files of edges end in {', '.join(FILES)}, maybe with .gz or another")
+    return os.fsdecode(path)

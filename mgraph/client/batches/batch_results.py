@@ -1,4 +1,4 @@
-"""What the batches of a pipeline came to: the report or the error that each of them gets, and the pipeline's end."""
+"""Results of a pipeline's batches: one report or error each, and the first error, which ends the pipeline."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mgraph.client.reports.history import History
 from mgraph.errors import GraphClosed, MgraphError, WorkerLost
 from mgraph.failures import retold
 
-__all__ = ["Made", "Outcomes"]
+__all__ = ["BatchResults", "Made"]
 
 T = TypeVar("T")
 Made = Callable[[list[Value], float], T]  #: what a batch came to, of the ranks' answers and the seconds
@@ -21,8 +21,8 @@ Made = Callable[[list[Value], float], T]  #: what a batch came to, of the ranks'
 UNKNOWN = -1  #: as each count of a batch that is committed, and of which no answer came
 
 
-class Outcomes:
-    """Gives each batch its outcome. The first batch that fails ends the pipeline.
+class BatchResults:
+    """Gives each batch its report or its error. The first batch that fails ends the pipeline.
 
     Parameters
     ----------

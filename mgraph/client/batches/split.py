@@ -1,4 +1,4 @@
-"""A batch as it leaves the client: checked once, and dealt to the ranks in contiguous shares."""
+"""Split a checked batch into contiguous parts, one per rank."""
 
 from __future__ import annotations
 

@@ -1,18 +1,16 @@
-"""Changes of a graph by arrays, and by tables whose columns are named."""
+"""The methods that change a graph by arrays, and by tables whose columns are named."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from mgraph.batch import EdgeBatch
+from mgraph.batch import EdgeBatch, columns_of
 from mgraph.client.batches.updates import edge_columns
 from mgraph.client.reports.report import UpdateReport
-from mgraph.client.vertices.keyed import batch_of
-from mgraph.convert.build import Edges
-from mgraph.convert.columns import operations
-from mgraph.convert.frames import columns_in
 from mgraph.errors import InvalidOption
+from mgraph.tables.kinds import table_of
+from mgraph.tables.names import Names, warn_unused
 
 __all__ = ["delete", "ingest", "insert", "update"]
 
@@ -22,8 +20,8 @@ def update(
     batch: Any,
     offset: tuple[str, int] | None = None,
     *,
-    source: str = "source",
-    target: str = "target",
+    source: str | None = None,
+    target: str | None = None,
     weight: str | None = None,
     op: str | None = None,
     time: str | None = None,
@@ -41,9 +39,12 @@ def update(
     offset : (str, int), optional
         The name of a source and the batch's place in it, which is logged with the batch. Places of a source must
         ascend. After `open`, `offsets` tells where to continue, so that each batch is applied exactly once.
-    source, target, weight, op, time : str
-        The columns of a table that hold each edge's ends, its weight, +1 to insert or -1 to delete, and its time;
-        without `op` all rows are inserted. Other columns are not read. For an `EdgeBatch` they have no use.
+    source, target, weight, op, time : str, optional
+        The columns of a table that hold each edge's ends, its weight, +1 to insert or -1 to delete, and its time. By
+        default they are called so; "src" and "dst" are taken for the ends, too. Weights are read by default in a
+        weighted graph, and times in one with `times`; without operations all rows are inserted. A warning names a
+        column "weight", "op" or "time" that is not used; other columns are not read. For an `EdgeBatch` the names have
+        no use.
 
     Returns
     -------
@@ -70,7 +71,8 @@ def update(
     O(n log n) in total for n operations, divided over the workers.
     """
     if not isinstance(batch, EdgeBatch):
-        batch = _batch_in(self, batch, source, target, weight, op, time=time)
+        names = self._options.names(source=source, target=target, weight=weight, op=op, time=time)
+        batch = _batch_in(self, batch, names)
     done: UpdateReport = self._updates.apply(batch, offset)
     return done
 
@@ -82,8 +84,8 @@ def insert(
     weight: Any = None,
     time: Any = None,
     *,
-    source: str = "source",
-    target: str = "target",
+    source: str | None = None,
+    target: str | None = None,
 ) -> UpdateReport:
     """Insert edges: arrays, pairs, one edge, or the rows of a table. `update` lists returns and errors, and tables.
 
@@ -93,11 +95,11 @@ def insert(
         The ends, as `EdgeBatch` takes them. A table or a list of pairs takes the place of both:
         ``g.insert(frame, source="from")``, ``g.insert([(u, v), (v, w)])``.
     weight : array-like of numbers, shape (n,), one of them for one edge, or str, optional
-        The weights; for a table, the name of their column.
-    time : array-like of integers or datetime64, shape (n,), one of them, or str, optional
-        The times, in a graph with `times`; for a table, the name of their column.
-    source, target : str
-        The columns of a table with the ends.
+        The weights; for a table, the name of their column, "weight" by default.
+    time : array-like of integers, datetime64, dates or strings, shape (n,), one of them, or str, optional
+        The times, in a graph with `times`; for a table, the name of their column, "time" by default.
+    source, target : str, optional
+        The columns of a table with the ends, as in `update`.
 
     Examples
     --------
@@ -108,55 +110,54 @@ def insert(
     """
     src, dst, weight = edge_columns(src, dst, weight)
     if dst is None:
-        batch = _batch_in(self, src, source, target, weight, time=time)
+        names = self._options.names(source=source, target=target, weight=weight, time=time, ops=False)
+        batch = _batch_in(self, src, names)
     else:
         _check_unnamed(source, target)
-        batch = batch_of(self._directory.keys, src, dst, weight, time=time)
+        batch = _batch_of(self, src, dst, weight, None, time)
     done: UpdateReport = self._updates.apply(batch)
     return done
 
 
-def delete(self: Any, src: Any, dst: Any = None, *, source: str = "source", target: str = "target") -> UpdateReport:
+def delete(
+    self: Any, src: Any, dst: Any = None, *, source: str | None = None, target: str | None = None
+) -> UpdateReport:
     """Delete edges, as `insert` takes them. `update` lists returns and errors."""
     src, dst, _ = edge_columns(src, dst)
     if dst is None:
-        batch = _batch_in(self, src, source, target, all_are=-1)
+        batch = _batch_in(self, src, Names(source, target, reads=()), op=-1)
     else:
         _check_unnamed(source, target)
-        batch = batch_of(self._directory.keys, src, dst, op=-1)
+        batch = _batch_of(self, src, dst, None, -1, None)
     done: UpdateReport = self._updates.apply(batch)
     return done
 
 
-def _check_unnamed(source: str, target: str) -> None:
+def _check_unnamed(source: str | None, target: str | None) -> None:
     """Raise `InvalidOption` where columns are named and arrays are given."""
-    if source != "source" or target != "target":
-        raise InvalidOption(f"columns {source!r} and {target!r} are named, and src and dst are arrays, not a table")
+    if source is not None or target is not None:
+        raise InvalidOption(
+            f"source is {source!r} and target {target!r}; they name columns, and src and dst are arrays"
+        )
 
 
-def _batch_in(
-    graph: Any,
-    table: Any,
-    source: Any,
-    target: Any,
-    weight: Any = None,
-    op: Any = None,
-    all_are: int | None = None,
-    time: Any = None,
-) -> EdgeBatch:
-    """The batch in a table, as the graph takes it."""
+def _batch_of(graph: Any, src: Any, dst: Any, weight: Any, op: Any, time: Any) -> EdgeBatch:
+    """Return the batch in arrays, as the graph takes it."""
+    keys = graph._directory.keys
+    if keys == "undecided":
+        return EdgeBatch.of({"src": src, "dst": dst, "weight": weight, "op": op, "time": time}, keys, {})
+    return EdgeBatch(src, dst, weight, op, keys, time)
+
+
+def _batch_in(graph: Any, table: Any, names: Names, op: int | None = None) -> EdgeBatch:
+    """Return the batch in a table, as the graph takes it; all its rows are the operation `op`, if that is given."""
     if isinstance(table, EdgeBatch):
         raise TypeError("an EdgeBatch says itself what it inserts and deletes; give it to update()")
-    for name, given in (("weight", weight), ("time", time)):
-        if given is not None and not isinstance(given, str):
-            raise InvalidOption(f"{name} is a {type(given).__name__}; of a table it is the name of a column")
-    found, column = columns_in(table, (source, target, weight, time, op))
-    ops: Any = all_are
+    columns, labels, unused = columns_of(table_of(table), names)
     if op is not None:
-        ops = operations(column(*found.pop()))
-    keys = "auto" if graph.keys == "undecided" else graph.keys
-    edges = Edges.read(found, keys, column, time)
-    return EdgeBatch(edges.src, edges.dst, edges.weight, ops, edges.keys, edges.time)
+        columns["op"] = op
+    warn_unused(unused)
+    return EdgeBatch.of(columns, graph._directory.keys, labels)
 
 
 def ingest(
@@ -181,16 +182,16 @@ def ingest(
     Parameters
     ----------
     data
-        The source. A part is one of: an `EdgeBatch`; `Operations`; a data frame or mapping with columns src, dst[,
-        weight, op]; a tuple of such arrays. A lazy frame of Polars is computed when it is read. Parts of one step are
-        all operations, or none is. A source is one of:
+        The source. A part is one of: an `EdgeBatch`; `Operations`; a table with columns source and target[,
+        weight, op, time]; a tuple of such arrays. A lazy frame of Polars is computed when it is read. Parts of one step
+        are all operations, or none is. A source is one of:
 
         - a Dask DataFrame with these columns, or a tuple or mapping of one-dimensional Dask arrays or series. If
           Dask does not know their lengths, they must be chunked alike. It is computed completely before step 0.
           Keep partitions under a tenth of the memory that a worker has left for each thread: what Dask needs to
           compute them cannot be refused, and past its limit the nanny kills the worker;
         - a future or delayed value of a part, or a list of them. A part that another worker holds is moved;
-        - a list of .npz and Parquet files. Each file is a part, which a worker reads when its step comes;
+        - a list of .npz, Parquet and CSV files. Each file is a part, which a worker reads when its step comes;
         - a function ``f(rank, size, step)``, called on every worker, which returns a part, or None after its last
           one. If it has an argument `device`, it gets the shard's `mgraph.device.Device`. It runs in a thread of
           its own. Dask pickles it, and the modules that it imports must be installed on the workers.
@@ -198,14 +199,9 @@ def ingest(
     steps : int, optional
         For functions: the number of steps after which to stop.
     source, target, weight, op, time : str, optional
-        The columns with the ends, the weights, the operations and the times, as in `update`, "source" and "target" by
-        default. If none of the five and no `columns` is given, they have the names src and dst, or source and target,
-        and weight, op and time.
+        The columns of tables and files, as in `update`.
     columns : mapping of str to str, optional
-        The names of the columns that hold ``src``, ``dst``, ``weight``, ``op`` and ``time``, as in
-        ``columns={"src": "from", "dst": "to"}``; other columns are not read. Without this argument any other column
-        of a frame or mapping than those above is an error, and other columns of files are skipped with a warning,
-        as `time` is where the graph has no `times`.
+        Deprecated: the same names by ``src``, ``dst``, ``weight``, ``op`` and ``time``.
 
     Returns
     -------
@@ -216,7 +212,7 @@ def ingest(
     Raises
     ------
     InvalidOption
-        `data` is none of these, or `steps` or `columns` does not fit it.
+        `data` is none of these, or `steps` or a name does not fit it.
     InvalidBatch, UnknownVertex, ReadError, CapacityError
         A part cannot be read or applied. The message names the step and the epoch; earlier epochs stay committed.
         If a part of a Dask collection cannot be made a batch, nothing was ingested.
@@ -231,16 +227,6 @@ def ingest(
     The client makes one call in total, not one for each step. If only some parts of a step have weights, edges of
     the other parts get weight 1.
     """
-    done: list[Any] = self._updates.ingest(data, steps, _named(columns, source, target, weight, op, time))
+    names = self._options.names(columns=columns, source=source, target=target, weight=weight, op=op, time=time)
+    done: list[Any] = self._updates.ingest(data, steps, names)
     return done
-
-
-def _named(columns: Any, source: Any, target: Any, weight: Any, op: Any, time: Any) -> Any:
-    """The columns by the names that a batch's columns have."""
-    given = {"src": source, "dst": target, "weight": weight, "op": op, "time": time}
-    if all(name is None for name in given.values()):
-        return columns
-    if columns is not None:
-        raise InvalidOption(f"columns is {columns!r}, and columns are named by source, target, weight, op or time, too")
-    given |= {"src": "source" if source is None else source, "dst": "target" if target is None else target}
-    return {column: name for column, name in given.items() if name is not None}

@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import datetime
 import operator
+import re
+import warnings
 from typing import Any
 
 import numpy as np
 
-from mgraph.columns import as_array
 from mgraph.errors import InvalidBatch, InvalidOption
+from mgraph.tables.arrays import as_column, cell, is_missing, refuse_missing
 
 __all__ = ["INTEGERS", "LEAST", "MOST", "as_instant", "as_shown", "as_span", "as_stamps", "as_times", "check_times"]
 
 LEAST, MOST = -(2**63) + 1, 2**63 - 1  #: of the times of edges; -2**63 is NaT
 INTEGERS = "int64"
+#: of spans in words, without the plural's s
+_UNITS = {
+    **dict.fromkeys(("W", "w", "week"), "W"),
+    **dict.fromkeys(("D", "d", "day"), "D"),
+    **dict.fromkeys(("H", "h", "hr", "hour"), "h"),
+    **dict.fromkeys(("m", "min", "T", "minute"), "m"),
+    **dict.fromkeys(("s", "S", "sec", "second"), "s"),
+    **dict.fromkeys(("ms", "L", "milli", "millisecond"), "ms"),
+    **dict.fromkeys(("us", "µs", "U", "micro", "microsecond"), "us"),
+    **dict.fromkeys(("ns", "N", "nano", "nanosecond"), "ns"),
+}
 CALENDAR = ("Y", "M")  #: the units of which NumPy knows only a mean length in the others
 
 
 def check_times(times: Any) -> str | None:
-    """The option `times`: None, "int64", or a dtype with a unit such as "datetime64[ns]".
+    """Return the option `times`: None, "int64", or a dtype with a unit such as "datetime64[ns]".
 
     Raises
     ------
@@ -37,64 +50,109 @@ def check_times(times: Any) -> str | None:
     raise InvalidOption(f'times is {times!r}; it must be True, "int64", or a dtype with a unit as "datetime64[ns]"')
 
 
-def as_times(values: Any, n: int) -> Any:
-    """The column `time` of a batch of `n` edges: int64[n], or datetime64[n] with its unit.
+def as_times(values: Any, n: int, name: str = "time") -> Any:
+    """Return the times of `n` edges: int64[n], or datetime64[n] with its unit. O(n).
 
     `values` has a time for each edge, or is one time for all. Dates of Python become datetime64[us], and datetime64[ns]
-    where Timestamps of pandas have nanoseconds.
+    where Timestamps of pandas have nanoseconds. Dates with a time zone become UTC. Strings are read by pandas, and in
+    the form of ISO 8601 where pandas is not installed.
 
     Raises
     ------
     InvalidBatch
-        A value is no integer and no date, is NaT, or is outside ``-2**63 + 1 .. 2**63 - 1``.
+        A value is missing, no integer and no date, or is outside ``-2**63 + 1 .. 2**63 - 1``.
     """
-    array = as_array(values)
-    if array.size == 0 and array.dtype.kind == "f":  # NumPy's for an empty list
+    array = as_column(values, name)
+    if array.size == 0 and array.dtype.kind in "fO":  # NumPy's for an empty list
         array = array.astype(np.int64)
-    if array.dtype == object:
-        array = _dates(array)
+    if array.dtype.kind in "OUT":
+        array = _of_objects(array, name)
     if not array.dtype.isnative:  # or its dtype would be equal to none of those below
         array = array.astype(array.dtype.newbyteorder("="))
+    bad = None
     if array.dtype.kind == "M":
-        bad = np.isnat(array)
+        _refuse_nat(np.isnat(array.reshape(-1)), name)
         if np.datetime_data(array.dtype)[0] == "generic":
-            raise InvalidBatch("time has dtype datetime64 without a unit; give it one, as datetime64[ns]")
+            raise InvalidBatch(f"{name} has dtype datetime64 without a unit; give it one, as datetime64[ns]")
     elif array.dtype.kind in "iu":
         bad = array > MOST if array.dtype == np.uint64 else array < LEAST if array.dtype == np.int64 else None
-        if bad is None:
-            array = array.astype(np.int64)
     else:
-        raise InvalidBatch(f"time has dtype {array.dtype}; times are integers of 64 bits or datetime64")
+        if array.dtype.kind == "f":
+            refuse_missing(array != array, name)
+        raise InvalidBatch(f"{name} has dtype {array.dtype}; times are integers of 64 bits or datetime64")
     if bad is not None and bad.any():
         at = int(bad.argmax())
-        raise InvalidBatch(f"time[{at}] is {array.reshape(-1)[at]}; times run from {LEAST} to {MOST}, without NaT")
-    if array.dtype == np.uint64:
-        array = array.astype(np.int64)
+        raise InvalidBatch(f"{cell(name, at)} is {array.reshape(-1)[at]}; times run from {LEAST} to {MOST}")
+    if array.dtype.kind in "iu":
+        array = array.astype(np.int64, copy=False)
     return np.full(n, array) if array.ndim == 0 else array
 
 
-def _dates(array: np.ndarray) -> np.ndarray:
-    """An array of dates of Python, or of Timestamps of pandas, as datetime64 of microseconds or nanoseconds."""
-    for at, value in enumerate(array.reshape(-1)):
+def _of_objects(array: np.ndarray, name: str) -> np.ndarray:
+    """Return Python objects as times: whole numbers, dates, or strings that say a date."""
+    values = array.reshape(-1).tolist()
+    _refuse_nat(np.fromiter((type(value).__name__ == "NaTType" for value in values), bool, len(values)), name)
+    refuse_missing(np.fromiter(map(is_missing, values), bool, len(values)), name)
+    kinds = set(map(type, values))
+    if all(issubclass(kind, int) and kind is not bool for kind in kinds):
+        return np.array(values).reshape(array.shape)
+    if all(issubclass(kind, str) for kind in kinds):
+        return _parsed(values, name).reshape(array.shape)
+    if all(issubclass(kind, np.datetime64) for kind in kinds):
+        return np.array(values).reshape(array.shape)
+    for at, value in enumerate(values):
         if not isinstance(value, datetime.date):
-            raise InvalidBatch(f"time[{at}] is {value!r}; times are integers of 64 bits or datetime64")
-        if value != value:  # NaT of pandas is a date, too
-            raise InvalidBatch(f"time[{at}] is {value}; times run from {LEAST} to {MOST}, without NaT")
-        if getattr(value, "tzinfo", None) is not None:
-            raise InvalidBatch(f"time[{at}] is {value!r}; datetime64 has no time zones: give times in UTC without one")
-    dates = array.astype("datetime64[us]")
-    more = np.array([getattr(value, "nanosecond", 0) for value in array.reshape(-1)], np.int64).reshape(array.shape)
+            raise InvalidBatch(f"{cell(name, at)} is {value!r}; times are integers of 64 bits or datetime64")
+    return _dates([_naive(value) for value in values], name).reshape(array.shape)
+
+
+def _naive(value: Any) -> Any:
+    """Return a date without its time zone, in UTC."""
+    if getattr(value, "tzinfo", None) is None:
+        return value
+    if hasattr(value, "tz_convert"):  # a Timestamp of pandas, which keeps its nanoseconds
+        return value.tz_convert(None)
+    return value.astimezone(datetime.UTC).replace(tzinfo=None)
+
+
+def _dates(values: list[Any], name: str) -> np.ndarray:
+    """Return dates of Python, or Timestamps of pandas, as datetime64 of microseconds or nanoseconds."""
+    dates = np.array(values, "datetime64[us]")
+    more = np.array([getattr(value, "nanosecond", 0) for value in values], np.int64)
     if not more.any():
         return dates
     bad = np.abs(dates.astype(np.int64)) > MOST // 1000 - 1
     if bad.any():
         at = int(bad.argmax())
-        raise InvalidBatch(f"time[{at}] is {array.reshape(-1)[at]}, which datetime64[ns] cannot hold; others need it")
+        raise InvalidBatch(f"{cell(name, at)} is {values[at]}, which datetime64[ns] cannot hold; others need it")
     return dates.astype("datetime64[ns]") + more
 
 
+def _parsed(texts: list[str], name: str) -> np.ndarray:
+    """Return strings as datetime64, in UTC."""
+    try:
+        try:
+            import pandas as pd
+        except ImportError:
+            dates = np.array(texts, "datetime64")
+        else:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of a format that pandas could not infer
+                dates = pd.to_datetime(texts, utc=True).tz_convert(None).to_numpy()
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InvalidBatch(f"{name}: {error}; times are integers of 64 bits, or dates") from None
+    _refuse_nat(np.isnat(dates), name)
+    return dates
+
+
+def _refuse_nat(missing: np.ndarray, name: str) -> None:
+    """Raise `InvalidBatch` for the first date that is NaT."""
+    if missing.any():
+        raise InvalidBatch(f"{cell(name, int(missing.argmax()))} is NaT; times run from {LEAST} to {MOST}, without NaT")
+
+
 def as_stamps(batch: Any, times: str | None) -> Any:
-    """The column `time` of a checked batch as a graph with this option keeps it: int64[n], or None.
+    """Return the column `time` of a checked batch as a graph with this option keeps it: int64[n], or None.
 
     Raises
     ------
@@ -117,7 +175,7 @@ def as_stamps(batch: Any, times: str | None) -> Any:
 
 
 def _in_unit(values: Any, times: str, name: str) -> Any:
-    """Checked times as int64 in the unit of a graph."""
+    """Return checked times as int64 in the unit of a graph."""
     given = np.dtype(values.dtype)
     if given.kind == "i" and times == INTEGERS:
         return values
@@ -132,12 +190,12 @@ def _in_unit(values: Any, times: str, name: str) -> Any:
 
 
 def as_shown(stamps: Any, times: str | None) -> Any:
-    """What a graph keeps as its users see it: int64, or datetime64 with the graph's unit. Without a copy."""
+    """Return the times that a graph keeps as users see them: int64, or datetime64 in its unit. Without a copy."""
     return stamps if stamps is None or times in (None, INTEGERS) else stamps.view(times)
 
 
 def as_instant(value: Any, times: str, name: str) -> int:
-    """One time that a user gives, as a graph keeps it; `InvalidOption` if it is none."""
+    """Return one time that a user gives, as a graph keeps it; `InvalidOption` if it is none."""
     if np.ndim(value) != 0:
         raise InvalidOption(f"{name} is {value!r}; it must be one time")
     try:
@@ -147,9 +205,9 @@ def as_instant(value: Any, times: str, name: str) -> int:
 
 
 def as_span(window: Any, times: str | None) -> tuple[int, str]:
-    """The option `window` as a number of units, and the option `times` that goes with it.
+    """Return the option `window` as a number of units, and the option `times` that goes with it.
 
-    A timedelta is of dates; without `times` these are datetime64[ns].
+    A timedelta, or a string such as "1h" or "2 days 30 min", is of dates; without `times` these are datetime64[ns].
 
     Raises
     ------
@@ -157,6 +215,8 @@ def as_span(window: Any, times: str | None) -> tuple[int, str]:
         It is no span, is not above 0, is not a whole number of units, or does not fit `times`; or it is in years or
         months, and `times` is in a finer unit.
     """
+    if isinstance(window, str):
+        window = _timedelta(window)
     if not isinstance(window, datetime.timedelta | np.timedelta64):
         if times not in (None, INTEGERS):
             raise InvalidOption(f"window is {window!r} and times is {times!r}; give the window as a timedelta")
@@ -181,6 +241,17 @@ def as_span(window: Any, times: str | None) -> tuple[int, str]:
     except (ValueError, OverflowError, TypeError):
         raise InvalidOption(f"window is {window!r}; it must be a whole number of the unit of times={times!r}") from None
     return _positive(int(span.astype(np.int64)), window), times
+
+
+def _timedelta(text: str) -> Any:
+    """Return a span in words, as pandas writes it, in the finest unit that it names; `InvalidOption` for others."""
+    parts = re.findall(r"(\d+)\s*([a-zA-Zµ]+)", text)
+    names = [unit if unit in _UNITS or len(unit) == 1 else unit.lower().removesuffix("s") for _, unit in parts]
+    units = [_UNITS.get(name) for name in names]
+    if not parts or None in units or re.sub(r"\d+\s*[a-zA-Zµ]+", "", text).strip():
+        raise InvalidOption(f'window is {text!r}; it is a span such as "1h", "30 min", "7 days" or "1h 30min"')
+    span = sum((np.array(int(n), f"timedelta64[{unit}]") for (n, _), unit in zip(parts, units, strict=True)), 0)
+    return np.array(span)[()]
 
 
 def _positive(span: Any, window: Any) -> int:

@@ -1,0 +1,224 @@
+"""Users' columns as arrays: what pandas, Polars, cuDF, Arrow, DLPack or a list has, without missing values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mgraph.errors import InvalidBatch
+from mgraph.tables.texts import Texts, arrow
+
+__all__ = [
+    "NEED", "Coded", "as_array", "as_column", "as_objects", "cell", "is_missing", "library_of", "not_a_list", "of_cudf",
+    "plain", "refuse_missing", "shown",
+]  # fmt: skip
+
+NEED = "every edge needs a value"
+_TEXT = ("string", "large_string", "string_view")  #: types of Arrow
+
+
+# ---- messages --------------------------------------------------------------------------------------------------------
+
+
+def cell(name: str, row: int) -> str:
+    """Return what messages call a value: "src[3]", or "column 'from', row 3"."""
+    return f"{name}, row {row}" if name.startswith("column ") else f"{name}[{row}]"
+
+
+def shown(value: Any) -> str:
+    """Format a value of a column for a message, without the type that NumPy, CuPy or Arrow gives it."""
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return str(value)
+    plain = getattr(value, "as_py", getattr(value, "tolist", lambda: value))
+    return repr(plain())
+
+
+def not_a_list(values: Any, ndim: int, name: str, what: str) -> InvalidBatch:
+    """Make the error for one value, or for several dimensions, in place of a list of `what`."""
+    if isinstance(values, str | int | float | np.generic):
+        return InvalidBatch(f"{name} is {values!r}, one value; {what} come in a list or a 1-dimensional array")
+    kind = type(values).__name__
+    return InvalidBatch(f"{name} has type {kind} and {ndim} dimensions; {what} must be in a 1-dimensional array")
+
+
+def refuse_missing(missing: Any, name: str, need: str = NEED) -> None:
+    """Raise `InvalidBatch` for the first row of a mask, if it has one."""
+    if missing.any():
+        raise InvalidBatch(f"{cell(name, int(missing.argmax()))} is missing; {need}")
+
+
+def is_missing(value: Any) -> bool:
+    """Return True for None, NaN, NaT, pandas' NA and NumPy's masked."""
+    return (
+        value is None or value is np.ma.masked or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
+    )
+
+
+# ---- arrays ----------------------------------------------------------------------------------------------------------
+
+
+def library_of(value: Any) -> str:
+    """Return the name of the package that a value's type comes from."""
+    return type(value).__module__.partition(".")[0]
+
+
+def as_array(values: Any) -> Any:
+    """Return `values` as a NumPy or CuPy array, without a copy if the protocol of `values` allows that.
+
+    Accepts NumPy and CuPy arrays, sequences, and objects with ``__cuda_array_interface__``, ``__array_interface__``,
+    ``__array__`` or DLPack (``__dlpack__``). Data on a GPU stays there. Raises `InvalidBatch` if `values` cannot be
+    made an array, or is an array with masked entries.
+    """
+    on_gpu = hasattr(values, "__cuda_array_interface__")
+    if not on_gpu and hasattr(values, "__dlpack_device__") and not isinstance(values, np.ndarray):
+        with suppress(TypeError):  # of an Arrow array with missing values, in some releases
+            on_gpu = int(values.__dlpack_device__()[0]) == 2  # kDLCUDA
+        if not on_gpu and not hasattr(values, "__array__"):
+            return _tried(np.from_dlpack, values)
+    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+        at = np.flatnonzero(np.ma.getmaskarray(values))[0]
+        raise InvalidBatch(f"entry {at} of a masked array is masked; every entry needs a value")
+    if on_gpu:
+        import cupy
+
+        return cupy.asarray(values) if hasattr(values, "__cuda_array_interface__") else cupy.from_dlpack(values)
+    return _tried(np.asarray, values)
+
+
+def _tried(make: Callable[[Any], np.ndarray], values: Any) -> np.ndarray:
+    """Return an array of `values`, or raise `InvalidBatch`: for rows of unequal lengths, say, or a sparse tensor."""
+    try:
+        return make(values)
+    except (ValueError, TypeError, RuntimeError, BufferError) as error:
+        raise InvalidBatch(f"a {type(values).__name__} cannot be made an array: {error}") from None
+
+
+def as_objects(values: Any) -> Any:
+    """Return `values`; as objects where NumPy would change what is in a list.
+
+    Strings lose a NUL at the end, and take numbers; integers past int64 become floats.
+    """
+    if isinstance(values, list | tuple):
+        kinds = set(map(type, values))
+        if any(issubclass(kind, str) for kind in kinds) or (kinds == {int} and max(values) >= 2**63):
+            return np.fromiter(values, object, len(values))
+    return values
+
+
+# ---- columns ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Coded:
+    """A dictionary or categorical column, whose row r is ``values[codes[r]]``; `values` is of NumPy or Arrow."""
+
+    values: Any
+    codes: np.ndarray
+
+    def decoded(self, name: str) -> np.ndarray:
+        """Return the values of the rows."""
+        return _unpacked(self.values, name)[self.codes] if len(self.codes) else np.empty(0, np.int64)
+
+
+def as_column(values: Any, name: str) -> Any:
+    """Return a column of numbers, dates or objects as an array of NumPy or CuPy.
+
+    Raises
+    ------
+    InvalidBatch
+        A value is missing. NaN and None in arrays of NumPy are left to the caller.
+    """
+    if type(values) is np.ndarray or type(values) is list:
+        return as_array(values)
+    column = plain(values, name)
+    return column.decoded(name) if isinstance(column, Coded) else _unpacked(column, name)
+
+
+def _unpacked(column: Any, name: str) -> Any:
+    """Return strings of Arrow as objects of NumPy, and any other array as it is."""
+    if isinstance(column, Texts):
+        return np.asarray(column)
+    if library_of(column) != "pyarrow":
+        return column
+    try:
+        return column.to_numpy(zero_copy_only=False)
+    except (arrow().ArrowException, UnicodeDecodeError) as error:
+        raise InvalidBatch(f"{name}, of the type {column.type}, cannot be read: {error}") from None
+
+
+def plain(values: Any, name: str, need: str = NEED) -> Any:
+    """Return a column without missing values: an array of NumPy, CuPy or Arrow (strings), `Texts` or `Coded`.
+
+    Numbers of cuDF stay on the GPU. Dates with a time zone become UTC.
+    """
+    if isinstance(values, Texts):
+        return values
+    if library_of(values) == "cudf":
+        values = of_cudf(values)
+    if hasattr(values, "isna") and hasattr(values, "dtype"):
+        return _of_pandas(values, name, need)
+    if library_of(values) == "polars" and getattr(values.dtype, "is_object", bool)():
+        raise InvalidBatch(f"{name} has the type Object, which Arrow does not have; cast it")
+    if not hasattr(values, "type"):
+        try:
+            if hasattr(values, "__arrow_c_stream__"):
+                values = arrow().chunked_array(values)
+            elif hasattr(values, "__arrow_c_array__"):
+                values = arrow().array(values)
+        except arrow().ArrowException as error:  # of a type that Arrow does not have
+            raise InvalidBatch(f"{name} cannot be read by Arrow: {error}") from None
+    if library_of(values) == "pyarrow":
+        return _of_arrow(values, name, need)
+    return as_array(as_objects(values))
+
+
+def of_cudf(column: Any) -> Any:
+    """Return a column of cuDF: numbers as an array of CuPy, others and those with missing values as Arrow's."""
+    return column.values if column.dtype.kind in "iuf" and not column.isna().any() else column.to_arrow()
+
+
+def _of_pandas(values: Any, name: str, need: str) -> Any:
+    if getattr(values, "nlevels", 1) > 1:
+        raise InvalidBatch(f"{name} is a {type(values).__name__} of {values.nlevels} levels; a key is one value")
+    refuse_missing(np.asarray(values.isna(), bool), name, need)
+    inner = getattr(values, "cat", values)
+    if hasattr(inner, "categories"):
+        return Coded(plain(inner.categories, name, need), np.asarray(inner.codes, np.int64))
+    if str(values.dtype).startswith(("str", "large_string")):
+        return _joined(arrow().array(values, type=arrow().large_string()))
+    if getattr(values.dtype, "tz", None) is not None:
+        values = getattr(values, "dt", values).tz_convert(None)
+    if hasattr(values.dtype, "pyarrow_dtype"):
+        return _of_arrow(arrow().chunked_array(arrow().array(values)), name, need)
+    return values.to_numpy(dtype=getattr(values.dtype, "numpy_dtype", None))
+
+
+def _joined(array: Any) -> Any:
+    return array.combine_chunks() if hasattr(array, "combine_chunks") else array
+
+
+def _of_arrow(values: Any, name: str, need: str) -> Any:
+    pa, values = arrow(), _joined(values)
+    if isinstance(values, pa.ChunkedArray):  # of no or of several chunks
+        values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+    if pa.types.is_run_end_encoded(values.type):
+        from pyarrow.compute import run_end_decode
+
+        values = run_end_decode(values)
+    if values.null_count:
+        refuse_missing(values.is_null().to_numpy(zero_copy_only=False), name, need)
+    if pa.types.is_dictionary(values.type):
+        if values.dictionary.null_count:
+            rows = values.dictionary.is_null().to_numpy(zero_copy_only=False)[values.indices.to_numpy()]
+            refuse_missing(rows, name, need)
+        return Coded(values.dictionary, values.indices.to_numpy(zero_copy_only=False).astype(np.int64))
+    if str(values.type) in _TEXT:
+        return values
+    try:
+        return values.to_numpy(zero_copy_only=False)
+    except pa.ArrowException as error:
+        raise InvalidBatch(f"{name}, of the type {values.type}, cannot be read: {error}") from None

@@ -1,0 +1,1 @@
+"""Files as tables and as graphs; see the listing in `mgraph.tables`."""

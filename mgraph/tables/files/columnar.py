@@ -1,0 +1,204 @@
+"""Files of columns: .npz archives and Parquet, whole and in pieces; and CSV, by `mgraph.tables.files.text`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from mgraph.budget import host_memory_limit
+from mgraph.errors import ReadError
+from mgraph.tables.files.formats import table_format_of
+from mgraph.tables.files.opening import check_path, guarded
+from mgraph.tables.files.text import Csv
+from mgraph.tables.names import Names, label
+
+__all__ = ["FILES", "GrowingFile", "TableFile", "columns_in", "open_table", "pieces_of"]
+
+logger = logging.getLogger(__name__)
+
+FILES = (".npz", ".parquet", ".pq", ".csv", ".tsv")  #: suffixes of the files that are tables
+
+
+class TableFile(Protocol):
+    """An open file of columns."""
+
+    names: list[str]  #: of its columns
+
+    def nbytes(self, names: Sequence[str]) -> int:
+        """Return the bytes that some columns need in memory, with those of a batch of them; 0 if it is not known."""
+
+    def read(self, names: Sequence[str], keys: str | None) -> Any:
+        """Return some columns by name, of which the first two are the ends of a graph with such keys."""
+
+    def pieces(self, names: Sequence[str], keys: str | None, rows: int) -> Iterator[Any]:
+        """Yield some columns in pieces of about `rows` rows, of which one is in memory at a time."""
+
+
+class _Npz:
+    """An archive of NumPy."""
+
+    def __init__(self, archive: Any) -> None:
+        if isinstance(archive, np.ndarray):
+            raise ReadError("the file has one array; an .npz archive with the arrays src and dst is needed")
+        self._archive, self.names = archive, list(archive.files)
+
+    def nbytes(self, names: Sequence[str]) -> int:
+        sizes = {info.filename.removesuffix(".npy"): info.file_size for info in self._archive.zip.infolist()}
+        return 2 * sum(sizes[name] for name in names)  # and as a batch keeps them
+
+    def read(self, names: Sequence[str], keys: str | None) -> dict[str, Any]:
+        if self.nbytes(names) > 2 * host_memory_limit():
+            raise ReadError(f"its arrays announce {self.nbytes(names) // 2} bytes, and there is less memory")
+        return {name: self._archive[name] for name in names}
+
+    def pieces(self, names: Sequence[str], keys: str | None, rows: int) -> Iterator[dict[str, Any]]:
+        yield self.read(names, keys)
+
+
+class _Parquet:
+    """A Parquet file, by pyarrow."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self.names = file, list(file.schema_arrow.names)
+
+    def nbytes(self, names: Sequence[str]) -> int:
+        return 3 * 8 * int(self._file.metadata.num_rows) * len(names)  # as Arrow has them, NumPy, and a batch
+
+    def read(self, names: Sequence[str], keys: str | None) -> dict[str, Any]:
+        if self.nbytes(names) // 3 > host_memory_limit():
+            raise ReadError(f"it announces {self._file.metadata.num_rows} rows, and there is memory for fewer")
+        table = self._file.read(columns=list(names))
+        table.validate(full=True)
+        return {name: table.column(name) for name in names}
+
+    def pieces(self, names: Sequence[str], keys: str | None, rows: int) -> Iterator[dict[str, Any]]:
+        for block in self._file.iter_batches(batch_size=rows, columns=list(names)):
+            block.validate(full=True)
+            yield {name: block.column(name) for name in names}
+
+
+@contextmanager
+def _open(file: str, kind: str, delimiter: str | None) -> Iterator[TableFile]:
+    """Open a file of the format `kind`."""
+    if kind == "parquet":
+        from pyarrow import parquet
+
+        with parquet.ParquetFile(file) as opened:
+            yield _Parquet(opened)
+    elif kind == "npz":
+        with open(file, "rb") as raw:  # which NumPy would leave open if it is no archive
+            yield _Npz(np.load(raw, allow_pickle=False))
+    else:
+        yield Csv(file, delimiter or ("\t" if kind == "tsv" else ","))
+
+
+@contextmanager
+def open_table(path: Any, kind: str | None = None, delimiter: str | None = None) -> Iterator[TableFile]:
+    """Open a file of columns. Every error of the block becomes a `ReadError` that names the file.
+
+    Parameters
+    ----------
+    kind : str, optional
+        Its format, one of `TABLES`, where that is known; else it is found out.
+    delimiter : str, optional
+        Of a CSV file.
+    """
+    file = check_path(path)
+    with guarded(file):
+        kind = kind or table_format_of(file)
+        with _open(file, kind, delimiter) as table:
+            yield table
+
+
+Piece = tuple[dict[str, Any], dict[str, str], list[str]]
+LOOK_SECONDS = 0.1  #: between two looks at a file that is being written
+
+
+def pieces_of(path: Any, names: Names, keys: str | None, rows: int | None = None) -> Iterator[Piece]:
+    """Read a file in pieces of about `rows` rows, or whole.
+
+    Parameters
+    ----------
+    keys : str or None
+        With "string" the ends of a CSV file are read as the text that they are.
+
+    Yields
+    ------
+    columns : dict
+        The columns by `mgraph.tables.names.COLUMNS`.
+    labels : dict
+        What messages call them.
+    unused : list of str
+        The columns that are not used.
+
+    Raises
+    ------
+    ReadError
+        The file cannot be read; the message names it. What was yielded before is valid.
+    """
+    with open_table(path) as table:
+        found, unused = names.find(table.names, "the file")
+        columns = [*found.values()]
+        blocks = [table.read(columns, keys)] if rows is None else table.pieces(columns, keys, rows)
+        labels = {column: label(name) for column, name in found.items()}
+        for block in blocks:
+            yield {column: block[name] for column, name in found.items()}, labels, unused
+
+
+@dataclass(frozen=True)
+class GrowingFile(os.PathLike[str]):
+    """The path of a file that may still be written.
+
+    Parameters
+    ----------
+    path : str
+    patience : float
+        Seconds without a change of the file after which it is no longer expected to become readable.
+    names : Names, optional
+        Its columns, where they have other names than those of the call that reads it.
+    """
+
+    path: str
+    patience: float = 0.0
+    names: Names | None = None
+
+    def __fspath__(self) -> str:
+        return self.path
+
+
+def columns_in(path: Any, names: Names, keys: str | None) -> Piece:
+    """Read a whole file; one that may still be written is read again when it changes."""
+    growing = path if isinstance(path, GrowingFile) else GrowingFile(os.fspath(path))
+    while True:
+        seen = _stamp(growing.path)
+        try:
+            return next(pieces_of(growing.path, growing.names or names, keys))
+        except ReadError as error:
+            if not _changes(growing, seen):
+                raise
+            logger.warning("%s; it has changed since, and is read again", error)
+
+
+def _changes(file: GrowingFile, seen: Any) -> bool:
+    """Wait for a change of a file, at most its patience; return True if there was one."""
+    began = time.monotonic()
+    while _stamp(file.path) == seen:
+        if time.monotonic() - began >= file.patience:
+            return False
+        time.sleep(LOOK_SECONDS)
+    return True
+
+
+def _stamp(file: str) -> Any:
+    try:
+        state = os.stat(file)
+    except (OSError, ValueError):
+        return None
+    return state.st_size, state.st_mtime_ns, state.st_ino

@@ -1,0 +1,69 @@
+"""DIMACS: ``p sp`` with arcs ``a u v w``, as of the ninth challenge, and ``p edge`` with edges ``e u v``.
+
+References
+----------
+C. Demetrescu, A. V. Goldberg, D. S. Johnson (eds.), "The Shortest Path Problem: Ninth DIMACS Implementation Challenge",
+AMS, 2009.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from mgraph.errors import ReadError
+from mgraph.tables.files.graph_file import GraphFile
+from mgraph.tables.files.numbers import lines_of, numbers_of
+
+__all__ = ["dimacs"]
+
+_COMMENT = re.compile(rb"^[ \t]*c(?:[ \t][^\n]*)?$", re.MULTILINE)
+LABELS = {"src": "column 'source'", "dst": "column 'target'", "weight": "column 'weight'"}
+
+
+def dimacs(body: bytes, weighted: bool) -> GraphFile:
+    """Return the graph of a file; arcs are directed and have weights, edges are not and have none. O(bytes)."""
+    body = _COMMENT.sub(b"", body.replace(b"\r\n", b"\n").replace(b"\r", b"\n"))
+    kind, n, m, line, start = _problem(body)
+    letter, width = (b"a", 3) if kind == "sp" else (b"e", 2)
+    rows = body[start:]
+    starts = re.findall(rb"^[ \t]*(\S+)", rows, re.MULTILINE)
+    if (other := next((word for word in starts if word != letter), None)) is not None:
+        at = next(number for number, text, _ in lines_of(rows) if text.split()[:1] == [other])
+        text = other.decode(errors="replace")[:60]
+        raise ReadError(f"line {line + at} begins with {text!r}; arcs of p {kind} begin with {letter.decode()!r}")
+    numbers, counts = numbers_of(re.sub(rb"(?m)^([ \t]*)%c" % letter, rb"\1 ", rows), line + 1)
+    wrong = (counts != 0) & (counts != width)
+    if wrong.any():
+        at = int(wrong.argmax())
+        raise ReadError(f"line {line + 1 + at} has {counts[at]} numbers; it must have {width}")
+    if int((counts > 0).sum()) != len(starts):
+        raise ReadError(f"a line after line {line} has {letter.decode()!r} and no numbers")
+    if len(numbers) != m * width:
+        raise ReadError(f"line {line} announces {m} edges, and {len(numbers) // width} follow")
+    table = numbers.reshape(-1, width)
+    bad = ~((table[:, :2] >= 1) & (table[:, :2] <= n) & (table[:, :2] == np.floor(table[:, :2]))).all(1)
+    if bad.any():
+        row = int(bad.argmax())
+        u, v = table[row, :2]
+        raise ReadError(f"edge {row + 1} is from {u:.15g} to {v:.15g}; there are the vertices 1 to {n}")
+    src, dst = table[:, 0].astype(np.int64) - 1, table[:, 1].astype(np.int64) - 1
+    columns = {"src": src, "dst": dst}
+    if kind == "sp" and weighted:
+        columns["weight"] = table[:, 2]
+    return GraphFile(columns, LABELS, kind == "sp", n)
+
+
+def _problem(body: bytes) -> tuple[str, int, int, int, int]:
+    """Return the kind of the problem, vertices, edges, the number of its line, and where the next line begins."""
+    for number, line, end in lines_of(body):
+        words = line.decode(errors="replace").split()
+        if not words:
+            continue
+        named = len(words) == 4 and words[:2] in (["p", "sp"], ["p", "edge"], ["p", "col"])
+        if named and all(word.isdecimal() and word.isascii() and len(word) < 20 for word in words[2:]):
+            return words[1], int(words[2]), int(words[3]), number, end
+        text = line.decode(errors="replace")[:60]
+        raise ReadError(f"line {number} is {text!r}; it must be p sp or p edge with the numbers of vertices and edges")
+    raise ReadError("it has no line that begins with p")

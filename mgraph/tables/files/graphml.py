@@ -1,0 +1,114 @@
+"""GraphML: nodes, edges and one attribute of the edges; NetworkX's reader stops at attributes that are not read here.
+
+References
+----------
+U. Brandes, M. Eiglsperger, I. Herman, M. Himsolt, M. S. Marshall, "GraphML Progress Report", GD 2001.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+
+from mgraph.errors import ReadError
+from mgraph.tables.files.graph_file import GraphFile
+
+__all__ = ["graphml"]
+
+LABELS = {"src": "column 'source'", "dst": "column 'target'"}
+
+
+def graphml(body: bytes, weight: str | None, numbers: bool) -> GraphFile:
+    """Return the graph of a file, whose nodes are strings, or with `numbers` integers. O(bytes).
+
+    An edge without the attribute `weight` has the default of its key.
+    """
+    graph, keys = _graph(body)
+    directed = {"directed": True, "undirected": False}.get(graph.get("edgedefault", ""))
+    if directed is None:
+        raise ReadError(f"edgedefault is {graph.get('edgedefault')!r}; it must be directed or undirected")
+    nodes, ends = _nodes(graph), _edges(graph, directed)
+    columns: dict[str, Any] = {name: _column([pair[at] for pair in ends], numbers) for at, name in enumerate(LABELS)}
+    labels = dict(LABELS)
+    if weight is not None:
+        columns["weight"] = _weights(graph, keys, weight)
+        labels["weight"] = f"column {weight!r}"
+    return GraphFile(columns, labels, directed, vertices=_column(nodes, numbers))
+
+
+def _graph(body: bytes) -> tuple[ElementTree.Element, list[ElementTree.Element]]:
+    """Return the graph of a file and the keys of attributes, without the namespaces of their tags."""
+    try:
+        root = ElementTree.fromstring(body)
+    except (ElementTree.ParseError, LookupError, ValueError) as error:  # the last two of encodings
+        raise ReadError(f"it is no XML that can be read: {error}") from None
+    for element in root.iter():
+        element.tag = str(element.tag).rpartition("}")[2]
+    graphs = list(root.iter("graph"))
+    if root.tag != "graphml" or len(graphs) != 1:
+        raise ReadError(f"it has {len(graphs)} graphs in <{root.tag}>; one graph in <graphml> is read, none in another")
+    if root.find("graph") is None:
+        raise ReadError("its graph is not directly in <graphml>")
+    for tag in ("hyperedge", "locator"):
+        if next(graphs[0].iter(tag), None) is not None:
+            raise ReadError(f"it has a <{tag}>, which is not read")
+    return graphs[0], list(root.iter("key"))
+
+
+def _nodes(graph: ElementTree.Element) -> list[str]:
+    nodes = [node.get("id") for node in graph.iter("node")]
+    for at, node in enumerate(nodes):
+        if node is None:
+            raise ReadError(f"node {at + 1} has no id")
+    if len(set(nodes)) < len(nodes):
+        raise ReadError(f"{len(nodes) - len(set(nodes))} nodes have the id of another one")
+    return nodes  # type: ignore[return-value]  # none is None
+
+
+def _edges(graph: ElementTree.Element, directed: bool) -> list[tuple[str, str]]:
+    """Return the ends of the edges; all are directed, or none is, and none is there twice."""
+    pairs = []
+    for at, edge in enumerate(graph.iter("edge"), 1):
+        ends = edge.get("source"), edge.get("target")
+        if None in ends:
+            raise ReadError(f"edge {at} has no {'source' if ends[0] is None else 'target'}")
+        if edge.get("directed") in ("true", "false") and (edge.get("directed") == "true") is not directed:
+            raise ReadError(f"edge {at} has another direction than the graph; all are directed, or none is")
+        pairs.append(ends)
+    distinct = set(pairs) if directed else {frozenset(pair) for pair in pairs}
+    if len(distinct) < len(pairs):
+        raise ReadError(f"it has {len(pairs) - len(distinct)} parallel edges; a graph has one of each")
+    return pairs  # type: ignore[return-value]  # no end is None
+
+
+def _weights(graph: ElementTree.Element, keys: list[ElementTree.Element], weight: str) -> np.ndarray:
+    """Return the attribute `weight` of each edge: float64[m]."""
+    named = {key.get("attr.name", key.get("id")): key for key in keys if key.get("for") in ("edge", "all", None)}
+    if weight not in named:
+        names = sorted(map(str, named))
+        raise ReadError(f"the edges have no attribute {weight!r}; they have {', '.join(map(repr, names)) or 'none'}")
+    default, place = named[weight].findtext("default"), named[weight].get("id")
+    values = []
+    for at, edge in enumerate(graph.iter("edge"), 1):
+        text = next((data.text for data in edge.findall("data") if data.get("key") == place), default)
+        try:
+            values.append(float(text if text is not None and "_" not in text else "nothing"))
+        except ValueError:
+            what = f"has no attribute {weight!r}" if text is None else f"has the attribute {weight!r} {text[:60]!r}"
+            ends = f"({edge.get('source')!r}, {edge.get('target')!r})"
+            raise ReadError(f"edge {at}, {ends}, {what}; every edge needs a number") from None
+    return np.array(values, np.float64)
+
+
+def _column(values: list[str], numbers: bool) -> np.ndarray:
+    if not numbers:
+        return np.array(values, object)
+    try:
+        return np.array([int(value) for value in values], object)
+    except ValueError:
+        bad = next(value for value in values if not value.strip().lstrip("+-").isdigit())
+        raise ReadError(
+            f"the node {bad[:60]!r} is no whole number; without n_vertices and keys nodes are strings"
+        ) from None

@@ -1,0 +1,114 @@
+"""Matrix Market: an entry at (i, j) is the edge from i - 1 to j - 1, and its value the weight.
+
+References
+----------
+R. F. Boisvert, R. Pozo, K. A. Remington, "The Matrix Market Exchange Formats", NISTIR 5935, 1996.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mgraph.errors import InvalidBatch, ReadError
+from mgraph.tables.files.graph_file import GraphFile
+from mgraph.tables.files.numbers import lines_of, numbers_of
+
+__all__ = ["matrix_market"]
+
+WIDTHS = {"pattern": 2, "real": 3, "double": 3, "integer": 3, "complex": 4}
+SYMMETRIES = ("general", "symmetric", "skew-symmetric")
+LABELS = {"src": "column 'row'", "dst": "column 'column'", "weight": "column 'data'"}
+
+
+def matrix_market(body: bytes, weighted: bool) -> GraphFile:
+    """Return the graph of a file of coordinates; entries at the same place are added up. O(m log m).
+
+    A symmetric matrix is an undirected graph. The lower triangle of a skew-symmetric one counts for both.
+    """
+    field, symmetry = _banner(body)
+    rows, columns, entries, line, start = _sizes(body)
+    if rows != columns:
+        raise InvalidBatch(f"the matrix has shape {(rows, columns)}; one of a graph is square")
+    width = WIDTHS[field]
+    if field == "complex" and weighted:
+        raise ReadError("line 1 says complex; weights are real numbers, and weighted=False leaves them out")
+    if entries * 2 * width > len(body):
+        raise ReadError(f"line {line} announces {entries} entries, and there are {len(body)} bytes")
+    table = _entries(body[start:], width, line + 1, entries)
+    src, dst = (_places(table[:, at], what, rows) for at, what in ((0, "row"), (1, "column")))
+    weight = table[:, 2] if field in ("real", "double", "integer") and weighted else None
+    if symmetry == "skew-symmetric":
+        off = src != dst
+        weight = None if weight is None else np.concatenate([weight, -weight[off]])
+        src, dst = np.concatenate([src, dst[off]]), np.concatenate([dst, src[off]])
+    found = _added(src, dst, weight, symmetry == "symmetric")
+    given = dict(zip(("src", "dst", "weight"), found, strict=True))
+    named = {name: column for name, column in given.items() if column is not None}
+    return GraphFile(named, LABELS, symmetry != "symmetric", rows)
+
+
+def _banner(body: bytes) -> tuple[str, str]:
+    """Return the field and the symmetry of the first line."""
+    words = body.split(b"\n", 1)[0].decode(errors="replace").lower().split()
+    if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"]:
+        raise ReadError(f"line 1 is {' '.join(words)[:60]!r}; it must be %%MatrixMarket matrix FORMAT FIELD SYMMETRY")
+    form, field, symmetry = words[2:]
+    if form == "array":
+        raise ReadError("the matrix is dense (array); one of coordinates is needed")
+    if form != "coordinate" or field not in WIDTHS or symmetry not in SYMMETRIES:
+        listed = f"coordinate; {', '.join(WIDTHS)}; {', '.join(SYMMETRIES)}"
+        raise ReadError(f"line 1 says {form} {field} {symmetry}; it may say {listed}")
+    if field == "pattern" and symmetry == "skew-symmetric":
+        raise ReadError("line 1 says pattern skew-symmetric, which has no values to change the sign of")
+    return field, symmetry
+
+
+def _sizes(body: bytes) -> tuple[int, int, int, int, int]:
+    """Return rows, columns and entries, the number of their line, and the place where the next line begins."""
+    for number, line, end in lines_of(body):
+        if number == 1 or not line.strip() or line.lstrip().startswith(b"%"):
+            continue
+        words = line.split()
+        if len(words) != 3 or not all(word.isdigit() and len(word) < 20 for word in words):
+            text = line.decode(errors="replace")[:60]
+            raise ReadError(f"line {number} is {text!r}; it must have the numbers of rows, columns and entries")
+        rows, columns, entries = map(int, words)
+        return rows, columns, entries, number, end
+    raise ReadError("it has no line with the numbers of rows, columns and entries")
+
+
+def _entries(body: bytes, width: int, first_line: int, entries: int) -> np.ndarray:
+    """Return the numbers of the entries, one a row; blank lines are none."""
+    if b"%" in body:
+        body = b"\n".join(b"" if line.lstrip().startswith(b"%") else line for _, line, _ in lines_of(body))
+    numbers, counts = numbers_of(body, first_line)
+    wrong = (counts != 0) & (counts != width)
+    if wrong.any():
+        at = int(wrong.argmax())
+        raise ReadError(f"line {first_line + at} has {counts[at]} numbers; an entry has {width}")
+    if len(numbers) != entries * width:
+        raise ReadError(f"it announces {entries} entries, and {len(numbers) // width} follow")
+    return numbers.reshape(-1, width)
+
+
+def _places(column: np.ndarray, what: str, n: int) -> np.ndarray:
+    """Return a column of places from 1 as ids from 0."""
+    bad = ~((column >= 1) & (column <= n) & (column == np.floor(column)))
+    if bad.any():
+        at = int(bad.argmax())
+        raise ReadError(f"entry {at + 1} has the {what} {column[at]:.15g}; there are 1 to {n}")
+    return column.astype(np.int64) - 1
+
+
+def _added(
+    src: np.ndarray, dst: np.ndarray, weight: np.ndarray | None, both: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Return the entries, each place once, with the sum of its values; of a symmetric matrix either triangle."""
+    low, high = (np.maximum(src, dst), np.minimum(src, dst)) if both else (src, dst)
+    places = low * (int(high.max(initial=0)) + 1) + high
+    order = np.argsort(places, kind="stable")
+    first = np.flatnonzero(np.diff(places[order], prepend=-1))
+    if len(first) == len(order):
+        return src, dst, weight
+    kept = order[first]
+    return src[kept], dst[kept], None if weight is None else np.add.reduceat(weight[order], first)

@@ -1,0 +1,285 @@
+"""Tables in text, by pyarrow's CSV reader: CSV, TSV, and edge lists whose columns blanks or a character separate."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from mgraph.errors import InvalidBatch, ReadError
+from mgraph.tables.files.opening import body_of, head_of, opened
+
+__all__ = ["Csv", "edge_list", "first_row", "parse", "plain_rows"]
+
+_COMMENT = re.compile(rb"^[ \t]*[#%][^\n]*\n?", re.MULTILINE)
+_AROUND = re.compile(rb'("(?:[^"]|"")*")|[ \t]*(,)[ \t]*')
+_ENDS = re.compile(rb"^ +| +$", re.MULTILINE)
+_BLANKS = re.compile(rb" {2,}")
+_DIGIT = re.compile(r"[0-9]")
+#: names that the line of names of an edge list may have for each end
+_SOURCES = ("source", "src", "from", "fromnodeid", "node1")
+_TARGETS = ("target", "dst", "dest", "destination", "to", "tonodeid", "node2")
+
+
+class Csv:
+    """A file of comma-separated values whose first line has the names of the columns.
+
+    Parameters
+    ----------
+    file : str
+    delimiter : str
+        The character between columns.
+    """
+
+    def __init__(self, file: str, delimiter: str = ",") -> None:
+        self._file, self._delimiter = file, delimiter
+        head = head_of(file)
+        first = first_row(head, delimiter)
+        if first is None:
+            raise ReadError("Empty CSV file: it has no line of names")
+        self._spaced, self._late = _is_spaced(first), head[:1] in b"\r\n"
+        self.names = [name.strip() for name in first] if self._spaced else first
+
+    def nbytes(self, names: Sequence[str]) -> int:
+        """Return 0: the size in memory is not known."""
+        return 0
+
+    def read(self, names: Sequence[str], keys: str | None) -> Any:
+        """Read some columns, the ends of a graph with string keys as text."""
+        body = body_of(self._file).lstrip(b"\r\n")
+        return parse(_stripped(body) if self._spaced else body, self._delimiter, self.names, 1, names, keys)
+
+    def pieces(self, names: Sequence[str], keys: str | None, rows: int) -> Iterator[Any]:
+        """Yield some columns in pieces of about `rows` rows."""
+        import pyarrow as pa
+        from pyarrow import csv as arrow_csv
+
+        if self._spaced or self._late:
+            yield self.read(names, keys)
+            return
+        with opened(self._file) as stream:
+            how = _options(self._delimiter, self.names, 1, names, keys, quoted=True)
+            blocks = list[Any]()
+            with arrow_csv.open_csv(pa.PythonFile(stream, "r"), *how) as batches:
+                for block in batches:
+                    blocks.append(block)
+                    if sum(part.num_rows for part in blocks) >= rows:
+                        yield _decoded(pa.Table.from_batches(blocks))
+                        blocks = []
+            if blocks:
+                yield _decoded(pa.Table.from_batches(blocks))
+
+
+# ---- edge lists ------------------------------------------------------------------------------------------------------
+
+
+def edge_list(file: str, wanted: Sequence[Any], keys: str | None, delimiter: str | None = None) -> Any:
+    """Read some columns of a file of rows as a ``pyarrow.Table``. O(bytes).
+
+    Parameters
+    ----------
+    wanted : (source, target, weight or None, time or None), or some of the first of these
+        Names, which the first line has, or numbers of columns from 0. Columns that are numbers are called "0", "1" ...
+        A line of names is left out where columns are numbers.
+    keys : str or None
+        With "string" the ends are read as text, leading zeros and all.
+    delimiter : str, optional
+        Of .csv and .tsv, in which # and % begin no comments. Others have the tab between columns if each row has the
+        same number of tabs, else a comma if the first row has one, else blanks, any number of them.
+
+    Raises
+    ------
+    ReadError
+        Some columns are names and others numbers.
+    InvalidBatch
+        A column is not there, or a value is no UTF-8.
+    ValueError
+        Lines have different numbers of columns.
+    """
+    import pyarrow as pa
+
+    named = {isinstance(name, str) for name in wanted if name is not None}
+    if len(named) > 1:
+        raise ReadError(f"columns {tuple(wanted)}: either all are names, or all are numbers from 0")
+    body, delimiter = plain_rows(body_of(file), delimiter)
+    first = first_row(body, delimiter)
+    names = [str(name) for name in wanted if name is not None]
+    if first is None:
+        return pa.table({name: pa.array([], pa.int64()) for name in names})
+    columns = first if named == {True} else [str(place) for place in range(len(first))]
+    for name in names:
+        if columns.count(name) != 1:
+            count = "no column" if name not in columns else f"{columns.count(name)} columns"
+            listed = ", ".join(map(repr, columns)) or "none"
+            raise InvalidBatch(f"the file has {count} {name!r}; its columns are {listed}")
+    header = _has_names(first)
+    if named == {True} or header:
+        return parse(body, delimiter, columns, 1, names, keys)
+    if keys != "string" and not any(map(_DIGIT.search, first)):
+        # a first row without digits is one of names if all rows after it are numbers
+        try:
+            table = parse(body, delimiter, columns, 1, names, keys)
+        except (InvalidBatch, ValueError):
+            return parse(body, delimiter, columns, 0, names, keys)
+        if len(table) and not any(pa.types.is_string(field.type) for field in table.schema):
+            return table
+    return parse(body, delimiter, columns, 0, names, keys)
+
+
+def plain_rows(body: bytes, delimiter: str | None) -> tuple[bytes, str]:
+    """Return a text without comments, and the character between its columns."""
+    if delimiter is not None:
+        first = first_row(body, delimiter)
+        return (_stripped(body) if first and _is_spaced(first) else body), delimiter
+    start = 0
+    while (match := _COMMENT.match(body, start)) is not None:  # those at the beginning, as most files have them
+        start = match.end()
+    body = body[start:]
+    if b"#" in body or b"%" in body:
+        body = _COMMENT.sub(b"", body)
+    body = body.replace(b"\r\n", b"\n").lstrip(b" \t\n" if b"\t" not in body else b"\n")
+    first_line = body[: body.find(b"\n") if b"\n" in body else None]
+    if b"," in first_line and b"\t" not in first_line:
+        return _stripped(body), ","
+    if _has_tabs(body):
+        return body, "\t"
+    body = body.replace(b"\t", b" ").lstrip(b" \n")
+    if b"  " in body or b" \n" in body or b"\n " in body or body.endswith(b" "):
+        body = _BLANKS.sub(b" ", _ENDS.sub(b"", body))
+    return body, " "
+
+
+def _has_tabs(body: bytes) -> bool:
+    """Return True if there are as many tabs as in each row, and none stands beside blanks or at an end of the first."""
+    first = body[: body.find(b"\n") if b"\n" in body else None]
+    tabs = first.count(b"\t")
+    if not tabs or any(not field.strip(b" ") or field != field.strip(b" ") for field in first.split(b"\t")):
+        return False
+    body = body.rstrip(b"\n")
+    return body.count(b"\t") == tabs * (body.count(b"\n") + 1 - body.count(b"\n\n"))
+
+
+def _has_names(first: list[str]) -> bool:
+    """Return True if the first row has names of both ends."""
+    names = [name.strip().lower() for name in first]
+    return any(name in _SOURCES for name in names) and any(name in _TARGETS for name in names)
+
+
+# ---- what pyarrow is told, and what is done with its columns ---------------------------------------------------------
+
+
+def first_row(body: bytes, delimiter: str) -> list[str] | None:
+    """Return the fields of the first row, which may be quoted; None without rows."""
+    try:
+        head = body[: 1 << 16].decode() if len(body) <= 1 << 16 else body[: 1 << 16].decode(errors="replace")
+    except UnicodeDecodeError as error:
+        if b"\n" in body[: error.start]:
+            head = body[: error.start].decode()
+        else:
+            raise InvalidBatch(f"the line of names is no UTF-8: {error}") from None
+    rows = csv.reader(io.StringIO(head, newline=""), delimiter=delimiter)
+    try:
+        return next((row for row in rows if row), None)
+    except csv.Error as error:
+        raise ReadError(f"its first line cannot be read: {error}") from None
+
+
+def _is_spaced(first: list[str]) -> bool:
+    """Return True if a blank follows each delimiter of the first row."""
+    return len(first) > 1 and all(field.startswith(" ") and field.strip() for field in first[1:])
+
+
+def _stripped(body: bytes) -> bytes:
+    """Return comma-separated text without the blanks around commas that are not in quotes."""
+    if b", " not in body and b" ," not in body and b"\t" not in body:
+        return body
+    return _AROUND.sub(lambda match: match[1] or b",", body)
+
+
+def parse(
+    body: bytes, delimiter: str, columns: Sequence[str], skip: int, names: Sequence[str], keys: str | None
+) -> Any:
+    """Read the columns `names` of a text whose columns have these names, without its first `skip` rows."""
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    # pyarrow reads 0x1f as 31
+    text = keys == "string" or b"0x" in body or b"0X" in body
+    how = _options(delimiter, columns, skip, names, "string" if text else keys, quoted=b'"' in body)
+    table = arrow_csv.read_csv(pa.BufferReader(body), *how)
+    if text and keys != "string":
+        table = _whole_again(_decoded(table), names[:2])
+    if keys != "string":
+        _check_whole(table.select(list(names[:2])), keys)
+    return _decoded(table)
+
+
+def _whole_again(table: Any, names: Sequence[str]) -> Any:
+    """Return a table whose ends were read as text, with those that are whole numbers as int64, and empty ones null."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    for name in names:
+        column = table.column(name)
+        if compute.all(compute.match_substring_regex(column, "^[ \t]*[+-]?[0-9]{1,18}[ \t]*$")).as_py():
+            column = compute.utf8_trim_whitespace(column).cast(pa.int64())
+        table = table.set_column(table.column_names.index(name), name, column)
+    return table
+
+
+def _options(
+    delimiter: str, columns: Sequence[str], skip: int, names: Sequence[str], keys: str | None, *, quoted: bool
+) -> tuple[Any, Any, Any]:
+    """Return pyarrow's options. The names are given, so that those of the file may be there twice, or be no UTF-8."""
+    from pyarrow import csv as arrow_csv
+
+    reading = arrow_csv.ReadOptions(column_names=list(columns), skip_rows_after_names=skip)
+    parsing = arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=quoted)
+    types = dict.fromkeys(names[:2], "binary") if keys == "string" else {}  # "string" refuses without value and row
+    null = {"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False}  # `""` is a name
+    more = {} if types else null
+    return reading, parsing, arrow_csv.ConvertOptions(include_columns=list(names), column_types=types, **more)
+
+
+def _decoded(table: Any) -> Any:
+    """Return a table in which columns of bytes are strings; `InvalidBatch` for the first that is no UTF-8."""
+    import pyarrow as pa
+
+    for at, name in enumerate(table.column_names):
+        if not pa.types.is_binary(table.field(at).type):
+            continue
+        try:
+            table = table.set_column(at, name, table.column(at).cast(pa.string()))
+        except pa.ArrowInvalid:
+            for row, value in enumerate(table.column(at).to_pylist()):
+                try:
+                    (value or b"").decode()
+                except UnicodeDecodeError:
+                    raise InvalidBatch(f"column {name!r}, row {row} is {value!r}, which is no UTF-8") from None
+            raise
+    return table
+
+
+def _check_whole(ends: Any, keys: str | None) -> None:
+    """Raise `InvalidBatch` for the first value that is no whole number, where the other end, or `keys`, are numbers.
+
+    Arrow reads a column with one such value as text from its first row on.
+    """
+    import pyarrow as pa
+    from pyarrow import compute
+
+    text = [pa.types.is_string(field.type) for field in ends.schema]
+    numbers = [pa.types.is_integer(field.type) for field in ends.schema]
+    if not any(text) or (keys == "auto" and not any(numbers)):
+        return
+    at, advice = text.index(True), 'keys="string" reads both ends as text'
+    whole = compute.match_substring_regex(ends.column(at), r"^[ \t]*[+-]?[0-9]+[ \t]*$")
+    if (row := compute.index(whole, False).as_py()) < 0:
+        return
+    what = f"column {ends.column_names[at]!r}, row {row} is {ends.column(at)[row].as_py()!r}"
+    if any(numbers):
+        other = numbers.index(True)
+        raise InvalidBatch(f"{what}, and column {ends.column_names[other]!r} has whole numbers; {advice}")
+    raise InvalidBatch(f"{what}, which is no whole number; {advice}")

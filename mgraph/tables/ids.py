@@ -1,0 +1,319 @@
+"""Ends of edges: vertex ids as uint32, or users' keys as int64 or strings. Errors name the row and the value."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from decimal import Decimal
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
+from mgraph.tables.arrays import (
+    NEED,
+    Coded,
+    as_column,
+    cell,
+    is_missing,
+    library_of,
+    not_a_list,
+    plain,
+    refuse_missing,
+    shown,
+)
+from mgraph.tables.texts import Texts, arrow
+
+__all__ = ["EXACT", "KINDS", "MAX_VERTICES", "as_ids", "as_keys", "check_ids", "check_kind", "chosen_kind"]
+
+KINDS = ("int64", "string")  #: of keys
+MAX_VERTICES = 2**32 - 1  #: ids are uint32; the largest value means "no vertex"
+EXACT = 2**53  #: below it each whole number is a float64 of its own
+ASCII = 127  #: up to here a byte of UTF-8 is a character of its own
+KEY = "every vertex needs a key"
+
+_ID = np.dtype(np.uint32)
+_RANGE = f"vertex ids run from 0 to {MAX_VERTICES - 1}"
+
+
+# ---- ids -------------------------------------------------------------------------------------------------------------
+
+
+def as_ids(values: Any, name: str) -> Any:
+    """Return `values` as a one-dimensional uint32 array of vertex ids, on the device where they are.
+
+    Parameters
+    ----------
+    values : array, sequence, or column of pandas, Polars, cuDF or Arrow
+        Whole numbers of any dtype: floats too, and Python objects.
+    name : str
+        What messages call the column.
+
+    Raises
+    ------
+    InvalidBatch
+        `values` is not one-dimensional, or has an entry that is missing, no whole number, negative, or `MAX_VERTICES`
+        or more.
+
+    Notes
+    -----
+    O(n). Arrays of a signed or wider dtype are scanned once; for an array on a GPU, reading the largest number
+    synchronises. Unsigned arrays of at most 32 bits are not scanned.
+    """
+    if type(values) is np.ndarray and values.dtype is _ID and values.ndim == 1:
+        return values
+    if type(values) is list and len(values) == 1 and type(values[0]) is int and 0 <= values[0] < MAX_VERTICES:
+        return np.array(values, _ID)  # in a sixth of the time, which counts for one edge
+    array = as_column(values, name)
+    if array.ndim != 1:
+        raise not_a_list(values, array.ndim, name, "ids")
+    if array.size == 0:
+        return array.astype(np.uint32)
+    if array.dtype.kind in "OUT":
+        array = _whole_objects(array, name, "vertex ids are whole numbers", (0, MAX_VERTICES - 1), _RANGE)
+    if array.dtype.kind == "f":
+        _check_whole(array, name, "vertex ids are whole numbers")
+        bad = (array < 0) | (array >= MAX_VERTICES)
+        if bad.any():
+            raise InvalidBatch(f"{cell(name, _first(bad))} is {float(array[_first(bad)])}; {_RANGE}")
+    elif array.dtype.kind not in "iu":
+        value = f"{cell(name, 0)} is {shown(array[0])}"
+        raise InvalidBatch(f"{value}; vertex ids are whole numbers, and the column is {array.dtype}")
+    elif array.dtype.kind == "i" or array.dtype.itemsize > 4:
+        unsigned, limit = _unsigned(array.dtype)  # as which negative numbers are the largest
+        if array.view(unsigned).max() >= limit:
+            negative = array < 0
+            at = _first(negative) if negative.any() else _first(array >= MAX_VERTICES)
+            raise InvalidBatch(f"{cell(name, at)} is {int(array[at])}; {_RANGE}")
+    return array.astype(np.uint32, copy=False)
+
+
+def check_ids(ids: Any, n_vertices: int, name: str) -> None:
+    """Raise `UnknownVertex` unless every id is below `n_vertices`. O(n); for ids on a GPU, one synchronising read."""
+    if ids.size and (ids.item() if ids.size == 1 else int(ids.max())) >= n_vertices:  # the largest of one takes no scan
+        at = _first(ids >= n_vertices)
+        raise UnknownVertex.past(cell(name, at), int(ids[at]), n_vertices)
+
+
+def _first(mask: Any) -> int:
+    return int(mask.argmax())
+
+
+@cache
+def _unsigned(dtype: np.dtype) -> tuple[np.dtype, int]:
+    """Return an integer dtype as an unsigned one, and the least number there that is no id: large, or once negative."""
+    bits = 8 * dtype.itemsize - (dtype.kind == "i")
+    return np.dtype(dtype.str.replace("i", "u")), min(MAX_VERTICES, 1 << bits)
+
+
+def _check_whole(array: Any, name: str, why: str, limit: float = np.inf) -> None:
+    """Raise `InvalidBatch` for the first float that is NaN or no whole number, or is `limit` or more."""
+    refuse_missing(array != array, name, KEY if "key" in why else NEED)
+    bad = (array != array.round()) | (abs(array) >= limit)
+    if bad.any():
+        raise InvalidBatch(f"{cell(name, _first(bad))} is {float(array[_first(bad)])!r}; {why}")
+
+
+def _whole_objects(column: np.ndarray, name: str, why: str, limits: tuple[int, int], limit: str) -> np.ndarray:
+    """Return the whole numbers among Python objects as int64; of a number with a point only the whole part is there.
+
+    `why` is the reason in messages, with the `limits` of the numbers and the `limit` in words.
+    """
+    values: list[Any] = column.tolist()
+    kinds = set(map(type, values))
+    if any(not issubclass(kind, int) or kind is bool for kind in kinds):
+        refuse_missing(np.fromiter(map(is_missing, values), bool, len(values)), name, KEY if "key" in why else NEED)
+        whole: list[Any] = [_whole(value) for value in values]
+        bad = [row for row, value in enumerate(whole) if value is None]
+        if bad:
+            # of a column that was read as text, the row that made it so
+            text = [r for r in bad if isinstance(values[r], str) and not values[r].strip("+- ").isdigit()]
+            row, names = (text or bad)[0], ", ".join(sorted(kind.__name__ for kind in kinds))
+            more = "" if "key" in why else f", and the column has values of {names}"
+            hint = '; a graph with keys="string" takes strings' if text and "key" not in why else ""
+            raise InvalidBatch(f"{cell(name, row)} is {shown(values[row])}; {why}{more}{hint}")
+        values = whole
+    try:
+        return np.array(values, np.int64)
+    except OverflowError:
+        row = next(row for row, value in enumerate(values) if not limits[0] <= value <= limits[1])
+        raise InvalidBatch(f"{cell(name, row)} is {values[row]}; {limit}") from None
+
+
+def _whole(value: Any) -> int | None:
+    """Return a whole number of any type as an int; None for anything else."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return int(value)
+    if isinstance(value, float | np.floating | Decimal):
+        with suppress(ArithmeticError, ValueError):  # of infinity
+            whole = int(value)
+            return whole if whole == value and abs(whole) < EXACT else None
+    return None
+
+
+# ---- keys ------------------------------------------------------------------------------------------------------------
+
+
+def as_keys(values: Any, kind: str, name: str) -> Any:
+    """Return a column of keys: int64[n] for the kind "int64", on the device where they are, or `Texts`.
+
+    Takes arrays, sequences, columns of pandas, Polars and cuDF, and Arrow arrays. Categorical and dictionary columns
+    are not decoded. O(n).
+
+    Raises
+    ------
+    InvalidBatch
+        A value is missing, or is no key of that kind. The message names the row.
+    """
+    if isinstance(values, Texts):
+        if kind == "int64" and len(values):
+            raise InvalidBatch(f"{cell(name, 0)} is a string; the graph's keys are int64")
+        return values if kind == "string" else np.zeros(0, np.int64)
+    column = _keys(values, name)
+    return _texts(column, name) if kind == "string" else _numbers(column, name)
+
+
+def _keys(values: Any, name: str) -> Any:
+    """Return a column as `mgraph.tables.arrays.plain` does; `InvalidBatch` unless it has one dimension."""
+    column = plain(values, name, KEY)
+    if getattr(column, "ndim", 1) != 1:
+        raise not_a_list(values, column.ndim, name, "keys")
+    return column
+
+
+def _is_text(column: Any) -> bool:
+    """Return True if a column's first value is a string."""
+    if isinstance(column, Texts):
+        return True
+    if isinstance(column, Coded):
+        return _is_text(column.values)
+    if library_of(column) == "pyarrow":
+        return "string" in str(column.type)
+    return column.dtype.kind in "UT" or (column.dtype.kind == "O" and len(column) > 0 and isinstance(column[0], str))
+
+
+def _texts(column: Any, name: str) -> Texts:
+    """Return a column as strings."""
+    if isinstance(column, Coded):
+        values = column.values
+        if not _is_text(values) and len(values):
+            _refuse_kind(values[int(column.codes[0])] if len(column.codes) else values[0], name, 0)
+        strings = _texts(values, f"the dictionary of {name}")
+        return Texts(strings.at, strings.text, column.codes)
+    if library_of(column) == "pyarrow":
+        strings = Texts.of(column)
+        if len(strings) and strings.text[strings.at[0] : strings.at[-1]].max(initial=0) > ASCII:
+            _check_utf8(column, name)
+        return strings
+    if len(column) == 0:
+        return Texts(np.zeros(1, np.int64), np.zeros(0, np.uint8))
+    if column.dtype.kind not in "UTO":
+        if column.dtype.kind == "f":
+            refuse_missing(column != column, name, KEY)
+        _refuse_kind(column[0], name, 0)
+    return _of_objects(column.tolist(), name)
+
+
+def _of_objects(objects: list[Any], name: str) -> Texts:
+    """Return a list of strings; the first value that is none is named."""
+    try:
+        if any(issubclass(kind, bytes | bytearray) for kind in set(map(type, objects))):  # which Arrow would decode
+            raise TypeError
+        array = arrow().array(objects, type=arrow().large_string(), from_pandas=True)
+    except (arrow().ArrowException, TypeError, ValueError):  # some value is no string, or no UTF-8
+        for row, value in enumerate(objects):
+            if not isinstance(value, str):
+                if is_missing(value):
+                    raise InvalidBatch(f"{cell(name, row)} is missing; {KEY}") from None
+                _refuse_kind(value, name, row)
+            try:
+                value.encode()
+            except UnicodeEncodeError as error:
+                why = f"which is no valid Unicode: {error.reason}"
+                raise InvalidBatch(f"{cell(name, row)} is {value!r}, {why}") from None
+        raise
+    if array.null_count:
+        refuse_missing(array.is_null().to_numpy(zero_copy_only=False), name, KEY)
+    return Texts.of(array)
+
+
+def _check_utf8(column: Any, name: str) -> None:
+    """Raise `InvalidBatch` for the first string of an Arrow array that is no UTF-8: Arrow takes them as they come."""
+    try:
+        column.validate(full=True)
+    except arrow().ArrowInvalid:
+        for row, value in enumerate(column):
+            try:
+                value.as_py()
+            except UnicodeDecodeError as error:
+                raise InvalidBatch(f"{cell(name, row)} is {error.object!r}, which is no UTF-8") from None
+        raise
+
+
+def _refuse_kind(value: Any, name: str, row: int) -> None:
+    raise InvalidBatch(f"{cell(name, row)} is {shown(value)}; the graph's keys are strings")
+
+
+def _numbers(column: Any, name: str) -> Any:
+    """Return a column as int64[n]."""
+    if isinstance(column, Coded):
+        values = column.values
+        if _is_text(values) and len(column.codes):
+            raise InvalidBatch(f"{cell(name, 0)} is {shown(values[int(column.codes[0])])}; the graph's keys are int64")
+        return _numbers(values, name)[column.codes] if len(column.codes) else np.zeros(0, np.int64)
+    if _is_text(column):
+        if len(column) == 0:
+            return np.zeros(0, np.int64)
+        raise InvalidBatch(f"{cell(name, 0)} is {str(column[0])!r}; the graph's keys are int64")
+    if library_of(column) == "pyarrow":  # a dictionary's values
+        column = column.to_numpy(zero_copy_only=False)
+    if column.size == 0:
+        return column.astype(np.int64)
+    limit = "keys run from -2**63 to 2**63 - 1"
+    if column.dtype.kind == "O":
+        column = _whole_objects(column, name, "the graph's keys are int64", (-(2**63), 2**63 - 1), limit)
+    if column.dtype == np.float16:  # whose largest number is below the limits
+        column = column.astype(np.float32)
+    if column.dtype.kind == "f":
+        _check_whole(column, name, "keys are whole numbers, floats below 2**53", EXACT)
+    elif column.dtype.kind not in "iu":
+        value = f"{cell(name, 0)} is {shown(column[0])}, and the column is {column.dtype}"
+        raise InvalidBatch(f"{value}; the graph's keys are int64")
+    elif column.dtype.kind == "u" and column.dtype.itemsize == 8 and int(column.max()) >= 2**63:
+        row = _first(column >= np.uint64(2**63))
+        raise InvalidBatch(f"{cell(name, row)} is {int(column[row])}; {limit}")
+    return column.astype(np.int64, copy=False)
+
+
+# ---- which keys a graph gets -----------------------------------------------------------------------------------------
+
+
+def chosen_kind(src: Any, dst: Any, names: tuple[str, str] = ("src", "dst")) -> str | None:
+    """Return the keys of a graph whose first edges have these ends: "string", "int64", or None for ids 0, 1 and so on.
+
+    Strings become keys. Integers become keys unless they lie in 0 .. 4 * (distinct ones) + 1024. O(n).
+    """
+    columns = [_keys(values, name) for values, name in zip((src, dst), names, strict=True)]
+    if any(_is_text(column) for column in columns):
+        return "string"
+    numbers = [_numbers(column, name) for column, name in zip(columns, names, strict=True)]
+    numbers = [column for column in numbers if column.size]
+    if not numbers:
+        return None
+    least, most = min(int(column.min()) for column in numbers), max(int(column.max()) for column in numbers)
+    if least < 0 or most > 4 * sum(column.size for column in numbers) + 1024:
+        return "int64"
+    if most <= 1024 + 4:
+        return None
+    import sys
+
+    seen = sys.modules[library_of(numbers[0])].zeros(most + 1, bool)
+    for column in numbers:
+        seen[column] = True
+    return "int64" if most > 4 * int(seen.sum()) + 1024 else None
+
+
+def check_kind(keys: Any) -> None:
+    """Raise `InvalidOption` unless `keys` is a kind of keys, None, or "auto"."""
+    if not (keys is None or (isinstance(keys, str) and keys in (*KINDS, "auto"))):
+        raise InvalidOption(f'keys {keys!r} is none of "int64", "string", None and "auto"')

@@ -1,0 +1,119 @@
+"""Tables of every kind: frames of pandas, Polars and cuDF, Arrow's tables, mappings of arrays, and open files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mgraph.errors import InvalidBatch
+from mgraph.tables.arrays import as_array, as_objects, library_of, of_cudf
+from mgraph.tables.names import label
+
+__all__ = ["Table", "is_dasks", "is_table", "table_of"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of any kind.
+
+    Parameters
+    ----------
+    what : str
+        What messages call it.
+    names : list
+        The names of its columns.
+    select : callable
+        ``select(names)`` returns the columns by name, as the table has them. A lazy table is computed then.
+    """
+
+    what: str
+    names: list[Any]
+    select: Callable[[Sequence[Any]], dict[Any, Any]]
+
+
+def is_dasks(value: Any) -> bool:
+    """Return True if a value, or a column or a part of it, is Dask's."""
+    inside = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return any(
+        hasattr(part, "__dask_graph__") or type(part).__module__.startswith("distributed.") for part in (value, *inside)
+    )
+
+
+def is_table(value: Any) -> bool:
+    """Return True if `table_of` takes the value."""
+    return (
+        isinstance(value, Mapping | Table)
+        or hasattr(value, "collect_schema")  # of a lazy frame, whose columns would be computed
+        or hasattr(value, "columns")
+        or hasattr(value, "__arrow_c_stream__")
+        or hasattr(value, "__arrow_c_array__")
+    )
+
+
+def table_of(value: Any) -> Table:
+    """Return a table of any kind as a `Table`. A GPU's columns stay there, and a lazy frame is not computed yet.
+
+    Raises
+    ------
+    TypeError
+        It is no table.
+    InvalidBatch
+        It is Dask's, or Arrow cannot read it.
+    """
+    if isinstance(value, Table):
+        return value
+    if hasattr(value, "__dask_graph__"):
+        raise InvalidBatch(f"a {type(value).__name__} is Dask's; DynamicGraph.from_dask and ingest take it")
+    if library_of(value) == "cudf":
+        return Table("the frame", list(value.columns), lambda names: {name: of_cudf(value[name]) for name in names})
+    if isinstance(value, Mapping):
+        return Table("the mapping", list(value), lambda names: _alike({name: _loose(value[name]) for name in names}))
+    if library_of(value) == "polars" and hasattr(value, "collect_schema"):
+        return Table("the frame", value.collect_schema().names(), lambda names: _of_polars(value, names))
+    if hasattr(value, "columns") and hasattr(value, "iloc"):
+        return Table("the frame", list(value.columns), lambda names: {name: value[name] for name in names})
+    if hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__"):
+        table = _arrow_table(value)
+        return Table("the table", table.column_names, lambda names: {name: table.column(name) for name in names})
+    raise TypeError(
+        "edges are arrays src and dst, a frame, a table with Arrow's interface, a mapping of arrays or an EdgeBatch, "
+        f"got {type(value).__name__}"
+    )
+
+
+def _of_polars(frame: Any, names: Sequence[Any]) -> dict[Any, Any]:
+    chosen = frame.select(list(names))
+    chosen = chosen.collect() if hasattr(chosen, "collect") else chosen
+    return {name: chosen[name] for name in names}
+
+
+def _arrow_table(value: Any) -> Any:
+    import pyarrow as pa
+
+    if isinstance(value, pa.Table):
+        return value
+    try:
+        return pa.table(value)
+    except pa.ArrowException as error:
+        raise InvalidBatch(f"the {type(value).__name__} cannot be made an Arrow table: {error}") from None
+
+
+def _loose(values: Any) -> Any:
+    """Return a column of a mapping: one of a library's as it is, anything else as an array."""
+    is_column = hasattr(values, "shape") and hasattr(values, "dtype")
+    if is_column or hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
+        return values
+    return as_array(as_objects(values))
+
+
+def _alike(columns: dict[Any, Any]) -> dict[Any, Any]:
+    """Return the columns; `InvalidBatch` unless all have one dimension and are equally long."""
+    first = next(iter(columns), None)
+    for name, values in columns.items():
+        shape = tuple(values.shape) if hasattr(values, "shape") else (len(values),)  # of Arrow
+        if len(shape) != 1:
+            raise InvalidBatch(f"{label(name)} has shape {shape}; it must have 1 dimension, an entry an edge")
+        if len(values) != len(columns[first]):
+            raise InvalidBatch(f"{label(name)} has {len(values)} rows and {label(first)} has {len(columns[first])}")
+    return columns

@@ -1,0 +1,150 @@
+"""Which columns of a table hold the ends, the weights, the operations and the times: one set of names for all calls."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mgraph.errors import InvalidBatch, InvalidOption
+
+__all__ = ["COLUMNS", "Names", "from_mapping", "label", "warn", "warn_unused"]
+
+COLUMNS = ("src", "dst", "weight", "op", "time")  #: the columns of a batch, in order
+#: what the columns of a table are called where the user names none
+DEFAULTS = {
+    "src": ("source", "src"),
+    "dst": ("target", "dst"),
+    "weight": ("weight",),
+    "op": ("op",),
+    "time": ("time",),
+}
+ARGUMENTS = {"src": "source", "dst": "target"}  #: the arguments of calls, where they are not called as the column
+
+
+@dataclass(frozen=True)
+class Names:
+    """The columns that a call reads.
+
+    Parameters
+    ----------
+    source, target, weight, op, time : str or int, optional
+        The names that the user gave. Without one a column has its default name.
+    reads : tuple of str
+        Which of "weight", "op" and "time" the call reads where the user did not name them.
+    quiet : tuple of str
+        Which of these the user does not want, so that no warning is needed.
+    """
+
+    source: Any = None
+    target: Any = None
+    weight: Any = None
+    op: Any = None
+    time: Any = None
+    reads: tuple[str, ...] = ("weight", "op", "time")
+    quiet: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for column in COLUMNS:
+            name = self._given(column)
+            if not (name is None or (isinstance(name, Hashable) and not isinstance(name, bool | tuple | float))):
+                what = ARGUMENTS.get(column, column)
+                raise InvalidOption(f"{what} is a {type(name).__name__}; of a table it is the name of a column")
+
+    def _given(self, column: str) -> Any:
+        return getattr(self, ARGUMENTS.get(column, column))
+
+    @property
+    def named(self) -> list[Any]:
+        """The names that the user gave."""
+        return [name for column in COLUMNS if (name := self._given(column)) is not None]
+
+    def find(self, there: Iterable[Any], what: str) -> tuple[dict[str, Any], list[str]]:
+        """Return the name of each column of a batch that the table has, and the columns that are not used.
+
+        Parameters
+        ----------
+        there : iterable
+            The names of the table's columns.
+        what : str
+            What messages call the table.
+
+        Raises
+        ------
+        InvalidBatch
+            A column is not there, or is there twice, or is wanted twice. The message lists the columns.
+        """
+        there, found = list(there), dict[str, Any]()
+        for column, defaults in DEFAULTS.items():
+            name = self._given(column)
+            if name is None and (column in ARGUMENTS or column in self.reads):
+                matches = [default for default in defaults if default in there]
+                if len(matches) > 1:
+                    what_for = f"{ARGUMENTS[column]}= says which"
+                    raise InvalidBatch(f"{what} has the columns {matches[0]!r} and {matches[1]!r}; {what_for}")
+                name = matches[0] if matches else defaults[0] if column in ARGUMENTS else None
+            if name is not None:
+                found[column] = name
+        for name in found.values():
+            if there.count(name) != 1:
+                count = "no column" if name not in there else f"{there.count(name)} columns"
+                advice = "; source= and target= name others" if name in ("source", "target") else ""
+                listed = ", ".join(map(repr, there)) or "none"
+                raise InvalidBatch(f"{what} has {count} {name!r}; its columns are {listed}{advice}")
+            if list(found.values()).count(name) > 1:
+                raise InvalidBatch(
+                    f"column {name!r} is wanted twice; source, target, weight, op and time are columns of their own"
+                )
+        unused = [
+            name
+            for name in COLUMNS[2:]
+            if name in there and name not in found.values() and name not in found and name not in self.quiet
+        ]
+        return found, unused
+
+
+def from_mapping(columns: Any, names: Names) -> Names:
+    """Return the names that the deprecated argument `columns` gives; `names` where it is None.
+
+    Raises
+    ------
+    InvalidOption
+        It does not map src and dst, or maps what no batch has; or columns are named twice.
+    """
+    if columns is None:
+        return names
+    if not isinstance(columns, Mapping) or not {"src", "dst"} <= set(columns) <= set(COLUMNS):
+        raise InvalidOption(
+            f"columns is {columns!r}; it maps src and dst, and optionally weight, op and time, to names of columns"
+        )
+    if names.named:
+        raise InvalidOption(f"columns is {columns!r}, and columns are named by source, target, weight, op or time, too")
+    warn("columns= is deprecated; use source=, target=, weight=, op= and time=", DeprecationWarning)
+    given = {ARGUMENTS.get(str(column), str(column)): name for column, name in columns.items()}
+    return Names(**given, reads=names.reads, quiet=names.quiet)
+
+
+def label(name: Any) -> str:
+    """Return what messages call a column of a table."""
+    return f"column {name!r}"
+
+
+def warn_unused(unused: Iterable[str], what: str = "the table") -> None:
+    """Warn of columns that a call does not use, though their names say that they belong to the edges."""
+    for name in unused:
+        why = {
+            "weight": "weights are read where weight= names the column or the graph is weighted",
+            "op": "operations are read by update, ingest, stream and follow",
+            "time": "times are read where time= names the column or the graph has times",
+        }[name]
+        warn(f"column {name!r} of {what} was not used: {why}")
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the user's that called mgraph."""
+    level, frame = 1, sys._getframe(0)
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "mgraph":
+        level, frame = level + 1, frame.f_back  # type: ignore[assignment]
+    warnings.warn(message, category, stacklevel=level)

@@ -1,0 +1,121 @@
+"""Weights as float32, and operations as +1 and -1."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from mgraph.errors import InvalidBatch
+from mgraph.tables.arrays import as_column, cell, is_missing, refuse_missing, shown
+from mgraph.tables.names import warn
+
+__all__ = ["as_ops", "as_weights"]
+
+MOST = np.finfo(np.float32).max
+_STORED = f"weights are stored as float32, up to {MOST:.8g}"
+_EXACT = 2**24  #: up to here each whole number is a float32 of its own
+_DIGITS = "weights have about 7 digits, whole numbers are exact up to 16,777,216"
+_OPS = "operations are +1 (insert) and -1 (delete)"
+
+
+def as_weights(values: Any, name: str = "weight", notes: list[str] | None = None) -> Any:
+    """Return `values` as float32 weights, on the device where they are. O(n).
+
+    A warning names a whole number that float32 changes; `notes` gets a line about the first value of any kind.
+
+    Raises
+    ------
+    InvalidBatch
+        A value is missing, no number, or too large for float32.
+    """
+    array = as_column(values, name)
+    if array.dtype.kind in "OUT":
+        array = _of_objects(array, name)
+    elif array.dtype.kind not in "fiu" and array.size:
+        value = f"{cell(name, 0)} is {shown(array.reshape(-1)[0])}; weights are numbers"
+        raise InvalidBatch(f"{value}, and the column is {array.dtype}")
+    with np.errstate(over="ignore"):
+        kept = array.astype(np.float32, copy=False)
+    if kept is array:
+        refuse_missing(kept != kept, name)
+        return kept
+    changed = kept != array
+    if changed.any():
+        refuse_missing(kept != kept, name)
+        bad = np.isinf(kept) & ~np.isinf(array)
+        if bad.any():
+            at = int(bad.argmax())
+            raise InvalidBatch(f"{cell(name, at)} is {float(array[at])}; {_STORED}")
+        if notes is not None:
+            at = int(changed.argmax())
+            notes.append(f"{cell(name, at)} is {shown(array[at])}, and float32 keeps {float(kept[at])!r}")
+        _warn_changed(array, kept, changed, name)
+    return kept
+
+
+def _warn_changed(array: Any, kept: Any, changed: Any, name: str) -> None:
+    """Warn of the first whole number that float32 changes: of a fraction seven digits are what is expected."""
+    if max(float(kept.max()), -float(kept.min())) < _EXACT:
+        return
+    if array.dtype.kind == "f":
+        changed = changed & (abs(array) > _EXACT) & (abs(array) < 2**53) & (array == array.round())
+        if not changed.any():
+            return
+    at = int(changed.argmax())
+    warn(f"{cell(name, at)} is {shown(array[at])}, and float32 keeps {float(kept[at]):.0f}: {_DIGITS}")
+
+
+def _of_objects(array: np.ndarray, name: str) -> np.ndarray:
+    """Return the numbers among Python objects, Decimals too, as float64."""
+    values = array.reshape(-1).tolist()
+    refuse_missing(np.fromiter(map(is_missing, values), bool, len(values)), name)
+    bad = [row for row, value in enumerate(values) if not _is_number(value)]
+    if bad:  # of a column that was read as text, the row that made it so
+        text = [row for row in bad if isinstance(values[row], str) and not _is_float(values[row])]
+        row = (text or bad)[0]
+        raise InvalidBatch(f"{cell(name, row)} is {shown(values[row])}; weights are numbers")
+    for row, value in enumerate(values):
+        if isinstance(value, int) and abs(value) > int(MOST):
+            raise InvalidBatch(f"{cell(name, row)} is {value}; {_STORED}")
+    return np.array([float(value) for value in values], np.float64).reshape(array.shape)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating | Decimal) and not isinstance(value, bool)
+
+
+def _is_float(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def as_ops(values: Any, name: str = "op") -> Any:
+    """Return operations as int8[n]; one operation of all edges as -1, or None where it is +1.
+
+    Raises
+    ------
+    InvalidBatch
+        A value is neither +1 nor -1, or is missing.
+    """
+    if type(values) is int and values in (1, -1):
+        return None if values == 1 else -1
+    array = as_column(values, name)
+    if array.ndim == 0:
+        if array.dtype.kind not in "iu" or int(array) not in (1, -1):
+            raise InvalidBatch(f"{name} is {values!r}; ops are +1 (insert) and -1 (delete)")
+        return None if int(array) == 1 else -1
+    if array.dtype.kind == "O":
+        refuse_missing(np.fromiter(map(is_missing, array.tolist()), bool, len(array)), name)
+    elif array.dtype.kind == "f":
+        refuse_missing(array != array, name)
+    wrong = array.size and array.dtype.kind not in "iufO"
+    bad = np.ones(len(array), bool) if wrong else (array != 1) & (array != -1)
+    if bad.any():
+        at = int(bad.argmax())
+        raise InvalidBatch(f"{cell(name, at)} is {shown(array[at])}; {_OPS}")
+    return array.astype(np.int8, copy=False)

@@ -1,0 +1,125 @@
+"""Tables in text: every row is there, and names are what the file says."""
+
+from __future__ import annotations
+
+import bz2
+import datetime
+import gzip
+import lzma
+
+import pytest
+
+from mgraph import DynamicGraph, ReadError
+
+
+def edges(graph):
+    with graph:
+        frame = graph.to_pandas()
+        return set(zip(frame["source"].tolist(), frame["target"].tolist(), strict=True))
+
+
+def write(path, text):
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "want"),
+    [
+        ("tags.csv", "source,target\n#py,#ai\n#ml,#ai\n%a,b\n", {("#py", "#ai"), ("#ml", "#ai"), ("%a", "b")}),
+        ("people.txt", "Ada Lovelace\tGrace Hopper\n", {("Ada Lovelace", "Grace Hopper")}),
+        ("people.tsv", "source\ttarget\nAda L\tGrace H\n", {("Ada L", "Grace H")}),
+        ("spaced.txt", "a, b\nb, c\n", {("a", "b"), ("b", "c")}),
+        ("spaced.csv", 'source, target\na, b\n"b, d", c\n', {("a", "b"), ("b, d", "c")}),
+        ("kept.csv", "source,target\na, b\n", {("a", " b")}),
+        ("names.txt", "source target\n0 1\n1 2\n", {(0, 1), (1, 2)}),
+        ("names2.txt", "From To\nada grace\n", {("ada", "grace")}),
+        ("letters.txt", "u v\n0 1\n1 2\n", {(0, 1), (1, 2)}),
+        ("data.txt", "u v\nv 2\n", {("u", "v"), ("v", "2")}),
+        ("quoted.csv", '"source","target"\n"a,1","b\nc"\n', {("a,1", "b\nc")}),
+        ("comma.csv", '"x,y",source,target\n1,a,b\n', {("a", "b")}),
+        ("newline.csv", '"x\ny",source,target\n1,a,b\n', {("a", "b")}),
+        ("first.txt", '"Doe, J",ada\nada,"Roe, R"\n', {("Doe, J", "ada"), ("ada", "Roe, R")}),
+        ("snap.txt", "# Nodes: 3\r\n0\t1\r\n1\t2\r\n", {(0, 1), (1, 2)}),
+        ("mixed.txt", "0 \t 1\n1  2\n", {(0, 1), (1, 2)}),
+        ("marked.csv", b"\xef\xbb\xbfsource,target\na,b\n", {("a", "b")}),
+        ("empty_lines.csv", "\n\nsource,target\na,b\n", {("a", "b")}),
+        ("hex.csv", "source,target\n0x1f,0x20\n", {("0x1f", "0x20")}),
+        ("hex.txt", "0x1f 0x20\n7 8\n", {("0x1f", "0x20"), ("7", "8")}),
+        ("hex2.csv", "source,target,note\n1,31,0x5\n", {(1, 31)}),
+        ("floats.csv", "source,target\n1.0,2.0\n", {(1, 2)}),
+    ],
+)
+def test_rows(tmp_path, name, text, want):
+    assert edges(DynamicGraph.read(write(tmp_path / name, text))) == want
+
+
+@pytest.mark.parametrize("call", ["read", "stream", "follow", "ingest"])
+def test_keys_are_the_text_that_they_are(tmp_path, call):
+    from mgraph.sources import Folder
+
+    (folder := tmp_path / "files").mkdir()
+    rows = [("007", "true"), ("0x1f", "2026-01-05"), ("1e3", "null"), ("", "NA"), ("3.0", "12:30:00")]
+    text = "source,target\n" + "".join(f"{a},{b}\n" for a, b in rows)
+    path = write(folder / "edges-1.csv", text)
+    if call == "read":
+        assert edges(DynamicGraph.read(path, keys="string")) == set(rows)
+        return
+    store = tmp_path / "store" if call == "follow" else None
+    graph = DynamicGraph(keys="string", store=store)
+    getattr(graph, call)(Folder(folder, idle=0) if call == "follow" else path)
+    assert edges(graph) == set(rows)
+
+
+def test_dates_in_a_file_and_a_window(tmp_path):
+    for day in ("2026-01-05", "2026/01/05"):
+        path = write(tmp_path / "a.csv", f"source,target,when\n0,1,{day} 10:00\n1,2,{day} 11:30\n")
+        for window in (datetime.timedelta(hours=1), "1h"):
+            with DynamicGraph.from_csv(path, time="when", window=window) as graph:
+                assert graph.num_edges == 1
+            with DynamicGraph(n_vertices=3, window=window) as graph:
+                assert graph.stream(path, time="when", progress=False).inserted == 1
+    path = write(tmp_path / "days.csv", "source,target,time\n0,1,2026-01-05\n1,2,2026-01-06\n")
+    with DynamicGraph.from_csv(path, window=datetime.timedelta(hours=1)) as graph:
+        assert graph.num_edges == 1
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".GZ", ".bz2", ".xz", ".XZ"])
+def test_compressed_files(tmp_path, suffix):
+    pack = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}[suffix.lower()]
+    text = b"source,target\na,b\n"
+    assert edges(DynamicGraph.read(write(tmp_path / f"a.csv{suffix}", pack(text)))) == {("a", "b")}
+    assert edges(DynamicGraph.read(write(tmp_path / f"b.txt{suffix}", pack(b"0 1\n")))) == {(0, 1)}
+    assert edges(DynamicGraph.read(write(tmp_path / "nameless.csv", pack(text)))) == {("a", "b")}
+    with DynamicGraph(keys="string") as graph:
+        assert graph.stream(tmp_path / f"a.csv{suffix}", progress=False).inserted == 1
+        assert graph.ingest(tmp_path / f"a.csv{suffix}")[0].updated == 1
+    whole = write(tmp_path / f"c.csv{suffix}", pack(text * 9)[:-9])
+    with pytest.raises(ReadError, match=r"c\.csv"):
+        DynamicGraph.read(whole)
+    with pytest.raises(ReadError, match="its name says that it is compressed"):
+        DynamicGraph.read(write(tmp_path / f"d.txt{suffix}", b"0 1\n"))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
+def test_a_decompression_bomb_is_refused(tmp_path, suffix):
+    pack = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}[suffix]
+    path = write(tmp_path / f"bomb.csv{suffix}", pack(b"source,target\n") + pack(b"1,2\n" * (1 << 18)) * 80)
+    with pytest.raises(ReadError, match="it grows past .* bytes, over 250 times its size"):
+        DynamicGraph.read(path)
+    with DynamicGraph(n_vertices=3) as graph, pytest.raises(ReadError, match="it grows past"):
+        graph.stream(path, progress=False)
+
+
+def test_paths_that_cannot_be_opened(tmp_path):
+    (tmp_path / "loop.csv").symlink_to(tmp_path / "loop.csv")
+    for path, words in (
+        ("/".join(["a" * 200] * 50) + ".csv", "too long"), (tmp_path / "loop.csv", "symbolic links"),
+        ("a\0b.csv", "null byte"), (tmp_path / "none.csv", "there is no such file"),
+    ):  # fmt: skip
+        with pytest.raises(ReadError, match=words):
+            DynamicGraph.read(path)
+        with DynamicGraph(n_vertices=3) as graph:
+            for call in (graph.stream, graph.ingest):
+                with pytest.raises(ReadError, match=words):
+                    call(path)
