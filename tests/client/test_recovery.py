@@ -42,7 +42,7 @@ def recovering(monkeypatch: pytest.MonkeyPatch, ahead: int = 0) -> Iterator[tupl
         return coordinator
 
     def reopen(lost: Life, generation: int) -> Life:
-        coordinator, epoch = opened(), lost.caller.epoch + ahead
+        coordinator, epoch = opened(), lost.caller.status.epoch + ahead
         coordinator.call("begin_at", {"epoch": epoch})
         counts = np.zeros((ahead, len(TOLD)), np.int64)
         counts[:, 0] = STORED
@@ -97,7 +97,7 @@ def test_small_batches_in_flight_and_waiting_outlast_a_worker(monkeypatch, ahead
         expected = [2 * k for k in range(2, told + 1)] + [STORED] * ahead
         expected += [2 * k for k in range(told + 1 + ahead, 252)]
         assert [p.result(0).inserted for p in pending] == expected
-        assert graph.epoch == 251
+        assert graph.status.epoch == 251
 
 
 def test_large_and_small_batches_keep_their_order_over_two_losses(monkeypatch):

@@ -80,9 +80,9 @@ def test_nothing_is_sent_where_one_worker_has_no_room_and_the_others_keep_nothin
         with pytest.raises(CapacityError, match=f"graph g: rank 1: {6 * MIB} bytes are needed.*; nothing was sent"):
             coordinator.call("update", {"array": BIG})
         assert told(workers, 0) == [f"asked {6 * MIB}", f"release {6 * MIB}", "asked 0"]
-        assert coordinator.states[0].memory_left == 1 << 62
+        assert coordinator.status.states[0].memory_left == 1 << 62
         coordinator.call("update", {"array": BIG[:9]})
-        assert coordinator.epoch == 1
+        assert coordinator.status.epoch == 1
 
 
 def pipeline(coordinator: Any) -> Pipeline:
@@ -129,4 +129,4 @@ def test_ctrl_c_while_a_batch_waits_for_room():
             with after(0.5, ctrl_c):
                 pipe.update({"array": BIG})
         assert coordinator.call("echo")
-        assert (coordinator.epoch, coordinator.states[1].memory_left) == (0, 10 * MIB)
+        assert (coordinator.status.epoch, coordinator.status.states[1].memory_left) == (0, 10 * MIB)

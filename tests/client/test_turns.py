@@ -26,7 +26,7 @@ def two(size: int = 2) -> Iterator[tuple[Coordinator, Coordinator, list[FakeWork
         try:
             yield first, other, workers
         finally:
-            if not other.closed:
+            if not other.status.closed:
                 other.publish(None)
             other.close()
     loop.stop()
@@ -53,7 +53,7 @@ def under_way(coordinator: Coordinator, workers: list[FakeWorker], method: str, 
 
 def epochs(coordinator: Coordinator) -> list[int]:
     coordinator.call("echo")
-    return [state.epoch for state in coordinator.states]
+    return [state.epoch for state in coordinator.status.states]
 
 
 def cut(coordinator: Coordinator, ranks: list[int]) -> None:
@@ -84,7 +84,7 @@ def test_calls_wait_behind_that_of_another_client():
             assert [worker.log.index("echo") > worker.log.index("wait") for worker in workers] == [True, True]
         first.call("update")
         assert epochs(other) == [1, 1]
-        assert other.epoch == 1
+        assert other.status.epoch == 1
         assert [worker.log.count("open_exchange") for worker in workers] == [1, 1]  # clients share it
 
 

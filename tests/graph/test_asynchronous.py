@@ -129,7 +129,7 @@ def test_a_cancelled_batch_is_whole_or_not_there(client, seconds):
                 assert isinstance(done[0], asyncio.CancelledError) or done[0].epoch == epoch + 1
                 now = await g.fingerprint()
                 assert now == edges if g.epoch == epoch else g.epoch == epoch + 1
-                assert len({state.epoch for state in g._target._directory.coordinator.states}) == 1
+                assert len({state.epoch for state in g._target._directory.coordinator.status.states}) == 1
             assert (await g.delete(*np.divmod(np.arange(N * N), N))).deleted > 0
 
     run(client, body)

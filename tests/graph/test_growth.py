@@ -94,7 +94,7 @@ def test_every_structure_forgets_the_vertices_of_a_refused_batch(monkeypatch, st
     rng = fresh_rng()
     model = GraphModel(0, directed=True, weighted=True)
     with DynamicGraph(structure=structure, weighted=True, reverse=True) as graph:
-        shard = graph._directory.coordinator._session._calls
+        shard = graph._directory.coordinator._session.calls
         prepare = BatchChange.prepare
 
         def refused(change: BatchChange) -> None:

@@ -325,4 +325,4 @@ def shard_threads() -> list[str]:
 
 def sending(coordinator: Coordinator) -> Callable[..., Any]:
     """For a pipeline whose batches are the arguments of a fake shard: what it sends of one."""
-    return lambda args, *_: nullcontext(Shares([dict(args) for _ in coordinator.addresses]))
+    return lambda args, *_: nullcontext(Shares([dict(args) for _ in coordinator.status.addresses]))

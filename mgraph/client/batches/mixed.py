@@ -136,7 +136,7 @@ def weights(self: Any, src: Any, dst: Any) -> np.ndarray:
 
 def _executed(directory: Directory, options: Options, logged: bool, operations: Operations) -> Answers:
     """The answers to a stream, when nothing is in flight."""
-    with directory.coordinator.turn():
+    with directory.coordinator.lock:
         directory.check()
         _check_kinds(operations, options)
         if directory.takes(operations):
@@ -160,8 +160,8 @@ def _send_keyed(directory: Directory, options: Options, found: Keyed[Operations]
 
 def shares_of(operations: Operations, coordinator: Caller, options: Options) -> list[dict[str, Any]]:
     """Checked operations as contiguous shares, one a rank, each with its first place in the stream."""
-    n, size = len(operations), len(coordinator.addresses)
-    shares = deal(operations, size, coordinator.one_process and options.device == "cuda", COLUMNS)
+    n, size = len(operations), len(coordinator.status.addresses)
+    shares = deal(operations, size, coordinator.status.one_process and options.device == "cuda", COLUMNS)
     if size == 1:
         return [{**shares[0], "first": 0, "counts": list(operations.counts.values())}]
     return [{**share, "first": n * rank // size} for rank, share in enumerate(shares)]
@@ -251,7 +251,7 @@ def _check_kinds(operations: Any, options: Options) -> None:
 def _checked_later(directory: Directory, options: Options, operations: Operations) -> bool:
     """Whether the ids are left to the one rank to check: they are on the GPU that it uses, and is waited for once."""
     coordinator, ids = directory.coordinator, (operations.src, operations.dst)
-    alone = coordinator.one_process and len(coordinator.addresses) == 1 and options.device == "cuda"
+    alone = coordinator.status.one_process and len(coordinator.status.addresses) == 1 and options.device == "cuda"
     return alone and not options.grows and not any(isinstance(column, np.ndarray) for column in ids)
 
 

@@ -51,7 +51,7 @@ class Outcomes:
 
     def dropped(self) -> GraphClosed:
         """The error of a batch that is not applied because of Ctrl-C."""
-        return GraphClosed(f"graph {self._caller.graph}: the batch was dropped because of Ctrl-C")
+        return GraphClosed(f"graph {self._caller.status.graph}: the batch was dropped because of Ctrl-C")
 
     def done(self, pending: Pending[Any], method: str, outcome: Any) -> None:
         """Give a batch its report or its answers."""
@@ -71,7 +71,7 @@ class Outcomes:
         if isinstance(pending, PendingReport):
             self.done(pending, "update", made(answers, math.nan))
         else:
-            what = f"graph {self._caller.graph}: {_answers_lost(epoch)} with a worker"
+            what = f"graph {self._caller.status.graph}: {_answers_lost(epoch)} with a worker"
             pending.set_exception(WorkerLost(what))
 
     def fail(
@@ -82,8 +82,8 @@ class Outcomes:
         The first one that is not known to be committed ends the pipeline.
         """
         caller = self._caller
-        known, graph = not caller.unsettled, f"graph {caller.graph}"
-        if known and caller.epoch >= epoch:  # its vote was interrupted, and decided afterwards
+        known, graph = not caller.status.unsettled, f"graph {caller.status.graph}"
+        if known and caller.status.epoch >= epoch:  # its vote was interrupted, and decided afterwards
             if method == "update":
                 answer = {"epoch": epoch, **dict.fromkeys(TOLD, UNKNOWN)}
                 self.land(pending, method, made, [answer], math.nan)

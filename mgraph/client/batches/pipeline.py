@@ -252,7 +252,7 @@ class Pipeline:
             raise Recovered("a worker was lost")
 
     def __enter__(self) -> Pipeline:
-        self._turn = self._coordinator.turn()
+        self._turn = self._coordinator.lock
         self._turn.__enter__()
         self._open = True
         return self
@@ -339,7 +339,7 @@ class Pipeline:
         with self._told:
             if not self._told.wait_for(lambda: all(one.lost for one in self._sent), LOST_SECONDS):
                 raise MgraphError(
-                    f"graph {self._coordinator.graph}: batches in flight did not end within {LOST_SECONDS} s"
+                    f"graph {self._coordinator.status.graph}: batches in flight did not end within {LOST_SECONDS} s"
                 )
             taken, self._sent = self._sent, []
             return taken
@@ -437,7 +437,7 @@ class Pipeline:
     def _is_lost(self, error: BaseException | None) -> bool:
         """Whether a batch failed with a worker, in a graph that comes back, and not after another error."""
         caller, ends = self._coordinator, (WorkerLost, GraphLost, GraphClosed, Recovered)
-        comes_back = isinstance(caller, Recovering) and not caller.closed
+        comes_back = isinstance(caller, Recovering) and not caller.status.closed
         return comes_back and self._outcomes.error is None and isinstance(error, ends)
 
     def _end(self, one: _InFlight, began: float, flight: Flight) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from mgraph.calls import CALLS, CallSize, RemoteCall
 from mgraph.client.calls.attempt import Attempt
 from mgraph.client.calls.bridge import Bridge
-from mgraph.client.calls.caller import Value
+from mgraph.client.calls.caller import GraphStatus, Value
 from mgraph.client.calls.group import WAITING, Group, Small, made_before
 from mgraph.client.calls.posting import Posted
 from mgraph.client.calls.room import doubtful, lack
@@ -20,7 +20,7 @@ from mgraph.client.calls.turns import Turns
 from mgraph.client.connections.session import Session
 from mgraph.client.connections.sessions import CLOSE_SECONDS, Asked, Sessions
 from mgraph.errors import CapacityError, GraphClosed, MgraphError
-from mgraph.protocol import ABORT_SECONDS, PATIENCE_SECONDS, Answer, Publish, ShardState
+from mgraph.protocol import ABORT_SECONDS, PATIENCE_SECONDS, Answer, Publish
 
 __all__ = ["Coordinator", "Flight", "Value"]
 
@@ -53,8 +53,6 @@ class Coordinator:
 
     Attributes
     ----------
-    life : int
-        0: a graph that comes back has another coordinator then.
     groups : bool
         True: small batches of a pipeline share messages.
     sessions : Sessions
@@ -67,7 +65,7 @@ class Coordinator:
         The client whose cluster holds the graph, where it is known.
     """
 
-    life, groups = 0, True
+    groups = True
     client: Any = None
 
     def __init__(
@@ -108,10 +106,11 @@ class Coordinator:
         if attach:
             self._share()
 
-    def turn(self) -> AbstractContextManager[None]:
+    @property
+    def lock(self) -> AbstractContextManager[None]:
         """Holds the calls of other clients back, and of this one's other threads; nothing if the graph has no others.
 
-        When it is entered, `states` are what the ranks have now.
+        When it is entered, the status has what the ranks have now.
         """
         return nullcontext() if self._turns is None else self._turns
 
@@ -120,7 +119,7 @@ class Coordinator:
 
         Rank 0, where clients look for it, comes last.
         """
-        with self.turn():
+        with self.lock:
             self.bridge.run(self._publish(name, card), GRACE_SECONDS)
 
     def _share(self) -> None:
@@ -158,7 +157,7 @@ class Coordinator:
             What the call raised on a rank. If ranks raised different errors, the one that caused the others.
         """
         call, given = CALLS[name], [{**(args or {}), **share} for share in (shares or [{}] * len(self.addresses))]
-        with self.turn():
+        with self.lock:
             try:
                 return self.bridge.run(self._call_in_turn(call, given), GRACE_SECONDS)
             except KeyboardInterrupt:
@@ -194,7 +193,7 @@ class Coordinator:
         Waits while `WAITING` batches wait.
         """
         if self._posted.add(small) and not self.bridge.post(partial(self._posted.begin, self._launch)):
-            raise GraphClosed(f"the Dask client of graph {self.graph} is closed (epoch {self.epoch})")
+            raise GraphClosed(f"the Dask client of graph {self.graph} is closed (epoch {self.sessions.epoch})")
         if len(self._posted) >= WAITING:
             self.bridge.run(self._posted.send_in_turn(self._launch), GRACE_SECONDS)
 
@@ -232,47 +231,26 @@ class Coordinator:
 
     def check(self) -> None:
         """Raise if no call is possible any more: `GraphClosed`, `GraphLost` or `WorkerLost`. Makes no call itself."""
-        if not self.closed and not self.bridge.alive:
-            raise GraphClosed(f"the Dask client of graph {self.graph} is closed (epoch {self.epoch})")
+        if not self.sessions.closed and not self.bridge.alive:
+            raise GraphClosed(f"the Dask client of graph {self.graph} is closed (epoch {self.sessions.epoch})")
         self.attempt.check()
 
     @property
-    def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self.sessions.closed
-
-    @property
-    def epoch(self) -> int:
-        """The last epoch that every rank acknowledged."""
-        return self.sessions.epoch
-
-    @property
-    def changes(self) -> int:
-        """The number of changes of any kind, of content or of the ranges, that every rank acknowledged."""
-        return self.sessions.changes
-
-    @property
-    def silent(self) -> Sequence[str]:
-        """The workers that are lost because they did not answer, and may still be there."""
-        return [session.address for session in self.sessions.all if session.silent]
-
-    @property
-    def unsettled(self) -> bool:
-        """Whether the ranks may have changed without this client's knowing.
-
-        This is so after a Ctrl-C until the next call is answered, and from the loss of a rank on.
-        """
-        return self._interrupted or self.attempt.settling or self.attempt.lost
-
-    @property
-    def states(self) -> list[ShardState]:
-        """The last known state of each rank: epoch, edges, bytes and so on."""
-        return self.sessions.states
+    def status(self) -> GraphStatus:
+        """What is known of the graph now; makes no call."""
+        sessions, lost = self.sessions, self.attempt.lost
+        return GraphStatus(
+            self.graph, self.addresses, self.one_process, 0, sessions.states, sessions.epoch, sessions.changes,
+            closed=sessions.closed,
+            usable=not (lost or sessions.closed) and self.bridge.alive,
+            unsettled=self._interrupted or self.attempt.settling or lost,
+            silent=tuple(session.address for session in sessions.all if session.silent),
+        )  # fmt: skip
 
     @property
     def reached(self) -> int:
         """The epoch that all ranks have reached, during a call too: as their last beats said, at most a second ago."""
-        return max(self.epoch, min(session.reached for session in self.sessions.all))
+        return max(self.sessions.epoch, min(session.reached for session in self.sessions.all))
 
     # ---- on the event loop -------------------------------------------------------------------------------------------
 
@@ -280,13 +258,14 @@ class Coordinator:
         async with self._turn:
             await self._posted.send(self._launch)
             await self._ready(call.exchange, alone=True)
-            epoch = self.epoch + 1 if call.epoch else None
+            epoch = self.sessions.epoch + 1 if call.epoch else None
             if call.epoch:
                 given = [{**args, "epoch": epoch} for args in given]
-            await self._reserve([call.size(args) for args in given])
+            sizes = [call.size(args) for args in given]
+            await self._reserve(sizes)
             calls = self.sessions.calls(call.handler, given, self.attempt.number)
             try:
-                answers = await self.attempt.finish(self.sessions.send(calls), together=call.exchange)
+                answers = await self.attempt.finish(self.sessions.send(calls, sizes), together=call.exchange)
             except MgraphError as error:
                 error.during = epoch
                 raise
@@ -323,7 +302,7 @@ class Coordinator:
 
     def _doubtful(self, sizes: Sequence[CallSize]) -> bool:
         """Return True if a worker may have no room for its call; within one process nothing is copied."""
-        return not self.one_process and doubtful(sizes, list(self._flying.values()), self.states)
+        return not self.one_process and doubtful(sizes, list(self._flying.values()), self.sessions.states)
 
     async def _reserve(self, sizes: Sequence[CallSize]) -> None:
         """Have the workers keep memory for what they are about to be sent, where they may lack it.
@@ -369,9 +348,9 @@ class Coordinator:
             await room()
             await self._reserve(sizes)
         # send it as the epoch after those in flight
-        epoch = self.epoch + 1 + self._ahead
+        epoch = self.sessions.epoch + 1 + self._ahead
         given = [{**args, "epoch": epoch, "ahead": True} for args in shares]
-        asked = self.sessions.send(self.sessions.calls(call.handler, given, self.attempt.number))
+        asked = self.sessions.send(self.sessions.calls(call.handler, given, self.attempt.number), sizes)
         before = next(reversed(self._flying), None)
         flight = asyncio.create_task(self._land(before, asked, epoch, group))
         self._flying[flight] = sizes

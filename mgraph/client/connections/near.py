@@ -23,7 +23,7 @@ from mgraph.bulk import begin_copy
 from mgraph.errors import DeviceError
 from mgraph.exchange.segment import Place, Segment
 from mgraph.protocol import SHARE_SEQ, Answer, Call, Part, Share
-from mgraph.shared import Shared, Tell, is_large
+from mgraph.shared import LARGE, Shared, Tell, is_large
 
 __all__ = ["Near", "Whole", "large_bytes", "shared_bytes"]
 
@@ -75,12 +75,12 @@ class Near:
         """So many bytes of large arrays went by the comm. Once they are worth it, the next call shares memory."""
         self._passed += nbytes
 
-    async def packed(self, call: Call, wait: bool) -> Call:
-        """`call` with its large arrays in shared memory, or as it is; with `wait` it waits a moment for room.
+    async def packed(self, call: Call, wait: bool, nbytes: int | None = None) -> Call:
+        """Return `call` with its large arrays in shared memory, or as it is; with `wait` it waits a moment for room.
 
-        The session sends nothing else meanwhile.
+        The session sends nothing else meanwhile. Of few `nbytes` no array is large.
         """
-        large = large_bytes(call.args)
+        large = 0 if nbytes is not None and nbytes < LARGE else large_bytes(call.args)
         if not self._agreed:
             self._passed += large
             if self._nbytes and self._passed >= WORTH:

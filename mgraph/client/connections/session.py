@@ -91,8 +91,10 @@ class Session:
 
     # ---- requests ----------------------------------------------------------------------------------------------------
 
-    async def ask(self, message: Request) -> Answer:
-        """The answer to `message`. Run each call in a separate task; messages are sent in the order of the tasks.
+    async def ask(self, message: Request, nbytes: int | None = None) -> Answer:
+        """Send `message` and return its answer. Messages of separate tasks are sent in the order of the tasks.
+
+        `nbytes` is what the arguments of a call take, if that is known.
 
         Raises
         ------
@@ -111,7 +113,7 @@ class Session:
             with self._sending(message):
                 async with self._writing:  # writing a large message takes several turns of the loop; keep the order
                     if isinstance(message, Call):
-                        message = await self._near.packed(message, wait=len(self._waiting) > 1)
+                        message = await self._near.packed(message, len(self._waiting) > 1, nbytes)
                     try:
                         await self._comm.write(encode(message), on_error="raise")
                     except Exception:  # its arguments cannot be serialized, or the session is lost

@@ -83,7 +83,7 @@ class OnCluster:
         the workers. A worker that was lost because it did not answer is restarted by its nanny, since it still holds
         memory, and the store.
         """
-        again, silent = copy(self), set(lost.silent)
+        again, silent = copy(self), set(lost.status.silent)
         again._ensure = lambda client: None  # the scheduler gives new workers the plugin
         self._restart(silent)
         soon = min(end, time.monotonic() + REPLACED_SECONDS)
@@ -93,7 +93,7 @@ class OnCluster:
             if len(there) >= self._wanted or (there and now >= soon):
                 break
             if now >= end:
-                raise WorkerLost(f"graph {lost.graph}: no worker is there that the graph can be opened on")
+                raise WorkerLost(f"graph {lost.status.graph}: no worker is there that the graph can be opened on")
             time.sleep(LOOK_SECONDS)
         left = [address for address in self._addresses if address in there]
         again._addresses = (left + [address for address in there if address not in left])[: self._wanted]
@@ -155,14 +155,14 @@ class OnCluster:
             one_host = len({urlsplit(address).hostname for address in self._addresses}) == 1
             level = logging.WARNING if one_host else logging.INFO  # on several hosts it could not be otherwise
             why = best_exchange(device, self._addresses, found, apart)[1]
-            logger.log(level, "graph %s: exchange %s, because %s", caller.graph, name, why)
+            logger.log(level, "graph %s: exchange %s, because %s", caller.status.graph, name, why)
         return name
 
 
 def _parts(
     client: Client, coordinator: Coordinator, source: Any, steps: Any, columns: Any, seats: Sequence[int]
 ) -> Any:
-    workers = [coordinator.addresses[seat] for seat in seats]
+    workers = [coordinator.status.addresses[seat] for seat in seats]
     return as_parts(client, source, workers, steps, columns, coordinator.check)
 
 
@@ -171,7 +171,7 @@ def why_apart(caller: Caller, exchange: str, device: str) -> str:
 
     They try: each offers some, and each maps what the others offer. Two calls.
     """
-    size = len(caller.addresses)
+    size = len(caller.status.addresses)
     if exchange not in ("auto", "peer") or size == 1:
         return ""
     offers = caller.call("offer_memory", {"device": device})

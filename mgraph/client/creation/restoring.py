@@ -94,7 +94,7 @@ def open_stored(
         except StoreError:  # the graph that writes the store may just have dropped what was to be read
             if not left:
                 raise
-    logger.info("graph %s: %s opened at epoch %d", life.caller.graph, storing.path, life.epoch)
+    logger.info("graph %s: %s opened at epoch %d", life.caller.status.graph, storing.path, life.epoch)
     try:
         made = _made(life, _Reopening(place, storing, chosen, epoch, isinstance(given.get("order"), str)))
         made[0].restore(life.caller.call("keys")[0].get("keys"))
@@ -195,7 +195,7 @@ class _Reopening:
         """The graph again, on the workers that are there."""
         end = time.monotonic() + WORKERS_SECONDS
         chosen = {**self.chosen, "device": lost.options.device}
-        own, after = self.epoch is None, lost.caller.epoch
+        own, after = self.epoch is None, lost.caller.status.epoch
         how = _How(self.storing, chosen, self.epoch, own, after=after, generation=generation)
         place = self.place
         while True:
@@ -208,9 +208,9 @@ class _Reopening:
                 passes = passes or (isinstance(problem, StoreError) and problem.reason is not None)
                 if time.monotonic() >= end or not passes:
                     raise
-                logger.info("graph %s is opened again soon: %s", lost.caller.graph, problem)
+                logger.info("graph %s is opened again soon: %s", lost.caller.status.graph, problem)
                 time.sleep(AGAIN_SECONDS)
         self.place = place
-        if self.by_degree and own and any(state.edges for state in life.caller.states):
+        if self.by_degree and own and any(state.edges for state in life.caller.status.states):
             life.caller.call("reorder")
         return life

@@ -61,7 +61,7 @@ class Column:
     def _by_rank(self) -> np.ndarray:
         """The values as they lie on the ranks, in rank order, gathered to this process: dtype[n]."""
         parts = self._held.parts(self._column)  # within one process, they are the columns themselves
-        return self._as_users_see(concatenated(parts) if self._held.coordinator.one_process else joined(parts))
+        return self._as_users_see(concatenated(parts) if self._held.coordinator.status.one_process else joined(parts))
 
     def _as_users_see(self, values: np.ndarray) -> np.ndarray:
         return values

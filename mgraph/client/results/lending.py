@@ -37,13 +37,13 @@ def to_dask(client: Client, held: Held, translated: dict[str, Any], index: Any) 
     parts = [
         client.submit(
             part_of,
-            *(coordinator.graph, rank, token, names, given.iloc[first:end]),
-            workers=[coordinator.addresses[rank]],
+            *(coordinator.status.graph, rank, token, names, given.iloc[first:end]),
+            workers=[coordinator.status.addresses[rank]],
             key=f"mgraph-result-{token}-{rank}",
         )
         for rank, (first, end) in enumerate(pairwise(starts))
     ]
-    waited(parts, coordinator.check, Paused(client, coordinator.addresses).check, "the result")
+    waited(parts, coordinator.check, Paused(client, coordinator.status.addresses).check, "the result")
     empty = {name: np.empty((*rows[name], 0), dtype) for name, dtype in held.dtypes.items()}
     meta = frame_of(empty, names, given.iloc[:0])
     return dd.from_delayed(parts, meta, _divisions(index, starts), "mgraph-result", verify_meta=False)

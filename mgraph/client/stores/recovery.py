@@ -20,7 +20,7 @@ import numpy as np
 
 from mgraph.batch import TOLD
 from mgraph.calls import CALLS, AfterLoss, CallSize
-from mgraph.client.calls.caller import Alive, Caller, Flight, Value
+from mgraph.client.calls.caller import Caller, Flight, GraphStatus, Value
 from mgraph.client.calls.group import Small
 from mgraph.client.inputs.parts import AsParts, Parts
 from mgraph.client.options import Options
@@ -28,7 +28,6 @@ from mgraph.client.vertices.directory import Directory
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import GraphClosed, GraphLost, MgraphError, WorkerLost
 from mgraph.failures import Recovered
-from mgraph.protocol import ShardState
 
 __all__ = ["Life", "Recovering", "Recovery", "Reopen"]
 
@@ -118,8 +117,14 @@ class Recovering:
 
     Attributes
     ----------
+    lock
+        Nothing: the graph has no other clients.
+    bridge, client, groups
+        As of the first caller: all are of one Dask client.
     recoveries : list of Recovery
     """
+
+    lock: AbstractContextManager[None] = nullcontext()
 
     def __init__(self, first: Life, reopen: Reopen, most: int) -> None:
         self._lives, self._reopen, self._most, self._in_a_row = [first], reopen, most, 0
@@ -127,14 +132,11 @@ class Recovering:
         self._failed: MgraphError | None = None
         self._directory: Callable[[], Directory | None] = lambda: None
         self.recoveries: list[Recovery] = []
+        self.bridge, self.client, self.groups = first.caller.bridge, first.caller.client, first.caller.groups
 
     def bind(self, directory: Directory) -> None:
         """Have a directory follow; it refers to this object, and so is not referred to."""
         self._directory = weakref.ref(directory)
-
-    def turn(self) -> AbstractContextManager[None]:
-        """Nothing: the graph has no other clients."""
-        return nullcontext()
 
     # ---- calls -------------------------------------------------------------------------------------------------------
 
@@ -164,7 +166,7 @@ class Recovering:
 
     def _known(self, lost: Life, after_loss: AfterLoss, epoch: int | None) -> list[Value]:
         """Return the answer to a change that was to be `epoch` in a life that was lost, as the store has it."""
-        what = f"graph {self.graph} was opened again at epoch {self._lives[lost.number + 1].epoch}"
+        what = f"graph {self.status.graph} was opened again at epoch {self._lives[lost.number + 1].epoch}"
         answers = None if epoch is None else self.outcome(lost.number, epoch)
         if answers is None or epoch is None:
             raise Recovered(what)
@@ -191,7 +193,7 @@ class Recovering:
             return life.parts(source, steps, columns, seats)
         except MgraphError as error:
             self._recover(life, error)
-            raise Recovered(f"graph {self.graph} was opened again") from None
+            raise Recovered(f"graph {self.status.graph} was opened again") from None
 
     def launch(
         self,
@@ -211,7 +213,7 @@ class Recovering:
             life.caller.launch(name, shares, sizes, room, told)
         except MgraphError as error:
             self._recover(life, error)
-            raise Recovered(f"graph {self.graph} was opened again") from None
+            raise Recovered(f"graph {self.status.graph} was opened again") from None
 
     def post(self, small: Small) -> None:
         """As `Coordinator.post`. Its sender is told that the batch is lost if it cannot be sent."""
@@ -221,14 +223,16 @@ class Recovering:
     def _living(self, shares: Sequence[Value] | None) -> Life:
         """The life of now; `Recovered` if `shares` were made for another number of ranks."""
         life = self._lives[-1]
-        if shares is not None and len(shares) != len(life.caller.addresses):
-            raise Recovered(f"graph {self.graph} was opened again on {len(life.caller.addresses)} workers")
+        if shares is not None and len(shares) != len(life.caller.status.addresses):
+            raise Recovered(
+                f"graph {self.status.graph} was opened again on {len(life.caller.status.addresses)} workers"
+            )
         return life
 
     def read(self, read: Callable[[Numbering], T]) -> T:
         """As `Directory.read` of the graph's directory."""
         if (directory := self._directory()) is None:
-            raise GraphClosed(f"graph {self.graph} is gone")
+            raise GraphClosed(f"graph {self.status.graph} is gone")
         return directory.read(read)
 
     # ---- recovering --------------------------------------------------------------------------------------------------
@@ -236,7 +240,7 @@ class Recovering:
     def recover(self, number: int) -> None:
         """Return when the life after `number` has begun; nothing if it has."""
         life = self._lives[number]
-        self._recover(life, WorkerLost(f"graph {self.graph}: a worker was lost"))
+        self._recover(life, WorkerLost(f"graph {self.status.graph}: a worker was lost"))
 
     def _recover(self, life: Life, error: MgraphError) -> None:
         """Begin another life after `life`, unless it has begun. Raises `error` if `life` is not lost."""
@@ -256,10 +260,10 @@ class Recovering:
                 directory.renew(then.numbering, then.options)  # first: who sees the new life sees its numbering
             self._lives.append(then)
             life.numbering = then.numbering  # the one before may be large, and is of no use any more
-            seconds, workers = time.monotonic() - began, then.caller.addresses
-            self.recoveries.append(Recovery(str(error), then.epoch, life.caller.epoch, seconds, workers))
+            seconds, workers = time.monotonic() - began, then.caller.status.addresses
+            self.recoveries.append(Recovery(str(error), then.epoch, life.caller.status.epoch, seconds, workers))
             what = "graph %s is back as graph %s at epoch %d, on %d workers, after %.1f s"
-            logger.warning(what, life.caller.graph, then.caller.graph, then.epoch, len(workers), seconds)
+            logger.warning(what, life.caller.status.graph, then.caller.status.graph, then.epoch, len(workers), seconds)
 
     def _begun(self, life: Life, error: MgraphError) -> Life:
         """The life after `life`. If that fails, every later call fails too."""
@@ -270,7 +274,7 @@ class Recovering:
             )
         if self._failed is not None:
             raise type(self._failed)(*self._failed.args)
-        generation = 1 + max(life.numbering.generation, *(state.generation for state in life.caller.states))
+        generation = 1 + max(life.numbering.generation, *(state.generation for state in life.caller.status.states))
         try:
             then = self._reopen(life, generation)
         except MgraphError as problem:
@@ -278,7 +282,7 @@ class Recovering:
             raise self._failed from problem
         if self._closed:
             then.caller.close()
-            raise GraphClosed(f"graph {self.graph} was closed while it was opened again")
+            raise GraphClosed(f"graph {self.status.graph} was closed while it was opened again")
         then.number = life.number + 1
         return then
 
@@ -327,69 +331,10 @@ class Recovering:
             self._lives[-1].caller.close()
 
     @property
-    def groups(self) -> bool:
-        """As `Caller.groups`."""
-        return self._lives[-1].caller.groups
-
-    @property
-    def life(self) -> int:
-        """The number of the life of now: how often the graph came back."""
-        return self._lives[-1].number
-
-    @property
-    def graph(self) -> str:
-        """The graph's id, another one in each life."""
-        return self._lives[-1].caller.graph
-
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        """The workers of now."""
-        return self._lives[-1].caller.addresses
-
-    @property
-    def one_process(self) -> bool:
-        """As `Caller.one_process`."""
-        return self._lives[-1].caller.one_process
-
-    @property
-    def client(self) -> Any:
-        """As `Caller.client`."""
-        return self._lives[-1].caller.client
-
-    @property
-    def bridge(self) -> Alive:
-        """What runs the calls."""
-        return self._lives[-1].caller.bridge
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._closed
-
-    @property
-    def silent(self) -> Sequence[str]:
-        """As `Caller.silent`."""
-        return self._lives[-1].caller.silent
-
-    @property
-    def epoch(self) -> int:
-        """The last epoch that every rank acknowledged."""
-        return self._lives[-1].caller.epoch
-
-    @property
-    def changes(self) -> int:
-        """The number of changes of any kind in this life."""
-        return self._lives[-1].caller.changes
-
-    @property
-    def unsettled(self) -> bool:
-        """Whether the ranks may have changed without this client's knowing."""
-        return self._lives[-1].caller.unsettled
-
-    @property
-    def states(self) -> list[ShardState]:
-        """The last known state of each rank."""
-        return self._lives[-1].caller.states
+    def status(self) -> GraphStatus:
+        """The status of the life of now."""
+        life = self._lives[-1]
+        return life.caller.status._replace(incarnation=life.number, closed=self._closed)
 
     @property
     def reached(self) -> int:

@@ -11,7 +11,6 @@ import numpy as np
 from mgraph.batch import COUNTS, TOLD
 from mgraph.errors import MgraphError, StoreError
 from mgraph.protocol import AFTER
-from mgraph.structures import Run
 from mgraph.structures.mixed import load_kernels
 from mgraph.worker.calls.rank import Rank, Value
 from mgraph.worker.changes.change import BatchChange, Change, Growth, Record, VerticesChange, expiry
@@ -21,7 +20,6 @@ from mgraph.worker.changes.trim import trimmed
 from mgraph.worker.inputs import ingest as steps
 from mgraph.worker.inputs.sources import Reader, joined, open_source
 from mgraph.worker.shard.shard import Shard
-from mgraph.worker.shard.window import Tick
 from mgraph.worker.vertices.rebalance import Move, by_work
 from mgraph.worker.vertices.removal import Removal
 from mgraph.worker.vertices.reorder import by_degree, own_degrees
@@ -83,7 +81,10 @@ def update(
             if growth is not None:
                 growth.undo()
             raise
-        done = _commit_batch(rank, runs, growth, tick, keys)
+        change = BatchChange(shard, runs, growth, tick)
+        change.brought = keys
+        ballot.decide(change)
+        done = {"epoch": shard.epoch, **change.told}
     return {**done, AFTER: ballot.safe} if ahead else done
 
 
@@ -194,7 +195,8 @@ def delete_vertices(rank: Rank, epoch: int, ids: np.ndarray) -> Value:
     """Delete every edge to or from these users' ids, as `epoch`."""
     shard = _check_epoch(rank, epoch)
     with rank.ballot.working(_record(rank, "delete_vertices", {"ids": ids})):
-        return _commit_batch(rank, incident_runs(shard, ids))
+        change = BatchChange(shard, incident_runs(shard, ids))
+        return {**_decide(rank, change), **change.told}
 
 
 def expire(rank: Rank, epoch: int, before: int) -> Value:
@@ -265,19 +267,6 @@ def _check_epoch(rank: Rank, epoch: int) -> Shard:
 def _record(rank: Rank, kind: str, columns: Value) -> Record | None:
     """The record of a change for the log; None without a log, since a record keeps the columns in memory."""
     return None if rank.ballot.log is None else Record(kind, columns)
-
-
-def _commit_batch(
-    rank: Rank,
-    runs: list[Run],
-    growth: Growth | None = None,
-    tick: Tick | None = None,
-    keys: np.ndarray | None = None,
-) -> Value:
-    change = BatchChange(rank.shard, runs, growth, tick)
-    change.brought = keys
-    rank.ballot.decide(change)
-    return {"epoch": rank.shard.epoch, **change.told}
 
 
 def _decide(rank: Rank, change: Change, brought: np.ndarray | None = None) -> Value:

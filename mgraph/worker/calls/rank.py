@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mgraph.algorithms import WARM
-from mgraph.budget import Budget, Reservation
+from mgraph.budget import UNLIMITED, Budget, Reservation
 from mgraph.calls import CALLS
 from mgraph.device import Array, Device
 from mgraph.errors import CapacityError, InvalidOption, MgraphError, StoreError
@@ -162,9 +162,11 @@ class Rank:
     def free(self, results: Iterable[str]) -> None:
         """Free these results, and those that follow the graph; unknown ones are ignored."""
         if self._ballot is not None:
+            shard = self._ballot.shard
             for name in results:
-                self._ballot.shard.results.pop(name, None)
-                end(self._ballot.shard, name)
+                shard.results.pop(name, None)
+                if shard.lives:
+                    end(shard, name)
 
     def settle(self) -> None:
         """Destroy the exchange of the aborted attempt, whole, so that its buffers can be used again."""
@@ -199,7 +201,8 @@ class Rank:
     @property
     def state(self) -> ShardState:
         """The current state of the rank's shard."""
-        ballot, left = self._ballot, self.host.budget.left()
+        ballot, budget = self._ballot, self.host.budget
+        left = budget.left() if budget.limited else UNLIMITED
         if ballot is None:
             return ShardState(memory_left=left)
         shard, arcs = ballot.shard, 0
