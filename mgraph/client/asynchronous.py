@@ -17,7 +17,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from mgraph.client.batches.pending import PendingAnswers, PendingReport
 from mgraph.client.batches.pipeline import Pipeline
-from mgraph.client.calls.bridge import STOPPED
+from mgraph.client.calls.loop_runner import STOPPED
 from mgraph.client.results.handles import VertexValues
 from mgraph.client.results.live import Live
 from mgraph.errors import GraphClosed

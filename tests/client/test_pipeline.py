@@ -18,8 +18,8 @@ from interrupts import after, ctrl_c
 from mgraph.batch import COLUMNS
 from mgraph.calls import CallSize
 from mgraph.client.batches.pipeline import Pipeline
-from mgraph.client.calls.group import MOST, Small
-from mgraph.client.calls.posting import Posted
+from mgraph.client.calls.batch_group import MOST, SmallBatch
+from mgraph.client.calls.batch_queue import BatchQueue
 from mgraph.errors import CapacityError, GraphClosed, InvalidOption, MgraphError, WorkerLost
 
 pytestmark = pytest.mark.timeout(60)
@@ -306,11 +306,11 @@ def test_a_small_batch_that_comes_while_the_sending_task_ends_is_sent():
         sent.extend(item.nbytes for item in group.items)
 
     async def run():
-        posted = Posted(asyncio.Lock(), set())
+        posted = BatchQueue(asyncio.Lock(), set())
         posted._waiting = waiting = Watched()
 
         def post(n):
-            if posted.add(Small(sender, [share], [CallSize(n)], None)):
+            if posted.add(SmallBatch(sender, [share], [CallSize(n)], None)):
                 posted.begin(launch)
 
         post(1)

@@ -48,7 +48,7 @@ def random_batch(rng: np.random.Generator) -> EdgeBatch:
 
 
 def shares(graph: DynamicGraph) -> list[bool]:
-    return [session._near.shared is not None for session in graph._directory.coordinator.sessions.all]
+    return [session._memory.shared is not None for session in graph._directory.coordinator.sessions.all]
 
 
 def test_it_is_the_graph_that_comes_of_comms(client):
@@ -132,7 +132,7 @@ from mgraph import DynamicGraph, EdgeBatch
 graph = DynamicGraph(Client(sys.argv[1]), 1000)
 batch = EdgeBatch(*np.random.default_rng(1).integers(0, 1000, (2, 2_000_000), np.uint32))
 graph.update(batch)
-print([session._near.shared is not None for session in graph._directory.coordinator.sessions.all], flush=True)
+print([session._memory.shared is not None for session in graph._directory.coordinator.sessions.all], flush=True)
 with graph.pipeline() as pipe:
     while True:
         pipe.update(batch)

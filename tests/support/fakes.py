@@ -18,8 +18,8 @@ from distributed.core import Server
 
 from mgraph.calls import CALLS, Kind, RemoteCall
 from mgraph.client.batches.pipeline import Shares
-from mgraph.client.calls.bridge import Bridge
 from mgraph.client.calls.coordinator import Coordinator
+from mgraph.client.calls.loop_runner import LoopRunner
 from mgraph.errors import Aborted, CapacityError, MgraphError
 from mgraph.protocol import PATIENCE_SECONDS, Beat, Hello, Message, ShardState
 from mgraph.wire import SESSION_HANDLER, decode, encode
@@ -291,7 +291,9 @@ def fake_cluster(size: int, patience: float = PATIENCE_SECONDS) -> Iterator[tupl
     """An open coordinator on `size` fake workers; asserts that nothing is left of it afterwards."""
     workers = [FakeWorker(number) for number in range(size)]
     client = LoopThread("fake-client")
-    coordinator = Coordinator("g", Bridge(client.loop), [worker.address for worker in workers], {}, patience=patience)
+    coordinator = Coordinator(
+        "g", LoopRunner(client.loop), [worker.address for worker in workers], {}, patience=patience
+    )
     try:
         coordinator.open()
         with patch.dict(CALLS, FAKE_CALLS):

@@ -16,8 +16,8 @@ from mgraph.checks import check_growth
 from mgraph.client.batches.shares import deal, largest_ids
 from mgraph.client.calls.caller import Caller
 from mgraph.client.options import Options
-from mgraph.client.reads import owners
-from mgraph.client.reads.owners import offsets_of, rows_at
+from mgraph.client.reads import routed_reads
+from mgraph.client.reads.routed_reads import offsets_of, rows_at
 from mgraph.client.reports import report
 from mgraph.client.reports.report import UpdateReport
 from mgraph.client.vertices.directory import Directory
@@ -131,7 +131,7 @@ def weights(self: Any, src: Any, dst: Any) -> np.ndarray:
     if not self._options.weighted:
         directory.ids(src, "src"), directory.ids(dst, "dst")  # whose errors come first
         raise InvalidBatch("the graph is unweighted, so its edges have no weights; create it with weighted=True")
-    return directory.read(lambda now: owners.weights(directory.coordinator, now, src, dst))
+    return directory.read(lambda now: routed_reads.weights(directory.coordinator, now, src, dst))
 
 
 def _executed(directory: Directory, options: Options, logged: bool, operations: Operations) -> Answers:

@@ -91,7 +91,7 @@ class Caller(Protocol):
     def status(self) -> GraphStatus: ...  # noqa: D102
 
     @property
-    def bridge(self) -> Alive:
+    def runner(self) -> Alive:
         """What runs the calls."""
 
     @property

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 from distributed import Client
 
-from mgraph.client.calls.bridge import Bridge
 from mgraph.client.calls.caller import Caller
 from mgraph.client.calls.coordinator import Coordinator
+from mgraph.client.calls.loop_runner import LoopRunner
 from mgraph.client.connections.discovery import found
 from mgraph.client.inputs.ingest import as_parts
 from mgraph.client.inputs.parts import AsParts
@@ -129,16 +129,16 @@ class OnCluster:
         """
         gc.collect()
         self._ensure(self._client)
-        bridge, graph = Bridge(self._client.loop.asyncio_loop), uuid.uuid4().hex[:12]
-        coordinator = Coordinator(graph, bridge, self._addresses, self._client.connection_args, patience=patience)
+        runner, graph = LoopRunner(self._client.loop.asyncio_loop), uuid.uuid4().hex[:12]
+        coordinator = Coordinator(graph, runner, self._addresses, self._client.connection_args, patience=patience)
         coordinator.client = self._client
         coordinator.open()
         return coordinator, partial(_parts, self._client, coordinator)
 
     def join(self, graph: str, addresses: Sequence[str], patience: float) -> tuple[Caller, AsParts]:
         """Open a session with every worker of a published graph; as `begin`."""
-        bridge = Bridge(self._client.loop.asyncio_loop)
-        coordinator = Coordinator(graph, bridge, addresses, self._client.connection_args, patience=patience)
+        runner = LoopRunner(self._client.loop.asyncio_loop)
+        coordinator = Coordinator(graph, runner, addresses, self._client.connection_args, patience=patience)
         coordinator.client = self._client
         coordinator.open(attach=True)
         return coordinator, partial(_parts, self._client, coordinator)
@@ -224,7 +224,7 @@ def published_on(client: Client, end: str | None = None) -> list[dict[str, Any]]
     """What each worker says of each published graph; the one with the name `end` is not published any more."""
     check_client(client)
     asked = found(workers_of(client, ANSWER_SECONDS), client.connection_args, ANSWER_SECONDS, end)
-    return Bridge(client.loop.asyncio_loop).run(asked, ANSWER_SECONDS)
+    return LoopRunner(client.loop.asyncio_loop).run(asked, ANSWER_SECONDS)
 
 
 def workers_of(client: Client, seconds: float | None = None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from interrupts import after, ctrl_c
 
 from mgraph.calls import CallSize
 from mgraph.client.batches.pipeline import Pipeline
-from mgraph.client.calls.room import SMALL, WORK, doubtful, lack
+from mgraph.client.calls.admission import SMALL, WORK, may_lack_memory, refusal
 from mgraph.errors import CapacityError
 from mgraph.protocol import ShardState
 
@@ -39,19 +39,19 @@ def states(*left: int) -> list[ShardState]:
 )
 def test_who_is_asked(nbytes, flying, left, expected):
     others = [[CallSize(0), CallSize(flying)]] if flying else []
-    assert doubtful([CallSize(0), CallSize(nbytes)], others, states(1 << 62, left)) is expected
+    assert may_lack_memory([CallSize(0), CallSize(nbytes)], others, states(1 << 62, left)) is expected
 
 
 def test_a_worker_is_asked_where_it_has_no_room_to_work_on_the_operations():
     small, large = CallSize(5 * MIB, 0), CallSize(5 * MIB, 10_000)
     left = states(5 * MIB + 10_000 * WORK - 1)
-    assert [doubtful([size], [], left) for size in (small, large)] == [False, True]
-    assert not doubtful([large], [], states(5 * MIB + 10_000 * WORK))
+    assert [may_lack_memory([size], [], left) for size in (small, large)] == [False, True]
+    assert not may_lack_memory([large], [], states(5 * MIB + 10_000 * WORK))
 
 
 def test_why_a_worker_has_no_room():
-    assert lack([{"lack": None}, {"lack": None}]) is None
-    assert lack([{"lack": None}, {"lack": "rank 1: no"}]) == "rank 1: no"
+    assert refusal([{"lack": None}, {"lack": None}]) is None
+    assert refusal([{"lack": None}, {"lack": "rank 1: no"}]) == "rank 1: no"
 
 
 def told(workers: Any, rank: int) -> list[str]:

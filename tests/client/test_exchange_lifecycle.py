@@ -31,7 +31,7 @@ def test_all_ranks_fail_alike_and_nothing_is_aborted():
             coordinator.call("big", {"unknown": 3})
         assert "unexpected keyword argument" in raised.value.__notes__[0]  # the worker's traceback
         assert "settle" not in workers[0].log
-        assert coordinator.attempt.number == 0
+        assert coordinator.exchange.number == 0
 
 
 def test_keyboard_interrupt_during_a_call_leaves_the_graph_usable():
@@ -56,13 +56,13 @@ def test_two_keyboard_interrupts_leave_it_unsettled_until_a_call_is_answered():
         began = time.monotonic()
         with (
             after(0.2, ctrl_c),
-            when(lambda: coordinator.attempt.settling, ctrl_c),
+            when(lambda: coordinator.exchange.aborting, ctrl_c),
             pytest.raises(KeyboardInterrupt),
         ):
             coordinator.call("deaf_together", {"ranks": [1], "seconds": 1.5})
         assert time.monotonic() - began < 1.2  # nobody waited for the rank
         assert coordinator.status.unsettled
-        assert coordinator.attempt.settling
+        assert coordinator.exchange.aborting
         coordinator.call("echo")
         assert time.monotonic() - began > 1.4
         assert not coordinator.status.unsettled
@@ -73,7 +73,7 @@ def test_a_keyboard_interrupt_that_all_ranks_acknowledge_is_asked_after_too():
     with fake_cluster(2) as (coordinator, _):
         with after(0.2, ctrl_c), pytest.raises(KeyboardInterrupt):
             coordinator.call("wait_together", {"ranks": [0, 1]})
-        assert not coordinator.attempt.settling
+        assert not coordinator.exchange.aborting
         assert coordinator.status.unsettled
         with pytest.raises(CapacityError):
             coordinator.call("fail", {"ranks": [0, 1]})

@@ -25,7 +25,7 @@ from mgraph.exchange.segment import Place, Segment
 from mgraph.protocol import SHARE_SEQ, Answer, Call, Part, Share
 from mgraph.shared import LARGE, Shared, Tell, is_large
 
-__all__ = ["Near", "Whole", "large_bytes", "shared_bytes"]
+__all__ = ["LocalMemory", "SplitArray", "large_bytes", "shared_bytes"]
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def large_bytes(values: Mapping[str, Any]) -> int:
     return sum(int(value.nbytes) for value in values.values() if is_large(value))
 
 
-class Near:
+class LocalMemory:
     """One session's shared memory. Everything here runs on the client's event loop.
 
     Parameters
@@ -157,7 +157,7 @@ class _Making:
             Segment.unlink(self._place)
 
 
-class Whole:
+class SplitArray:
     """An array of an answer that comes in parts, each of which is copied to its place by other threads.
 
     Parameters
