@@ -65,7 +65,7 @@ class Session:
             if calls.state.in_doubt:
                 with self._on_device():
                     calls.ballot.resolve(calls.shard.changes)
-            if (told := calls.told(error)) is error:
+            if (told := calls.with_rank(error)) is error:
                 raise
             told.__suppress_context__ = True
             raise told  # noqa: B904

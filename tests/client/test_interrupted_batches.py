@@ -16,7 +16,7 @@ from interrupts import ctrl_c, when
 
 from mgraph.batch import COLUMNS
 from mgraph.client.batches.pipeline import Pipeline, Shares
-from mgraph.client.calls import attempt as attempts
+from mgraph.client.calls import exchange_lifecycle
 from mgraph.client.calls.coordinator import Coordinator
 from mgraph.errors import GraphLost, MgraphError, WorkerLost
 from mgraph.worker.sessions.thread import ShardThread
@@ -78,7 +78,7 @@ def test_a_batch_that_the_ranks_made_after_an_interrupt_is_reported_without_its_
 
 
 def test_while_the_ranks_do_not_answer_nobody_knows(interrupted, monkeypatch):
-    monkeypatch.setattr(attempts, "ABORT_SECONDS", 0.1)
+    monkeypatch.setattr(exchange_lifecycle, "ABORT_SECONDS", 0.1)
     late = ShardThread.abort
     monkeypatch.setattr(ShardThread, "abort", lambda *args: threading.Timer(0.6, late, args).start())
     with fake_cluster(2) as (coordinator, workers):

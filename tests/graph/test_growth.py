@@ -12,7 +12,7 @@ from steps import before, refuse, rest
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, InvalidBatch, UnknownVertex
 from mgraph.structures import names
-from mgraph.worker.changes.change import BatchChange
+from mgraph.worker.commit.change import BatchChange
 
 KINDS = [{}, {"directed": False, "weighted": True}, {"reverse": True, "order": "degree"}]
 

@@ -19,7 +19,7 @@ from plain_graph import fresh_rng
 from steps import before, hit
 
 from mgraph import DynamicGraph, EdgeBatch, WorkerLost
-from mgraph.client.connections import near
+from mgraph.client.connections import local_memory
 
 N, M = 30_000, 40_000  # a column of a batch, and a worker's part of a result, are large
 
@@ -28,7 +28,7 @@ N, M = 30_000, 40_000  # a column of a batch, and a worker's part of a result, a
 def at_once(monkeypatch):
     """The first large array is worth it; nothing is left in /dev/shm, where other programs may make names, too."""
     there = names()
-    monkeypatch.setattr(near, "WORTH", 1)
+    monkeypatch.setattr(local_memory, "WORTH", 1)
     with dask.config.set({"mgraph.shared-memory": "8 MiB"}):
         yield
     end, left = time.monotonic() + 5, names() - there

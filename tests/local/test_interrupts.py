@@ -17,8 +17,8 @@ from interrupts import after, ctrl_c, when
 
 from mgraph import DynamicGraph, GraphClosed, GraphLost, InvalidOption, MgraphError
 from mgraph.algorithms import ALGORITHMS
-from mgraph.worker.changes.ballot import Ballot
-from mgraph.worker.changes.change import BatchChange
+from mgraph.worker.commit.ballot import Ballot
+from mgraph.worker.commit.change import BatchChange
 
 N = 50
 

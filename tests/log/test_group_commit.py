@@ -84,7 +84,7 @@ class Servant:
     def share(self, shared) -> None:
         """Its answers are small."""
 
-    def foresee(self, call) -> None:
+    def prefetch(self, call) -> None:
         """Nothing is copied ahead."""
 
     close = arrived = lambda self: None

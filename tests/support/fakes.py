@@ -56,26 +56,26 @@ class FakeServant:
         self.log.append(method)
         return partial(getattr(self, method), attempt=attempt)
 
-    def told(self, error: BaseException) -> BaseException:
+    def with_rank(self, error: BaseException) -> BaseException:
         return error
 
     def free(self, results: Iterable[str]) -> None:
         self.log.extend(f"free {result}" for result in results)
 
-    def arrived(self) -> None:
+    def received(self) -> None:
         if self.reserved:
             self.log.append(f"release {self.reserved}")
         self.reserved = 0
 
     def settle(self) -> None:
-        self.arrived()
+        self.received()
         self.log.append("settle")
 
     def share(self, shared: Any) -> None:
         self.shared = shared
 
-    def foresee(self, call: Any) -> None:
-        self.foreseen = call
+    def prefetch(self, call: Any) -> None:
+        self.prefetched = call
 
     def close(self) -> None:
         self.log.append("close")

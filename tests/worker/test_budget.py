@@ -16,7 +16,7 @@ from mgraph import CapacityError
 from mgraph.budget import GRAIN, Budget
 from mgraph.device import Device, touch_pages
 from mgraph.worker import memory
-from mgraph.worker.changes import route
+from mgraph.worker.commit import route
 from mgraph.worker.memory import budget_under, map_pages, resident_bytes
 
 N, MIB = 100_000, 1 << 20

@@ -33,7 +33,7 @@ __all__ = ["Answers", "answers_of", "execute", "how_rows_come", "in_flight", "of
 #: times the bytes of the ranks' answers that this process needs: of one rank, or to join those of several and bring
 #: their rows into order
 COPIES_OF_ONE, COPIES = 2, 10
-#: what a rank answers to each kind of query; see `mgraph.worker.changes.mixed.answered`
+#: what a rank answers to each kind of query; see `mgraph.worker.commit.mixed.answered`
 KINDS = ("found", "weights", "degrees", "neighbors", "predecessors")
 
 

@@ -11,7 +11,7 @@ from mgraph.client.batches.pending import Pending, PendingReport
 from mgraph.client.calls.caller import Caller, Value
 from mgraph.client.reports.history import History
 from mgraph.errors import GraphClosed, MgraphError, WorkerLost
-from mgraph.failures import retold
+from mgraph.failures import with_place
 
 __all__ = ["Made", "Outcomes"]
 
@@ -96,11 +96,11 @@ class Outcomes:
         elif not known:
             what = f"it is not known whether the batch of epoch {epoch} in a pipeline is committed"
             again = isinstance(error, MgraphError) or self.error is None  # another error gets one note only
-            told = retold(error, what) if again else MgraphError(f"{graph}: {what}: {error}")
+            told = with_place(error, what) if again else MgraphError(f"{graph}: {what}: {error}")
         elif self.error is not None:
             told = MgraphError(f"{graph}: epoch {epoch} was not applied: a batch before it failed")
         else:
-            told = retold(error, f"the batch of epoch {epoch} in a pipeline; those before it are committed")
+            told = with_place(error, f"the batch of epoch {epoch} in a pipeline; those before it are committed")
         told.with_traceback(None)  # its frames would keep the coordinator alive as long as the report
         if error is not None:
             self.end(told)

@@ -32,7 +32,7 @@ from mgraph.client.vertices.keyed import Keyed, batch_of
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption, MgraphError
-from mgraph.failures import Recovered, retold
+from mgraph.failures import Recovered, with_place
 from mgraph.keys import NONE
 from mgraph.times import as_stamps
 
@@ -311,7 +311,9 @@ class Updates:
             for part in parts:
                 done.append(self.apply(batch_of(self._directory.keys, **part), last=False))
         except MgraphError as error:
-            raise retold(error, f"step {len(done)} of the ingest, epoch {self._coordinator.status.epoch + 1}") from None
+            raise with_place(
+                error, f"step {len(done)} of the ingest, epoch {self._coordinator.status.epoch + 1}"
+            ) from None
         return done
 
     def _shares(
