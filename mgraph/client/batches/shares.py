@@ -16,8 +16,6 @@ from mgraph.kernels import load
 
 __all__ = ["check_batch", "deal", "largest_ids"]
 
-FEW = 1 << 10  #: ids for whose maximum several threads are not worth a call
-
 
 def check_batch(batch: Any, n_vertices: int | None, weighted: bool) -> EdgeBatch:
     """`batch`, if it is one that a graph can take. None instead of the number of vertices for a batch of keys.
@@ -46,9 +44,9 @@ def largest_ids(src: Any, dst: Any) -> tuple[int, int]:
     For columns on one GPU a launch and a read-back; CuPy's maxima take 0.1 to 0.2 ms of the host's time.
     """
     if isinstance(src, np.ndarray) or isinstance(dst, np.ndarray) or src.device != dst.device:
-        of_src, of_dst = [
-            largest(a) if isinstance(a, np.ndarray) and len(a) > FEW else int(a.max()) for a in (src, dst)
-        ]
+        if len(src) == 1:  # for which NumPy's scan takes 2 us
+            return int(src.item()), int(dst.item())
+        of_src, of_dst = [largest(ids) if isinstance(ids, np.ndarray) else int(ids.max()) for ids in (src, dst)]
         return of_src, of_dst
     device, n = _gpu(src.device.id), len(src)
     with src.device:
