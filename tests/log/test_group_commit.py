@@ -87,7 +87,7 @@ class Servant:
     def prefetch(self, call) -> None:
         """Nothing is copied ahead."""
 
-    close = arrived = lambda self: None
+    close = received = lambda self: None
 
 
 @pytest.mark.parametrize("error", [None, StoreError("the disk")])
