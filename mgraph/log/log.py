@@ -32,7 +32,7 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.errors import Aborted, StoreError
 from mgraph.log.files import failed
-from mgraph.log.records import Draft, draft
+from mgraph.log.records import Draft, SnapshotState, draft
 from mgraph.log.segments import Segments
 from mgraph.log.shared_memory_tail import Copy, SharedMemoryTail
 from mgraph.log.write_behind import WriteBehind
@@ -99,7 +99,7 @@ class Log:
     since : int
         The place at which the log since the last snapshot begins.
     snapshot : callable
-        Takes a snapshot; see `mgraph.worker.changes.ballot.ChangeLog`.
+        Takes a snapshot; see `mgraph.worker.commit.ballot.RecordLog`.
     busy : callable
         Whether one is being written.
     safe : Future or None
@@ -332,12 +332,14 @@ class Log:
         return written.exception()
 
     @property
-    def vote(self) -> int:
-        """3, or 2 where a snapshot is due, or 1 where one is being written."""
+    def vote(self) -> SnapshotState:
+        """The snapshot state that this rank sends with its vote."""
         if not self._snapshot_bytes:
-            return 3
+            return SnapshotState.IDLE
+        if self.busy():
+            return SnapshotState.WRITING
         due = self._segments.last - self.since > self._snapshot_bytes
-        return 1 if self.busy() else 2 if due else 3
+        return SnapshotState.WANTED if due else SnapshotState.IDLE
 
     # ---- how far -----------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mgraph.errors import InvalidOption
-from mgraph.log.records import WITHIN
+from mgraph.log.records import WITHIN, SnapshotState
 
 __all__ = ["ReadOnly"]
 
@@ -25,7 +25,7 @@ class ReadOnly:
     broken: str | None = None
     last = ""
     attempt = lag = place = 0
-    vote = 3
+    vote = SnapshotState.IDLE
     safe = None
 
     def __init__(self, epoch: int, why: str) -> None:

@@ -34,6 +34,7 @@ import json
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +48,7 @@ __all__ = [
     "WITHIN",
     "Draft",
     "Entry",
+    "SnapshotState",
     "behind",
     "checksum",
     "columns_of",
@@ -87,6 +89,14 @@ BATCH: dict[str, tuple[np.dtype, int]] = {
 
 _HEAD = struct.Struct("<4xBBHQQQQQQQQQ")
 _WORD = struct.Struct("<Q")
+
+
+class SnapshotState(IntEnum):
+    """What a rank says of snapshots with its vote; the ranks learn the least of all."""
+
+    WRITING = 1  #: a snapshot is being written
+    WANTED = 2  #: one is due
+    IDLE = 3
 
 
 @dataclass

@@ -189,11 +189,11 @@ def test_keyboard_interrupt_twice_while_vertices_are_added(client, stage, first,
     """The second while the first is cleaned up: whoever asks next hears what became of them."""
     with DynamicGraph(client, N) as graph:
         graph.update(batch())
-        attempt, victim = graph._directory.coordinator.attempt, graph.workers[1]
+        attempt, victim = graph._directory.coordinator.exchange, graph.workers[1]
         client.run(before, stage, rest, 1.5, tmp_path / "begun", workers=[victim])
         with (
             when((tmp_path / "begun").exists, ctrl_c),
-            when(lambda: attempt.settling, ctrl_c),
+            when(lambda: attempt.aborting, ctrl_c),
             raises_in_time(KeyboardInterrupt, limit=1.4),
         ):
             graph.add_vertices(5)

@@ -7,7 +7,7 @@ from typing import Any
 
 from mgraph.client.options import Options
 from mgraph.client.reports import report
-from mgraph.client.reports.report import balance_of
+from mgraph.client.reports.report import WorkerLoad, balance_of
 from mgraph.client.results.value_inputs import by_vertex
 from mgraph.client.stores.recovery import Recovery
 from mgraph.client.stores.storing import StoreReport, Storing, report_of
@@ -28,7 +28,7 @@ class Properties:
     @property
     def id(self) -> str:
         """The graph's id, which error messages quote."""
-        return self._directory.coordinator.graph
+        return self._directory.coordinator.status.graph
 
     @property
     def structure(self) -> str:
@@ -68,7 +68,7 @@ class Properties:
     @property
     def workers(self) -> tuple[str, ...]:
         """The addresses of the workers that hold the graph, in rank order."""
-        return self._directory.coordinator.addresses
+        return self._directory.coordinator.status.addresses
 
     @property
     def num_vertices(self) -> int:
@@ -80,17 +80,17 @@ class Properties:
     @property
     def num_edges(self) -> int:
         """The number of edges; an undirected edge counts once. O(1), without a call to the workers."""
-        return sum(state.edges for state in self._directory.coordinator.states)
+        return sum(state.edges for state in self._directory.coordinator.status.states)
 
     @property
     def epoch(self) -> int:
         """The number of committed changes of content: batches, `expire`, and vertices that were added or deleted."""
-        return self._directory.coordinator.epoch
+        return self._directory.coordinator.status.epoch
 
     @property
     def nbytes(self) -> int:
         """Bytes of device memory that all workers together held for this graph after its last call."""
-        return sum(state.nbytes for state in self._directory.coordinator.states)
+        return sum(state.nbytes for state in self._directory.coordinator.status.states)
 
     @property
     def durable_epoch(self) -> int:
@@ -129,7 +129,11 @@ class Properties:
         return True
 
     def __repr__(self) -> str:
-        return report.as_text(report.title(self), balance_of(self.workers, self._directory.coordinator.states).workers)
+        return report.as_text(report.title(self), self._loads())
 
     def _repr_html_(self) -> str:
-        return report.as_html(report.title(self), balance_of(self.workers, self._directory.coordinator.states).workers)
+        return report.as_html(report.title(self), self._loads())
+
+    def _loads(self) -> tuple[WorkerLoad, ...]:
+        status = self._directory.coordinator.status
+        return balance_of(status.addresses, status.states).workers

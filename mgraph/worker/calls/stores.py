@@ -15,9 +15,9 @@ from mgraph.log.shared_memory_tail import finish as finish_logs
 from mgraph.worker.calls.rank import Rank, Value
 from mgraph.worker.shard.keys import KeyLog
 from mgraph.worker.stores import restore as again
+from mgraph.worker.stores.all_or_none import all_or_none
 from mgraph.worker.stores.disks import LocalStorage
 from mgraph.worker.stores.storage import How, Storage
-from mgraph.worker.stores.together import together
 
 __all__ = [
     "begin_at",
@@ -86,7 +86,7 @@ def new_parts(rank: Rank, path: str) -> Value:
 
 def create_parts(rank: Rank, kind: Value, store: str, sees: list[Value], **how: Any) -> None:
     """As `create_store`, on local disks, by what all ranks see."""
-    with together(rank.shard):
+    with all_or_none(rank.shard):
         _local(rank).begin_new(kind, store, sees)
     _start_log(rank, **how)
 
@@ -107,7 +107,7 @@ def _here(path: str) -> str:
 def create_store(rank: Rank, path: str, kind: Value, **how: Any) -> None:
     """Make a store for this graph, which has no epoch yet, and log what changes from now on."""
     rank.storage = Storage(_here(path), rank.number, rank.host.name)
-    with together(rank.shard):
+    with all_or_none(rank.shard):
         rank.storage.create(kind)
     _start_log(rank, **how)
 

@@ -15,8 +15,8 @@ from mgraph.log.manifest import StoredGraph
 from mgraph.log.recovery_scan import scan_store
 from mgraph.log.snapshot import folder_of
 from mgraph.worker.shard.shard import Shard
+from mgraph.worker.stores.all_or_none import all_or_none
 from mgraph.worker.stores.storage import Storage, Value
-from mgraph.worker.stores.together import together
 
 __all__ = ["LocalStorage"]
 
@@ -91,11 +91,11 @@ class LocalStorage(Storage):
     # ---- the log -----------------------------------------------------------------------------------------------------
 
     def _begin(self, shard: Shard, sync: str) -> None:
-        with together(shard):
+        with all_or_none(shard):
             self.store.make_folder()
             self._lock()
             self.store.sync_own(self._stored)
-        with together(shard):
+        with all_or_none(shard):
             self.store.begin_part(self._stored, shard.size, sync, self._seen)
 
     def _lock(self) -> None:
@@ -132,7 +132,7 @@ class LocalStorage(Storage):
             self._whole.append(one)
             self._drop()
         places = np.zeros(shard.size, np.int64)
-        with together(shard):
+        with all_or_none(shard):
             assert isinstance(self.log, Log)
             places[self.rank] = self.log.rotate()
         places = shard.exchange.allreduce(places, "sum")

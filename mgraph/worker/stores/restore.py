@@ -23,15 +23,15 @@ from mgraph.log.record_columns import RecordColumns
 from mgraph.log.records import DELETES, KEYS, OP, REMOVALS, WITHIN, Entry, columns_of, keys_of
 from mgraph.log.snapshot import keys_in, read_keys, whole_file
 from mgraph.log.store import Store
-from mgraph.worker.changes.ballot import Ballot
-from mgraph.worker.changes.change import BatchChange, VerticesChange, expiry
-from mgraph.worker.changes.route import incident_runs, route, share_runs
-from mgraph.worker.changes.trim import trimmed
-from mgraph.worker.inputs.ahead import Ahead
+from mgraph.worker.commit.ballot import Ballot
+from mgraph.worker.commit.change import BatchChange, VerticesChange, expire_before
+from mgraph.worker.commit.expiry_by_count import expire_by_count
+from mgraph.worker.commit.route import incident_runs, route, share_runs
+from mgraph.worker.inputs.read_ahead import ReadAhead
 from mgraph.worker.shard.keys import KeyLog
 from mgraph.worker.shard.shard import Shard
-from mgraph.worker.stores.carry import Piece, carried
 from mgraph.worker.stores.snapshot import parts_of
+from mgraph.worker.stores.transfer import Piece, transfer
 from mgraph.worker.vertices.removal import Removal
 
 __all__ = ["keys_at", "restore"]
@@ -106,7 +106,7 @@ def keys_at(shard: Shard, store: Store, found: StoredGraph) -> KeyArray | None:
     here = [entry for entry in entries if entry.holder is not None]
     with RecordColumns(store.files) as bodies:
         pieces = [[_body(entry) for entry in here], *[[] for _ in range(1, shard.size)]]
-        sent = iter(carried(shard, pieces, bodies.read))
+        sent = iter(transfer(shard, pieces, bodies.read))
         for entry in entries if shard.rank == 0 else []:
             body = bodies.read(entry) if entry.holder is None else next(sent)
             keys.note(keys_of(entry, body), columns_of(entry, body).get("ids"))
@@ -119,7 +119,7 @@ def _named_keys(shard: Shard, store: Store, about: Mapping[str, Any]) -> Any:
         return read_keys(store.archive, about) if shard.rank == 0 else None
 
     piece = Piece(about["holder"], about["nbytes"], about)
-    sent = carried(shard, [[piece], *[[] for _ in range(1, shard.size)]], partial(whole_file, store))
+    sent = transfer(shard, [[piece], *[[] for _ in range(1, shard.size)]], partial(whole_file, store))
     return keys_in(about, sent[0]) if sent else None
 
 
@@ -187,11 +187,11 @@ class _Replay:
                 told = self._batches(group, its, read) if group[0].kind == "batch" else self._change(group[0])
                 yield group[0], [told.get(name, 0) for name in TOLD]
 
-    def _read_ahead(self, make: Callable[[int], Any]) -> Ahead[Any]:
+    def _read_ahead(self, make: Callable[[int], Any]) -> ReadAhead[Any]:
         """Makes things in another thread, where nothing is sent to other ranks."""
         shard = self._shard
         name = f"mgraph-{shard.spec.graph}-{shard.rank}-ahead"
-        return Ahead(name, shard.device, None, make, shard.exchange.aborted)
+        return ReadAhead(name, shard.device, None, make, shard.exchange.aborted)
 
     def _batches(self, group: Sequence[Entry], parts: Sequence[_Part], read: Iterator[Columns]) -> dict[str, int]:
         """Apply the parts of a group, one as a batch; what the last one counted."""
@@ -231,7 +231,7 @@ class _Replay:
 
         cuts = [_overlaps(part.group, first, end) for first, end in pairwise(part.bounds)]
         wanted = [[Piece(cut[0].holder or 0, (cut[2] - cut[1]) * width, cut) for cut in one] for one in cuts]
-        found = [_split(data, self._dtypes, len(data) // width) for data in carried(self._shard, wanted, load)]
+        found = [_split(data, self._dtypes, len(data) // width) for data in transfer(self._shard, wanted, load)]
         return {
             name: np.concatenate([np.empty(0, dtype), *(columns[name] for columns in found)])
             for name, dtype in self._dtypes.items()
@@ -241,7 +241,7 @@ class _Replay:
         """The columns of a record that is no batch; all ranks ask together for one that has a holder."""
         if entry.holder is None:
             return columns_of(entry, self._bodies.read(entry))
-        (body,) = carried(self._shard, [[_body(entry)]] * self._shard.size, self._bodies.read)
+        (body,) = transfer(self._shard, [[_body(entry)]] * self._shard.size, self._bodies.read)
         return columns_of(entry, body)
 
     def apply(self, columns: Columns, op: bool, admitted: bool = False) -> dict[str, int]:
@@ -251,20 +251,20 @@ class _Replay:
         """
         shard = self._shard
         with shard.working():
-            ops, tick = columns["op"] if op else None, None
+            ops, expiry = columns["op"] if op else None, None
             runs = share_runs(shard, columns["src"], columns["dst"], columns.get("weight"), ops, columns.get("time"))
             if not admitted:
-                runs, tick = shard.admit(runs)
-            routed, tick = trimmed(shard, [route(shard, run) for run in runs], tick)
-            change = BatchChange(shard, routed, tick=tick)
+                runs, expiry = shard.admit(runs)
+            routed, expiry = expire_by_count(shard, [route(shard, run) for run in runs], expiry)
+            change = BatchChange(shard, routed, expiry=expiry)
             self._ballot.decide(change)
-        return change.told
+        return change.counted
 
     def _expire(self, entry: Entry) -> dict[str, int]:
         """Delete edges by their time."""
-        change = expiry(self._shard, self._columns(entry)["before"])
+        change = expire_before(self._shard, self._columns(entry)["before"])
         self._ballot.decide(change)
-        return change.told
+        return change.counted
 
     def _remove(self, entry: Entry) -> dict[str, int]:
         """Remove vertices, and add as many at the end, which later records may bring."""
@@ -282,7 +282,7 @@ class _Replay:
         """Delete the edges of vertices, which every rank was told."""
         change = BatchChange(self._shard, incident_runs(self._shard, self._columns(entry)["ids"]))
         self._ballot.decide(change)
-        return change.told
+        return change.counted
 
 
 def _groups(changes: Iterable[Sequence[Entry]], alone: int, most: int) -> Iterator[list[Entry]]:

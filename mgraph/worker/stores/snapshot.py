@@ -31,7 +31,7 @@ from mgraph.log.snapshot import (
 from mgraph.log.store import Store
 from mgraph.structures import Run
 from mgraph.worker.shard.shard import Shard
-from mgraph.worker.stores.together import together
+from mgraph.worker.stores.all_or_none import all_or_none
 
 __all__ = ["Snapshots", "edges_of", "parts_of"]
 
@@ -163,7 +163,7 @@ def parts_of(shard: Shard, store: Store, snapshot: Mapping[str, Any], step: int)
     readers = [about.get("holder") for about in files]
     shared = readers.count(None) == len(readers)
     mine = files[rank::size] if shared else [one for one in files if one["holder"] == rank]
-    with together(shard):
+    with all_or_none(shard):
         Rows(store, mine, dtypes).check_ends()
     if shared:
         mine, spans = files, list(_spans(rows_of(snapshot), rank, size, step))

@@ -25,10 +25,10 @@ from mgraph.log.snapshot import folder_of
 from mgraph.log.store import Store
 from mgraph.worker.shard.keys import KeyLog
 from mgraph.worker.shard.shard import Shard
+from mgraph.worker.stores.all_or_none import all_or_none
 from mgraph.worker.stores.restore import keys_at
 from mgraph.worker.stores.shared_memory_tail import TAILED, tail_of
 from mgraph.worker.stores.snapshot import Snapshots
-from mgraph.worker.stores.together import together
 
 __all__ = ["How", "Storage"]
 
@@ -122,7 +122,7 @@ class Storage:
 
     def _begin(self, shard: Shard, sync: str) -> None:
         """Describe the term that begins; an allreduce tells the ranks that it is there."""
-        with together(shard):
+        with all_or_none(shard):
             if self.rank == 0:
                 self.store.begin_term(self._stored, shard.size, sync)
 
@@ -136,7 +136,7 @@ class Storage:
         Nothing is logged before the last allreduce has told the ranks that all logs are there.
         """
         self._begin(shard, how.sync)
-        with together(shard):
+        with all_or_none(shard):
             about = self.store.about()  # which says so where this worker does not see what rank 0 wrote
             term, name = self.store.terms()[-1], f"mgraph-{shard.spec.graph}-{self.rank}-log"
             self._lock()
@@ -216,7 +216,7 @@ class Storage:
     def save(self, shard: Shard, path: str, kind: Value, keys: Any = None) -> None:
         """Begin a snapshot that is a store of its own; `keys` are those of the vertices, on rank 0."""
         store = Store(path)
-        with together(shard):
+        with all_or_none(shard):
             if store.exists:
                 raise InvalidOption(f"{store.path} holds a store or a saved graph: choose another folder")
             if self.rank == 0:  # parts of a copy that was not completed, maybe of another graph
@@ -229,11 +229,11 @@ class Storage:
         """Raise `StoreError` on a rank that does not see what rank 0 writes to a folder, which it makes."""
         mark = store.at(f"{shard.spec.graph}-{shard.changes}.seen")
         try:
-            with together(shard):
+            with all_or_none(shard):
                 if self.rank == 0:
                     store.make_folder()
                     store.describe(os.path.basename(mark), {"host": socket.gethostname()})
-            with together(shard):
+            with all_or_none(shard):
                 if not store.files.exists(mark):
                     raise StoreError(
                         f"{shard}, on host {socket.gethostname()}, does not see what rank 0 has written to "

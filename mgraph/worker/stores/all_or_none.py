@@ -10,11 +10,11 @@ import numpy as np
 from mgraph.errors import Aborted
 from mgraph.worker.shard.shard import Shard
 
-__all__ = ["together"]
+__all__ = ["all_or_none"]
 
 
 @contextmanager
-def together(shard: Shard) -> Iterator[None]:
+def all_or_none(shard: Shard) -> Iterator[None]:
     """Run the block, and then learn whether it failed on another rank; one small allreduce.
 
     Raises

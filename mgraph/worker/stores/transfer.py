@@ -10,7 +10,7 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.worker.shard.shard import Shard
 
-__all__ = ["Piece", "carried"]
+__all__ = ["Piece", "transfer"]
 
 
 class Piece(NamedTuple):
@@ -30,7 +30,7 @@ class Piece(NamedTuple):
     what: Any
 
 
-def carried(shard: Shard, wanted: Sequence[Sequence[Piece]], load: Callable[[Any], np.ndarray]) -> list[np.ndarray]:
+def transfer(shard: Shard, wanted: Sequence[Sequence[Piece]], load: Callable[[Any], np.ndarray]) -> list[np.ndarray]:
     """The pieces ``wanted[rank]`` of this rank, each uint8[nbytes], in their order. One alltoallv, if any is wanted.
 
     Parameters
