@@ -1,4 +1,4 @@
-"""Writing the head of a rank's log: when the term begins, at snapshots, on close, and meanwhile once per second.
+"""Head of a rank's log: written when the term begins, at snapshots, on close, and else once per second.
 
 A change never waits for it: a thread of its own looks at the log, and writes what is new there.
 """
@@ -22,7 +22,7 @@ SECONDS = 1.0  #: between two heads, unless one is asked for
 
 
 class HeadWriter:
-    """Writes the head of one rank's log.
+    """Writes the head of a rank's log.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class HeadWriter:
         self._wake.set()
 
     def close(self) -> None:
-        """End the thread, and write the head of the log, which is closed."""
+        """End the thread, and write the head of the closed log."""
         self._closing = True
         self._wake.set()
         if self._thread.is_alive():
@@ -72,7 +72,10 @@ class HeadWriter:
                 self._try()
 
     def _try(self) -> None:
-        """Write the head; without it only a later check lacks something, so that a failure is logged."""
+        """Write the head, or log why not.
+
+        Without it only a check of a later opening is weaker.
+        """
         try:
             self.write()
         except StoreError as error:
