@@ -37,6 +37,7 @@ class HeadWriter:
     def __init__(self, store: Store, head: Head, log: Log, name: str = "mgraph-log-head") -> None:
         self._store, self._head, self._log = store, head, log
         self._written: Head | None = None
+        self._failing = False
         self._lock, self._wake, self._closing = threading.Lock(), threading.Event(), False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -78,5 +79,8 @@ class HeadWriter:
         """
         try:
             self.write()
+            self._failing = False
         except StoreError as error:
-            logger.warning("what a log has is not checked when it is opened: %s", error)
+            if not self._failing:  # once per full disk, not once per second
+                logger.warning("the head of a log is behind it: %s", error)
+            self._failing = True

@@ -62,8 +62,6 @@ class WriteBehind:
         """Wait until the tail has the record, and queue its write.
 
         Returns the future of the write.
-
-        What it returns ends when it is written.
         """
         self._copy.wait()
         record.parts = ()  # the columns are free now
