@@ -144,7 +144,7 @@ def _add_term(
     problem, reason = _problem(store, term, scans, kept.epoch, bound, acknowledged, last=end is None)
     stored.add(kept.shares, kept.epoch)
     if end is not None and stored.epoch >= end.epoch and end.n_vertices not in (None, stored.left):
-        problem, reason = _missing_removal(scans, stored.epoch), None
+        problem, reason = _missing_removal(store, term, scans, stored.epoch), None
 
     # Raise the problem, or note what is given up.
     if problem is not None and not repair:
@@ -165,9 +165,12 @@ def _note_gap(store: Store, term: Term, stored: StoredGraph, repair: bool) -> No
     stored.notes.append(f"{problem}: epochs after {stored.epoch} are given up")
 
 
-def _missing_removal(scans: list[Scan], epoch: int) -> str:
+def _missing_removal(store: Store, term: Term, scans: list[Scan], epoch: int) -> str:
     """Return the message that a change is missing, of the epoch at which the next term begins."""
     broken = next((scan.broken for scan in scans if scan.broken is not None), None)
+    missing = next((rank for rank, scan in enumerate(scans) if not scan.exists), None)
+    if broken is None and missing is not None:
+        broken = store.missing(term, missing)
     return broken or f"{scans[0].last}: vertices that left in epoch {epoch} are not there"
 
 
