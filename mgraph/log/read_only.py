@@ -1,4 +1,4 @@
-"""The log of a graph that has none of its own: an earlier epoch of a store, or the copy of a child process."""
+"""Logs of graphs that have none: an earlier epoch of a store, or the copy of a child process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["ReadOnly"]
 
 
 class ReadOnly:
-    """Has the interface of `mgraph.log.log.Log`, and refuses every change that takes an epoch.
+    """Refuses every change that takes an epoch: the `Log` of a read-only graph.
 
     Parameters
     ----------
@@ -33,7 +33,9 @@ class ReadOnly:
         self.offsets: dict[str, int] = {}
 
     def begin(self, kind: str, columns: Mapping[str, Any], epoch: int, ahead: bool = False) -> None:
-        """Refuse a change that takes an epoch. One of a kind of `WITHIN` belongs to the epoch before, and goes on.
+        """Refuse a change that takes an epoch.
+
+        A change of a kind in `WITHIN` takes none, and goes on.
 
         Raises
         ------
@@ -44,6 +46,6 @@ class ReadOnly:
             raise InvalidOption(f"{self._why} and is read-only")
 
     def ready(self) -> None:
-        """Nothing was begun."""
+        """Do nothing: no change was begun."""
 
     proceed = keep = refuse = close = snapshot = flush = ready

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from mgraph.calls import CALLS, CallSize, RemoteCall
 from mgraph.client.calls.admission import may_lack_memory, refusal
@@ -26,6 +26,7 @@ __all__ = ["Coordinator", "Flight", "Value"]
 
 GRACE_SECONDS = 2 * ABORT_SECONDS  #: for which Ctrl-C waits until the ranks are released
 
+T = TypeVar("T")
 Flight = asyncio.Task[list[Value]]  #: a batch in flight; the result of the task is the ranks' answers
 
 
@@ -158,11 +159,15 @@ class Coordinator:
         """
         call, given = CALLS[name], [{**(args or {}), **share} for share in (shares or [{}] * len(self.addresses))]
         with self.lock:
-            try:
-                return self.runner.run(self._call_locked(call, given), GRACE_SECONDS)
-            except KeyboardInterrupt:
-                self._interrupted = True
-                raise
+            return self._run(self._call_locked(call, given))
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` on the event loop. Ctrl-C leaves the graph `unsettled`: a change may be under way."""
+        try:
+            return self.runner.run(work, GRACE_SECONDS)
+        except KeyboardInterrupt:
+            self._interrupted = True
+            raise
 
     def launch(
         self,
@@ -185,7 +190,7 @@ class Coordinator:
         sent : callable
             Called on the event loop with the batch's `Flight` and its epoch.
         """
-        self.runner.run(self._launch_locked(CALLS[name], shares, sizes, room, sent), GRACE_SECONDS)
+        self._run(self._launch_locked(CALLS[name], shares, sizes, room, sent))
 
     def post(self, small: SmallBatch) -> None:
         """Send a small batch soon, with others in a message. Calls and batches after it come after it on the ranks too.
@@ -195,19 +200,19 @@ class Coordinator:
         if self._queue.add(small) and not self.runner.post(partial(self._queue.begin, self._launch)):
             raise GraphClosed(f"the Dask client of graph {self.graph} is closed (epoch {self.sessions.epoch})")
         if len(self._queue) >= WAITING:
-            self.runner.run(self._queue.send_locked(self._launch), GRACE_SECONDS)
+            self._run(self._queue.send_locked(self._launch))
 
     def land(self) -> None:
         """Wait until no batch is in flight."""
-        self.runner.run(self._queue.send_locked(self._launch), GRACE_SECONDS)
-        self.runner.run(self._landed(), GRACE_SECONDS)
+        self._run(self._queue.send_locked(self._launch))
+        self._run(self._landed())
 
     def recall(self) -> None:
         """Drop the batches in flight that the ranks have not voted on, and wait until none is in flight.
 
         What is posted must be refused by its sender from now on.
         """
-        self.runner.run(self._recall(), GRACE_SECONDS)
+        self._run(self._recall())
 
     def close(self) -> None:
         """End the sessions, so that the workers free the shards. It may be called at any time, also twice.

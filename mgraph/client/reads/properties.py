@@ -71,6 +71,14 @@ class Properties:
         return self._directory.coordinator.status.addresses
 
     @property
+    def _current(self) -> Directory:
+        """The directory. After a Ctrl-C it first asks the workers what they have; of a lost graph that is unknown."""
+        if self._directory.coordinator.status.unsettled:
+            with suppress(MgraphError, RuntimeError):  # the latter on the event loop, where nobody can wait
+                self._directory.check()
+        return self._directory
+
+    @property
     def num_vertices(self) -> int:
         """The number of vertices; without keys, deleted ones count too. Asks the workers only after a Ctrl-C."""
         with suppress(MgraphError):  # lost or closed: what was last known is given
@@ -79,18 +87,21 @@ class Properties:
 
     @property
     def num_edges(self) -> int:
-        """The number of edges; an undirected edge counts once. O(1), without a call to the workers."""
-        return sum(state.edges for state in self._directory.coordinator.status.states)
+        """The number of edges; an undirected edge counts once. O(1); asks the workers only after a Ctrl-C."""
+        return sum(state.edges for state in self._current.coordinator.status.states)
 
     @property
     def epoch(self) -> int:
-        """The number of committed changes of content: batches, `expire`, and vertices that were added or deleted."""
-        return self._directory.coordinator.status.epoch
+        """The number of committed changes of content: batches, `expire`, and vertices that were added or deleted.
+
+        Asks the workers only after a Ctrl-C, where they may have committed a change of which no call heard.
+        """
+        return self._current.coordinator.status.epoch
 
     @property
     def nbytes(self) -> int:
         """Bytes of device memory that all workers together held for this graph after its last call."""
-        return sum(state.nbytes for state in self._directory.coordinator.status.states)
+        return sum(state.nbytes for state in self._current.coordinator.status.states)
 
     @property
     def durable_epoch(self) -> int:
