@@ -19,8 +19,8 @@ from distributed import Client
 from cluster.choice import kind_of
 from mgraph.algorithms import ALGORITHMS, Algorithm
 from mgraph.algorithms.algorithm import Columns, Shard
-from mgraph.client.calls.bridge import Bridge
 from mgraph.client.calls.coordinator import Coordinator
+from mgraph.client.calls.loop_runner import LoopRunner
 from mgraph.client.creation import placement
 from mgraph.client.options import choose_device
 from mgraph.errors import MgraphError
@@ -91,8 +91,8 @@ def _measured(
 def open_ranks(client: Client) -> Iterator[Coordinator]:
     """Sessions with all workers of a cluster, closed at the end."""
     plugin.ensure(client)
-    bridge, graph = Bridge(client.loop.asyncio_loop), uuid.uuid4().hex[:12]
-    ranks = Coordinator(graph, bridge, placement.choose_workers(client, None), client.connection_args)
+    runner, graph = LoopRunner(client.loop.asyncio_loop), uuid.uuid4().hex[:12]
+    ranks = Coordinator(graph, runner, placement.choose_workers(client, None), client.connection_args)
     try:
         ranks.open()
         yield ranks

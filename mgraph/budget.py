@@ -12,9 +12,10 @@ from typing import Any
 
 from mgraph.errors import CapacityError
 
-__all__ = ["GRAIN", "Budget", "Reservation", "host_memory_limit"]
+__all__ = ["GRAIN", "UNLIMITED", "Budget", "Reservation", "host_memory_limit"]
 
 GRAIN = 1 << 20  #: allocations of this many bytes or more are taken from a budget
+UNLIMITED = 1 << 62  #: bytes that are left where there is no limit
 LARGE = 1 << 26  #: for allocations of this many bytes or more, the machine's free memory is checked too
 
 
@@ -69,21 +70,21 @@ class Budget:
         machine's memory is a limit.
     reclaim : callable, optional
         Frees memory that the process holds and does not use. It is called before a reservation is refused.
+
+    Attributes
+    ----------
+    limited : bool
+        True if there is a limit.
     """
 
     def __init__(self, left: Callable[[], int] | None = None, reclaim: Callable[[], object] = lambda: None) -> None:
-        self._left, self._reclaim = left, reclaim
+        self._left, self._reclaim, self.limited = left, reclaim, left is not None
         self._reserved = 0
         self._lock = RLock()  # reentrant, because `reclaim` may free an object that releases a reservation
 
-    @property
-    def limited(self) -> bool:
-        """Whether there is a limit."""
-        return self._left is not None
-
     def left(self) -> int:
-        """Bytes that are neither taken nor reserved; 2**62 without a limit. With a limit the call takes about 10 us."""
-        return 1 << 62 if self._left is None else max(0, self._left() - self._reserved)
+        """Return the bytes that are neither taken nor reserved; `UNLIMITED` without a limit. Takes 10 us with one."""
+        return UNLIMITED if self._left is None else max(0, self._left() - self._reserved)
 
     def reserve(self, nbytes: int, what: Any) -> Reservation:
         """Reserve `nbytes` for `what`, which the error names.

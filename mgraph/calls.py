@@ -71,8 +71,8 @@ class RemoteCall:
     after_loss : AfterLoss
     columns : tuple of str
         The arguments with one entry per operation, which the worker may copy to its GPU ahead of the call.
-    runs : str, optional
-        The name of its handler on the worker, if that is not `name`.
+    handler : str, optional
+        The name of its handler on the worker, which its messages have; by default `name`.
     """
 
     name: str
@@ -81,12 +81,10 @@ class RemoteCall:
     epoch: bool = False
     after_loss: AfterLoss = AfterLoss.ASK_AGAIN
     columns: tuple[str, ...] = ()
-    runs: str = ""
+    handler: str = ""
 
-    @property
-    def handler(self) -> str:
-        """The name of its handler on the worker, which its messages have."""
-        return self.runs or self.name
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "handler", self.handler or self.name)
 
     def size(self, args: Mapping[str, Any]) -> CallSize:
         """Return what these arguments of one rank take. O(arguments)."""
@@ -134,7 +132,7 @@ def _table() -> dict[str, RemoteCall]:
         RemoteCall("order", read),
         RemoteCall("latest", read),
         # computations
-        RemoteCall("query", compute, exchange=True, columns=stream, runs="execute"),  # a stream without updates
+        RemoteCall("query", compute, exchange=True, columns=stream, handler="execute"),  # a stream without updates
         RemoteCall("isolated", compute, exchange=True, after_loss=repeat),
         RemoteCall("run", compute, exchange=True),
         RemoteCall("maintain", compute, exchange=True),

@@ -11,7 +11,7 @@ import numpy as np
 from mgraph.batch import TOLD
 from mgraph.errors import MgraphError
 
-__all__ = ["Recovered", "Stale", "decode_error", "encode_error", "plain", "retold"]
+__all__ = ["Recovered", "Stale", "decode_error", "encode_error", "plain", "with_place"]
 
 E = TypeVar("E", bound=MgraphError)
 
@@ -73,7 +73,7 @@ def decode_error(data: bytes) -> BaseException:
     return plain(error) if isinstance(error, BaseException) else MgraphError(repr(error))
 
 
-def retold(error: BaseException, where: str, rank: int | None = None) -> BaseException:
+def with_place(error: BaseException, where: str, rank: int | None = None) -> BaseException:
     """Return `error` with `where` it happened: in the message if it is an `MgraphError`, else as a note.
 
     `rank` is given if `where` names the rank that raised it.

@@ -21,7 +21,7 @@ from mgraph.client.inputs.streaming import stream
 from mgraph.client.options import Options, fixed_order, keys_of
 from mgraph.client.published import sharing
 from mgraph.client.reads import queries
-from mgraph.client.reads.changes import changes
+from mgraph.client.reads.diff import changes
 from mgraph.client.reads.properties import Properties
 from mgraph.client.reports.history import history
 from mgraph.client.reports.report import Balance, UpdateReport

@@ -18,7 +18,7 @@ from plain_graph import fresh_rng
 import mgraph.errors
 from mgraph import protocol
 from mgraph.errors import CapacityError, MgraphError, StoreError, UnknownVertex
-from mgraph.failures import Stale, decode_error, encode_error, plain, retold
+from mgraph.failures import Stale, decode_error, encode_error, plain, with_place
 from mgraph.protocol import (
     Abort,
     Beat,
@@ -196,7 +196,7 @@ def test_every_error_of_ours_arrives_as_what_it_is(kind):
     error = decode_error(encode_error(kind("rank 1: no room")))
     assert (type(error), str(error)) == (kind, "rank 1: no room")
     assert not hasattr(error, "__notes__")
-    assert type(retold(error, "step 3")) is kind
+    assert type(with_place(error, "step 3")) is kind
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("by 0"), MemoryError(), KeyError("a"), OSError(2, "no file")])
@@ -287,16 +287,16 @@ def test_what_the_program_decides_by_arrives_with_every_error(kind):
     found = decode_error(encode_error(error))
     assert vars(found)["rank"] == 3
     assert vars(found)["done"].tolist() == [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]]
-    told = retold(found, "step 2")
+    told = with_place(found, "step 2")
     assert vars(told)["rank"] == 3
     assert vars(told)["done"] is vars(found)["done"]
-    assert retold(CapacityError("no room"), "rank 4", 4).rank == 4
+    assert with_place(CapacityError("no room"), "rank 4", 4).rank == 4
 
 
 def test_the_reason_of_an_error_of_a_store_arrives():
     error = decode_error(encode_error(StoreError("the store is in use", reason="in use")))
     assert (str(error), error.reason) == ("the store is in use", "in use")
-    assert retold(error, "rank 1").reason == "in use"
+    assert with_place(error, "rank 1").reason == "in use"
     assert StoreError("damaged").reason is None
 
 
@@ -304,8 +304,8 @@ def test_an_error_is_told_with_its_place():
     cause = OSError("disk")
     error = UnknownVertex("src[3] is 9")
     error.__cause__ = cause
-    told = retold(error, "step 2, epoch 5")
+    told = with_place(error, "step 2, epoch 5")
     assert (type(told), str(told), told.__cause__) == (UnknownVertex, "src[3] is 9 (step 2, epoch 5)", cause)
     other = ZeroDivisionError("by 0")
-    assert retold(other, "step 2") is other
+    assert with_place(other, "step 2") is other
     assert other.__notes__ == ["step 2"]

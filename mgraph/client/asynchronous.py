@@ -17,7 +17,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from mgraph.client.batches.pending import PendingAnswers, PendingReport
 from mgraph.client.batches.pipeline import Pipeline
-from mgraph.client.calls.bridge import STOPPED
+from mgraph.client.calls.loop_runner import STOPPED
 from mgraph.client.results.maintained import Live
 from mgraph.client.results.results import VertexValues
 from mgraph.errors import GraphClosed

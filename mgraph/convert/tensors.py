@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.client.reads import owners
+from mgraph.client.reads import routed_reads
 from mgraph.device import Array
 from mgraph.errors import InvalidOption
 from mgraph.structures import Csr
@@ -77,7 +77,7 @@ def _is_here(graph: Any) -> bool:
 
 def _rows(graph: Any) -> Csr:
     """The rows on the graph's device."""
-    rows: Csr = graph._directory.read(partial(owners.rows_here, graph._directory.coordinator))
+    rows: Csr = graph._directory.read(partial(routed_reads.rows_here, graph._directory.coordinator))
     return rows
 
 

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from mgraph.calls import CALLS, CallSize, Kind, RemoteCall
-from mgraph.client.calls.caller import Flight, Value
+from mgraph.client.calls.caller import Flight, GraphStatus, Value
 from mgraph.errors import Aborted, GraphClosed, GraphLost, MgraphError
 from mgraph.local.interrupts import Interrupts
 from mgraph.local.session import Session
@@ -20,7 +20,7 @@ from mgraph.protocol import ShardState
 __all__ = ["Coordinator"]
 
 ADDRESS = "this process"  #: stands where other graphs have the addresses of workers
-_NO_TURN = nullcontext()
+_ADDRESSES = (ADDRESS,)
 CLOSE_SECONDS = 5.0  #: for which `close` waits for a call of another thread
 
 
@@ -44,20 +44,17 @@ class Coordinator:
 
     Attributes
     ----------
-    bridge, one_process, unsettled, life, groups, silent
-        As on a cluster: calls are always answered, in this process, and what they did is known when they end.
-    states : list of ShardState
-        The state of the shard after the last call.
+    runner, client, groups, lock
+        As on a cluster. No batches share messages, and the graph has no other clients.
+    status : GraphStatus
+        Of the shard after the last call; replaced as a whole. A call is always answered, so nothing is unsettled.
     """
 
-    bridge, one_process, unsettled, life, groups = _Here(), True, False, 0, False
-    silent: tuple[str, ...] = ()
-    client = None
-    addresses: tuple[str, ...] = (ADDRESS,)
+    runner, client, groups = _Here(), None, False
+    lock: AbstractContextManager[None] = nullcontext()
 
     def __init__(self, graph: str) -> None:
         self.graph = graph
-        self.states = [ShardState()]
         self._interrupts = Interrupts()
         self._session: Session | None = Session(graph, self._interrupts.stopped)
         self._connected = False
@@ -65,10 +62,15 @@ class Coordinator:
         self._lost: str | None = None
         self._kept: Session | None = None
         self._lock, self._pid, self._owner = threading.Lock(), os.getpid(), 0
+        self._note(ShardState())
 
-    def turn(self) -> AbstractContextManager[None]:
-        """Nothing: the graph has no other clients."""
-        return _NO_TURN
+    def _note(self, state: ShardState) -> None:
+        """Replace the status, after a change of the shard's state or of what is possible."""
+        closed = self._interrupts.closed
+        usable = not closed and self._lost is None
+        self.status = GraphStatus(
+            self.graph, _ADDRESSES, True, 0, [state], state.epoch, state.changes, closed, usable, unsettled=False
+        )
 
     # ---- calls -------------------------------------------------------------------------------------------------------
 
@@ -87,14 +89,14 @@ class Coordinator:
             if call.exchange and not self._connected:
                 self._connect(session)
             if call.epoch:
-                given["epoch"] = self.states[0].epoch + 1
+                given["epoch"] = self.status.epoch + 1
             return [self._ask(session, call, given)]
         finally:
             self._end()
 
     def _connect(self, session: Session) -> None:
         """Give the shard its exchange, which it keeps."""
-        opened = self._ask(session, CALLS["open_exchange"], {})
+        opened = self._ask(session, CALLS["open_exchange"], {"attempt": 0})
         self._ask(session, CALLS["connect_exchange"], {"addresses": [opened["address"]]})
         self._connected = True
 
@@ -108,12 +110,13 @@ class Coordinator:
                 try:
                     return session.ask(method, given, free)
                 finally:
-                    state = session.state
-                    self.states = [state]
+                    state = session.calls.state
                     if state.broken is not None:
                         self._lost = f"a change was interrupted while it was made ({state.broken})"
+                    self._note(state)
         except Aborted as error:
-            raise GraphClosed(f"graph {self.graph} was closed while a call was running (epoch {self.epoch})") from error
+            epoch = self.status.epoch
+            raise GraphClosed(f"graph {self.graph} was closed while a call was running (epoch {epoch})") from error
 
     def launch(
         self,
@@ -126,7 +129,7 @@ class Coordinator:
         """Apply a batch of a pipeline, now; `sent` gets its flight, which ends before this call returns."""
         _run(room())
         flight: Future[list[Value]] = Future()
-        sent(flight, self.epoch + 1)
+        sent(flight, self.status.epoch + 1)
         try:
             flight.set_result(self.call(name, shares=shares))
         except Exception as error:
@@ -152,6 +155,7 @@ class Coordinator:
     def close(self) -> None:
         """Free the shard. A call of another thread stops first, and fails. It may be called twice."""
         self._interrupts.closed = True
+        self._note(self.status.states[0])
         if os.getpid() != self._pid:
             self._forked()
         if self._owner != threading.get_ident():
@@ -171,7 +175,7 @@ class Coordinator:
             self._lock.acquire()
         try:
             self._owner = threading.get_ident()
-            if self._session is None or self._lost is not None or self._interrupts.closed:
+            if self._session is None or not self.status.usable:
                 self.check()
             assert self._session is not None
             return self._session
@@ -207,6 +211,7 @@ class Coordinator:
             self._session = None
         if self._session is not None:
             self._session.forked()
+        self._note(self.status.states[0])
 
     def _free(self) -> None:
         session, self._session = self._session, None
@@ -218,32 +223,18 @@ class Coordinator:
     def check(self) -> None:
         """Raise if no call is possible any more: `GraphClosed` or `GraphLost`."""
         if self._interrupts.closed:
-            raise GraphClosed(f"graph {self.graph} is closed (epoch {self.epoch})")
+            raise GraphClosed(f"graph {self.graph} is closed (epoch {self.status.epoch})")
         if self._lost is not None:
+            epoch = self.status.epoch
             raise GraphLost(
-                f"graph {self.graph} was lost: {self._lost}; the last whole epoch is {self.epoch}; only close() works"
+                f"graph {self.graph} was lost: {self._lost}; the last whole epoch is {epoch}; only close() works"
             )
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._interrupts.closed
-
-    @property
-    def epoch(self) -> int:
-        """The number of committed changes of content."""
-        return self.states[0].epoch
 
     @property
     def reached(self) -> int:
         """The shard's epoch, during a call too; for another thread."""
         session = self._session
-        return self.epoch if session is None else session.reached
-
-    @property
-    def changes(self) -> int:
-        """The number of committed changes of any kind."""
-        return self.states[0].changes
+        return self.status.epoch if session is None else session.reached
 
 
 def _run(work: Any) -> None:

@@ -10,8 +10,7 @@ from typing import Any
 from mgraph.budget import Budget
 from mgraph.device import Device
 from mgraph.exchange import Exchange, Loopback
-from mgraph.protocol import ShardState
-from mgraph.worker.calls import Calls, Host
+from mgraph.worker.calls import HANDLERS, Calls, Host
 
 __all__ = ["Session"]
 
@@ -27,65 +26,65 @@ class Session:
         The graph's id.
     stopped : callable
         Whether the running call is to stop; its exchange polls it.
+
+    Attributes
+    ----------
+    calls : Calls
+        The rank, with the shard and its state.
     """
 
     def __init__(self, graph: str, stopped: Callable[[], bool]) -> None:
         host = Host(_open_exchange, len(os.sched_getaffinity(0)), Budget(), _itself)
-        self._calls = Calls(graph, 0, 1, stopped, host)
+        self.calls = Calls(graph, 0, 1, stopped, host)
 
     @property
     def device(self) -> str:
         """The kind of the shard's device: "cpu" or "cuda"."""
-        return "cpu" if self._calls.device is None else self._calls.device.kind
-
-    @property
-    def state(self) -> ShardState:
-        """The shard's state now."""
-        return self._calls.state
+        return "cpu" if self.calls.device is None else self.calls.device.kind
 
     @property
     def reached(self) -> int:
         """The shard's epoch now, for another thread."""
-        return self._calls.counters.epoch
+        return self.calls.counters.epoch
 
-    def ask(self, method: str, args: dict[str, Any], free: Sequence[str] = ()) -> dict[str, Any]:
-        """The answer to a call; raises what the call raises. Frees results first.
+    def ask(self, handler: str, args: dict[str, Any], free: Sequence[str] = ()) -> dict[str, Any]:
+        """Return the answer to a call, or raise what it raises. Frees results first.
 
         A change that was stopped before it knew the outcome of its vote is not made: no other rank can have made it.
         """
-        calls = self._calls
+        calls = self.calls
         if free:
             calls.free(free)
-        device, function = calls.device, calls.find(method, 0)
+        device, function = calls.device, HANDLERS[handler]
         try:
             if device is not None and device.kind == "cpu":
-                return function(**args) or {}
+                return function(calls, **args) or {}
             with self._on_device(args.get("device")):
-                return function(**args) or {}
+                return function(calls, **args) or {}
         except BaseException as error:
             if calls.state.in_doubt:
                 with self._on_device():
                     calls.ballot.resolve(calls.shard.changes)
-            if (told := calls.told(error)) is error:
+            if (told := calls.with_rank(error)) is error:
                 raise
             told.__suppress_context__ = True
             raise told  # noqa: B904
 
     def forked(self) -> None:
         """In a child process: leave to the parent what is only one's."""
-        self._calls.forked()
+        self.calls.forked()
 
     def close(self) -> None:
         """Free the shard."""
         with self._on_device():
-            self._calls.close()
+            self.calls.close()
 
     def _on_device(self, wanted: str | None = None) -> AbstractContextManager[Any]:
         """Where calls run: on the shard's GPU and its default stream, whatever the calling thread uses meanwhile.
 
         `wanted` is the device of a shard that is to be made.
         """
-        device = self._calls.device
+        device = self.calls.device
         if device is None and wanted == "cuda":
             device = Device(wanted)
         if device is None or device.kind == "cpu":

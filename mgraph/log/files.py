@@ -1,4 +1,4 @@
-"""The few operations on a file system that a store makes. Tests put another one in its place, which crashes."""
+"""Operations on files that a store makes. Tests put other ones in their place, which crash."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ PIECE = 4 << 20  #: bytes that are read at a time where less memory is used than
 
 
 def _moved(call: Callable[[int, list[memoryview], int], int], fd: int, at: int, parts: Sequence[Any]) -> int:
-    """Read or write buffers one after another, at an offset; the bytes that were moved, fewer where a file ends."""
+    """Read or write buffers consecutively from an offset.
+
+    Returns the bytes moved: fewer where a file ends.
+    """
+    # Go on after a short read or write, with the rest of the buffer in which it ended.
     views, begin = [memoryview(part).cast("B") for part in parts if len(part)], at
     while views and (done := call(fd, views[:VECTORS], at)):
         at += done
@@ -34,7 +38,9 @@ def _moved(call: Callable[[int, list[memoryview], int], int], fd: int, at: int, 
 
 
 class File:
-    """A file that is written. Its methods may be called by several threads, for parts that do not overlap.
+    """A file for writing.
+
+    Several threads may call its methods, for parts that do not overlap.
 
     Parameters
     ----------
@@ -48,17 +54,17 @@ class File:
         self._room = os.fstat(self._fd).st_size
 
     def allocate(self, end: int) -> None:
-        """Have the file system keep room up to the offset `end`; `OSError` if there is none."""
+        """Reserve room up to the offset `end`; `OSError` if the disk is full."""
         if end > self._room:  # of what is new only: where a system has no such call, it is emulated by writing there
             os.posix_fallocate(self._fd, self._room, end - self._room)
             self._room = end
 
     def write(self, at: int, parts: Sequence[Any]) -> None:
-        """Write buffers one after another from the offset `at`."""
+        """Write buffers consecutively from the offset `at`."""
         _moved(os.pwritev, self._fd, at, parts)
 
     def sync(self) -> None:
-        """Return once what was written is on the disk."""
+        """Return once the written bytes are on the disk."""
         os.fdatasync(self._fd)
 
     def truncate(self, size: int) -> None:
@@ -74,7 +80,7 @@ class File:
 
 
 class Contents:
-    """The bytes of a file. They are read, not mapped: a disk that errs, or a file that is cut, would end the process.
+    """Reads the bytes of a file. They are not mapped: a failing disk, or a file that is cut, would end the process.
 
     Parameters
     ----------
@@ -91,7 +97,10 @@ class Contents:
         return os.fstat(self._fd).st_size
 
     def read(self, at: int, parts: Sequence[Any]) -> int:
-        """Fill buffers, one after another, from the offset `at`; how many bytes there were. Any thread may call it."""
+        """Fill buffers consecutively from the offset `at`; return the number of bytes.
+
+        Any thread may call it.
+        """
         try:
             return _moved(os.preadv, self._fd, at, parts)
         except OSError as error:
@@ -112,7 +121,7 @@ class Contents:
 
 
 def pieces(contents: Contents, at: int, end: int) -> Iterator[np.ndarray]:
-    """The bytes from an offset to another, or to the end of the file, uint8[up to `PIECE`]: each until the next one."""
+    """Yield the bytes between two offsets, or up to the end of the file, uint8[up to `PIECE`]: each until the next."""
     buffer = np.empty(min(PIECE, max(0, end - at)), np.uint8)
     while at < end and (n := contents.read(at, [buffer[: end - at]])):
         yield buffer[:n]
@@ -120,14 +129,15 @@ def pieces(contents: Contents, at: int, end: int) -> Iterator[np.ndarray]:
 
 
 class Files:
-    """The file system of this machine."""
+    """Operations on this machine's file system."""
 
     def open(self, path: str) -> File:
-        """A file to write, created if it does not exist. Its name is durable after `sync_folder`."""
+        """Open a file for writing; create it if it does not exist. Its name is durable after `sync_folder`."""
         return File(path)
 
     def folder(self, path: str) -> None:
         """Make a folder and those above it, durably."""
+        # Make the missing folders from the top down, each name durable before the next.
         missing = []
         while not os.path.isdir(path):
             missing.append(path)
@@ -137,26 +147,30 @@ class Files:
             self.sync_folder(os.path.dirname(folder))
 
     def names(self, path: str) -> list[str]:
-        """The names in a folder, sorted; none if it is no folder."""
+        """Return the names in a folder, sorted; none without the folder."""
         try:
             return sorted(os.listdir(path))
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def contents(self, path: str) -> Contents:
-        """A file to read."""
+        """Open a file for reading."""
         return Contents(path)
 
     def read(self, path: str) -> bytes:
-        """The bytes of a file."""
+        """Return the bytes of a file."""
         return Path(path).read_bytes()
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or folder."""
+        """Return True if the file or folder exists."""
         return os.path.exists(path)
 
     def replace(self, path: str, data: bytes) -> None:
-        """Make `data` the content of a file, durably: after a crash it has the old content or the new one."""
+        """Replace the content of a file, durably.
+
+        After a crash it has the old content or `data`.
+        """
+        # Write a draft durably, and rename it in one step.
         draft = f"{path}.tmp"
         file = self.open(draft)
         try:
@@ -169,11 +183,11 @@ class Files:
         self.sync_folder(os.path.dirname(path))
 
     def rename(self, path: str, new: str) -> None:
-        """Give a file another name, in place of what has it."""
+        """Rename a file, in place of the file with the new name."""
         os.replace(path, new)
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a folder with all in it; nothing if it does not exist."""
+        """Remove a file, or a folder with its content, if it exists."""
         if os.path.isdir(path):
             shutil.rmtree(path, ignore_errors=True)
         else:
@@ -188,7 +202,10 @@ class Files:
             os.close(fd)
 
     def lock(self, path: str) -> Any:
-        """Lock a file until what is returned is closed, or this process ends; `BlockingIOError` if another has it."""
+        """Lock a file until the result is closed, or this process ends.
+
+        `BlockingIOError` if another process has it.
+        """
         return locked(open(path, "a+b", buffering=0))
 
 
@@ -198,7 +215,9 @@ _LOCKS: WeakSet[Any] = WeakSet()
 
 
 def locked(file: Any) -> Any:
-    """An open file, locked until it is closed, or this process ends; `BlockingIOError`, and closed, if another has it.
+    """Lock an open file until it is closed, or this process ends.
+
+    If another process has it, the file is closed, and `BlockingIOError` raised.
 
     A child process that is forked has no part in it.
     """
@@ -222,7 +241,7 @@ os.register_at_fork(after_in_child=_close_locks)  # else they would be held unti
 
 
 def failed(error: OSError, path: str, what: str) -> StoreError:
-    """An error of the file system as a user needs it: which file, and what to do."""
+    """Return the `StoreError` for an error of the file system, with advice."""
     advice = {
         errno.ENOSPC: "the disk is full: make room and repeat the call",
         errno.EDQUOT: "the quota is used up: make room and repeat the call",

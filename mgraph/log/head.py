@@ -1,4 +1,4 @@
-"""Writing the head of a rank's log: when the term begins, at snapshots, on close, and meanwhile once per second.
+"""Head of a rank's log: written when the term begins, at snapshots, on close, and else once per second.
 
 A change never waits for it: a thread of its own looks at the log, and writes what is new there.
 """
@@ -22,7 +22,7 @@ SECONDS = 1.0  #: between two heads, unless one is asked for
 
 
 class HeadWriter:
-    """Writes the head of one rank's log.
+    """Writes the head of a rank's log.
 
     Parameters
     ----------
@@ -37,6 +37,7 @@ class HeadWriter:
     def __init__(self, store: Store, head: Head, log: Log, name: str = "mgraph-log-head") -> None:
         self._store, self._head, self._log = store, head, log
         self._written: Head | None = None
+        self._failing = False
         self._lock, self._wake, self._closing = threading.Lock(), threading.Event(), False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -57,7 +58,7 @@ class HeadWriter:
         self._wake.set()
 
     def close(self) -> None:
-        """End the thread, and write the head of the log, which is closed."""
+        """End the thread, and write the head of the closed log."""
         self._closing = True
         self._wake.set()
         if self._thread.is_alive():
@@ -72,8 +73,14 @@ class HeadWriter:
                 self._try()
 
     def _try(self) -> None:
-        """Write the head; without it only a later check lacks something, so that a failure is logged."""
+        """Write the head, or log why not.
+
+        Without it only a check of a later opening is weaker.
+        """
         try:
             self.write()
+            self._failing = False
         except StoreError as error:
-            logger.warning("what a log has is not checked when it is opened: %s", error)
+            if not self._failing:  # once per full disk, not once per second
+                logger.warning("the head of a log is behind it: %s", error)
+            self._failing = True

@@ -54,7 +54,7 @@ _NUMBERS = tuple(name for name in Entry._fields if name not in ("kind", "path", 
 
 
 def whole(marks: Sequence[Value]) -> list[Value]:
-    """Return the snapshots of which all parts are among `marks`, the descriptions of parts; by epoch."""
+    """Return the snapshots with all parts among `marks`, by epoch."""
     by_folder: dict[str, dict[int, Value]] = defaultdict(dict)
     for mark in marks:
         by_folder[mark["folder"]].setdefault(mark["rank"], mark)
@@ -102,6 +102,7 @@ class LocalStore(Store):
 
     def view(self) -> Value:
         """Return this rank's host and path, and the descriptions that it sees: parts of terms and snapshots, heads."""
+        # Read the heads; a damaged one is an error only without repair, so that `heads` decides.
         host, heads, damaged = socket.gethostname(), [], []
         for name in self._descriptions("head-"):
             try:
@@ -119,7 +120,7 @@ class LocalStore(Store):
         }
 
     def _part_names(self) -> Iterator[tuple[int, str]]:
-        """Yield the number of the term and the name of each description of a rank's part."""
+        """Yield the term and the name of each description of a part."""
         for folder in self.files.names(self.path):
             if (number := term_of(folder)) is not None:
                 for name in self.files.names(self.at(folder)):
@@ -143,7 +144,7 @@ class LocalStore(Store):
             return any(piece.any() for piece in pieces(contents, 0, contents.size))
 
     def _undescribed(self) -> list[str]:
-        """Return the folders of logs that hold a whole record, and have no description of their part."""
+        """Return the folders of logs with a whole record and without a description."""
         folders = [name for name in self.files.names(self.path) if term_of(name)]
         names = {folder: self.files.names(self.at(folder)) for folder in folders}
         logs = [(folder, name) for folder in folders for name in names[folder] if LOG.fullmatch(name)]
@@ -166,7 +167,9 @@ class LocalStore(Store):
                             yield mark
 
     def merge_views(self, views: Sequence[Value]) -> None:
-        """Take the views of all ranks, in their order: what graph it is, its terms, and which rank reads which part.
+        """Take the views of all ranks, in their order.
+
+        They decide the graph, its terms, and which rank reads which part.
 
         Raises
         ------
@@ -229,7 +232,7 @@ class LocalStore(Store):
         return pickle.dumps(results)
 
     def _offsets_in(self, scan: Scan) -> dict[int, tuple[str, int]]:
-        """Return the places in sources that a log has, by the records' own places."""
+        """Return the places in sources in a log, by the records' own places."""
         return {entry.place: offset for entry, offset in super().offsets_of(scan.entries)}
 
     # ---- step 3: what all ranks find ---------------------------------------------------------------------------------
@@ -247,7 +250,7 @@ class LocalStore(Store):
 
     @property
     def exists(self) -> bool:
-        """True if it is known what graph it is."""
+        """True once the graph is known."""
         return self._about is not None
 
     def about(self) -> Value:
@@ -255,18 +258,24 @@ class LocalStore(Store):
         return super().about() if self._about is None else self._about
 
     def terms(self, damaged: list[str] | None = None) -> list[Term]:
-        """Return all terms, in their order; a damaged part is an error in `view`."""
+        """Return all terms, in their order.
+
+        A damaged part is an error in `view`.
+        """
         names = [field.name for field in fields(Term)]
         parts = [next(iter(ranks.values())) for ranks in self._openings]
         return [Term(**{name: part[name] for name in names if name in part}) for part in parts]
 
     def heads(self, damaged: list[str] | None = None) -> list[Head]:
         """Return the heads that the ranks see. The names of damaged ones are appended to `damaged`, else raised."""
+        # A head that is damaged on one disk is damaged for all ranks.
         problems = {name: problem for view in self._views for name, problem in view["damaged"]}
         if problems and damaged is None:
             raise StoreError(f"{min(problems.values())}, or open the store with repair=True, which does without it")
         if damaged is not None:
             damaged.extend(problems)
+
+        # Several workers may see the same head, and copies of it; the newest counts.
         store, self._heads = self.about()["id"], {}
         for view in self._views:
             for content in view["heads"]:
@@ -280,21 +289,25 @@ class LocalStore(Store):
         return sorted({name for view in self._views for name in view["undescribed"]})
 
     def snapshots(self, damaged: list[str] | None = None) -> list[Value]:
-        """Return the descriptions of the whole snapshots, by epoch; a damaged part is an error in `view`."""
+        """Return the descriptions of the whole snapshots, by epoch.
+
+        A damaged part is an error in `view`.
+        """
         return whole(self._marks)
 
     def has_all_epochs(self, terms: list[Term]) -> bool:
-        """Return True if the logs have all epochs, by what was scanned."""
+        """Return True if the scanned logs have all epochs."""
+        # Dropped segments are those before a snapshot, and so the first ones.
         if not terms or terms[0].number != 1:
             return False
         return all(scan.first == 0 for scan in self.scans_of(terms[0], [], False))
 
     def scans_of(self, term: Term, places: list[int], repair: bool) -> list[Scan]:
-        """Return the scans of a term's logs, by the ranks that see them."""
+        """Return the scans of a term's logs, from all ranks."""
         return [self._scans.get((term.number, rank), Scan()) for rank in range(term.size)]
 
     def offsets_of(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, tuple[str, int]]]:
-        """Yield the records that have a place in a source, and that place, by what was scanned."""
+        """Yield the records with a place in a source, and that place."""
         for entry in entries:  # of rank 0, which is the first of an epoch's
             if (offset := self._places.get((entry.term, 0, entry.place))) is not None:
                 yield entry, offset
@@ -304,11 +317,15 @@ class LocalStore(Store):
         return f"{self.at(f'term-{number:06d}')}: the description of a rank's part is missing"
 
     def must_exist(self, term: Term, rank: int) -> bool:
-        """Return True if the log of one rank cannot be missing: it has a head, or its term began without its part."""
+        """Return True if the log of a rank cannot be missing.
+
+        It has a head, or its term began without its part.
+        """
         return super().must_exist(term, rank) or (term.number, rank) not in self._holders
 
     def missing(self, term: Term, rank: int) -> str:
-        """Return the message that the log of one rank is missing, with its host."""
+        """Return the message that a rank's log is missing, with its host."""
+        # Every part of the term names the hosts of all.
         part = next(iter(self._openings[[other.number for other in self.terms()].index(term.number)].values()))
         host, path = part["hosts"][rank], part["paths"][rank]
         seen = any(view["host"] == host for view in self._views)
@@ -321,7 +338,7 @@ class LocalStore(Store):
     # ---- a term of this graph ----------------------------------------------------------------------------------------
 
     def describe_new(self, kind: Mapping[str, Any], store: str) -> None:
-        """Begin a store for a graph of this kind, with the id `store`."""
+        """Begin a store with the id `store` for a graph of this kind."""
         self._about = described(kind, store)
 
     def check_new(self) -> None:
@@ -333,7 +350,7 @@ class LocalStore(Store):
             )
 
     def own(self) -> list[Any]:
-        """Lock the folder for this graph, and return the locks; `StoreError` if another graph has it.
+        """Lock the folder for this graph, and return the locks.
 
         Every rank has a lock of its own, and then looks for those of other graphs: of two that do so at the same time
         at least one sees the other.
@@ -342,6 +359,7 @@ class LocalStore(Store):
         while True:
             lock = self.lock(mine, self._who)
             try:
+                # Try the locks of other graphs, and remove them if nobody has them.
                 others = [
                     name
                     for name in self.files.names(self.path)
@@ -364,13 +382,13 @@ class LocalStore(Store):
         self.files.remove(self.at(f"graph-{self.graph}-{self.rank:04d}.lock"))
 
     def sync_own(self, stored: StoredGraph | None) -> None:
-        """Make durable what this rank has read."""
+        """Make the scanned logs of this rank durable."""
         for key, scan in self._scans.items():
             if stored is not None and self._holders[key] == self.rank and scan.last in stored.unsynced:
                 self.sync(scan.last)
 
     def begin_part(self, stored: StoredGraph | None, size: int, sync: str, views: Sequence[Value]) -> Term:
-        """Describe this rank's part of a new term after what was scanned, which every rank has made durable.
+        """Describe this rank's part of a new term, after `sync_own` on every rank.
 
         Raises
         ------
@@ -398,7 +416,7 @@ class LocalStore(Store):
         return term
 
     def drop_before(self, snapshot: Mapping[str, Any]) -> None:
-        """Remove what only earlier epochs than that of a whole snapshot need."""
+        """Remove the files that only epochs before a whole snapshot need."""
         for folder in self.files.names(self.path):
             number, part = term_of(folder), folder.startswith("snapshot-")
             if (number is not None and number < snapshot["term"]) or (part and folder < snapshot["folder"]):
@@ -415,13 +433,14 @@ class LocalStore(Store):
         self.files.remove(self.at(folder))
 
     def usage_key(self) -> tuple[Any, ...]:
-        """Return a key that is the same for workers that see the same folder."""
+        """Return a key that workers share if they see the same folder."""
         about = os.stat(self.path)
         return socket.gethostname(), about.st_dev, about.st_ino
 
 
 def _packed(scan: Scan) -> tuple[Any, ...]:
     """Return a scan as arrays, without an object for each entry."""
+    # Paths and kinds are few: number them.
     paths = sorted({entry.path for entry in scan.entries})
     number = {path: at for at, path in enumerate(paths)}
     kinds = sorted({entry.kind for entry in scan.entries})

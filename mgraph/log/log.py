@@ -1,4 +1,4 @@
-"""The log of one rank: it writes each change of content while the change is made ready, and says how far it is durable.
+"""Log of a rank: writes each change of content while it is prepared, and tracks how far it is durable.
 
 A change goes `begin`, `ready`, and then `keep` or `refuse`. The rules, by which what was acknowledged is there after a
 crash and what was refused is not:
@@ -32,7 +32,7 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.errors import Aborted, StoreError
 from mgraph.log.files import failed
-from mgraph.log.records import Draft, draft
+from mgraph.log.records import Draft, SnapshotState, draft
 from mgraph.log.segments import Segments
 from mgraph.log.shared_memory_tail import Copy, SharedMemoryTail
 from mgraph.log.write_behind import WriteBehind
@@ -45,7 +45,7 @@ POLL_SECONDS = 0.05  #: between two checks of `aborted` in a wait
 
 @dataclass(frozen=True)
 class Lag:
-    """How far the disk may be behind with ``sync="background"``: bytes, and seconds."""
+    """Limits of the bytes that are not on the disk, and of their age."""
 
     nbytes: int = 256 << 20
     seconds: float = 1.0
@@ -53,7 +53,7 @@ class Lag:
 
 @dataclass
 class _Open:
-    """The change under way."""
+    """The change that is being made."""
 
     record: Draft
     place: int
@@ -66,7 +66,9 @@ class _Open:
 
 
 class Log:
-    """Writes one rank's records in a thread of its own. The shard's thread makes all calls.
+    """Writes a rank's records in a thread of its own.
+
+    The shard's thread makes all calls.
 
     Parameters
     ----------
@@ -99,7 +101,7 @@ class Log:
     since : int
         The place at which the log since the last snapshot begins.
     snapshot : callable
-        Takes a snapshot; see `mgraph.worker.changes.ballot.ChangeLog`.
+        Takes a snapshot; see `mgraph.worker.commit.ballot.RecordLog`.
     busy : callable
         Whether one is being written.
     safe : Future or None
@@ -118,18 +120,23 @@ class Log:
         snapshot_bytes: int = 0,
         executor: Callable[[str], Executor] | None = None,
     ) -> None:
+        # One thread each for writes and syncs; hashes need their own where a change waits for its sync.
         make = executor or (lambda name: ThreadPoolExecutor(1, thread_name_prefix=name))
         self._segments, self._sync, self._aborted, self._lag = segments, sync, aborted, lag or Lag()
         self._writer = make(f"{name}-write")
         self._syncer = make(f"{name}-sync")
         self._hasher = make(f"{name}-hash") if sync == "always" else None  # else a record's time hardly counts
         self.attempt, self._last, self._again = 0, (-1, -1), 0
+
+        # The state that its graph reads and sets.
         self.broken: str | None = None
         self.since, self._snapshot_bytes = 0, snapshot_bytes
         self.snapshot: Callable[[], None] = lambda: None
         self.busy: Callable[[], bool] = lambda: False
         self.offsets: dict[str, int] = {}
         self.last = ""
+
+        # The change under way, and those that may not be on the disk.
         self._open: _Open | None = None
         self._put_off: Callable[[], None] | None = None  # the rest of `begin`
         self._problem: Exception | None = None  # of that
@@ -143,7 +150,7 @@ class Log:
     # ---- a change ----------------------------------------------------------------------------------------------------
 
     def begin(self, kind: str, columns: Mapping[str, Any], epoch: int, ahead: bool = False) -> None:
-        """Begin to write the record of a change that is to be `epoch`, or belongs to it.
+        """Begin to write the record of a change that makes `epoch`, or belongs to it.
 
         Do not change the columns until `keep`. If it is `ahead`, its answer waits until `safe` has ended. A batch that
         goes from a GPU to a tail is put off until `proceed`.
@@ -167,12 +174,15 @@ class Log:
             work()
 
     def _check(self) -> None:
-        """Raise `StoreError` if nothing can be logged any more."""
+        """Raise `StoreError` if the log is broken."""
         if self.broken is not None:
             raise StoreError(f"{self.broken}; nothing more can be logged: open the store again")
 
     def proceed(self) -> None:
-        """Do what `begin` has put off, if anything: 60 us that a GPU's kernels may cover. `ready` raises its error."""
+        """Do the work that `begin` put off: 60 us that a GPU's kernels may cover.
+
+        `ready` raises its error.
+        """
         work, self._put_off = self._put_off, None
         if work is not None:
             try:
@@ -183,6 +193,7 @@ class Log:
     def _begin(
         self, behind: WriteBehind | None, kind: str, columns: Mapping[str, Any], epoch: int, ahead: bool
     ) -> None:
+        # Claim a place for the record.
         if self._segments.full:
             self._rotate()
         ahead = ahead and self._sync == "always"
@@ -191,13 +202,18 @@ class Log:
             place = self._segments.claim(record.size)
         except OSError as error:
             raise failed(error, self._segments.path, "no room in the log") from error
+
+        # Copy it to the tail, or write it from host memory.
         self._open = change = _Open(record, place, columns.get("offset"))
         if behind is None or not behind.begin(record, place):
             record = change.record = replace(record, parts=[Device.staged(part) for part in record.parts])
             change.written = self._writer.submit(self._write, record, place)
 
     def _number(self, epoch: int) -> int:
-        """The attempt: of one exchange there is one at an epoch, except on a single rank, which may go on after it."""
+        """Return the attempt.
+
+        An exchange has one per epoch; a single rank keeps its exchange after a refusal.
+        """
         self._again = self._again + 1 if self._last == (self.attempt, epoch) else 0
         self._last = self.attempt, epoch
         return self.attempt << 32 | self._again
@@ -213,7 +229,7 @@ class Log:
             self._sync_upto(place + record.size)
 
     def _write_held(self, record: Draft, place: int) -> None:
-        """Write what may have been acknowledged, so that the log ends if that fails."""
+        """Write a record that may be acknowledged; a failure breaks the log."""
         try:
             self._write(record, place)
         except StoreError as error:
@@ -221,20 +237,21 @@ class Log:
             raise
 
     def _sync_upto(self, place: int) -> None:
-        """Sync, unless a sync for another record was late enough for this one. After a failure nobody knows what the
-        disk has, so that the log ends.
+        """Sync up to `place`, unless a later sync has done so.
+
+        A failure breaks the log: the disk's state is unknown.
         """
         try:
             if self._segments.synced < place:
                 self._segments.sync()
-            self._segments.rest()
+            self._segments.rotate_if_due()
         except OSError as error:
-            told = failed(error, self._segments.path, "the log cannot be synced:")
-            self.broken = self.broken or str(told)
-            raise told from error
+            problem = failed(error, self._segments.path, "the log cannot be synced:")
+            self.broken = self.broken or str(problem)
+            raise problem from error
 
     def ready(self) -> None:
-        """Wait until what was begun is as safe as a vote for it needs.
+        """Wait until the record is as safe as a vote for its change needs.
 
         Raises
         ------
@@ -243,6 +260,7 @@ class Log:
         Aborted
             The call was aborted meanwhile.
         """
+        # Have the record written; `proceed` may have failed before.
         self.proceed()
         problem, self._problem = self._problem, None
         if problem is not None:
@@ -251,6 +269,8 @@ class Log:
         assert change is not None, "nothing was begun"
         if change.written is not None:
             self._wait(change.written)
+
+        # Begin its sync, and wait while the disk lags too far behind.
         if change.record.ahead:
             self.safe = self._syncing = self._syncer.submit(self._sync_upto, change.end)
         while self._sync == "background" and self._late():
@@ -260,10 +280,13 @@ class Log:
             self._wait(self._syncing)
 
     def _hand_over(self, change: _Open) -> Future[None]:
-        """What ends when the file has the change. If it goes to a tail, it is there when this returns."""
+        """Return the future of the write.
+
+        A record in shared memory is complete when this returns.
+        """
         if change.written is None:
             assert self._behind is not None
-            change.written = self._behind.take(change.record, change.place)
+            change.written = self._behind.enqueue(change.record, change.place)
         return change.written
 
     def _hurry(self) -> None:
@@ -286,7 +309,10 @@ class Log:
         )
 
     def keep(self) -> None:
-        """What was begun was committed. Waits until a tail has it."""
+        """Keep the committed change.
+
+        Waits until a tail has its record.
+        """
         change, self._open = self._open, None
         assert change is not None
         self._kept.append((change.end, change.record.epoch, time.monotonic()))
@@ -297,7 +323,7 @@ class Log:
             self.offsets[change.offset[0]] = change.offset[1]
 
     def refuse(self) -> None:
-        """What was begun, if anything, was refused: write that down, durably.
+        """Write the refusal of the change, durably, if one was begun.
 
         Raises
         ------
@@ -308,15 +334,16 @@ class Log:
         self._put_off = self._problem = None
         if change is None:
             return
-        problem, record = self._ended(change), change.record
+        # Write the refusal over a record that could not be written, or behind it.
+        problem, record = self._await_write(change), change.record
         refused = draft("refused", {}, record.epoch, record.attempt, record.ahead)
         try:
             if self.broken is not None:
                 raise OSError(None, self.broken)
             if problem is not None:
-                self._segments.spoil(change.place, record.size, refused)
+                self._segments.overwrite(change.place, record.size, refused)
             else:
-                self._segments.note(refused)
+                self._segments.append(refused)
             self._segments.sync()
         except OSError as error:
             self.broken = self.broken or str(failed(error, self._segments.path, "a refusal cannot be logged in"))
@@ -325,25 +352,27 @@ class Log:
                 "opened again"
             ) from error
 
-    def _ended(self, change: _Open) -> BaseException | None:
-        """Wait until what was begun is written; why it is not."""
+    def _await_write(self, change: _Open) -> BaseException | None:
+        """Wait for the write of a record; return its error."""
         written = self._hand_over(change)
         self._hurry()
         return written.exception()
 
     @property
-    def vote(self) -> int:
-        """3, or 2 where a snapshot is due, or 1 where one is being written."""
+    def vote(self) -> SnapshotState:
+        """The snapshot state that this rank sends with its vote."""
         if not self._snapshot_bytes:
-            return 3
+            return SnapshotState.IDLE
+        if self.busy():
+            return SnapshotState.WRITING
         due = self._segments.last - self.since > self._snapshot_bytes
-        return 1 if self.busy() else 2 if due else 3
+        return SnapshotState.WANTED if due else SnapshotState.IDLE
 
     # ---- how far -----------------------------------------------------------------------------------------------------
 
     @property
     def durable(self) -> int:
-        """The newest epoch that is committed, and on the disk together with all before it."""
+        """The newest epoch on the disk, together with all before it."""
         while self._kept and self._kept[0][0] <= self._segments.synced:
             self._durable = self._kept.popleft()[1]
         return self._durable
@@ -360,39 +389,41 @@ class Log:
 
     @property
     def place(self) -> int:
-        """The place behind the last record: bytes logged since the log was begun."""
+        """The place behind the last record: bytes logged in this term."""
         return self._segments.end
 
     def rotate(self) -> int:
-        """Begin a new segment; its place."""
+        """Begin a new segment; return its place. `StoreError` if the log is broken, or the disk is full."""
         self._rotate()
         return self._segments.end
 
     def _rotate(self) -> None:
         self._drain()
-        self._check()
+        self._check()  # a new segment says that all before it is on the disk
         try:
             self._segments.rotate()
         except OSError as error:
             raise failed(error, self._segments.path, "no room for a log after") from error
 
     def flush(self) -> None:
-        """Wait until the file has what was kept, for those who read it beside this graph."""
+        """Wait until the file has all kept changes, for readers beside this graph."""
         if self._written is not None:
             self._hurry()
             wait_for([self._written])
 
-    def hold(self, make: Callable[[], tuple[SharedMemoryTail, Copy] | None]) -> None:
-        """Hold later records in the tail that `make` makes in the writing thread; they are written as before if none.
+    def attach_tail(self, make: Callable[[], tuple[SharedMemoryTail, Copy] | None]) -> None:
+        """Stage later records in the tail that `make` returns.
 
-        With ``sync="background"`` only. See `mgraph.log.shared_memory_tail`.
+        The writing thread calls it. Without a tail, records are written as before.
+
+        With ``sync="background"`` only.
         """
         self._written = self._writer.submit(self._attach, make)
 
     def _attach(self, make: Callable[[], tuple[SharedMemoryTail, Copy] | None]) -> None:
-        if (made := make()) is not None:
-            self._segments.attach(made[0])
-            self._behind = WriteBehind(self._segments, made[1], self._writer, self._write_held)
+        if (tail := make()) is not None:
+            self._segments.attach(tail[0])
+            self._behind = WriteBehind(self._segments, tail[1], self._writer, self._write_held)
 
     def _drain(self) -> None:
         self.flush()
@@ -400,11 +431,17 @@ class Log:
             wait_for([self._syncing])
 
     def close(self) -> None:
-        """Write and sync what there is, and end the threads. A change under way stays undecided."""
+        """Write and sync all records, and end the threads.
+
+        A change under way stays undecided.
+        """
+        # Write and sync what is under way.
         if self._open is not None:
-            self._ended(self._open)
+            self._await_write(self._open)
             self._written = self._open.written
         self._drain()
+
+        # Close the files, and end the threads.
         with suppress(OSError):  # what is not durable was not said to be
             self._segments.close()
         for executor in {self._writer, self._syncer, self._hasher}:

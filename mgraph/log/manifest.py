@@ -21,7 +21,7 @@ PLAIN = 2  #: of a store without changes that belong to an epoch before them
 
 @dataclass(frozen=True)
 class Term:
-    """One opening of a graph.
+    """An opening of a graph.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Head:
-    """The newest term as one rank knows it, and how far the rank's log was on the disk.
+    """The newest term, as a rank knows it, and how far the rank's log was on the disk.
 
     Whatever a head names must be in the store. A head may be older than the store: it is written after what it names.
 
@@ -99,24 +99,27 @@ def head_name(rank: int) -> str:
 
 
 def term_of(name: str) -> int | None:
-    """Return the number of the term whose folder has this name; None for another folder."""
+    """Return the number of the term with this folder; None for another folder."""
     match = re.fullmatch(r"term-(\d{6,})", name)
     return int(match[1]) if match else None
 
 
 def described(kind: Mapping[str, Any], store: str) -> dict[str, Any]:
-    """Return the description of a new store with the id `store`, for a graph of this kind."""
+    """Return the description of a new store, for a graph of this kind."""
     return {"format": FORMAT if kind.get("drop_isolated") else PLAIN, "id": store, **kind}
 
 
 def chosen(snapshots: Sequence[dict[str, Any]], epoch: int | None) -> dict[str, Any] | None:
-    """Return the newest of `snapshots`, ordered by epoch, at or before `epoch`; None without one."""
+    """Return the newest snapshot at or before `epoch`; None without one.
+
+    `snapshots` are ordered by epoch.
+    """
     return next((about for about in reversed(snapshots) if epoch is None or about["epoch"] <= epoch), None)
 
 
 @dataclass
 class StoredGraph:
-    """The graph that a store holds, up to an epoch or to its end.
+    """The graph in a store, up to an epoch or to its end.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The log of a graph that has none of its own: an earlier epoch of a store, or the copy of a child process."""
+"""Logs of graphs that have none: an earlier epoch of a store, or the copy of a child process."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from mgraph.errors import InvalidOption
-from mgraph.log.records import WITHIN
+from mgraph.log.records import WITHIN, SnapshotState
 
 __all__ = ["ReadOnly"]
 
 
 class ReadOnly:
-    """Has the interface of `mgraph.log.log.Log`, and refuses every change that takes an epoch.
+    """Refuses every change that takes an epoch: the `Log` of a read-only graph.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class ReadOnly:
     broken: str | None = None
     last = ""
     attempt = lag = place = 0
-    vote = 3
+    vote = SnapshotState.IDLE
     safe = None
 
     def __init__(self, epoch: int, why: str) -> None:
@@ -33,7 +33,9 @@ class ReadOnly:
         self.offsets: dict[str, int] = {}
 
     def begin(self, kind: str, columns: Mapping[str, Any], epoch: int, ahead: bool = False) -> None:
-        """Refuse a change that takes an epoch. One of a kind of `WITHIN` belongs to the epoch before, and goes on.
+        """Refuse a change that takes an epoch.
+
+        A change of a kind in `WITHIN` takes none, and goes on.
 
         Raises
         ------
@@ -44,6 +46,6 @@ class ReadOnly:
             raise InvalidOption(f"{self._why} and is read-only")
 
     def ready(self) -> None:
-        """Nothing was begun."""
+        """Do nothing: no change was begun."""
 
     proceed = keep = refuse = close = snapshot = flush = ready

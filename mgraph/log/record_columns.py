@@ -1,4 +1,4 @@
-"""Reading the columns of records, each record checked before anything of it is used."""
+"""Reading the columns of records, each record checked before its use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import xxhash
 
 from mgraph.errors import StoreError
 from mgraph.log.files import PIECE, Contents, Files, failed
-from mgraph.log.records import HEADER, Entry, behind, layout, offset_of, stand_ins
+from mgraph.log.records import HEADER, Entry, columns_nbytes, layout, offset_of, stand_ins
 
 __all__ = ["RecordColumns"]
 
@@ -18,7 +18,7 @@ OPEN = 64  #: files that are held open; each rank of a term has one that is bein
 
 
 class RecordColumns:
-    """Reads records. One thread uses it.
+    """Reads the columns of records, in a single thread.
 
     Parameters
     ----------
@@ -39,22 +39,23 @@ class RecordColumns:
             self._open.popitem()[1].close()
 
     def read(self, entry: Entry) -> np.ndarray:
-        """The bytes of a record's columns; `StoreError` if they are not what was written."""
+        """Return the bytes of a record's columns; `StoreError` if they are damaged."""
         body = np.empty(entry.nbytes, np.uint8)
         if not self._filled(entry, [(0, body)]):
             raise _damaged(entry)
         return body
 
     def whole(self, entry: Entry) -> bool:
-        """Whether the bytes of a record's columns are what was written."""
+        """Return True if a record's columns are as they were written."""
         return self._filled(entry, [])
 
     def fill(self, entry: Entry, lo: int, hi: int, columns: Mapping[str, np.ndarray]) -> None:
-        """Fill columns, by their names, with the operations `lo` to `hi` - 1 of a batch.
+        """Fill columns, by name, with the operations `lo` to `hi` - 1.
 
         What the record leaves out is filled with what it stands for. `StoreError` if its bytes are not what was
         written; they are all read for that, but for a record of which another part was read just before.
         """
+        # Find the wanted bytes of each column.
         wanted, at, stands = [], 0, stand_ins(entry)
         for name, dtype in layout(entry).items():
             if name in columns:
@@ -62,6 +63,8 @@ class RecordColumns:
             at += entry.n * dtype.itemsize
         for name in columns.keys() & stands.keys():
             columns[name][:] = stands[name]
+
+        # Read them; all bytes are checked, unless that was done for another part just before.
         if entry == self._checked:
             whole = all(self._read(entry, begin, [column]) for begin, column in wanted)
         else:
@@ -71,12 +74,18 @@ class RecordColumns:
         self._checked = entry if hi - lo < entry.n else None
 
     def offset(self, entry: Entry) -> tuple[str, int] | None:
-        """The place in a source that a batch's record has; None without one, or where it is damaged."""
+        """Return the place in a source of a batch's record.
+
+        None without one, or where it is damaged.
+        """
         text = np.empty(entry.extra, np.uint8)
-        return offset_of(bytes(text)) if entry.extra and self._read(entry, behind(entry), [text]) else None
+        return offset_of(bytes(text)) if entry.extra and self._read(entry, columns_nbytes(entry), [text]) else None
 
     def _filled(self, entry: Entry, wanted: Sequence[tuple[int, np.ndarray]]) -> bool:
-        """Read all of a record, and keep the bytes at some offsets, which ascend; whether it is what was written."""
+        """Read all of a record, and keep the bytes at ascending offsets.
+
+        Returns True if they are as written.
+        """
         if len(self._rest) < min(entry.nbytes, PIECE):
             self._rest = np.empty(min(entry.nbytes, PIECE), np.uint8)
         digest, at = xxhash.xxh3_64(), 0
@@ -89,7 +98,10 @@ class RecordColumns:
         return digest.intdigest() == entry.body
 
     def _read(self, entry: Entry, at: int, buffers: Sequence[np.ndarray]) -> bool:
-        """Fill buffers from an offset of a record's columns; False if the file ends before."""
+        """Fill buffers from an offset of a record's columns.
+
+        Returns False if the file ends before.
+        """
         try:
             return self._contents(entry.path).read(entry.at + HEADER + at, buffers) == sum(map(len, buffers))
         except OSError as error:
@@ -105,10 +117,13 @@ class RecordColumns:
 
 
 def _runs(nbytes: int, wanted: Sequence[tuple[int, np.ndarray]], rest: np.ndarray) -> Iterator[list[np.ndarray]]:
-    """Buffers for all of a record's bytes, in runs that are read at once: those wanted, and `rest` between them.
+    """Yield buffers for all bytes of a record, in runs that are read together.
+
+    Between the wanted columns the bytes go to `rest`.
 
     A run has `rest` once and about `PIECE` bytes at most, so that they are hashed while they are in a cache.
     """
+    # Each wanted column ends a stretch of other bytes; an empty one ends the record.
     run: list[np.ndarray] = []
     at = size = 0
     for begin, column in [*wanted, (nbytes, rest[:0])]:
@@ -116,6 +131,7 @@ def _runs(nbytes: int, wanted: Sequence[tuple[int, np.ndarray]], rest: np.ndarra
             n = min(len(rest), begin - at)
             yield [*run, rest[:n]]
             run, size, at = [], 0, at + n
+        # Cut a long column, so that its bytes are hashed while they are in a cache.
         for lo in range(0, len(column), PIECE):
             run.append(column[lo : lo + PIECE])
             size += len(run[-1])

@@ -34,6 +34,7 @@ import json
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,8 +48,9 @@ __all__ = [
     "WITHIN",
     "Draft",
     "Entry",
-    "behind",
+    "SnapshotState",
     "checksum",
+    "columns_nbytes",
     "columns_of",
     "draft",
     "foreign",
@@ -89,9 +91,17 @@ _HEAD = struct.Struct("<4xBBHQQQQQQQQQ")
 _WORD = struct.Struct("<Q")
 
 
+class SnapshotState(IntEnum):
+    """What a rank says of snapshots with its vote; the ranks learn the least of all."""
+
+    WRITING = 1  #: a snapshot is being written
+    WANTED = 2  #: one is due
+    IDLE = 3
+
+
 @dataclass
 class Draft:
-    """A record that is to be written: the columns' buffers, if they are not in a tail, and what its header needs."""
+    """A record to be written: its columns, unless a tail has them, and the fields of its header."""
 
     kind: str
     mask: int
@@ -104,7 +114,10 @@ class Draft:
     extra: int = 0
 
     def packed(self, synced: int, place: int, log: int, parts: Sequence[Any] | None = None) -> bytes:
-        """The header, for a place in a log; hashes the columns, or `parts` in their place."""
+        """Return the header for a place in a log.
+
+        Hashes the columns, or `parts` in their place.
+        """
         body = xxhash.xxh3_64()
         for part in self.parts if parts is None else parts:
             body.update(part)
@@ -119,12 +132,12 @@ class Draft:
 
     @property
     def ahead(self) -> bool:
-        """See `AHEAD`."""
+        """True if the record has the bit `AHEAD`."""
         return bool(self.mask & AHEAD)
 
 
 class Entry(NamedTuple):
-    """A record in a log: what its header says, and in which file it is.
+    """A record in a log: the fields of its header, and its file.
 
     Attributes
     ----------
@@ -161,22 +174,26 @@ class Entry(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The place behind it."""
+        """The place behind the record."""
         return self.place + HEADER + self.nbytes
 
 
 def checksum(data: Any) -> int:
-    """XXH3, 64 bits."""
+    """Return the XXH3 hash, 64 bits."""
     return xxhash.xxh3_64_intdigest(data)
 
 
 def log_id(store: str, term: int, rank: int) -> int:
-    """The number of one rank's log in one term of a store."""
+    """Return the number of a rank's log in a term of a store."""
     return checksum(f"{store}/{term}/{rank}".encode())
 
 
 def draft(kind: str, columns: Mapping[str, Any], epoch: int, attempt: int, ahead: bool = False) -> Draft:
-    """A record of a change. The columns are not copied; those of a GPU stay there."""
+    """Draft the record of a change.
+
+    Columns are not copied; those of a GPU stay on it.
+    """
+    # The columns, by the kind of the change.
     mask, n, parts = AHEAD * ahead, 0, []
     if kind == "batch":
         op, weight = columns.get("op"), columns.get("weight")
@@ -198,12 +215,16 @@ def draft(kind: str, columns: Mapping[str, Any], epoch: int, attempt: int, ahead
         parts, n = [np.array([columns["before"]], np.int64)], 1
     elif kind == "mark":
         n = int(columns["synced"])
+
+    # The place in a source, and the keys of new vertices.
     extra = b"" if columns.get("offset") is None else json.dumps(list(columns["offset"])).encode()
     if extra:
         parts.append(np.frombuffer(extra, np.uint8))
     if columns.get("keys") is not None:
         mask |= KEYS
         parts.append(_plain(columns["keys"], np.uint8))
+
+    # Pad to words of 8 bytes.
     nbytes, vertices = sum(part.nbytes for part in parts), int(columns.get("n_vertices", 0))
     if nbytes % 8:
         parts.append(np.zeros(8 - nbytes % 8, np.uint8))
@@ -217,7 +238,10 @@ def _plain(column: Any, dtype: Any) -> Any:
 
 
 def header_of(head: bytes, at: int, place: int, log: int, path: str, size: int) -> Entry | None:
-    """The record with this header at an offset of a file of `size` bytes, if it belongs there and is not cut."""
+    """Parse the header at an offset of a file of `size` bytes.
+
+    None if it is another record's, or is cut.
+    """
     if len(head) < HEADER:
         return None
     kind, mask, extra, epoch, attempt, n, vertices, nbytes, synced, body, own, owner = _HEAD.unpack_from(head)
@@ -227,18 +251,18 @@ def header_of(head: bytes, at: int, place: int, log: int, path: str, size: int) 
 
 
 def resealed(entry: Entry, parts: Sequence[Any], log: int) -> bytes:
-    """The header of a record of this log, with the hash of its columns, which the one before did not have."""
+    """Return the header of a record with the hash of its columns, which the header in a tail lacks."""
     what = entry.kind, entry.mask, entry.epoch, entry.attempt, entry.n, entry.vertices
     return Draft(*what, parts, entry.nbytes, entry.extra).packed(entry.synced, entry.place, log)
 
 
 def segment_name(place: int) -> str:
-    """The name of the segment that begins at a place."""
+    """Return the name of the segment that begins at a place."""
     return f"{place:016x}.log"
 
 
 def segment_start(name: str) -> int | None:
-    """The place at which a segment begins, by its name; None for another file."""
+    """Return the place of a segment with this name; None for another file."""
     stem, _, kind = name.partition(".")
     try:
         return int(stem, 16) if kind == "log" and len(stem) == 16 else None
@@ -247,38 +271,41 @@ def segment_start(name: str) -> int | None:
 
 
 def foreign(head: bytes, log: int) -> bool:
-    """Whether a segment that begins with these bytes begins with a record of another log."""
+    """Return True if a segment with these first bytes is of another log."""
     return len(head) == HEADER and is_header(head) and bool(_HEAD.unpack_from(head)[-1] != log)
 
 
 def is_header(head: bytes) -> bool:
-    """Return True if these bytes are the header of a record, of any log."""
+    """Return True if these bytes are a record's header, of any log."""
     return head[:4] == MAGIC and checksum(head[:-8]) == _WORD.unpack_from(head, HEADER - 8)[0]
 
 
 def layout(entry: Entry) -> dict[str, np.dtype]:
-    """The columns that a batch's record has, in their order."""
+    """Return the columns of a batch's record, in their order."""
     return {name: dtype for name, (dtype, bit) in BATCH.items() if not bit or entry.mask & bit}
 
 
 def stand_ins(entry: Entry) -> dict[str, int]:
-    """What the columns stand for that a batch's record leaves out; deletions need no time."""
+    """Return the values of the columns that a batch's record lacks.
+
+    Deletions need no time.
+    """
     stands = {"op": -1 if entry.mask & DELETES else 1, "weight": 1, "time": MOST}
     return {name: value for name, value in stands.items() if not entry.mask & BATCH[name][1]}
 
 
-def behind(entry: Entry) -> int:
-    """Bytes of a batch's columns."""
+def columns_nbytes(entry: Entry) -> int:
+    """Return the bytes of a batch's columns."""
     return sum(dtype.itemsize for dtype in layout(entry).values()) * entry.n
 
 
 def keys_of(entry: Entry, body: np.ndarray) -> np.ndarray | None:
-    """The keys of the vertices that a record brings, as bytes; None if it has none."""
-    return body[behind(entry) + entry.extra :] if entry.mask & KEYS else None
+    """Return the keys that a record brings, as bytes; None without keys."""
+    return body[columns_nbytes(entry) + entry.extra :] if entry.mask & KEYS else None
 
 
 def offset_of(text: bytes) -> tuple[str, int] | None:
-    """The place in a source that a batch's record has, of its bytes; None where they are damaged."""
+    """Parse the place in a source from bytes; None where they are damaged."""
     try:
         name, n = json.loads(text)
     except (ValueError, TypeError):
@@ -287,7 +314,7 @@ def offset_of(text: bytes) -> tuple[str, int] | None:
 
 
 def columns_of(entry: Entry, body: np.ndarray) -> dict[str, Any]:
-    """The columns of a record that is no batch, as views of its bytes."""
+    """Return the columns of a record other than a batch, as views."""
     if entry.kind in IDS:
         return {"ids": body[: 4 * entry.n].view(np.uint32)}
     if entry.kind == "expire":

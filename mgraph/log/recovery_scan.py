@@ -1,4 +1,4 @@
-"""The recovery scan of a store: its newest whole snapshot, and the attempts after it that the logs of all ranks keep.
+"""Recovery scan of a store: its newest whole snapshot, and the later attempts that the logs of all ranks keep.
 
 An attempt that any log refuses is skipped; another is kept only if every rank's record of it is whole; at the first
 that is not, the log ends. Epochs follow one another without a hole; changes that take none follow their epoch. The
@@ -26,7 +26,7 @@ __all__ = ["KeptChanges", "kept_changes", "scan_store"]
 
 
 def scan_store(store: Store, epoch: int | None = None, repair: bool = False) -> StoredGraph:
-    """Return the graph that a store holds, up to `epoch` or to its end.
+    """Return the graph in a store, up to `epoch` or to its end.
 
     Parameters
     ----------
@@ -94,9 +94,12 @@ def _number(name: str) -> int:
 
 
 def _missing_terms(store: Store, heads: list[Head], terms: list[Term], undescribed: list[str]) -> Iterator[str]:
-    """Yield why terms are missing: a folder holds records, or a head names the term."""
+    """Yield why terms are missing."""
+    # A log holds records, and its term has no description.
     for name in undescribed:
         yield f"{store.missing_term(_number(name))}, and {store.at(name)} holds records"
+
+    # The newest head names a term that has none, or has another one.
     newest = max(heads, key=lambda head: head.term.number, default=None)
     if newest is None or any(_number(name) == newest.term.number for name in undescribed):
         return
@@ -108,7 +111,7 @@ def _missing_terms(store: Store, heads: list[Head], terms: list[Term], undescrib
 
 
 def _check_saved(store: Store) -> None:
-    """Raise `StoreError` if a graph that was saved has lost the description of its snapshot."""
+    """Raise `StoreError` if a saved graph lacks the description of its snapshot."""
     archive = store.archive
     for name in archive.files.names(archive.path):
         if name.startswith("snapshot-") and not name.endswith((".json", ".tmp", ".damaged")):
@@ -118,7 +121,9 @@ def _check_saved(store: Store) -> None:
 def _add_term(
     store: Store, term: Term, end: Term | None, heads: list[Head], stored: StoredGraph, epoch: int | None, repair: bool
 ) -> bool:
-    """Add what a term has after `stored.epoch`, up to `epoch`; return False if what follows it cannot be read.
+    """Add the changes of a term after `stored.epoch`, up to `epoch`.
+
+    Returns False if later terms cannot be read.
 
     `end` is the term that ends this one, or None for the last.
     """
@@ -139,7 +144,7 @@ def _add_term(
     problem, reason = _problem(store, term, scans, kept.epoch, bound, acknowledged, last=end is None)
     stored.add(kept.shares, kept.epoch)
     if end is not None and stored.epoch >= end.epoch and end.n_vertices not in (None, stored.left):
-        problem, reason = _missing_removal(scans, stored.epoch), None
+        problem, reason = _missing_removal(store, term, scans, stored.epoch), None
 
     # Raise the problem, or note what is given up.
     if problem is not None and not repair:
@@ -153,23 +158,30 @@ def _add_term(
 
 
 def _note_gap(store: Store, term: Term, stored: StoredGraph, repair: bool) -> None:
-    """Note that the epochs before the beginning of a term are nowhere; raise it without `repair`."""
+    """Note the gap before the beginning of a term; raise it without `repair`."""
     problem = f"{store.path}: a snapshot or a log with the epochs {stored.epoch + 1} to {term.epoch} is missing"
     if not repair:
         raise StoreError(f"{problem}; restore it from a backup, or give up what follows with repair=True")
     stored.notes.append(f"{problem}: epochs after {stored.epoch} are given up")
 
 
-def _missing_removal(scans: list[Scan], epoch: int) -> str:
-    """Return the message that a change is missing which belongs to the epoch at which the next term begins."""
+def _missing_removal(store: Store, term: Term, scans: list[Scan], epoch: int) -> str:
+    """Return the message that a change is missing, of the epoch at which the next term begins."""
     broken = next((scan.broken for scan in scans if scan.broken is not None), None)
+    missing = next((rank for rank, scan in enumerate(scans) if not scan.exists), None)
+    if broken is None and missing is not None:
+        broken = store.missing(term, missing)
     return broken or f"{scans[0].last}: vertices that left in epoch {epoch} are not there"
 
 
 def _problem(
     store: Store, term: Term, scans: list[Scan], epoch: int, bound: int | None, acknowledged: int, last: bool
 ) -> tuple[str | None, Literal["unseen"] | None]:
-    """Return why the logs of a term have less than was synced, and the error's reason; None where they have it all."""
+    """Return why the logs of a term have less than was synced, and the error's reason.
+
+    None where they have it all.
+    """
+    # Nothing is missing up to the bound, or a record is damaged.
     if bound is not None and epoch >= bound:
         return None, None
     broken = next((scan.broken for scan in scans if scan.broken is not None), None)
@@ -221,7 +233,7 @@ Tries = dict[int, dict[int, Entry]]  #: by attempt, the ranks' records
 
 
 def kept_changes(scans: Sequence[Scan], first: int, last: int | None = None) -> KeptChanges:
-    """Return the changes that one term's logs keep after epoch `first`, up to `last` or the end. O(records).
+    """Return the changes that a term's logs keep after epoch `first`, up to `last`. O(records).
 
     Changes that belong to `first` are among them, since a log may begin with those.
     """
@@ -254,6 +266,8 @@ def kept_changes(scans: Sequence[Scan], first: int, last: int | None = None) -> 
         if not keep(next(attempts(tries, kept.epoch + 1), {})):
             break
         kept.epoch += 1
+
+    # Count what is behind the end.
     written = [entry for scan in scans for entry in scan.entries if entry.kind != "refused"]
     kept.given_up = sum(entry.epoch > kept.epoch and (entry.epoch, entry.attempt) not in refused for entry in written)
     return kept

@@ -1,4 +1,4 @@
-"""Object stores and other file systems of fsspec, as `Files`: for snapshots, which are written once and then read.
+"""Object stores and other file systems of fsspec, as `Files`: for snapshots, which are written once.
 
 There is no sync and no lock: an object is there, whole, once it is closed. So a log cannot be there.
 """
@@ -15,23 +15,23 @@ __all__ = ["Remote", "files_at", "is_remote"]
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path is a URL, as in ``s3://bucket/folder``."""
+    """Return True for a URL, as in ``s3://bucket/folder``."""
     return "://" in path
 
 
 def files_at(path: str) -> Files:
-    """The file system of a path or URL."""
+    """Return the file system of a path or URL."""
     return Remote(path) if is_remote(path) else DISK
 
 
 class _Object(File):
-    """An object that is written from its beginning to its end, and is there when it is closed."""
+    """An object for writing, which exists once it is closed."""
 
     def __init__(self, path: str, out: Any) -> None:
         self.path, self._out, self._at = path, out, 0
 
     def allocate(self, end: int) -> None:
-        """Nothing is kept."""
+        """Do nothing: no room can be reserved."""
 
     def write(self, at: int, parts: Sequence[Any]) -> None:
         """Append buffers."""
@@ -40,30 +40,31 @@ class _Object(File):
             self._at += self._out.write(memoryview(part).cast("B"))
 
     def sync(self) -> None:
-        """It is there once it is closed."""
+        """Do nothing: the object exists once it is closed."""
 
     def truncate(self, size: int) -> None:
-        """It is new."""
+        """Do nothing: the object is new."""
         assert size == 0 == self._at, "an object cannot be cut"
 
     def close(self) -> None:
-        """Upload what is left; twice too."""
+        """Upload the rest; twice too."""
         self._out.close()
 
 
 class _Parts(Contents):
-    """An object, of which ranges are read."""
+    """Reads ranges of an object."""
 
     def __init__(self, fs: Any, key: str) -> None:
         self._fs, self._object = fs, key
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """The bytes of the object."""
         return int(self._fs.size(self._object))
 
     def read(self, at: int, parts: Sequence[Any]) -> int:
-        """Fill buffers by one request."""
+        """Fill buffers with a single request."""
+        # A request takes long: ask for the bytes of all buffers at once.
         views = [memoryview(part).cast("B") for part in parts if len(part)]
         data = memoryview(self._fs.cat_file(self._object, start=at, end=at + sum(map(len, views))))
         done = 0
@@ -74,11 +75,11 @@ class _Parts(Contents):
         return done
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
 
 class Remote(Files):
-    """A file system of fsspec.
+    """File system of fsspec.
 
     Parameters
     ----------
@@ -103,54 +104,57 @@ class Remote(Files):
         return str(self._fs._strip_protocol(path))
 
     def open(self, path: str) -> File:
-        """An object to write."""
+        """Open an object for writing."""
         return _Object(path, self._fs.open(self._key(path), "wb"))
 
     def folder(self, path: str) -> None:
-        """Make a folder, where there are any."""
+        """Make a folder, on systems that have folders."""
         self._fs.makedirs(self._key(path), exist_ok=True)
 
     def names(self, path: str) -> list[str]:
-        """The names in a folder, sorted."""
+        """Return the names in a folder, sorted."""
         self._fs.invalidate_cache()
         try:
-            found = self._fs.ls(self._key(path), detail=False)
+            keys = self._fs.ls(self._key(path), detail=False)
         except FileNotFoundError:
             return []
-        return sorted(name.rstrip("/").rpartition("/")[2] for name in found)
+        return sorted(name.rstrip("/").rpartition("/")[2] for name in keys)
 
     def contents(self, path: str) -> Contents:
-        """An object to read."""
+        """Open an object for reading."""
         return _Parts(self._fs, self._key(path))
 
     def read(self, path: str) -> bytes:
-        """The bytes of an object."""
+        """Return the bytes of an object."""
         return bytes(self._fs.cat_file(self._key(path)))
 
     def exists(self, path: str) -> bool:
-        """Whether there is an object or folder."""
+        """Return True if the object or folder exists."""
         self._fs.invalidate_cache()
         return bool(self._fs.exists(self._key(path)))
 
     def replace(self, path: str, data: bytes) -> None:
-        """Make `data` the content of an object, by a new name: some systems show what is written in part."""
+        """Replace the content of an object, by a rename.
+
+        Some systems show half of an object that is written.
+        """
         self._fs.pipe_file(self._key(f"{path}.tmp"), data)
         self.rename(f"{path}.tmp", path)
 
     def rename(self, path: str, new: str) -> None:
-        """Give an object another name."""
+        """Rename an object."""
         self._fs.mv(self._key(path), self._key(new))
 
     def remove(self, path: str) -> None:
-        """Remove an object, or a folder with all in it; nothing if it does not exist."""
+        """Remove an object, or a folder with its content, if it exists."""
         try:
             self._fs.rm(self._key(path), recursive=True)
         except FileNotFoundError:
             return
 
     def sync_folder(self, path: str) -> None:
-        """Names are there at once."""
+        """Do nothing: names are durable at once."""
 
     def lock(self, path: str) -> Any:
-        """There are no locks."""
+        """Raise `StoreError`: object stores have no locks."""
         raise StoreError(f"{path}: a log needs a file system with fsync and locks; give `snapshots` this place instead")

@@ -1,4 +1,4 @@
-"""Reading one rank's log: its records up to a torn end, and where a synced record is broken.
+"""Reading a rank's log: its records up to a torn end, and where a synced record is broken.
 
 A crash tears what was not synced. So a damaged record behind the last place that was synced is the torn end; before
 that place it is a broken middle. The synced place is in each record's header, in marks, in the names of segments, since
@@ -24,7 +24,7 @@ _MAGIC = np.frombuffer(MAGIC, np.uint32)[0]
 
 @dataclass
 class Scan:
-    """The records of one rank's log.
+    """The records of a rank's log.
 
     Attributes
     ----------
@@ -53,7 +53,9 @@ class Scan:
 
 
 def scan(files: Files, folder: str, log: int, begin: int = 0, verify: bool = False, mark: int = 0) -> Scan:
-    """Read the records of a rank's log from place `begin` on, where a segment begins. O(records), and the bytes read.
+    """Read the records of a rank's log from place `begin` on, where a segment begins.
+
+    O(records), and the bytes read.
 
     The last segment may be that of a graph that goes on, and be cut to its length meanwhile.
 
@@ -120,25 +122,32 @@ def has_records(files: Files, folder: str) -> bool:
 
 
 def _synced_by(entry: Entry) -> int:
-    """Return the place up to which a record says that its log was synced."""
+    """Return the place up to which a record calls its log synced."""
     return max(entry.synced, entry.n if entry.kind == "mark" else 0)
 
 
 class _Headers:
-    """Reads the headers of records, with the bytes around them, since records may be small."""
+    """Reads the headers of records, with the bytes around them.
+
+    Records may be small.
+    """
 
     def __init__(self, contents: Contents) -> None:
         self._contents, self._bytes, self._begin, self._n = contents, bytearray(WINDOW), 0, 0
 
     def at(self, offset: int) -> bytes:
         """Return the bytes of a header at an offset."""
+        # Read the window from this offset on, unless it has the header.
         first = offset - self._begin
         if not 0 <= first <= self._n - HEADER:
             self._begin, first, self._n = offset, 0, self._contents.read(offset, [self._bytes])
         return bytes(self._bytes[first : min(first + HEADER, self._n)])
 
     def entry(self, offset: int, start: int, log: int, path: str, size: int) -> Entry | None:
-        """Return the record at an offset of the segment that begins at `start`. A graph may just have written it."""
+        """Return the record at an offset of the segment that begins at `start`.
+
+        A graph may just have written it.
+        """
         entry = header_of(self.at(offset), offset, start + offset, log, path, size)
         if entry is None and self._begin < offset:
             self._n = 0
@@ -147,7 +156,10 @@ class _Headers:
 
 
 def _first_damaged(files: Files, entries: list[Entry], synced: int, verify: bool) -> int | None:
-    """Return the number of the first entry with damaged columns, among those that may be torn, or all if `verify`."""
+    """Return the number of the first entry with damaged columns.
+
+    Only those behind `synced` are checked, or all if `verify`.
+    """
     with RecordColumns(files) as columns:
         for number, entry in enumerate(entries):
             if entry.kind != "refused" and (verify or entry.end > synced) and not columns.whole(entry):
@@ -156,14 +168,14 @@ def _first_damaged(files: Files, entries: list[Entry], synced: int, verify: bool
 
 
 def _later(contents: Contents, at: int, start: int, log: int, path: str, size: int) -> Iterator[Entry]:
-    """Yield the records of this log behind a damaged place of a segment, wherever one begins."""
+    """Yield the records of this log behind a damaged place of a segment."""
     for offset, head in _magic_heads(contents, at, size):
         if (entry := header_of(head, offset, start + offset, log, path, size)) is not None:
             yield entry
 
 
 def _magic_heads(contents: Contents, at: int, size: int) -> Iterator[tuple[int, bytes]]:
-    """Yield each offset from `at` on where a header may begin, with the bytes of that header."""
+    """Yield each offset from `at` on where a header may begin, and its bytes."""
     for data in pieces(contents, at, size):
         words = data[: len(data) // 8 * 8].view(np.uint32)[::2]
         for number in np.flatnonzero(words == _MAGIC).tolist():

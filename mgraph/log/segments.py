@@ -1,4 +1,4 @@
-"""One rank's log as files: each is a segment, named by the place at which it begins.
+"""Files of a rank's log: each is a segment, named by the place at which it begins.
 
 A segment is synced before the next one is made, so that only the last one can have a torn end. Room is allocated
 before a record is written, so that a full disk refuses a record and never tears one; `RESERVE` bytes behind it are kept
@@ -34,7 +34,9 @@ APART = 1 << 20  #: bytes of columns from which on they are hashed while they ar
 
 
 class Segments:
-    """Appends records. `claim` is called by one thread; `hold`, `put`, `sync` and `note` by others too.
+    """Appends records.
+
+    `claim` is called by a single thread; `stage`, `put`, `sync` and `append` by others too.
 
     Parameters
     ----------
@@ -66,9 +68,10 @@ class Segments:
         self._lock = threading.Lock()
         self._start, self._allocated = 0, 0
         # ascending, the places of records that are claimed and not written, and of those that no tail has either
-        self._unwritten, self._unheld = OrderedDict[int, None](), OrderedDict[int, None]()
-        self._unnoted: dict[int, Draft] = {}  # by place, records of `note` that could not be written
+        self._unwritten, self._unstaged = OrderedDict[int, None](), OrderedDict[int, None]()
+        self._unappended: dict[int, Draft] = {}  # by place, records of `append` that could not be written
         self._tail: SharedMemoryTail | None = None
+        # Make the first segment: a log without records has it, too.
         try:
             files.folder(folder)
             self._file = self._made(0)
@@ -79,6 +82,7 @@ class Segments:
         path = f"{self.folder}/{segment_name(start)}"
         file = self._files.open(path)
         try:
+            # Its room and its name are durable before its first record.
             self._allocate(file, RESERVE + (0 if self._tail is None else self._tail.capacity))
             file.sync()
             self._files.sync_folder(self.folder)
@@ -97,7 +101,10 @@ class Segments:
     # ---- places ------------------------------------------------------------------------------------------------------
 
     def claim(self, size: int) -> int:
-        """The place of a record of `size` bytes. There is room for it, and for its refusal, or `OSError`."""
+        """Return the place of a record of `size` bytes.
+
+        `OSError` without room for it and for its refusal.
+        """
         with self._lock:
             self._room(self.end - self._start + size + RESERVE)
             self.last = self.end + size
@@ -105,12 +112,12 @@ class Segments:
 
     def _next(self, size: int) -> int:
         place, self.end = self.end, self.end + size
-        self._unwritten[place] = self._unheld[place] = None
+        self._unwritten[place] = self._unstaged[place] = None
         return place
 
     @property
     def full(self) -> bool:
-        """Whether the next record should begin a segment, also where that has to wait for the disk."""
+        """True if the next record should begin a segment, even if it waits for the disk."""
         return self.end - self._start >= self._limit * (1 if self._tail is None else PATIENT)
 
     def _room(self, end: int) -> None:
@@ -129,12 +136,13 @@ class Segments:
     # ---- bytes -------------------------------------------------------------------------------------------------------
 
     def put(self, record: Draft, place: int, hasher: Executor | None = None) -> None:
-        """Write a record at its place; its columns from the tail, if it comes without them.
+        """Write a record at its place, with columns from the tail if it has none.
 
-        With a `hasher` a long one is hashed by that meanwhile.
+        A long record is hashed by `hasher` meanwhile.
         """
-        held = len(record.parts) == 0 < record.nbytes
-        parts = self._views(place, record) if held else record.parts
+        staged = len(record.parts) == 0 < record.nbytes
+        parts = self._views(place, record) if staged else record.parts
+        # The header comes last for a long record, which is hashed meanwhile.
         at, what = place - self._start, (self.synced, place, self._log, parts)
         if hasher is None or record.nbytes < self.apart:
             self._file.write(at, [record.packed(*what), *parts])
@@ -142,31 +150,35 @@ class Segments:
             head = hasher.submit(record.packed, *what)
             self._file.write(at + HEADER, parts)
             self._file.write(at, [head.result()])
-        if held:
+        if staged:
             self._allocate_ahead()
-        self._told(self._unwritten, self._unheld, place=place)
+        self._settle(self._unwritten, self._unstaged, place=place)
 
-    def _told(self, *lacking: OrderedDict[int, None], place: int) -> None:
-        """A record is not lacking any more, where it was."""
+    def _settle(self, *lacking: OrderedDict[int, None], place: int) -> None:
+        """Note that records are written or staged, and publish the places."""
         with self._lock:
             for places in lacking:
                 places.pop(place, None)
             if self._tail is not None:
-                self._tail.tell(next(iter(self._unwritten), self.end), next(iter(self._unheld), self.end))
+                self._tail.publish(next(iter(self._unwritten), self.end), next(iter(self._unstaged), self.end))
 
     # ---- a tail -----------------------------------------------------------------------------------------------------
 
     def attach(self, tail: SharedMemoryTail) -> None:
-        """Hold later records in a tail, which is closed with the segments."""
-        tail.follow(self.path, self._start)
+        """Stage later records in a tail, which is closed with the segments."""
+        # Records that are being written are in the file only.
+        tail.begin_segment(self.path, self._start)
         with self._lock:
-            self._unheld |= self._unwritten
+            self._unstaged |= self._unwritten
             self._tail = tail
         self._allocate_ahead()
-        self._told(place=-1)
+        self._settle(place=-1)
 
     def _allocate_ahead(self) -> None:
-        """Have room for all that the tail can hold; a claim waits for the disk where there is none."""
+        """Allocate room for all that the tail can hold.
+
+        Without room, `claim` waits for the disk.
+        """
         assert self._tail is not None
         end = self.end - self._start + self._tail.capacity + RESERVE
         if end > self._allocated:
@@ -174,8 +186,11 @@ class Segments:
                 self._file.allocate(end + self._tail.capacity // 4)
                 self._allocated = end + self._tail.capacity // 4
 
-    def rest(self) -> None:
-        """Begin a new segment if one is due and nothing is being written; the thread that syncs calls it."""
+    def rotate_if_due(self) -> None:
+        """Begin a new segment if it is due and no write is under way.
+
+        The syncing thread calls it.
+        """
         with self._lock:
             if self._tail is not None and self.end - self._start >= self._limit and not self._unwritten:
                 try:
@@ -185,25 +200,28 @@ class Segments:
                         raise
 
     def has_room(self, end: int) -> bool:
-        """Whether the tail has room for what is claimed up to a place."""
+        """Return True if the tail has room up to a claimed place."""
         return self._tail is not None and end - self._tail.written <= self._tail.capacity
 
     @property
     def pressed(self) -> bool:
-        """Whether three quarters of the tail are taken."""
+        """True if three quarters of the tail are taken."""
         return self._tail is not None and 4 * (self.end - self._tail.written) > 3 * self._tail.capacity
 
-    def hold(self, record: Draft, place: int, copy: Callable[[Sequence[Any], Sequence[Any]], None]) -> None:
-        """Begin to copy a record to the tail, which has room: it is `held` when that is done."""
+    def stage(self, record: Draft, place: int, copy: Callable[[Sequence[Any], Sequence[Any]], None]) -> None:
+        """Begin to copy a record to the tail, which has room."""
         assert self._tail is not None
         head = memoryview(record.packed(self.synced, place, self._log, ()))
         for view, part, at in laid([head], self._tail.views(place, HEADER)):
             view[:] = part[at : at + len(view)]
         copy(record.parts, self._views(place, record))
 
-    def held(self, place: int) -> None:
-        """The tail has all of the record at a place: the process need not live until it is written."""
-        self._told(self._unheld, place=place)
+    def mark_staged(self, place: int) -> None:
+        """Note that the tail has all of the record at a place.
+
+        It is written now even if this process ends.
+        """
+        self._settle(self._unstaged, place=place)
 
     def _views(self, place: int, record: Draft) -> Sequence[Any]:
         assert self._tail is not None
@@ -211,35 +229,41 @@ class Segments:
 
     # ---- the file ----------------------------------------------------------------------------------------------------
 
-    def spoil(self, place: int, size: int, refused: Draft) -> None:
-        """Write a refusal over a record of `size` bytes that could not be written whole."""
+    def overwrite(self, place: int, size: int, refused: Draft) -> None:
+        """Overwrite a record that could not be written with its refusal."""
         empty = replace(refused, nbytes=size - HEADER)
         self._file.write(place - self._start, [empty.packed(self.synced, place, self._log)])
-        self._told(self._unwritten, self._unheld, place=place)
+        self._settle(self._unwritten, self._unstaged, place=place)
 
     def sync(self) -> None:
-        """Sync what was written so far, and leave a mark of it: by that a torn end is told from a broken middle."""
+        """Sync the written records, and append a mark.
+
+        It tells a torn end from a broken middle.
+        """
         with self._lock:
             upto = next(iter(self._unwritten), self.end)
         self._file.sync()
         self.synced = max(self.synced, upto)
-        self.note(draft("mark", {"synced": upto}, 0, 0))
+        self.append(draft("mark", {"synced": upto}, 0, 0))
 
-    def note(self, record: Draft) -> None:
+    def append(self, record: Draft) -> None:
         """Append a record without columns, in the room that is reserved."""
+        # Claim the next place: `RESERVE` bytes are kept for it.
         with self._lock:
             place = self._next(record.size)
         if self.has_room(place + record.size):
-            self.hold(record, place, lambda parts, views: None)
-            self.held(place)
+            self.stage(record, place, lambda parts, views: None)
+            self.mark_staged(place)
         try:
             self.put(record, place)
         except OSError:
-            self._unnoted[place] = record
+            self._unappended[place] = record
             raise
 
     def rotate(self) -> None:
-        """Begin a new segment, unless this one is empty; nothing is being written meanwhile.
+        """Begin a new segment, unless this one is empty.
+
+        No write may be under way.
 
         Raises
         ------
@@ -253,23 +277,28 @@ class Segments:
         self.synced = start = self.end
         if start == self._start:
             return
+
+        # Make the new segment; without room the log goes on in this one.
         file, allocated = self._file, self._allocated
         self._allocated = 0
         try:
-            made = self._made(start)
+            segment = self._made(start)
         except BaseException:
             self._allocated = allocated
             raise
+
+        # Give back what this one has allocated, and go on in the new one.
         file.truncate(start - self._start)
         file.close()
-        self._file, self._start = made, start
+        self._file, self._start = segment, start
         if self._tail is not None:
-            self._tail.follow(self.path, start)
+            self._tail.begin_segment(self.path, start)
 
     def close(self) -> None:
-        """Sync, give back what was allocated and not used, and close."""
+        """Sync, free the room that was not used, and close."""
         try:
-            for place, record in self._unnoted.items():  # behind it there may be changes that were acknowledged
+            # Try again what could not be appended: acknowledged changes may be behind it.
+            for place, record in self._unappended.items():
                 self.put(record, place)
             if self.synced < self.last:
                 self.sync()

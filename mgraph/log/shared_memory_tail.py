@@ -1,4 +1,4 @@
-"""The end of a log in shared memory, where it outlives the process before it is written to the file.
+"""The tail of a log in shared memory, where it outlives the process before it is written to the file.
 
 A `SharedMemoryTail` is an image of the bytes of a log that are not in its file yet: the byte at place p lies at p
 modulo the capacity. Two words in its first page hold the places up to which the file has all bytes (`written`), and the
@@ -44,7 +44,10 @@ WAIT_SECONDS, POLL_SECONDS = 5.0, 0.02
 
 
 def laid(parts: Sequence[Any], views: Sequence[np.ndarray]) -> Iterator[tuple[np.ndarray, Any, int]]:
-    """Pieces that lay `parts` one after another into `views`: bytes to fill, the part, and the first byte of it."""
+    """Split `parts`, laid consecutively into `views`.
+
+    Yields the bytes to fill, the part, and its offset.
+    """
     left = [view for view in views if len(view)]
     for part in parts:
         at = 0
@@ -58,20 +61,23 @@ def laid(parts: Sequence[Any], views: Sequence[np.ndarray]) -> Iterator[tuple[np
 
 
 class Copy(Protocol):
-    """Copies arrays, of the host or of a GPU, into a tail. One thread makes all calls."""
+    """Copies arrays, of the host or of a GPU, into a tail.
+
+    A single thread makes all calls.
+    """
 
     def mark(self) -> None:
-        """What is begun next is what the calling thread's stream has been given up to now, where it is a GPU's."""
+        """Mark the work of the calling thread's stream: later copies wait for it."""
 
     def begin(self, parts: Sequence[Any], views: Sequence[np.ndarray]) -> None:
-        """Begin to copy `parts` one after another into `views`, of the same size in all, after `mark`."""
+        """Begin to copy `parts` consecutively into `views`, after `mark`."""
 
     def wait(self) -> None:
-        """Wait until what was begun is done."""
+        """Wait until the copies are done."""
 
 
 class SharedMemoryTail:
-    """The tail of one rank's log. `follow`, `views` and `tell` belong to its `Segments`.
+    """The tail of a rank's log, which its `Segments` fill.
 
     Parameters
     ----------
@@ -89,10 +95,13 @@ class SharedMemoryTail:
     """
 
     def __init__(self, nbytes: int, log: int, folder: str) -> None:
+        # Name the file to which the tail belongs.
         store, *names = folder.rsplit("/", 2)
         text = json.dumps({"store": store, "folder": "/".join(names), "sees": _sees()}).encode()
         if len(text) > PAGE - TEXT:
             raise DeviceError(f"a path of {len(text)} bytes; shared memory has room for {PAGE - TEXT}")
+
+        # Take all of its memory, locked: a write to a page that is not there would end the process.
         _remove_leftovers()
         self.path, self.capacity = f"{FOLDER}/{NAME}{log:016x}-{secrets.token_hex(4)}", -(-nbytes // PAGE) * PAGE
         try:
@@ -105,6 +114,8 @@ class SharedMemoryTail:
                 raise
         except OSError as error:
             raise DeviceError(f"{nbytes} bytes of shared memory cannot be had in {FOLDER}: {error.strerror}") from None
+
+        # Fill the first page; the magic number comes last, and makes it complete.
         self.memory = segment  #: all of it, to be registered with a GPU
         self._words, self._ring = segment.data[:TEXT].view(np.int64), segment.data[PAGE:]
         self._words[[CAPACITY, LOG, LENGTH]] = self.capacity, _word(log), len(text)
@@ -116,20 +127,23 @@ class SharedMemoryTail:
         """The place up to which the file has all bytes."""
         return int(self._words[WRITTEN])
 
-    def follow(self, path: str, place: int) -> None:
-        """The log goes on at a place, where this segment begins; all before it is written."""
+    def begin_segment(self, path: str, place: int) -> None:
+        """Begin a segment at a place. All before it is written."""
         self._words[[WRITTEN, READY, START, INODE]] = place, place, place, _word(os.stat(path).st_ino)
 
     def views(self, place: int, nbytes: int) -> list[np.ndarray]:
-        """Where bytes of the log lie, in one piece or two."""
+        """Return the memory of some bytes of the log, in up to two pieces."""
         return _views(self._ring, place, nbytes)
 
-    def tell(self, written: int, ready: int) -> None:
-        """Up to which places the file and the tail have all bytes."""
+    def publish(self, written: int, ready: int) -> None:
+        """Publish how far the file and the tail have all bytes."""
         self._words[WRITTEN], self._words[READY] = written, ready
 
     def close(self, keep: bool = False) -> None:
-        """Release the lock, and remove the name unless there is something that could not be written to the file."""
+        """Release the lock, and remove the name.
+
+        It stays to `keep` records that could not be written to the file.
+        """
         if not keep:
             with suppress(OSError):
                 os.unlink(self.path)
@@ -137,7 +151,7 @@ class SharedMemoryTail:
 
 
 def _word(number: int) -> Any:
-    """64 bits as they lie in a word."""
+    """Return 64 bits as they lie in a word."""
     return np.uint64(number).astype(np.int64)
 
 
@@ -147,7 +161,10 @@ def _views(ring: np.ndarray, place: int, nbytes: int) -> list[np.ndarray]:
 
 
 def _mapped(path: str) -> Segment:
-    """A file in memory, by a descriptor of its own: a mapping keeps what it was made of, and with that its lock."""
+    """Map a file, by a descriptor of its own.
+
+    A mapping keeps its descriptor, and with that the lock.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         return Segment(descriptor, os.fstat(descriptor).st_size)
@@ -156,7 +173,7 @@ def _mapped(path: str) -> Segment:
 
 
 def _locked(path: str, flags: int = 0) -> Any:
-    """A tail's file of this user, locked; `BlockingIOError` if a process has it."""
+    """Lock a tail's file of this user; `BlockingIOError` while it is taken."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
     if os.fstat(descriptor).st_uid != os.geteuid():
         os.close(descriptor)
@@ -165,7 +182,10 @@ def _locked(path: str, flags: int = 0) -> Any:
 
 
 def _sees() -> str:
-    """The same for processes that see the same folders. One /dev/shm may be in containers that do not."""
+    """Return a name that processes share if they see the same folders.
+
+    Containers may share one /dev/shm.
+    """
     try:
         return os.readlink("/proc/self/ns/mnt")
     except OSError:
@@ -176,7 +196,7 @@ def _sees() -> str:
 
 
 def finish(store: str, own: bool = False) -> int:
-    """Write to the logs of a store what processes of this host that were killed had not yet written; how many records.
+    """Write to a store's logs the records of killed processes of this host; return their number.
 
     Call it before the store is read. If the store is locked for this graph, which is then its `own`, it waits for
     a tail that a process has: that process is about to end, or does the same. Else it leaves to a graph what it has.
@@ -190,7 +210,7 @@ def finish(store: str, own: bool = False) -> int:
 
 
 class _LeftTail:
-    """A tail as other processes find it; `OSError` if it is gone, or another user's.
+    """The tail of another process; `OSError` if it is gone.
 
     Attributes
     ----------
@@ -216,43 +236,49 @@ class _LeftTail:
 
     @property
     def left(self) -> bool:
-        """Whether its process is known to have ended."""
+        """True if its process is known to have ended."""
         return bool(self._words[LEFT])
 
     def leave(self) -> None:
-        """Have other processes know that its process has ended."""
+        """Mark for other processes that its process has ended."""
         self._words[LEFT] = 1
 
     @property
     def empty(self) -> bool:
-        """Whether the file has all that it has."""
+        """True if the file has all bytes of the tail."""
         return self.written >= self.ready
 
     @property
     def orphan(self) -> bool:
-        """Whether its store is gone."""
+        """True if its store is gone."""
         return self._sees == _sees() and not os.path.exists(self.store)
 
     def segment(self, store: str) -> str:
-        """The file that its process wrote, if that is in this folder."""
+        """Return the file of its process, if that is in this folder."""
         return f"{store}/{self._folder}/{segment_name(self.start)}"
 
     def is_of(self, store: str) -> bool:
-        """Whether its process wrote this store, which may have been moved since; not one that is a copy of that."""
-        here, there = _status(self.segment(store)), _status(self.segment(self.store))
-        if here is None or here.st_ino != self._inode:
+        """Return True if its process wrote this store, which may have been moved since.
+
+        False for a copy.
+        """
+        now, before = _status(self.segment(store)), _status(self.segment(self.store))
+        if now is None or now.st_ino != self._inode:
             return False
-        return there is None or there.st_ino != self._inode or os.path.samestat(here, there)
+        return before is None or before.st_ino != self._inode or os.path.samestat(now, before)
 
     def is_over(self, store: str) -> bool:
-        """Whether a later term of the store has begun, so that nothing is read that its log gets now."""
+        """Return True if a later term of the store has begun.
+
+        Nobody reads its log any further.
+        """
         term, names = self._folder.split("/")[0], os.listdir(store)
         return any(name.split(".")[0] > term for name in names if name.startswith("term-"))
 
     def is_dropped(self, store: str) -> bool:
-        """Whether it was of this folder, where a later term needs its file no more."""
-        here, there = _status(store), _status(self.store)
-        same = here is not None and there is not None and os.path.samestat(here, there)
+        """Return True if it was of this folder, and a later term dropped its file."""
+        now, before = _status(store), _status(self.store)
+        same = now is not None and before is not None and os.path.samestat(now, before)
         return same and _status(self.segment(store)) is None and self.is_over(store)
 
 
@@ -268,7 +294,7 @@ def _paths() -> list[str]:
 
 
 def _seen(path: str) -> _LeftTail | None:
-    """A tail without its lock, which a graph may have; None if it is of no use, or not this user's."""
+    """Return a tail without its lock; None if it is incomplete, or another user's."""
     with suppress(OSError):
         tail = _LeftTail(path)
         return tail if tail.known else None
@@ -281,7 +307,7 @@ def _concerns(path: str, store: str) -> bool:
 
 
 def _remove_leftovers() -> None:
-    """Remove what is of no use: where a process ended while it made it, the file has all, or the store is gone."""
+    """Remove tails that are incomplete, written, or of stores that are gone."""
     for path in _paths():
         with suppress(OSError):
             if _is_useless(path):
@@ -296,7 +322,7 @@ def _is_useless(path: str) -> bool:
 
 
 def _finished(path: str, store: str, own: bool) -> int:
-    """Write what one tail has for a log of this store, and remove it; how many records."""
+    """Write a tail to its log in this store, and remove it; return the number of records."""
     records, lock = 0, _taken(path, store, own)
     if lock is None:
         return 0
@@ -316,7 +342,8 @@ def _finished(path: str, store: str, own: bool) -> int:
 
 
 def _taken(path: str, store: str, own: bool) -> Any:
-    """A tail's file, locked; None if it is gone, or if a graph has it that may."""
+    """Lock a tail's file; None if it is gone, or kept by a graph."""
+    # Wait for a process that is about to end, if this graph owns the store.
     end = time.monotonic() + WAIT_SECONDS
     while True:
         try:
@@ -334,6 +361,7 @@ def _taken(path: str, store: str, own: bool) -> Any:
 
 
 def _write(left: _LeftTail, path: str) -> int:
+    # Copy each record with its hash, which its process had left out; skip those that are in the file.
     place, records, file = left.written, 0, DISK.open(path)
     try:
         while place < left.ready:
@@ -354,7 +382,7 @@ def _write(left: _LeftTail, path: str) -> int:
 
 
 def _in_file(path: str, at: int, place: int, log: int) -> Entry | None:
-    """A record that its process had put into the file only."""
+    """Return a record that the process had put into the file only."""
     head = bytearray(HEADER)
     with DISK.contents(path) as contents:
         contents.read(at, [head])

@@ -1,4 +1,4 @@
-"""Snapshots: the edges of one epoch as Arrow IPC files, one a rank, which pyarrow, Polars and DuckDB read.
+"""Snapshots: the edges of an epoch as Arrow IPC files, one per rank, for pyarrow, Polars and DuckDB.
 
 A file has the columns src, dst, in a weighted graph weight, and in a graph with times time, int64, by users' ids; an
 undirected edge is in one file, once, with ``src <= dst``. Where a window combines weights, an edge has a row for each
@@ -50,13 +50,13 @@ Columns = Mapping[str, np.ndarray]
 
 
 def check_arrow() -> None:
-    """Raise `StoreError` where pyarrow is not installed, without the time that an import takes."""
+    """Raise `StoreError` without pyarrow, in less time than an import."""
     if find_spec("pyarrow") is None:
         raise StoreError('snapshots need pyarrow on every worker: pip install "dask-mgraph[snapshots]"')
 
 
 def arrow() -> Any:
-    """The module pyarrow; `StoreError` where it is not installed."""
+    """Return the module pyarrow; `StoreError` where it is not installed."""
     check_arrow()
     import pyarrow
     import pyarrow.ipc
@@ -65,7 +65,7 @@ def arrow() -> Any:
 
 
 def folder_of(epoch: int, term: int, changes: int) -> str:
-    """The name of the folder of a snapshot.
+    """Return the name of a snapshot's folder.
 
     `changes` counts changes of any kind in a term: after a move of rows, parts of the same epoch have other edges.
     """
@@ -73,7 +73,7 @@ def folder_of(epoch: int, term: int, changes: int) -> str:
 
 
 class _Sink:
-    """A file that Arrow writes; its checksum, and those of its pieces."""
+    """A file that Arrow writes, with checksums of it and of its pieces."""
 
     closed = False
 
@@ -91,12 +91,12 @@ class _Sink:
         return len(data)
 
     def end_piece(self, rows: int) -> None:
-        """What was written since the last call is a piece with so many rows."""
+        """End the current piece, which holds `rows` rows."""
         self.pieces.append((rows, self.at - self._begin, self._piece.hexdigest()))
         self._begin, self._piece = self.at, xxhash.xxh3_64()
 
     def flush(self) -> None:
-        """Written is written."""
+        """Do nothing: `write` has written."""
 
     close = flush
 
@@ -110,7 +110,7 @@ def write_part(
     over: Callable[[], bool] = lambda: False,
     mark: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a rank's edges, durably, and then that they are there.
+    """Write a rank's edges, durably, and then their description.
 
     Parameters
     ----------
@@ -130,7 +130,10 @@ def write_part(
 
 
 def write_keys(store: Store, folder: str, names: KeyArray, n: int) -> dict[str, Any]:
-    """Write the keys of a graph's `n` vertices, durably, as an Arrow IPC file with the column key; what it is."""
+    """Write the keys of `n` vertices, durably, as an Arrow IPC file.
+
+    Returns its description.
+    """
     about = f"{folder}/keys.json"
     if store.files.exists(store.at(about)):
         return store.read(about)  # as in `write_part`
@@ -140,12 +143,12 @@ def write_keys(store: Store, folder: str, names: KeyArray, n: int) -> dict[str, 
 
 
 def read_keys(store: Store, about: Mapping[str, Any]) -> Any:
-    """The keys that `write_keys` has written: int64[n] or `Texts`."""
+    """Read the keys that `write_keys` has written: int64[n] or `Texts`."""
     return keys_in(about, whole_file(store, about))
 
 
 def keys_in(about: Mapping[str, Any], data: np.ndarray) -> Any:
-    """The keys in the bytes of a file of `write_keys`."""
+    """Parse the keys in the bytes of a file of `write_keys`."""
     pa = arrow()
     table = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(data))).read_all()
     column = table["key"].combine_chunks()
@@ -155,9 +158,10 @@ def keys_in(about: Mapping[str, Any], data: np.ndarray) -> Any:
 def _write(
     store: Store, folder: str, name: str, columns: Mapping[str, Any], over: Callable[[], bool] = lambda: False
 ) -> dict[str, Any]:
-    """Write columns as an Arrow IPC file, durably; its description."""
+    """Write columns as an Arrow IPC file, durably. Return its description."""
     path, files, pa = store.at(name), store.files, arrow()
     try:
+        # Write record batches, each with a checksum of its own.
         files.folder(store.at(folder))
         file = files.open(path)
         try:
@@ -173,6 +177,8 @@ def _write(
                     writer.write_batch(pa.record_batch(part, schema=schema))
                     sink.end_piece(len(part[0]))
             sink.end_piece(0)
+
+            # Make the file and its name durable.
             file.sync()
         finally:
             file.close()
@@ -183,12 +189,15 @@ def _write(
 
 
 def _slice(pa: Any, column: Any, first: int, end: int) -> Any:
-    """Rows of a column as an Arrow array."""
+    """Return rows of a column as an Arrow array."""
     return column[first:end].to_arrow() if isinstance(column, Texts) else pa.array(column[first:end])
 
 
 def give_up(store: Store, folder: str, rank: int, problem: str) -> None:
-    """Tell rank 0 that a part cannot be written, if that can be written; no part of a valid snapshot is touched."""
+    """Tell rank 0, if possible, that a part cannot be written.
+
+    Parts of a valid snapshot stay untouched.
+    """
     with suppress(StoreError, OSError):
         store.files.folder(store.at(folder))
         if not store.files.exists(store.at(f"{folder}.json")):
@@ -196,12 +205,13 @@ def give_up(store: Store, folder: str, rank: int, problem: str) -> None:
 
 
 def written(store: Store, folder: str, size: int) -> bool:
-    """Whether all ranks have written their parts."""
+    """Return True if all ranks have written their parts."""
     return all(store.files.exists(store.at(f"{folder}/rank-{rank:04d}.json")) for rank in range(size))
 
 
 def make_valid(store: Store, folder: str, size: int, content: Mapping[str, Any]) -> None:
-    """Describe a snapshot of which all parts are written: from now on it is there."""
+    """Describe a snapshot with all its parts, which makes it valid."""
+    # Read the parts; a rank that could not write its part says why.
     parts = [store.read(f"{folder}/rank-{rank:04d}.json") for rank in range(size)]
     if problem := next((part["problem"] for part in parts if "problem" in part), None):
         raise StoreError(problem)
@@ -210,7 +220,7 @@ def make_valid(store: Store, folder: str, size: int, content: Mapping[str, Any])
 
 
 def drop_old(store: Store, retain: int) -> None:
-    """Drop all snapshots but the newest `retain`, and the log before the oldest of these.
+    """Drop all but the newest `retain` snapshots, and the log before them.
 
     A description goes before what it describes.
     """
@@ -218,13 +228,17 @@ def drop_old(store: Store, retain: int) -> None:
     snapshots = archive.snapshots()
     if retain < 1 or not snapshots:
         return
+
+    # Drop the snapshots.
     old, kept = snapshots[:-retain], snapshots[-retain:]
     files, first = store.files, kept[0]
-    for one in old:
-        folder = one["folder"]
+    for about in old:
+        folder = about["folder"]
         archive.files.remove(archive.at(f"{folder}.json"))
         archive.files.sync_folder(archive.path)
         archive.files.remove(archive.at(folder))
+
+    # Drop the terms before the oldest one that is kept, and its log before the snapshot.
     names = {name.removesuffix(".json") for name in files.names(store.path)}
     for name in sorted(names):  # a folder too of which only the description was removed
         if (number := term_of(name)) and number < first["term"]:
@@ -236,13 +250,13 @@ def drop_old(store: Store, retain: int) -> None:
 
 
 def whole_file(store: Store, about: Mapping[str, Any]) -> np.ndarray:
-    """The bytes of a file of a snapshot; `StoreError` if they are not what was written."""
+    """Return the bytes of a snapshot's file; `StoreError` if they are damaged."""
     piece = _Piece(store.at(about["name"]), 0, about["rows"], about["nbytes"], about["checksum"])
     return _checked(store, piece, np.empty(piece.nbytes, np.uint8))
 
 
 def _checked(store: Store, piece: _Piece, data: np.ndarray) -> np.ndarray:
-    """The bytes of a piece, in `data`."""
+    """Read a piece into `data`; `StoreError` if it is damaged."""
     try:
         with store.files.contents(piece.path) as contents:
             n = contents.read(piece.at, [data])
@@ -257,13 +271,16 @@ def _checked(store: Store, piece: _Piece, data: np.ndarray) -> np.ndarray:
 
 
 def rows_of(snapshot: Mapping[str, Any]) -> int:
-    """The number of edges of a snapshot."""
+    """Return the number of edges of a snapshot."""
     return sum(about["rows"] for about in snapshot["files"])
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """Bytes of a file that are checked together: a record batch, the end of the file, or the whole file."""
+    """Bytes of a file that are checked together.
+
+    A record batch, the end of the file, or the whole file.
+    """
 
     path: str
     at: int
@@ -274,7 +291,9 @@ class _Piece:
 
 
 class Rows:
-    """Reads the rows of some files of a snapshot, one file after another, each piece checked before it is used.
+    """Reads rows of consecutive files of a snapshot.
+
+    Each piece is checked before it is used.
 
     Parameters
     ----------
@@ -293,13 +312,14 @@ class Rows:
         self._buffer = np.empty(0, np.uint8)  # of the last piece
 
     def check_ends(self) -> None:
-        """Check the pieces that have no rows, which nobody reads else; and that the files are there."""
+        """Check the pieces without rows, which `read` skips."""
         for piece in self._pieces:
             if not piece.rows:
                 _checked(self._store, piece, np.empty(piece.nbytes, np.uint8))
 
     def read(self, first: int, end: int) -> dict[str, np.ndarray]:
-        """The columns of the rows `first` to `end` - 1."""
+        """Return the columns of the rows `first` to `end` - 1."""
+        # Copy the rows of each piece that overlaps.
         columns = {name: np.empty(end - first, dtype) for name, dtype in self._dtypes.items()}
         row = 0
         for piece in self._pieces:
@@ -311,7 +331,7 @@ class Rows:
         return columns
 
     def _columns(self, piece: _Piece) -> Columns:
-        """The columns of a piece, as views of its bytes."""
+        """Return the columns of a piece, as views of its bytes."""
         if self._last[0] != piece:
             self._last = None, {}
             if len(self._buffer) < piece.nbytes:
@@ -320,6 +340,7 @@ class Rows:
         return self._last[1]
 
     def _parsed(self, piece: _Piece, data: np.ndarray) -> Columns:
+        # A whole file is parsed by its own schema; a record batch by the columns that are wanted.
         pa = arrow()
         schema = pa.schema([(name, pa.from_numpy_dtype(dtype)) for name, dtype in self._dtypes.items()])
         source = pa.BufferReader(pa.py_buffer(data))
@@ -343,6 +364,9 @@ def _pieces_of(path: str, about: Mapping[str, Any]) -> Iterator[_Piece]:
 
 
 def _values(column: Any) -> np.ndarray:
-    """A view of an Arrow array of numbers. Its `to_numpy` would import pandas, which takes a second."""
+    """View an Arrow array of numbers as NumPy.
+
+    Its `to_numpy` would import pandas, which takes a second.
+    """
     dtype = np.dtype(column.type.to_pandas_dtype())
     return np.frombuffer(column.buffers()[1], dtype, len(column), column.offset * dtype.itemsize)

@@ -82,7 +82,7 @@ class Store:
 
     @property
     def archive(self) -> Store:
-        """The store that has the snapshots: this one, or that at the URL that ``store.json`` names."""
+        """The store that has the snapshots, here or at the URL in ``store.json``."""
         if self._archive is None:
             elsewhere = self.about().get("snapshots") if self.exists else None
             if elsewhere is None:
@@ -102,7 +102,7 @@ class Store:
         return self.files.exists(self.at("store.json"))
 
     def create(self, kind: Mapping[str, Any]) -> dict[str, Any]:
-        """Make a store for a graph of this kind, and return its description.
+        """Make a store for a graph of this kind; return its description.
 
         Raises
         ------
@@ -118,7 +118,7 @@ class Store:
         return about
 
     def check_new(self) -> None:
-        """Raise `InvalidOption` if the folder holds a store, or terms without its description."""
+        """Raise `InvalidOption` if the folder holds a store, or terms of one."""
         if self.exists or any(name.startswith("term-") for name in self.files.names(self.path)):
             raise InvalidOption(
                 f"{self.path} holds a store: open it with DynamicGraph.open({self.path!r}), on a cluster with its "
@@ -126,7 +126,7 @@ class Store:
             )
 
     def check_place(self, kind: Mapping[str, Any]) -> None:
-        """Raise `InvalidOption` if the place for a new graph's snapshots has those of another graph."""
+        """Raise `InvalidOption` if the place for the snapshots has another graph's."""
         if (elsewhere := kind.get("snapshots")) is not None:
             archive = Store(elsewhere)
             if any(
@@ -142,7 +142,10 @@ class Store:
             archive.describe(OWNER, {"id": about["id"]})
 
     def check_archive(self) -> None:
-        """Raise `StoreError` if another store has the place of the snapshots. Earlier versions did not mark it."""
+        """Raise `StoreError` if another store has the place of the snapshots.
+
+        Earlier versions did not mark it.
+        """
         archive = self.archive
         marked = archive is not self and archive.files.exists(archive.at(OWNER))
         if marked and archive.read(OWNER)["id"] != self.about()["id"]:
@@ -161,7 +164,7 @@ class Store:
             self.files.sync_folder(os.path.dirname(self.path))
 
     def describe(self, name: str, content: Mapping[str, Any]) -> None:
-        """Write a description, durably, in one step."""
+        """Write a description, durably, in a single step."""
         text = json.dumps(content, sort_keys=True)
         sealed = json.dumps({"content": content, "checksum": f"{checksum(text.encode()):016x}"}, sort_keys=True)
         try:
@@ -170,7 +173,8 @@ class Store:
             raise failed(error, self.at(name), "the store cannot be written:") from error
 
     def read(self, name: str) -> dict[str, Any]:
-        """Return a description; `StoreError` if it is damaged, or describes something else than its name says."""
+        """Return a description; `StoreError` if it is damaged or misnamed."""
+        # Check the bytes.
         path = self.at(name)
         try:
             sealed = json.loads(self.files.read(path))
@@ -182,6 +186,8 @@ class Store:
             whole = False
         if not whole:
             raise StoreError(f"{path} is damaged: its checksum is another; restore it from a backup")
+
+        # Check the fields: a description under another's name has others.
         kind = name.partition(".")[0].partition("-")[0]
         if "/" not in name and not FIELDS.get(kind, set()) <= content.keys():
             raise StoreError(f"{path} is misnamed: it does not describe a {kind}; restore it from a backup")
@@ -205,7 +211,7 @@ class Store:
         return about
 
     def check_described(self) -> None:
-        """Raise `StoreError` if the folder holds terms of a graph, and not its description."""
+        """Raise `StoreError` if the folder holds terms without ``store.json``."""
         if not self.exists and (terms := self._descriptions("term-")):
             raise StoreError(f"{self.at('store.json')} is missing, and {terms[0]} is there: restore it from a backup")
 
@@ -218,7 +224,10 @@ class Store:
             )
 
     def terms(self, damaged: list[str] | None = None) -> list[Term]:
-        """Return all terms, in their order. `damaged`: see `_all_of`."""
+        """Return all terms, in their order.
+
+        `damaged`: see `_all_of`.
+        """
 
         def parse(name: str) -> Term:
             term = Term(**self.read(name))
@@ -231,14 +240,20 @@ class Store:
         return terms
 
     def heads(self, damaged: list[str] | None = None) -> list[Head]:
-        """Read the heads, by which `scan` checks the logs, and return them. `damaged`: see `_all_of`."""
+        """Read the heads, by which `scan` checks the logs.
+
+        `damaged`: see `_all_of`.
+        """
         store = self.about()["id"]
         heads = self._all_of("head-", lambda name: Head.parse(self.read(name), self.at(name), store), damaged)
         self._heads = {head.key: head for head in heads}
         return heads
 
     def snapshots(self, damaged: list[str] | None = None) -> list[dict[str, Any]]:
-        """Return the descriptions of the whole snapshots, by epoch. `damaged`: see `_all_of`."""
+        """Return the descriptions of the whole snapshots, by epoch.
+
+        `damaged`: see `_all_of`.
+        """
 
         def parse(name: str) -> dict[str, Any]:
             content = {"folder": name.removesuffix(".json"), **self.read(name)}  # a store of format 1 may not have it
@@ -269,12 +284,12 @@ class Store:
         return [name for name in names if name.startswith(begins) and name.endswith(".json")]
 
     def undescribed(self) -> list[str]:
-        """Return the folders of terms that hold a whole record, and have no description."""
+        """Return the folders of terms with a whole record and without a description."""
         names = self.files.names(self.path)
         return [name for name in names if term_of(name) and f"{name}.json" not in names and self._has_records(name)]
 
     def _has_records(self, term: str) -> bool:
-        """Return True if a log in the folder of a term holds a whole record."""
+        """Return True if a log of a term's folder holds a whole record."""
         return any(has_records(self.files, self.at(term, rank)) for rank in self.files.names(self.at(term)))
 
     def missing_term(self, number: int) -> str:
@@ -282,13 +297,16 @@ class Store:
         return f"{self.at(f'term-{number:06d}.json')} is missing"
 
     def begin_term(self, stored: StoredGraph | None, size: int, sync: str) -> Term:
-        """Begin a term after what was scanned, which is made durable first; what is behind that is cut.
+        """Begin a term after a stored graph, which is made durable first.
+
+        Records behind it are cut.
 
         Raises
         ------
         StoreError
             The store cannot be written, or the folder of the new term holds a record.
         """
+        # Make durable what was read, and set aside what a repair gives up.
         for path in stored.unsynced if stored else []:
             self.sync(path)
         if stored:
@@ -296,17 +314,22 @@ class Store:
                 self.archive.set_aside(name)
             for name in stored.aside:
                 self.set_aside(name)
+
+        # Describe the term, in place of an opening that ended before its first record.
         number, epoch = (stored.term + 1, stored.epoch) if stored else (1, 0)
         term = Term(number, size, epoch, sync, self.vertices_at_start(stored))
         name = f"term-{number:06d}"
         if self._has_records(name):
             raise StoreError(f"{self.at(name)} holds records, and the term begins only now; move the folder away")
-        self.files.remove(self.at(name))  # of an opening that ended before its first record
+        self.files.remove(self.at(name))
         self.describe(f"{name}.json", term.content)
         return term
 
     def set_aside(self, name: str) -> None:
-        """Rename a file or folder that a repair gives up, so that nobody reads it; nothing if it does not exist."""
+        """Rename a file or folder that a repair gives up, if it exists.
+
+        Nobody reads it from now on.
+        """
         new, number = f"{name}.damaged", 1
         while self.files.exists(self.at(new)):
             number += 1
@@ -315,7 +338,7 @@ class Store:
             self.files.rename(self.at(name), self.at(new))
 
     def vertices_at_start(self, stored: StoredGraph | None) -> int | None:
-        """Return the number of vertices that the description of a new term needs, or None."""
+        """Return the vertices that a new term's description needs, or None."""
         return stored.left if stored and stored.about["format"] > PLAIN else None
 
     def write_head(self, head: Head) -> None:
@@ -344,11 +367,11 @@ class Store:
         return segments, nbytes
 
     def log_folder(self, term: int, rank: int) -> str:
-        """Return the folder of one rank's log."""
+        """Return the folder of a rank's log."""
         return self.at(f"term-{term:06d}", f"rank-{rank:04d}")
 
     def drop_segments(self, term: int, rank: int, place: int) -> None:
-        """Remove the segments of a log that end at or before `place`, where a segment begins."""
+        """Remove the segments that end at or before the start of another, `place`."""
         folder = self.log_folder(term, rank)
         for name in self.files.names(folder):
             start = segment_start(name)
@@ -358,7 +381,7 @@ class Store:
     # ---- locks -------------------------------------------------------------------------------------------------------
 
     def lock(self, name: str = "lock", who: str = "", seconds: float = LOCK_SECONDS) -> Any:
-        """Lock the store until the result is closed, or this process ends, however it ends.
+        """Lock the store until the result is closed, or this process ends.
 
         Raises
         ------
@@ -391,7 +414,7 @@ class Store:
         return self.lock(f"rank-{rank:04d}.lock", who)
 
     def check_ranks(self, who: str = "") -> None:
-        """Raise `StoreError` if a rank of an earlier graph still has its lock."""
+        """Raise `StoreError` if a rank of another graph has its lock."""
         for name in self.files.names(self.path):
             if name.startswith("rank-") and name.endswith(".lock"):
                 self.lock(name, who).close()
@@ -405,7 +428,7 @@ class Store:
     # ---- logs, as a recovery scan reads them -------------------------------------------------------------------------
 
     def has_all_epochs(self, terms: list[Term]) -> bool:
-        """Return True if the log has all epochs, and none was dropped after a snapshot."""
+        """Return True if the log has all epochs from 0 on."""
         first = segment_name(0)
         return bool(terms and terms[0].number == 1) and all(
             first in self.files.names(self.log_folder(1, rank)) for rank in range(terms[0].size)
@@ -416,7 +439,7 @@ class Store:
         return [self.scan(term.number, rank, places[rank], repair) for rank in range(term.size)]
 
     def scan(self, term: int, rank: int, place: int, repair: bool) -> Scan:
-        """Scan the log of one rank from `place` on."""
+        """Scan the log of a rank from `place` on."""
         folder, log = self.log_folder(term, rank), log_id(self.about()["id"], term, rank)
         mark = self._heads[term, rank].synced if (term, rank) in self._heads else 0
         try:
@@ -425,15 +448,18 @@ class Store:
             raise failed(error, error.filename or folder, "the log cannot be read:") from error
 
     def must_exist(self, term: Term, rank: int) -> bool:
-        """Return True if the log of one rank cannot be missing: its head was written after the log was made."""
+        """Return True if the log of a rank cannot be missing.
+
+        Its head was written after the log was made.
+        """
         return (term.number, rank) in self._heads
 
     def missing(self, term: Term, rank: int) -> str:
-        """Return the message that the log of one rank is missing."""
+        """Return the message that the log of a rank is missing."""
         return f"{self.log_folder(term.number, rank)} is missing"
 
     def offsets_of(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, tuple[str, int]]]:
-        """Yield the records that have a place in a source, and that place."""
+        """Yield the records with a place in a source, and that place."""
         with RecordColumns(self.files) as columns:
             for entry in entries:
                 if entry.extra and (offset := columns.offset(entry)) is not None:

@@ -1,4 +1,4 @@
-"""Records that are acknowledged when a tail has them, and written to the log's file when no changes come."""
+"""Write-behind of records that are acknowledged from shared memory: the file gets them in calm moments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONG_SECONDS = 0.016  #: between two looks at whether changes still come, at mos
 
 
 class WriteBehind:
-    """Holds records in the tail of some segments, and has them written.
+    """Stages records in the tail of some segments, and queues their writes.
 
     A change waits for no other thread: one that is woken takes the interpreter's lock, for longer than a record needs.
     So records are queued for a thread that is awake while there are any.
@@ -43,26 +43,29 @@ class WriteBehind:
         self._working, self._last = False, 0.0
 
     def mark(self) -> None:
-        """See `Copy.mark`."""
+        """Mark the work of the calling thread's stream, for later copies."""
         self._copy.mark()
 
     def begin(self, record: Draft, place: int) -> bool:
-        """Begin to copy a record to the tail, after `mark`; False if it has no room."""
+        """Begin to copy a record to the tail, after `mark`.
+
+        Returns False if the tail has no room.
+        """
         if not self._segments.has_room(place + record.size):
             self.hurry()
             return False
         self._haste.clear()
-        self._segments.hold(record, place, self._copy.begin)
+        self._segments.stage(record, place, self._copy.begin)
         return True
 
-    def take(self, record: Draft, place: int) -> Future[None]:
-        """Wait until the tail has the record that was begun, which is written then also if this process ends.
+    def enqueue(self, record: Draft, place: int) -> Future[None]:
+        """Wait until the tail has the record, and queue its write.
 
-        What it returns ends when it is written.
+        Returns the future of the write.
         """
         self._copy.wait()
         record.parts = ()  # the columns are free now
-        self._segments.held(place)
+        self._segments.mark_staged(place)
         self._last = time.monotonic()
         with self._lock:
             self._queue.append((record, place))
@@ -72,16 +75,19 @@ class WriteBehind:
         return self._job
 
     def hurry(self) -> None:
-        """Write what there is without waiting for calm."""
+        """Write the queue without waiting for calm."""
         self._haste.set()
 
     def _work(self) -> None:
         while True:
+            # Wait for calm: until no change comes for a while, the tail fills, or somebody hurries.
             pause = CALM_SECONDS
             while self._last > time.monotonic() - CALM_SECONDS and not self._segments.pressed:
                 if self._haste.wait(pause):
                     break
                 pause = min(2 * pause, LONG_SECONDS)
+
+            # Write the oldest record.
             with self._lock:
                 if not self._queue:
                     self._working = False

@@ -16,7 +16,7 @@ from interrupts import ctrl_c, when
 
 from mgraph.batch import COLUMNS
 from mgraph.client.batches.pipeline import Pipeline, Shares
-from mgraph.client.calls import attempt as attempts
+from mgraph.client.calls import exchange_lifecycle
 from mgraph.client.calls.coordinator import Coordinator
 from mgraph.errors import GraphLost, MgraphError, WorkerLost
 from mgraph.worker.sessions.thread import ShardThread
@@ -69,7 +69,7 @@ def test_a_batch_that_the_ranks_made_after_an_interrupt_is_reported_without_its_
     with fake_cluster(2) as (coordinator, workers):
         *before, voted, _, _ = found = reports(coordinator, workers, interrupted, ctrl_c, KeyboardInterrupt)
         assert [one.result(0).inserted for one in before] == [2, 2]
-        assert coordinator.epoch == VOTES
+        assert coordinator.status.epoch == VOTES
         told = voted.result(0)
         assert (told.epoch, told.inserted, told.missing, told.expired) == (VOTES, -1, -1, -1)
         assert math.isnan(told.seconds)
@@ -78,14 +78,14 @@ def test_a_batch_that_the_ranks_made_after_an_interrupt_is_reported_without_its_
 
 
 def test_while_the_ranks_do_not_answer_nobody_knows(interrupted, monkeypatch):
-    monkeypatch.setattr(attempts, "ABORT_SECONDS", 0.1)
+    monkeypatch.setattr(exchange_lifecycle, "ABORT_SECONDS", 0.1)
     late = ShardThread.abort
     monkeypatch.setattr(ShardThread, "abort", lambda *args: threading.Timer(0.6, late, args).start())
     with fake_cluster(2) as (coordinator, workers):
         voted = reports(coordinator, workers, interrupted, ctrl_c, KeyboardInterrupt)[VOTES - 1]
         assert "may be committed" in str(voted.exception(0))
         coordinator.call("echo")
-        assert coordinator.epoch == VOTES
+        assert coordinator.status.epoch == VOTES
 
 
 def test_of_batches_under_way_when_a_worker_is_lost_nobody_knows(interrupted):
@@ -130,4 +130,4 @@ def test_an_interrupt_in_the_turn_in_which_the_batch_before_has_landed(monkeypat
         sent.set()
         assert first.result(20).inserted == 2
         told = second.result(20)
-        assert (told.epoch, told.inserted, coordinator.epoch) == (2, -1, 2), "the ranks have made it"
+        assert (told.epoch, told.inserted, coordinator.status.epoch) == (2, -1, 2), "the ranks have made it"

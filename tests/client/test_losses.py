@@ -14,8 +14,8 @@ import pytest
 from fakes import FakeWorker, LoopThread, assert_clean, fake_cluster, wait_for
 
 from mgraph import protocol
-from mgraph.client.calls.bridge import Bridge
 from mgraph.client.calls.coordinator import Coordinator
+from mgraph.client.calls.loop_runner import LoopRunner
 from mgraph.client.connections import opening, session
 from mgraph.errors import GraphLost, WorkerLost
 from mgraph.worker.sessions import session as worker_session
@@ -70,7 +70,7 @@ def test_a_slow_rank_is_not_a_lost_one(monkeypatch):
 def test_a_client_that_was_held_up_does_not_call_its_workers_lost(monkeypatch):
     monkeypatch.setattr(worker_session, "BEAT_SECONDS", 0.2)
     with fake_cluster(2, patience=1.0) as (coordinator, _):
-        coordinator.bridge.loop.call_soon_threadsafe(time.sleep, 3)
+        coordinator.runner.loop.call_soon_threadsafe(time.sleep, 3)
         assert coordinator.call("deaf", {"ranks": [0], "seconds": 0.5}) == [{}, {}]
 
 
@@ -79,7 +79,7 @@ def test_one_worker_cannot_be_reached_and_no_session_stays_open():
     worker, client, began = FakeWorker(0), LoopThread("fake-client"), time.monotonic()
     try:
         with pytest.raises(WorkerLost, match="tcp://127.0.0.1:9 .rank 1. cannot be reached from this process"):
-            Coordinator("g", Bridge(client.loop), [worker.address, "tcp://127.0.0.1:9"], {}, patience=60.0).open()
+            Coordinator("g", LoopRunner(client.loop), [worker.address, "tcp://127.0.0.1:9"], {}, patience=60.0).open()
         assert time.monotonic() - began < 10
         assert_clean([worker])
     finally:
@@ -93,7 +93,7 @@ def test_a_worker_that_is_silent_when_its_session_is_opened_is_lost_after_the_pa
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
         try:
             with pytest.raises(WorkerLost, match=f"{address} .rank 0. cannot be reached .*no answer"):
-                Coordinator("g", Bridge(client.loop), [address], {}, patience=1.5).open()
+                Coordinator("g", LoopRunner(client.loop), [address], {}, patience=1.5).open()
             assert 1.4 < time.monotonic() - began < 10
         finally:
             client.stop()
@@ -111,7 +111,7 @@ def test_an_attempt_to_connect_that_fails_otherwise_is_made_again(monkeypatch):
 
     monkeypatch.setattr(opening, "connect", late)
     try:
-        coordinator = Coordinator("g", Bridge(client.loop), [worker.address], {}, patience=5.0)
+        coordinator = Coordinator("g", LoopRunner(client.loop), [worker.address], {}, patience=5.0)
         coordinator.open()
         assert seconds[:3] == [0.25, 1.0, 4.0]
         assert 4.0 < seconds[3] <= 5.0
@@ -177,7 +177,7 @@ def test_silence_while_a_session_is_opened_is_a_warning_too(quick, caplog):
     worker, client = FakeWorker(0), LoopThread("fake-client")
     try:
         worker.freeze(1.5)
-        coordinator = Coordinator("g", Bridge(client.loop), [worker.address], {})
+        coordinator = Coordinator("g", LoopRunner(client.loop), [worker.address], {})
         coordinator.open()
         assert warnings(caplog) == [
             f"graph g: the worker at {worker.address} (rank 0) has not answered for 0.5 s; it counts as lost after 60 s"

@@ -18,8 +18,8 @@ from interrupts import after, ctrl_c
 from mgraph.batch import COLUMNS
 from mgraph.calls import CallSize
 from mgraph.client.batches.pipeline import Pipeline
-from mgraph.client.calls.group import MOST, Small
-from mgraph.client.calls.posting import Posted
+from mgraph.client.calls.batch_group import MOST, SmallBatch
+from mgraph.client.calls.batch_queue import BatchQueue
 from mgraph.errors import CapacityError, GraphClosed, InvalidOption, MgraphError, WorkerLost
 
 pytestmark = pytest.mark.timeout(60)
@@ -40,7 +40,7 @@ def test_batches_are_applied_in_order_while_later_ones_are_on_their_way():
         assert [p.result(0).epoch for p in pending] == list(range(1, 21))
         assert pending[0].result().inserted == 2
         assert pending[0].result().seconds > 0.99
-        assert coordinator.epoch == 20
+        assert coordinator.status.epoch == 20
         assert [line for line in workers[1].log if line.startswith("begin")] == [f"begin {k}" for k in range(1, 21)]
 
 
@@ -64,7 +64,7 @@ def test_no_more_bytes_are_in_flight_than_allowed():
             assert not second.done()
             huge = pipe.update({"array": np.zeros(1000, np.uint8)})  # goes alone
             assert huge.result().epoch == 4
-        assert coordinator.epoch == 4
+        assert coordinator.status.epoch == 4
 
 
 def test_other_calls_come_after_the_batches_before_them():
@@ -90,7 +90,7 @@ def test_a_batch_fails_and_those_after_it_are_not_applied(failing):
         assert len(pending) > 2
         assert isinstance(pending[2].exception(), CapacityError)
         assert all(isinstance(p.exception(), MgraphError) for p in pending[3:])
-        assert coordinator.epoch == 2
+        assert coordinator.status.epoch == 2
         for worker in workers:
             assert worker.log.count("begin 4") == 0
         assert coordinator.call("update")[0]["epoch"] == 3
@@ -113,7 +113,7 @@ def test_an_error_in_the_block_is_not_hidden_and_what_was_sent_is_applied():
             pipe.update({"seconds": 0.2})
             pipe.update({})
             1 / 0  # noqa: B018
-        assert coordinator.epoch == 2
+        assert coordinator.status.epoch == 2
 
 
 def test_two_pipelines_share_the_ranks():
@@ -142,8 +142,8 @@ def test_keyboard_interrupt_drops_what_is_in_flight():
         assert time.monotonic() - began < 3
         assert all(p.done() for p in pending)
         assert pending[-1].exception() is not None
-        assert 1 <= coordinator.epoch <= 3  # what a rank has committed, all have
-        assert coordinator.call("update")[0]["epoch"] == coordinator.epoch
+        assert 1 <= coordinator.status.epoch <= 3  # what a rank has committed, all have
+        assert coordinator.call("update")[0]["epoch"] == coordinator.status.epoch
 
 
 def test_worker_is_lost_with_batches_in_flight():
@@ -196,7 +196,7 @@ def test_small_batches_share_messages_and_keep_their_epochs_and_reports():
         assert [p.result(0).epoch for p in pending] == list(range(2, 502))
         assert [p.result(0).inserted for p in pending] == [2 * k for k in range(1, 501)]
         assert (alone.result(0).epoch, last.result(0).epoch) == (502, 503)
-        assert coordinator.epoch == 503
+        assert coordinator.status.epoch == 503
         for worker in workers:
             assert [line for line in worker.log if line.startswith("begin")] == [f"begin {k}" for k in range(1, 504)]
             assert sum(groups(worker)) == 502
@@ -226,7 +226,7 @@ def test_a_small_batch_fails_and_those_before_it_are_reported(at):
         assert isinstance(pending[at + 1].exception(0), CapacityError)
         assert all(isinstance(p.exception(0), MgraphError) for p in pending[at + 1 :])
         assert "before it failed" in str(pending[-1].exception(0))
-        assert coordinator.epoch == at + 1
+        assert coordinator.status.epoch == at + 1
         assert coordinator.call("update")[0]["epoch"] == at + 2
 
 
@@ -238,9 +238,9 @@ def test_keyboard_interrupt_drops_small_batches_that_wait():
         assert all(p.done() for p in pending)
         made = [p for p in pending if p.exception(0) is None]
         assert [p.result(0).epoch for p in made] == list(range(1, len(made) + 1))
-        assert len(made) <= coordinator.epoch < 200
+        assert len(made) <= coordinator.status.epoch < 200
         assert isinstance(pending[-1].exception(0), GraphClosed)
-        assert coordinator.call("update")[0]["epoch"] == coordinator.epoch
+        assert coordinator.call("update")[0]["epoch"] == coordinator.status.epoch
 
 
 def test_a_worker_is_lost_with_small_batches_that_wait():
@@ -306,11 +306,11 @@ def test_a_small_batch_that_comes_while_the_sending_task_ends_is_sent():
         sent.extend(item.nbytes for item in group.items)
 
     async def run():
-        posted = Posted(asyncio.Lock(), set())
+        posted = BatchQueue(asyncio.Lock(), set())
         posted._waiting = waiting = Watched()
 
         def post(n):
-            if posted.add(Small(sender, [share], [CallSize(n)], None)):
+            if posted.add(SmallBatch(sender, [share], [CallSize(n)], None)):
                 posted.begin(launch)
 
         post(1)

@@ -14,9 +14,9 @@ from test_pipeline import groups, small
 from mgraph.batch import TOLD
 from mgraph.calls import CALLS
 from mgraph.client.batches.pipeline import Pipeline
-from mgraph.client.calls.bridge import Bridge
 from mgraph.client.calls.coordinator import Coordinator
-from mgraph.client.stores.recovery import Life, Recovering
+from mgraph.client.calls.loop_runner import LoopRunner
+from mgraph.client.stores.recovery import Incarnation, Recovering
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import CapacityError, WorkerLost
 from mgraph.failures import Recovered
@@ -37,18 +37,18 @@ def recovering(monkeypatch: pytest.MonkeyPatch, ahead: int = 0) -> Iterator[tupl
 
     def opened() -> Coordinator:
         addresses = [worker.address for worker in workers]
-        coordinator = Coordinator(f"g{next(number)}", Bridge(loop.loop), addresses, {}, patience=10)
+        coordinator = Coordinator(f"g{next(number)}", LoopRunner(loop.loop), addresses, {}, patience=10)
         coordinator.open()
         return coordinator
 
-    def reopen(lost: Life, generation: int) -> Life:
-        coordinator, epoch = opened(), lost.caller.epoch + ahead
+    def reopen(lost: Incarnation, generation: int) -> Incarnation:
+        coordinator, epoch = opened(), lost.caller.status.epoch + ahead
         coordinator.call("begin_at", {"epoch": epoch})
         counts = np.zeros((ahead, len(TOLD)), np.int64)
         counts[:, 0] = STORED
-        return Life(coordinator, None, numbering, None, epoch, counts)  # type: ignore[arg-type]
+        return Incarnation(coordinator, None, numbering, None, epoch, counts)  # type: ignore[arg-type]
 
-    graph = Recovering(Life(opened(), None, numbering, None), reopen, 3)  # type: ignore[arg-type]
+    graph = Recovering(Incarnation(opened(), None, numbering, None), reopen, 3)  # type: ignore[arg-type]
     try:
         yield graph, workers
     finally:
@@ -97,7 +97,7 @@ def test_small_batches_in_flight_and_waiting_outlast_a_worker(monkeypatch, ahead
         expected = [2 * k for k in range(2, told + 1)] + [STORED] * ahead
         expected += [2 * k for k in range(told + 1 + ahead, 252)]
         assert [p.result(0).inserted for p in pending] == expected
-        assert graph.epoch == 251
+        assert graph.status.epoch == 251
 
 
 def test_large_and_small_batches_keep_their_order_over_two_losses(monkeypatch):
@@ -126,7 +126,7 @@ def test_a_small_batch_that_a_rank_refuses_ends_the_pipeline_as_without_recovery
 def test_a_graph_that_does_not_come_back_ends_small_batches_that_wait(monkeypatch):
     with recovering(monkeypatch) as (graph, workers):
 
-        def fail(lost: Life, generation: int) -> Life:
+        def fail(lost: Incarnation, generation: int) -> Incarnation:
             raise WorkerLost("no worker is there")
 
         graph._reopen = fail

@@ -15,8 +15,8 @@ from fakes import FakeWorker, LoopThread, assert_clean, fake_cluster, sending, w
 
 from mgraph import protocol
 from mgraph.client.batches.pipeline import Pipeline
-from mgraph.client.calls.bridge import Bridge
 from mgraph.client.calls.coordinator import Coordinator
+from mgraph.client.calls.loop_runner import LoopRunner
 from mgraph.client.connections import session, sessions
 from mgraph.errors import CapacityError, GraphClosed, MgraphError, WorkerLost
 
@@ -53,7 +53,7 @@ def test_an_answer_for_which_there_is_no_room_fails_its_call_and_no_other(monkey
     monkeypatch.setattr(protocol, "PART_BYTES", 1000)
     with fake_cluster(2) as (coordinator, _):
         with monkeypatch.context() as patch:
-            patch.setattr(session.Whole, "__init__", lambda *_: (_ for _ in ()).throw(MemoryError("no room")))
+            patch.setattr(session.SplitArray, "__init__", lambda *_: (_ for _ in ()).throw(MemoryError("no room")))
             with pytest.raises(MemoryError, match="no room"):
                 coordinator.call("big", {"n": 12345})
         assert [answer["n"] for answer in coordinator.call("big", {"n": 12345})] == [12345] * 2
@@ -132,7 +132,7 @@ def test_dropped_without_a_word():
 
 def test_client_loop_ends_before_the_graph_is_closed():
     worker, client = FakeWorker(0), LoopThread("fake-client")
-    coordinator = Coordinator("g", Bridge(client.loop), [worker.address], {})
+    coordinator = Coordinator("g", LoopRunner(client.loop), [worker.address], {})
     coordinator.open()
 
     async def cancel_all() -> None:
@@ -163,7 +163,7 @@ def test_worker_has_no_handler():
     worker, client = FakeWorker(0, handler="something_else"), LoopThread("fake-client")
     try:
         with pytest.raises(MgraphError, match="has no mgraph plugin"):
-            Coordinator("g", Bridge(client.loop), [worker.address], {}).open()
+            Coordinator("g", LoopRunner(client.loop), [worker.address], {}).open()
     finally:
         worker.stop()
         client.stop()
@@ -171,7 +171,7 @@ def test_worker_has_no_handler():
 
 def test_a_rank_is_held_once():
     with fake_cluster(1) as (coordinator, workers):
-        again = Coordinator("g", coordinator.bridge, [workers[0].address], {})
+        again = Coordinator("g", coordinator.runner, [workers[0].address], {})
         with pytest.raises(MgraphError, match="rank 0 of graph g is already held"):
             again.open()
         assert len(coordinator.call("echo")) == 1
@@ -184,12 +184,12 @@ def test_called_from_the_event_loop_itself():
             coordinator.call("echo")
 
         with pytest.raises(RuntimeError, match="event loop"):
-            asyncio.run_coroutine_threadsafe(call(), coordinator.bridge.loop).result(5)
+            asyncio.run_coroutine_threadsafe(call(), coordinator.runner.loop).result(5)
 
 
 def test_sessions_end_with_the_coordinator_which_nothing_keeps():
     with fake_cluster(2) as (first, workers):
-        coordinator = Coordinator("other", first.bridge, first.addresses, {})
+        coordinator = Coordinator("other", first.runner, first.addresses, {})
         coordinator.open()
         coordinator.call("echo")
         with pytest.raises(CapacityError):
@@ -210,7 +210,7 @@ def test_the_event_loop_cancels_everything_during_a_call():
             for task in asyncio.all_tasks() - {asyncio.current_task()}:
                 task.cancel()
 
-        threading.Timer(0.3, lambda: asyncio.run_coroutine_threadsafe(cancel_all(), coordinator.bridge.loop)).start()
+        threading.Timer(0.3, lambda: asyncio.run_coroutine_threadsafe(cancel_all(), coordinator.runner.loop)).start()
         with pytest.raises((GraphClosed, WorkerLost)):
             coordinator.call("wait", {"ranks": [0, 1]})
         with pytest.raises(WorkerLost):

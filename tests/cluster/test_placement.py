@@ -55,7 +55,7 @@ def test_ranks_follow_the_order_of_the_addresses(shared):
     with DynamicGraph(shared.client, 4, workers=addresses) as graph:
         assert graph.workers == tuple(addresses)
         graph.insert([0, 3], [3, 0])
-        rows = [state.lo for state in graph._directory.coordinator.states]
+        rows = [state.lo for state in graph._directory.coordinator.status.states]
         assert rows == [0, 2]
     assert_clean(shared.client, addresses)
 

@@ -129,7 +129,7 @@ def test_a_cancelled_batch_is_whole_or_not_there(client, seconds):
                 assert isinstance(done[0], asyncio.CancelledError) or done[0].epoch == epoch + 1
                 now = await g.fingerprint()
                 assert now == edges if g.epoch == epoch else g.epoch == epoch + 1
-                assert len({state.epoch for state in g._target._directory.coordinator.states}) == 1
+                assert len({state.epoch for state in g._target._directory.coordinator.status.states}) == 1
             assert (await g.delete(*np.divmod(np.arange(N * N), N))).deleted > 0
 
     run(client, body)
@@ -138,18 +138,18 @@ def test_a_cancelled_batch_is_whole_or_not_there(client, seconds):
 def test_cancellation_ends_a_call_that_waits(client, monkeypatch):
     """As by a timeout; a call behind it that has not begun is cancelled too, and never begins."""
     entered = threading.Event()
-    launch = Coordinator._call_in_turn
+    launch = Coordinator._call_locked
 
-    async def late(self, method, *args):
-        if method == "update":
+    async def late(self, call, *args):
+        if call.name == "update":
             entered.set()
             await asyncio.sleep(60)
-        return await launch(self, method, *args)
+        return await launch(self, call, *args)
 
     async def body(client: Client) -> None:
         async with DynamicGraph(client, N) as g:
             with monkeypatch.context() as patch:
-                patch.setattr(Coordinator, "_call_in_turn", late)
+                patch.setattr(Coordinator, "_call_locked", late)
                 with pytest.raises(TimeoutError):
                     async with asyncio.timeout(0.5):
                         await asyncio.gather(g.insert([0], [1]), g.insert([1], [2]))

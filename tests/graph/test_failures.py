@@ -189,11 +189,11 @@ def test_keyboard_interrupt_twice_while_vertices_are_added(client, stage, first,
     """The second while the first is cleaned up: whoever asks next hears what became of them."""
     with DynamicGraph(client, N) as graph:
         graph.update(batch())
-        attempt, victim = graph._directory.coordinator.attempt, graph.workers[1]
+        attempt, victim = graph._directory.coordinator.exchange, graph.workers[1]
         client.run(before, stage, rest, 1.5, tmp_path / "begun", workers=[victim])
         with (
             when((tmp_path / "begun").exists, ctrl_c),
-            when(lambda: attempt.settling, ctrl_c),
+            when(lambda: attempt.aborting, ctrl_c),
             raises_in_time(KeyboardInterrupt, limit=1.4),
         ):
             graph.add_vertices(5)
@@ -217,6 +217,37 @@ def test_keyboard_interrupt_twice_while_vertices_are_added(client, stage, first,
         assert graph.epoch == 2 + (stage == "commit vertices") + (first == "add_vertices") + (
             first == "insert" and n > N
         )
+    assert_clean(client)
+
+
+@pytest.mark.parametrize(
+    ("stage", "first"),
+    [
+        ("commit", "epoch"),
+        ("commit", "num_edges"),
+        ("prepare", "epoch"),
+        pytest.param("prepare", "num_edges", marks=pytest.mark.slow),
+        pytest.param("commit", "nbytes", marks=pytest.mark.slow),
+        pytest.param("route", "epoch", marks=pytest.mark.slow),
+    ],
+)
+def test_keyboard_interrupt_twice_and_what_is_read_next_is_what_the_ranks_have(client, stage, first, tmp_path):
+    """A program that decides by the epoch whether it sends its batch again must not send it twice."""
+    with DynamicGraph(client, N) as graph, DynamicGraph(client, N) as other:
+        attempt, victim = graph._directory.coordinator.attempt, graph.workers[1]
+        committed = stage == "commit"  # the vote was over, or never was
+        if committed:
+            other.update(batch())
+        client.run(before, stage, rest, 1.5, tmp_path / "begun", workers=[victim])
+        with (
+            when((tmp_path / "begun").exists, ctrl_c),
+            when(lambda: attempt.settling, ctrl_c),
+            raises_in_time(KeyboardInterrupt, limit=1.4),
+        ):
+            graph.update(batch())
+        assert getattr(graph, first) == getattr(other, first)
+        assert (graph.epoch, graph.num_edges) == (other.epoch, other.num_edges)
+        assert graph.epoch == committed
     assert_clean(client)
 
 

@@ -13,7 +13,7 @@ from graph_clusters import assert_clean, check_graph
 from graph_model import GraphModel, random_batch
 
 from mgraph import DynamicGraph, EdgeBatch
-from mgraph.client.connections import near
+from mgraph.client.connections import local_memory
 from mgraph.device import Device
 
 N = 200
@@ -222,7 +222,7 @@ def test_ingest_pipeline_and_rebalance_on_two_gpus():
 @pytest.mark.gpu
 def test_memory_that_a_client_shares_with_the_worker_of_a_gpu(monkeypatch):
     """Columns of more than 1 MiB, which the GPU reads where they lie, and results that it writes there."""
-    monkeypatch.setattr(near, "WORTH", 1)
+    monkeypatch.setattr(local_memory, "WORTH", 1)
     rng, n, m = np.random.default_rng(7), 1_000_000, 600_000
     batches = [EdgeBatch(*rng.integers(0, n, (2, m), np.uint32), rng.random(m, np.float32)) for _ in range(4)]
     found = []
@@ -233,7 +233,7 @@ def test_memory_that_a_client_shares_with_the_worker_of_a_gpu(monkeypatch):
                     reports = [pipe.update(batch) for batch in batches]
                 if place is not None:
                     (session,) = graph._directory.coordinator.sessions.all
-                    assert session._near.shared is not None
+                    assert session._memory.shared is not None
                 told = [(one.result().inserted, one.result().updated) for one in reports]
                 csr = graph.to_csr()
                 found.append([told, csr.offsets, csr.dst, csr.weight, *(graph.bfs(0).to_numpy() for _ in range(2))])

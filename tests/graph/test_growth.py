@@ -12,7 +12,7 @@ from steps import before, refuse, rest
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, InvalidBatch, UnknownVertex
 from mgraph.structures import names
-from mgraph.worker.changes.change import BatchChange
+from mgraph.worker.commit.change import BatchChange
 
 KINDS = [{}, {"directed": False, "weighted": True}, {"reverse": True, "order": "degree"}]
 
@@ -94,7 +94,7 @@ def test_every_structure_forgets_the_vertices_of_a_refused_batch(monkeypatch, st
     rng = fresh_rng()
     model = GraphModel(0, directed=True, weighted=True)
     with DynamicGraph(structure=structure, weighted=True, reverse=True) as graph:
-        shard = graph._directory.coordinator._session._calls
+        shard = graph._directory.coordinator._session.calls
         prepare = BatchChange.prepare
 
         def refused(change: BatchChange) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from dask.distributed import Client, LocalCluster
-from hops import hops, watched
+from hops import breadth, hops, watched
 
 from mgraph import DynamicGraph
 from mgraph.structures.run import FEW
 
 MOST = 15
+#: different functions, and files, of a whole call in process: those of an insert of one edge, and of a search
+WIDEST = {"insert": (64, 25), "bfs": (86, 28)}
 
 
 @pytest.fixture
@@ -34,3 +36,18 @@ def test_few_functions_lie_between_a_call_and_its_first_kernel(graph, name):
         print(f"{thread}: {len(functions)}\n  " + "\n  ".join(functions))
     assert list(found) == ["user's thread", "client's loop", "worker's loop", "shard's thread"]
     assert sum(map(len, found.values())) <= MOST
+
+
+@pytest.mark.parametrize("name", WIDEST)
+def test_few_functions_and_files_take_part_in_a_whole_call_in_process(name):
+    with DynamicGraph(n_vertices=100) as graph:
+        call = {"insert": lambda: graph.insert([0], [1]), "bfs": lambda: graph.bfs(0)}[name]
+        for _ in range(2):  # the first calls compile, and open the exchange
+            graph.insert([0], [1])
+            graph.bfs(0)
+        found = breadth(call)
+    for file, functions in found.items():
+        print(f"{file}: {', '.join(functions)}")
+    functions, files = WIDEST[name]
+    assert sum(map(len, found.values())) <= functions
+    assert len(found) <= files

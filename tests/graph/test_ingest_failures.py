@@ -105,7 +105,7 @@ def test_keyboard_interrupt_during_an_ingest_keeps_whole_epochs(own_client, tmp_
             graph.ingest(watched_ring)
         assert graph.epoch > 5
         graph.degrees()  # each rank says what it has
-        assert {state.epoch for state in graph._directory.coordinator.states} == {graph.epoch}
+        assert {state.epoch for state in graph._directory.coordinator.status.states} == {graph.epoch}
         arcs, loops = graph.to_csr(), sum(graph.has_edges(range(N), range(N)))
         assert 2 * graph.num_edges - loops == arcs.offsets[-1]
         assert graph.update(batch(1)).epoch == graph.epoch

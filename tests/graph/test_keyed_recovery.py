@@ -131,7 +131,7 @@ def test_vertices_are_removed_and_only_a_snapshot_says_so(client, tmp_path):
     """The worker is lost after the removal is in a snapshot, before the client has the answer."""
     with DynamicGraph(client, store=tmp_path / "store", recover="auto", snapshot_bytes=0) as graph:
         graph.insert(["a", "b", "c"], ["b", "c", "a"])
-        caller = graph._directory.coordinator._lives[-1].caller
+        caller = graph._directory.coordinator._incarnations[-1].caller
         as_it_was = caller.call
 
         def lost(method, *args, **options):

@@ -246,7 +246,7 @@ def test_removal_in_every_structure():
     for structure in names():
         with DynamicGraph(structure=structure, weighted=True, reverse=True, keys="int64") as graph:
             graph.insert([-1, 5, 5, 9], [5, 9, -1, 9], [1.0, 2.0, 3.0, 4.0])
-            shard = graph._directory.coordinator._session._calls.shard
+            shard = graph._directory.coordinator._session.calls.shard
             assert graph.delete_vertices([5, 5]).deleted == 3
             graph.insert([5, 7], [7, -1], [5.0, 6.0])
             for held in shard.structures:

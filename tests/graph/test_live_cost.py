@@ -13,7 +13,7 @@ from plain_graph import fresh_rng
 from mgraph import DynamicGraph, EdgeBatch
 from mgraph.algorithms.communities.components import maintain as components
 from mgraph.worker.results import maintained as worker_live
-from mgraph.worker.shard import ring
+from mgraph.worker.shard import change_log
 
 
 def test_few_edges_are_visited_for_few_changes():
@@ -63,7 +63,7 @@ def test_the_report_says_what_was_done():
 
 
 def test_what_the_ring_has_lost_is_computed_again(monkeypatch):
-    monkeypatch.setattr(ring, "LEAST", 8)
+    monkeypatch.setattr(change_log, "LEAST", 8)
     with DynamicGraph(n_vertices=60, directed=False, device="cpu") as graph:
         graph.insert(*line(12))
         live = graph.maintain("connected_components")

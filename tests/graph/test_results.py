@@ -40,7 +40,7 @@ def register_in(place) -> None:
 def results_held(place, graph) -> list[int]:
     """How many results each shard of a place with one graph holds."""
     if place is None:
-        return [len(graph._directory.coordinator._session._calls.shard.results)]
+        return [len(graph._directory.coordinator._session.calls.shard.results)]
     return [n for worker in place.run(held).values() for n in worker]
 
 

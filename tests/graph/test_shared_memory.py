@@ -19,7 +19,7 @@ from plain_graph import fresh_rng
 from steps import before, hit
 
 from mgraph import DynamicGraph, EdgeBatch, WorkerLost
-from mgraph.client.connections import near
+from mgraph.client.connections import local_memory
 
 N, M = 30_000, 40_000  # a column of a batch, and a worker's part of a result, are large
 
@@ -28,7 +28,7 @@ N, M = 30_000, 40_000  # a column of a batch, and a worker's part of a result, a
 def at_once(monkeypatch):
     """The first large array is worth it; nothing is left in /dev/shm, where other programs may make names, too."""
     there = names()
-    monkeypatch.setattr(near, "WORTH", 1)
+    monkeypatch.setattr(local_memory, "WORTH", 1)
     with dask.config.set({"mgraph.shared-memory": "8 MiB"}):
         yield
     end, left = time.monotonic() + 5, names() - there
@@ -48,7 +48,7 @@ def random_batch(rng: np.random.Generator) -> EdgeBatch:
 
 
 def shares(graph: DynamicGraph) -> list[bool]:
-    return [session._near.shared is not None for session in graph._directory.coordinator.sessions.all]
+    return [session._memory.shared is not None for session in graph._directory.coordinator.sessions.all]
 
 
 def test_it_is_the_graph_that_comes_of_comms(client):
@@ -132,7 +132,7 @@ from mgraph import DynamicGraph, EdgeBatch
 graph = DynamicGraph(Client(sys.argv[1]), 1000)
 batch = EdgeBatch(*np.random.default_rng(1).integers(0, 1000, (2, 2_000_000), np.uint32))
 graph.update(batch)
-print([session._near.shared is not None for session in graph._directory.coordinator.sessions.all], flush=True)
+print([session._memory.shared is not None for session in graph._directory.coordinator.sessions.all], flush=True)
 with graph.pipeline() as pipe:
     while True:
         pipe.update(batch)

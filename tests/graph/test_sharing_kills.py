@@ -32,7 +32,7 @@ def assert_is(graph: DynamicGraph, model: GraphModel, seed: int, upto: int, epoc
     for one in range(upto + 1, epoch + 1):
         model.update(sharing_client.batch(seed, one))
     check_graph(graph, model, fresh_rng())
-    assert len({(state.epoch, state.changes) for state in graph._directory.coordinator.states}) == 1
+    assert len({(state.epoch, state.changes) for state in graph._directory.coordinator.status.states}) == 1
 
 
 @pytest.mark.parametrize(

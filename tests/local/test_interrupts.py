@@ -17,8 +17,8 @@ from interrupts import after, ctrl_c, when
 
 from mgraph import DynamicGraph, GraphClosed, GraphLost, InvalidOption, MgraphError
 from mgraph.algorithms import ALGORITHMS
-from mgraph.worker.changes.ballot import Ballot
-from mgraph.worker.changes.change import BatchChange
+from mgraph.worker.commit.ballot import Ballot
+from mgraph.worker.commit.change import BatchChange
 
 N = 50
 
@@ -86,14 +86,14 @@ def test_ctrl_c_during_a_build_leaves_no_graph(monkeypatch):
 
 def test_ctrl_c_while_vertices_are_added_and_moved(graph, monkeypatch):
     for call in (lambda: graph.add_vertices(5), graph.rebalance, graph.reorder):
-        n, changes = graph.num_vertices, graph._directory.coordinator.changes
+        n, changes = graph.num_vertices, graph._directory.coordinator.status.changes
         with (
             resting(monkeypatch, Ballot, "_commit") as begun,
             when(begun.is_set, ctrl_c),
             pytest.raises(KeyboardInterrupt),
         ):
             call()
-        assert graph._directory.coordinator.changes == changes + 1
+        assert graph._directory.coordinator.status.changes == changes + 1
         assert graph.num_vertices == len(graph.degrees()) == N + 5 >= n
     check_whole(graph, 2, 20)
 
@@ -306,7 +306,7 @@ def test_a_commit_that_fails_loses_the_graph(graph, monkeypatch):
 def test_a_graph_that_nobody_closed_is_freed():
     graph = DynamicGraph(n_vertices=N)
     graph.insert([1], [2])
-    shard = weakref.ref(graph._directory.coordinator._session._calls.shard)
+    shard = weakref.ref(graph._directory.coordinator._session.calls.shard)
     result = graph.bfs(1)
     del graph
     gc.collect()

@@ -13,7 +13,7 @@ from plain_graph import fresh_rng
 from mgraph import DynamicGraph, EdgeBatch, InvalidOption, StoreError
 from mgraph.log.record_columns import RecordColumns
 from mgraph.log.store import Store
-from mgraph.worker.changes.change import BatchChange
+from mgraph.worker.commit.change import BatchChange
 
 
 def rows(graph: DynamicGraph) -> list[list[int]]:

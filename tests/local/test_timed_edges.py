@@ -23,7 +23,7 @@ def test_streams_in_this_process_against_the_model(kind, window):
     model = TimeModel(kind.get("directed", True), kind.get("combine", "last"), window)
     with DynamicGraph(n_vertices=12, times=True, window=window, **kind) as graph:
         check_stream(graph, model, rng, 20)
-        for clock in graph._directory.coordinator._session._calls.shard.clock.times:
+        for clock in graph._directory.coordinator._session.calls.shard.clock.times:
             clock.check_invariants()
 
 

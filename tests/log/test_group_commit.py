@@ -84,10 +84,10 @@ class Servant:
     def share(self, shared) -> None:
         """Its answers are small."""
 
-    def foresee(self, call) -> None:
+    def prefetch(self, call) -> None:
         """Nothing is copied ahead."""
 
-    close = arrived = lambda self: None
+    close = received = lambda self: None
 
 
 @pytest.mark.parametrize("error", [None, StoreError("the disk")])

@@ -65,7 +65,7 @@ def log(tmp_path):
 
     folder = tmp_path / "store" / "term-000001" / "rank-0000"
     made = Log(Segments(DISK, str(folder), LOG, 3 * PAGE), "background", 0, lag=Lag(1 << 20, 60.0))
-    made.hold(lambda: (SharedMemoryTail(2 * PAGE, LOG, str(folder)), Copies()))
+    made.attach_tail(lambda: (SharedMemoryTail(2 * PAGE, LOG, str(folder)), Copies()))
     made.flush()
     made.go, made.folder, made.store = go, str(folder), str(tmp_path / "store")
     with pytest.MonkeyPatch.context() as patch:
@@ -198,7 +198,7 @@ def test_a_write_that_fails_ends_the_log_and_another_process_can_still_write(log
 
 def test_what_refers_to_a_closed_log_does_not_keep_its_memory(tmp_path):
     made = Log(Segments(DISK, str(tmp_path / "store" / "term-000001" / "rank-0000"), LOG), "background", 0)
-    made.hold(lambda: (SharedMemoryTail(PAGE, LOG, made._segments.folder), Copies()))
+    made.attach_tail(lambda: (SharedMemoryTail(PAGE, LOG, made._segments.folder), Copies()))
     made.flush()
     change(made, 1, 10)
     memory = weakref.ref(made._segments._tail.memory)

@@ -9,7 +9,7 @@ import numpy as np
 from graph_model import GraphModel, random_batch
 from ranks import Ranks, csr_of
 
-from mgraph.worker.changes.ballot import Ballot
+from mgraph.worker.commit.ballot import Ballot
 
 N = 40
 KINDS = [{}, {"directed": False, "weighted": True}, {"reverse": True, "weighted": True}]

@@ -18,8 +18,8 @@ from distributed.core import Server
 
 from mgraph.calls import CALLS, Kind, RemoteCall
 from mgraph.client.batches.pipeline import Shares
-from mgraph.client.calls.bridge import Bridge
 from mgraph.client.calls.coordinator import Coordinator
+from mgraph.client.calls.loop_runner import LoopRunner
 from mgraph.errors import Aborted, CapacityError, MgraphError
 from mgraph.protocol import PATIENCE_SECONDS, Beat, Hello, Message, ShardState
 from mgraph.wire import SESSION_HANDLER, decode, encode
@@ -56,26 +56,26 @@ class FakeServant:
         self.log.append(method)
         return partial(getattr(self, method), attempt=attempt)
 
-    def told(self, error: BaseException) -> BaseException:
+    def with_rank(self, error: BaseException) -> BaseException:
         return error
 
     def free(self, results: Iterable[str]) -> None:
         self.log.extend(f"free {result}" for result in results)
 
-    def arrived(self) -> None:
+    def received(self) -> None:
         if self.reserved:
             self.log.append(f"release {self.reserved}")
         self.reserved = 0
 
     def settle(self) -> None:
-        self.arrived()
+        self.received()
         self.log.append("settle")
 
     def share(self, shared: Any) -> None:
         self.shared = shared
 
-    def foresee(self, call: Any) -> None:
-        self.foreseen = call
+    def prefetch(self, call: Any) -> None:
+        self.prefetched = call
 
     def close(self) -> None:
         self.log.append("close")
@@ -291,7 +291,9 @@ def fake_cluster(size: int, patience: float = PATIENCE_SECONDS) -> Iterator[tupl
     """An open coordinator on `size` fake workers; asserts that nothing is left of it afterwards."""
     workers = [FakeWorker(number) for number in range(size)]
     client = LoopThread("fake-client")
-    coordinator = Coordinator("g", Bridge(client.loop), [worker.address for worker in workers], {}, patience=patience)
+    coordinator = Coordinator(
+        "g", LoopRunner(client.loop), [worker.address for worker in workers], {}, patience=patience
+    )
     try:
         coordinator.open()
         with patch.dict(CALLS, FAKE_CALLS):
@@ -325,4 +327,4 @@ def shard_threads() -> list[str]:
 
 def sending(coordinator: Coordinator) -> Callable[..., Any]:
     """For a pipeline whose batches are the arguments of a fake shard: what it sends of one."""
-    return lambda args, *_: nullcontext(Shares([dict(args) for _ in coordinator.addresses]))
+    return lambda args, *_: nullcontext(Shares([dict(args) for _ in coordinator.status.addresses]))

@@ -17,7 +17,7 @@ from distributed.comm.inproc import InProc
 import mgraph
 from mgraph.kernels import Kernel
 
-__all__ = ["hops", "watched"]
+__all__ = ["breadth", "hops", "watched"]
 
 PACKAGE = str(Path(mgraph.__file__).parent)
 
@@ -94,4 +94,24 @@ def hops(call: Callable[[], Any], method: str) -> dict[str, list[str]]:
     ):
         call()
     _found = None
+    return found
+
+
+def breadth(call: Callable[[], Any]) -> dict[str, list[str]]:
+    """The functions of mgraph that run in the calling thread during `call`, by file; comprehensions are none."""
+    found: dict[str, list[str]] = {}
+
+    def note(frame: Any, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(PACKAGE) and not code.co_name.endswith("comp>"):
+            functions = found.setdefault(code.co_filename[len(PACKAGE) + 1 :], [])
+            if code.co_qualname not in functions:
+                functions.append(code.co_qualname)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(before)
     return found

@@ -8,6 +8,7 @@ from typing import Any
 from ranks import Ranks
 from stores import HOW, end, raised
 
+from mgraph.client.calls.caller import GraphStatus
 from mgraph.client.stores.storing import surveyed
 from mgraph.partition import Partition
 
@@ -19,7 +20,8 @@ class Disks:
 
     def __init__(self, ranks: Ranks, paths: Sequence[Any]) -> None:
         self.ranks, self.paths = ranks, [str(path) for path in paths]
-        self.addresses = tuple(f"worker {rank}" for rank in range(ranks.size))
+        addresses = tuple(f"worker {rank}" for rank in range(ranks.size))
+        self.status = GraphStatus("g", addresses, True, 0, [], 0, 0, closed=False, usable=True, unsettled=False)
 
     def call(self, method: str, args: dict[str, Any]) -> list[Any]:
         shares = [{"path": path} if "path" in args else {} for path in self.paths]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from graph_model import GraphModel
 
+from mgraph.client.calls.caller import GraphStatus
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import GraphClosed, MgraphError
 from mgraph.failures import Stale
@@ -46,10 +47,7 @@ class PlainGraph:
         Whether a call was interrupted, and no call was answered since.
     """
 
-    graph = "g"
-    epoch = life = 0
-    closed = False
-    one_process = True
+    epoch = 0
 
     def __init__(
         self, model: GraphModel, numbering: Numbering, programs: Mapping[str, Callable[..., Any]] | None = None
@@ -76,8 +74,15 @@ class PlainGraph:
         if self.problem is not None:
             raise self.problem
 
-    def turn(self) -> AbstractContextManager[None]:
-        return nullcontext()
+    lock: AbstractContextManager[None] = nullcontext()
+
+    @property
+    def status(self) -> GraphStatus:
+        usable = self.problem is None
+        return GraphStatus(
+            "g", self.addresses, True, 0, self.states, self.epoch, 0, closed=False, usable=usable,
+            unsettled=self.unsettled,
+        )  # fmt: skip
 
     def forget(self, result: str) -> None:
         self.forgotten.append(result)

@@ -34,13 +34,13 @@ def batch(seed: int, epoch: int) -> EdgeBatch:
 
 def write(graph: DynamicGraph, seed: int) -> None:
     """Apply the next batch. Nobody else writes between the read of the epoch and the batch."""
-    with graph._directory.coordinator.turn():
+    with graph._directory.coordinator.lock:
         graph.update(batch(seed, graph.epoch + 1))
 
 
 def write_keys(graph: DynamicGraph, seed: int) -> None:
     """As `write`, for a graph with keys: edges with new ones, and in every third epoch vertices go."""
-    with graph._directory.coordinator.turn():
+    with graph._directory.coordinator.lock:
         rng = np.random.default_rng([seed, graph.epoch + 1])
         src, dst = (keys_of(graph.keys, ends) for ends in rng.integers(0, 5 * N, (2, EDGES // 8)))
         names = graph.vertices()

@@ -12,8 +12,8 @@ from ranks import Ranks
 
 from mgraph.device import Device
 from mgraph.errors import Aborted, CapacityError
-from mgraph.worker.changes.ballot import Ballot
-from mgraph.worker.changes.change import BatchChange, Change, Record, VerticesChange
+from mgraph.worker.commit.ballot import Ballot
+from mgraph.worker.commit.change import BatchChange, Change, Record, VerticesChange
 from mgraph.worker.vertices.rebalance import Move
 
 

@@ -16,7 +16,7 @@ from mgraph import CapacityError
 from mgraph.budget import GRAIN, Budget
 from mgraph.device import Device, touch_pages
 from mgraph.worker import memory
-from mgraph.worker.changes import route
+from mgraph.worker.commit import route
 from mgraph.worker.memory import budget_under, map_pages, resident_bytes
 
 N, MIB = 100_000, 1 << 20
@@ -135,7 +135,7 @@ def test_what_is_reserved_for_a_call_is_its_own_once_it_arrives_or_is_given_up()
     assert [budget.left() for budget in budgets] == [9 * MIB] * 2
     ranks.call("reserve", nbytes=MIB, operations=1000, columns=True)  # another one takes its place
     assert [budget.left() for budget in budgets] == [9 * MIB - 32_000] * 2
-    ranks.servants[0].arrived()
+    ranks.servants[0].received()
     settled(ranks.servants[1])
     assert [budget.left() for budget in budgets] == [10 * MIB] * 2
     lacks = [answer["lack"] for answer in ranks.call("reserve", nbytes=MIB, operations=10 * MIB)]

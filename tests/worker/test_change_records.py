@@ -13,8 +13,8 @@ from ranks import Ranks
 
 from mgraph.batch import EdgeBatch
 from mgraph.errors import Aborted
-from mgraph.worker.changes.ballot import Ballot
-from mgraph.worker.changes.change import Record
+from mgraph.worker.commit.ballot import Ballot
+from mgraph.worker.commit.change import Record
 
 NAMES = ("src", "dst", "weight", "op")  #: the columns of a batch without times
 

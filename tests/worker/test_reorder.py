@@ -13,7 +13,7 @@ from mgraph.errors import Aborted, CapacityError
 from mgraph.failures import Stale
 from mgraph.partition import Partition, degree_order
 from mgraph.structures import names
-from mgraph.worker.changes.ballot import Ballot
+from mgraph.worker.commit.ballot import Ballot
 
 N = 40
 KINDS = [{}, {"directed": False}, {"reverse": True, "weighted": True}, {"weighted": True, "directed": False}]

@@ -18,7 +18,7 @@ from mgraph.errors import Aborted, CapacityError, InvalidOption, StoreError
 from mgraph.log.recovery_scan import scan_store
 from mgraph.log.store import Store
 from mgraph.structures import names
-from mgraph.worker.changes.change import BatchChange
+from mgraph.worker.commit.change import BatchChange
 from mgraph.worker.stores import restore as restoring
 
 
@@ -115,7 +115,7 @@ def test_one_rank_goes_on_without_a_new_exchange_after_a_refusal(tmp_path, monke
 
 
 def test_a_rank_in_doubt_logs_the_refusal_once_it_is_told(tmp_path, monkeypatch):
-    from mgraph.worker.changes.ballot import Ballot
+    from mgraph.worker.commit.ballot import Ballot
 
     graph = changed(tmp_path, (0, 13, N), fresh_rng(), {})
     raised(graph.change("batch"))

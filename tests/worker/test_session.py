@@ -202,12 +202,12 @@ def test_the_servant_is_told_of_the_next_call_where_that_is_known(monkeypatch, f
     """And goes on if it cannot make that ready."""
     told: list[tuple[str | None, int]] = []
 
-    def foresee(servant: FakeServant, call: Call | None) -> None:
+    def prefetch(servant: FakeServant, call: Call | None) -> None:
         told.append((call and call.method, len(servant.log)))
         if fails:
             raise ValueError("no memory")
 
-    monkeypatch.setattr(FakeServant, "foresee", foresee)
+    monkeypatch.setattr(FakeServant, "prefetch", prefetch)
     posted: list[Any] = []
     log: list[str] = []
     thread = ShardThread("mgraph-t-0", lambda aborted: FakeServant(Hello("t", 0, 1), aborted, log), list)

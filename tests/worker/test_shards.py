@@ -11,7 +11,7 @@ from ranks import Ranks, settled
 from mgraph.batch import EdgeBatch
 from mgraph.errors import Aborted, CapacityError, MgraphError
 from mgraph.structures import names
-from mgraph.worker.changes.ballot import Ballot
+from mgraph.worker.commit.ballot import Ballot
 from mgraph.worker.shard.results import Result
 
 N = 40

@@ -19,8 +19,8 @@ from mgraph.device import Device
 from mgraph.errors import Aborted, CapacityError, InvalidBatch, ReadError, UnknownVertex
 from mgraph.partition import Partition
 from mgraph.structures import names
-from mgraph.worker.changes.ballot import Ballot
-from mgraph.worker.inputs.ahead import Ahead
+from mgraph.worker.commit.ballot import Ballot
+from mgraph.worker.inputs.read_ahead import ReadAhead
 from mgraph.worker.inputs.sources import open_source
 from mgraph.worker.vertices import rebalance
 
@@ -214,7 +214,7 @@ def test_files_are_read_and_bad_ones_named(tmp_path):
 
 def test_one_item_is_made_ahead_and_no_more():
     made = []
-    with Ahead("mgraph-test-ahead", Device(), None, lambda k: made.append(k) or k * k, lambda: False) as ahead:
+    with ReadAhead("mgraph-test-ahead", Device(), None, lambda k: made.append(k) or k * k, lambda: False) as ahead:
         assert [ahead.next() for _ in range(3)] == [0, 1, 4]
         end = time.monotonic() + 5
         while len(made) < 4 and time.monotonic() < end:
@@ -228,7 +228,7 @@ def test_waiting_for_a_part_that_does_not_come_ends_with_an_abort():
     threading.Timer(0.2, stop.set).start()
     with (
         pytest.raises(Aborted),
-        Ahead("mgraph-test-ahead", Device(), None, lambda k: hold.wait(20), stop.is_set) as ahead,
+        ReadAhead("mgraph-test-ahead", Device(), None, lambda k: hold.wait(20), stop.is_set) as ahead,
     ):
         threading.Timer(0.4, hold.set).start()
         ahead.next()

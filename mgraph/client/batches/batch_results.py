@@ -11,7 +11,7 @@ from mgraph.client.batches.pending import Pending, PendingReport
 from mgraph.client.calls.caller import Caller, Value
 from mgraph.client.reports.history import History
 from mgraph.errors import GraphClosed, MgraphError, WorkerLost
-from mgraph.failures import retold
+from mgraph.failures import with_place
 
 __all__ = ["BatchResults", "Made"]
 
@@ -51,7 +51,7 @@ class BatchResults:
 
     def dropped(self) -> GraphClosed:
         """The error of a batch that is not applied because of Ctrl-C."""
-        return GraphClosed(f"graph {self._caller.graph}: the batch was dropped because of Ctrl-C")
+        return GraphClosed(f"graph {self._caller.status.graph}: the batch was dropped because of Ctrl-C")
 
     def done(self, pending: Pending[Any], method: str, outcome: Any) -> None:
         """Give a batch its report or its answers."""
@@ -71,7 +71,7 @@ class BatchResults:
         if isinstance(pending, PendingReport):
             self.done(pending, "update", made(answers, math.nan))
         else:
-            what = f"graph {self._caller.graph}: {_answers_lost(epoch)} with a worker"
+            what = f"graph {self._caller.status.graph}: {_answers_lost(epoch)} with a worker"
             pending.set_exception(WorkerLost(what))
 
     def fail(
@@ -82,8 +82,8 @@ class BatchResults:
         The first one that is not known to be committed ends the pipeline.
         """
         caller = self._caller
-        known, graph = not caller.unsettled, f"graph {caller.graph}"
-        if known and caller.epoch >= epoch:  # its vote was interrupted, and decided afterwards
+        known, graph = not caller.status.unsettled, f"graph {caller.status.graph}"
+        if known and caller.status.epoch >= epoch:  # its vote was interrupted, and decided afterwards
             if method == "update":
                 answer = {"epoch": epoch, **dict.fromkeys(TOLD, UNKNOWN)}
                 self.land(pending, method, made, [answer], math.nan)
@@ -96,11 +96,11 @@ class BatchResults:
         elif not known:
             what = f"it is not known whether the batch of epoch {epoch} in a pipeline is committed"
             again = isinstance(error, MgraphError) or self.error is None  # another error gets one note only
-            told = retold(error, what) if again else MgraphError(f"{graph}: {what}: {error}")
+            told = with_place(error, what) if again else MgraphError(f"{graph}: {what}: {error}")
         elif self.error is not None:
             told = MgraphError(f"{graph}: epoch {epoch} was not applied: a batch before it failed")
         else:
-            told = retold(error, f"the batch of epoch {epoch} in a pipeline; those before it are committed")
+            told = with_place(error, f"the batch of epoch {epoch} in a pipeline; those before it are committed")
         told.with_traceback(None)  # its frames would keep the coordinator alive as long as the report
         if error is not None:
             self.end(told)

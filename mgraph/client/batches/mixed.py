@@ -16,8 +16,8 @@ from mgraph.checks import check_growth
 from mgraph.client.batches.split import deal, largest_ids
 from mgraph.client.calls.caller import Caller
 from mgraph.client.options import Options
-from mgraph.client.reads import owners
-from mgraph.client.reads.owners import offsets_of, rows_at
+from mgraph.client.reads import routed_reads
+from mgraph.client.reads.routed_reads import offsets_of, rows_at
 from mgraph.client.reports import report
 from mgraph.client.reports.report import UpdateReport
 from mgraph.client.vertices.directory import Directory
@@ -33,7 +33,7 @@ __all__ = ["Answers", "answers_of", "execute", "how_rows_come", "in_flight", "of
 #: times the bytes of the ranks' answers that this process needs: of one rank, or to join those of several and bring
 #: their rows into order
 COPIES_OF_ONE, COPIES = 2, 10
-#: what a rank answers to each kind of query; see `mgraph.worker.changes.mixed.answered`
+#: what a rank answers to each kind of query; see `mgraph.worker.commit.mixed.answered`
 KINDS = ("found", "weights", "degrees", "neighbors", "predecessors")
 
 
@@ -131,12 +131,12 @@ def weights(self: Any, src: Any, dst: Any) -> np.ndarray:
     if not self._options.weighted:
         directory.ids(src, "src"), directory.ids(dst, "dst")  # whose errors come first
         raise InvalidBatch("the graph is unweighted, so its edges have no weights; create it with weighted=True")
-    return directory.read(lambda now: owners.weights(directory.coordinator, now, src, dst))
+    return directory.read(lambda now: routed_reads.weights(directory.coordinator, now, src, dst))
 
 
 def _executed(directory: Directory, options: Options, logged: bool, operations: Operations) -> Answers:
     """The answers to a stream, when nothing is in flight."""
-    with directory.coordinator.turn():
+    with directory.coordinator.lock:
         directory.check()
         _check_kinds(operations, options)
         if directory.takes(operations):
@@ -160,8 +160,8 @@ def _send_keyed(directory: Directory, options: Options, found: Keyed[Operations]
 
 def shares_of(operations: Operations, coordinator: Caller, options: Options) -> list[dict[str, Any]]:
     """Checked operations as contiguous shares, one a rank, each with its first place in the stream."""
-    n, size = len(operations), len(coordinator.addresses)
-    shares = deal(operations, size, coordinator.one_process and options.device == "cuda", COLUMNS)
+    n, size = len(operations), len(coordinator.status.addresses)
+    shares = deal(operations, size, coordinator.status.one_process and options.device == "cuda", COLUMNS)
     if size == 1:
         return [{**shares[0], "first": 0, "counts": list(operations.counts.values())}]
     return [{**share, "first": n * rank // size} for rank, share in enumerate(shares)]
@@ -251,7 +251,7 @@ def _check_kinds(operations: Any, options: Options) -> None:
 def _checked_later(directory: Directory, options: Options, operations: Operations) -> bool:
     """Whether the ids are left to the one rank to check: they are on the GPU that it uses, and is waited for once."""
     coordinator, ids = directory.coordinator, (operations.src, operations.dst)
-    alone = coordinator.one_process and len(coordinator.addresses) == 1 and options.device == "cuda"
+    alone = coordinator.status.one_process and len(coordinator.status.addresses) == 1 and options.device == "cuda"
     return alone and not options.grows and not any(isinstance(column, np.ndarray) for column in ids)
 
 

@@ -26,10 +26,10 @@ class Pending(Future[T]):
     Waiting for it raises `GraphClosed` if the Dask client is closed meanwhile.
     """
 
-    def __init__(self, bridge: Alive, mend: Callable[[], object]) -> None:
+    def __init__(self, runner: Alive, mend: Callable[[], object]) -> None:
         super().__init__()
         self.set_running_or_notify_cancel()
-        self._bridge, self._mend = bridge, mend
+        self._runner, self._mend = runner, mend
         self.add_done_callback(lambda _: self._end())
 
     def _end(self) -> None:
@@ -54,7 +54,7 @@ class Pending(Future[T]):
                 if time.monotonic() >= end:
                     raise
                 self._mend()
-                if not self._bridge.alive:
+                if not self._runner.alive:
                     raise GraphClosed("the Dask client of this graph was closed while a batch was in flight") from None
 
 

@@ -17,8 +17,8 @@ from mgraph.checks import check_offset
 from mgraph.client.batches.batch_results import BatchResults, Made
 from mgraph.client.batches.mixed import Answers
 from mgraph.client.batches.pending import Pending, PendingAnswers, PendingReport
+from mgraph.client.calls.batch_group import MOST, SMALL, BatchGroup, SmallBatch, committed_counts, layout
 from mgraph.client.calls.caller import Caller, Flight, Value
-from mgraph.client.calls.group import MOST, SMALL, Group, Small, layout, made_before
 from mgraph.client.reports.history import History
 from mgraph.client.reports.report import UpdateReport, of_batch
 from mgraph.client.stores.recovery import Recovering
@@ -54,10 +54,10 @@ class _InFlight:
         A context manager that gives the `Dealt` of the batch, which is sent inside it.
     epoch : int or None
         The epoch that it was to be; None if it was not sent yet.
-    life : int
-        The life in which it was handed over to be sent.
+    incarnation : int
+        The incarnation in which it was handed over to be sent.
     lost : bool
-        Whether that life was lost before its answer came.
+        Whether that incarnation was lost before its answer came.
     method : str
         The call's name.
     """
@@ -66,7 +66,7 @@ class _InFlight:
     pending: Pending[Any]
     made: Made[Any] = of_batch
     epoch: int | None = None
-    life: int = 0
+    incarnation: int = 0
     lost: bool = False
     method: str = "update"
 
@@ -106,7 +106,7 @@ class Pipeline:
     committed, without counts; or dropped; or, while workers do not answer or after a loss, that nobody knows.
 
     Small batches wait in a queue, up to 256 of them beside those in flight, and share messages: see
-    `mgraph.client.calls.group`. Each has an epoch and a report of its own all the same.
+    `mgraph.client.calls.batch_group`. Each has an epoch and a report of its own all the same.
 
     If the graph comes back after a loss, with ``recover="auto"``, so do the batches in flight: those that the store has
     are reported, and the others are sent again. Until then the pipeline refers to their arrays.
@@ -153,7 +153,7 @@ class Pipeline:
             As `DynamicGraph.update` for this batch; or the error of an earlier batch, and this one is not sent.
         """
         args = {} if offset is None else {"offset": check_offset(offset)}
-        pending = PendingReport(self._coordinator.bridge, self._mend)
+        pending = PendingReport(self._coordinator.runner, self._mend)
         self._send(_InFlight(partial(self._dealt, batch, args), pending))
         return pending
 
@@ -179,7 +179,7 @@ class Pipeline:
             As `DynamicGraph.execute` for these operations; or the error of an earlier batch, and these are not sent.
         """
         assert self._stream is not None
-        pending = PendingAnswers(self._coordinator.bridge, self._mend)
+        pending = PendingAnswers(self._coordinator.runner, self._mend)
         self._send(_InFlight(partial(self._stream, operations, self._land_all), pending))
         return pending
 
@@ -212,11 +212,11 @@ class Pipeline:
             sizes = [CALLS[method].size(share) for share in shares]
             n, caller = sum(size.nbytes for size in sizes), self._coordinator
             if caller.groups and method == "update" and n <= min(SMALL, self._max_bytes // MOST) and layout(shares):
-                self._post(one, Small(self, shares, sizes, one))
+                self._post(one, SmallBatch(self, shares, sizes, one))
                 return
             caller.launch(method, shares, sizes, self.room(n), self._landing(one, n))
 
-    def _post(self, one: _InFlight, small: Small) -> None:
+    def _post(self, one: _InFlight, small: SmallBatch) -> None:
         """Hand a small batch over, to be sent with others."""
         with self._told:
             self._sent.append(one)
@@ -252,7 +252,7 @@ class Pipeline:
             raise Recovered("a worker was lost")
 
     def __enter__(self) -> Pipeline:
-        self._turn = self._coordinator.turn()
+        self._turn = self._coordinator.lock
         self._turn.__enter__()
         self._open = True
         return self
@@ -317,8 +317,8 @@ class Pipeline:
         while queue:
             one = queue[0]
             if one.lost:
-                caller.recover(one.life)
-                answers = None if one.epoch is None else caller.outcome(one.life, one.epoch)
+                caller.recover(one.incarnation)
+                answers = None if one.epoch is None else caller.outcome(one.incarnation, one.epoch)
                 if answers is not None and one.epoch is not None:
                     self._outcomes.restore(one.pending, one.made, one.epoch, answers)
                     del queue[0]
@@ -339,7 +339,7 @@ class Pipeline:
         with self._told:
             if not self._told.wait_for(lambda: all(one.lost for one in self._sent), LOST_SECONDS):
                 raise MgraphError(
-                    f"graph {self._coordinator.graph}: batches in flight did not end within {LOST_SECONDS} s"
+                    f"graph {self._coordinator.status.graph}: batches in flight did not end within {LOST_SECONDS} s"
                 )
             taken, self._sent = self._sent, []
             return taken
@@ -369,11 +369,11 @@ class Pipeline:
         return wait
 
     def _landing(self, one: _InFlight, n: int) -> Callable[..., None]:
-        """The function that is called with a batch's task, its epoch and its life when it is sent."""
+        """The function that is called with a batch's task, its epoch and its incarnation when it is sent."""
 
-        def sent(flight: Flight, epoch: int, life: int = 0) -> None:
+        def sent(flight: Flight, epoch: int, incarnation: int = 0) -> None:
             self._bytes += n
-            one.epoch, one.life = epoch, life
+            one.epoch, one.incarnation = epoch, incarnation
             with self._told:
                 self._sent.append(one)
             flight.add_done_callback(partial(self._land, one, n, time.perf_counter()))
@@ -399,17 +399,17 @@ class Pipeline:
             self._told.notify_all()
         return lost
 
-    def group_sent(self, group: Group, flight: Flight, epoch: int) -> None:
+    def group_sent(self, group: BatchGroup, flight: Flight, epoch: int) -> None:
         """See `Sender`."""
         self._bytes += group.nbytes
         for i, item in enumerate(group.items):
-            item.batch.epoch, item.batch.life = epoch + i, item.incarnation
+            item.batch.epoch, item.batch.incarnation = epoch + i, item.incarnation
         flight.add_done_callback(partial(self._land_group, group, epoch, time.perf_counter()))
 
-    def group_refused(self, group: Group, error: BaseException) -> None:
+    def group_refused(self, group: BatchGroup, error: BaseException) -> None:
         """See `Sender`. The pipeline ends with the error, unless the graph comes back."""
         for item in group.items:
-            item.batch.life = item.incarnation
+            item.batch.incarnation = item.incarnation
         if self._leaves([item.batch for item in group.items], error):
             return
         error = error if isinstance(error, Exception) else self._outcomes.dropped()
@@ -417,7 +417,7 @@ class Pipeline:
         for item in group.items:
             item.batch.pending.set_exception(error)
 
-    def _land_group(self, group: Group, epoch: int, began: float, flight: Flight) -> None:
+    def _land_group(self, group: BatchGroup, epoch: int, began: float, flight: Flight) -> None:
         """Give each batch of a group its report or its error."""
         self._bytes -= group.nbytes
         self._landed.set()
@@ -425,7 +425,7 @@ class Pipeline:
         if self._leaves(batches, error):
             return
         failed = flight.cancelled() or error is not None
-        counts = group.done if failed else made_before(flight.result())
+        counts = group.done if failed else committed_counts(flight.result())
         seconds = time.perf_counter() - began
         for i, one in enumerate(batches):
             if i < len(counts) or not failed:
@@ -437,7 +437,7 @@ class Pipeline:
     def _is_lost(self, error: BaseException | None) -> bool:
         """Whether a batch failed with a worker, in a graph that comes back, and not after another error."""
         caller, ends = self._coordinator, (WorkerLost, GraphLost, GraphClosed, Recovered)
-        comes_back = isinstance(caller, Recovering) and not caller.closed
+        comes_back = isinstance(caller, Recovering) and not caller.status.closed
         return comes_back and self._outcomes.error is None and isinstance(error, ends)
 
     def _end(self, one: _InFlight, began: float, flight: Flight) -> None:

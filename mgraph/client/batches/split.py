@@ -30,7 +30,7 @@ def check_batch(batch: Any, n_vertices: int | None, weighted: bool) -> EdgeBatch
             f"a pipeline takes an EdgeBatch, got {type(batch).__name__}; stream() of the graph takes tables and sends "
             "several batches in flight, too"
         )
-    if n_vertices is not None and len(batch) and max(largest_ids(batch.src, batch.dst)) >= n_vertices:
+    if n_vertices is not None and len(batch.src) and max(largest_ids(batch.src, batch.dst)) >= n_vertices:
         check_ids(batch.src, n_vertices, "src")
         check_ids(batch.dst, n_vertices, "dst")
     if batch.weight is not None and not weighted:
@@ -44,7 +44,10 @@ def largest_ids(src: Any, dst: Any) -> tuple[int, int]:
     For columns on one GPU a launch and a read-back; CuPy's maxima take 0.1 to 0.2 ms of the host's time.
     """
     if isinstance(src, np.ndarray) or isinstance(dst, np.ndarray) or src.device != dst.device:
-        return _largest(src), _largest(dst)
+        if len(src) == 1:  # for which NumPy's scan takes 2 us
+            return int(src.item()), int(dst.item())
+        of_src, of_dst = [largest(ids) if isinstance(ids, np.ndarray) else int(ids.max()) for ids in (src, dst)]
+        return of_src, of_dst
     device, n = _gpu(src.device.id), len(src)
     with src.device:
         found = device.zeros(2, np.uint64)
@@ -52,10 +55,6 @@ def largest_ids(src: Any, dst: Any) -> tuple[int, int]:
         load(device, "kernels/arcs.cuh").LargestIds(n, src=src, dst=dst, n=n, largest=found)
         of_src, of_dst = device.to_host(found).tolist()
     return of_src, of_dst
-
-
-def _largest(ids: Any) -> int:
-    return largest(ids) if isinstance(ids, np.ndarray) else int(ids.max())
 
 
 @cache

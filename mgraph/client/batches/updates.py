@@ -32,7 +32,7 @@ from mgraph.client.vertices.keyed import Keyed
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption, MgraphError
-from mgraph.failures import Recovered, retold
+from mgraph.failures import Recovered, with_place
 from mgraph.keys import NONE
 from mgraph.tables.names import Names, warn, warn_unused
 from mgraph.tables.times import as_stamps
@@ -111,7 +111,7 @@ class Updates:
         Results that follow each change are brought up to date if it is the `last` batch of a call.
         """
         args: dict[str, Any] = {} if offset is None else {"offset": check_offset(offset)}
-        before, edges = self._coordinator.epoch, len(batch)
+        before, edges = self._coordinator.status.epoch, len(batch.src)
         try:
             if last and edges >= LARGE:
                 with shown("update", lambda: Done(0, None, f"{edges:,} edges")):
@@ -129,15 +129,18 @@ class Updates:
 
     def _apply(self, batch: EdgeBatch, args: dict[str, Any]) -> UpdateReport:
         directory = self._directory
-        with self._coordinator.turn():
-            directory.check()
-            if self._has_keys(batch):
+        with self._coordinator.lock:
+            numbering = directory.check()
+            # keys become numbers first
+            if directory.takes(batch):
                 with self._keyed(batch) as found:
                     done = self._send_keyed(found, args)
                 self._leave_isolated()
                 return done
-            shares = partial(self._shares, batch, known=self._options.grows)
-            n = self._vertices_after(batch) if self._options.grows else None
+            # ids of a graph that grows may be new vertices; those of another one are checked
+            grows = self._options.grows
+            shares = partial(self._shares, batch, None if grows else numbering.partition.starts[-1])
+            n = self._vertices_after(batch) if grows else None
             if n is None:
                 return self._call("update", args, shares)
             with directory.growing(n) as more:
@@ -145,12 +148,11 @@ class Updates:
 
     def _tell(self, error: BaseException, edges: int, before: int) -> None:
         """Note on an error what became of a batch that came after the epoch `before`, where that is known."""
-        caller = self._coordinator
-        if not caller.unsettled:
-            what = "it is in the graph" if caller.epoch > before else "nothing was changed"
-            error.add_note(
-                f"graph {caller.graph}: a batch of {edges:,} edges was stopped; {what}, epoch {caller.epoch}"
-            )
+        status = self._coordinator.status
+        if not status.unsettled:
+            what = "it is in the graph" if status.epoch > before else "nothing was changed"
+            stopped = f"graph {status.graph}: a batch of {edges:,} edges was stopped"
+            error.add_note(f"{stopped}; {what}, epoch {status.epoch}")
 
     def _has_keys(self, batch: Any) -> bool:
         """Whether the graph has keys; the first batch decides where the user did not."""
@@ -169,7 +171,7 @@ class Updates:
 
     def _send_keyed(self, found: Keyed[EdgeBatch], args: dict[str, Any]) -> UpdateReport:
         def shares() -> list[dict[str, Any]]:
-            dealt = self._dealt(found.batch)
+            dealt = self._shares(found.batch, checked=True)
             if "n_vertices" in args:
                 dealt[0]["keys"] = found.brought
             return dealt
@@ -229,14 +231,14 @@ class Updates:
         alone = self._eager
         if not self._has_keys(batch):
             if not alone:
-                yield Shares(self._shares(batch))
+                yield Shares(self._shares(batch, self._directory.n_vertices))
                 return
             land()
-            done = self._call("update", args, partial(self._shares, batch))
+            done = self._call("update", args, partial(self._shares, batch, self._directory.n_vertices))
         else:
             with self._keyed(batch) as found:
                 if not alone and found.n_vertices == self._directory.n_vertices:
-                    yield Shares(self._dealt(found.batch), found.missing)
+                    yield Shares(self._shares(found.batch, checked=True), found.missing)
                     return
                 land()
                 done = self._send_keyed(found, args)
@@ -266,7 +268,7 @@ class Updates:
                 done = self._ingest_here(parts)
             self.followed()
             return done
-        size, before = len(self._coordinator.addresses), np.empty((0, len(TOLD)), np.int64)
+        size, before = len(self._coordinator.status.addresses), np.empty((0, len(TOLD)), np.int64)
 
         def ingest(now: Numbering) -> list[Any]:
             nonlocal before
@@ -289,7 +291,7 @@ class Updates:
     @contextmanager
     def _ingesting(self) -> Iterator[None]:
         """Show how far an ingest is, and say what was done if Ctrl-C ends it."""
-        caller, before = self._coordinator, self._coordinator.epoch
+        caller, before = self._coordinator, self._coordinator.status.epoch
         now = lambda: Done(caller.reached - before, None, f"{caller.reached - before:,} steps committed")  # noqa: E731
         with told_of_stop(caller, "the ingest", "its steps up to that epoch are committed"), shown("ingest", now):
             yield
@@ -304,7 +306,7 @@ class Updates:
         rows: dict[str, Any],
     ) -> list[dict[str, Any]]:
         """Ingest the steps of a source from `first` on, as for `size` ranks; each rank takes the place of some."""
-        now = len(self._coordinator.addresses)
+        now = len(self._coordinator.status.addresses)
         seats = [rank * now // size for rank in range(size)]
         parts = self._parts(source, steps, names, seats)
         shares = [{"sources": mine} for mine in parts.seated(seats, now)]
@@ -318,27 +320,28 @@ class Updates:
             for part in parts:
                 done.append(self.apply(part, last=False))
         except MgraphError as error:
-            raise retold(error, f"step {len(done)} of the ingest, epoch {self._coordinator.epoch + 1}") from None
+            raise with_place(
+                error, f"step {len(done)} of the ingest, epoch {self._coordinator.status.epoch + 1}"
+            ) from None
         return done
 
-    def _shares(self, batch: EdgeBatch, known: bool = False) -> list[dict[str, Any]]:
-        """A batch, checked, but for its ids where those are `known`, as contiguous shares, one a worker."""
-        self._check(batch, None if known else self._directory.n_vertices)
-        return self._dealt(batch)
-
-    def _dealt(self, batch: EdgeBatch) -> list[dict[str, Any]]:
-        coordinator, times = self._coordinator, self._options.times
+    def _shares(
+        self, batch: EdgeBatch, n_vertices: int | None = None, *, checked: bool = False
+    ) -> list[dict[str, Any]]:
+        """Return a batch as contiguous shares, one per rank, after it is checked; its ids against `n_vertices`."""
+        status, times = self._coordinator.status, self._options.times
+        if not checked:
+            self._check(batch, n_vertices)
         if times is not None or batch.time is not None:
             batch = EdgeBatch.checked(batch.src, batch.dst, batch.weight, batch.op, as_stamps(batch, times))
-        shared_gpu = coordinator.one_process and self._options.device == "cuda"
-        return deal(batch, len(coordinator.addresses), shared_gpu)
+        return deal(batch, len(status.addresses), status.one_process and self._options.device == "cuda")
 
     # ---- vertices ----------------------------------------------------------------------------------------------------
 
     def add_vertices(self, n: Any) -> range:
         """Add `n` vertices on all workers, or on none; their ids. In a graph with keys, those keys that are new."""
         directory = self._directory
-        with self._coordinator.turn():
+        with self._coordinator.lock:
             directory.check()
             if directory.keys == "undecided" and np.ndim(n) == 0:
                 directory.decide(None)
@@ -364,16 +367,16 @@ class Updates:
         """Add vertices up to this number; rank 0 is told their keys, for the log."""
         began, n, caller = time.perf_counter(), n_vertices - self._directory.n_vertices, self._coordinator
         while True:
-            shares: list[dict[str, Any]] = [{} for _ in self._coordinator.addresses]
+            shares: list[dict[str, Any]] = [{} for _ in self._coordinator.status.addresses]
             shares[0]["keys"] = keys
             with suppress(Recovered):
                 self._coordinator.call("add_vertices", {"n_vertices": n_vertices}, shares)
-                self.history.add("add_vertices", caller, caller.epoch, n, time.perf_counter() - began)
+                self.history.add("add_vertices", caller, caller.status.epoch, n, time.perf_counter() - began)
                 return
 
     def expire(self, before: int) -> UpdateReport:
         """Delete every edge with an earlier time than `before`."""
-        with self._coordinator.turn():
+        with self._coordinator.lock:
             self._directory.check()
             done = self._call("expire", {"before": before})
         self.landed()
@@ -382,7 +385,7 @@ class Updates:
     def delete_vertices(self, ids: Any) -> UpdateReport:
         """Delete every edge to and from `ids`."""
         if self._directory.numbering.keys is None:
-            with self._coordinator.turn():
+            with self._coordinator.lock:
                 done = self._call("delete_vertices", {"ids": self._directory.ids(ids, "ids")})
         else:
             with self._directory.removing(lambda now: now.ids(ids, "ids")) as gone:
@@ -414,7 +417,7 @@ class Updates:
     def balance(self) -> Balance:
         """How the graph lies on its workers, as of the last call."""
         self._coordinator.check()
-        return balance_of(self._coordinator.addresses, self._coordinator.states)
+        return balance_of(self._coordinator.status.addresses, self._coordinator.status.states)
 
     def rebalance(self) -> Balance:
         """Move the boundaries of the ranges."""
@@ -431,7 +434,7 @@ class Updates:
 
     def order_first(self) -> None:
         """After a batch: the order by degree that was asked for, once there are edges."""
-        if self.order_due and any(state.edges for state in self._coordinator.states):
+        if self.order_due and any(state.edges for state in self._coordinator.status.states):
             try:
                 self.reorder()
             except CapacityError as error:

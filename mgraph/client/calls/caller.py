@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from mgraph.calls import CallSize
 from mgraph.protocol import ShardState
 
-__all__ = ["Alive", "Caller", "Flight", "Value"]
+__all__ = ["Alive", "Caller", "Flight", "GraphStatus", "Value"]
 
 Value = dict[str, Any]
 
@@ -38,6 +38,49 @@ class Alive(Protocol):
         """Whether it runs."""
 
 
+class GraphStatus(NamedTuple):
+    """What the client knows of a graph, as of now; it makes no call.
+
+    Attributes
+    ----------
+    graph : str
+        The graph's id, another one in each incarnation.
+    addresses : tuple of str
+        The workers, in rank order.
+    one_process : bool
+        True if all workers are in this process.
+    incarnation : int
+        How often the graph was opened again after a loss; see `mgraph.client.stores.recovery`.
+    states : list of ShardState
+        The last state of each rank; another list after each call.
+    epoch : int
+        The last epoch that every rank acknowledged.
+    changes : int
+        The number of changes of any kind, of content or of the ranges, that every rank acknowledged.
+    closed : bool
+        True if the user closed the graph.
+    usable : bool
+        True if calls are possible; if not, `Caller.check` says why, or recovers the graph.
+    unsettled : bool
+        True if the ranks may have changed without this client's knowing: after a Ctrl-C until the next call is
+        answered, and from the loss of a rank on.
+    silent : tuple of str
+        The workers that are lost because they did not answer, and may still be there.
+    """
+
+    graph: str
+    addresses: tuple[str, ...]
+    one_process: bool
+    incarnation: int
+    states: list[ShardState]
+    epoch: int
+    changes: int
+    closed: bool
+    usable: bool
+    unsettled: bool
+    silent: tuple[str, ...] = ()
+
+
 class Caller(Protocol):
     """One graph's calls, in the same order on every rank. Several threads may use it; their calls take turns.
 
@@ -45,16 +88,10 @@ class Caller(Protocol):
     """
 
     @property
-    def graph(self) -> str: ...  # noqa: D102
+    def status(self) -> GraphStatus: ...  # noqa: D102
 
     @property
-    def addresses(self) -> tuple[str, ...]: ...  # noqa: D102
-
-    @property
-    def one_process(self) -> bool: ...  # noqa: D102
-
-    @property
-    def bridge(self) -> Alive:
+    def runner(self) -> Alive:
         """What runs the calls."""
 
     @property
@@ -66,32 +103,11 @@ class Caller(Protocol):
         """True if small batches of a pipeline share messages: `post` takes them."""
 
     @property
-    def closed(self) -> bool: ...  # noqa: D102
-
-    @property
-    def epoch(self) -> int: ...  # noqa: D102
-
-    @property
-    def changes(self) -> int: ...  # noqa: D102
-
-    @property
-    def unsettled(self) -> bool: ...  # noqa: D102
-
-    @property
-    def silent(self) -> Sequence[str]: ...  # noqa: D102
-
-    @property
-    def life(self) -> int:
-        """How often the graph was opened again after a loss; see `mgraph.client.stores.recovery`."""
-
-    @property
-    def states(self) -> list[ShardState]: ...  # noqa: D102
-
-    @property
     def reached(self) -> int:
         """The epoch that all ranks have reached, as far as it is known now; during a call too."""
 
-    def turn(self) -> AbstractContextManager[None]: ...  # noqa: D102
+    @property
+    def lock(self) -> AbstractContextManager[None]: ...  # noqa: D102
 
     def call(  # noqa: D102
         self, name: str, args: Value | None = None, shares: Sequence[Value] | None = None

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from mgraph.calls import CALLS, CallSize, RemoteCall
-from mgraph.client.calls.attempt import Attempt
-from mgraph.client.calls.bridge import Bridge
-from mgraph.client.calls.caller import Value
-from mgraph.client.calls.group import WAITING, Group, Small, made_before
-from mgraph.client.calls.posting import Posted
-from mgraph.client.calls.room import doubtful, lack
-from mgraph.client.calls.turns import Turns
+from mgraph.client.calls.admission import may_lack_memory, refusal
+from mgraph.client.calls.batch_group import WAITING, BatchGroup, SmallBatch, committed_counts
+from mgraph.client.calls.batch_queue import BatchQueue
+from mgraph.client.calls.caller import GraphStatus, Value
+from mgraph.client.calls.exchange_lifecycle import ExchangeLifecycle
+from mgraph.client.calls.graph_lock import GraphLock
+from mgraph.client.calls.loop_runner import LoopRunner
 from mgraph.client.connections.session import Session
 from mgraph.client.connections.sessions import CLOSE_SECONDS, Asked, Sessions
 from mgraph.errors import CapacityError, GraphClosed, MgraphError
-from mgraph.protocol import ABORT_SECONDS, PATIENCE_SECONDS, Answer, Publish, ShardState
+from mgraph.protocol import ABORT_SECONDS, PATIENCE_SECONDS, Answer, Publish
 
 __all__ = ["Coordinator", "Flight", "Value"]
 
 GRACE_SECONDS = 2 * ABORT_SECONDS  #: for which Ctrl-C waits until the ranks are released
 
+T = TypeVar("T")
 Flight = asyncio.Task[list[Value]]  #: a batch in flight; the result of the task is the ranks' answers
 
 
@@ -34,7 +35,7 @@ class Coordinator:
 
     One call runs at a time, reads included; calls of other threads wait in a queue, in the order in which they came.
     Only batches of a pipeline may overlap: the ranks queue them, and other calls wait until all of them are committed.
-    `Attempt` handles failures of ranks.
+    `ExchangeLifecycle` handles failures of ranks.
 
     The sessions end when this object is collected. Only its graph refers to it, and the sessions do not.
 
@@ -42,7 +43,7 @@ class Coordinator:
     ----------
     graph : str
         The graph's id.
-    bridge : Bridge
+    runner : LoopRunner
         Runs coroutines on the client's event loop.
     addresses : sequence of str
         The addresses of the workers, in rank order.
@@ -53,13 +54,11 @@ class Coordinator:
 
     Attributes
     ----------
-    life : int
-        0: a graph that comes back has another coordinator then.
     groups : bool
         True: small batches of a pipeline share messages.
     sessions : Sessions
         The sessions with all ranks, and the ranks' last states.
-    attempt : Attempt
+    exchange : ExchangeLifecycle
         The exchange that the ranks share.
     one_process : bool
         Whether all workers are in this process.
@@ -67,30 +66,30 @@ class Coordinator:
         The client whose cluster holds the graph, where it is known.
     """
 
-    life, groups = 0, True
+    groups = True
     client: Any = None
 
     def __init__(
         self,
         graph: str,
-        bridge: Bridge,
+        runner: LoopRunner,
         addresses: Sequence[str],
         connection_args: dict[str, Any],
         *,
         patience: float = PATIENCE_SECONDS,
     ) -> None:
-        self.graph, self.bridge, self.addresses = graph, bridge, tuple(addresses)
+        self.graph, self.runner, self.addresses = graph, runner, tuple(addresses)
         self.sessions = Sessions(graph, self.addresses, patience)
-        self.attempt = Attempt(self.sessions)
+        self.exchange = ExchangeLifecycle(self.sessions)
         self._connection_args = connection_args
-        self._turn = asyncio.Lock()
+        self._send_lock = asyncio.Lock()
         self._interrupted = False
-        self._turns: Turns | None = None
+        self._graph_lock: GraphLock | None = None
         self._flying: dict[Flight, Sequence[CallSize]] = {}
         self._ahead = 0  # epochs in flight
-        self._posted = Posted(self._turn, self._flying)
+        self._queue = BatchQueue(self._send_lock, self._flying)
         self.one_process = all(address.startswith("inproc:") for address in self.addresses)
-        weakref.finalize(self, _drop, bridge, self.sessions.all).atexit = False  # at exit the system closes the comms
+        weakref.finalize(self, _drop, runner, self.sessions.all).atexit = False  # at exit the system closes the comms
 
     # ---- from the user's thread --------------------------------------------------------------------------------------
 
@@ -104,28 +103,29 @@ class Coordinator:
         GraphClosed
             The graph is not published any more.
         """
-        self.bridge.run(self.sessions.open(self._connection_args, attach), ABORT_SECONDS)
+        self.runner.run(self.sessions.open(self._connection_args, attach), ABORT_SECONDS)
         if attach:
             self._share()
 
-    def turn(self) -> AbstractContextManager[None]:
+    @property
+    def lock(self) -> AbstractContextManager[None]:
         """Holds the calls of other clients back, and of this one's other threads; nothing if the graph has no others.
 
-        When it is entered, `states` are what the ranks have now.
+        When it is entered, the status has what the ranks have now.
         """
-        return nullcontext() if self._turns is None else self._turns
+        return nullcontext() if self._graph_lock is None else self._graph_lock
 
     def publish(self, name: str | None, card: bytes = b"") -> None:
         """Give the shards to their workers, with a `card` for clients that attach; None takes the name back.
 
         Rank 0, where clients look for it, comes last.
         """
-        with self.turn():
-            self.bridge.run(self._publish(name, card), GRACE_SECONDS)
+        with self.lock:
+            self.runner.run(self._publish(name, card), GRACE_SECONDS)
 
     def _share(self) -> None:
-        self._turns = Turns(self.bridge, self.sessions, self.attempt, self._flying)
-        self.attempt.shared = True
+        self._graph_lock = GraphLock(self.runner, self.sessions, self.exchange, self._flying)
+        self.exchange.shared = True
 
     def call(
         self,
@@ -158,12 +158,16 @@ class Coordinator:
             What the call raised on a rank. If ranks raised different errors, the one that caused the others.
         """
         call, given = CALLS[name], [{**(args or {}), **share} for share in (shares or [{}] * len(self.addresses))]
-        with self.turn():
-            try:
-                return self.bridge.run(self._call_in_turn(call, given), GRACE_SECONDS)
-            except KeyboardInterrupt:
-                self._interrupted = True
-                raise
+        with self.lock:
+            return self._run(self._call_locked(call, given))
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` on the event loop. Ctrl-C leaves the graph `unsettled`: a change may be under way."""
+        try:
+            return self.runner.run(work, GRACE_SECONDS)
+        except KeyboardInterrupt:
+            self._interrupted = True
+            raise
 
     def launch(
         self,
@@ -186,29 +190,29 @@ class Coordinator:
         sent : callable
             Called on the event loop with the batch's `Flight` and its epoch.
         """
-        self.bridge.run(self._launch_in_turn(CALLS[name], shares, sizes, room, sent), GRACE_SECONDS)
+        self._run(self._launch_locked(CALLS[name], shares, sizes, room, sent))
 
-    def post(self, small: Small) -> None:
+    def post(self, small: SmallBatch) -> None:
         """Send a small batch soon, with others in a message. Calls and batches after it come after it on the ranks too.
 
         Waits while `WAITING` batches wait.
         """
-        if self._posted.add(small) and not self.bridge.post(partial(self._posted.begin, self._launch)):
-            raise GraphClosed(f"the Dask client of graph {self.graph} is closed (epoch {self.epoch})")
-        if len(self._posted) >= WAITING:
-            self.bridge.run(self._posted.send_in_turn(self._launch), GRACE_SECONDS)
+        if self._queue.add(small) and not self.runner.post(partial(self._queue.begin, self._launch)):
+            raise GraphClosed(f"the Dask client of graph {self.graph} is closed (epoch {self.sessions.epoch})")
+        if len(self._queue) >= WAITING:
+            self._run(self._queue.send_locked(self._launch))
 
     def land(self) -> None:
         """Wait until no batch is in flight."""
-        self.bridge.run(self._posted.send_in_turn(self._launch), GRACE_SECONDS)
-        self.bridge.run(self._landed(), GRACE_SECONDS)
+        self._run(self._queue.send_locked(self._launch))
+        self._run(self._landed())
 
     def recall(self) -> None:
         """Drop the batches in flight that the ranks have not voted on, and wait until none is in flight.
 
         What is posted must be refused by its sender from now on.
         """
-        self.bridge.run(self._recall(), GRACE_SECONDS)
+        self._run(self._recall())
 
     def close(self) -> None:
         """End the sessions, so that the workers free the shards. It may be called at any time, also twice.
@@ -217,14 +221,14 @@ class Coordinator:
         """
         self.sessions.closed = True
         try:
-            if self.bridge.alive:
-                self.bridge.run(self.sessions.close(), CLOSE_SECONDS)
+            if self.runner.alive:
+                self.runner.run(self.sessions.close(), CLOSE_SECONDS)
         finally:
             self.drop()
 
     def drop(self) -> None:
         """Close every comm without waiting, from any thread. This also ends a graph that was collected unclosed."""
-        _drop(self.bridge, self.sessions.all)
+        _drop(self.runner, self.sessions.all)
 
     def forget(self, result: str) -> None:
         """Free a result on the workers with the next call. Safe in a finalizer, since it only records the key."""
@@ -232,77 +236,57 @@ class Coordinator:
 
     def check(self) -> None:
         """Raise if no call is possible any more: `GraphClosed`, `GraphLost` or `WorkerLost`. Makes no call itself."""
-        if not self.closed and not self.bridge.alive:
-            raise GraphClosed(f"the Dask client of graph {self.graph} is closed (epoch {self.epoch})")
-        self.attempt.check()
+        if not self.sessions.closed and not self.runner.alive:
+            raise GraphClosed(f"the Dask client of graph {self.graph} is closed (epoch {self.sessions.epoch})")
+        self.exchange.check()
 
     @property
-    def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self.sessions.closed
-
-    @property
-    def epoch(self) -> int:
-        """The last epoch that every rank acknowledged."""
-        return self.sessions.epoch
-
-    @property
-    def changes(self) -> int:
-        """The number of changes of any kind, of content or of the ranges, that every rank acknowledged."""
-        return self.sessions.changes
-
-    @property
-    def silent(self) -> Sequence[str]:
-        """The workers that are lost because they did not answer, and may still be there."""
-        return [session.address for session in self.sessions.all if session.silent]
-
-    @property
-    def unsettled(self) -> bool:
-        """Whether the ranks may have changed without this client's knowing.
-
-        This is so after a Ctrl-C until the next call is answered, and from the loss of a rank on.
-        """
-        return self._interrupted or self.attempt.settling or self.attempt.lost
-
-    @property
-    def states(self) -> list[ShardState]:
-        """The last known state of each rank: epoch, edges, bytes and so on."""
-        return self.sessions.states
+    def status(self) -> GraphStatus:
+        """What is known of the graph now; makes no call."""
+        sessions, lost = self.sessions, self.exchange.lost
+        return GraphStatus(
+            self.graph, self.addresses, self.one_process, 0, sessions.states, sessions.epoch, sessions.changes,
+            closed=sessions.closed,
+            usable=not (lost or sessions.closed) and self.runner.alive,
+            unsettled=self._interrupted or self.exchange.aborting or lost,
+            silent=tuple(session.address for session in sessions.all if session.silent),
+        )  # fmt: skip
 
     @property
     def reached(self) -> int:
         """The epoch that all ranks have reached, during a call too: as their last beats said, at most a second ago."""
-        return max(self.epoch, min(session.reached for session in self.sessions.all))
+        return max(self.sessions.epoch, min(session.reached for session in self.sessions.all))
 
     # ---- on the event loop -------------------------------------------------------------------------------------------
 
-    async def _call_in_turn(self, call: RemoteCall, given: list[Value]) -> list[Value]:
-        async with self._turn:
-            await self._posted.send(self._launch)
+    async def _call_locked(self, call: RemoteCall, given: list[Value]) -> list[Value]:
+        async with self._send_lock:
+            await self._queue.send(self._launch)
             await self._ready(call.exchange, alone=True)
-            epoch = self.epoch + 1 if call.epoch else None
+            epoch = self.sessions.epoch + 1 if call.epoch else None
             if call.epoch:
                 given = [{**args, "epoch": epoch} for args in given]
-            await self._reserve([call.size(args) for args in given])
-            calls = self.sessions.calls(call.handler, given, self.attempt.number)
+            sizes = [call.size(args) for args in given]
+            await self._reserve(sizes)
+            calls = self.sessions.calls(call.handler, given, self.exchange.number)
             try:
-                answers = await self.attempt.finish(self.sessions.send(calls), together=call.exchange)
+                answers = await self.exchange.finish(self.sessions.send(calls, sizes), together=call.exchange)
             except MgraphError as error:
                 error.during = epoch
                 raise
-            self._interrupted = False  # by a call before this one, whose turn is over
+            self._interrupted = False  # by a call before this one, which has ended
             return answers
 
     async def _publish(self, name: str | None, card: bytes) -> None:
-        async with self._turn:
-            await self._posted.send(self._launch)
+        async with self._send_lock:
+            await self._queue.send(self._launch)
             await self._ready(connect=False, alone=True)
-            known = Turns.known_of(self.attempt, self.sessions)
-            if self._turns is None:
+            known = GraphLock.known_of(self.exchange, self.sessions)
+            if self._graph_lock is None:
                 self._share()
             ranks = range(len(self.addresses))
             for rank in reversed(ranks):
-                message = Publish(self.sessions.next_number(), name, card, self.attempt.number, known)
+                message = Publish(self.sessions.next_number(), name, card, self.exchange.number, known)
                 try:
                     await asyncio.shield(self.sessions.ask(rank, message))
                 except BaseException:
@@ -312,18 +296,18 @@ class Coordinator:
 
     async def _ready(self, connect: bool, alone: bool) -> None:
         """Wait until a call can be sent: after the batches in flight, if `alone` or if they are being released."""
-        if alone or not self.attempt.connected:
+        if alone or not self.exchange.connected:
             await self._landed()
         self.check()
-        if self._turns is not None and not self._turns.held:
+        if self._graph_lock is not None and not self._graph_lock.held:
             raise MgraphError(f"graph {self.graph} was published while this call, or its pipeline, was under way")
-        await self.attempt.settled()
-        if connect and not self.attempt.connected:
-            await self.attempt.connect()
+        await self.exchange.wait_for_aborts()
+        if connect and not self.exchange.connected:
+            await self.exchange.connect()
 
-    def _doubtful(self, sizes: Sequence[CallSize]) -> bool:
+    def _may_lack_memory(self, sizes: Sequence[CallSize]) -> bool:
         """Return True if a worker may have no room for its call; within one process nothing is copied."""
-        return not self.one_process and doubtful(sizes, list(self._flying.values()), self.states)
+        return not self.one_process and may_lack_memory(sizes, list(self._flying.values()), self.sessions.states)
 
     async def _reserve(self, sizes: Sequence[CallSize]) -> None:
         """Have the workers keep memory for what they are about to be sent, where they may lack it.
@@ -331,15 +315,18 @@ class Coordinator:
         Nothing is in flight: what it takes is free again when they answer, and what fails they need not be released
         from twice.
         """
-        if self._doubtful(sizes) and (why := lack(await self._ask("reserve", [size._asdict() for size in sizes]))):
+        if not self._may_lack_memory(sizes):
+            return
+        why = refusal(await self._ask("reserve", [size._asdict() for size in sizes]))
+        if why is not None:
             await self._ask("reserve", [{"nbytes": 0}] * len(sizes))
             raise CapacityError(f"graph {self.graph}: {why}; nothing was sent")
 
     async def _ask(self, method: str, given: list[Value]) -> list[Value]:
-        calls = self.sessions.calls(method, given, self.attempt.number)
-        return await self.attempt.finish(self.sessions.send(calls), together=False)
+        calls = self.sessions.calls(method, given, self.exchange.number)
+        return await self.exchange.finish(self.sessions.send(calls), together=False)
 
-    async def _launch_in_turn(
+    async def _launch_locked(
         self,
         call: RemoteCall,
         shares: Sequence[Value],
@@ -347,8 +334,8 @@ class Coordinator:
         room: Callable[[], Awaitable[None]],
         sent: Callable[[Flight, int], None],
     ) -> None:
-        async with self._turn:
-            await self._posted.send(self._launch)
+        async with self._send_lock:
+            await self._queue.send(self._launch)
             await self._launch(call, shares, sizes, room, sent)
 
     async def _launch(
@@ -358,34 +345,36 @@ class Coordinator:
         sizes: Sequence[CallSize],
         room: Callable[[], Awaitable[None]],
         sent: Callable[[Flight, int], None],
-        group: Group | None = None,
+        group: BatchGroup | None = None,
     ) -> None:
         # wait until the batch may be sent
         await room()
         await self._ready(connect=True, alone=False)
         await room()  # raises where the batch before failed meanwhile
-        if self._doubtful(sizes):
+        if self._may_lack_memory(sizes):
             await self._landed()
             await room()
             await self._reserve(sizes)
         # send it as the epoch after those in flight
-        epoch = self.epoch + 1 + self._ahead
+        epoch = self.sessions.epoch + 1 + self._ahead
         given = [{**args, "epoch": epoch, "ahead": True} for args in shares]
-        asked = self.sessions.send(self.sessions.calls(call.handler, given, self.attempt.number))
+        asked = self.sessions.send(self.sessions.calls(call.handler, given, self.exchange.number), sizes)
         before = next(reversed(self._flying), None)
         flight = asyncio.create_task(self._land(before, asked, epoch, group))
         self._flying[flight] = sizes
         self._ahead += len(group.items) if group else 1
         sent(flight, epoch)
 
-    async def _land(self, before: Flight | None, asked: Asked, epoch: int, group: Group | None = None) -> list[Value]:
+    async def _land(
+        self, before: Flight | None, asked: Asked, epoch: int, group: BatchGroup | None = None
+    ) -> list[Value]:
         """The answers to a batch in flight. If the batch `before` it failed, the ranks refuse this one's epoch."""
         try:
             if before is not None:
                 try:
                     await asyncio.wait([before])
                 except asyncio.CancelledError:  # Ctrl-C, just when the batch before it has landed
-                    await self.attempt.release()
+                    await self.exchange.abort()
                     raise
                 if before.cancelled() or before.exception() is not None:
                     await asyncio.wait(asked, timeout=ABORT_SECONDS)
@@ -393,15 +382,15 @@ class Coordinator:
                         return [task.result().value for task in asked]
                     self.check()
                     raise MgraphError(f"graph {self.graph}: epoch {epoch} was not applied: a batch before it failed")
-            return await self.attempt.finish(asked, together=True)
+            return await self.exchange.finish(asked, together=True)
         except BaseException:
             if group is not None:
-                group.done = made_before([_outcome(task) for task in asked])
+                group.done = committed_counts([_outcome(task) for task in asked])
             raise
         finally:
             self._ahead -= len(group.items) if group else 1
             del self._flying[asyncio.current_task()]  # type: ignore[arg-type]
-            del asked, before  # see `Attempt.finish`
+            del asked, before  # see `ExchangeLifecycle.finish`
 
     async def _landed(self) -> None:
         while self._flying:
@@ -420,7 +409,7 @@ def _outcome(asked: asyncio.Task[Answer]) -> Value | BaseException | None:
     return asked.exception() or asked.result().value
 
 
-def _drop(bridge: Bridge, sessions: list[Session]) -> None:
+def _drop(runner: LoopRunner, sessions: list[Session]) -> None:
     for session in sessions:
-        if not bridge.post(session.drop):
+        if not runner.post(session.drop):
             session.abandon()

@@ -9,7 +9,7 @@ from typing import Any
 
 from distributed.comm import Comm, connect
 
-from mgraph.client.connections.near import shared_bytes
+from mgraph.client.connections.local_memory import shared_bytes
 from mgraph.client.connections.session import Session
 from mgraph.comms import outlast
 from mgraph.errors import MgraphError, WorkerLost

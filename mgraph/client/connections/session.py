@@ -10,7 +10,7 @@ from typing import Any
 
 from distributed.comm import Comm, CommClosedError
 
-from mgraph.client.connections.near import Near, Whole, large_bytes
+from mgraph.client.connections.local_memory import LocalMemory, SplitArray, large_bytes
 from mgraph.errors import MgraphError, WorkerLost
 from mgraph.failures import decode_error
 from mgraph.protocol import (
@@ -81,9 +81,9 @@ class Session:
         self.reached = 0
         self._writing = asyncio.Lock()
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
-        self._parts: dict[tuple[int, str], Whole | Exception] = {}
+        self._parts: dict[tuple[int, str], SplitArray | Exception] = {}
         who = f"graph {self.graph}: rank {self.rank}, the worker at {address}"
-        self._near = Near(who, shared_bytes, self._ask_now, self._tell_freed)
+        self._memory = LocalMemory(who, shared_bytes, self._ask_now, self._tell_freed)
         self._senders: set[asyncio.Task[Any]] = set()
         self.reading, self._watching = asyncio.create_task(self._read()), asyncio.create_task(self._watch())
         for task in (self.reading, self._watching):
@@ -91,8 +91,10 @@ class Session:
 
     # ---- requests ----------------------------------------------------------------------------------------------------
 
-    async def ask(self, message: Request) -> Answer:
-        """The answer to `message`. Run each call in a separate task; messages are sent in the order of the tasks.
+    async def ask(self, message: Request, nbytes: int | None = None) -> Answer:
+        """Send `message` and return its answer. Messages of separate tasks are sent in the order of the tasks.
+
+        `nbytes` is what the arguments of a call take, if that is known.
 
         Raises
         ------
@@ -111,12 +113,12 @@ class Session:
             with self._sending(message):
                 async with self._writing:  # writing a large message takes several turns of the loop; keep the order
                     if isinstance(message, Call):
-                        message = await self._near.packed(message, wait=len(self._waiting) > 1)
+                        message = await self._memory.packed(message, len(self._waiting) > 1, nbytes)
                     try:
                         await self._comm.write(encode(message), on_error="raise")
                     except Exception:  # its arguments cannot be serialized, or the session is lost
                         if isinstance(message, Call):
-                            self._near.take_back(message)
+                            self._memory.take_back(message)
                         raise
             del message  # its arguments may be large, and the answer may take long
             return await self._waiting[seq]  # not a local variable, to which an error's traceback would refer
@@ -175,14 +177,14 @@ class Session:
             case Part():
                 self._take_part(message)
             case Freed():
-                if self._near.shared is not None:
-                    self._near.shared.free(message.places)
+                if self._memory.shared is not None:
+                    self._memory.shared.free(message.places)
             case Result() | Failure():
                 self._busy = ""
                 if isinstance(message, Result):
-                    self._near.passed(large_bytes(message.value))
-                    if message.freed and self._near.shared is not None:
-                        self._near.shared.free(message.freed)
+                    self._memory.passed(large_bytes(message.value))
+                    if message.freed and self._memory.shared is not None:
+                        self._memory.shared.free(message.freed)
                 self._end(message)
             case _:
                 raise MgraphError(f"a worker has sent a {type(message).__name__}, which is not a worker's message")
@@ -190,17 +192,17 @@ class Session:
     def _take_part(self, part: Part) -> None:
         """Begin to copy a part to its place in the whole."""
         array = part.array
-        if self._near.shared is not None:
-            array = self._near.shared.view(array)
+        if self._memory.shared is not None:
+            array = self._memory.shared.view(array)
         if array is part.array:
-            self._near.passed(array.nbytes)
+            self._memory.passed(array.nbytes)
         key = part.seq, part.name
         whole = self._parts.get(key)
         if part.seq not in self._waiting or isinstance(whole, Exception):
             return
         try:
             if whole is None:
-                whole = self._parts[key] = Whole(part, array)
+                whole = self._parts[key] = SplitArray(part, array)
             whole.add(part, array)
         except Exception as error:  # if there is no memory for the answer, only its own call fails
             self._parts[key] = error
@@ -208,21 +210,21 @@ class Session:
     def _end(self, message: Result | Failure) -> None:
         """End a call when the parts of its answer are in their places."""
         wholes = {name: self._parts.pop((seq, name)) for seq, name in list(self._parts) if seq == message.seq}
-        pending = [one for whole in wholes.values() if isinstance(whole, Whole) for one in whole.pending]
+        pending = [one for whole in wholes.values() if isinstance(whole, SplitArray) for one in whole.pending]
         if not pending:
             self._finish(message.seq, self._outcome(message, wholes))
             return
         over = asyncio.gather(*map(asyncio.wrap_future, pending), return_exceptions=True)
         over.add_done_callback(lambda _: self._finish(message.seq, self._outcome(message, wholes)))
 
-    def _outcome(self, message: Result | Failure, wholes: dict[str, Whole | Exception]) -> Answer | BaseException:
+    def _outcome(self, message: Result | Failure, wholes: dict[str, SplitArray | Exception]) -> Answer | BaseException:
         try:
             if isinstance(message, Failure):
                 return decode_error(message.error)
             for whole in wholes.values():
                 if isinstance(whole, Exception):
                     return whole
-            joined = {name: whole.result() for name, whole in wholes.items() if isinstance(whole, Whole)}
+            joined = {name: whole.result() for name, whole in wholes.items() if isinstance(whole, SplitArray)}
             return Answer({**message.value, **joined}, message.state)
         except Exception as error:
             return error
@@ -303,7 +305,7 @@ class Session:
         if self.lost is None:
             self.lost = WorkerLost(f"graph {self.graph}: the session of rank {self.rank} at {self.address} was closed")
         self.abandon()
-        self._near.close()
+        self._memory.close()
         for seq in list(self._waiting):
             self._finish(seq, WorkerLost(*self.lost.args))
         current = asyncio.current_task()

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, TypeVar
 
+from mgraph.calls import CallSize
 from mgraph.client.connections.opening import open_session
 from mgraph.client.connections.session import Request, Session
 from mgraph.errors import WorkerLost
@@ -117,11 +118,15 @@ class Sessions:
         """The number of a message to one rank."""
         return next(self._numbers)
 
-    def send(self, messages: Sequence[Call | Abort]) -> Asked:
-        """Send each rank its message without waiting. The results of the tasks are the answers."""
+    def send(self, messages: Sequence[Call | Abort], sizes: Sequence[CallSize] | None = None) -> Asked:
+        """Send each rank its message without waiting. The results of the tasks are the answers.
+
+        `sizes` are those of the calls, where they are known.
+        """
+        nbytes = [None] * len(messages) if sizes is None else [size.nbytes for size in sizes]
         return [
-            self._kept(asyncio.create_task(session.ask(message)))
-            for session, message in zip(self.all, messages, strict=True)
+            self._kept(asyncio.create_task(session.ask(message, n)))
+            for session, message, n in zip(self.all, messages, nbytes, strict=True)
         ]
 
     def ask(self, rank: int, message: Request) -> asyncio.Task[Answer]:

@@ -82,7 +82,7 @@ def make_graph(
 
 def directory(caller: Caller, options: Options, numbering: Numbering) -> Directory:
     """The directory of a graph with these options; keys are looked up on the shard's GPU if that is in this process."""
-    device = Device("cuda" if caller.one_process and options.device == "cuda" else "cpu")
+    device = Device("cuda" if caller.status.one_process and options.device == "cuda" else "cpu")
     if options.keys in KINDS and numbering.keys is None:
         numbering = numbering.with_keys(KeyTable(options.keys, device))
     return Directory(caller, numbering, options, options.keys == "auto", device)
@@ -91,7 +91,7 @@ def directory(caller: Caller, options: Options, numbering: Numbering) -> Directo
 def make_shards(place: Place, caller: Caller, options: Options, numbering: Numbering) -> Options:
     """Make the shards, empty; `options` with the chosen device, exchange and structure."""
     found = caller.call("inspect")
-    device = choose_device(options.device, caller.addresses, found)
+    device = choose_device(options.device, caller.status.addresses, found)
     exchange = place.exchange(caller, options.exchange, device, found)
     structure = choose_structure(options.structure, device, options.grows)
     options = replace(options, device=device, exchange=exchange, structure=structure)

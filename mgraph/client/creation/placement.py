@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 from distributed import Client
 
-from mgraph.client.calls.bridge import Bridge
 from mgraph.client.calls.caller import Caller
 from mgraph.client.calls.coordinator import Coordinator
+from mgraph.client.calls.loop_runner import LoopRunner
 from mgraph.client.connections.discovery import found
 from mgraph.client.inputs.ingest import as_parts
 from mgraph.client.inputs.source_parts import AsParts
@@ -83,7 +83,7 @@ class OnCluster:
         the workers. A worker that was lost because it did not answer is restarted by its nanny, since it still holds
         memory, and the store.
         """
-        again, silent = copy(self), set(lost.silent)
+        again, silent = copy(self), set(lost.status.silent)
         again._ensure = lambda client: None  # the scheduler gives new workers the plugin
         self._restart(silent)
         soon = min(end, time.monotonic() + REPLACED_SECONDS)
@@ -93,7 +93,7 @@ class OnCluster:
             if len(there) >= self._wanted or (there and now >= soon):
                 break
             if now >= end:
-                raise WorkerLost(f"graph {lost.graph}: no worker is there that the graph can be opened on")
+                raise WorkerLost(f"graph {lost.status.graph}: no worker is there that the graph can be opened on")
             time.sleep(LOOK_SECONDS)
         left = [address for address in self._addresses if address in there]
         again._addresses = (left + [address for address in there if address not in left])[: self._wanted]
@@ -129,16 +129,16 @@ class OnCluster:
         """
         gc.collect()
         self._ensure(self._client)
-        bridge, graph = Bridge(self._client.loop.asyncio_loop), uuid.uuid4().hex[:12]
-        coordinator = Coordinator(graph, bridge, self._addresses, self._client.connection_args, patience=patience)
+        runner, graph = LoopRunner(self._client.loop.asyncio_loop), uuid.uuid4().hex[:12]
+        coordinator = Coordinator(graph, runner, self._addresses, self._client.connection_args, patience=patience)
         coordinator.client = self._client
         coordinator.open()
         return coordinator, partial(_parts, self._client, coordinator)
 
     def join(self, graph: str, addresses: Sequence[str], patience: float) -> tuple[Caller, AsParts]:
         """Open a session with every worker of a published graph; as `begin`."""
-        bridge = Bridge(self._client.loop.asyncio_loop)
-        coordinator = Coordinator(graph, bridge, addresses, self._client.connection_args, patience=patience)
+        runner = LoopRunner(self._client.loop.asyncio_loop)
+        coordinator = Coordinator(graph, runner, addresses, self._client.connection_args, patience=patience)
         coordinator.client = self._client
         coordinator.open(attach=True)
         return coordinator, partial(_parts, self._client, coordinator)
@@ -156,14 +156,14 @@ class OnCluster:
             one_host = len({urlsplit(address).hostname for address in self._addresses}) == 1
             level = logging.WARNING if one_host else logging.INFO  # on several hosts it could not be otherwise
             why = best_exchange(device, self._addresses, found, apart)[1]
-            logger.log(level, "graph %s: exchange %s, because %s", caller.graph, name, why)
+            logger.log(level, "graph %s: exchange %s, because %s", caller.status.graph, name, why)
         return name
 
 
 def _parts(
     client: Client, coordinator: Coordinator, source: Any, steps: Any, columns: Any, seats: Sequence[int]
 ) -> Any:
-    workers = [coordinator.addresses[seat] for seat in seats]
+    workers = [coordinator.status.addresses[seat] for seat in seats]
     return as_parts(client, source, workers, steps, columns, coordinator.check)
 
 
@@ -172,7 +172,7 @@ def why_apart(caller: Caller, exchange: str, device: str) -> str:
 
     They try: each offers some, and each maps what the others offer. Two calls.
     """
-    size = len(caller.addresses)
+    size = len(caller.status.addresses)
     if exchange not in ("auto", "peer") or size == 1:
         return ""
     offers = caller.call("offer_memory", {"device": device})
@@ -225,7 +225,7 @@ def published_on(client: Client, end: str | None = None) -> list[dict[str, Any]]
     """What each worker says of each published graph; the one with the name `end` is not published any more."""
     check_client(client)
     asked = found(workers_of(client, ANSWER_SECONDS), client.connection_args, ANSWER_SECONDS, end)
-    return Bridge(client.loop.asyncio_loop).run(asked, ANSWER_SECONDS)
+    return LoopRunner(client.loop.asyncio_loop).run(asked, ANSWER_SECONDS)
 
 
 def workers_of(client: Client, seconds: float | None = None) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from mgraph.client.creation import place as places
 from mgraph.client.creation.place import Place, make_shards
 from mgraph.client.inputs.source_parts import AsParts
 from mgraph.client.options import Options, fixed_order
-from mgraph.client.stores.recovery import Life, Recovering
+from mgraph.client.stores.recovery import Incarnation, Recovering
 from mgraph.client.stores.storing import DEFAULTS, KIND, Storing, surveyed
 from mgraph.client.vertices.directory import Directory
 from mgraph.client.vertices.numbering import Numbering
@@ -50,8 +50,8 @@ def make_graph(
         return made
     chosen = {name: getattr(options, name) for name in (*KIND, *DEFAULTS)}
     directory, options, parts = made
-    life = Life(directory.coordinator, parts, directory.numbering, options)
-    return _made(life, _Reopening(place, storing, chosen, None, by_degree))
+    incarnation = Incarnation(directory.coordinator, parts, directory.numbering, options)
+    return _create(incarnation, _Reopener(place, storing, chosen, None, by_degree))
 
 
 def open_stored(
@@ -86,22 +86,22 @@ def open_stored(
     plain = {**dict.fromkeys(KIND), **dict.fromkeys(("weighted", "directed", "reverse", "grows"), False)}
     plain |= {"structure": "csr", "combine": "last"}
     Options(**{**plain, **chosen})  # checked before anything is opened
-    how = _How(storing, chosen, epoch, logged and epoch is None, repair, fixed, given.get("balance"))
+    how = _Opening(storing, chosen, epoch, logged and epoch is None, repair, fixed, given.get("balance"))
     for left in reversed(range(1 if how.own else TRIES)):
         try:
-            life = _opened(place, *place.begin(chosen["patience"]), how)
+            incarnation = _open(place, *place.begin(chosen["patience"]), how)
             break
         except StoreError:  # the graph that writes the store may just have dropped what was to be read
             if not left:
                 raise
-    logger.info("graph %s: %s opened at epoch %d", life.caller.graph, storing.path, life.epoch)
+    logger.info("graph %s: %s opened at epoch %d", incarnation.caller.status.graph, storing.path, incarnation.epoch)
     try:
-        made = _made(life, _Reopening(place, storing, chosen, epoch, isinstance(given.get("order"), str)))
-        made[0].restore(life.caller.call("keys")[0].get("keys"))
-        if life.isolated and made[0].has_keys:
-            leave_isolated(made[0], f"the graph is opened at epoch {life.epoch}")
+        made = _create(incarnation, _Reopener(place, storing, chosen, epoch, isinstance(given.get("order"), str)))
+        made[0].restore(incarnation.caller.call("keys")[0].get("keys"))
+        if incarnation.isolated and made[0].has_keys:
+            leave_isolated(made[0], f"the graph is opened at epoch {incarnation.epoch}")
     except BaseException:
-        life.caller.close()
+        incarnation.caller.close()
         raise
     return made
 
@@ -115,19 +115,23 @@ def check_seen(place: Place, storing: Storing, epoch: int) -> None:
         caller.close()
 
 
-def _made(life: Life, reopening: _Reopening) -> Made:
+def _create(incarnation: Incarnation, reopening: _Reopener) -> Made:
     """What a graph is made of; with a caller that comes back, if that was asked for."""
     storing = reopening.storing
     if storing.recover is None:
-        return places.directory(life.caller, life.options, life.numbering), life.options, life.parts
-    caller = Recovering(life, reopening, storing.max_recoveries)
-    directory = places.directory(caller, life.options, life.numbering)
+        return (
+            places.directory(incarnation.caller, incarnation.options, incarnation.numbering),
+            incarnation.options,
+            incarnation.parts,
+        )
+    caller = Recovering(incarnation, reopening, storing.max_recoveries)
+    directory = places.directory(caller, incarnation.options, incarnation.numbering)
     caller.bind(directory)
-    return directory, life.options, caller.as_parts
+    return directory, incarnation.options, caller.as_parts
 
 
 @dataclass(frozen=True)
-class _How:
+class _Opening:
     """How a store is opened; see `open_stored`.
 
     Parameters
@@ -153,7 +157,7 @@ class _How:
     generation: int = 0
 
 
-def _opened(place: Place, caller: Caller, parts: AsParts, how: _How) -> Life:
+def _open(place: Place, caller: Caller, parts: AsParts, how: _Opening) -> Incarnation:
     """The graph, by a caller that has no shards yet; it is closed if that fails."""
     try:
         found = surveyed(caller, how.storing.path, how.epoch, how.repair, how.own)
@@ -178,11 +182,11 @@ def _opened(place: Place, caller: Caller, parts: AsParts, how: _How) -> Life:
     counts = np.full((0 if how.after is None else found["epoch"] - how.after, len(TOLD)), UNKNOWN)
     counts[len(counts) - len(known) :] = known
     isolated = options.drop_isolated and found["last"] in LEAVE
-    return Life(caller, parts, numbering, options, found["epoch"], counts, isolated=isolated)
+    return Incarnation(caller, parts, numbering, options, found["epoch"], counts, isolated=isolated)
 
 
 @dataclass
-class _Reopening:
+class _Reopener:
     """Opens a graph again after a loss: `mgraph.client.stores.recovery.Reopen`."""
 
     place: Place
@@ -191,26 +195,26 @@ class _Reopening:
     epoch: int | None
     by_degree: bool
 
-    def __call__(self, lost: Life, generation: int) -> Life:
+    def __call__(self, lost: Incarnation, generation: int) -> Incarnation:
         """The graph again, on the workers that are there."""
         end = time.monotonic() + WORKERS_SECONDS
         chosen = {**self.chosen, "device": lost.options.device}
-        own, after = self.epoch is None, lost.caller.epoch
-        how = _How(self.storing, chosen, self.epoch, own, after=after, generation=generation)
+        own, after = self.epoch is None, lost.caller.status.epoch
+        how = _Opening(self.storing, chosen, self.epoch, own, after=after, generation=generation)
         place = self.place
         while True:
             place = place.renewed(lost.caller, end)
             try:
-                life = _opened(place, *place.begin(chosen["patience"]), how)
+                incarnation = _open(place, *place.begin(chosen["patience"]), how)
                 break
             except MgraphError as problem:  # a worker has died or starts just now, or one that died has the lock yet
                 passes = type(problem) in (MgraphError, WorkerLost, GraphLost)
                 passes = passes or (isinstance(problem, StoreError) and problem.reason is not None)
                 if time.monotonic() >= end or not passes:
                     raise
-                logger.info("graph %s is opened again soon: %s", lost.caller.graph, problem)
+                logger.info("graph %s is opened again soon: %s", lost.caller.status.graph, problem)
                 time.sleep(AGAIN_SECONDS)
         self.place = place
-        if self.by_degree and own and any(state.edges for state in life.caller.states):
-            life.caller.call("reorder")
-        return life
+        if self.by_degree and own and any(state.edges for state in incarnation.caller.status.states):
+            incarnation.caller.call("reorder")
+        return incarnation

@@ -47,7 +47,7 @@ def publish(self: Any, name: str) -> None:
     _check(self, name)
     place, coordinator = self._placed(self._client, {"workers": self.workers}), self._directory.coordinator
     _taken(place.published(), name)
-    with coordinator.turn():
+    with coordinator.lock:
         self._directory.check()
         card = {
             "graph": self.id, "addresses": self.workers, "options": self._options, "storing": self._storing,
@@ -127,7 +127,7 @@ def attach(cls: Any, client: Any, name: str) -> Any:
     coordinator, parts = place.join(card["graph"], card["addresses"], options.patience)
     graph = cls.__new__(cls)
     try:
-        with coordinator.turn():
+        with coordinator.lock:
             graph._directory = directory(coordinator, options, _numbering(coordinator))
             if options.keys is not None:
                 graph._directory.join()
@@ -158,7 +158,7 @@ def card_of(found: list[Value], name: str) -> Value:
 
 def _numbering(coordinator: Any) -> Numbering:
     """The numbering that the ranks have."""
-    states = coordinator.states
+    states = coordinator.status.states
     shares = [{"wanted": rank == 0} for rank in range(len(states))]
     order = coordinator.call("order", shares=shares)[0].get("order")
     ranges = Partition((*(state.lo for state in states), states[-1].hi))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.client.reads.owners import rows_of
+from mgraph.client.reads.routed_reads import rows_of
 from mgraph.structures import Csr
 
 __all__ = ["edges_of", "once", "ranges"]

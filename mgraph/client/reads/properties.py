@@ -7,7 +7,7 @@ from typing import Any
 
 from mgraph.client.options import Options
 from mgraph.client.reports import report
-from mgraph.client.reports.report import balance_of
+from mgraph.client.reports.report import WorkerLoad, balance_of
 from mgraph.client.results.value_inputs import by_vertex
 from mgraph.client.stores.recovery import Recovery
 from mgraph.client.stores.storing import StoreReport, Storing, report_of
@@ -28,7 +28,7 @@ class Properties:
     @property
     def id(self) -> str:
         """The graph's id, which error messages quote."""
-        return self._directory.coordinator.graph
+        return self._directory.coordinator.status.graph
 
     @property
     def structure(self) -> str:
@@ -68,7 +68,15 @@ class Properties:
     @property
     def workers(self) -> tuple[str, ...]:
         """The addresses of the workers that hold the graph, in rank order."""
-        return self._directory.coordinator.addresses
+        return self._directory.coordinator.status.addresses
+
+    @property
+    def _current(self) -> Directory:
+        """The directory. After a Ctrl-C it first asks the workers what they have; of a lost graph that is unknown."""
+        if self._directory.coordinator.status.unsettled:
+            with suppress(MgraphError, RuntimeError):  # the latter on the event loop, where nobody can wait
+                self._directory.check()
+        return self._directory
 
     @property
     def num_vertices(self) -> int:
@@ -79,18 +87,21 @@ class Properties:
 
     @property
     def num_edges(self) -> int:
-        """The number of edges; an undirected edge counts once. O(1), without a call to the workers."""
-        return sum(state.edges for state in self._directory.coordinator.states)
+        """The number of edges; an undirected edge counts once. O(1); asks the workers only after a Ctrl-C."""
+        return sum(state.edges for state in self._current.coordinator.status.states)
 
     @property
     def epoch(self) -> int:
-        """The number of committed changes of content: batches, `expire`, and vertices that were added or deleted."""
-        return self._directory.coordinator.epoch
+        """The number of committed changes of content: batches, `expire`, and vertices that were added or deleted.
+
+        Asks the workers only after a Ctrl-C, where they may have committed a change of which no call heard.
+        """
+        return self._current.coordinator.status.epoch
 
     @property
     def nbytes(self) -> int:
         """Bytes of device memory that all workers together held for this graph after its last call."""
-        return sum(state.nbytes for state in self._directory.coordinator.states)
+        return sum(state.nbytes for state in self._current.coordinator.status.states)
 
     @property
     def durable_epoch(self) -> int:
@@ -129,7 +140,11 @@ class Properties:
         return True
 
     def __repr__(self) -> str:
-        return report.as_text(report.title(self), balance_of(self.workers, self._directory.coordinator.states).workers)
+        return report.as_text(report.title(self), self._loads())
 
     def _repr_html_(self) -> str:
-        return report.as_html(report.title(self), balance_of(self.workers, self._directory.coordinator.states).workers)
+        return report.as_html(report.title(self), self._loads())
+
+    def _loads(self) -> tuple[WorkerLoad, ...]:
+        status = self._directory.coordinator.status
+        return balance_of(status.addresses, status.states).workers

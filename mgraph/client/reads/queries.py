@@ -11,7 +11,7 @@ import numpy as np
 
 from mgraph.algorithms import ALGORITHMS
 from mgraph.checks import check_direction
-from mgraph.client.reads import owners
+from mgraph.client.reads import routed_reads
 from mgraph.client.reports.history import told_of_stop
 from mgraph.client.reports.progress import Done, shown
 from mgraph.client.results.results import VertexValues
@@ -35,7 +35,7 @@ def has_edges(self: Any, src: Any, dst: Any) -> np.ndarray:
     raises `UnknownVertex`; arrays of different lengths raise `InvalidBatch`.
     """
     directory = self._directory
-    found: np.ndarray = directory.read(partial(owners.has_edges, directory.coordinator, src=src, dst=dst))
+    found: np.ndarray = directory.read(partial(routed_reads.has_edges, directory.coordinator, src=src, dst=dst))
     return found
 
 
@@ -57,7 +57,7 @@ def degrees(self: Any, ids: Any = None, direction: str = "out") -> np.ndarray:
     `InvalidOption`. An id of `num_vertices` or more, or a key that is not there, raises `UnknownVertex`.
     """
     check_direction(direction, self.reverse)
-    return self._directory.read(lambda now: owners.degrees(self._directory.coordinator, now, ids, direction))
+    return self._directory.read(lambda now: routed_reads.degrees(self._directory.coordinator, now, ids, direction))
 
 
 def neighbors(self: Any, ids: Any, direction: str = "out", time: bool = False) -> Csr:
@@ -76,7 +76,7 @@ def neighbors(self: Any, ids: Any, direction: str = "out", time: bool = False) -
     times, coordinator = self._options.times, self._directory.coordinator
     if time and times is None:
         raise InvalidOption("time=True needs times of the edges; create the graph with times=True")
-    rows: Csr = self._directory.read(lambda now: owners.neighbors(coordinator, now, ids, direction, bool(time)))
+    rows: Csr = self._directory.read(lambda now: routed_reads.neighbors(coordinator, now, ids, direction, bool(time)))
     return replace(rows, time=as_shown(rows.time, times)) if time else rows
 
 
@@ -97,7 +97,7 @@ def to_csr(self: Any) -> Csr:
     with `times`, `time` has the time of each edge: int64[m], or datetime64[m].
     """
     times = self._options.times
-    rows = self._directory.read(partial(owners.all_rows, self._directory.coordinator, time=times is not None))
+    rows = self._directory.read(partial(routed_reads.all_rows, self._directory.coordinator, time=times is not None))
     return replace(rows, time=as_shown(rows.time, times))
 
 
@@ -109,7 +109,7 @@ def fingerprint(self: Any) -> int:
     in both directions. In a graph with keys, hashes of the keys take the place of ids. O(n + m), computed on the
     workers.
     """
-    return owners.fingerprint(self._directory)
+    return routed_reads.fingerprint(self._directory)
 
 
 @overload
@@ -130,7 +130,7 @@ def run(self: Any, algorithm: str, /, **arguments: Any) -> Any:
     checked = lambda now: known.arguments(facts(now), arguments)  # noqa: E731
     caller, began = self._directory.coordinator, clock.perf_counter()
     stopped = told_of_stop(caller, algorithm, "it has no result, and the graph is as it was")
-    with stopped, shown(algorithm, lambda: Done(0, None, f"at epoch {caller.epoch}")):
+    with stopped, shown(algorithm, lambda: Done(0, None, f"at epoch {caller.status.epoch}")):
         result = self._directory.read(partial(run_algorithm, caller, algorithm, checked))
-    self._updates.history.add(algorithm, caller, caller.epoch, 0, clock.perf_counter() - began)
+    self._updates.history.add(algorithm, caller, caller.status.epoch, 0, clock.perf_counter() - began)
     return result

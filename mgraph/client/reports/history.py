@@ -52,19 +52,20 @@ class History:
         self._events: deque[Event] = deque(maxlen=KEPT)
 
     def add(self, kind: str, caller: Caller, epoch: int, operations: int, seconds: float) -> None:
-        """An event that has ended now."""
-        self._events.append(Event(time.time(), kind, epoch, operations, _edges(caller), seconds))
+        """Add an event that has ended now."""
+        edges = sum([state.edges for state in caller.status.states])
+        self._events.append(Event(time.time(), kind, epoch, operations, edges, seconds))
 
     def batch(self, kind: str, caller: Caller, done: Any) -> None:
-        """A batch that was committed now: its report, or its `Answers`."""
-        report = done if type(done) is UpdateReport else _report(done)
-        self.add(kind, caller, report.epoch, _operations(report), report.seconds)
+        """Add a batch that was committed now: its report, or its `Answers`."""
+        edges = sum([state.edges for state in caller.status.states])
+        self._events.append(_event(time.time(), kind, getattr(done, "report", done), edges))
 
     def steps(self, kind: str, caller: Caller, done: Iterable[Any]) -> None:
         """Steps of one call that has ended now, in order: reports or `Answers`."""
-        at, edges, events = time.time(), _edges(caller), []
-        for report in reversed([_report(one) for one in done]):
-            events.append(Event(at, kind, report.epoch, _operations(report), edges, report.seconds))
+        at, edges, events = time.time(), sum([state.edges for state in caller.status.states]), list[Event]()
+        for report in reversed([getattr(one, "report", one) for one in done]):
+            events.append(_event(at, kind, report, edges))
             at -= report.seconds if report.seconds == report.seconds else 0.0
             edges -= report.inserted - report.deleted - report.expired
         self._events.extend(reversed(events))
@@ -74,19 +75,10 @@ class History:
         return list(self._events)
 
 
-def _edges(caller: Caller) -> int:
-    states = caller.states
-    return states[0].edges if len(states) == 1 else sum([state.edges for state in states])
-
-
-def _report(done: Any) -> UpdateReport:
-    report: UpdateReport = getattr(done, "report", done)
-    return report
-
-
-def _operations(report: UpdateReport) -> int:
-    known = report.inserted >= 0  # else all counts are -1
-    return report.inserted + report.updated + report.deleted + report.missing + report.expired if known else 0
+def _event(at: float, kind: str, report: UpdateReport, edges: int) -> Event:
+    """Return the event of a batch; its operations are 0 where its counts are not known, which are -1 then."""
+    operations = report.inserted + report.updated + report.deleted + report.missing + report.expired
+    return Event(at, kind, report.epoch, max(0, operations), edges, report.seconds)
 
 
 @contextmanager
@@ -95,8 +87,8 @@ def told_of_stop(caller: Caller, what: str, done: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
-        later = " or a later one, which the next call asks the workers for" if caller.unsettled else ""
-        error.add_note(f"graph {caller.graph}: {what} was stopped at epoch {caller.epoch}{later}; {done}")
+        later = " or a later one, which the next call asks the workers for" if caller.status.unsettled else ""
+        error.add_note(f"graph {caller.status.graph}: {what} was stopped at epoch {caller.status.epoch}{later}; {done}")
         raise
 
 

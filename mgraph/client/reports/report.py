@@ -200,7 +200,7 @@ def _rows(loads: Sequence[WorkerLoad]) -> list[tuple[str, ...]]:
 def title(graph: Any) -> str:
     """One line about a graph."""
     kind = f"{'' if graph.directed else 'un'}directed{', weighted' if graph.weighted else ''}"
-    state = ", closed" if graph._directory.coordinator.closed else ""
+    state = ", closed" if graph._directory.coordinator.status.closed else ""
     so_far = " so far" if graph._options.grows and not graph.keys else ""
     keys = f", keys: {graph.keys}" if graph.keys else ""
     size = f"{graph._directory.n_vertices:,} vertices{so_far}{keys}, {graph.num_edges:,} edges"

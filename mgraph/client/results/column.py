@@ -69,7 +69,7 @@ class Column:
     def _by_rank(self) -> np.ndarray:
         """Gather the values in rank order, as the ranks store them: dtype[n]."""
         parts = self._remote.parts(self._column)  # within one process, they are the columns themselves
-        return self._as_users_see(concatenated(parts) if self._remote.coordinator.one_process else joined(parts))
+        return self._as_users_see(concatenated(parts) if self._remote.coordinator.status.one_process else joined(parts))
 
     def _as_users_see(self, values: np.ndarray) -> np.ndarray:
         return values

@@ -82,7 +82,7 @@ class Live:
         Exception
             What the method of the same name raises for the graph as it is now. A later call tries again.
         """
-        with self._directory.coordinator.turn(), self._lock:
+        with self._directory.coordinator.lock, self._lock:
             return self._read()
 
     def _read(self) -> VertexValues:
@@ -90,18 +90,18 @@ class Live:
             raise GraphClosed(f"this maintained result of {self.name} was closed")
         directory, began, last = self._directory, time.perf_counter(), self._result
         if directory.moved:
+            graph = directory.coordinator.status.graph
             raise GraphClosed(
-                f"this maintained result of {self.name} is of graph {directory.coordinator.graph}, which was moved: "
-                "maintain it again"
+                f"this maintained result of {self.name} is of graph {graph}, which was moved: maintain it again"
             )
         directory.check()
-        changes = directory.coordinator.changes
+        changes = directory.coordinator.status.changes
         if last is not None and not last._remote.closed and self._changes == changes:
             self._report = LiveReport("unchanged", 0, 0, 1000 * (time.perf_counter() - began))
             return last
         self._result = result = self._brought_up_to_date()
         # a change that another thread makes meanwhile may be in the result, or not
-        self._changes = changes if directory.coordinator.changes == changes else -1
+        self._changes = changes if directory.coordinator.status.changes == changes else -1
         self._epoch = result.epoch
         self._report = LiveReport(**result._remote.took, ms=1000 * (time.perf_counter() - began))
         return result

@@ -61,7 +61,7 @@ class RemoteColumns:
     ) -> None:
         self.coordinator, self.numbering, self.name, self.key = coordinator, numbering, name, key
         self.epoch, self.dtypes, self.info, self.kinds = epoch, dict(dtypes), dict(info), kinds
-        self.took, self._life, self._again = dict(took or {}), coordinator.life, again
+        self.took, self._life, self._again = dict(took or {}), coordinator.status.incarnation, again
         self._free = weakref.finalize(self, coordinator.forget, key)
         self._free.atexit = False  # at exit the sessions end, which frees the results
 
@@ -89,12 +89,12 @@ class RemoteColumns:
 
     def _revive(self) -> None:
         """Compute the columns again, if they were lost and the graph is still at their epoch."""
-        if self._life == self.coordinator.life:
+        if self._life == self.coordinator.status.incarnation:
             return
-        if self._again is None or self.epoch != self.coordinator.epoch:
+        if self._again is None or self.epoch != self.coordinator.status.epoch:
             raise GraphClosed(
                 f"this result of {self.name} (epoch {self.epoch}) was lost with a worker, and the graph is at epoch "
-                f"{self.coordinator.epoch}: run it again"
+                f"{self.coordinator.status.epoch}: run it again"
             )
         other = self._again()
         other._free.detach()

@@ -38,13 +38,13 @@ def to_dask(client: Client, remote: RemoteColumns, translated: dict[str, Any], i
     parts = [
         client.submit(
             part_of,
-            *(coordinator.graph, rank, token, names, frame.iloc[first:end]),
-            workers=[coordinator.addresses[rank]],
+            *(coordinator.status.graph, rank, token, names, frame.iloc[first:end]),
+            workers=[coordinator.status.addresses[rank]],
             key=f"mgraph-result-{token}-{rank}",
         )
         for rank, (first, end) in enumerate(pairwise(starts))
     ]
-    waited(parts, coordinator.check, Paused(client, coordinator.addresses).check, "the result")
+    waited(parts, coordinator.check, Paused(client, coordinator.status.addresses).check, "the result")
     empty = {name: np.empty((*rows[name], 0), dtype) for name, dtype in remote.dtypes.items()}
     meta = frame_of(empty, names, frame.iloc[:0])
     return dd.from_delayed(parts, meta, _divisions(index, starts), "mgraph-result", verify_meta=False)

@@ -1,8 +1,8 @@
 """A graph that is opened again from its store when a worker is lost, so that its user's program goes on.
 
-A *life* is the time between two losses: its sessions, its exchange, its epochs. The calls of a graph go to the caller
-of the current life. When that is lost, the graph is opened again on the workers that are there, and the store says what
-became of the call under way. `Recovered` asks the code that made the call to make it again, by the new ranges.
+An *incarnation* is one set of connections to the workers, with its exchange and its epochs. A lost worker ends it, and
+recovery starts the next: it opens the graph again on the workers that are there. The store says what became of the call
+under way. `Recovered` asks the code that made the call to make it again, by the new ranges.
 """
 
 from __future__ import annotations
@@ -20,17 +20,16 @@ import numpy as np
 
 from mgraph.batch import TOLD
 from mgraph.calls import CALLS, AfterLoss, CallSize
-from mgraph.client.calls.caller import Alive, Caller, Flight, Value
-from mgraph.client.calls.group import Small
+from mgraph.client.calls.batch_group import SmallBatch
+from mgraph.client.calls.caller import Caller, Flight, GraphStatus, Value
 from mgraph.client.inputs.source_parts import AsParts, Parts
 from mgraph.client.options import Options
 from mgraph.client.vertices.directory import Directory
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import GraphClosed, GraphLost, MgraphError, WorkerLost
 from mgraph.failures import Recovered
-from mgraph.protocol import ShardState
 
-__all__ = ["Life", "Recovering", "Recovery", "Reopen"]
+__all__ = ["Incarnation", "Recovering", "Recovery", "Reopen"]
 
 logger = logging.getLogger(__name__)
 
@@ -65,8 +64,8 @@ class Recovery:
 
 
 @dataclass
-class Life:
-    """A graph between two losses.
+class Incarnation:
+    """One set of connections to the workers of a graph, between two losses.
 
     Attributes
     ----------
@@ -78,7 +77,7 @@ class Life:
     epoch : int
         The epoch at its beginning.
     counts : int64[k, 6]
-        The counts, in the order of `TOLD`, of the last k epochs before its beginning: those that the life before did
+        The counts, in the order of `TOLD`, of the last k epochs before its beginning, which the incarnation before did
         not acknowledge.
     number : int
     ended : bool
@@ -98,12 +97,12 @@ class Life:
     isolated: bool = False
 
     def since(self, epoch: int) -> np.ndarray:
-        """The counts of the epochs from `epoch` on until this life began: int64[k, 6]."""
+        """The counts of the epochs from `epoch` on until this incarnation began: int64[k, 6]."""
         return self.counts[max(0, len(self.counts) - (self.epoch + 1 - epoch)) :]
 
 
-#: ``reopen(lost, generation)``: the graph of a life that was lost and closed, opened again
-Reopen = Callable[[Life, int], Life]
+#: ``reopen(lost, generation)``: the graph of an incarnation that was lost and closed, opened again
+Reopen = Callable[[Incarnation, int], Incarnation]
 
 
 class Recovering:
@@ -111,30 +110,33 @@ class Recovering:
 
     Parameters
     ----------
-    first : Life
+    first : Incarnation
     reopen : Reopen
     most : int
         How many recoveries may follow one another without a call that succeeds.
 
     Attributes
     ----------
+    lock
+        Nothing: the graph has no other clients.
+    runner, client, groups
+        As of the first caller: all are of one Dask client.
     recoveries : list of Recovery
     """
 
-    def __init__(self, first: Life, reopen: Reopen, most: int) -> None:
-        self._lives, self._reopen, self._most, self._in_a_row = [first], reopen, most, 0
+    lock: AbstractContextManager[None] = nullcontext()
+
+    def __init__(self, first: Incarnation, reopen: Reopen, most: int) -> None:
+        self._incarnations, self._reopen, self._most, self._in_a_row = [first], reopen, most, 0
         self._lock, self._closed = threading.RLock(), False
         self._failed: MgraphError | None = None
         self._directory: Callable[[], Directory | None] = lambda: None
         self.recoveries: list[Recovery] = []
+        self.runner, self.client, self.groups = first.caller.runner, first.caller.client, first.caller.groups
 
     def bind(self, directory: Directory) -> None:
         """Have a directory follow; it refers to this object, and so is not referred to."""
         self._directory = weakref.ref(directory)
-
-    def turn(self) -> AbstractContextManager[None]:
-        """Nothing: the graph has no other clients."""
-        return nullcontext()
 
     # ---- calls -------------------------------------------------------------------------------------------------------
 
@@ -151,47 +153,47 @@ class Recovering:
         Recovered
             A worker was lost, and the graph is back: the call is to be made again, by the new ranges.
         """
-        life = self._living(shares)
+        current = self._current(shares)
         try:
-            answers = life.caller.call(name, args, shares)
+            answers = current.caller.call(name, args, shares)
         except MgraphError as error:
-            self._recover(life, error)
+            self._recover(current, error)
             if CALLS[name].after_loss is AfterLoss.REPEAT:
                 return self.call(name, args, shares)
-            return self._known(life, CALLS[name].after_loss, error.during)
+            return self._stored_outcome(current, CALLS[name].after_loss, error.during)
         self._in_a_row = 0
         return answers
 
-    def _known(self, lost: Life, after_loss: AfterLoss, epoch: int | None) -> list[Value]:
-        """Return the answer to a change that was to be `epoch` in a life that was lost, as the store has it."""
-        what = f"graph {self.graph} was opened again at epoch {self._lives[lost.number + 1].epoch}"
+    def _stored_outcome(self, lost: Incarnation, after_loss: AfterLoss, epoch: int | None) -> list[Value]:
+        """Return the answer to a change that was to be `epoch` in an incarnation that was lost, as the store has it."""
+        what = f"graph {self.status.graph} was opened again at epoch {self._incarnations[lost.number + 1].epoch}"
         answers = None if epoch is None else self.outcome(lost.number, epoch)
         if answers is None or epoch is None:
             raise Recovered(what)
         if after_loss is AfterLoss.LOOK_UP_UPDATES:
             raise WorkerLost(f"{what}; the stream's updates are committed, and its answers were lost with the worker")
         if after_loss is AfterLoss.CONTINUE:
-            raise Recovered(what, self._lives[lost.number + 1].since(epoch))
+            raise Recovered(what, self._incarnations[lost.number + 1].since(epoch))
         return answers
 
     def outcome(self, number: int, epoch: int) -> list[Value] | None:
-        """What the ranks would have answered to a change that was under way as `epoch` when life `number` was lost.
+        """Return the answer to a change that was to be `epoch` when incarnation `number` was lost.
 
         None if the store does not have it.
         """
-        now = self._lives[number + 1]
+        now = self._incarnations[number + 1]
         if epoch > now.epoch:
             return None
         return [{"epoch": epoch, **dict(zip(TOLD, now.since(epoch)[0].tolist(), strict=True))}]
 
     def as_parts(self, source: Any, steps: Any, columns: Any, seats: Sequence[int]) -> Parts:
         """As `AsParts`; Dask's tasks may be on a worker that is lost meanwhile, which raises `Recovered`."""
-        life = self._living(None)
+        current = self._current(None)
         try:
-            return life.parts(source, steps, columns, seats)
+            return current.parts(source, steps, columns, seats)
         except MgraphError as error:
-            self._recover(life, error)
-            raise Recovered(f"graph {self.graph} was opened again") from None
+            self._recover(current, error)
+            raise Recovered(f"graph {self.status.graph} was opened again") from None
 
     def launch(
         self,
@@ -201,68 +203,70 @@ class Recovering:
         room: Callable[[], Awaitable[None]],
         sent: Callable[..., None],
     ) -> None:
-        """As `Caller.launch`; `sent` also gets the number of the life. Raises `Recovered` as `call` does."""
-        life = self._living(shares)
+        """As `Caller.launch`; `sent` also gets the number of the incarnation. Raises `Recovered` as `call` does."""
+        current = self._current(shares)
 
         def told(flight: Flight, epoch: int) -> None:
-            sent(flight, epoch, life.number)
+            sent(flight, epoch, current.number)
 
         try:
-            life.caller.launch(name, shares, sizes, room, told)
+            current.caller.launch(name, shares, sizes, room, told)
         except MgraphError as error:
-            self._recover(life, error)
-            raise Recovered(f"graph {self.graph} was opened again") from None
+            self._recover(current, error)
+            raise Recovered(f"graph {self.status.graph} was opened again") from None
 
-    def post(self, small: Small) -> None:
+    def post(self, small: SmallBatch) -> None:
         """As `Coordinator.post`. Its sender is told that the batch is lost if it cannot be sent."""
-        life = self._living(small.shares)
-        life.caller.post(replace(small, incarnation=life.number))
+        current = self._current(small.shares)
+        current.caller.post(replace(small, incarnation=current.number))
 
-    def _living(self, shares: Sequence[Value] | None) -> Life:
-        """The life of now; `Recovered` if `shares` were made for another number of ranks."""
-        life = self._lives[-1]
-        if shares is not None and len(shares) != len(life.caller.addresses):
-            raise Recovered(f"graph {self.graph} was opened again on {len(life.caller.addresses)} workers")
-        return life
+    def _current(self, shares: Sequence[Value] | None) -> Incarnation:
+        """The current incarnation; `Recovered` if `shares` were made for another number of ranks."""
+        current = self._incarnations[-1]
+        if shares is not None and len(shares) != len(current.caller.status.addresses):
+            raise Recovered(
+                f"graph {self.status.graph} was opened again on {len(current.caller.status.addresses)} workers"
+            )
+        return current
 
     def read(self, read: Callable[[Numbering], T]) -> T:
         """As `Directory.read` of the graph's directory."""
         if (directory := self._directory()) is None:
-            raise GraphClosed(f"graph {self.graph} is gone")
+            raise GraphClosed(f"graph {self.status.graph} is gone")
         return directory.read(read)
 
     # ---- recovering --------------------------------------------------------------------------------------------------
 
     def recover(self, number: int) -> None:
-        """Return when the life after `number` has begun; nothing if it has."""
-        life = self._lives[number]
-        self._recover(life, WorkerLost(f"graph {self.graph}: a worker was lost"))
+        """Return when the incarnation after `number` has begun; nothing if it has."""
+        current = self._incarnations[number]
+        self._recover(current, WorkerLost(f"graph {self.status.graph}: a worker was lost"))
 
-    def _recover(self, life: Life, error: MgraphError) -> None:
-        """Begin another life after `life`, unless it has begun. Raises `error` if `life` is not lost."""
-        if not self._is_lost(life):
+    def _recover(self, lost: Incarnation, error: MgraphError) -> None:
+        """Start the incarnation after `lost`, unless it has begun. Raises `error` if `lost` is not lost."""
+        if not self._is_lost(lost):
             raise error
         with self._lock:
-            if life is not self._lives[-1]:
+            if lost is not self._incarnations[-1]:
                 return
             began = time.monotonic()
-            if not life.ended:
-                life.ended = True
+            if not lost.ended:
+                lost.ended = True
                 logger.warning("%s; the graph is opened again from its store", error)
-            life.caller.close()
-            life.caller.land()  # after which the last acknowledged epoch is known
-            then = self._begun(life, error)
+            lost.caller.close()
+            lost.caller.land()  # after which the last acknowledged epoch is known
+            then = self._start_next(lost, error)
             if (directory := self._directory()) is not None:
-                directory.renew(then.numbering, then.options)  # first: who sees the new life sees its numbering
-            self._lives.append(then)
-            life.numbering = then.numbering  # the one before may be large, and is of no use any more
-            seconds, workers = time.monotonic() - began, then.caller.addresses
-            self.recoveries.append(Recovery(str(error), then.epoch, life.caller.epoch, seconds, workers))
+                directory.renew(then.numbering, then.options)  # first: who sees the new incarnation sees its numbering
+            self._incarnations.append(then)
+            lost.numbering = then.numbering  # the one before may be large, and is of no use any more
+            seconds, workers = time.monotonic() - began, then.caller.status.addresses
+            self.recoveries.append(Recovery(str(error), then.epoch, lost.caller.status.epoch, seconds, workers))
             what = "graph %s is back as graph %s at epoch %d, on %d workers, after %.1f s"
-            logger.warning(what, life.caller.graph, then.caller.graph, then.epoch, len(workers), seconds)
+            logger.warning(what, lost.caller.status.graph, then.caller.status.graph, then.epoch, len(workers), seconds)
 
-    def _begun(self, life: Life, error: MgraphError) -> Life:
-        """The life after `life`. If that fails, every later call fails too."""
+    def _start_next(self, lost: Incarnation, error: MgraphError) -> Incarnation:
+        """Start the incarnation after `lost` and return it. If that fails, every later call fails too."""
         self._in_a_row += 1
         if self._failed is None and self._in_a_row > self._most:
             self._failed = type(error)(
@@ -270,26 +274,26 @@ class Recovering:
             )
         if self._failed is not None:
             raise type(self._failed)(*self._failed.args)
-        generation = 1 + max(life.numbering.generation, *(state.generation for state in life.caller.states))
+        generation = 1 + max(lost.numbering.generation, *(state.generation for state in lost.caller.status.states))
         try:
-            then = self._reopen(life, generation)
+            then = self._reopen(lost, generation)
         except MgraphError as problem:
             self._failed = type(error)(f"{error}; the graph could not be opened again: {problem}")
             raise self._failed from problem
         if self._closed:
             then.caller.close()
-            raise GraphClosed(f"graph {self.graph} was closed while it was opened again")
-        then.number = life.number + 1
+            raise GraphClosed(f"graph {self.status.graph} was closed while it was opened again")
+        then.number = lost.number + 1
         return then
 
-    def _is_lost(self, life: Life) -> bool:
-        """Whether a life is over, and the user has not ended it."""
-        if self._closed or not life.caller.bridge.alive:
+    def _is_lost(self, incarnation: Incarnation) -> bool:
+        """Return True if an incarnation is over, and the user has not ended it."""
+        if self._closed or not incarnation.caller.runner.alive:
             return False
-        if life.ended or life is not self._lives[-1]:
+        if incarnation.ended or incarnation is not self._incarnations[-1]:
             return True
         try:
-            life.caller.check()
+            incarnation.caller.check()
         except (WorkerLost, GraphLost):
             return True
         except MgraphError:
@@ -298,100 +302,41 @@ class Recovering:
 
     def check(self) -> None:
         """Raise if no call is possible any more. If a worker was lost, recover."""
-        life = self._lives[-1]
+        current = self._incarnations[-1]
         try:
-            life.caller.check()
+            current.caller.check()
         except MgraphError as error:
-            self._recover(life, error)
+            self._recover(current, error)
 
-    # ---- the life of now ---------------------------------------------------------------------------------------------
+    # ---- the current incarnation -------------------------------------------------------------------------------------
 
     def land(self) -> None:
         """Wait until no batch is in flight."""
-        self._lives[-1].caller.land()
+        self._incarnations[-1].caller.land()
 
     def recall(self) -> None:
         """Drop the batches in flight."""
-        self._lives[-1].caller.recall()
+        self._incarnations[-1].caller.recall()
 
     def forget(self, result: str) -> None:
         """Free a result with the next call."""
-        self._lives[-1].caller.forget(result)
+        self._incarnations[-1].caller.forget(result)
 
     def close(self) -> None:
         """End the graph."""
         self._closed = True
-        self._lives[-1].caller.close()
+        self._incarnations[-1].caller.close()
         if self._lock.acquire(timeout=CLOSE_SECONDS):  # else the thread that recovers ends what it opened
             self._lock.release()
-            self._lives[-1].caller.close()
+            self._incarnations[-1].caller.close()
 
     @property
-    def groups(self) -> bool:
-        """As `Caller.groups`."""
-        return self._lives[-1].caller.groups
-
-    @property
-    def life(self) -> int:
-        """The number of the life of now: how often the graph came back."""
-        return self._lives[-1].number
-
-    @property
-    def graph(self) -> str:
-        """The graph's id, another one in each life."""
-        return self._lives[-1].caller.graph
-
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        """The workers of now."""
-        return self._lives[-1].caller.addresses
-
-    @property
-    def one_process(self) -> bool:
-        """As `Caller.one_process`."""
-        return self._lives[-1].caller.one_process
-
-    @property
-    def client(self) -> Any:
-        """As `Caller.client`."""
-        return self._lives[-1].caller.client
-
-    @property
-    def bridge(self) -> Alive:
-        """What runs the calls."""
-        return self._lives[-1].caller.bridge
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._closed
-
-    @property
-    def silent(self) -> Sequence[str]:
-        """As `Caller.silent`."""
-        return self._lives[-1].caller.silent
-
-    @property
-    def epoch(self) -> int:
-        """The last epoch that every rank acknowledged."""
-        return self._lives[-1].caller.epoch
-
-    @property
-    def changes(self) -> int:
-        """The number of changes of any kind in this life."""
-        return self._lives[-1].caller.changes
-
-    @property
-    def unsettled(self) -> bool:
-        """Whether the ranks may have changed without this client's knowing."""
-        return self._lives[-1].caller.unsettled
-
-    @property
-    def states(self) -> list[ShardState]:
-        """The last known state of each rank."""
-        return self._lives[-1].caller.states
+    def status(self) -> GraphStatus:
+        """The status of the current incarnation."""
+        current = self._incarnations[-1]
+        return current.caller.status._replace(incarnation=current.number, closed=self._closed)
 
     @property
     def reached(self) -> int:
         """As `Caller.reached`."""
-        return self._lives[-1].caller.reached
+        return self._incarnations[-1].caller.reached

@@ -47,8 +47,8 @@ def open_graph(
     epoch : int, optional
         Open the graph as it was after this epoch. It is read-only, and the store may be in use by another graph.
     repair : bool
-        If a record is damaged that had been written completely, open the graph as it was before it and warn of
-        what that gives up. Without it, `StoreError` names the file and the offset.
+        If a record is damaged that had been written completely, or a file is missing, open the graph as it was before
+        and warn of what that gives up. Without it, `StoreError` names the file.
     sync : "always" | "background"
     **options
         Those of a new graph's store: `lag_bytes`, `lag_seconds`, `snapshot_bytes`, `retain`, `recover`,

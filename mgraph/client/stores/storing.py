@@ -149,10 +149,11 @@ def surveyed(coordinator: Caller, path: str, epoch: int | None, repair: bool, ow
     answers = coordinator.call("survey", {"path": path, "epoch": epoch, "repair": repair})
     if "about" in answers[0]:
         return answers[0]
-    if there := [at for at, answer in zip(coordinator.addresses, answers, strict=True) if "sees" not in answer]:
+    addresses = coordinator.status.addresses
+    if shared := [at for at, answer in zip(addresses, answers, strict=True) if "sees" not in answer]:
         raise StoreError(
-            f"{path} holds a store that the worker at {there[0]} sees, and the one at {coordinator.addresses[0]} does "
-            "not; it is a folder that all workers must share"
+            f"{path} holds a store that the worker at {shared[0]} sees, and the one at {addresses[0]} does not; it is "
+            "a folder that all workers must share"
         )
     upto = {"epoch": epoch, "repair": repair}
     scanned = coordinator.call("scan_parts", {"sees": [answer["sees"] for answer in answers], **upto})
@@ -183,7 +184,7 @@ def write_snapshot(coordinator: Caller, storing: Storing | None, wait: bool) -> 
             if wait:
                 _idle(coordinator)
             coordinator.call("snapshot")
-            epoch = coordinator.epoch
+            epoch = coordinator.status.epoch
             if wait:
                 _written(coordinator)
             return epoch
@@ -196,7 +197,7 @@ def write(now: Directory, options: Options, path: Any) -> None:
         with suppress(Recovered):
             _idle(coordinator)
             with now.still() as table:
-                shares: list[Value] = [{} for _ in coordinator.addresses]
+                shares: list[Value] = [{} for _ in coordinator.status.addresses]
                 shares[0]["keys"] = None if table is None else table.names.packed(0, n)
                 coordinator.call("save", {"path": where, "kind": _kind(options, n)}, shares)
             return _written(coordinator)
@@ -215,7 +216,7 @@ def _written(coordinator: Caller) -> None:
         time.sleep(POLL_SECONDS)
         answers = coordinator.call("writing")
         if problem := next((answer["problem"] for answer in answers if answer["problem"]), None):
-            raise StoreError(f"graph {coordinator.graph}: the snapshot was not written: {problem}")
+            raise StoreError(f"graph {coordinator.status.graph}: the snapshot was not written: {problem}")
         busy = any(answer["busy"] for answer in answers)
 
 
@@ -274,7 +275,7 @@ def report_of(coordinator: Caller, storing: Storing | None) -> StoreReport | Non
     return StoreReport(
         storing.path,
         storing.sync,
-        coordinator.epoch,
+        coordinator.status.epoch,
         min(answer["durable"] for answer in answers),
         sum(one["nbytes"] for one in seen),
         sum(one["segments"] for one in seen),

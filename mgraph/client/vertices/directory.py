@@ -69,7 +69,7 @@ class Directory:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Lock the numbering, and hold the calls of other clients back; in this order, as everywhere."""
-        with self.coordinator.turn(), self._lock:
+        with self.coordinator.lock, self._lock:
             yield
 
     @property
@@ -99,28 +99,32 @@ class Directory:
         """Whether it is decided that vertices have keys."""
         return self.keys not in (None, "undecided")
 
-    def check(self) -> None:
-        """Raise if no call is possible any more. If Ctrl-C interrupted a change, learn what the ranks made of it."""
+    def check(self) -> Numbering:
+        """Return the numbering that the ranks have; raise if no call is possible any more.
+
+        If Ctrl-C interrupted a change, learn what the ranks made of it.
+        """
         coordinator = self.coordinator
-        coordinator.check()
-        if coordinator.unsettled:
-            coordinator.call("inspect")  # which waits until all ranks are released, and say what they have
-        changed = coordinator.states[0].generation != self.numbering.generation
+        status = coordinator.status
+        if status.unsettled or not status.usable:
+            coordinator.check()
+            if coordinator.status.unsettled:
+                coordinator.call("inspect")  # which waits until all ranks are released, and say what they have
+        changed = coordinator.status.states[0].generation != self.numbering.generation
         if changed or self._left is not None or self._ranges() is not self.numbering.partition:
             with self._alone(), suppress(Recovered):  # another thread may be doing it
                 self._follow()
+        return self.numbering
 
     def ids(self, values: Any, name: str) -> np.ndarray:
         """The ids of vertices as the user names them, uint32[n]; raises as `Numbering.ids`."""
-        self.check()
-        return self.numbering.ids(values, name)
+        return self.check().ids(values, name)
 
     def read(self, read: Callable[[Numbering], T]) -> T:
         """The result of `read` with the current numbering. If that is replaced meanwhile, read again."""
-        with self.coordinator.turn():
+        with self.coordinator.lock:
             while True:
-                self.check()
-                numbering = self.numbering
+                numbering = self.check()
                 try:
                     return read(numbering)
                 except Stale:
@@ -214,7 +218,7 @@ class Directory:
             if self.keys is None or self.shared:
                 return
             if not logged:
-                shares: list[dict[str, Any]] = [{} for _ in self.coordinator.addresses]
+                shares: list[dict[str, Any]] = [{} for _ in self.coordinator.status.addresses]
                 if table is not None and self.has_keys:
                     shares[0]["keys"] = table.names.packed(0, self.n_vertices)
                 self.coordinator.call("share_keys", shares=shares)
@@ -281,7 +285,7 @@ class Directory:
 
     def _follow(self, coming: Numbering | None = None) -> None:
         """Take over the ranges and the order from the ranks' last states; `coming` if that is what they have."""
-        known, generation, ranges = self.numbering, self.coordinator.states[0].generation, self._ranges()
+        known, generation, ranges = self.numbering, self.coordinator.status.states[0].generation, self._ranges()
         if coming is not None and (coming.partition, coming.generation) != (ranges, generation):
             coming = None
         keys, mine = known.keys, coming is not None
@@ -290,19 +294,19 @@ class Directory:
         if self.shared and not mine and (generation, ranges.n_vertices) != (known.generation, known.n_vertices):
             keys = self._learned(ranges.n_vertices)
         if generation != known.generation:
-            wanted = [{"wanted": rank == 0} for rank in range(len(self.coordinator.addresses))]
+            wanted = [{"wanted": rank == 0} for rank in range(len(self.coordinator.status.addresses))]
             order = self.coordinator.call("order", shares=wanted)[0].get("order")
             order = None if order is None else np.ascontiguousarray(order, np.uint32)
             self.numbering = Numbering(ranges, order, generation, keys)
         else:
             now = coming or (known if ranges == known.partition else known.moved(ranges))
             self.numbering = now if now.keys is keys else now.with_keys(keys)
-        if self.shared or not self.coordinator.unsettled:  # of a shared graph the next check asks rank 0
+        if self.shared or not self.coordinator.status.unsettled:  # of a shared graph the next check asks rank 0
             self._left = None
 
     def _ranges(self) -> Partition:
         """The ranges in the ranks' last states; the known ones if the states disagree, as after the loss of a rank."""
-        states, known = self.coordinator.states, self.numbering.partition
+        states, known = self.coordinator.status.states, self.numbering.partition
         if len(states) == 1:
             starts: tuple[int, ...] = states[0].lo, states[0].hi
         else:

@@ -11,17 +11,15 @@ import numpy as np
 from mgraph.batch import COUNTS, TOLD
 from mgraph.errors import MgraphError, StoreError
 from mgraph.protocol import AFTER
-from mgraph.structures import Run
 from mgraph.structures.mixed_stream import load_kernels
 from mgraph.worker.calls.rank import Rank, Value
-from mgraph.worker.changes.change import BatchChange, Change, Growth, Record, VerticesChange, expiry
-from mgraph.worker.changes.mixed import Execution, answered, logged, streams
-from mgraph.worker.changes.route import incident_runs, route, share_runs
-from mgraph.worker.changes.trim import trimmed
+from mgraph.worker.commit.change import BatchChange, Change, Growth, Record, VerticesChange, expire_before
+from mgraph.worker.commit.expiry_by_count import expire_by_count
+from mgraph.worker.commit.mixed import Execution, answered, logged, streams
+from mgraph.worker.commit.route import incident_runs, route, share_runs
 from mgraph.worker.inputs import ingest as steps
 from mgraph.worker.inputs.sources import Reader, joined, open_source
 from mgraph.worker.shard.shard import Shard
-from mgraph.worker.shard.window import Tick
 from mgraph.worker.vertices.rebalance import Move, by_work
 from mgraph.worker.vertices.removal import Removal
 from mgraph.worker.vertices.reorder import by_degree, own_degrees
@@ -71,19 +69,22 @@ def update(
     with ballot.working(record, ahead):
         growth = None if n_vertices is None else Growth(shard, n_vertices)
         try:
-            runs, tick = share_runs(shard, **share), None
+            runs, expiry = share_runs(shard, **share), None
             share.clear()
             if shard.clock is not None:
-                runs, tick = shard.admit(runs)
+                runs, expiry = shard.admit(runs)
             if shard.size > 1:
                 runs = [route(shard, runs.pop(0)) for _ in range(len(runs))]
-            if tick is not None:
-                runs, tick = trimmed(shard, runs, tick)
+            if expiry is not None:
+                runs, expiry = expire_by_count(shard, runs, expiry)
         except BaseException:
             if growth is not None:
                 growth.undo()
             raise
-        done = _commit_batch(rank, runs, growth, tick, keys)
+        change = BatchChange(shard, runs, growth, expiry)
+        change.brought = keys
+        ballot.decide(change)
+        done = {"epoch": shard.epoch, **change.counted}
     return {**done, AFTER: ballot.safe} if ahead else done
 
 
@@ -99,7 +100,7 @@ def updates(rank: Rank, epoch: int, sizes: np.ndarray, ahead: bool = True, **col
         try:
             made = update(rank, epoch + i, ahead=ahead, **share)
         except BaseException as error:
-            told = rank.told(error)
+            told = rank.with_rank(error)
             if i:
                 with suppress(StoreError):  # then it is not known what is on the disk
                     rank.ballot.make_safe()
@@ -154,7 +155,7 @@ def execute(
             value = answered(shard, change.answers)  # while the device makes the updates
         finally:
             rank.ballot.settle()
-        return {"epoch": shard.epoch, **value, **change.updates.told}
+        return {"epoch": shard.epoch, **value, **change.updates.counted}
 
 
 def ingest(
@@ -193,15 +194,16 @@ def delete_vertices(rank: Rank, epoch: int, ids: np.ndarray) -> Value:
     """Delete every edge to or from these users' ids, as `epoch`."""
     shard = _check_epoch(rank, epoch)
     with rank.ballot.working(_record(rank, "delete_vertices", {"ids": ids})):
-        return _commit_batch(rank, incident_runs(shard, ids))
+        change = BatchChange(shard, incident_runs(shard, ids))
+        return {**_decide(rank, change), **change.counted}
 
 
 def expire(rank: Rank, epoch: int, before: int) -> Value:
     """Delete every edge with an earlier time than `before`, as `epoch`."""
     shard = _check_epoch(rank, epoch)
     with rank.ballot.working(_record(rank, "expire", {"before": before})):
-        change = expiry(shard, before)
-        return {**_decide(rank, change), **change.told}
+        change = expire_before(shard, before)
+        return {**_decide(rank, change), **change.counted}
 
 
 def isolated(rank: Rank) -> Value:
@@ -264,19 +266,6 @@ def _check_epoch(rank: Rank, epoch: int) -> Shard:
 def _record(rank: Rank, kind: str, columns: Value) -> Record | None:
     """The record of a change for the log; None without a log, since a record keeps the columns in memory."""
     return None if rank.ballot.log is None else Record(kind, columns)
-
-
-def _commit_batch(
-    rank: Rank,
-    runs: list[Run],
-    growth: Growth | None = None,
-    tick: Tick | None = None,
-    keys: np.ndarray | None = None,
-) -> Value:
-    change = BatchChange(rank.shard, runs, growth, tick)
-    change.brought = keys
-    rank.ballot.decide(change)
-    return {"epoch": rank.shard.epoch, **change.told}
 
 
 def _decide(rank: Rank, change: Change, brought: np.ndarray | None = None) -> Value:

@@ -14,8 +14,8 @@ from mgraph.exchange.peer import PeerExchange, why_not
 from mgraph.exchange.ucxx_api import ucx_installed
 from mgraph.partition import Partition
 from mgraph.worker.calls.rank import Rank, Value
-from mgraph.worker.changes.ballot import Ballot
-from mgraph.worker.changes.route import least_bytes
+from mgraph.worker.commit.ballot import Ballot
+from mgraph.worker.commit.route import least_bytes
 from mgraph.worker.memory import map_pages
 from mgraph.worker.shard.shard import Shard, ShardSpec, Unconnected
 
@@ -79,7 +79,7 @@ def reserve(rank: Rank, nbytes: int, operations: int = 0, columns: bool = False)
     dict
         `lack`: why there is no room, or None.
     """
-    rank.arrived()
+    rank.received()
     what = "what is to be sent" if operations == 0 else f"{operations} operations that are to be sent"
     try:
         work = least_bytes(rank.shard, operations, columns) if operations else 0

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mgraph.algorithms import WARM
-from mgraph.budget import Budget, Reservation
+from mgraph.budget import UNLIMITED, Budget, Reservation
 from mgraph.calls import CALLS
 from mgraph.device import Array, Device
 from mgraph.errors import CapacityError, InvalidOption, MgraphError, StoreError
 from mgraph.exchange import Exchange
 from mgraph.exchange.peer import PeerExchange
-from mgraph.failures import Stale, retold
+from mgraph.failures import Stale, with_place
 from mgraph.log.read_only import ReadOnly
 from mgraph.protocol import Call, ShardState
 from mgraph.shared import Shared, is_large
-from mgraph.worker.changes.ballot import Ballot
+from mgraph.worker.commit.ballot import Ballot
 from mgraph.worker.results.maintained import end
 from mgraph.worker.sessions.thread import Counters
 from mgraph.worker.shard.shard import Shard
@@ -117,8 +117,8 @@ class Rank:
                 raise MgraphError(f"graph {self.graph}, rank {self.number}: no shard was made")
             raise AttributeError(f"a rank has no attribute {name!r}")
 
-    def arrived(self) -> None:
-        """What was reserved for a call's arguments is theirs now. Called on the event loop."""
+    def received(self) -> None:
+        """Release what was reserved for a call's arguments, which are here now. Called on the event loop."""
         reservation, self.reservation = self.reservation, None
         if reservation is not None:
             reservation.release()
@@ -129,13 +129,13 @@ class Rank:
         if shared is not None and self.device is not None:
             shared.pin(self.device)
 
-    def foresee(self, call: Call | None) -> None:
-        """What comes after the call that is about to run: the columns of a batch are copied to a GPU meanwhile."""
-        brought = None if self._ballot is None else self._ballot.shard.brought
-        if brought is not None:
+    def prefetch(self, call: Call | None) -> None:
+        """Copy the columns of `call`, which comes next, to the GPU while the current call runs."""
+        buffers = None if self._ballot is None else self._ballot.shard.prefetch
+        if buffers is not None:
             args = {} if call is None else call.args
             columns = CALLS[call.method].columns if call is not None and call.method in CALLS else ()
-            brought.turn([args[name] for name in columns if is_large(args.get(name))])
+            buffers.swap([args[name] for name in columns if is_large(args.get(name))])
 
     def answered(self, array: Array) -> Array:
         """A large array of the device for the answer of the running call: in host memory, where that is needed.
@@ -146,11 +146,11 @@ class Rank:
             return array
         return self.shard.device.fetch(array.reshape(-1)).reshape(array.shape)
 
-    def told(self, error: BaseException) -> BaseException:
-        """The error as its client gets it: one about memory says where, and a `MemoryError` is a `CapacityError`."""
+    def with_rank(self, error: BaseException) -> BaseException:
+        """Return the error as its client gets it: a `MemoryError` as a `CapacityError`, which names the rank."""
         rank = f"rank {self.number}"
         if isinstance(error, CapacityError):
-            return error if error.rank is not None else retold(error, rank, self.number)
+            return error if error.rank is not None else with_place(error, rank, self.number)
         if not isinstance(error, MemoryError) or (self._ballot is not None and self._ballot.broken):
             return error  # a MemoryError comes from NumPy, CuPy or a user's function
         notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
@@ -162,13 +162,15 @@ class Rank:
     def free(self, results: Iterable[str]) -> None:
         """Free these results, and those that follow the graph; unknown ones are ignored."""
         if self._ballot is not None:
+            shard = self._ballot.shard
             for name in results:
-                self._ballot.shard.results.pop(name, None)
-                end(self._ballot.shard, name)
+                shard.results.pop(name, None)
+                if shard.maintained:
+                    end(shard, name)
 
     def settle(self) -> None:
         """Destroy the exchange of the aborted attempt, whole, so that its buffers can be used again."""
-        self.arrived()  # or it never will
+        self.received()  # or it never will
         self.end_trial()
         exchange, self.exchange = self.exchange, None
         if exchange is not None:
@@ -199,7 +201,8 @@ class Rank:
     @property
     def state(self) -> ShardState:
         """The current state of the rank's shard."""
-        ballot, left = self._ballot, self.host.budget.left()
+        ballot, budget = self._ballot, self.host.budget
+        left = budget.left() if budget.limited else UNLIMITED
         if ballot is None:
             return ShardState(memory_left=left)
         shard, arcs = ballot.shard, 0

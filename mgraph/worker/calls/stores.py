@@ -15,9 +15,9 @@ from mgraph.log.shared_memory_tail import finish as finish_logs
 from mgraph.worker.calls.rank import Rank, Value
 from mgraph.worker.shard.keys import KeyLog
 from mgraph.worker.stores import restore as again
+from mgraph.worker.stores.all_or_none import all_or_none
 from mgraph.worker.stores.disks import LocalStorage
 from mgraph.worker.stores.storage import How, Storage
-from mgraph.worker.stores.together import together
 
 __all__ = [
     "begin_at",
@@ -65,7 +65,7 @@ def survey(rank: Rank, path: str, epoch: int | None, repair: bool) -> Value:
     If this worker sees no store on a disk that all share, the answer has `sees`: what it sees of one on local disks.
     """
     storage = rank.storage = rank.storage or _storage(rank, path)
-    return {"sees": storage.sees()} if isinstance(storage, LocalStorage) else storage.scan_store(epoch, repair)
+    return {"sees": storage.view()} if isinstance(storage, LocalStorage) else storage.scan_store(epoch, repair)
 
 
 def scan_parts(rank: Rank, sees: list[Value], epoch: int | None, repair: bool) -> Value:
@@ -75,18 +75,18 @@ def scan_parts(rank: Rank, sees: list[Value], epoch: int | None, repair: bool) -
 
 def survey_parts(rank: Rank, scans: list[bytes], epoch: int | None, repair: bool) -> Value:
     """As `survey`, of a store on local disks, by what all ranks have scanned."""
-    return _local(rank).surveyed(scans, epoch, repair)
+    return _local(rank).merge_scans(scans, epoch, repair)
 
 
 def new_parts(rank: Rank, path: str) -> Value:
     """Where this rank's part of a new store on local disks will be: `sees`."""
     rank.storage = local = LocalStorage(_here(path), rank.number, rank.graph, rank.host.name)
-    return {"sees": local.sees(new=True)}
+    return {"sees": local.view(new=True)}
 
 
 def create_parts(rank: Rank, kind: Value, store: str, sees: list[Value], **how: Any) -> None:
     """As `create_store`, on local disks, by what all ranks see."""
-    with together(rank.shard):
+    with all_or_none(rank.shard):
         _local(rank).begin_new(kind, store, sees)
     _start_log(rank, **how)
 
@@ -107,7 +107,7 @@ def _here(path: str) -> str:
 def create_store(rank: Rank, path: str, kind: Value, **how: Any) -> None:
     """Make a store for this graph, which has no epoch yet, and log what changes from now on."""
     rank.storage = Storage(_here(path), rank.number, rank.host.name)
-    with together(rank.shard):
+    with all_or_none(rank.shard):
         rank.storage.create(kind)
     _start_log(rank, **how)
 
@@ -120,7 +120,7 @@ def restore(
     The answer has the counts of each epoch behind `after`: int64[6 * k], in the order of `TOLD`.
     """
     assert rank.storage is not None, "the client asked for no survey"
-    found = rank.storage.found(epoch, repair)
+    found = rank.storage.stored_graph(epoch, repair)
     counts = again.restore(rank.shard, rank.ballot, rank.storage.store, found, after)
     rank.storage.read_keys(rank.shard, found)
     if how is not None:

@@ -1,9 +1,9 @@
 """Ingest: one call in which every rank reads or generates batches, routes and commits them, step by step.
 
 A step is one epoch: a part from each rank that has one left, in rank order. While the shard's thread exchanges, merges,
-prepares and commits a step, the thread of `Ahead` reads and sorts the next part. On a GPU, the commit of a step still
+prepares and commits a step, the thread of `ReadAhead` reads and sorts the next part. On a GPU, a step's commit still
 runs while the next step is exchanged and merged on another stream; it is waited for before that step is prepared. In
-addition to the cost of a batch (see `mgraph.worker.changes.route`), a step needs one small allreduce, which tells the
+addition to the cost of a batch (see `mgraph.worker.commit.route`), a step needs one small allreduce, which tells the
 ranks whether any has a part, with which columns, and whether one could not be read. Where parts are operations, with
 queries among the updates, a second one tells how many there are on each rank; they are sorted in the shard's thread.
 """
@@ -18,20 +18,20 @@ import numpy as np
 
 from mgraph.batch import COLUMNS, COUNTS, EdgeBatch
 from mgraph.errors import Aborted, InvalidBatch
-from mgraph.failures import plain, retold
+from mgraph.failures import plain, with_place
 from mgraph.operations import COLUMNS as OPERATIONS
 from mgraph.operations import Operations, check_kinds, check_vertices
 from mgraph.structures import Run
 from mgraph.tables.times import MOST, as_stamps
-from mgraph.worker.changes.ballot import Ballot
-from mgraph.worker.changes.change import BatchChange, Record
-from mgraph.worker.changes.mixed import Execution, answered, logged, streams
-from mgraph.worker.changes.route import route, share_runs
-from mgraph.worker.changes.trim import trimmed
-from mgraph.worker.inputs.ahead import Ahead
+from mgraph.worker.commit.ballot import Ballot
+from mgraph.worker.commit.change import BatchChange, Record
+from mgraph.worker.commit.expiry_by_count import expire_by_count
+from mgraph.worker.commit.mixed import Execution, answered, logged, streams
+from mgraph.worker.commit.route import route, share_runs
+from mgraph.worker.inputs.read_ahead import ReadAhead
 from mgraph.worker.inputs.sources import Reader
+from mgraph.worker.shard.edge_expiry import EdgeExpiry
 from mgraph.worker.shard.shard import Shard
-from mgraph.worker.shard.window import Tick
 
 __all__ = ["ingest"]
 
@@ -78,13 +78,13 @@ def ingest(shard: Shard, ballot: Ballot, read: Reader, room: int, begin: int = 0
     steps, name = _Steps(shard, ballot, room, begin), f"mgraph-{shard.spec.graph}-{shard.rank}-ahead"
     try:
         make = lambda step: _sorted(shard, read(begin + step), ballot.log is not None)  # noqa: E731
-        with Ahead(name, shard.device, shard.stream_ahead, make, shard.exchange.aborted) as ahead:
+        with ReadAhead(name, shard.device, shard.stream_ahead, make, shard.exchange.aborted) as ahead:
             while steps.apply(*_next(ahead)):
                 pass
     except Aborted:
         raise
     except Exception as error:
-        raise retold(error, steps.where, shard.rank) from error.__cause__
+        raise with_place(error, steps.where, shard.rank) from error.__cause__
     finally:
         steps.settle()
         ballot.make_safe()  # the steps that are committed are told, also where a later one fails
@@ -120,7 +120,7 @@ class _Steps:
                 return False
             make = self._execute if columns.operations else self._update
             change, answers = make(part, columns)
-        told = change.told
+        told = change.counted
         self._counts.extend(told[name] for name in COUNTS)
         self._by_time.extend((told["late"], told["expired"]))
         self._epochs.append(self.shard.epoch)
@@ -131,12 +131,12 @@ class _Steps:
     def _update(self, part: _Part | None, columns: _Columns) -> tuple[BatchChange, None]:
         """Make a step of batches."""
         with self.ballot.attempt(part.record if part else self._no_part(), ahead=True):
-            routed, tick = _routed(self.shard, part and part.runs, columns)
+            routed, expiry = _routed(self.shard, part and part.runs, columns)
             self._end_step_before()
             # both were allocated on other streams than the one on which the commit reads them, so their memory may be
             # freed only when the commit is done
             self._held = [part, routed]
-            change = BatchChange(self.shard, routed, tick=tick)
+            change = BatchChange(self.shard, routed, expiry=expiry)
             self.ballot.decide(change, settle=False)
         return change, None
 
@@ -228,7 +228,7 @@ def _sorted(shard: Shard, batch: EdgeBatch | Operations | None, logs: bool) -> _
     return _Part(runs, Record.of("batch", columns) if logs else None)
 
 
-def _next(ahead: Ahead[_Part | None]) -> tuple[_Part | None, Exception | None]:
+def _next(ahead: ReadAhead[_Part | None]) -> tuple[_Part | None, Exception | None]:
     """The next part, or the error in reading it, which is raised after the other ranks know of it."""
     try:
         return ahead.next(), None
@@ -238,18 +238,18 @@ def _next(ahead: Ahead[_Part | None]) -> tuple[_Part | None, Exception | None]:
         return None, plain(error)
 
 
-def _routed(shard: Shard, runs: list[Run] | None, columns: _Columns) -> tuple[list[Run], Tick | None]:
+def _routed(shard: Shard, runs: list[Run] | None, columns: _Columns) -> tuple[list[Run], EdgeExpiry | None]:
     """The edges of this step that this rank owns, from all ranks, with the `columns` op, weight and time.
 
     And how far the step moves the window, in a graph with times.
     """
     runs = runs or [Run(shard.device.empty(0, np.uint64))] * len(shard.structures)
     with nullcontext() if shard.stream_route is None else shard.stream_route:
-        runs, tick = shard.admit([_completed(shard, run, columns) for run in runs])
-        routed, tick = trimmed(shard, [route(shard, run) for run in runs], tick)
+        runs, expiry = shard.admit([_completed(shard, run, columns) for run in runs])
+        routed, expiry = expire_by_count(shard, [route(shard, run) for run in runs], expiry)
     if shard.stream_route is not None:
         shard.device.xp.cuda.get_current_stream().wait_event(shard.stream_route.record())
-    return routed, tick
+    return routed, expiry
 
 
 def _agreed(shard: Shard, part: _Part | None, problem: Exception | None) -> _Columns | None:

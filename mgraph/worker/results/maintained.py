@@ -19,8 +19,8 @@ from mgraph.device import Array
 from mgraph.kernels import load
 from mgraph.structures.plan import DELETED, INSERTED, UPDATED
 from mgraph.structures.sort import sort_keys
+from mgraph.worker.shard.change_log import Touched
 from mgraph.worker.shard.results import MaintainedState
-from mgraph.worker.shard.ring import Touched
 from mgraph.worker.shard.shard import Shard
 
 __all__ = ["catch_up", "end"]
@@ -44,7 +44,7 @@ def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value) -> Valu
         to date, 0 if that is not known; `edges`: the edges that were visited on all ranks, 0 if it was made again.
     """
     held = shard.maintained.setdefault(live, MaintainedState())
-    shard.ring.open(shard.epoch)
+    shard.change_log.open(shard.epoch)
     report = _gone_on(shard, held)
     if report is None or report["how"] == "again":
         held.made, began = None, time.perf_counter()  # its memory is free before the new one is made
@@ -53,7 +53,7 @@ def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value) -> Valu
         held.seconds = _longest(shard, began)
         held.made = made
     held.epoch, held.generation, held.starts = shard.epoch, shard.generation, shard.partition.starts[:-1]
-    shard.ring.forget(min(one.epoch for one in shard.maintained.values()))
+    shard.change_log.forget(min(one.epoch for one in shard.maintained.values()))
     return report or {"how": "again", "touched": 0, "edges": 0}
 
 
@@ -85,16 +85,16 @@ def _gone_on(shard: Shard, held: MaintainedState) -> Value | None:
 def end(shard: Shard, live: str) -> None:
     """Free a maintained result; unknown ones are ignored."""
     if shard.maintained.pop(live, None) is not None and not shard.maintained:
-        shard.ring.close()
+        shard.change_log.close()
 
 
 def _known(shard: Shard, held: MaintainedState) -> bool:
     """Whether every rank has the result as of one epoch, and what was changed since, and can go on; one allreduce."""
-    first, made = shard.ring.first, held.made
+    first, made = shard.change_log.first, held.made
     same = held.generation == shard.generation and held.starts == shard.partition.starts[:-1]
     here = made is not None and same and first is not None and first <= held.epoch
     if here and made is not None and not made.takes_deletions:
-        here = not any(touched.deleted for _, touched in shard.ring.since(held.epoch))
+        here = not any(touched.deleted for _, touched in shard.change_log.since(held.epoch))
     known, epoch, latest = shard.exchange.allreduce(np.array([here, held.epoch, -held.epoch], np.int64), "min").tolist()
     return bool(known) and epoch == -latest
 
@@ -137,7 +137,7 @@ def _sum(shard: Shard, mine: int) -> int:
 
 def _changes(shard: Shard, epoch: int) -> EdgeDelta:
     """How the arcs of all ranks differ from those at `epoch`."""
-    device, xp, since = shard.device, shard.device.xp, shard.ring.since(epoch)
+    device, xp, since = shard.device, shard.device.xp, shard.change_log.since(epoch)
     if shard.size == 1 and len(since) == 1:
         one = since[0][1]  # each arc is there once, and in order
         return EdgeDelta(one.keys, one.kinds, one.deleted, one.old, one.new)

@@ -107,7 +107,7 @@ class Published:
     name: str | None = None
     sessions: set[Any] = field(default_factory=set)
 
-    def told(self) -> Value:
+    def listing(self) -> Value:
         """What a listing says of it."""
         state: ShardState = self.thread.state
         return {

@@ -166,7 +166,7 @@ class Session:
                     self._note(message)
                     if self._shared is not None:
                         self._read_shared(message, self._shared)
-                    self.thread.arrived()
+                    self.thread.received()
                     self.thread.requests.put(Asked(message, self._post, self._shared))
                 case Abort():
                     self.thread.abort(message.attempt)
@@ -343,7 +343,7 @@ class SessionTable:
                 if not one.sessions:
                     one.thread.stop()
                     del self.published[key]
-        return [one.told() for one in self.published.values() if one.name is not None and not one.ended.is_set()]
+        return [one.listing() for one in self.published.values() if one.name is not None and not one.ended.is_set()]
 
     def _checked(self, hello: dict[str, Any]) -> Hello:
         """The `Hello` in `hello`; `MgraphError` if its session cannot be opened."""

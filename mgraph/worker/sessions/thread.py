@@ -58,7 +58,7 @@ class Counters(NamedTuple):
 
 
 class Servant(Protocol):
-    """What a shard's thread drives. Everything but `busy`, `counters` and `arrived` is called in that thread."""
+    """What a shard's thread drives. Everything but `busy`, `counters` and `received` is called in that thread."""
 
     @property
     def state(self) -> ShardState:
@@ -72,20 +72,20 @@ class Servant(Protocol):
     def counters(self) -> Counters:
         """What the shard has done. Read by the event loop, while a call runs too."""
 
-    def arrived(self) -> None:
-        """A call has arrived, and its arguments are in memory; called on the event loop."""
+    def received(self) -> None:
+        """Note that a call's arguments are in memory; called on the event loop."""
 
     def share(self, shared: Shared | None) -> None:
         """The next call's client shares this memory; its arguments may lie there, and arrays of a GPU may answer it."""
 
-    def foresee(self, call: Call | None) -> None:
-        """What comes after the call that is about to run, if that is known: its columns may be copied meanwhile."""
+    def prefetch(self, call: Call | None) -> None:
+        """Prepare for `call`, which comes after the one that is about to run; None if it is not known."""
 
     def find(self, method: str, attempt: int) -> Callable[..., dict[str, Any] | None]:
         """The function to run for a call of this name in this attempt: from the call's arguments to its answer."""
 
-    def told(self, error: BaseException) -> BaseException:
-        """What the client is told of an error that a call raised."""
+    def with_rank(self, error: BaseException) -> BaseException:
+        """Return the error that the client gets, with the rank where it matters."""
 
     def free(self, results: Iterable[str]) -> None:
         """Free these results; unknown ones are ignored."""
@@ -147,10 +147,10 @@ class ShardThread(threading.Thread):
         """What the shard has done so far, during a call too."""
         return Counters() if self._servant is None else self._servant.counters
 
-    def arrived(self) -> None:
-        """A call's arguments are in memory now: what was reserved for them is free."""
+    def received(self) -> None:
+        """Note that a call's arguments are in memory: what was reserved for them is free."""
         if self._servant is not None:
-            self._servant.arrived()
+            self._servant.received()
 
     def abort(self, attempt: int) -> None:
         """End the waits of an attempt. The acknowledgement is queued behind the calls that fail because of this."""
@@ -189,7 +189,7 @@ class ShardThread(threading.Thread):
             self._coming.append(self.requests.get_nowait())
         after = self._coming[0] if self._coming else None
         try:
-            servant.foresee(after.request if after is not None and isinstance(after.request, Call) else None)
+            servant.prefetch(after.request if after is not None and isinstance(after.request, Call) else None)
         except Exception:  # nothing was asked for yet: the calls say what is wrong
             logger.exception("%s: the next call could not be made ready", self.name)
         return asked
@@ -233,7 +233,7 @@ class ShardThread(threading.Thread):
             asked.post(message)
 
     def _fail(self, servant: Servant, seq: int, post: Post, error: BaseException) -> None:
-        told = encode_error(servant.told(error))
+        told = encode_error(servant.with_rank(error))
         _forget_frames(error)
         self.state = servant.state
         post(Failure(seq, told, self.state))

@@ -20,11 +20,11 @@ from mgraph.kernels import load
 from mgraph.partition import Partition
 from mgraph.structures import Csr, Run, Structure, create
 from mgraph.structures.sort import load_sorts
-from mgraph.worker.shard.brought import Brought
-from mgraph.worker.shard.desk import MOST, Desk
+from mgraph.worker.shard.change_log import ChangeLog
+from mgraph.worker.shard.edge_expiry import Clock, EdgeExpiry
+from mgraph.worker.shard.mapped_reads import MOST, MappedReads
+from mgraph.worker.shard.prefetch import Prefetch
 from mgraph.worker.shard.results import MaintainedState, Result
-from mgraph.worker.shard.ring import Ring
-from mgraph.worker.shard.window import Clock, Tick
 
 __all__ = ["Shard", "ShardSpec", "Unconnected"]
 
@@ -133,7 +133,7 @@ class Shard:
         Edges that this shard counts: its arcs; in an undirected graph those with ``src <= dst``.
     results : dict of str to Result
         What algorithms left here, by id; later changes of the graph or of the ranges do not touch it.
-    ring : Ring
+    change_log : ChangeLog
         What the last batches have changed, while results follow the graph.
     clock : Clock or None
         The times of the arcs; None in a graph without times.
@@ -141,7 +141,7 @@ class Shard:
         Maintained results by id.
     stream_ahead : cupy.cuda.Stream or None
         On a GPU: where parts are read and sorted while the shard's thread applies those before; one for all ingests.
-    brought : Brought or None
+    prefetch : Prefetch or None
         On a GPU: columns that were copied there while the call before was running.
     stream_route : cupy.cuda.Stream or None
         On a GPU: where a step of an ingest is exchanged and merged while the one before is committed.
@@ -158,17 +158,17 @@ class Shard:
         self.generation = spec.generation
         self.waited = self.seconds = 0.0
         self.results: dict[str, Result] = {}
-        self.ring = Ring(device)
+        self.change_log = ChangeLog(device)
         self.maintained: dict[str, MaintainedState] = {}
         device.use()
-        self._desk = Desk(device) if device.kind == "cuda" else None
-        self.stream_ahead = self.stream_route = self.brought = None
+        self._mapped_reads = MappedReads(device) if device.kind == "cuda" else None
+        self.stream_ahead = self.stream_route = self.prefetch = None
         if device.kind == "cuda":
             # before the commit's kernels: the array library's sort holds the interpreter until it is done
             self.stream_ahead, self.stream_route = (
                 device.xp.cuda.Stream(non_blocking=True, priority=-1) for _ in range(2)
             )
-            self.brought = Brought(device)
+            self.prefetch = Prefetch(device)
         in_edges = self.new_structure(self.hi - self.lo) if self.directed and spec.reverse else None
         self.hold(self.new_structure(self.hi - self.lo), in_edges)
         self.clock = self._new_clock()
@@ -215,7 +215,7 @@ class Shard:
         for group in (self.structures, self.results.values(), self.maintained.values()):
             for one in group:
                 held += one.nbytes
-        return held if self.ring.first is None else held + self.ring.nbytes
+        return held if self.change_log.first is None else held + self.change_log.nbytes
 
     def __str__(self) -> str:
         return f"graph {self.spec.graph}, epoch {self.epoch}, rank {self.rank}"
@@ -229,7 +229,7 @@ class Shard:
         """
         if column is None or isinstance(column, int):
             return column
-        ahead = None if self.brought is None else self.brought.find(column)
+        ahead = None if self.prefetch is None else self.prefetch.find(column)
         return self.device.asarray(column) if ahead is None else ahead
 
     def internal(self, ids: Any) -> Array:
@@ -287,7 +287,7 @@ class Shard:
 
     # ---- times of edges ----------------------------------------------------------------------------------------------
 
-    def admit(self, runs: list[Run]) -> tuple[list[Run], Tick | None]:
+    def admit(self, runs: list[Run]) -> tuple[list[Run], EdgeExpiry | None]:
         """The runs of this rank's share of a batch without what comes too late, and how far it moves the window.
 
         None in a graph without times. With a window one read-back, and one small exchange with the other ranks.
@@ -312,23 +312,23 @@ class Shard:
     def has_edges(self, src: Any, dst: Any) -> np.ndarray:
         """Whether each edge is there, bool[n]; internal ids, the sources owned by this shard."""
         ask = self.out_edges.has_edges
-        if self._desk is not None and len(src) <= MOST:
-            return self._desk.ask(ask, np.bool_, self.lo, src, dst)
+        if self._mapped_reads is not None and len(src) <= MOST:
+            return self._mapped_reads.ask(ask, np.bool_, self.lo, src, dst)
         found = ask(self._rows(src), self.device.asarray(dst), checked=True)
         return found if type(found) is np.ndarray else self.device.fetch(found)
 
     def weights(self, src: Any, dst: Any) -> np.ndarray:
         """The weight of each edge, float32[n], NaN where there is none; ids as for `has_edges`."""
         ask = self.out_edges.find_weights
-        if self._desk is not None and len(src) <= MOST:
-            return self._desk.ask(ask, np.float32, self.lo, src, dst)
+        if self._mapped_reads is not None and len(src) <= MOST:
+            return self._mapped_reads.ask(ask, np.float32, self.lo, src, dst)
         return self.device.fetch(ask(self._rows(src), self.device.asarray(dst), checked=True))
 
     def degrees(self, ids: Any, direction: str) -> np.ndarray:
         """Degrees, uint32[n], of internal ids that this shard owns; `direction` "in" where it keeps in-edges."""
         ask = self._edges(direction).degrees
-        if self._desk is not None and len(ids) <= MOST:
-            return self._desk.ask(ask, np.uint32, self.lo, ids)
+        if self._mapped_reads is not None and len(ids) <= MOST:
+            return self._mapped_reads.ask(ask, np.uint32, self.lo, ids)
         return self.device.fetch(ask(self._rows(ids), checked=True))
 
     def neighbors(self, ids: Any, direction: str, time: bool = False) -> dict[str, np.ndarray | None]:

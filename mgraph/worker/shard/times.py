@@ -88,7 +88,7 @@ class Level:
         keys = self.run.keys[places]
         return keys if self.run.op is None else keys[self.run.op[places] > 0]
 
-    def bury(self, end: int, found: Run) -> None:
+    def discard(self, end: int, found: Run) -> None:
         """Move `dead` on up to the first entry, among the first `end` by time, that is in `found`: arcs that count."""
         places, xp = self.order[self.dead : end], self.device.xp
         keys = self.run.keys[places]
@@ -235,7 +235,7 @@ class Times:
             keys = [level.run.keys[level.order[level.dead : end]] for level, end in zip(self.levels, ends, strict=True)]
             found = self.latest(distinct(self.device, self.device.concatenate([none, *keys])))
             for level, end in zip(self.levels, ends, strict=True):
-                level.bury(end, found)
+                level.discard(end, found)
             found = found.take(counted(found.keys))
             if not cut:
                 return found

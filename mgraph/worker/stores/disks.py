@@ -1,4 +1,4 @@
-"""A rank's part of a store on local disks: as `Storage`, with what the ranks have to agree about."""
+"""A rank's part of a store on local disks: a `Storage` with steps on which the ranks agree."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from mgraph.log.manifest import StoredGraph
 from mgraph.log.recovery_scan import scan_store
 from mgraph.log.snapshot import folder_of
 from mgraph.worker.shard.shard import Shard
+from mgraph.worker.stores.all_or_none import all_or_none
 from mgraph.worker.stores.storage import Storage, Value
-from mgraph.worker.stores.together import together
 
 __all__ = ["LocalStorage"]
 
 
 class LocalStorage(Storage):
-    """What one rank has open of a store on local disks.
+    """The open files of a rank of a store on local disks.
 
     Parameters
     ----------
@@ -40,39 +40,42 @@ class LocalStorage(Storage):
     def __init__(self, path: str, rank: int, graph: str, who: str = "", files: Files | None = None) -> None:
         super().__init__(path, rank, who, files)
         self.store = LocalStore(path, rank, graph, who, files)
-        self._seen: Sequence[Value] = ()
+        self._views: Sequence[Value] = ()
         self._whole: list[Mapping[str, Any]] = []  # the snapshots that all ranks know to be whole, by epoch
         self._begun: Mapping[str, Any] | None = None  # the one that was begun last
 
     # ---- before there is a shard -------------------------------------------------------------------------------------
 
     def claim(self) -> None:
-        """Make this graph the only one that writes what this worker sees of the store."""
+        """Lock the folder for this graph, if it exists."""
         if self.store.files.exists(self.store.path):
             self._lock()
 
-    def sees(self, new: bool = False) -> Value:
-        """What this worker sees of the store; nothing may be there if it is to be `new`."""
+    def view(self, new: bool = False) -> Value:
+        """Return this worker's view of the store.
+
+        With `new`, the folder must hold none.
+        """
         if new:
             self.store.check_new()
         return self.store.view()
 
     def scan(self, sees: Sequence[Value], epoch: int | None, repair: bool) -> bytes:
-        """What the logs say that this rank reads, by what all ranks see."""
-        self._seen = sees
+        """Scan the logs of this rank, by the views of all ranks."""
+        self._views = sees
         self.store.merge_views(sees)
         return self.store.scan_own(epoch, repair)
 
-    def surveyed(self, scans: Sequence[bytes], epoch: int | None, repair: bool) -> Value:
-        """What the store holds, by what all ranks have scanned."""
+    def merge_scans(self, scans: Sequence[bytes], epoch: int | None, repair: bool) -> Value:
+        """Return the summary of the stored graph, by all ranks' scans."""
         self.store.merge_scans(scans)
         self._stored = scan_store(self.store, epoch, repair)
         self._whole = list(self.store.archive.snapshots())
         return self._stored.summary
 
     def begin_new(self, kind: Value, store: str, sees: Sequence[Value]) -> None:
-        """Make the folder of a new store with this id."""
-        self._seen = sees
+        """Make the folder of a new store with the id `store`."""
+        self._views = sees
         if self.rank == 0:
             self.store.check_place(kind)
         self.store.make_folder()
@@ -82,8 +85,8 @@ class LocalStorage(Storage):
         if self.rank == 0:
             self.store.mark_archive(self.store.about())
 
-    def found(self, epoch: int, repair: bool) -> StoredGraph:
-        """What all ranks have found."""
+    def stored_graph(self, epoch: int, repair: bool) -> StoredGraph:
+        """Return the stored graph, the same on all ranks."""
         self.store.about()  # says so where no rank sees anything
         assert self._stored is not None
         return self._stored
@@ -91,12 +94,12 @@ class LocalStorage(Storage):
     # ---- the log -----------------------------------------------------------------------------------------------------
 
     def _begin(self, shard: Shard, sync: str) -> None:
-        with together(shard):
+        with all_or_none(shard):
             self.store.make_folder()
             self._lock()
             self.store.sync_own(self._stored)
-        with together(shard):
-            self.store.begin_part(self._stored, shard.size, sync, self._seen)
+        with all_or_none(shard):
+            self.store.begin_part(self._stored, shard.size, sync, self._views)
 
     def _lock(self) -> None:
         if not self._locks:
@@ -106,33 +109,42 @@ class LocalStorage(Storage):
         return super()._has() | {"disks": "local"} | ({"snapshots": []} if self._alone else {})
 
     def report(self) -> Value:
-        """As `Storage.report`, of the part that this worker sees; `whole` joins the snapshots."""
+        """Return the report of this worker's part.
+
+        `whole` joins the snapshots of all.
+        """
         segments, nbytes = self.store.usage()
         seen = {"folder": self.store.usage_key(), "segments": segments, "nbytes": nbytes}
         return super().report() | {"seen": seen, "marks": list(self.store.marks()) if self._alone else []}
 
     @property
     def _alone(self) -> bool:
-        """Whether the snapshots are beside the logs, and not at a place that all ranks see."""
+        """True if the snapshots are beside the logs."""
         return self.store.archive is self.store
 
     # ---- snapshots ---------------------------------------------------------------------------------------------------
 
     def snapshot(self, shard: Shard) -> None:
-        """Begin a snapshot; the ranks agree first whether the one before it is whole, and drop what it replaces."""
-        one, snapshots = self._begun, self._of(shard)
-        says = 0 if snapshots.busy else 1 if one is None or snapshots.problem is not None else 2
+        """Begin a snapshot.
+
+        The ranks agree first if the last one is whole, and drop what it replaces.
+        """
+        # Agree whether the last snapshot is whole: 0 while it is written, 1 if it is not, 2 if it is.
+        last, snapshots = self._begun, self._of(shard)
+        says = 0 if snapshots.busy else 1 if last is None or snapshots.problem is not None else 2
         agreed = int(shard.exchange.allreduce(np.array([says], np.int8), "min")[0])
         if agreed == 0:
             raise MgraphError(f"{shard}: a snapshot is being written; wait for it")
         if not self._alone:
             self._check_shared(shard, self.store.archive)
         self._begun = None
-        if agreed == 2 and one is not None:
-            self._whole.append(one)
+        if agreed == 2 and last is not None:
+            self._whole.append(last)
             self._drop()
+
+        # Begin a segment on each rank, and tell all ranks its place.
         places = np.zeros(shard.size, np.int64)
-        with together(shard):
+        with all_or_none(shard):
             assert isinstance(self.log, Log)
             places[self.rank] = self.log.rotate()
         places = shard.exchange.allreduce(places, "sum")
@@ -141,13 +153,14 @@ class LocalStorage(Storage):
         self._begun = {"folder": folder, "term": self._term, "places": places.tolist()}
 
     def _drop(self) -> None:
-        """Drop all but the newest snapshots that are known to be whole, and the log before them."""
+        """Drop all but the newest whole snapshots, and the log before them."""
+        # The newest are kept for all ranks alike.
         if self._retain and self._whole:
             self._whole = self._whole[-self._retain :]
             self.store.drop_before(self._whole[0])
 
     def close(self) -> None:
-        """As `Storage.close`."""
+        """Close the log, release the locks, and remove this rank's lock file."""
         locked = bool(self._locks)
         super().close()
         if locked:

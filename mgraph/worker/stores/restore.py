@@ -1,4 +1,4 @@
-"""Making a graph again from its store: the edges of a snapshot, and then the logged changes, in stream order.
+"""Restores a graph from its store: the edges of a snapshot, and then the logged changes, in stream order.
 
 All ranks call `restore` together, on any number of ranks, and each finds the same changes. Small records are joined to
 batches, of which each rank takes a contiguous part; a record of many operations is cut into parts. So a batch's rank
@@ -23,15 +23,15 @@ from mgraph.log.record_columns import RecordColumns
 from mgraph.log.records import DELETES, KEYS, OP, REMOVALS, WITHIN, Entry, columns_of, keys_of
 from mgraph.log.snapshot import keys_in, read_keys, whole_file
 from mgraph.log.store import Store
-from mgraph.worker.changes.ballot import Ballot
-from mgraph.worker.changes.change import BatchChange, VerticesChange, expiry
-from mgraph.worker.changes.route import incident_runs, route, share_runs
-from mgraph.worker.changes.trim import trimmed
-from mgraph.worker.inputs.ahead import Ahead
+from mgraph.worker.commit.ballot import Ballot
+from mgraph.worker.commit.change import BatchChange, VerticesChange, expire_before
+from mgraph.worker.commit.expiry_by_count import expire_by_count
+from mgraph.worker.commit.route import incident_runs, route, share_runs
+from mgraph.worker.inputs.read_ahead import ReadAhead
 from mgraph.worker.shard.keys import KeyLog
 from mgraph.worker.shard.shard import Shard
-from mgraph.worker.stores.carry import Piece, carried
 from mgraph.worker.stores.snapshot import parts_of
+from mgraph.worker.stores.transfer import Piece, transfer
 from mgraph.worker.vertices.removal import Removal
 
 __all__ = ["keys_at", "restore"]
@@ -46,8 +46,8 @@ Columns = dict[str, Any]
 Cut = tuple[Entry, int, int]  #: the operations `lo` to `hi` - 1 of a record
 
 
-def restore(shard: Shard, ballot: Ballot, store: Store, found: StoredGraph, after: int | None = None) -> np.ndarray:
-    """Apply what was found in a store to an empty shard of a graph with all its vertices.
+def restore(shard: Shard, ballot: Ballot, store: Store, stored: StoredGraph, after: int | None = None) -> np.ndarray:
+    """Apply a stored graph to an empty shard with all its vertices.
 
     Returns
     -------
@@ -62,29 +62,34 @@ def restore(shard: Shard, ballot: Ballot, store: Store, found: StoredGraph, afte
     CapacityError
         A worker has too little memory.
     """
-    alone = found.epoch if after is None else after
+    # Epochs up to `alone` may be joined to larger batches.
+    alone = stored.epoch if after is None else after
     if shard.clock is not None and shard.clock.moves:  # what a batch makes of a window depends on those before it
         alone = -1
+
+    # Apply the snapshot, and then the changes after it.
     with RecordColumns(store.files) as bodies, RecordColumns(store.files) as ahead:
         making = _Replay(shard, ballot, bodies, ahead)
-        if found.snapshot is not None:
-            making.rows(parts_of(shard, store, found.snapshot, making.step))
+        if stored.snapshot is not None:
+            making.rows(parts_of(shard, store, stored.snapshot, making.step))
             if shard.clock is not None:
-                shard.clock.begin(found.snapshot["latest"])
-        counted = list(making.changes(list(_groups(found.shares, alone, making.step * shard.size)), alone))
-    told = [
+                shard.clock.begin(stored.snapshot["latest"])
+        counted = list(making.changes(list(_groups(stored.shares, alone, making.step * shard.size)), alone))
+
+    # Keep the counts of the epochs that a caller asked for.
+    rows = [
         counts for entry, counts in counted if after is not None and entry.epoch > after and entry.kind not in WITHIN
     ]
-    counts = np.array(told, np.int64).reshape(-1)
-    if found.left < shard.n_vertices:  # the shard was made for the most vertices that there were
-        making.remove(np.arange(found.left, shard.n_vertices, dtype=np.uint32))
+    counts = np.array(rows, np.int64).reshape(-1)
+    if stored.left < shard.n_vertices:  # the shard was made for the most vertices that there were
+        making.remove(np.arange(stored.left, shard.n_vertices, dtype=np.uint32))
     ballot.settle()
-    shard.epoch = found.epoch  # of vertices that were added there are as many as at the end
+    shard.epoch = stored.epoch  # of vertices that were added there are as many as at the end
     return counts
 
 
-def keys_at(shard: Shard, store: Store, found: StoredGraph) -> KeyArray | None:
-    """The keys of the vertices as of the end of what was found in a store, on rank 0; None if there was none.
+def keys_at(shard: Shard, store: Store, stored: StoredGraph) -> KeyArray | None:
+    """Return the keys of the vertices at the end of a stored graph, on rank 0; None without keys.
 
     All ranks call it together.
 
@@ -93,20 +98,23 @@ def keys_at(shard: Shard, store: Store, found: StoredGraph) -> KeyArray | None:
     StoreError
         A file or a record is damaged.
     """
+    # Begin with the keys of the snapshot.
     names = None
-    about = (found.snapshot or {}).get("keys")
+    about = (stored.snapshot or {}).get("keys")
     if about is not None:
         named = _named_keys(shard, store, about)
         if shard.rank == 0:
             names = KeyArray(about["kind"], Device("cpu"))
             names.append(named)
+
+    # Apply the records that bring or remove keys; those on local disks are sent to rank 0.
     keys = KeyLog(names)
-    entries = [shares[0] for shares in found.shares]
+    entries = [shares[0] for shares in stored.shares]
     entries = [entry for entry in entries if entry.mask & KEYS or entry.kind in REMOVALS]
     here = [entry for entry in entries if entry.holder is not None]
     with RecordColumns(store.files) as bodies:
         pieces = [[_body(entry) for entry in here], *[[] for _ in range(1, shard.size)]]
-        sent = iter(carried(shard, pieces, bodies.read))
+        sent = iter(transfer(shard, pieces, bodies.read))
         for entry in entries if shard.rank == 0 else []:
             body = bodies.read(entry) if entry.holder is None else next(sent)
             keys.note(keys_of(entry, body), columns_of(entry, body).get("ids"))
@@ -114,12 +122,12 @@ def keys_at(shard: Shard, store: Store, found: StoredGraph) -> KeyArray | None:
 
 
 def _named_keys(shard: Shard, store: Store, about: Mapping[str, Any]) -> Any:
-    """The keys of a snapshot, on rank 0."""
+    """Return the keys of a snapshot, on rank 0."""
     if about.get("holder") is None:
         return read_keys(store.archive, about) if shard.rank == 0 else None
 
     piece = Piece(about["holder"], about["nbytes"], about)
-    sent = carried(shard, [[piece], *[[] for _ in range(1, shard.size)]], partial(whole_file, store))
+    sent = transfer(shard, [[piece], *[[] for _ in range(1, shard.size)]], partial(whole_file, store))
     return keys_in(about, sent[0]) if sent else None
 
 
@@ -129,19 +137,24 @@ def _body(entry: Entry) -> Piece:
 
 
 class _Part(NamedTuple):
-    """A part of a group of batches: the operations for rank r are those from ``bounds[r]`` to ``bounds[r + 1]``."""
+    """Part of a group of batches, divided among the ranks.
+
+    Rank r takes the operations from ``bounds[r]`` to ``bounds[r + 1]``.
+    """
 
     group: Sequence[Entry]
     bounds: Sequence[int]
 
     @property
     def here(self) -> bool:
-        """Whether every rank sees the records."""
+        """True if every rank sees the records."""
         return self.group[0].holder is None
 
 
 class _Replay:
-    """Applies records to a shard. The next records are read in another thread while some are applied.
+    """Applies records to a shard.
+
+    Another thread reads the next records meanwhile.
 
     Parameters
     ----------
@@ -172,7 +185,7 @@ class _Replay:
                 self.apply(ahead.next(), op=False, admitted=True)
 
     def changes(self, groups: Sequence[Sequence[Entry]], alone: int) -> Iterator[tuple[Entry, list[int]]]:
-        """Apply groups of records, one after another.
+        """Apply groups of records, in order.
 
         Each group's first record, and what this rank counted, in the order of `TOLD`. A group behind epoch `alone` is
         one epoch, which is applied as it was applied first, and so with the same counts.
@@ -184,25 +197,28 @@ class _Replay:
         with self._read_ahead(make) as ahead:
             read = chain.from_iterable(ahead.next() for _ in bundles)
             for group, its in zip(groups, parts, strict=True):
-                told = self._batches(group, its, read) if group[0].kind == "batch" else self._change(group[0])
-                yield group[0], [told.get(name, 0) for name in TOLD]
+                counts = self._batches(group, its, read) if group[0].kind == "batch" else self._change(group[0])
+                yield group[0], [counts.get(name, 0) for name in TOLD]
 
-    def _read_ahead(self, make: Callable[[int], Any]) -> Ahead[Any]:
-        """Makes things in another thread, where nothing is sent to other ranks."""
+    def _read_ahead(self, make: Callable[[int], Any]) -> ReadAhead[Any]:
+        """Prefetch in another thread, where nothing is sent to other ranks."""
         shard = self._shard
         name = f"mgraph-{shard.spec.graph}-{shard.rank}-ahead"
-        return Ahead(name, shard.device, None, make, shard.exchange.aborted)
+        return ReadAhead(name, shard.device, None, make, shard.exchange.aborted)
 
     def _batches(self, group: Sequence[Entry], parts: Sequence[_Part], read: Iterator[Columns]) -> dict[str, int]:
-        """Apply the parts of a group, one as a batch; what the last one counted."""
-        told: dict[str, int] = {}
+        """Apply the parts of a group, each as a batch.
+
+        Returns the counts of the last.
+        """
+        counts: dict[str, int] = {}
         mask = _mask(group)
         for part in parts:
-            told = self.apply(next(read) if part.here else self._sent(part), bool(mask & (OP | DELETES)))
-        return told
+            counts = self.apply(next(read) if part.here else self._sent(part), bool(mask & (OP | DELETES)))
+        return counts
 
     def _change(self, entry: Entry) -> dict[str, int]:
-        """Apply a change that is no batch; what it counted."""
+        """Apply a change that is no batch. Return its counts."""
         if entry.kind == "delete_vertices":
             return self._delete(entry)
         if entry.kind in REMOVALS:
@@ -210,7 +226,7 @@ class _Replay:
         return self._expire(entry) if entry.kind == "expire" else {}
 
     def _read(self, part: _Part) -> Columns:
-        """What this rank takes of records that it sees."""
+        """Read this rank's part of records that it sees."""
         first, end = part.bounds[self._shard.rank : self._shard.rank + 2]
         columns, at = {name: np.empty(end - first, dtype) for name, dtype in self._dtypes.items()}, 0
         for entry, lo, hi in _overlaps(part.group, first, end):
@@ -220,7 +236,7 @@ class _Replay:
         return columns
 
     def _sent(self, part: _Part) -> Columns:
-        """What this rank takes of records that their holders send."""
+        """Receive this rank's part of records from the ranks that hold them."""
         width = sum(dtype.itemsize for dtype in self._dtypes.values())
 
         def load(cut: Cut) -> np.ndarray:
@@ -229,51 +245,57 @@ class _Replay:
             self._bodies.fill(entry, lo, hi, _split(data, self._dtypes, hi - lo))
             return data
 
+        # Ask the holders for the cuts of all ranks, and join those of this rank.
         cuts = [_overlaps(part.group, first, end) for first, end in pairwise(part.bounds)]
-        wanted = [[Piece(cut[0].holder or 0, (cut[2] - cut[1]) * width, cut) for cut in one] for one in cuts]
-        found = [_split(data, self._dtypes, len(data) // width) for data in carried(self._shard, wanted, load)]
+        wanted = [[Piece(cut[0].holder or 0, (cut[2] - cut[1]) * width, cut) for cut in mine] for mine in cuts]
+        pieces = [_split(data, self._dtypes, len(data) // width) for data in transfer(self._shard, wanted, load)]
         return {
-            name: np.concatenate([np.empty(0, dtype), *(columns[name] for columns in found)])
+            name: np.concatenate([np.empty(0, dtype), *(columns[name] for columns in pieces)])
             for name, dtype in self._dtypes.items()
         }
 
     def _columns(self, entry: Entry) -> Columns:
-        """The columns of a record that is no batch; all ranks ask together for one that has a holder."""
+        """Return the columns of a record other than a batch.
+
+        All ranks call it together if a rank holds the record.
+        """
         if entry.holder is None:
             return columns_of(entry, self._bodies.read(entry))
-        (body,) = carried(self._shard, [[_body(entry)]] * self._shard.size, self._bodies.read)
+        (body,) = transfer(self._shard, [[_body(entry)]] * self._shard.size, self._bodies.read)
         return columns_of(entry, body)
 
     def apply(self, columns: Columns, op: bool, admitted: bool = False) -> dict[str, int]:
-        """Apply this rank's part of a batch; what it counted, by the names in `TOLD`.
+        """Apply this rank's part of a batch; return its counts.
+
+        They are in the order of `TOLD`.
 
         Nothing is late where it was `admitted` to a window.
         """
         shard = self._shard
         with shard.working():
-            ops, tick = columns["op"] if op else None, None
+            ops, expiry = columns["op"] if op else None, None
             runs = share_runs(shard, columns["src"], columns["dst"], columns.get("weight"), ops, columns.get("time"))
             if not admitted:
-                runs, tick = shard.admit(runs)
-            routed, tick = trimmed(shard, [route(shard, run) for run in runs], tick)
-            change = BatchChange(shard, routed, tick=tick)
+                runs, expiry = shard.admit(runs)
+            routed, expiry = expire_by_count(shard, [route(shard, run) for run in runs], expiry)
+            change = BatchChange(shard, routed, expiry=expiry)
             self._ballot.decide(change)
-        return change.told
+        return change.counted
 
     def _expire(self, entry: Entry) -> dict[str, int]:
         """Delete edges by their time."""
-        change = expiry(self._shard, self._columns(entry)["before"])
+        change = expire_before(self._shard, self._columns(entry)["before"])
         self._ballot.decide(change)
-        return change.told
+        return change.counted
 
     def _remove(self, entry: Entry) -> dict[str, int]:
-        """Remove vertices, and add as many at the end, which later records may bring."""
-        n, told = self._shard.n_vertices, self.remove(self._columns(entry)["ids"])
+        """Remove vertices, and add as many at the end for later records."""
+        n, counts = self._shard.n_vertices, self.remove(self._columns(entry)["ids"])
         self._ballot.decide(VerticesChange(self._shard, n))
-        return told
+        return counts
 
     def remove(self, ids: np.ndarray) -> dict[str, int]:
-        """Remove vertices; what it counted."""
+        """Remove vertices. Return the counts."""
         change = Removal(self._shard, ids)
         self._ballot.decide(change)
         return {"deleted": change.deleted}
@@ -282,14 +304,15 @@ class _Replay:
         """Delete the edges of vertices, which every rank was told."""
         change = BatchChange(self._shard, incident_runs(self._shard, self._columns(entry)["ids"]))
         self._ballot.decide(change)
-        return change.told
+        return change.counted
 
 
 def _groups(changes: Iterable[Sequence[Entry]], alone: int, most: int) -> Iterator[list[Entry]]:
-    """The records that are applied together, in stream order.
+    """Yield the records that are applied together, in stream order.
 
     Those of batches up to epoch `alone` with `most` operations together, or one with more; else those of one change.
     """
+    # Join batches up to `alone`; a change of another kind, or behind it, ends the group.
     group: list[Entry] = []
     total = 0
     for shares in changes:
@@ -310,7 +333,10 @@ def _groups(changes: Iterable[Sequence[Entry]], alone: int, most: int) -> Iterat
 
 
 def _parts(group: Sequence[Entry], step: int | None, size: int) -> list[_Part]:
-    """The batches of up to `step` operations that a group becomes, or one for None; none if it is of another kind."""
+    """Cut a group into batches of up to `step` operations.
+
+    A single batch for None; none for other kinds.
+    """
     total = sum(entry.n for entry in group) if group[0].kind == "batch" else 0
     return [
         _Part(group, [at + n * rank // size for rank in range(size + 1)])
@@ -320,7 +346,10 @@ def _parts(group: Sequence[Entry], step: int | None, size: int) -> list[_Part]:
 
 
 def _bundles(parts: Iterable[_Part], rank: int, most: int) -> Iterator[list[_Part]]:
-    """Parts that a rank reads at once, with `most` operations together, or one: each handing over takes a while."""
+    """Yield parts that a rank reads together, with up to `most` operations.
+
+    Each hand-over takes a while.
+    """
     bundle: list[_Part] = []
     total = 0
     for part in parts:
@@ -336,7 +365,7 @@ def _bundles(parts: Iterable[_Part], rank: int, most: int) -> Iterator[list[_Par
 
 
 def _overlaps(group: Sequence[Entry], first: int, end: int) -> Iterator[Cut]:
-    """The parts of records that have the operations `first` to `end` - 1 of a group."""
+    """Yield the records of a group's operations `first` to `end` - 1."""
     at = 0
     for entry in group:
         lo, hi = max(first - at, 0), min(end - at, entry.n)
@@ -346,7 +375,7 @@ def _overlaps(group: Sequence[Entry], first: int, end: int) -> Iterator[Cut]:
 
 
 def _split(data: np.ndarray, dtypes: Mapping[str, Any], n: int) -> Columns:
-    """Columns of `n` rows that follow one another in bytes."""
+    """View consecutive bytes as columns of `n` rows."""
     columns, at = {}, 0
     for name, dtype in dtypes.items():
         nbytes = n * np.dtype(dtype).itemsize

@@ -1,4 +1,4 @@
-"""The tail of a rank's log, and how columns get there: from a GPU by a stream of its own, from the host by threads."""
+"""Tails of logs on a device: from a GPU, columns are copied by a stream of its own, from the host by threads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ MOST = 1 << 30  #: bytes of a tail
 
 
 def tail_of(device: Device, nbytes: int, log: int, folder: str) -> tuple[SharedMemoryTail, Copy] | None:
-    """A tail for a log in a folder, `nbytes` behind at most; None, and a line that says why, without room for one."""
+    """Make a tail for a log in a folder, for a lag of `nbytes`.
+
+    Returns None without room, and logs why.
+    """
     try:
         tail = SharedMemoryTail(min(nbytes + nbytes // 4, MOST), log, folder)
     except DeviceError as error:
@@ -36,7 +39,7 @@ def tail_of(device: Device, nbytes: int, log: int, folder: str) -> tuple[SharedM
 
 
 class _Copies:
-    """See `mgraph.log.shared_memory_tail.Copy`."""
+    """Copies by the device's stream and by threads."""
 
     def __init__(self, device: Device) -> None:
         self._of_host: list[Future[None]] = []
@@ -62,9 +65,9 @@ class _Copies:
             self._runtime.memcpyAsync(to, source, len(view), self._runtime.memcpyDeviceToHost, self._stream.ptr)
 
     def wait(self) -> None:
-        begun, self._of_host = self._of_host, []
-        for one in begun:
-            one.result()
+        copies, self._of_host = self._of_host, []
+        for copy in copies:
+            copy.result()
         if self._of_gpu:
             self._of_gpu = False
             self._stream.synchronize()

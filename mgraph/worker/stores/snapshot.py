@@ -31,7 +31,7 @@ from mgraph.log.snapshot import (
 from mgraph.log.store import Store
 from mgraph.structures import Run
 from mgraph.worker.shard.shard import Shard
-from mgraph.worker.stores.together import together
+from mgraph.worker.stores.all_or_none import all_or_none
 
 __all__ = ["Snapshots", "edges_of", "parts_of"]
 
@@ -47,7 +47,7 @@ Columns = dict[str, np.ndarray]
 
 
 def edges_of(shard: Shard) -> Callable[[], Columns]:
-    """Copy the edges that this rank counts; O(m) on the shard's device.
+    """Copy the edges that this rank counts. O(m), on the device.
 
     In a graph with times with their times; where a window combines weights each insertion inside the window, in stream
     order. `CapacityError` if the host has no memory for them.
@@ -59,11 +59,11 @@ def edges_of(shard: Shard) -> Callable[[], Columns]:
         goes on.
     """
     device, arcs = shard.device, shard.out_edges.num_edges
-    held = None if shard.clock is None else shard.clock.times[0]
-    n = arcs if held is None else max(arcs, sum(map(len, held.levels)))
+    times = None if shard.clock is None else shard.clock.times[0]
+    n = arcs if times is None else max(arcs, sum(map(len, times.levels)))
     taken = device.budget.reserve(44 * n + 8 * shard.n_vertices, f"a copy of {n} arcs for a snapshot")
     try:
-        copied = _rows(shard) if held is None or not held.repeats else _insertions(shard, held.current())
+        copied = _rows(shard) if times is None or not times.repeats else _insertions(shard, times.current())
         order = None if shard.order is None else _copied(device, shard.order)
         device.synchronize()  # the thread that makes the columns has another stream
     except BaseException:
@@ -75,12 +75,15 @@ def edges_of(shard: Shard) -> Callable[[], Columns]:
 def _columns(
     device: Device, taken: Reservation, copied: dict[str, Array], order: Array, lo: int, directed: bool
 ) -> Columns:
-    """The columns of what was copied, which leaves the device."""
+    """Return the columns of the copied arrays, which leave the device."""
     with taken:
+        # Copy to the host, by a stream of its own.
         device.use()
         with nullcontext() if device.kind == "cpu" else device.xp.cuda.Stream(non_blocking=True):
             columns = {name: _fetched(copied.pop(name)) for name in list(copied)}
             order = None if order is None else _fetched(order)
+
+        # Name each arc by users' ids; of an undirected edge keep the arc with src <= dst.
         if "offsets" in columns:
             columns = {"src": _sources(lo, columns.pop("offsets")), **columns}
         if order is not None:
@@ -94,7 +97,10 @@ def _columns(
 
 
 def _fetched(column: Array) -> np.ndarray:
-    """A column in host memory; from a GPU in pieces, between which the graph's calls get at the device."""
+    """Copy a column to host memory.
+
+    It comes from a GPU in pieces, between which the graph's calls use the device.
+    """
     if isinstance(column, np.ndarray):
         return column
     host, step = np.empty(len(column), column.dtype), STAGED // column.dtype.itemsize
@@ -104,11 +110,12 @@ def _fetched(column: Array) -> np.ndarray:
 
 
 def _sources(lo: int, offsets: np.ndarray) -> np.ndarray:
-    """The source of each arc of the rows from `lo` on.
+    """Return the source of each arc of the rows from `lo` on.
 
     By running sums, since ``numpy.repeat`` holds the GIL, as does a ``cumsum`` in its place: a call of the graph takes
     the GIL dozens of times, and would wait for each.
     """
+    # A step of the running sum at the first arc of each row that is not empty.
     src = np.empty(offsets[-1], np.uint32)
     for row in range(0, len(offsets) - 1, ROWS):
         ends = offsets[row : row + ROWS + 1]
@@ -120,7 +127,7 @@ def _sources(lo: int, offsets: np.ndarray) -> np.ndarray:
 
 
 def _rows(shard: Shard) -> dict[str, Array]:
-    """The arcs of a rank, with the offsets of its rows in place of sources."""
+    """Copy the arcs of a rank, with offsets of rows for sources."""
     csr = shard.out_edges.to_csr()
     columns = {"offsets": csr.offsets, "dst": csr.dst}
     if csr.weight is not None:
@@ -131,10 +138,14 @@ def _rows(shard: Shard) -> dict[str, Array]:
 
 
 def _insertions(shard: Shard, run: Run) -> dict[str, Array]:
-    """The arcs of insertions that count; of the two of a self-loop in an undirected graph one."""
+    """Copy the arcs of insertions that count.
+
+    An undirected self-loop counts once.
+    """
     keys = Device.to_host(run.keys) + np.uint64(shard.lo << 32)
-    found = {"weight": Device.to_host(run.weight), "time": Device.to_host(run.time)}
-    columns = {"src": (keys >> np.uint64(32)).astype(np.uint32), "dst": keys.astype(np.uint32), **found}
+    more = {"weight": Device.to_host(run.weight), "time": Device.to_host(run.time)}
+    columns = {"src": (keys >> np.uint64(32)).astype(np.uint32), "dst": keys.astype(np.uint32), **more}
+    # Of the two equal arcs of a self-loop, drop the second.
     if not shard.directed:
         second = (columns["src"] == columns["dst"]) & ((np.arange(len(keys)) - np.searchsorted(keys, keys)) % 2 == 1)
         columns = {name: column[~second] for name, column in columns.items()}
@@ -142,7 +153,9 @@ def _insertions(shard: Shard, run: Run) -> dict[str, Array]:
 
 
 def _copied(device: Device, column: Array) -> Array:
-    """A copy, since a structure may hand out its own arrays: on the device, which is fast, if most of it stays free.
+    """Copy an array, since a structure may hand out its own.
+
+    The copy is on the device if most of its memory stays free.
 
     On a GPU with less memory it is in host memory.
     """
@@ -152,37 +165,40 @@ def _copied(device: Device, column: Array) -> Array:
 
 
 def parts_of(shard: Shard, store: Store, snapshot: Mapping[str, Any], step: int) -> list[Callable[[], Columns]]:
-    """What reads the rank's part of a snapshot, in as many pieces on every rank; one thread calls these.
+    """Return readers of this rank's part of a snapshot, equally many on every rank.
 
     A file on a local disk is read by the rank that holds it.
     """
+    # Choose the files that this rank reads, and check that they are whole.
     store, rank, size = store.archive, shard.rank, shard.size
     kept = {"weight": shard.spec.weighted, "time": shard.clock is not None}
     dtypes = {name: dtype for name, dtype in DTYPES.items() if kept.get(name, True)}
     files = snapshot["files"]
     readers = [about.get("holder") for about in files]
     shared = readers.count(None) == len(readers)
-    mine = files[rank::size] if shared else [one for one in files if one["holder"] == rank]
-    with together(shard):
+    mine = files[rank::size] if shared else [about for about in files if about["holder"] == rank]
+    with all_or_none(shard):
         Rows(store, mine, dtypes).check_ends()
+
+    # Divide the rows: of shared files evenly, of local ones by their holder.
     if shared:
         mine, spans = files, list(_spans(rows_of(snapshot), rank, size, step))
     else:
-        rows = [rows_of({"files": [one for one in files if one["holder"] == reader]}) for reader in range(size)]
+        rows = [rows_of({"files": [about for about in files if about["holder"] == reader]}) for reader in range(size)]
         spans = [(min(at, rows[rank]), min(at + step, rows[rank])) for at in range(0, max(rows), step)]
     read = Rows(store, mine, dtypes).read
     return [partial(read, first, end) for first, end in spans]
 
 
 def _spans(total: int, rank: int, size: int, step: int) -> Iterator[tuple[int, int]]:
-    """Which rows a rank takes of each of the pieces of up to `step` rows a rank."""
+    """Yield the rows of a rank in each piece of up to `step` rows per rank."""
     for at in range(0, total, step * size):
         n = min(step * size, total - at)
         yield at + n * rank // size, at + n * (rank + 1) // size
 
 
 class Snapshots:
-    """Writes the snapshots of one rank in a thread, one at a time.
+    """Writes the snapshots of a rank in a thread, singly.
 
     Parameters
     ----------
@@ -202,7 +218,7 @@ class Snapshots:
 
     @property
     def busy(self) -> bool:
-        """Whether one is being written."""
+        """True while a snapshot is written."""
         return self._thread is not None and self._thread.is_alive()
 
     def begin(
@@ -240,10 +256,10 @@ class Snapshots:
         content = {"epoch": shard.epoch, "term": term, "n_vertices": shard.n_vertices, **(more or {})}
         if shard.clock is not None:
             content["latest"] = shard.clock.latest
-        made, self.problem = edges_of(shard), None
+        columns, self.problem = edges_of(shard), None
         name = f"mgraph-{shard.spec.graph}-{self._rank}-snapshot"
         keys = None if names is None else partial(write_keys, names=names.first(shard.n_vertices), n=shard.n_vertices)
-        args = (store, folder_of(shard.epoch, term, shard.changes), made, place, content, retain, about, keys, local)
+        args = (store, folder_of(shard.epoch, term, shard.changes), columns, place, content, retain, about, keys, local)
         self._thread = threading.Thread(target=self._write, args=args, name=name, daemon=True)
         self._thread.start()
 
@@ -251,7 +267,7 @@ class Snapshots:
         self,
         store: Store,
         folder: str,
-        made: Callable[[], Columns],
+        columns: Callable[[], Columns],
         place: int,
         content: dict[str, Any],
         retain: int,
@@ -260,11 +276,14 @@ class Snapshots:
         local: bool,
     ) -> None:
         try:
+            # Write this rank's part.
             mark: dict[str, Any] | None = None
             if local:
                 named = None if keys is None else keys(store, folder)
                 mark = {"folder": folder, "rank": self._rank, "size": self._size, "content": content, "keys": named}
-            write_part(store.archive, folder, self._rank, made(), place, self._closing.is_set, mark)
+            write_part(store.archive, folder, self._rank, columns(), place, self._closing.is_set, mark)
+
+            # Rank 0 describes the snapshot when all parts are there.
             if self._rank == 0 and not local:
                 content["keys"] = None if keys is None else keys(store.archive, folder)
                 self._finish(store, folder, content, about)
@@ -285,7 +304,7 @@ class Snapshots:
         make_valid(store.archive, folder, self._size, content)
 
     def close(self) -> None:
-        """End the snapshot that is being written; a small one is written before."""
+        """End the snapshot that is being written; a small one is completed."""
         self._closing.set()
         if self._thread is not None:
             self._thread.join()

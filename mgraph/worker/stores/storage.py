@@ -1,4 +1,4 @@
-"""A rank's part of its graph's store: creating it, finding out what it holds, beginning its log, and closing it."""
+"""A rank's part of its graph's store: creates it, scans it, begins its log, and closes it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from mgraph.log.snapshot import folder_of
 from mgraph.log.store import Store
 from mgraph.worker.shard.keys import KeyLog
 from mgraph.worker.shard.shard import Shard
+from mgraph.worker.stores.all_or_none import all_or_none
 from mgraph.worker.stores.restore import keys_at
 from mgraph.worker.stores.shared_memory_tail import TAILED, tail_of
 from mgraph.worker.stores.snapshot import Snapshots
-from mgraph.worker.stores.together import together
 
 __all__ = ["How", "Storage"]
 
@@ -39,7 +39,7 @@ Value = dict[str, Any]
 
 @dataclass(frozen=True)
 class How:
-    """How changes are logged; `DynamicGraph` documents each option."""
+    """Options of the log; `DynamicGraph` documents each."""
 
     sync: str
     lag_bytes: int
@@ -49,7 +49,9 @@ class How:
 
 
 class Storage:
-    """What one rank has open of a store. Rank 0 owns the descriptions and the lock; every rank has a log.
+    """The open files of a rank of a store.
+
+    Rank 0 owns the descriptions and the lock; every rank has a log.
 
     Parameters
     ----------
@@ -89,31 +91,31 @@ class Storage:
             self.store.create(kind)
 
     def _own(self) -> None:
-        """Make this graph the only one that writes the store: rank 0's lock, and none of an earlier graph's ranks."""
+        """Lock the store for this graph, and check the ranks of earlier graphs."""
         self._locks.append(self.store.lock(who=self._who))
         self.store.check_ranks(self._who)
 
     def claim(self) -> None:
-        """Make this graph the only one that writes the store, if this is rank 0."""
+        """Lock the store for this graph, if this is rank 0."""
         if self.rank == 0:
             self.store.about()  # names what is wrong before a lock is made in a folder that is no store
             self._own()
 
     def scan_store(self, epoch: int | None, repair: bool) -> Value:
-        """What rank 0 finds, for the client: the kind of graph, its vertices, the epoch, what a repair gives up."""
+        """Return the summary of the stored graph for the client, from rank 0."""
         if self.rank != 0:
             return {}
         self._stored = scan_store(self.store, epoch, repair)
         return self._stored.summary
 
     def read_keys(self, shard: Shard, found: StoredGraph) -> None:
-        """Read the vertices' keys as of the end of what was found; rank 0 has them. All ranks call it together."""
+        """Read the vertices' keys at the end of the stored graph, on rank 0. All ranks call it together."""
         names = keys_at(shard, self.store, found)
         if self.rank == 0:
             self.keys = KeyLog(names, shard.generation)
 
-    def found(self, epoch: int, repair: bool) -> StoredGraph:
-        """What rank 0 found up to `epoch`, as this rank finds it."""
+    def stored_graph(self, epoch: int, repair: bool) -> StoredGraph:
+        """Return the stored graph up to `epoch`."""
         if self._stored is None:
             self._stored = scan_store(self.store, epoch, repair)
         return self._stored
@@ -121,13 +123,16 @@ class Storage:
     # ---- the log -----------------------------------------------------------------------------------------------------
 
     def _begin(self, shard: Shard, sync: str) -> None:
-        """Describe the term that begins; an allreduce tells the ranks that it is there."""
-        with together(shard):
+        """Describe the new term.
+
+        An allreduce tells the ranks that its description is written.
+        """
+        with all_or_none(shard):
             if self.rank == 0:
                 self.store.begin_term(self._stored, shard.size, sync)
 
     def _lock(self) -> None:
-        """Lock what this rank writes."""
+        """Lock the files that this rank writes."""
         self._locks.append(self.store.lock_rank(self.rank, self._who))
 
     def start(self, shard: Shard, how: How, attempt: int, aborted: Callable[[], bool]) -> Log:
@@ -136,7 +141,8 @@ class Storage:
         Nothing is logged before the last allreduce has told the ranks that all logs are there.
         """
         self._begin(shard, how.sync)
-        with together(shard):
+        with all_or_none(shard):
+            # Make the log, in a folder of its own.
             about = self.store.about()  # which says so where this worker does not see what rank 0 wrote
             term, name = self.store.terms()[-1], f"mgraph-{shard.spec.graph}-{self.rank}-log"
             self._lock()
@@ -147,39 +153,44 @@ class Storage:
                 segments, how.sync, shard.epoch, name=name, aborted=aborted, lag=Lag(how.lag_bytes, how.lag_seconds),
                 snapshot_bytes=-(-how.snapshot_bytes // shard.size),
             )  # fmt: skip
+
+            # Continue the offsets and the snapshots of the stored graph.
             log.attempt, self._term, self._retain = attempt, term.number, how.retain
             if self._stored:
                 log.offsets, log.last = dict(self._stored.offsets), self._stored.last
             log.since = -(self._stored.nbytes if self._stored else 0) // shard.size
             if how.sync == "background" and shard.device.kind in TAILED:
-                log.hold(partial(tail_of, shard.device, how.lag_bytes, number, folder))
+                log.attach_tail(partial(tail_of, shard.device, how.lag_bytes, number, folder))
+
+            # Name the log in the rank's head: from now on it cannot be missing.
             head = Head(about["id"], term, self.rank, 0, shard.epoch)
             self._head = HeadWriter(self.store, head, log, f"mgraph-{shard.spec.graph}-{self.rank}-head")
-            self._head.write()  # names the log, which exists
+            self._head.write()
             self._head.start()
             log.snapshot, log.busy = partial(self._automatic, shard), lambda: self._of(shard).busy
         self._stored = None
         return log
 
     def report(self) -> Value:
-        """How far the log is durable here, the bytes that are not, and what the store has; the latter from rank 0.
+        """Return how far the log is durable, the lag in bytes, and on rank 0 the contents of the store.
 
         Waits until the log's file has all that was acknowledged.
         """
         log = self.log
         if log is not None:
             log.flush()
+        # Every rank has its log; the descriptions are read by rank 0.
         mine = {"durable": log.durable if log else 0, "lag": log.lag if log else 0, "logged": log.place if log else 0}
         return mine | (self._has() if self.rank == 0 else {})
 
     def _has(self) -> Value:
         segments, nbytes = self.store.usage()
-        snapshots = [one["epoch"] for one in self.store.archive.snapshots()]
+        snapshots = [about["epoch"] for about in self.store.archive.snapshots()]
         offsets = dict(self.log.offsets) if self.log else {}
         return {"segments": segments, "nbytes": nbytes, "snapshots": snapshots, "offsets": offsets, "disks": "shared"}
 
     def check_offset(self, offset: tuple[str, int]) -> None:
-        """Raise `InvalidOption` unless a place in a source is behind the last one that was committed."""
+        """Raise `InvalidOption` unless a place in a source is new."""
         assert self.log is not None
         name, n = offset
         if n <= (last := self.log.offsets.get(name, -1)):
@@ -195,7 +206,7 @@ class Storage:
         self._write(shard, self.log.rotate())
 
     def _write(self, shard: Shard, place: int, local: bool = False) -> None:
-        """Begin to write a snapshot, after which the log goes on at a place."""
+        """Begin to write a snapshot; later changes follow `place`."""
         assert isinstance(self.log, Log)
         more = {"offsets": dict(self.log.offsets), "last": self.log.last}
         self._of(shard).begin(
@@ -214,9 +225,12 @@ class Storage:
             self.log.since = self.log.place  # tried again after as many bytes
 
     def save(self, shard: Shard, path: str, kind: Value, keys: Any = None) -> None:
-        """Begin a snapshot that is a store of its own; `keys` are those of the vertices, on rank 0."""
+        """Begin a snapshot that is a store of its own.
+
+        `keys` are the vertices' keys, on rank 0.
+        """
         store = Store(path)
-        with together(shard):
+        with all_or_none(shard):
             if store.exists:
                 raise InvalidOption(f"{store.path} holds a store or a saved graph: choose another folder")
             if self.rank == 0:  # parts of a copy that was not completed, maybe of another graph
@@ -226,14 +240,15 @@ class Storage:
         self._of(shard).begin(shard, store, 0, 0, 0, kind, names=names)
 
     def _check_shared(self, shard: Shard, store: Store) -> None:
-        """Raise `StoreError` on a rank that does not see what rank 0 writes to a folder, which it makes."""
+        """Raise `StoreError` on a rank that does not see rank 0's folder."""
+        # Rank 0 writes a file, and the others look for it.
         mark = store.at(f"{shard.spec.graph}-{shard.changes}.seen")
         try:
-            with together(shard):
+            with all_or_none(shard):
                 if self.rank == 0:
                     store.make_folder()
                     store.describe(os.path.basename(mark), {"host": socket.gethostname()})
-            with together(shard):
+            with all_or_none(shard):
                 if not store.files.exists(mark):
                     raise StoreError(
                         f"{shard}, on host {socket.gethostname()}, does not see what rank 0 has written to "
@@ -251,12 +266,13 @@ class Storage:
 
     @property
     def writing(self) -> Value:
-        """Whether a snapshot is being written, and why the last one was not."""
+        """Flags of the snapshot that is being written, and the error of the last one."""
         snapshots = self._snapshots
         return {"busy": snapshots is not None and snapshots.busy, "problem": snapshots and snapshots.problem}
 
     def close(self) -> None:
         """Close the log, and then release the locks."""
+        # The head names what the closed log has; the locks go last.
         if self._snapshots is not None:
             self._snapshots.close()
         if self.log is not None:

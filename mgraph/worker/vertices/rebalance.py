@@ -16,7 +16,7 @@ from mgraph.kernels import load
 from mgraph.partition import Partition
 from mgraph.structures import Run, Structure
 from mgraph.structures.run import sort_run
-from mgraph.worker.changes.change import Change, forward_counts
+from mgraph.worker.commit.change import Change, forward_counts
 from mgraph.worker.shard.shard import Shard
 from mgraph.worker.shard.times import Times
 

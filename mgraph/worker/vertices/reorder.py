@@ -16,7 +16,7 @@ from mgraph.kernels import load
 from mgraph.partition import Partition, degree_order
 from mgraph.structures import Run
 from mgraph.structures.run import sort_run
-from mgraph.worker.changes.route import route
+from mgraph.worker.commit.route import route
 from mgraph.worker.shard.shard import Shard
 from mgraph.worker.vertices.rebalance import Moved, rebuilt
 

@@ -1,4 +1,4 @@
-"""The small batches of pipelines that wait to be sent, in groups that share messages; see `group`."""
+"""The queue of small batches of pipelines, which are sent in groups that share messages; see `batch_group`."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from functools import partial
 from typing import Any
 
 from mgraph.calls import CALLS, CallSize, RemoteCall
+from mgraph.client.calls.batch_group import MOST, BatchGroup, SmallBatch, layout
 from mgraph.client.calls.caller import Value
-from mgraph.client.calls.group import MOST, Group, Small, layout
 
-__all__ = ["Launch", "Posted"]
+__all__ = ["BatchQueue", "Launch"]
 
 #: sends a call with each rank's arguments and their sizes after `room`, and calls `sent`; the last argument is a group
 Launch = Callable[
-    [RemoteCall, list[Value], list[CallSize], Callable[[], Awaitable[None]], Callable[[Any, int], None], Group],
+    [RemoteCall, list[Value], list[CallSize], Callable[[], Awaitable[None]], Callable[[Any, int], None], BatchGroup],
     Awaitable[None],
 ]
 
 
-class Posted:
+class BatchQueue:
     """Small batches that wait for a message, in the order in which they came.
 
     Parameters
     ----------
-    turn : asyncio.Lock
+    lock : asyncio.Lock
         Held by whoever sends calls.
     flying : collection of asyncio.Task
         The batches in flight.
     """
 
-    def __init__(self, turn: asyncio.Lock, flying: Collection[asyncio.Task[Any]]) -> None:
-        self._turn, self._flying = turn, flying
-        self._waiting: deque[Small] = deque()
+    def __init__(self, lock: asyncio.Lock, flying: Collection[asyncio.Task[Any]]) -> None:
+        self._lock, self._flying = lock, flying
+        self._waiting: deque[SmallBatch] = deque()
         self._sending = False  # whether a task sends what waits
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, small: Small) -> bool:
+    def add(self, small: SmallBatch) -> bool:
         """Append a batch, from the user's thread; whether `begin` has to be called."""
         self._waiting.append(small)
         if self._sending:
@@ -58,7 +58,7 @@ class Posted:
         """Send all in groups: what comes while two are in flight waits, and shares the next message."""
         while True:
             while self._waiting:
-                async with self._turn:
+                async with self._lock:
                     await self._send_group(launch)
                 while len(self._flying) > 1 and len(self._waiting) < MOST:
                     await asyncio.wait(self._flying, return_when=asyncio.FIRST_COMPLETED)
@@ -67,14 +67,14 @@ class Posted:
                 return
             self._sending = True
 
-    async def send_in_turn(self, launch: Launch) -> None:
-        """Take the turn, and send all."""
-        if self._sending or self._waiting:  # in the middle of which the turn is taken
-            async with self._turn:
+    async def send_locked(self, launch: Launch) -> None:
+        """Take the lock, and send all."""
+        if self._sending or self._waiting:  # in the middle of which the lock is taken
+            async with self._lock:
                 await self.send(launch)
 
     async def send(self, launch: Launch) -> None:
-        """Send all; the caller has the turn."""
+        """Send all; the caller has the lock."""
         while self._waiting:
             await self._send_group(launch)
 
@@ -82,13 +82,13 @@ class Posted:
         """Send the first batches, as many as can share a message."""
         if not self._waiting:
             return
-        first, items = self._waiting[0], list[Small]()
+        first, items = self._waiting[0], list[SmallBatch]()
         alike = layout(first.shares)
         while self._waiting and len(items) < MOST:
             if self._waiting[0].sender is not first.sender or layout(self._waiting[0].shares) != alike:
                 break
             items.append(self._waiting.popleft())
-        group, sender = Group(items), first.sender
+        group, sender = BatchGroup(items), first.sender
         try:
             sent = partial(sender.group_sent, group)
             await launch(CALLS["updates"], group.shares(), group.sizes(), sender.room(group.nbytes), sent, group)

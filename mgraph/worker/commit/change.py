@@ -17,12 +17,12 @@ from mgraph.device import Array, Device
 from mgraph.kernels import load
 from mgraph.structures import Counts, Plan, Run, Structure
 from mgraph.structures.combine import combined
-from mgraph.worker.shard.ring import Touched
+from mgraph.worker.shard.change_log import Touched
+from mgraph.worker.shard.edge_expiry import EdgeExpiry
 from mgraph.worker.shard.shard import Shard
 from mgraph.worker.shard.times import Times
-from mgraph.worker.shard.window import Tick
 
-__all__ = ["BatchChange", "Change", "Growth", "Record", "VerticesChange", "expiry", "forward_counts"]
+__all__ = ["BatchChange", "Change", "Growth", "Record", "VerticesChange", "expire_before", "forward_counts"]
 
 
 _NO_COUNTS = Counts()
@@ -109,7 +109,7 @@ class BatchChange(Change):
         For each structure of the shard, in local rows.
     growth : Growth, optional
         The vertices that the batch brings; they stay if it is committed, and only then.
-    tick : Tick, optional
+    expiry : EdgeExpiry, optional
         How far the batch moves the window; by default not at all.
 
     Attributes
@@ -125,14 +125,14 @@ class BatchChange(Change):
     """
 
     def __init__(
-        self, shard: Shard, runs: Sequence[Run], growth: Growth | None = None, tick: Tick | None = None
+        self, shard: Shard, runs: Sequence[Run], growth: Growth | None = None, expiry: EdgeExpiry | None = None
     ) -> None:
         self.shard, self._growth = shard, growth
         self.counts, self.expired, self.recombined, self.late = _NO_COUNTS, 0, 0, 0
-        self._tick = tick
+        self._expiry = expiry
         if shard.clock is not None:
-            self._tick = tick or shard.clock.now()
-            self.late = self._tick.late
+            self._expiry = expiry or shard.clock.now()
+            self.late = self._expiry.late
         self._times: list[Times] = []
         self._runs: Sequence[Run] = runs
         self._plans: list[tuple[Structure, Plan]] = []
@@ -141,17 +141,17 @@ class BatchChange(Change):
     def prepare(self) -> None:
         """Make a plan for each structure; if one raises, discard the others."""
         shard, runs, self._runs = self.shard, self._runs, ()
-        how, ring = shard.spec.combine, shard.ring
+        how, log = shard.spec.combine, shard.change_log
         try:
             for number, (structure, run) in enumerate(zip(shard.structures, runs, strict=True)):
-                if self._tick is not None:
-                    run = self._with_times(number, run, self._tick)
+                if self._expiry is not None:
+                    run = self._with_times(number, run, self._expiry)
                 if how != "last":
                     run = combined(structure, run, how, -1 if shard.directed else shard.lo)
                 self._plans.append((structure, structure.prepare(run)))
             first = self._plans[0][1]
-            if ring.first is not None:
-                self._touched = ring.look(shard.out_edges, first, shard.lo)
+            if log.first is not None:
+                self._touched = log.look(shard.out_edges, first, shard.lo)
             self.counts = first.counts if shard.directed else forward_counts(shard, first, shard.lo)
         except BaseException:
             self.discard()
@@ -160,17 +160,17 @@ class BatchChange(Change):
     @property
     def checks_ids(self) -> bool:
         """Whether `prepare` raises `UnknownVertex` for runs that nobody has checked, before anything reads by them."""
-        plain = self._tick is None and self.shard.spec.combine == "last"
+        plain = self._expiry is None and self.shard.spec.combine == "last"
         return plain and all(structure.checks_ids for structure in self.shard.structures)
 
-    def _with_times(self, number: int, run: Run, tick: Tick) -> Run:
+    def _with_times(self, number: int, run: Run, expiry: EdgeExpiry) -> Run:
         """The run of a structure with what leaves because of the batch; its times are made ready."""
         clock, shard = self.shard.clock, self.shard
         assert clock is not None
-        run, times, gone, changed = clock.prepared(number, run, tick)
+        run, times, gone, changed = clock.prepared(number, run, expiry)
         self._times.append(times)
         if number == 0:
-            self.expired, self.recombined = tick.expired + _edges(shard, gone), _edges(shard, changed)
+            self.expired, self.recombined = expiry.expired + _edges(shard, gone), _edges(shard, changed)
         return run
 
     def commit(self) -> None:
@@ -178,16 +178,16 @@ class BatchChange(Change):
         for structure, plan in self._plans:
             structure.commit(plan)
         shard, (inserted, updated, deleted, missing) = self.shard, self.counts
-        if self._tick is not None:
+        if self._expiry is not None:
             assert shard.clock is not None
-            shard.clock.times, shard.clock.latest = self._times, self._tick.latest
+            shard.clock.times, shard.clock.latest = self._times, self._expiry.latest
         shard.num_edges += inserted - deleted
         shard.operations += inserted + updated + deleted + missing
-        if shard.ring.first is not None:
-            shard.ring.keep(shard.epoch + 1, self._touched, shard.out_edges)
+        if shard.change_log.first is not None:
+            shard.change_log.keep(shard.epoch + 1, self._touched, shard.out_edges)
 
     @property
-    def told(self) -> dict[str, int]:
+    def counted(self) -> dict[str, int]:
         """What the batch did, for its report, by the names in `COUNTS`, and `expired` and `late`."""
         inserted, updated, deleted, missing = self.counts
         return {
@@ -209,11 +209,11 @@ class BatchChange(Change):
             self._growth.undo()
 
 
-def expiry(shard: Shard, before: int) -> BatchChange:
+def expire_before(shard: Shard, before: int) -> BatchChange:
     """The deletion of every edge with an earlier time than `before`."""
     assert shard.clock is not None, "the client asks only where there are times"
     none = [Run(shard.device.empty(0, np.uint64)) for _ in shard.structures]
-    return BatchChange(shard, none, tick=replace(shard.clock.now(), before=before))
+    return BatchChange(shard, none, expiry=replace(shard.clock.now(), before=before))
 
 
 def _edges(shard: Shard, keys: Array) -> int:

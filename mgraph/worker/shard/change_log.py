@@ -13,7 +13,7 @@ from mgraph.kernels import load
 from mgraph.structures import Plan, Structure
 from mgraph.structures.plan import DELETED, INSERTED, UPDATED
 
-__all__ = ["Ring", "Touched"]
+__all__ = ["ChangeLog", "Touched"]
 
 MOST = 1 << 22  #: arcs that a ring holds at most
 LEAST = 1 << 12  #: and at least, in a small graph; else a quarter of the rank's arcs, since more is not gone over again
@@ -50,7 +50,7 @@ class Touched:
         return sum(int(a.nbytes) for a in (self.keys, self.kinds, self.old, self.new) if a is not None)
 
 
-class Ring:
+class ChangeLog:
     """The arcs that the last batches of a shard changed, batch by batch, from the epoch `first` on.
 
     Nothing is kept until `open`. The oldest batches are dropped where there are more than a bound of arcs.
@@ -83,7 +83,7 @@ class Ring:
         self._arcs, self.first = 0, None
 
     def look(self, structure: Structure, plan: Plan, lo: int) -> Touched | None:
-        """What a plan is about to change in the structure of out-edges, whose row 0 is the vertex `lo`.
+        """Return the edges that `plan` will change in the out-edges, whose row 0 is the vertex `lo`.
 
         None while nothing is kept, and where it would be too much for the ring, or for the memory: a batch is not
         refused for that. One read-back.

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from mgraph.device import Device
 from mgraph.errors import Aborted
 
-__all__ = ["Ahead"]
+__all__ = ["ReadAhead"]
 
 T = TypeVar("T")
 
@@ -19,7 +19,7 @@ POLL_SECONDS = 0.05  #: between two checks of `aborted` in `next`
 LEAVE_SECONDS = 1.0  #: for which the end of the ``with`` block waits for an item that is being made
 
 
-class Ahead(Generic[T]):
+class ReadAhead(Generic[T]):
     """Calls ``make(0)``, ``make(1)`` and so on in a separate thread, one call ahead of `next`.
 
     On a GPU the thread uses its own stream, which is done with an item when `next` returns it. The memory of an item
@@ -48,7 +48,7 @@ class Ahead(Generic[T]):
         self._made: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
-    def __enter__(self) -> Ahead[T]:
+    def __enter__(self) -> ReadAhead[T]:
         self._asked.put(True)
         self._thread.start()
         return self

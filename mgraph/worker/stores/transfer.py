@@ -1,4 +1,4 @@
-"""Bytes that one rank can read and others need: sent by the graph's own exchange, all ranks together."""
+"""Transfer of bytes that a single rank can read and others need, by the graph's own exchange."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.worker.shard.shard import Shard
 
-__all__ = ["Piece", "carried"]
+__all__ = ["Piece", "transfer"]
 
 
 class Piece(NamedTuple):
@@ -30,8 +30,10 @@ class Piece(NamedTuple):
     what: Any
 
 
-def carried(shard: Shard, wanted: Sequence[Sequence[Piece]], load: Callable[[Any], np.ndarray]) -> list[np.ndarray]:
-    """The pieces ``wanted[rank]`` of this rank, each uint8[nbytes], in their order. One alltoallv, if any is wanted.
+def transfer(shard: Shard, wanted: Sequence[Sequence[Piece]], load: Callable[[Any], np.ndarray]) -> list[np.ndarray]:
+    """Return the pieces ``wanted[rank]`` of this rank, each uint8[nbytes], in their order.
+
+    All ranks call it together: an alltoallv, if any piece is wanted.
 
     Parameters
     ----------
@@ -49,8 +51,8 @@ def carried(shard: Shard, wanted: Sequence[Sequence[Piece]], load: Callable[[Any
         parts.append(device.asarray(np.concatenate([np.empty(0, np.uint8), *mine])))
     with shard.waiting():
         got = [Device.to_host(part) for part in shard.exchange.alltoallv(parts)]
-    places, found = [0] * shard.size, []
+    places, received = [0] * shard.size, []
     for holder, nbytes, _ in wanted[rank]:
-        found.append(got[holder][places[holder] : places[holder] + nbytes])
+        received.append(got[holder][places[holder] : places[holder] + nbytes])
         places[holder] += nbytes
-    return found
+    return received

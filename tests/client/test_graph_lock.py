@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from fakes import FakeWorker, LoopThread, fake_cluster, wait_for
 
-from mgraph.client.calls.bridge import Bridge
 from mgraph.client.calls.coordinator import Coordinator
+from mgraph.client.calls.loop_runner import LoopRunner
 from mgraph.errors import CapacityError, GraphClosed, GraphLost, MgraphError, WorkerLost
 
 
@@ -21,12 +21,12 @@ def two(size: int = 2) -> Iterator[tuple[Coordinator, Coordinator, list[FakeWork
     loop = LoopThread("fake-other")
     with fake_cluster(size) as (first, workers):
         first.publish("roads", b"card")
-        other = Coordinator("g", Bridge(loop.loop), [worker.address for worker in workers], {}, patience=10)
+        other = Coordinator("g", LoopRunner(loop.loop), [worker.address for worker in workers], {}, patience=10)
         other.open(attach=True)
         try:
             yield first, other, workers
         finally:
-            if not other.closed:
+            if not other.status.closed:
                 other.publish(None)
             other.close()
     loop.stop()
@@ -53,13 +53,13 @@ def under_way(coordinator: Coordinator, workers: list[FakeWorker], method: str, 
 
 def epochs(coordinator: Coordinator) -> list[int]:
     coordinator.call("echo")
-    return [state.epoch for state in coordinator.states]
+    return [state.epoch for state in coordinator.status.states]
 
 
 def cut(coordinator: Coordinator, ranks: list[int]) -> None:
     """Break a client's connections, as when it is killed or cut off."""
     for rank in ranks:
-        coordinator.bridge.post(coordinator.sessions.all[rank].drop)
+        coordinator.runner.post(coordinator.sessions.all[rank].drop)
 
 
 @pytest.mark.parametrize("lost", [[0, 1, 2], [0], [1], [2]])
@@ -84,7 +84,7 @@ def test_calls_wait_behind_that_of_another_client():
             assert [worker.log.index("echo") > worker.log.index("wait") for worker in workers] == [True, True]
         first.call("update")
         assert epochs(other) == [1, 1]
-        assert other.epoch == 1
+        assert other.status.epoch == 1
         assert [worker.log.count("open_exchange") for worker in workers] == [1, 1]  # clients share it
 
 
@@ -143,7 +143,7 @@ def test_who_attaches_to_what_is_not_there():
     with two() as (_, other, workers):
         other.publish(None)
         loop = LoopThread("fake-third")
-        third = Coordinator("g", Bridge(loop.loop), [worker.address for worker in workers], {})
+        third = Coordinator("g", LoopRunner(loop.loop), [worker.address for worker in workers], {})
         with pytest.raises(GraphClosed, match="not published any more"):
             third.open(attach=True)
         third.close()

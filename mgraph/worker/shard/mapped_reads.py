@@ -1,4 +1,4 @@
-"""Small reads on a GPU without copies: kernels read ids and write answers in page-locked memory of the host."""
+"""Zero-copy small reads on a GPU: kernels read ids and write answers in page-locked memory of the host."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 
 from mgraph.device import Array, Device
 
-__all__ = ["MOST", "Desk"]
+__all__ = ["MOST", "MappedReads"]
 
 MOST = 1 << 10  #: ids of a read; more are copied, since each kernel's lane would cross the bus for its own
 COLUMNS = 3  #: of 4 bytes: two of ids at most, and the answers
 
 
-class Desk:
+class MappedReads:
     """Memory that one shard's small reads use in turn: see `Device.mailbox` for what a copy would take.
 
     Parameters

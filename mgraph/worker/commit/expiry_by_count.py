@@ -14,34 +14,36 @@ import numpy as np
 
 from mgraph.device import Array
 from mgraph.structures import Run
+from mgraph.worker.shard.edge_expiry import EdgeExpiry
 from mgraph.worker.shard.merge import merge_in_order
 from mgraph.worker.shard.shard import Shard
 from mgraph.worker.shard.times import NEVER, completed, deletions, is_in, last_of_keys
-from mgraph.worker.shard.window import Tick
 
-__all__ = ["trimmed"]
+__all__ = ["expire_by_count"]
 
 HALF, LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
-def trimmed(shard: Shard, runs: Sequence[Run], tick: Tick | None) -> tuple[list[Run], Tick | None]:
+def expire_by_count(
+    shard: Shard, runs: Sequence[Run], expiry: EdgeExpiry | None
+) -> tuple[list[Run], EdgeExpiry | None]:
     """A batch in local rows, with the deletions of what leaves, and without the edges that are too old to come.
 
     As they are in a graph without such a window. Otherwise all ranks call it together: two small exchanges, and one of
     the oldest edges where some leave.
     """
     most = None if shard.clock is None else shard.clock.window_edges
-    if most is None or tick is None:
-        return list(runs), tick
+    if most is None or expiry is None:
+        return list(runs), expiry
     named = [_last(shard, run) for run in runs]
     with shard.device.taking(64 * sum(map(len, runs)), "the edges of a window"), shard.waiting():
         total = int(shard.exchange.allreduce(np.array([_total(shard, named[0])], np.int64))[0])
     if total <= most:
-        return list(runs), tick
+        return list(runs), expiry
     last = _last_to_leave(shard, named[0], total - most)
     cut = [_cut(shard, number, run, named[number], last) for number, run in enumerate(runs)]
     _, late, expired = cut[0]
-    return [run for run, _, _ in cut], replace(tick, late=late, expired=expired)
+    return [run for run, _, _ in cut], replace(expiry, late=late, expired=expired)
 
 
 def _last(shard: Shard, run: Run) -> Run:

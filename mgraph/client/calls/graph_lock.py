@@ -1,4 +1,4 @@
-"""One client's turns with a published graph, which several clients call; see `mgraph.worker.sessions.published`."""
+"""The lock of a published graph, which several clients call; see `mgraph.worker.sessions.published`."""
 
 from __future__ import annotations
 
@@ -9,40 +9,41 @@ import threading
 from collections.abc import Collection
 from typing import Any
 
-from mgraph.client.calls.attempt import Attempt
-from mgraph.client.calls.bridge import Bridge
+from mgraph.client.calls.exchange_lifecycle import ExchangeLifecycle
+from mgraph.client.calls.loop_runner import LoopRunner
 from mgraph.client.connections.sessions import Sessions
 from mgraph.errors import GraphClosed, MgraphError
 from mgraph.protocol import ABORT_SECONDS, SILENCE_SECONDS, Done, Turn
 
-__all__ = ["Turns"]
+__all__ = ["GraphLock"]
 
 logger = logging.getLogger(__name__)
 
-RANK = 0  #: the one that gives the turns
+RANK = 0  #: the one that gives the lock
 
 
-class Turns:
-    """A context manager that holds the turn; a thread may enter it again. Other threads of this client wait.
+class GraphLock:
+    """Lock a published graph against the calls of its other clients. A context manager; a thread may enter it again.
 
-    Once it is entered, the client knows about the ranks what the last holder knew. If the last holder's turn was cut
-    short, the ranks are released first, and an interrupted vote is decided.
+    Rank 0 gives the lock to one client after another. Other threads of this client wait. Once it is entered, the client
+    knows about the ranks what the last holder knew. If that one was cut off, the ranks are released first, and an
+    interrupted vote is decided.
 
     Parameters
     ----------
-    bridge : Bridge
+    runner : LoopRunner
     sessions : Sessions
-    attempt : Attempt
+    exchange : ExchangeLifecycle
     flying : collection of tasks
-        The batches in flight, which end before the turn does.
+        The batches in flight, which end before the lock is given back.
     """
 
     def __init__(
-        self, bridge: Bridge, sessions: Sessions, attempt: Attempt, flying: Collection[asyncio.Task[Any]]
+        self, runner: LoopRunner, sessions: Sessions, exchange: ExchangeLifecycle, flying: Collection[asyncio.Task[Any]]
     ) -> None:
-        self._bridge, self._sessions, self._attempt, self._flying = bridge, sessions, attempt, flying
+        self._runner, self._sessions, self._exchange, self._flying = runner, sessions, exchange, flying
         self._lock, self._depth = threading.RLock(), 0
-        self._turn: int | None = None  # that this client has; a Ctrl-C at the wrong moment may leave it so
+        self._turn: int | None = None  # the number of its `Turn`; a Ctrl-C at the wrong moment may leave it so
         self._knows = False  # what the ranks have
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -50,28 +51,28 @@ class Turns:
         self._lock.acquire()
         try:
             if self._depth == 0:
-                self._bridge.run(self._begin(), 2 * ABORT_SECONDS)
+                self._runner.run(self._begin(), 2 * ABORT_SECONDS)
             self._depth += 1
         except BaseException:
-            self._bridge.post(self._end_soon)
+            self._runner.post(self._end_soon)
             self._lock.release()
             raise
 
     def __exit__(self, *exc: object) -> None:
         self._depth -= 1
         if self._depth == 0:
-            self._bridge.post(self._end_soon)
+            self._runner.post(self._end_soon)
         self._lock.release()
 
     @property
     def held(self) -> bool:
-        """Whether this client has the turn."""
+        """True if this client has the lock."""
         return self._turn is not None
 
     # ---- on the event loop -------------------------------------------------------------------------------------------
 
     async def _begin(self) -> None:
-        self._attempt.check()
+        self._exchange.check()
         if self._turn is not None:
             return
         seq = self._sessions.next_number()
@@ -99,13 +100,13 @@ class Turns:
         self._knows = known is not None
         if known is not None:
             connected, states = pickle.loads(known)
-            self._attempt.resume(number, connected)
+            self._exchange.resume(number, connected)
             self._sessions.know(states)
         else:
-            self._attempt.resume(number, False)
-            await self._attempt.release()
-            await self._attempt.settled()
-        self._attempt.check()
+            self._exchange.resume(number, False)
+            await self._exchange.abort()
+            await self._exchange.wait_for_aborts()
+        self._exchange.check()
         self._knows = True
 
     def _end_soon(self) -> None:
@@ -121,16 +122,16 @@ class Turns:
         try:
             while self._flying:
                 await asyncio.wait(self._flying)
-            await self._attempt.settled()
-            self._attempt.check()
+            await self._exchange.wait_for_aborts()
+            self._exchange.check()
             if self._knows:
-                known = self.known_of(self._attempt, self._sessions)
+                known = self.known_of(self._exchange, self._sessions)
         except MgraphError:  # the next holder finds out
             pass
         finally:
-            self._sessions.tell(RANK, Done(turn, self._attempt.number, known))
+            self._sessions.tell(RANK, Done(turn, self._exchange.number, known))
 
     @staticmethod
-    def known_of(attempt: Attempt, sessions: Sessions) -> bytes:
+    def known_of(exchange: ExchangeLifecycle, sessions: Sessions) -> bytes:
         """What another client has to know to make the next call."""
-        return pickle.dumps((attempt.connected, sessions.states))
+        return pickle.dumps((exchange.connected, sessions.states))

@@ -16,7 +16,7 @@ from mgraph.batch import COLUMNS, TOLD
 from mgraph.calls import CallSize
 from mgraph.client.calls.caller import Flight, Value
 
-__all__ = ["MOST", "SMALL", "WAITING", "Group", "Sender", "Small", "layout", "made_before"]
+__all__ = ["MOST", "SMALL", "WAITING", "BatchGroup", "Sender", "SmallBatch", "committed_counts", "layout"]
 
 SMALL = 16 << 10  #: bytes of a batch up to which it shares messages
 MOST = 64  #: batches in a message
@@ -31,15 +31,15 @@ class Sender(Protocol):
     def room(self, n: int, /) -> Callable[[], Awaitable[None]]:
         """A function that waits until `n` more bytes may be in flight, and raises if an earlier batch has failed."""
 
-    def group_sent(self, group: Group, flight: Flight, epoch: int, /) -> None:
+    def group_sent(self, group: BatchGroup, flight: Flight, epoch: int, /) -> None:
         """The group is on its way, and its first batch is to be `epoch`."""
 
-    def group_refused(self, group: Group, error: BaseException, /) -> None:
+    def group_refused(self, group: BatchGroup, error: BaseException, /) -> None:
         """The group was not sent."""
 
 
 @dataclass(frozen=True)
-class Small:
+class SmallBatch:
     """A small batch.
 
     Parameters
@@ -79,7 +79,7 @@ def layout(shares: list[Value]) -> tuple[Any, ...] | None:
 
 
 @dataclass
-class Group:
+class BatchGroup:
     """Small batches of one sender and one layout.
 
     Attributes
@@ -88,7 +88,7 @@ class Group:
         If the group failed, the counts of the batches that were committed before, in the order of `TOLD`.
     """
 
-    items: list[Small]
+    items: list[SmallBatch]
     done: np.ndarray = field(default_factory=lambda: NONE)
 
     @property
@@ -118,7 +118,7 @@ def _joined(shares: list[Value]) -> Value:
     return {"sizes": sizes, **columns}
 
 
-def made_before(outcomes: list[Any]) -> np.ndarray:
+def committed_counts(outcomes: list[Any]) -> np.ndarray:
     """The counts of the batches of a group that all ranks have committed: int64[k, 6].
 
     Parameters

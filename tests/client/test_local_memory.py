@@ -15,11 +15,13 @@ from plain_graph import fresh_rng
 
 from mgraph.client.batches.pipeline import Pipeline
 from mgraph.client.calls.coordinator import Coordinator
-from mgraph.client.connections import near
+from mgraph.client.connections import local_memory
 from mgraph.errors import CapacityError, DeviceError, MgraphError, WorkerLost
 from mgraph.shared import LARGE, Shared
 
 pytestmark = pytest.mark.timeout(60)
+
+LOGGER = "mgraph.client.connections.local_memory"
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +34,7 @@ def at_once(monkeypatch):
         made.append(place.path)
         return segment, place
 
-    monkeypatch.setattr(near, "WORTH", 1)
+    monkeypatch.setattr(local_memory, "WORTH", 1)
     monkeypatch.setattr(Shared, "make", noted)
     with dask.config.set({"mgraph.shared-memory": "8 MiB"}):
         yield
@@ -40,12 +42,12 @@ def at_once(monkeypatch):
 
 
 def shares(coordinator: Coordinator) -> list[bool]:
-    return [session._near.shared is not None for session in coordinator.sessions.all]
+    return [session._memory.shared is not None for session in coordinator.sessions.all]
 
 
 def all_free(coordinator: Coordinator, workers: list) -> bool:
     """Whether the room of both ends has come back."""
-    ours = [session._near.shared for session in coordinator.sessions.all]
+    ours = [session._memory.shared for session in coordinator.sessions.all]
     theirs = [worker.session._shared for worker in workers]
     return wait_for(lambda: not any(one._room._taken for one in [*ours, *theirs] if one is not None))
 
@@ -106,7 +108,10 @@ def test_a_worker_that_cannot_map_the_memory_is_sent_by_the_comm(monkeypatch, ca
         return of_worker(place, loop, tell)
 
     monkeypatch.setattr(Shared, "of_worker", map_or_not)
-    with fake_cluster(2) as (coordinator, workers), caplog.at_level(logging.INFO, "mgraph.client.connections.near"):
+    with (
+        fake_cluster(2) as (coordinator, workers),
+        caplog.at_level(logging.INFO, LOGGER),
+    ):
         for _ in range(3):
             answers = coordinator.call("echo", {"src": np.arange(LARGE)})
             assert all((answer["src"] == np.arange(LARGE)).all() for answer in answers)
@@ -119,29 +124,29 @@ def test_a_worker_that_cannot_map_the_memory_is_sent_by_the_comm(monkeypatch, ca
 
 
 def test_too_little_shared_memory_is_said_once(monkeypatch, caplog):
-    monkeypatch.setattr(near, "LEAST", 1 << 60)
+    monkeypatch.setattr(local_memory, "LEAST", 1 << 60)
     with dask.config.set({"mgraph.shared-memory": 1 << 60}), fake_cluster(1) as (coordinator, _):
         for _ in range(3):
             assert coordinator.call("flags", {"array": np.ones(LARGE)})[0]["sum"] == LARGE
         assert shares(coordinator) == [False]
-    (line,) = [record.getMessage() for record in caplog.records if "mgraph.client.connections.near" in record.name]
+    (line,) = [record.getMessage() for record in caplog.records if LOGGER in record.name]
     assert "arrays go by the comm" in line and f"{1 << 60} bytes of shared memory cannot be had in /dev/shm" in line
 
 
 def test_less_memory_is_shared_where_there_is_little(monkeypatch):
     make = Shared.make
-    monkeypatch.setattr(near, "LEAST", 1 << 20)
+    monkeypatch.setattr(local_memory, "LEAST", 1 << 20)
     monkeypatch.setattr(Shared, "make", lambda n: make(n if n <= 1 << 20 else 1 << 60))
     with fake_cluster(1) as (coordinator, _):
         coordinator.call("flags", {"array": np.ones(LARGE)})
-        assert len(coordinator.sessions.all[0]._near.shared._segment.data) == 1 << 20
+        assert len(coordinator.sessions.all[0]._memory.shared._segment.data) == 1 << 20
 
 
 def test_no_memory_is_shared_where_it_is_turned_off_or_little_is_sent(monkeypatch):
     with dask.config.set({"mgraph.shared-memory": 0}), fake_cluster(1) as (coordinator, _):
         coordinator.call("flags", {"array": np.ones(LARGE)})
         assert shares(coordinator) == [False]
-    monkeypatch.setattr(near, "WORTH", 1 << 22)
+    monkeypatch.setattr(local_memory, "WORTH", 1 << 22)
     with fake_cluster(1) as (coordinator, _):
         for n in (100, LARGE, LARGE, 3 * LARGE):
             assert shares(coordinator) == [False]
@@ -193,7 +198,7 @@ def test_batches_in_flight_take_turns_in_the_memory():
 
 def test_answers_that_lie_in_the_memory_before_its_opening_is_known(monkeypatch):
     """The worker uses it at once. Its agreement may be late: then arrays of this end go by the comm."""
-    monkeypatch.setattr(near, "OPEN_SECONDS", 0.2)
+    monkeypatch.setattr(local_memory, "OPEN_SECONDS", 0.2)
     with fake_cluster(1) as (coordinator, workers):
         share = workers[0].session._share
         late = threading.Event()
@@ -207,20 +212,20 @@ def test_answers_that_lie_in_the_memory_before_its_opening_is_known(monkeypatch)
         for _ in range(3):
             (answer,) = coordinator.call("echo", {"src": np.arange(LARGE)})
             np.testing.assert_array_equal(answer["src"], np.arange(LARGE))
-        assert not coordinator.sessions.all[0]._near._agreed
+        assert not coordinator.sessions.all[0]._memory._agreed
         assert workers[0].session._shared is not None
         assert all_free(coordinator, workers)
 
 
 def test_a_graph_that_is_closed_while_memory_is_made_leaves_no_name(monkeypatch):
-    made, begun, go_on = near._made, threading.Event(), threading.Event()
+    made, begun, go_on = local_memory._made, threading.Event(), threading.Event()
 
     def slowly(nbytes):
         begun.set()
         go_on.wait(10)
         return made(nbytes)
 
-    make, ended = near._Making.make, threading.Event()
+    make, ended = local_memory._Making.make, threading.Event()
 
     def make_and_tell(self, nbytes):
         try:
@@ -232,8 +237,8 @@ def test_a_graph_that_is_closed_while_memory_is_made_leaves_no_name(monkeypatch)
         with pytest.raises(MgraphError):
             coordinator.call("echo", {"src": np.arange(LARGE)})
 
-    monkeypatch.setattr(near, "_made", slowly)
-    monkeypatch.setattr(near._Making, "make", make_and_tell)
+    monkeypatch.setattr(local_memory, "_made", slowly)
+    monkeypatch.setattr(local_memory._Making, "make", make_and_tell)
     with fake_cluster(1) as (coordinator, _):
         caller = threading.Thread(target=call, args=[coordinator])
         caller.start()

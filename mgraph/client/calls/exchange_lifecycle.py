@@ -1,4 +1,4 @@
-"""The exchange that the ranks of a graph share, and what the client does when a call fails: release, judge, resolve."""
+"""The exchange that the ranks of a graph share: connect, abort after a failed call, resolve an interrupted vote."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from mgraph.client.connections.sessions import Asked, Sessions, errors_of
 from mgraph.errors import Aborted, GraphClosed, GraphLost, MgraphError
 from mgraph.protocol import ABORT_SECONDS
 
-__all__ = ["Attempt"]
+__all__ = ["ExchangeLifecycle"]
 
 Value = dict[str, Any]
 
 
-class Attempt:
+class ExchangeLifecycle:
     """The exchanges of one graph, one at a time, each with its own number. Coroutines run on the client's event loop.
 
     A call that fails on any rank is aborted on the others, so that no rank waits for one that has stopped. Their
@@ -43,13 +43,13 @@ class Attempt:
         self._fatal: MgraphError | None = None
 
     @property
-    def settling(self) -> bool:
-        """Whether ranks were released, and have not all said yet how it ended for them."""
+    def aborting(self) -> bool:
+        """True if ranks were released, and have not all said yet how it ended for them."""
         return bool(self._acks)
 
     @property
     def lost(self) -> bool:
-        """Whether a rank was lost, or ranks may hold different states."""
+        """True if a rank was lost, or ranks may hold different states."""
         return self._fatal is not None or self._sessions.lost is not None
 
     def check(self) -> None:
@@ -97,10 +97,10 @@ class Attempt:
                 self._sessions.note(answers)
                 return [answer.value for answer in answers]
             if together or self._sessions.lost or not _alike(asked):
-                await self.release()
+                await self.abort()
             raise self._cause(errors_of(asked))
         except asyncio.CancelledError:  # Ctrl-C
-            await self.release()
+            await self.abort()
             raise
         finally:
             del asked  # an error's traceback refers to this frame; a reference back to the error would keep the graph
@@ -119,7 +119,7 @@ class Attempt:
 
     # ---- after a failure ---------------------------------------------------------------------------------------------
 
-    async def release(self) -> None:
+    async def abort(self) -> None:
         """Abort this attempt on every rank; wait `ABORT_SECONDS` at most for the acknowledgements."""
         number, self.number, self.connected = self.number, self.number + 1, False
         self._acks = self._sessions.send(self._sessions.aborts(number))
@@ -127,7 +127,7 @@ class Attempt:
         if all(ack.done() for ack in self._acks):
             await self._judge()
 
-    async def settled(self) -> None:
+    async def wait_for_aborts(self) -> None:
         """Wait until all ranks have acknowledged the last abort. If one never does, the graph becomes unusable."""
         if not self._acks:
             return

@@ -1,4 +1,4 @@
-"""A block of code that all ranks leave together: an error on one of them ends it on all."""
+"""Blocks of code that all ranks leave together: an error on any rank ends them on all."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from mgraph.errors import Aborted
 from mgraph.worker.shard.shard import Shard
 
-__all__ = ["together"]
+__all__ = ["all_or_none"]
 
 
 @contextmanager
-def together(shard: Shard) -> Iterator[None]:
-    """Run the block, and then learn whether it failed on another rank; one small allreduce.
+def all_or_none(shard: Shard) -> Iterator[None]:
+    """Run the block, and learn if it failed on another rank, by a small allreduce.
 
     Raises
     ------

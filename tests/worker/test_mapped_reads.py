@@ -9,7 +9,7 @@ from plain_graph import fresh_rng
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.structures import create, names
-from mgraph.worker.shard.desk import MOST, Desk
+from mgraph.worker.shard.mapped_reads import MOST, MappedReads
 
 N = 60
 
@@ -21,7 +21,7 @@ def test_a_desk_answers_as_the_structure_does(structure, kind):
     edges, first = create(structure, N, device=device, weighted=True), 1000
     ends = rng.integers(0, N, (2, 300), np.uint32)
     edges.apply(EdgeBatch(*ends, rng.random(300, np.float32)))
-    desk = Desk(device)
+    desk = MappedReads(device)
     for n in (1, 7, 1, MOST, 0, 7):  # the memory is used again
         src, dst = rng.integers(0, N, (2, n), np.uint32)
         asked, rows = src + np.uint32(first), device.asarray(src)

@@ -11,7 +11,7 @@ from interrupts import after, ctrl_c
 
 from mgraph.calls import CallSize
 from mgraph.client.batches.pipeline import Pipeline
-from mgraph.client.calls.room import SMALL, WORK, doubtful, lack
+from mgraph.client.calls.admission import SMALL, WORK, may_lack_memory, refusal
 from mgraph.errors import CapacityError
 from mgraph.protocol import ShardState
 
@@ -39,19 +39,19 @@ def states(*left: int) -> list[ShardState]:
 )
 def test_who_is_asked(nbytes, flying, left, expected):
     others = [[CallSize(0), CallSize(flying)]] if flying else []
-    assert doubtful([CallSize(0), CallSize(nbytes)], others, states(1 << 62, left)) is expected
+    assert may_lack_memory([CallSize(0), CallSize(nbytes)], others, states(1 << 62, left)) is expected
 
 
 def test_a_worker_is_asked_where_it_has_no_room_to_work_on_the_operations():
     small, large = CallSize(5 * MIB, 0), CallSize(5 * MIB, 10_000)
     left = states(5 * MIB + 10_000 * WORK - 1)
-    assert [doubtful([size], [], left) for size in (small, large)] == [False, True]
-    assert not doubtful([large], [], states(5 * MIB + 10_000 * WORK))
+    assert [may_lack_memory([size], [], left) for size in (small, large)] == [False, True]
+    assert not may_lack_memory([large], [], states(5 * MIB + 10_000 * WORK))
 
 
 def test_why_a_worker_has_no_room():
-    assert lack([{"lack": None}, {"lack": None}]) is None
-    assert lack([{"lack": None}, {"lack": "rank 1: no"}]) == "rank 1: no"
+    assert refusal([{"lack": None}, {"lack": None}]) is None
+    assert refusal([{"lack": None}, {"lack": "rank 1: no"}]) == "rank 1: no"
 
 
 def told(workers: Any, rank: int) -> list[str]:
@@ -80,9 +80,9 @@ def test_nothing_is_sent_where_one_worker_has_no_room_and_the_others_keep_nothin
         with pytest.raises(CapacityError, match=f"graph g: rank 1: {6 * MIB} bytes are needed.*; nothing was sent"):
             coordinator.call("update", {"array": BIG})
         assert told(workers, 0) == [f"asked {6 * MIB}", f"release {6 * MIB}", "asked 0"]
-        assert coordinator.states[0].memory_left == 1 << 62
+        assert coordinator.status.states[0].memory_left == 1 << 62
         coordinator.call("update", {"array": BIG[:9]})
-        assert coordinator.epoch == 1
+        assert coordinator.status.epoch == 1
 
 
 def pipeline(coordinator: Any) -> Pipeline:
@@ -129,4 +129,4 @@ def test_ctrl_c_while_a_batch_waits_for_room():
             with after(0.5, ctrl_c):
                 pipe.update({"array": BIG})
         assert coordinator.call("echo")
-        assert (coordinator.epoch, coordinator.states[1].memory_left) == (0, 10 * MIB)
+        assert (coordinator.status.epoch, coordinator.status.states[1].memory_left) == (0, 10 * MIB)

@@ -1,4 +1,4 @@
-"""The columns of the next batch, copied to a GPU while the batch before it is applied."""
+"""Prefetch of the next batch's columns to a GPU, while the batch before it is applied."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 from mgraph.device import Array, Device
 from mgraph.errors import CapacityError
 
-__all__ = ["Brought"]
+__all__ = ["Prefetch"]
 
 MOST = 256 << 20  #: bytes of a batch's columns that are copied ahead; those of a larger one wait for their turn
 LINE = 256  #: bytes on which a column begins
 
 
-class Brought:
+class Prefetch:
     """Two buffers on the GPU, used in turn: one for the call that runs, and one for the call after it.
 
     The copies have a stream of their own. Arrays lie in page-locked memory, or they are not copied ahead. The shard's
@@ -33,8 +33,8 @@ class Brought:
         self._device, self._stream = device, device.xp.cuda.Stream(non_blocking=True)
         self._now, self._next = _Buffer(device), _Buffer(device)
 
-    def turn(self, columns: Sequence[np.ndarray]) -> None:
-        """The next call begins, and nothing uses what was brought for the last: begin to copy those of the one after.
+    def swap(self, columns: Sequence[np.ndarray]) -> None:
+        """Swap the buffers and start copying `columns`, those of the call after this one.
 
         Waits for nothing but, where its buffer grows, for copies that nobody has asked for.
         """

@@ -10,7 +10,7 @@ from graph_model import GraphModel, random_batch
 from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, InvalidOption
-from mgraph.client.reads import changes
+from mgraph.client.reads import diff
 
 pytest.importorskip("pandas")
 
@@ -25,7 +25,7 @@ def expected(before: GraphModel, after: GraphModel) -> list[tuple]:
 
 @pytest.mark.parametrize("kind", [{}, {"directed": False, "weighted": True}], ids=str)
 def test_it_is_the_difference_of_the_edges(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(changes, "CHUNK", 30)  # so that there are several
+    monkeypatch.setattr(diff, "CHUNK", 30)  # so that there are several
     rng = fresh_rng()
     models = [GraphModel(N, kind.get("directed", True), kind.get("weighted", False))]
     with DynamicGraph(n_vertices=N, store=tmp_path / "s", **kind) as graph:

@@ -7,7 +7,7 @@ import pytest
 from graph_model import GraphModel, random_batch
 from plain_graph import PlainGraph, fresh_rng, numberings
 
-from mgraph.client.reads import owners
+from mgraph.client.reads import routed_reads
 from mgraph.client.vertices.directory import Directory
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.failures import Stale
@@ -39,9 +39,9 @@ def test_reads_against_the_model(n, kind):
             ids = rng.integers(0, n, size if n else 0).astype(np.uint32)
             for direction in ("out", "in"):
                 want = rows(model, ids.tolist(), direction)
-                degrees = owners.degrees(graph, numbering, ids, direction)
+                degrees = routed_reads.degrees(graph, numbering, ids, direction)
                 assert (degrees.dtype, degrees.tolist()) == (np.uint32, list(map(len, want)))
-                csr = owners.neighbors(graph, numbering, ids, direction)
+                csr = routed_reads.neighbors(graph, numbering, ids, direction)
                 assert csr.offsets.dtype == np.int64
                 assert np.diff(csr.offsets).tolist() == list(map(len, want))
                 assert (csr.weight is None) == (not model.weighted)
@@ -53,7 +53,7 @@ def test_reads_against_the_model(n, kind):
                         row if model.weighted else dict.fromkeys(row)
                     )
             dst = rng.integers(0, n, len(ids)).astype(np.uint32) if n else ids
-            found = owners.has_edges(graph, numbering, ids, dst)
+            found = routed_reads.has_edges(graph, numbering, ids, dst)
             pairs = zip(ids.tolist(), dst.tolist(), strict=True)
             assert (found.dtype, found.tolist()) == (bool, [pair in model.arcs() for pair in pairs])
 
@@ -62,7 +62,7 @@ def test_reads_against_the_model(n, kind):
 @pytest.mark.parametrize("n", [0, 1, 30])
 def test_all_rows_ascend_by_users_ids(n, kind):
     for graph in graphs(fresh_rng(), n, kind):
-        csr = owners.all_rows(graph, graph.numbering)
+        csr = routed_reads.all_rows(graph, graph.numbering)
         offsets, dst, weight = graph.model.csr()
         np.testing.assert_array_equal(csr.offsets, offsets)
         np.testing.assert_array_equal(csr.dst, dst)
@@ -86,7 +86,7 @@ EVERY = np.arange(20, dtype=np.uint32)
 
 
 def degrees_of(graph: PlainGraph, directory: Directory) -> list[int]:
-    return directory.read(lambda now: owners.degrees(graph, now, EVERY, "out")).tolist()
+    return directory.read(lambda now: routed_reads.degrees(graph, now, EVERY, "out")).tolist()
 
 
 @pytest.mark.parametrize("what", ["ranges", "order", "vertices"])

@@ -31,7 +31,7 @@ def test_all_ranks_fail_alike_and_nothing_is_aborted():
             coordinator.call("big", {"unknown": 3})
         assert "unexpected keyword argument" in raised.value.__notes__[0]  # the worker's traceback
         assert "settle" not in workers[0].log
-        assert coordinator.attempt.number == 0
+        assert coordinator.exchange.number == 0
 
 
 def test_keyboard_interrupt_during_a_call_leaves_the_graph_usable():
@@ -56,16 +56,16 @@ def test_two_keyboard_interrupts_leave_it_unsettled_until_a_call_is_answered():
         began = time.monotonic()
         with (
             after(0.2, ctrl_c),
-            when(lambda: coordinator.attempt.settling, ctrl_c),
+            when(lambda: coordinator.exchange.aborting, ctrl_c),
             pytest.raises(KeyboardInterrupt),
         ):
             coordinator.call("deaf_together", {"ranks": [1], "seconds": 1.5})
         assert time.monotonic() - began < 1.2  # nobody waited for the rank
-        assert coordinator.unsettled
-        assert coordinator.attempt.settling
+        assert coordinator.status.unsettled
+        assert coordinator.exchange.aborting
         coordinator.call("echo")
         assert time.monotonic() - began > 1.4
-        assert not coordinator.unsettled
+        assert not coordinator.status.unsettled
 
 
 def test_a_keyboard_interrupt_that_all_ranks_acknowledge_is_asked_after_too():
@@ -73,21 +73,21 @@ def test_a_keyboard_interrupt_that_all_ranks_acknowledge_is_asked_after_too():
     with fake_cluster(2) as (coordinator, _):
         with after(0.2, ctrl_c), pytest.raises(KeyboardInterrupt):
             coordinator.call("wait_together", {"ranks": [0, 1]})
-        assert not coordinator.attempt.settling
-        assert coordinator.unsettled
+        assert not coordinator.exchange.aborting
+        assert coordinator.status.unsettled
         with pytest.raises(CapacityError):
             coordinator.call("fail", {"ranks": [0, 1]})
-        assert coordinator.unsettled  # only an answer says what the ranks have
+        assert coordinator.status.unsettled  # only an answer says what the ranks have
         coordinator.call("echo")
-        assert not coordinator.unsettled
+        assert not coordinator.status.unsettled
 
 
 def test_interrupted_batch_that_one_rank_committed_is_committed_by_all():
     with fake_cluster(3) as (coordinator, workers):
         with after(0.2, ctrl_c), pytest.raises(KeyboardInterrupt):
             coordinator.call("vote", {"committed": [0], "doubting": [1, 2]})
-        assert coordinator.epoch == 1
-        assert [state.epoch for state in coordinator.states] == [1, 1, 1]
+        assert coordinator.status.epoch == 1
+        assert [state.epoch for state in coordinator.status.states] == [1, 1, 1]
         assert "resolve" in workers[0].log
 
 
@@ -95,9 +95,9 @@ def test_interrupted_batch_that_no_rank_committed_is_discarded_by_all():
     with fake_cluster(2) as (coordinator, _):
         with after(0.2, ctrl_c), pytest.raises(KeyboardInterrupt):
             coordinator.call("vote", {"committed": [], "doubting": [0]})
-        assert coordinator.epoch == 0
+        assert coordinator.status.epoch == 0
         coordinator.call("resolve", {"changes": 1})  # none is in doubt any more
-        assert [state.epoch for state in coordinator.states] == [0, 0]
+        assert [state.epoch for state in coordinator.status.states] == [0, 0]
 
 
 def test_commit_fails_on_one_rank_and_the_graph_is_lost():
@@ -135,5 +135,5 @@ def test_the_exchange_of_a_rank_does_not_end_as_it_should_and_the_vote_is_known_
         monkeypatch.setattr(FakeServant, "settle", fail)
         with after(0.2, ctrl_c), pytest.raises(KeyboardInterrupt):
             coordinator.call("vote", {"committed": [0], "doubting": [1]})
-        assert coordinator.epoch == 1
-        assert [state.epoch for state in coordinator.states] == [1, 1]
+        assert coordinator.status.epoch == 1
+        assert [state.epoch for state in coordinator.status.states] == [1, 1]

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from mgraph.errors import GraphClosed
 
-__all__ = ["STOPPED", "Bridge"]
+__all__ = ["STOPPED", "LoopRunner"]
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ STOP_SECONDS = 0.05  #: between two checks whether the call was stopped, where t
 STOPPED: ContextVar[threading.Event | None] = ContextVar("STOPPED", default=None)
 
 
-class Bridge:
+class LoopRunner:
     """Runs coroutines on an event loop of another thread and waits for them.
 
     Parameters

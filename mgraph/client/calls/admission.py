@@ -1,4 +1,4 @@
-"""Whether the workers have memory for the arguments of a call. This is found out before they are sent.
+"""Admission control: the workers keep memory for the arguments of a call before these are sent.
 
 A comm cannot refuse what it reads. So if a worker may have too little memory for a call, the client asks all workers
 first. Each reserves the memory or says what is missing, and the arguments are sent only if all have reserved it.
@@ -12,7 +12,7 @@ from typing import Any
 from mgraph.calls import CallSize
 from mgraph.protocol import ShardState
 
-__all__ = ["SMALL", "WORK", "doubtful", "lack", "most_bytes"]
+__all__ = ["SMALL", "WORK", "may_lack_memory", "most_bytes", "refusal"]
 
 SMALL = 4 << 20  #: workers are not asked for up to this many bytes on the way to one of them
 #: the bytes that a worker needs for an operation of an update beside its arguments, roughly. Measured on the CPU with
@@ -21,7 +21,9 @@ SMALL = 4 << 20  #: workers are not asked for up to this many bytes on the way t
 WORK = 240
 
 
-def doubtful(sizes: Sequence[CallSize], flying: Sequence[Sequence[CallSize]], states: Sequence[ShardState]) -> bool:
+def may_lack_memory(
+    sizes: Sequence[CallSize], flying: Sequence[Sequence[CallSize]], states: Sequence[ShardState]
+) -> bool:
     """Return True if a worker may have too little memory for its call beside those `flying`, by its last known state.
 
     Parameters
@@ -46,6 +48,6 @@ def most_bytes(size: CallSize) -> int:
     return size.nbytes + WORK * size.operations
 
 
-def lack(answers: Sequence[Mapping[str, Any]]) -> str | None:
+def refusal(answers: Sequence[Mapping[str, Any]]) -> str | None:
     """Return why a worker refused to reserve memory; None if all accepted."""
     return next((answer["lack"] for answer in answers if answer["lack"]), None)

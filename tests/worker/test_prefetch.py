@@ -7,8 +7,8 @@ import pytest
 from plain_graph import fresh_rng
 
 from mgraph.device import Device
-from mgraph.worker.shard import brought as module
-from mgraph.worker.shard.brought import Brought
+from mgraph.worker.shard import prefetch as module
+from mgraph.worker.shard.prefetch import Prefetch
 
 pytestmark = pytest.mark.gpu
 
@@ -24,38 +24,38 @@ def locked(array: np.ndarray) -> np.ndarray:
 
 def test_columns_come_a_call_ahead():
     rng, device = fresh_rng(), Device("cuda")
-    brought, before = Brought(device), []
+    prefetch, before = Prefetch(device), []
     for call in range(12):
         n = int(rng.integers(1, 300_000))
         columns = [locked(rng.integers(0, 100, n).astype(kind)) for kind in ("u4", "f4", "i1", "i8")]
-        brought.turn(columns)
-        assert all(brought.find(column) is None for column in columns)  # those of the next call
+        prefetch.swap(columns)
+        assert all(prefetch.find(column) is None for column in columns)  # those of the next call
         for column in before:
-            here = brought.find(column)
+            here = prefetch.find(column)
             assert here.dtype == column.dtype and here.tolist() == column.tolist()
-            assert brought.find(column) is None
+            assert prefetch.find(column) is None
             here[:] = 7  # the work of a call, after which the memory is used again
         before = columns if call % 5 else []
         if not before:
-            brought.turn([])  # a call that was refused
-            brought.turn([])
+            prefetch.swap([])  # a call that was refused
+            prefetch.swap([])
     for _ in range(2):
-        brought.turn([])
-    assert brought._now.columns == brought._next.columns == []
+        prefetch.swap([])
+    assert prefetch._now.columns == prefetch._next.columns == []
 
 
 def test_what_is_not_page_locked_or_too_large_is_not_brought(monkeypatch):
     device = Device("cuda")
-    brought, column = Brought(device), locked(np.arange(1000))
+    prefetch, column = Prefetch(device), locked(np.arange(1000))
     for columns in ([column, np.arange(5)], [column[::2]]):
-        brought.turn(columns)
-        brought.turn([])
-        assert brought.find(columns[0]) is None
+        prefetch.swap(columns)
+        prefetch.swap([])
+        assert prefetch.find(columns[0]) is None
     monkeypatch.setattr(module, "MOST", 7999)
-    brought.turn([column])
-    brought.turn([])
-    assert brought.find(column) is None
+    prefetch.swap([column])
+    prefetch.swap([])
+    assert prefetch.find(column) is None
     monkeypatch.setattr(module, "MOST", 8192)
-    brought.turn([column])
-    brought.turn([])
-    assert brought.find(column).tolist() == column.tolist()
+    prefetch.swap([column])
+    prefetch.swap([])
+    assert prefetch.find(column).tolist() == column.tolist()

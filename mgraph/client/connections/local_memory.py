@@ -23,9 +23,9 @@ from mgraph.bulk import begin_copy
 from mgraph.errors import DeviceError
 from mgraph.exchange.segment import Place, Segment
 from mgraph.protocol import SHARE_SEQ, Answer, Call, Part, Share
-from mgraph.shared import Shared, Tell, is_large
+from mgraph.shared import LARGE, Shared, Tell, is_large
 
-__all__ = ["Near", "Whole", "large_bytes", "shared_bytes"]
+__all__ = ["LocalMemory", "SplitArray", "large_bytes", "shared_bytes"]
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def large_bytes(values: Mapping[str, Any]) -> int:
     return sum(int(value.nbytes) for value in values.values() if is_large(value))
 
 
-class Near:
+class LocalMemory:
     """One session's shared memory. Everything here runs on the client's event loop.
 
     Parameters
@@ -75,12 +75,12 @@ class Near:
         """So many bytes of large arrays went by the comm. Once they are worth it, the next call shares memory."""
         self._passed += nbytes
 
-    async def packed(self, call: Call, wait: bool) -> Call:
-        """`call` with its large arrays in shared memory, or as it is; with `wait` it waits a moment for room.
+    async def packed(self, call: Call, wait: bool, nbytes: int | None = None) -> Call:
+        """Return `call` with its large arrays in shared memory, or as it is; with `wait` it waits a moment for room.
 
-        The session sends nothing else meanwhile.
+        The session sends nothing else meanwhile. Of few `nbytes` no array is large.
         """
-        large = large_bytes(call.args)
+        large = 0 if nbytes is not None and nbytes < LARGE else large_bytes(call.args)
         if not self._agreed:
             self._passed += large
             if self._nbytes and self._passed >= WORTH:
@@ -157,7 +157,7 @@ class _Making:
             Segment.unlink(self._place)
 
 
-class Whole:
+class SplitArray:
     """An array of an answer that comes in parts, each of which is copied to its place by other threads.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Changes that all ranks make, or none: prepare, vote, then commit or discard.
+"""Two-phase commit: all ranks prepare a change and vote, then all commit it, or all discard it.
 
 A rank that is released after its vote and before it learns the outcome keeps what it prepared; it is in doubt. The
 client then learns from the other ranks whether the change was made, and calls `Ballot.resolve`.
@@ -13,18 +13,18 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from mgraph.errors import Aborted
-from mgraph.log.records import WITHIN
-from mgraph.worker.changes.change import Change, Record
+from mgraph.log.records import WITHIN, SnapshotState
+from mgraph.worker.commit.change import Change, Record
 from mgraph.worker.shard.keys import KeyLog
 from mgraph.worker.shard.shard import Shard
 
-__all__ = ["Ballot", "ChangeLog"]
+__all__ = ["Ballot", "RecordLog"]
 
-
+REFUSED = 0  #: the vote of a rank that could not prepare the change; less than every `SnapshotState`
 _NOTHING = nullcontext()
 
 
-class ChangeLog(Protocol):
+class RecordLog(Protocol):
     """What writes down one rank's changes that are logged; `mgraph.log.log.Log` is one. An error refuses the change."""
 
     def begin(self, kind: str, columns: Mapping[str, Any], epoch: int, ahead: bool = False) -> None:
@@ -51,8 +51,8 @@ class ChangeLog(Protocol):
         """The change was refused: write that down, and wait until it is safe."""
 
     @property
-    def vote(self) -> int:
-        """What this rank says with its vote: 3 for nothing, 2 where it wants a snapshot, 1 where it writes one."""
+    def vote(self) -> SnapshotState:
+        """The snapshot state that is sent with the vote."""
 
     def snapshot(self) -> None:
         """Take a snapshot, which a rank wanted and none is writing. It raises nothing."""
@@ -64,7 +64,7 @@ class Ballot:
     Parameters
     ----------
     shard : Shard
-    log : ChangeLog, optional
+    log : RecordLog, optional
         Is told of each change that is logged, on every rank, also where its share is empty.
 
     Attributes
@@ -77,7 +77,7 @@ class Ballot:
         Why a commit failed on this rank, after which the ranks hold different states.
     """
 
-    def __init__(self, shard: Shard, log: ChangeLog | None = None) -> None:
+    def __init__(self, shard: Shard, log: RecordLog | None = None) -> None:
         self.shard, self.log = shard, log
         self.in_doubt: Change | None = None
         self.broken: str | None = None
@@ -152,12 +152,13 @@ class Ballot:
 
     def _vote(self, ready: bool) -> bool:
         """Whether every rank is ready; the same answer on every rank."""
-        says = 0 if not ready else 3 if self.log is None else self.log.vote
+        state = SnapshotState.IDLE if self.log is None else self.log.vote
+        says = int(state) if ready else REFUSED
         shard, began = self.shard, perf_counter()
         least = shard.exchange.least(says)
         shard.waited += perf_counter() - began
-        self._snapshot_due = least == 2
-        return least > 0
+        self._snapshot_due = least == SnapshotState.WANTED
+        return least != REFUSED
 
     def _commit(self, change: Change) -> None:
         try:
@@ -235,7 +236,7 @@ class _Logged:  # two generators would take 5 us longer, while the device waits 
     """The block of `Ballot.attempt`, and in it `block`."""
 
     def __init__(
-        self, ballot: Ballot, log: ChangeLog, record: Record, ahead: bool, block: AbstractContextManager[None]
+        self, ballot: Ballot, log: RecordLog, record: Record, ahead: bool, block: AbstractContextManager[None]
     ) -> None:
         self._ballot, self._log, self._record, self._ahead, self._block = ballot, log, record, ahead, block
 

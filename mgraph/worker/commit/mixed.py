@@ -14,8 +14,8 @@ from mgraph.kernels import load
 from mgraph.operations import updates_of
 from mgraph.structures import Run
 from mgraph.structures.mixed_stream import MixedStream, PendingResults, QueryResults, sort_stream
-from mgraph.worker.changes.change import BatchChange, Change, Growth
-from mgraph.worker.changes.route import route
+from mgraph.worker.commit.change import BatchChange, Change, Growth
+from mgraph.worker.commit.route import route
 from mgraph.worker.shard.shard import Shard
 
 __all__ = ["Execution", "Stream", "answered", "logged", "streams"]

@@ -17,11 +17,11 @@ from mgraph.structures import Run
 from mgraph.worker.shard.merge import merge_in_order
 from mgraph.worker.shard.times import NEVER, Times, completed, is_in
 
-__all__ = ["Clock", "Tick"]
+__all__ = ["Clock", "EdgeExpiry"]
 
 
 @dataclass(frozen=True)
-class Tick:
+class EdgeExpiry:
     """How far a batch moves the window; the same on every rank but for `late` and `expired`.
 
     Attributes
@@ -35,7 +35,7 @@ class Tick:
     late : int
         Insertions of this rank's share that were outside the window, and left out.
     expired : int
-        The edges of this rank that the batch deletes since they leave the window; see `mgraph.worker.changes.trim`.
+        The edges of this rank that leave the window by their number; see `mgraph.worker.commit.expiry_by_count`.
     """
 
     latest: int = NEVER
@@ -90,15 +90,15 @@ class Clock:
         if self.window is not None and latest > NEVER:
             self.times = [replace(times, floor=max(latest - self.window, NEVER)) for times in self.times]
 
-    def now(self) -> Tick:
+    def now(self) -> EdgeExpiry:
         """The window as it is."""
-        return Tick(self.latest, self.times[0].floor)
+        return EdgeExpiry(self.latest, self.times[0].floor)
 
     def largest(self, run: Run) -> int:
         """The largest time seen, by this rank's part of a batch too."""
         return max(self.latest, _largest(run))
 
-    def admit(self, runs: Sequence[Run], latest: int) -> tuple[list[Run], Tick]:
+    def admit(self, runs: Sequence[Run], latest: int) -> tuple[list[Run], EdgeExpiry]:
         """The runs of this rank's share of a batch without what is late, and the window that the batch makes.
 
         `latest` is the largest time seen on any rank.
@@ -108,9 +108,9 @@ class Clock:
             floor = max(floor, latest - self.window)
         kept = [_within(run, floor) for run in runs]
         late = (len(runs[0]) - len(kept[0])) // (1 if self.directed else 2)
-        return kept, Tick(latest, floor, late=late)
+        return kept, EdgeExpiry(latest, floor, late=late)
 
-    def prepared(self, number: int, run: Run, tick: Tick) -> tuple[Run, Times, Array, Array]:
+    def prepared(self, number: int, run: Run, expiry: EdgeExpiry) -> tuple[Run, Times, Array, Array]:
         """What a batch makes of a structure with its times.
 
         Parameters
@@ -119,7 +119,7 @@ class Clock:
             The number of the structure.
         run : Run
             The batch for it, in local rows.
-        tick : Tick
+        expiry : EdgeExpiry
 
         Returns
         -------
@@ -132,13 +132,13 @@ class Clock:
         """
         before = self.times[number]
         device = before.device
-        leaving = before.leaving(max(tick.floor, NEVER if tick.before is None else tick.before - 1))
+        leaving = before.leaving(max(expiry.floor, NEVER if expiry.before is None else expiry.before - 1))
         if leaving is None:
             none = device.empty(0, np.uint64)
-            return run, before.noted(run, tick.floor), none, none
+            return run, before.noted(run, expiry.floor), none, none
         weighted = leaving.weight is not None or run.weight is not None
         whole = merge_in_order(device, [completed(device, one, weighted, ops=True) for one in (leaving, run)])
-        times = before.noted(run if tick.before is None else whole, tick.floor)
+        times = before.noted(run if expiry.before is None else whole, expiry.floor)
         kept = leaving.keys[leaving.op > 0]
         unnamed = leaving.keys[(leaving.op < 0) & ~is_in(device, leaving.keys, run.keys)]
         stays = is_in(device, unnamed, kept)
