@@ -80,7 +80,7 @@ struct World {
     i64 host;  // address of two words of the host: 1 ends every wait; 1 asks to leave soon
     i64 patience;  // nanoseconds that a launch waits for another rank
     i64 room;  // messages that an inbox holds
-    template <class T> DEVICE T* array(i64 r, i64 offset) const { return (T*)(regions[r] + offset); }
+    DEVICE u32* words(i64 r, i64 offset) const { return (u32*)(regions[r] + offset); }
     DEVICE bool reaches(i64 r) const { return regions[r] != 0; }
     DEVICE i64 owner(i64 v) const {
         i64 first = 0;

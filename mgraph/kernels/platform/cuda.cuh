@@ -105,7 +105,7 @@ template <int W, bool warp_converged = false> struct Tile {
     }
 };
 
-constexpr int tiles_of_block = 16;  // tiles of 32 lanes in a block of a program that ranks run together
+constexpr int program_tiles = 16;  // tiles of 32 lanes in a block of a program that ranks run together
 
 struct Block {
     DEVICE int rank() const { return threadIdx.x; }

@@ -27,7 +27,7 @@ template <int W, bool warp_converged = false> struct Tile {
     void sync() const {}
 };
 
-constexpr int tiles_of_block = 1;
+constexpr int program_tiles = 1;
 
 struct Block {
     int rank() const { return 0; }

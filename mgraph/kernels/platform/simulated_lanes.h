@@ -144,7 +144,7 @@ template <int W, bool warp_converged = false> struct Tile {
     }
 };
 
-constexpr int tiles_of_block = block_lanes / 32;  // tiles of 32 lanes
+constexpr int program_tiles = block_lanes / 32;  // tiles of 32 lanes
 
 struct Block {
     int rank() const { return fibers->now; }

@@ -26,7 +26,7 @@ DEVICE void store_pair(u64* p, u64 a, u64 b) {
     asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(p), "l"(a), "l"(b) : "memory");
 }
 
-template <class Program> struct Gathering {  // the meetings of one launch; one for each block, in shared memory
+template <class Program> struct OVERLAY Gathering {  // the meetings of one launch; one for each block, in shared memory
     i64 said[most_ranks * said_words];
     typename Program::State state;
     i64 step, meetings, born;
@@ -181,9 +181,9 @@ template <class Program> struct Gathering {  // the meetings of one launch; one 
             atomic_add(world.number((int)threadIdx.x), (i64)sums[threadIdx.x]);
     }
     // The state and what was heard before this launch. Returns whether the ranks have not met after the phase's work.
-    DEVICE bool recall(const Program& program) {
+    DEVICE bool recall(const Program& program, bool heard_before) {
         const World& world = program.world;
-        for (i64 i = threadIdx.x; program.resume && i < world.size * said_words; i += blockDim.x) {
+        for (i64 i = threadIdx.x; heard_before && i < world.size * said_words; i += blockDim.x) {
             u64 a, b;
             load_pair(world.heard_of(0) + i * 2, a, b);
             said[i] = (i64)((u64)(u32)b << 32 | (u32)a);
@@ -214,7 +214,7 @@ template <class Program> struct Gathering {  // the meetings of one launch; one 
 template <class Program> DEVICE void drive(const Program& program) {
     __shared__ char memory[sizeof(Gathering<Program>)] __attribute__((aligned(16)));
     Gathering<Program>& all = *(Gathering<Program>*)memory;
-    bool waiting = all.recall(program);
+    bool waiting = all.recall(program, program.resume);
     while (all.state.phase && !all.left) {
         if (!waiting) all.add(program.world, program.step(Grid{}, all.state, all.heard(program.world)));
         all.meet(program, waiting);
@@ -227,14 +227,14 @@ template <class Program> DEVICE void drive(const Program& program) {
 template <class Program> DEVICE void drive_step(const Program& program) {
     __shared__ char memory[sizeof(Gathering<Program>)] __attribute__((aligned(16)));
     Gathering<Program>& all = *(Gathering<Program>*)memory;
-    all.recall(program);
+    all.recall(program, true);
     if (all.state.phase) all.add(program.world, program.step(Grid{}, all.state, all.heard(program.world)));
     if (blockIdx.x == 0 && threadIdx.x == 0) program.world.tell_host(program, all.state);
 }
 template <class Program> DEVICE void drive_next(const Program& program) {
     __shared__ char memory[sizeof(Gathering<Program>)] __attribute__((aligned(16)));
     Gathering<Program>& all = *(Gathering<Program>*)memory;
-    all.recall(program);
+    all.recall(program, true);
     if (threadIdx.x == 0) {
         all.meetings += !program.alone(all.state);
         program.next(all.state, all.heard(program.world));

@@ -34,7 +34,7 @@ template <class Program> struct Phase {  // the work of one phase
 class Gathering {
     static constexpr i64 spin = 20000, yield = 200000;
     const World& world;
-    u32* bell(i64 r) const { return world.array<u32>(r, bell_offset); }  // its changes; then whether its rank sleeps
+    u32* bell(i64 r) const { return world.words(r, bell_offset); }  // its changes; then whether its rank sleeps
 
     void say(bool alone) const {
         i64 flags = 0;

@@ -152,7 +152,7 @@ def test_bad_arguments() -> None:
     for algorithm, more in ((DISTANCES, ()), (NEAREST, ()), (K_HOP, (2,))):
         with pytest.raises(UnknownVertex, match=r"sources\[1\] is 20; the graph has 20"):
             run(made, algorithm, [0, 20], *more)
-        for bad, message in (([], "empty"), ([0.5], "whole"), (3, "one value"), (["a"], "dtype")):
+        for bad, message in (([], "empty"), ([0.5], "whole"), (3, "one value"), (["a"], "whole numbers")):
             with pytest.raises(InvalidOption, match=message):
                 run(made, algorithm, bad, *more)
     for k in (-1, 1.5):

@@ -28,11 +28,9 @@ struct Yes {
 struct No {
     static constexpr bool value = false;
 };
-template <class View> DEVICE auto has_stretches(const View* graph, int) -> decltype(graph->id_at(i64()), Yes()) {
-    return {};
-}
-template <class View> DEVICE No has_stretches(const View*, long) { return {}; }
-template <class View> constexpr bool in_stretches = decltype(has_stretches((const View*)nullptr, 0))::value;
+template <class View> DEVICE auto has_stretches(int) -> decltype(View().id_at(i64()), Yes()) { return {}; }
+template <class View> DEVICE No has_stretches(long) { return {}; }
+template <class View> constexpr bool in_stretches = decltype(has_stretches<View>(0))::value;
 
 template <class View>
 struct BreadthFirst {
@@ -72,7 +70,7 @@ struct BreadthFirst {
     DEVICE i64 hi() const { return world.starts[world.rank + 1]; }
     DEVICE i64 rows() const { return hi() - lo(); }
     DEVICE i64 vertices() const { return world.starts[world.size]; }
-    DEVICE u32* seen(i64 r, i64 buffer) const { return world.array<u32>(r, seen_offset) + buffer * seen_words; }
+    DEVICE u32* seen(i64 r, i64 buffer) const { return world.words(r, seen_offset) + buffer * seen_words; }
     DEVICE u32* listing(i64 level) const { return lists + (level & 1) * rows(); }
     DEVICE i64 first_word() const { return lo() / word_bits; }
     DEVICE i64 end_word() const { return words_of(hi()); }
@@ -85,12 +83,12 @@ struct BreadthFirst {
     }
 
     static constexpr int words_at_once = 16;
-    struct Block_of_rows {
+    struct OVERLAY BlockOfRows {
         u32 words[words_at_once];
         u16 open[words_at_once * word_bits], longer[words_at_once * word_bits];  // bits, from the first word on
     };
     static constexpr u32 most_finds = 384;
-    static constexpr int tile_words = (int)sizeof(Block_of_rows) / 4;  // of shared memory, for what a tile is doing
+    static constexpr int tile_words = (int)sizeof(BlockOfRows) / 4;  // of shared memory, for what a tile is doing
     static_assert(tile_words > most_finds, "finds and their count fit, too");
 
     // ---- what the phases do ------------------------------------------------------------------------------------------
@@ -118,7 +116,7 @@ struct BreadthFirst {
         }
     }
     DEVICE Numbers step(Grid grid, const State& s, const Heard& heard) const {
-        SHARED(u32, memory, tile_words * tiles_of_block);
+        SHARED(u32, memory, tile_words * program_tiles);
         u32* own = memory + Tile<lanes>{}.index() * tile_words;
         Numbers mine;
         switch (s.phase) {
@@ -134,7 +132,7 @@ struct BreadthFirst {
             break;
         case settle: do_settle(grid, s, heard, s.level, false, mine); break;
         case publish: do_publish(grid, s); break;
-        case up: do_up(grid, s, *(Block_of_rows*)own, mine); break;
+        case up: do_up(grid, s, *(BlockOfRows*)own, mine); break;
         case up_hubs: do_up_hubs(grid, s, mine); break;
         case list: do_list(grid, s, mine); break;
         default:
@@ -373,7 +371,7 @@ struct BreadthFirst {
 
     // A tile takes `words_at_once` words, and lists their open rows, so that all its lanes have a row to look at however
     // few are left. The words go to all ranks when all rows have been looked at.
-    DEVICE void do_up(Grid grid, const State& s, Block_of_rows& rows, Numbers& mine) const {
+    DEVICE void do_up(Grid grid, const State& s, BlockOfRows& rows, Numbers& mine) const {
         Tile<lanes> tile;
         const u32* bits = seen(world.rank, s.buffer);
         i64 first = first_word() / words_at_once, end = (end_word() + words_at_once - 1) / words_at_once;
@@ -385,7 +383,7 @@ struct BreadthFirst {
         }
     }
     template <class Group>
-    DEVICE void up_block(Group tile, const State& s, Block_of_rows& rows, i64 word, const u32* bits,
+    DEVICE void up_block(Group tile, const State& s, BlockOfRows& rows, i64 word, const u32* bits,
                          Numbers& mine) const {
         // the open rows
         int n = 0, longer = 0;
@@ -437,8 +435,7 @@ struct BreadthFirst {
         put_words(tile, s, rows, word);
         tile.sync();
     }
-    template <class Group> DEVICE void put_words(Group tile, const State& s, const Block_of_rows& rows,
-                                                 i64 word) const {
+    template <class Group> DEVICE void put_words(Group tile, const State& s, const BlockOfRows& rows, i64 word) const {
         constexpr int quads = words_at_once / 4;  // a lane stores four words
         for (i64 i = tile.rank(); i < world.size * quads; i += tile.size()) {
             i64 r = i / quads, from = word + i % quads * 4;
@@ -454,7 +451,7 @@ struct BreadthFirst {
             }
         }
     }
-    DEVICE void settle_up(const State& s, Block_of_rows& rows, i64 base, u16 bit, u32 parent, Numbers& mine) const {
+    DEVICE void settle_up(const State& s, BlockOfRows& rows, i64 base, u16 bit, u32 parent, Numbers& mine) const {
         atomic_or(rows.words + bit / word_bits, bit_of(bit));
         find(s, base + bit, parent, mine);
     }
