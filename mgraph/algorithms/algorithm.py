@@ -32,6 +32,7 @@ __all__ = [
     "GraphFacts",
     "Maintained",
     "Names",
+    "Renumbering",
     "Runs",
     "Shard",
     "Vertex",
@@ -233,6 +234,25 @@ class Followed:
     changed: bool
 
 
+@dataclass(frozen=True)
+class Renumbering:
+    """New internal ids of all vertices but some without edges, which were removed. The order of the others stays.
+
+    Parameters
+    ----------
+    kept : int64[n_vertices]
+        The ids before, in the order of the ids afterwards.
+    rows : int64[hi - lo]
+        The rows before of the own vertices: their ids before, less the first id that this rank owned.
+    new : int64[n_vertices before]
+        The id afterwards of each id before; -1 for removed vertices.
+    """
+
+    kept: Array
+    rows: Array
+    new: Array
+
+
 class Maintained(Protocol):
     """One rank's part of a result that follows the graph, with what it needs for that; made for the graph as it is.
 
@@ -245,6 +265,14 @@ class Maintained(Protocol):
 
         It may give up before the result is correct, and return None on every rank: where it would visit about `most`
         edges of the graph or more, and where going on is not possible. Then the result is made again.
+        """
+        ...
+
+    def renumber(self, ids: Renumbering) -> bool:
+        """Take over new internal ids, after a `follow` with all changes; the shard has them already.
+
+        Another `follow` comes before `columns`. Makes no exchange. Return False if the result cannot go on, as where
+        its source was removed; the same on every rank.
         """
         ...
 

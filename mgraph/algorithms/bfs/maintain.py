@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Changes, Columns, Followed, Shard, incoming
+from mgraph.algorithms.algorithm import Changes, Columns, Followed, Renumbering, Shard, incoming
 from mgraph.algorithms.bfs.program import run
 from mgraph.algorithms.near_far.search import HOPS, Search
 from mgraph.algorithms.repair.repair import Repair
@@ -49,6 +49,10 @@ class Distances:
         self._grow()
         changed = self.repair.follow(changes, most)
         return None if changed is None else Followed(self.repair.visited(), changed)
+
+    def renumber(self, ids: Renumbering) -> bool:
+        """Take over new internal ids; see `mgraph.algorithms.algorithm.Maintained`."""
+        return self.repair.renumber(ids, self.repair.length[ids.kept])
 
     def _grow(self) -> None:
         more = self.shard.n_vertices - len(self.repair.length)

@@ -125,5 +125,7 @@ def _without_isolated(directory: Directory, method: str) -> int:
     while True:
         with suppress(Recovered), directory.removing(isolated) as gone:  # those that left before a loss are gone
             if len(gone):
-                caller.call(method, {"ids": gone}, connect=True, commits=method == "remove_vertices")
+                own_epoch = method == "remove_vertices"
+                args = {"ids": gone, "isolated": True} if own_epoch else {"ids": gone}
+                caller.call(method, args, connect=True, commits=own_epoch)
             return len(gone)
