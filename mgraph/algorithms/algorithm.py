@@ -17,6 +17,7 @@ from mgraph.checks import check_vertex, check_vertices
 from mgraph.device import Array, Device
 from mgraph.errors import InvalidBatch, InvalidOption, MgraphError
 from mgraph.exchange import Exchange
+from mgraph.facade import hint
 from mgraph.kernels import Library, View, load
 from mgraph.partition import Partition
 from mgraph.structures import Structure
@@ -189,7 +190,9 @@ class Algorithm:
                 signature.bind_partial(facts, **given)
                 signature.bind(facts, **given)
             except TypeError as error:
-                raise TypeError(f"{self.name}: {error}") from None
+                known = list(signature.parameters)[1:]
+                meant = next((hint(name, known) for name in given if name not in known), "")
+                raise TypeError(f"{self.name}: {error}{meant}") from None
             raise
 
 

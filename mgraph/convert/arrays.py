@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
-from mgraph.client.options import keys_of
+from mgraph.client.options import GraphOptions, keys_of
 from mgraph.client.reports.progress import building
 from mgraph.columns import as_array
 from mgraph.convert.build import Edges, build
@@ -24,7 +24,7 @@ def from_dlpack(
     time: Any = None,
     client: Any = None,
     n_vertices: int | None = None,
-    **options: Any,
+    **options: Unpack[GraphOptions],
 ) -> Any:
     """A new graph of arrays with the DLPack interface: of NumPy, CuPy, PyTorch, JAX, TensorFlow.
 

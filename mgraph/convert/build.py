@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -80,9 +80,7 @@ class Edges:
         return int(column[row]), self.names[0 if column is self.src else 1], row
 
 
-def build(
-    cls: Any, edges: Edges, client: Any, n_vertices: int | None, options: Mapping[str, Any], vertices: Any = ()
-) -> Any:
+def build(cls: Any, edges: Edges, client: Any, n_vertices: int | None, options: Any, vertices: Any = ()) -> Any:
     """A new graph of `edges`, as one batch; without `n_vertices` it has the vertices up to the largest id, and grows.
 
     In a graph with keys, `vertices` are keys that have no edge.
@@ -124,7 +122,7 @@ def filling(graph: Any) -> Iterator[Any]:
         raise
 
 
-def check_weighted(options: dict[str, Any], weights: bool) -> None:
+def check_weighted(options: Any, weights: bool) -> None:
     """Set the option `weighted` where there are `weights`; `InvalidOption` if it is False."""
     if weights and not options.setdefault("weighted", True):
         raise InvalidOption("weighted is False and a column of weights is named; leave one of them out")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Unpack
 
-from mgraph.client.options import keys_of
+from mgraph.client.options import GraphOptions, keys_of
 from mgraph.client.reports.progress import building, stage
 from mgraph.convert.build import build
 from mgraph.convert.columns import choose
@@ -29,7 +29,7 @@ def from_parquet(
     time: str | None = None,
     client: Any = None,
     n_vertices: int | None = None,
-    **options: Any,
+    **options: Unpack[GraphOptions],
 ) -> Any:
     """A new graph of the rows of a Parquet file, an edge a row, read in this process; needs pyarrow.
 
@@ -74,7 +74,7 @@ def from_csv(
     delimiter: str = ",",
     client: Any = None,
     n_vertices: int | None = None,
-    **options: Any,
+    **options: Unpack[GraphOptions],
 ) -> Any:
     """A new graph of the rows of a CSV file, an edge a row, read in this process; needs pyarrow.
 

@@ -40,7 +40,7 @@ def check_names(kind: str, names: tuple[Any, ...]) -> None:
             raise InvalidOption(f"{name} is {value!r}; a file of the format {kind} has no columns to name")
 
 
-def matrix_market(cls: Any, path: str, weight: None, client: Any, n_vertices: Any, options: dict[str, Any]) -> Any:
+def matrix_market(cls: Any, path: str, weight: None, client: Any, n_vertices: Any, options: Any) -> Any:
     """A graph of a Matrix Market file of coordinates; entries at the same place are added up. O(bytes)."""
     from scipy import io, sparse
 
@@ -63,7 +63,7 @@ def matrix_market(cls: Any, path: str, weight: None, client: Any, n_vertices: An
     return from_scipy(cls, matrix, client=client, **options)
 
 
-def graphml(cls: Any, path: str, weight: Any, client: Any, n_vertices: Any, options: dict[str, Any]) -> Any:
+def graphml(cls: Any, path: str, weight: Any, client: Any, n_vertices: Any, options: Any) -> Any:
     """A graph of a GraphML file, by NetworkX."""
     import networkx as nx
 
@@ -78,7 +78,7 @@ def graphml(cls: Any, path: str, weight: Any, client: Any, n_vertices: Any, opti
 # ---- METIS -----------------------------------------------------------------------------------------------------------
 
 
-def metis(cls: Any, path: str, weight: None, client: Any, n_vertices: Any, options: dict[str, Any]) -> Any:
+def metis(cls: Any, path: str, weight: None, client: Any, n_vertices: Any, options: Any) -> Any:
     """A graph of a METIS file: line i has the neighbours of vertex i, maybe with weights. O(bytes).
 
     `ReadError` names the line where it is malformed; an edge must be in the lines of both its ends.
@@ -185,7 +185,7 @@ def _distinct(values: np.ndarray) -> np.ndarray:
 # ---- LDBC Graphalytics -----------------------------------------------------------------------------------------------
 
 
-def evlp(cls: Any, path: str, weight: Any, client: Any, n_vertices: Any, options: dict[str, Any]) -> Any:
+def evlp(cls: Any, path: str, weight: Any, client: Any, n_vertices: Any, options: Any) -> Any:
     """A graph of ``NAME.e``, with ``NAME.v`` and ``NAME.properties`` beside it where they are. O(bytes)."""
     own = _properties(_beside(path, ".properties"))
     folder = os.path.dirname(path)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
-from mgraph.client.options import keys_of
+from mgraph.client.options import GraphOptions, keys_of
 from mgraph.client.reports.progress import building
 from mgraph.columns import as_array, as_objects
 from mgraph.convert.build import Edges, build, columns_of
@@ -41,7 +41,7 @@ def from_pandas(
     time: str | None = None,
     client: Any = None,
     n_vertices: int | None = None,
-    **options: Any,
+    **options: Unpack[GraphOptions],
 ) -> Any:
     """A new graph of the rows of a pandas DataFrame, an edge a row; other columns are not read.
 
@@ -118,7 +118,7 @@ def from_arrow(
     time: str | None = None,
     client: Any = None,
     n_vertices: int | None = None,
-    **options: Any,
+    **options: Unpack[GraphOptions],
 ) -> Any:
     """A new graph of the rows of an Arrow table, an edge a row; needs pyarrow.
 
@@ -190,7 +190,7 @@ def from_polars(
     time: str | None = None,
     client: Any = None,
     n_vertices: int | None = None,
-    **options: Any,
+    **options: Unpack[GraphOptions],
 ) -> Any:
     """A new graph of the rows of a Polars DataFrame or LazyFrame, an edge a row; needs Polars and pyarrow.
 
@@ -238,7 +238,7 @@ def from_cudf(
     time: str | None = None,
     client: Any = None,
     n_vertices: int | None = None,
-    **options: Any,
+    **options: Unpack[GraphOptions],
 ) -> Any:
     """A new graph of the rows of a cuDF DataFrame, an edge a row; needs cuDF and CuPy.
 

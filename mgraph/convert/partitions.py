@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from mgraph.batch import EdgeBatch
-from mgraph.client.options import keys_of
+from mgraph.client.options import GraphOptions, keys_of
 from mgraph.client.reports.progress import building, stage
 from mgraph.columns import as_keys, chosen_kind
 from mgraph.convert.build import Edges, build, check_largest, check_weighted, filling
@@ -34,7 +34,7 @@ def from_dask(
     time: str | None = None,
     client: Any = None,
     n_vertices: int | None = None,
-    **options: Any,
+    **options: Unpack[GraphOptions],
 ) -> Any:
     """A new graph of the rows of a Dask DataFrame, an edge a row; other columns are not read.
 
@@ -76,17 +76,15 @@ def from_dask(
     check_weighted(options, weight is not None)
     parts = client.compute(chosen.to_delayed())
     kind = _chosen(client, parts, names) if keys == "auto" else keys
-    options["keys"] = kind
+    decided = {**options, "keys": kind}
     if time is not None:
-        return _inserted(cls, client, parts, names, time, n_vertices, options)
+        return _inserted(cls, client, parts, names, time, n_vertices, decided)
     if kind is not None:
-        return _numbered(cls, client, parts, names, options)
-    return _ingested(cls, client, parts, names, n_vertices, options)
+        return _numbered(cls, client, parts, names, decided)
+    return _ingested(cls, client, parts, names, n_vertices, decided)
 
 
-def _ingested(
-    cls: Any, client: Any, parts: list[Any], names: list[str], n_vertices: int | None, options: dict[str, Any]
-) -> Any:
+def _ingested(cls: Any, client: Any, parts: list[Any], names: list[str], n_vertices: int | None, options: Any) -> Any:
     """A graph without keys, whose edges stay on the workers. All partitions are checked first."""
     batches = _finished(client.map(_batch, parts, range(len(parts)), names=names))
     total, largest = _largest(client.gather(client.map(_facts, batches, names=tuple(names[:2]))), n_vertices)
@@ -106,7 +104,7 @@ def _inserted(
     names: list[str],
     time: str | None,
     n_vertices: int | None,
-    options: dict[str, Any],
+    options: Any,
 ) -> Any:
     """A graph with times, of one partition after another. All are checked first."""
     kind = options["keys"]
@@ -125,7 +123,7 @@ def _inserted(
     return graph
 
 
-def _numbered(cls: Any, client: Any, parts: list[Any], names: list[str], options: dict[str, Any]) -> Any:
+def _numbered(cls: Any, client: Any, parts: list[Any], names: list[str], options: Any) -> Any:
     """A graph with keys, whose edges stay on the workers. All partitions are checked first."""
     coded = _finished(client.map(_coded, parts, range(len(parts)), names=names, keys=options["keys"]))
     brought, batches = client.map(itemgetter(1), coded), []

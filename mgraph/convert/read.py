@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Unpack
 
-from mgraph.client.options import keys_of
+from mgraph.client.options import GraphOptions, keys_of
 from mgraph.client.reports.progress import building
 from mgraph.convert import formats
 from mgraph.convert.build import build
@@ -52,7 +52,7 @@ def read(
     time: str | int | None = None,
     client: Any = None,
     n_vertices: int | None = None,
-    **options: Any,
+    **options: Unpack[GraphOptions],
 ) -> Any:
     """A new graph of a file, read in this process, whose format is recognised; needs pyarrow.
 
@@ -147,9 +147,7 @@ def _delimiter(path: str) -> str | None:
     return {".csv": ",", ".tsv": "\t"}.get(kind_of(path))
 
 
-def _edge_list(
-    cls: Any, path: str, names: tuple[Any, ...], client: Any, n_vertices: Any, options: dict[str, Any]
-) -> Any:
+def _edge_list(cls: Any, path: str, names: tuple[Any, ...], client: Any, n_vertices: Any, options: Any) -> Any:
     """A graph of a text file."""
     keys = keys_of(options.get("keys", "auto"), n_vertices)
     source, target, *others = names

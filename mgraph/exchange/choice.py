@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from mgraph.errors import DeviceError, InvalidOption
+from mgraph.facade import warn
 
 __all__ = ["EXCHANGES", "IN_CLEAR", "best_exchange", "check_exchange", "choose_exchange", "encrypted", "why_unusable"]
 
@@ -110,9 +110,7 @@ def encrypted(workers: Sequence[str]) -> bool:
 
 def _warn_in_clear(exchange: str) -> None:
     listens = ", and UCX listens on every interface without authentication" if exchange == "ucx" else ""
-    warnings.warn(
+    warn(
         f'exchange "{exchange}" sends the edges of the graph unencrypted between workers of a cluster that uses '
         f'TLS{listens}; exchange="tcp" is encrypted',
-        UserWarning,
-        stacklevel=4,
     )

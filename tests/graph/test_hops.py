@@ -10,7 +10,7 @@ from hops import hops, watched
 from mgraph import DynamicGraph
 from mgraph.structures.run import FEW
 
-MOST = 15
+MOST = 16
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -32,6 +31,7 @@ from mgraph.client.vertices.keyed import Keyed, batch_of
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption, MgraphError
+from mgraph.facade import warn
 from mgraph.failures import Recovered, retold
 from mgraph.keys import NONE
 from mgraph.times import as_stamps
@@ -82,7 +82,7 @@ class Updates:
         self.followers: weakref.WeakSet[Live] | None = None
         self.history = History()
 
-    def follow(self, live: Live) -> None:
+    def register(self, live: Live) -> None:
         """Bring a result up to date after each change from now on."""
         if self.followers is None:
             self.followers = weakref.WeakSet()
@@ -427,7 +427,7 @@ class Updates:
             try:
                 self.reorder()
             except CapacityError as error:
-                warnings.warn(f"the batch is committed; no room to order the vertices by degree: {error}", stacklevel=4)
+                warn(f"the batch is committed; no room to order the vertices by degree: {error}")
 
 
 def edge_columns(src: Any, dst: Any, weight: Any = None) -> tuple[Any, Any, Any]:
@@ -459,8 +459,7 @@ def edge_columns(src: Any, dst: Any, weight: Any = None) -> tuple[Any, Any, Any]
 def _warn_left_out(answers: list[dict[str, Any]]) -> None:
     """Tell which columns of files were not read."""
     if left := sorted({name for answer in answers for name in answer.get("left_out", ())}):
-        warnings.warn(
+        warn(
             f"the files have columns that were not read: {', '.join(left)}; columns= says which are src, dst, weight, "
             "op and time",
-            stacklevel=4,
         )
