@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from mgraph.errors import MgraphError
 
-__all__ = ["at_facade", "facade", "hint", "warn"]
+__all__ = ["ERRORS_END", "at_facade", "facade", "hint", "warn"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
@@ -73,10 +73,24 @@ def facade(function: F) -> F:
     return call  # type: ignore[return-value]
 
 
+class _ErrorsEnd:
+    """Drop the frames inside the block from the tracebacks of mgraph's errors."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, frames: object) -> None:
+        if isinstance(error, MgraphError):
+            error.__traceback__ = None
+
+
+ERRORS_END = _ErrorsEnd()  #: for a method that others call on their way, where a `facade` would be a frame more
+
+
 def at_facade(cls: C) -> C:
-    """Make all public methods of a class, its operators and its class methods a `facade`."""
+    """Make all public methods of a class, its operators and its class methods a `facade`; but for `run`."""
     for name, member in list(vars(cls).items()):
-        if name.startswith("_") and name not in OPERATORS:
+        if name == "run" or (name.startswith("_") and name not in OPERATORS):
             continue
         if isinstance(member, FunctionType):
             setattr(cls, name, facade(member))

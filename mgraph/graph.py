@@ -15,7 +15,7 @@ from mgraph.client.batches.pipeline import Pipeline
 from mgraph.client.batches.updates import Updates
 from mgraph.client.batches.windows import window_of
 from mgraph.client.creation.moving import move_to
-from mgraph.client.creation.place import Place
+from mgraph.client.creation.place import NO_DASK, Place, not_a_client
 from mgraph.client.creation.restoring import make_graph, open_stored
 from mgraph.client.inputs.following import follow
 from mgraph.client.inputs.streaming import stream
@@ -491,5 +491,7 @@ def _place(client: Any, workers: Sequence[str] | None, exchange: str) -> Place:
         from mgraph.client.creation.placement import OnCluster  # these two import Dask
         from mgraph.worker import plugin
     except ImportError as error:
-        raise MgraphError(f'a graph with a client needs Dask (pip install "dask-mgraph[cluster]"): {error}') from error
+        if isinstance(client, str):
+            raise MgraphError(f"{NO_DASK}: {error}") from error
+        raise not_a_client(client) from None  # nothing is a client where Dask cannot be imported
     return OnCluster(client, workers, exchange, plugin.ensure)

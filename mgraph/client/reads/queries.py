@@ -17,7 +17,7 @@ from mgraph.client.reports.progress import Done, shown
 from mgraph.client.results.results import VertexValues
 from mgraph.client.results.run import run_algorithm
 from mgraph.errors import InvalidOption, UnknownVertex
-from mgraph.facade import hint
+from mgraph.facade import ERRORS_END, hint
 from mgraph.structures import Csr
 from mgraph.times import as_shown
 
@@ -132,7 +132,7 @@ def run(self: Any, algorithm: str, /, **arguments: Any) -> Any:
     checked = lambda now: known.arguments(facts(now), arguments)  # noqa: E731
     caller, began = self._directory.coordinator, clock.perf_counter()
     stopped = told_of_stop(caller, algorithm, "it has no result, and the graph is as it was")
-    with stopped, shown(algorithm, lambda: Done(0, None, f"at epoch {caller.epoch}")):
+    with ERRORS_END, stopped, shown(algorithm, lambda: Done(0, None, f"at epoch {caller.epoch}")):
         result = self._directory.read(partial(run_algorithm, caller, algorithm, checked))
     self._updates.history.add(algorithm, caller, caller.epoch, 0, clock.perf_counter() - began)
     return result
