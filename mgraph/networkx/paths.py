@@ -6,7 +6,7 @@ Several sources are as many searches. Lengths are Python integers where all weig
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
@@ -22,10 +22,18 @@ from mgraph.networkx.contents import Refused
 from mgraph.networkx.graph import Graph
 
 __all__ = [
+    "all_pairs_dijkstra",
+    "all_pairs_dijkstra_path",
+    "all_pairs_dijkstra_path_length",
+    "all_pairs_shortest_path",
+    "all_pairs_shortest_path_length",
+    "bidirectional_dijkstra",
+    "bidirectional_shortest_path",
     "dijkstra_path",
     "dijkstra_path_length",
     "dijkstra_predecessor_and_distance",
     "has_path",
+    "length_rows",
     "multi_source_dijkstra",
     "multi_source_dijkstra_path",
     "multi_source_dijkstra_path_length",
@@ -36,9 +44,12 @@ __all__ = [
     "single_source_dijkstra_path_length",
     "single_source_shortest_path",
     "single_source_shortest_path_length",
+    "single_target_shortest_path",
+    "single_target_shortest_path_length",
 ]
 
 Path = list[Any]
+AT_ONCE = 64  #: searches that `DynamicGraph.distances` makes together
 
 
 @dataclass(frozen=True)
@@ -142,6 +153,20 @@ def _one(graph: DynamicGraph, source: int, by_weight: bool, trees: bool, directi
     return lengths, found.predecessors.to_numpy() if trees else None
 
 
+def length_rows(G: Graph, sources: Sequence[int], weight: Any) -> Iterator[np.ndarray]:
+    """Yield the lengths of the paths from each id in `sources`: float64[n], inf where there is no path."""
+    by_weight = weighted(G, weight, exactly=True)
+    with refusing(G) as graph:
+        if by_weight:
+            for source in sources:
+                yield _one(graph, source, True, False, "out")[0]
+            return
+        for at in range(0, len(sources), AT_ONCE):
+            rows = graph.distances(np.asarray(sources[at : at + AT_ONCE], np.int64)).to_numpy().astype(np.float64)
+            rows[rows < 0] = np.inf
+            yield from rows
+
+
 def _why_no_weight(G: Any, weight: Any = "weight", **others: Any) -> str | None:
     return why_no_weight(weight)
 
@@ -179,6 +204,42 @@ def single_source_shortest_path(G: Graph, source: Any, cutoff: float | None = No
     """As `networkx.single_source_shortest_path`."""
     first = id_of(G, source, f"Source {source} not in G")
     return _search(G, [first], None, _levels(cutoff), trees=True).paths()
+
+
+@offered()
+def single_target_shortest_path(G: Graph, target: Any, cutoff: float | None = None) -> dict[Any, Path]:
+    """Do as `networkx.single_target_shortest_path`."""
+    last = id_of(G, target, f"Target {target} not in G")
+    direction = "in" if G.is_directed() else "out"
+    found = _search(G, [last], None, _levels(cutoff), trees=True, direction=direction)
+    return {node: path[::-1] for node, path in found.paths().items()}
+
+
+@offered()
+def single_target_shortest_path_length(G: Graph, target: Any, cutoff: float | None = None) -> dict[Any, int]:
+    """Do as `networkx.single_target_shortest_path_length`."""
+    last = id_of(G, target, f"Target {target} is not in G")
+    direction = "in" if G.is_directed() else "out"
+    return _search(G, [last], None, _levels(cutoff), trees=False, direction=direction).distances()
+
+
+@offered()
+def bidirectional_shortest_path(G: Graph, source: Any, target: Any) -> Path:
+    """Do as `networkx.bidirectional_shortest_path`, by a search from the source."""
+    found, last = _between(G, source, target, None, "dijkstra", trees=True)
+    return found.path(last)
+
+
+@offered()
+def all_pairs_shortest_path_length(G: Graph, cutoff: float | None = None) -> Iterator[tuple[Any, dict[Any, int]]]:
+    """Do as `networkx.all_pairs_shortest_path_length`."""
+    return _from_each(G, None, _Found.distances, _levels(cutoff))
+
+
+@offered()
+def all_pairs_shortest_path(G: Graph, cutoff: float | None = None) -> Iterator[tuple[Any, dict[Any, Path]]]:
+    """Do as `networkx.all_pairs_shortest_path`."""
+    return _from_each(G, None, _Found.paths, _levels(cutoff))
 
 
 # ---- by weights ------------------------------------------------------------------------------------------------------
@@ -287,6 +348,41 @@ def dijkstra_predecessor_and_distance(
     return before, found.distances()
 
 
+@offered(_why_no_weight)
+def bidirectional_dijkstra(G: Graph, source: Any, target: Any, weight: Any = "weight") -> tuple[Any, Path]:
+    """Do as `networkx.bidirectional_dijkstra`, by a search from the source."""
+    if source == target and source in G:
+        return 0, [source]
+    found, last = _between(G, source, target, weight, "dijkstra", trees=True)
+    return found.length(last), found.path(last)
+
+
+def _both(found: _Found) -> tuple[dict[Any, Any], dict[Any, Path]]:
+    return found.distances(), found.paths()
+
+
+@offered(_why_no_weight)
+def all_pairs_dijkstra(G: Graph, cutoff: float | None = None, weight: Any = "weight") -> Iterator[tuple[Any, Any]]:
+    """Do as `networkx.all_pairs_dijkstra`."""
+    return _from_each(G, weight, _both, cutoff)
+
+
+@offered(_why_no_weight)
+def all_pairs_dijkstra_path(
+    G: Graph, cutoff: float | None = None, weight: Any = "weight"
+) -> Iterator[tuple[Any, dict[Any, Path]]]:
+    """Do as `networkx.all_pairs_dijkstra_path`."""
+    return _from_each(G, weight, _Found.paths, cutoff)
+
+
+@offered(_why_no_weight)
+def all_pairs_dijkstra_path_length(
+    G: Graph, cutoff: float | None = None, weight: Any = "weight"
+) -> Iterator[tuple[Any, dict[Any, Any]]]:
+    """Do as `networkx.all_pairs_dijkstra_path_length`."""
+    return _from_each(G, weight, _Found.distances, cutoff)
+
+
 # ---- either way ------------------------------------------------------------------------------------------------------
 
 
@@ -338,10 +434,12 @@ def _from_or_to(
     return read(_search(G, [first], weight, trees=read is _Found.paths, direction=direction))
 
 
-def _from_each(G: Graph, weight: Hashable, read: Callable[[_Found], dict[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-    """For each node, what `read` makes of the search from it; the first search is made at once, and may be refused."""
-    trees, ids = read is _Found.paths, G._contents.index
-    each = ((node, read(_search(G, [ids[node]], weight, trees=trees))) for node in list(G))
+def _from_each(
+    G: Graph, weight: Hashable, read: Callable[[_Found], Any], cutoff: float | None = None
+) -> Iterator[tuple[Any, Any]]:
+    """Yield what `read` makes of the search from each node; the first search is made at once, and may be refused."""
+    trees, ids = read is not _Found.distances, G._contents.index
+    each = ((node, read(_search(G, [ids[node]], weight, cutoff, trees=trees))) for node in list(G))
     return chain([*islice(each, 1)], each)
 
 
