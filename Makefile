@@ -67,7 +67,7 @@ notebooks: setup
 
 # the tables of the archived benchmarks, where the pages have their markers
 figures: setup
-	for page in $$(grep -l '^<!-- results:begin' README.md docs/*.md docs/papers/*.md); do \
+	for page in $$(grep -l '^<!-- results:begin' README.md docs/*.md); do \
 	  $(BIN)/python -m workloads report --write $$page || exit 1; done
 	$(BIN)/python -m workloads report --latencies docs/_static/latency.svg
 

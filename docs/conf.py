@@ -48,12 +48,12 @@ html_theme_options = {
     "logo": {"text": "mgraph"},
     "navigation_with_keys": False,
     "show_toc_level": 2,
-    "header_links_before_dropdown": 7,
+    "header_links_before_dropdown": 5,  # more of them take two lines
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-html_sidebars = {"index": [], "start": [], "figures": []}
+html_sidebars = {page: [] for page in ("index", "start", "figures", "standard-benchmarks", "changelog")}
 
 
 def _bring_notebooks() -> None:

@@ -21,6 +21,7 @@ ASIDE = (
     "command",
     "bench",
     "out",
+    "path",
     "archive",
     "commit",
     "structure",

@@ -1,7 +1,8 @@
 """``python -m workloads report``: archived JSON lines as Markdown tables, on the terminal or inside a document.
 
-In a document a table goes between two markers, and the first one may name the tables that belong there:
-``<!-- results:begin headline -->`` and ``<!-- results:end -->``.
+In a document a table goes between two markers. The first one may name the tables that belong there, and the folders of
+the archive that they are from: ``<!-- results:begin headline -->``, ``<!-- results:begin bench-networkx amd-epyc -->``
+and ``<!-- results:end -->``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ __all__ = ["HELP", "add_arguments", "inside", "run", "shown"]
 HELP = "turn archived results into Markdown tables"
 #: tables that are made from all benchmarks of one machine
 OVERVIEWS = {"headline": headline, "summary": summary, "pauses": pauses, "others": others}
-MARKED = re.compile(r"(<!-- results:begin([ a-z,-]*) -->\n).*?(<!-- results:end -->)", re.DOTALL)
+MARKED = re.compile(r"(<!-- results:begin([ a-z0-9,-]*) -->\n).*?(<!-- results:end -->)", re.DOTALL)
 
 Row = Sequence[Any]
 
@@ -50,11 +51,13 @@ def run(options: argparse.Namespace) -> int:
     folders = [f for f in sorted(options.results.glob("*")) if f.is_dir() and (options.hardware or "") in f.name]
 
     def tables(wanted: str) -> str:
-        names = wanted.replace(",", " ").split() or list(TABLES)
+        words = wanted.replace(",", " ").split()
+        chosen = [folder for folder in folders if folder.name in words] or folders
+        names = [word for word in words if word not in {folder.name for folder in folders}] or list(TABLES)
         for name in names:
             if name not in TABLES and name not in OVERVIEWS:
                 raise InvalidOption(f"no table is named {name!r}; the tables are {', '.join((*OVERVIEWS, *TABLES))}")
-        text = "\n".join(section for folder in folders for section in _sections(folder, names))
+        text = "\n".join(section for folder in chosen for section in _sections(folder, names))
         if not text:
             named = f" whose name contains {options.hardware!r}" if options.hardware else ""
             raise InvalidOption(f"{options.results} has no folder{named} with results of {', '.join(names)}")
@@ -187,14 +190,17 @@ BFS = {
     "p99 ms": "p99_ms",
 }
 BFS |= {"GTEPS": "gteps_median", "levels": "levels", "bottom-up": "bottom_up"}
-PAGERANK = {"structure": "structure", "arcs": "arcs", "bytes/arc": "bytes_per_arc", "ms an iteration": "p50_ms"}
+PAGERANK = {"structure": "structure", "arcs": "arcs", "bytes/arc": "bytes_per_arc", "ms per iteration": "p50_ms"}
 PAGERANK |= {"setup excluded": "step_ms", "L1 distance to csr": "l1_to_csr"}
 SSSP = {"structure": "structure", "arcs": "arcs", "median ms": "p50_ms", "least": "min_ms", "most": "max_ms"}
 SSSP |= {"reached": "reached", "supersteps": "supersteps"}
 MEMORY = {"structure": "structure", "edges at the end": "edges"}
-MEMORY |= {"bytes/edge as built": "built", "least": "least"}
-MEMORY |= {"mean": "mean", "most": "most", "peak while building / size": "build_peak_ratio"}
-MEMORY |= {"peak during a batch / size": "most_peak_ratio", "/ size after it": "most_peak_after_ratio"}
+MEMORY |= {"bytes per edge as built": "built", "least": "least"}
+MEMORY |= {"mean": "mean", "most": "most", "peak of the build / size": "build_peak_ratio"}
+MEMORY |= {
+    "peak of a batch / size before it": "most_peak_ratio",
+    "peak of a batch / size after it": "most_peak_after_ratio",
+}
 EXCHANGE = {
     "exchange": "exchange",
     "ranks": "ranks",
@@ -205,32 +211,41 @@ EXCHANGE = {
 EXCHANGE |= {"p99 us": "p99_us", "GB/s sent by a rank": "gb_per_s_sent"}
 EXCHANGE |= {"relative to the bare transport": "times_raw"}
 SCALING = {"scaling": "scaling", "GPUs": "workers", "scale": "scale", "arcs": "arcs"}
-SCALING |= {"BFS ms": "bfs.p50_ms", "GTEPS": "bfs.gteps_median", "PageRank ms an iteration": "pagerank.p50_ms"}
+SCALING |= {"BFS ms": "bfs.p50_ms", "GTEPS": "bfs.gteps_median", "PageRank ms per iteration": "pagerank.p50_ms"}
 SCALING |= {"inserts/s from the client": "pipelined.updates_per_s"}
 SCALING |= {"share of the link's bandwidth": "pipelined.share_of_link"}
 SCALING |= {"inserts/s born on the workers": "born.updates_per_s", "updates/s, 50% deletes": "mixed.updates_per_s"}
 NETWORKX = {"function": "function", "nodes": "nodes", "edges": "edges"}
 NETWORKX |= {"NetworkX, ms": "networkx_ms", "mgraph, ms": "mgraph_ms", "times faster": "times"}
 NETWORKX |= {"on a live graph, ms": "live_ms"}
-LIVE = {"structure": "structure", "result": "name", "batch": "batch", "of": "batches", "median ms": "p50_ms"}
-LIVE |= {"most ms": "max_ms", "fresh run, ms": "fresh_ms", "share": "share", "arcs visited": "visited", "how": "how"}
+LIVE = {"structure": "structure", "result": "name", "batch": "batch", "changes": "batches", "median ms": "p50_ms"}
+LIVE |= {
+    "most ms": "max_ms",
+    "fresh run, ms": "fresh_ms",
+    "share of a fresh run": "share",
+    "arcs visited": "visited",
+    "how": "how",
+}
 STORE = {"part": "part", "what": "what", "edges": "edges", "seconds": "seconds", "median ms": "p50_ms"}
 STORE |= {"p99 ms": "p99_ms", "edges/s": "edges_per_s", "MB/s": "mb_per_s", "share of the disk's rate": "disk_share"}
 STORE |= {"loss, %": "loss_percent", "relative to reading and building": "ratio", "the graph waits, s": "pause_s"}
 STORE |= {"loss noticed, s": "noticed_s", "workers there, s": "sessions_s", "restored, s": "restore_s"}
 LONGRUN = {"batches": "done", "edges": "edges", "arcs": "arcs", "updates/s": "updates_per_s", "BFS ms": "bfs_ms"}
-LONGRUN |= {"PageRank ms an iteration": "pagerank_ms_an_iteration", "largest shard / mean": "most_arcs_over_mean"}
+LONGRUN |= {"PageRank ms per iteration": "pagerank_ms_an_iteration", "largest shard / mean": "most_arcs_over_mean"}
 
 
-GRAPHALYTICS = {"algorithm": "algorithm", "mean ms": "mean_ms", "edges and vertices a second": "evps"}
+GRAPHALYTICS = {"algorithm": "algorithm", "mean ms": "mean_ms", "edges and vertices per second": "evps"}
 GRAPHALYTICS |= {"validated by": "validation"}
 
 
 def _longrun(lines: Run) -> tuple[list[str], list[Row]]:
-    """A row a look; the bytes of all workers, of the graph and beside it."""
+    """The first, the middle and the last measurement; the bytes of all workers, of the graph and of other memory."""
     columns, rows = _plain("batches", LONGRUN)(lines)
-    held = [[f"{sum(line[name]) / 1e9:.2f}" for name in ("nbytes", "beside")] for line in of(lines, "batches")]
-    return [*columns, "graph, GB", "other memory, GB"], [[*row, *more] for row, more in zip(rows, held, strict=True)]
+    gigabytes = [[f"{sum(line[name]) / 1e9:.2f}" for name in ("nbytes", "beside")] for line in of(lines, "batches")]
+    rows = [[*row, *more] for row, more in zip(rows, gigabytes, strict=True)]
+    return [*columns, "graph, GB", "other memory, GB"], [
+        rows[at] for at in sorted({0, (len(rows) - 1) // 2, len(rows) - 1})
+    ]
 
 
 def _store(lines: Run) -> tuple[list[str], list[Row]]:

@@ -17,12 +17,12 @@ SHAPES = {"rmat": "", "hub": "one hub", "road": "road-like"}
 
 #: the six rows that stand for all: patterns of the summary's rows
 HEADLINE = (
-    r"build from .*",
-    r"insert 1M, ms",
-    r"delete 1M, ms",
+    r"build from [\d.]+M edges, ms",
+    r"insert 1M into [\d.]+M edges, ms",
+    r"delete 1M from [\d.]+M edges, ms",
     r"BFS, [\d,]+M arcs, symmetric, ms",
     r"PageRank iteration, [\d,]+M arcs, symmetric, ms",
-    r"bytes an edge after the batches",
+    r"bytes per edge, [\d.]+M after the batches",
 )
 
 
@@ -59,12 +59,19 @@ def headline(runs: list[Run]) -> Table:
 
 def _rows(runs: list[Run]) -> list[_Row]:
     rows: dict[str, _Row] = {}
-    for run in _largest_updates(runs) + [r for r in runs if r[0]["name"] in ROWS and not _is_updates(r)]:
+    for run in sorted((run for run in runs if run[0]["name"] in ROWS), key=_order):
         for what, structure, value in ROWS[run[0]["name"]](run):
             row = rows.setdefault(what, _Row(what))
             row.values[structure] = value
             row.runs.append(provenance(run[0]))
     return list(rows.values())
+
+
+def _order(run: Run) -> tuple[int, str, int, str]:
+    """Updates first, by shape and size of the graph; of two runs on one graph the newer one last, which counts."""
+    name = run[0]["name"]
+    drawn = max((line["drawn"] for line in of(run, "build")), default=0) if name == "bench-updates" else 0
+    return list(ROWS).index(name), _shape(run), drawn, run[0]["time"]
 
 
 def _table(rows: list[_Row]) -> Table:
@@ -75,47 +82,33 @@ def _table(rows: list[_Row]) -> Table:
     return where, ["", *names], [[row.what, *(row.values.get(name, "") for name in names)] for row in rows]
 
 
-def _is_updates(run: Run) -> bool:
-    return run[0]["name"] == "bench-updates"
-
-
-def _largest_updates(runs: list[Run]) -> list[Run]:
-    """Of the runs of updates the newest of those with the largest graph, and those that double it."""
-    plain = [r for r in runs if _is_updates(r) and not {"uniform", "shape"} & set(parameters(r[0]))]
-    doubling = [r for r in plain if of(r, "double")]
-    others = [r for r in plain if not of(r, "double")]
-    return sorted(others, key=lambda r: (max(line["drawn"] for line in of(r, "build")), r[0]["time"]))[-1:] + doubling
+def _shape(run: Run) -> str:
+    given = parameters(run[0])
+    shape = given.get("shape", "uniform" if given.get("uniform") else "rmat")
+    return SHAPES.get(shape, shape)
 
 
 def _updates(run: Run) -> Iterator[tuple[str, str, Any]]:
-    for line in of(run, "double"):
-        if not line["reserved_bytes"]:
-            yield "slowest batch while doubling, relative to a copy", line["structure"], line["slowest_copies"]
-    if of(run, "double"):
-        return
+    drawn = short(max(line["drawn"] for line in of(run, "build")))
+    graph = ", ".join(filter(None, (f"{drawn} edges", _shape(run))))
     for line in of(run, "build"):
-        yield f"build from {short(line['drawn'])} unsorted edges, ms", line["structure"], line["p50_ms"]
-    for op in ("insert", "delete"):
+        yield f"build from {graph}, ms", line["structure"], line["p50_ms"]
+    for op, way in (("insert", "into"), ("delete", "from")):
         for line in of(run, "batch"):
             if line["op"] == op and not line["sorted"]:
-                yield f"{op} {short(line['size'])}, ms", line["structure"], line["p50_ms"]
+                yield f"{op} {short(line['size'])} {way} {graph}, ms", line["structure"], line["p50_ms"]
     for line in of(run, "check"):
-        yield "bytes an edge after the batches", line["structure"], line["bytes_per_edge"]
-
-
-def _memory(run: Run) -> Iterator[tuple[str, str, Any]]:
-    for line in of(run, "growth"):
-        yield "bytes an edge, mean while growing", line["structure"], line["mean"]
+        after = ", ".join(filter(None, (f"{drawn} after the batches", _shape(run))))
+        yield f"bytes per edge, {after}", line["structure"], line["bytes_per_edge"]
 
 
 def _graph(run: Run, line: dict[str, Any]) -> str:
     """Which graph, by a run's parameters."""
     given = parameters(run[0])
     kind = "directed" if given.get("directed") else "symmetric"
-    shape = given.get("shape", "uniform" if given.get("uniform") else "rmat")
     told = (
         "with in-edges" if given.get("reverse") else "",
-        SHAPES.get(shape, shape),
+        _shape(run),
         "ordered by degree" if given.get("degree_order") else "",
     )
     return ", ".join(t for t in (f"{round(line['arcs'] / 10**6, -1):,.0f}M arcs", kind, *told) if t)
@@ -132,4 +125,4 @@ def _pagerank(run: Run) -> Iterator[tuple[str, str, Any]]:
         yield f"PageRank iteration, {_graph(run, line)}, ms", line["structure"], line["p50_ms"]
 
 
-ROWS = {"bench-updates": _updates, "bench-memory": _memory, "bench-bfs": _bfs, "bench-pagerank": _pagerank}
+ROWS = {"bench-updates": _updates, "bench-bfs": _bfs, "bench-pagerank": _pagerank}

@@ -1,38 +1,23 @@
-"""The algorithms, one folder each. A program runs on all ranks in lockstep, in each shard's thread.
+"""The algorithms, by family. A program runs on all ranks in lockstep, in each shard's thread.
 
-To add an algorithm, name its folder in the import and in `ALGORITHMS`, and bind its method in `DynamicGraph`.
+To add an algorithm, name its module in the import and in `ALGORITHMS`, and bind its method in `DynamicGraph`.
 """
 
-from mgraph.algorithms import (
-    betweenness,
-    bfs,
-    clustering,
-    components,
-    core_number,
-    degree_centrality,
-    distances,
-    eigenvector_centrality,
-    gather,
-    hits,
-    jaccard,
-    k_core,
-    k_hop,
-    k_truss,
-    katz_centrality,
-    label_propagation,
-    louvain,
-    modularity,
-    multi_source_bfs,
-    overlap,
-    pagerank,
-    random_walks,
-    sample_neighbors,
-    shortest_path,
-    sssp,
-    strong_components,
-    triangles,
-)
 from mgraph.algorithms.algorithm import Algorithm, Shard
+from mgraph.algorithms.centrality import (
+    betweenness,
+    degree_centrality,
+    eigenvector_centrality,
+    hits,
+    katz_centrality,
+    pagerank,
+)
+from mgraph.algorithms.communities import components, label_propagation, louvain, modularity, strong_components
+from mgraph.algorithms.density import clustering, core_number, k_core, k_truss, triangles
+from mgraph.algorithms.pairs import jaccard, overlap
+from mgraph.algorithms.paths import bfs, distances, k_hop, multi_source_bfs, shortest_path, sssp
+from mgraph.algorithms.primitives import gather
+from mgraph.algorithms.sampling import random_walks, sample_neighbors
 
 __all__ = [
     "ALGORITHMS",
@@ -40,22 +25,21 @@ __all__ = [
     "Algorithm",
     "Shard",
     "eigenvector_centrality",
-    "hits",
     "katz_centrality",
     "warm",
 ]
 
 #: every algorithm, by the name that users call it by
 ALGORITHMS: dict[str, Algorithm] = {
-    folder.ALGORITHM.name: folder.ALGORITHM
-    for folder in (
+    module.ALGORITHM.name: module.ALGORITHM
+    for module in (
         *(bfs, distances, k_hop, multi_source_bfs, shortest_path, sssp),  # paths
-        *(betweenness, degree_centrality, hits, pagerank),  # importance
-        *(components, label_propagation, louvain, modularity, strong_components),  # groups
+        *(betweenness, degree_centrality, hits, pagerank),  # centrality
+        *(components, label_propagation, louvain, modularity, strong_components),  # components and communities
         *(clustering, core_number, k_core, k_truss, triangles),  # density
         *(jaccard, overlap),  # pairs
-        *(random_walks, sample_neighbors),  # samples
-        *(gather,),  # one's own
+        *(random_walks, sample_neighbors),  # sampling
+        *(gather,),  # algorithms of users
     )
 }
 

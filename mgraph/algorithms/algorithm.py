@@ -1,7 +1,7 @@
 """The interface of an algorithm: its description for the client, the shard that its program sees, and its kernels.
 
-An algorithm is a folder. `method.py` has the method that users call, the check of its arguments and the `Algorithm`.
-`program.py` has the program that each rank runs in lockstep with the others. The kernels are in its ``.cuh`` files.
+An algorithm has a method that users call, the check of its arguments, a program that each rank runs in lockstep with
+the others, and the `Algorithm`. All are in one module, or in a folder: `method.py`, `program.py` and the kernels.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from mgraph.checks import check_vertex, check_vertices
+from mgraph.columns import shown
 from mgraph.device import Array, Device
 from mgraph.errors import InvalidBatch, InvalidOption, MgraphError
 from mgraph.exchange import Exchange
@@ -109,6 +110,14 @@ class GraphFacts:
         if len(ids) == 0:
             raise InvalidOption(f"{name} is empty; at least one vertex is needed")
         return ids
+
+    def check_distinct(self, values: Any, ids: np.ndarray, name: str, what: str) -> None:
+        """Raise `InvalidOption` if `ids`, those of the vertices `values`, have a vertex twice; it names the place."""
+        _, first = np.unique(ids, return_index=True)
+        if len(first) < len(ids):
+            again = int(np.setdiff1d(np.arange(len(ids)), first)[0])
+            twice = ids[again] if self.ids is None else shown(list(values)[again])
+            raise InvalidOption(f"{name}[{again}] is {twice}, which comes before; {what} must be different")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.algorithms.sample_neighbors.method import SampledNeighbors
+from mgraph.algorithms.sampling.sample_neighbors.method import SampledNeighbors
 from mgraph.checks import check_whole
 from mgraph.errors import CapacityError, InvalidOption
 from mgraph.plotting.canvas import needed, shown_once

@@ -88,7 +88,7 @@ def ranks(request: pytest.FixtureRequest, small: None) -> int:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Where in-edges of a directed graph come from: the graph, a sort for the call; or it pushes for want of memory."""
     if request.param == "pushed":
-        module = importlib.import_module("mgraph.algorithms.pagerank.program")
+        module = importlib.import_module("mgraph.algorithms.centrality.pagerank.program")
         monkeypatch.setattr(module, "transposed", lambda shard: None)
     return request.param
 

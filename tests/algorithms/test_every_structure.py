@@ -11,7 +11,7 @@ from graphs import random_graph
 from spmd import cut, run, shards
 
 from mgraph.algorithms import ALGORITHMS, WARM
-from mgraph.algorithms.sample_neighbors.method import SampledNeighbors
+from mgraph.algorithms.sampling.sample_neighbors.method import SampledNeighbors
 from mgraph.batch import EdgeBatch
 from mgraph.structures import names
 

@@ -105,6 +105,10 @@ def test_the_headline_has_six_figures():
     assert all(re.fullmatch(r"[\d.]+", cell.strip()) for row in rows[2:] for cell in row.split("|")[2:-1])
 
 
+def test_the_citation_has_the_version():
+    assert f"version: {mgraph.__version__}" in (ROOT / "CITATION.cff").read_text().splitlines()
+
+
 def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 90
 

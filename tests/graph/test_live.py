@@ -14,9 +14,10 @@ from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, EdgeBatch, Operations
 from mgraph.algorithms.algorithm import HUB_DEGREE
-from mgraph.algorithms.near_far import search
-from mgraph.algorithms.repair import below, repair
-from mgraph.algorithms.repair.repair import Repair
+from mgraph.algorithms.paths.incremental_paths import incremental_paths as repair
+from mgraph.algorithms.paths.incremental_paths import subtree_cut as below
+from mgraph.algorithms.paths.incremental_paths.incremental_paths import Repair
+from mgraph.algorithms.paths.near_far import search
 from mgraph.errors import GraphClosed, InvalidOption, UnknownVertex
 from mgraph.sources.rmat import Rmat
 from mgraph.structures import names

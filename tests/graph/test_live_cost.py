@@ -11,7 +11,7 @@ from live_results import IDS, assert_same, line, random_change
 from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, EdgeBatch
-from mgraph.algorithms.components import maintain as components
+from mgraph.algorithms.communities.components import maintain as components
 from mgraph.worker.results import maintained as worker_live
 from mgraph.worker.shard import ring
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mgraph.algorithms.gather.expression import parse_edge
+from mgraph.algorithms.primitives.gather.expression import parse_edge
 from mgraph.kernels import launch, source
 from mgraph.kernels.cuda import _entries
 from mgraph.structures import create, names, sample_sort
@@ -23,13 +23,13 @@ pytestmark = pytest.mark.skipif(NVCC is None, reason="nvcc is not here")
 ALGORITHMS = (("CHUNK_WORDS", 256), ("HUB_DEGREE", 1024))  # what the algorithms' files are compiled with
 #: the macros that an algorithm's file is compiled with besides, where there are several kinds
 KINDS = {
-    "algorithms/pagerank/pull.cuh": [
+    "algorithms/centrality/pagerank/pull.cuh": [
         (("SHARE_BITS", bits), ("BY_WEIGHT", weighted)) for bits, weighted in ((16, 0), (32, 0), (64, 0), (64, 1))
     ],
-    "algorithms/pagerank/push.cuh": [(("BY_WEIGHT", weighted),) for weighted in (0, 1)],
-    "algorithms/pagerank/ranks.cuh": [(("BY_WEIGHT", weighted),) for weighted in (0, 1)],
-    "algorithms/hits/gather.cuh": [(("BY_WEIGHT", weighted),) for weighted in (0, 1)],
-    "algorithms/gather/gather.cuh": [
+    "algorithms/centrality/pagerank/push.cuh": [(("BY_WEIGHT", weighted),) for weighted in (0, 1)],
+    "algorithms/centrality/pagerank/ranks.cuh": [(("BY_WEIGHT", weighted),) for weighted in (0, 1)],
+    "algorithms/centrality/hits/gather.cuh": [(("BY_WEIGHT", weighted),) for weighted in (0, 1)],
+    "algorithms/primitives/gather/gather.cuh": [
         (("EDGE", parse_edge(edge).code), ("REDUCE", reduce), ("RESULT", result), ("VALUE_BITS", bits))
         for edge, reduce, result, bits in (
             ("min(value ** 2 % 7, u // 3) if not weight > 1 or v else floor(sqrt(abs(value)))", 1, 64, 64),
@@ -37,9 +37,9 @@ KINDS = {
             ("value < u or value and weight", 3, 0, 64),
         )
     ],
-    "algorithms/near_far/paths.cuh": [(("LENGTHS", bits),) for bits in (0, 32, 64)],
-    "algorithms/repair/repair.cuh": [(("LENGTHS", bits),) for bits in (0, 32, 64)],
-    "algorithms/sssp/tree.cuh": [(("LENGTHS", bits),) for bits in (32, 64)],
+    "algorithms/paths/near_far/paths.cuh": [(("LENGTHS", bits),) for bits in (0, 32, 64)],
+    "algorithms/paths/incremental_paths/incremental_paths.cuh": [(("LENGTHS", bits),) for bits in (0, 32, 64)],
+    "algorithms/paths/sssp/tree.cuh": [(("LENGTHS", bits),) for bits in (32, 64)],
 }
 SORTS = [tuple(sorted(constants.items())) for constants in sample_sort.CONSTANTS]
 FOLDERS = {str(f.parent.relative_to(source.ROOT)) for f in source.ROOT.glob("structures/*/*.cuh")}
@@ -167,7 +167,8 @@ def compiled(text: str, folder: Path, *to: str) -> str:
 
 
 def test_graphs_of_communities_compile(tmp_path):
-    view, files = ("algorithms/louvain/view.cuh", "CoarseView"), ("louvain/louvain.cuh", "tally/tally.cuh")
+    view = "algorithms/communities/louvain/view.cuh", "CoarseView"
+    files = "communities/louvain/louvain.cuh", "primitives/label_counts.cuh"
     platform = "kernels/platform/cuda.cuh"
     check([source.read_program(f"algorithms/{file}", platform, ALGORITHMS, view) for file in files], tmp_path)
 

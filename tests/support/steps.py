@@ -25,7 +25,7 @@ STEPS = {
     "remove": "mgraph.worker.vertices.removal.rebuilt",
     "move": "mgraph.worker.vertices.rebalance.move",
     "switch": "mgraph.worker.vertices.rebalance.Move.commit",
-    "superstep": "mgraph.algorithms.frontier.frontier.Frontier.absorb",
+    "superstep": "mgraph.algorithms.primitives.frontier.Frontier.absorb",
     "gather": "mgraph.worker.shard.shard.Shard.result",
 }
 

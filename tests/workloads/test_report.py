@@ -148,6 +148,30 @@ def test_a_marker_names_its_tables(archive, tmp_path):
     assert "**BFS**" not in first
 
 
+def test_a_marker_names_the_hardware(archive, tmp_path):
+    bench(archive / "1x-other", "bfs", "--roots", "2")
+    document = tmp_path / "README.md"
+    document.write_text(f"<!-- results:begin bench-bfs 1x-other -->\n{END}\n<!-- results:begin bench-bfs -->\n{END}\n")
+    assert main(["report", "--results", str(archive), "--write", str(document)]) == 0
+    first, second = document.read_text().split(f"{END}\n")[:2]
+    assert first.count("**BFS**") == 1 and "roots 2" in first
+    assert second.count("**BFS**") == 2
+
+
+def test_the_summary_names_the_graph_of_each_row(tmp_path, capsys):
+    folder = tmp_path / "archive" / "cpu"
+    run = ["--batches", "20", "--repeats", "1", "--builds", "1", "--structure", "gpma+,csr"]
+    assert main(["bench", "updates", *SMALL, *run, "--out", str(folder)]) == 0
+    assert main(["bench", "updates", *SMALL, *run, "--uniform", "--out", str(tmp_path / "uniform")]) == 0
+    for path in (tmp_path / "uniform").iterdir():
+        path.rename(folder / f"uniform-{path.name}")
+    capsys.readouterr()
+    assert main(["report", "--results", str(folder.parent), "--only", "summary"]) == 0
+    out = capsys.readouterr().out
+    for row in ("| insert 20 into 4.1k edges, ms |", "| delete 20 from 4.1k edges, uniform, ms |"):
+        assert out.count(row) == 1
+
+
 def test_no_such_table(archive, tmp_path, capsys):
     document = tmp_path / "README.md"
     document.write_text(f"<!-- results:begin speed -->\n{END}\n")

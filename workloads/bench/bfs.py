@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.algorithms.bfs.program import run as bfs
+from mgraph.algorithms.paths.bfs.program import run as bfs
 from mgraph.device import Array
 from mgraph.worker.shard.fingerprint import mix
 from mgraph.worker.shard.shard import Shard

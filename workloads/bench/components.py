@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from mgraph.algorithms.components.program import run as connected_components
+from mgraph.algorithms.communities.components.program import run as connected_components
 from mgraph.device import Array
 from workloads.arguments import check_least
 from workloads.bench import shards

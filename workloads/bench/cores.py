@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.algorithms.core_number.program import run as core_number
+from mgraph.algorithms.density.core_number.program import run as core_number
 from mgraph.device import Array
 from workloads.bench.counts import add_arguments
 from workloads.bench.counts import measure as measure_counts

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.algorithms.gather.program import run as gather
-from mgraph.algorithms.pagerank.program import run as pagerank
+from mgraph.algorithms.centrality.pagerank.program import run as pagerank
+from mgraph.algorithms.primitives.gather.program import run as gather
 from workloads.arguments import check_least
 from workloads.bench import shards
 from workloads.bench.harness import Bench, Mismatch, summary

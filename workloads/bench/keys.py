@@ -22,7 +22,7 @@ HELP = "inserts by users' own ids, beside those by numbers, and bytes of a key"
 KINDS = (None, "int64", "string")
 #: of the table: the value of a line by its heading
 COLUMNS = {"ids": "ids", "keys in the batch": "batch", "edges": "edges", "median ms": "p50_ms"}
-COLUMNS |= {"M edges/s": "m_edges_per_s", "times that of numbers": "times", "bytes a key": "bytes_a_key"}
+COLUMNS |= {"M edges/s": "m_edges_per_s", "relative to numbers": "times", "bytes per key": "bytes_a_key"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

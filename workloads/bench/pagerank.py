@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from mgraph.algorithms.pagerank.program import run as pagerank
+from mgraph.algorithms.centrality.pagerank.program import run as pagerank
 from mgraph.errors import InvalidOption
 from mgraph.worker.shard.shard import Shard
 from workloads.arguments import check_least

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.algorithms.sssp.program import run as sssp
+from mgraph.algorithms.paths.sssp.program import run as sssp
 from mgraph.device import Array
 from workloads.arguments import check_least
 from workloads.bench import shards

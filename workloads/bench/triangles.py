@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.algorithms.triangles.program import run as triangles
+from mgraph.algorithms.density.triangles.program import run as triangles
 from mgraph.device import Array
 from mgraph.errors import InvalidOption
 from workloads.bench.counts import add_arguments

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms import warm
-from mgraph.algorithms.bfs.program import run as bfs
-from mgraph.algorithms.components.program import run as components
-from mgraph.algorithms.pagerank.program import run as pagerank
-from mgraph.algorithms.triangles.program import run as triangles
+from mgraph.algorithms.centrality.pagerank.program import run as pagerank
+from mgraph.algorithms.communities.components.program import run as components
+from mgraph.algorithms.density.triangles.program import run as triangles
+from mgraph.algorithms.paths.bfs.program import run as bfs
 from mgraph.batch import EdgeBatch
 from mgraph.device import Array
 from mgraph.exchange import Loopback

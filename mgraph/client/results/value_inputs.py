@@ -5,7 +5,7 @@ from __future__ import annotations
 from numbers import Real
 from typing import Any
 
-from mgraph.algorithms.named import filled, is_named
+from mgraph.algorithms.primitives.vertex_mappings import filled, is_named
 from mgraph.checks import check_number
 from mgraph.client.results.results import VertexRows, VertexValues
 from mgraph.columns import as_array

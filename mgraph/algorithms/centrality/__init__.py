@@ -1,0 +1,1 @@
+"""Centrality: the importance of each vertex."""

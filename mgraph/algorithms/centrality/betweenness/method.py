@@ -1,0 +1,116 @@
+"""The method `betweenness_centrality` that users call, and the check of its arguments."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any, TypeVar
+
+import numpy as np
+
+from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, Vertices
+from mgraph.algorithms.centrality.betweenness.program import run, warm
+from mgraph.checks import check_whole
+from mgraph.errors import InvalidOption
+
+__all__ = ["ALGORITHM", "betweenness_centrality"]
+
+T = TypeVar("T")
+
+
+def betweenness_centrality(self: Runs[T], k: Any = None, seed: int | None = None, normalized: bool = True) -> T:
+    """The betweenness centrality of each vertex, as ``networkx.betweenness_centrality``: float64, on the workers.
+
+    It is the sum over all pairs of other vertices of the share of their shortest paths that go through the vertex.
+    Weights are ignored.
+
+    Parameters
+    ----------
+    k : None, int, or array of ints
+        The sources whose shortest paths are counted: all vertices; so many drawn at random; or these. With fewer than
+        all, the result is an estimate, scaled up as NetworkX 3.6 does: sources are scaled by k - 1, since paths from
+        themselves do not count, and so are NaN if k is 1.
+    seed : int, optional
+        The seed of the draw. The same seed draws the same sources, but not those that NetworkX draws.
+    normalized : bool
+        Whether to divide by the number of pairs, (n - 1) (n - 2). Otherwise a pair counts once in undirected graphs.
+
+    Returns
+    -------
+    VertexValues
+        With ``.sources``, their number.
+
+    Raises
+    ------
+    UnknownVertex
+        A source is not a vertex of the graph.
+    InvalidOption
+        `k` is more than the number of vertices or below 1, or names a vertex twice.
+    CapacityError
+        A worker has too little memory: 64 bytes for each vertex of the whole graph suffice if in-edges are stored.
+    WorkerLost, GraphLost, GraphClosed
+        The graph cannot be used.
+
+    Notes
+    -----
+    O(n + m) for each source: a search, and two supersteps for each of its levels, in which 28 bytes travel for each
+    vertex in all. Sums are float64, and numbers of paths may be past its range. The result does not depend on timing.
+    After U. Brandes, "A faster algorithm for betweenness centrality", J. Mathematical Sociology 25(2), 2001.
+
+    Examples
+    --------
+    >>> g.insert([0, 1], [1, 2])  # of 3 vertices  # doctest: +SKIP
+    >>> g.betweenness_centrality().to_numpy()  # doctest: +SKIP
+    array([0. , 0.5, 0. ])
+    """
+    return self.run("betweenness_centrality", k=k, seed=seed, normalized=normalized)
+
+
+def check(graph: GraphFacts, k: Any = None, seed: Any = None, normalized: Any = True) -> dict[str, Any]:
+    """The program's arguments from the user's."""
+    n = graph.n_vertices
+    seed = None if seed is None else check_whole(seed, "seed")
+    sources = None if k is None else _sources(k, seed, graph)
+    count = n - 1 if sources is None else len(sources)
+    factors = [_factor(n, count, graph.directed, bool(normalized))] * 2
+    if sources is not None:
+        own = count - 1  # paths from a source itself do not count for it
+        factors[1] = math.nan if n > 2 and own == 0 else _factor(n, own, graph.directed, bool(normalized))
+    given = None if sources is None else Vertices(sources)
+    return {"sources": given, "factor": factors[0], "source_factor": factors[1]}
+
+
+def _sources(k: Any, seed: Any, graph: GraphFacts) -> np.ndarray:
+    n = graph.n_vertices
+    try:
+        count = operator.index(k)
+    except TypeError:
+        count = None
+    if count is None:
+        ids = graph.vertices(k, "k")
+        graph.check_distinct(k, ids, "k", "sources")
+        return ids
+    if n == 0:
+        raise InvalidOption(f"k is {k}, and the graph has no vertices")
+    if not 1 <= count <= n or isinstance(k, bool):
+        raise InvalidOption(f"k is {k}; the graph has {n} vertices, of which 1 to {n} can be sources")
+    return np.random.default_rng(seed).choice(n, count, replace=False).astype(np.uint32)
+
+
+def _factor(n: int, sources: int, directed: bool, normalized: bool) -> float:
+    """By what a sum over so many sources is multiplied."""
+    if n < 3:
+        return 1.0  # nothing lies between two vertices
+    if normalized:
+        return 1 / (sources * (n - 2))
+    return (n - 1) / (sources * (1 if directed else 2))
+
+
+ALGORITHM = Algorithm(
+    name="betweenness_centrality",
+    check=check,
+    run=run,
+    columns={"centrality": "value"},
+    scalars=("sources",),
+    warm=warm,
+)

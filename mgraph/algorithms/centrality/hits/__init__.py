@@ -1,0 +1,5 @@
+"""Hubs and authorities."""
+
+from mgraph.algorithms.centrality.hits.method import ALGORITHM, hits
+
+__all__ = ["ALGORITHM", "hits"]

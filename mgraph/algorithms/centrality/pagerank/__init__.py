@@ -1,0 +1,5 @@
+"""PageRank by power iteration."""
+
+from mgraph.algorithms.centrality.pagerank.method import ALGORITHM, pagerank
+
+__all__ = ["ALGORITHM", "pagerank"]

@@ -1,0 +1,249 @@
+"""PageRank from changed edges outwards, on each rank: residuals are handed on while they are large.
+
+Where a walk that follows no edge and one from a vertex without edges go alike, ranks are proportional to the solution x
+of ``x = b + alpha P' x``: b says where walks go, and P' has what vertices hand to their out-neighbours. What x lacks is
+the residual r. A changed edge changes the residuals of its source's neighbours. A vertex whose residual is above a
+limit adds it to its x, and hands alpha times of it to its out-neighbours, round by round [1]_.
+
+The L1 distance of x to the solution is at most that of r to 0, divided by ``1 - alpha``, and that of the ranks at most
+twice as much over the sum of x. `Outwards.error` is that in the unit of the tolerance of
+`centrality.pagerank.program`: the distance is at most ``alpha / (1 - alpha)`` times the error.
+
+A round costs 4 launches, 5 where there may be hubs, two read-backs and an allreduce; on several ranks also a sort, and
+alltoallvs of 12 bytes for each vertex of another rank that gets something. On one rank, a single kernel makes many
+rounds while few residuals are large.
+
+References
+----------
+.. [1] F. McSherry, "A uniform approach to accelerated PageRank computation", WWW 2005.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+
+from mgraph.algorithms.algorithm import LANES, Changes, Renumbering, Shard, kernels, task_room
+from mgraph.device import Array
+from mgraph.kernels import Struct
+
+__all__ = ["Outwards"]
+
+LISTED, NEXT, EDGES, TASKS = range(4)
+FEW = {"cuda": 1 << 15, "cpu": 2048}  #: so many rows are left to one kernel: launches and read-backs take longer
+ROUNDS = 256  #: of one launch, after which the host looks whether the call was aborted
+
+
+class Outwards:
+    """The solution x on one rank.
+
+    Parameters
+    ----------
+    shard : Shard
+    alpha, tol : float
+    x : float64[hi - lo]
+        Numbers in proportion to the ranks.
+    base : float64[hi - lo] or None
+        Where walks go; None for 1 everywhere.
+
+    Attributes
+    ----------
+    edges : int
+        The edges that this rank has visited in the last call of `follow`.
+    error : float
+        The error as of the last call, the same on every rank.
+    """
+
+    def __init__(self, shard: Shard, alpha: float, tol: float, x: Array, base: Array = None) -> None:
+        self.shard, self.device, self.alpha, self.tol = shard, shard.device, alpha, tol
+        self.kernels = kernels(shard, "algorithms/centrality/pagerank/forward_push.cuh", shard.out_edges.view())
+        self.x, self.base, self.edges, self.lost, self.made_for = x, base, 0, 0.0, shard.n_vertices
+        dangling = x[shard.out_edges.degrees() == 0]
+        total, loose, based = self._sum(x.sum(), dangling.sum(), len(x) if base is None else base.sum())
+        # ranks p solve p = c t + alpha P' p, where c is 1 - alpha and alpha times what is on vertices without edges
+        scale = based / (total * (1 - alpha) + alpha * loose)
+        self.x, self.total = x * scale, total * scale
+        room = 2 * based / (1 - alpha)  # more than the sum of x, and than any sum of residuals
+        self.one = 2.0 ** (62 - math.ceil(math.log2(max(room, 1.0))))
+        self._take()
+        self.kernels.FirstValues(len(self.x), graph=shard.out_edges.view(), flow=self.flow, base=base)
+        self._hand_on(None, len(self.x))
+        self._end_round()
+        self._measure()
+
+    def _take(self) -> None:
+        """Allocate what rounds work on."""
+        device, rows, n = self.device, len(self.x), self.shard.n_vertices
+        self.residual, self.value = device.zeros(rows, np.int64), device.zeros(rows, np.int64)
+        self.sums, self.marks = device.zeros(n, np.int64), device.zeros(-(-n // 32) + 1, np.uint32)
+        self.list, self.fronts = device.empty(n, np.uint32), [device.empty(rows, np.uint32) for _ in range(2)]
+        self.state, self.arrived = device.zeros(2 * 4, np.int64), device.zeros(1, np.uint64)
+        self._aim()
+
+    def _aim(self) -> None:
+        """Set the limit of residuals: where none is above it, the error is below the tolerance."""
+        most = self.tol * self.alpha * self.total / (2.2 * max(1, self.shard.n_vertices))
+        self.most = max(int(most * self.one), 1)
+        self._face(0)
+
+    def _face(self, front: int) -> None:
+        self.flow = Struct(
+            x=self.x, residual=self.residual, value=self.value, sums=self.sums, marks=self.marks, list=self.list,
+            next=self.fronts[front], state=self.state, first=self.shard.lo, n=len(self.x), most=self.most,
+            one=self.one, alpha=self.alpha,
+        )  # fmt: skip
+
+    def _sum(self, *mine: float) -> list[float]:
+        found: list[float] = self.shard.exchange.allreduce(np.array([float(one) for one in mine])).tolist()
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory."""
+        held = (self.x, self.residual, self.value, self.sums, self.marks, self.list, *self.fronts)
+        return sum(int(array.nbytes) for array in held)
+
+    def ranks(self, dtype: str) -> Array:
+        """The ranks: x without what is below 0 by less than the error, and with a sum of 1."""
+        found = self.device.empty(len(self.x), dtype)
+        into = {"single": found, "twice": None} if found.dtype == np.float32 else {"single": None, "twice": found}
+        self.kernels.ShareOut(len(found), flow=self.flow, sum=self.positive, **into)
+        return found
+
+    def _measure(self) -> None:
+        """Compute the error, of residuals and of what fixed point has cut off; and the sums of x."""
+        sums = self.device.zeros(3, np.int64)
+        self.kernels.Sums(len(self.x), flow=self.flow, sums=sums)
+        lacks, total, positive = (int(one) / self.one for one in self.device.to_host(sums))
+        lacks, self.total, self.positive = self._sum(lacks + self.lost, total, positive)
+        self.error = 2 * lacks / (self.alpha * self.total) if self.total else 0.0
+
+    # ---- following changes -------------------------------------------------------------------------------------------
+
+    def follow(self, changes: Changes, most: int, renumbered: bool = False) -> bool:
+        """Bring x up to date; False, with an error that may be large, where about `most` edges would be visited.
+
+        After vertices were `renumbered`, the sum of x is another, and so is the limit of residuals.
+        """
+        if self.shard.n_vertices > 2 * self.made_for:  # fixed point has room for so many
+            return False
+        fresh = self._grow()
+        if renumbered:
+            self._measure()
+        self._aim()
+        self.edges = 0
+        self._take_changes(changes)
+        self._take_fresh(fresh)
+        front = 0
+        count = self._end_round()
+        while True:
+            waiting, edges = self._sum(count, self.edges)
+            if waiting == 0 or edges > most:
+                break
+            if self.shard.size == 1 and count <= FEW[self.device.kind]:
+                count, front = self._rounds(count, front, most)
+                continue
+            rows, front = self.fronts[front], 1 - front
+            self._face(front)
+            self.kernels.Values(count, graph=self.shard.out_edges.view(), flow=self.flow, rows=rows, count=count)
+            self._hand_on(rows, count)
+            count = self._end_round()
+        self._measure()
+        return waiting == 0
+
+    def _rounds(self, count: int, front: int, most: int) -> tuple[int, int]:
+        """Make rounds by one kernel, on a rank that is alone: how many rows are above the limit, and their list."""
+        edges, few = self.shard.out_edges, FEW[self.device.kind]
+        self.device.fill(self.state, 0)
+        self.kernels.Rounds(
+            -(-few // LANES), graph=edges.view(), flow=self.flow, rows=self.fronts[1 - front], first=count,
+            tasks=self.device.empty(task_room(edges), np.uint64), few=few, visits=most - self.edges, rounds=ROUNDS,
+            arrived=self.arrived,
+        )  # fmt: skip
+        state = self.device.to_host(self.state)
+        self.edges += int(state[EDGES])
+        self.lost += int(state[EDGES]) / self.one
+        if state[LISTED] % 2:
+            front = 1 - front
+            self._face(front)
+        return int(state[NEXT]), front
+
+    def renumber(self, ids: Renumbering) -> None:
+        """Take over new internal ids. Vertices without edges hand nothing on, so the solution stays for the others."""
+        residual = self.residual[ids.rows]
+        self.x = self.x[ids.rows]
+        self.base = None if self.base is None else self.base[ids.rows]
+        self._take()
+        self.residual[:] = residual
+
+    def _grow(self) -> int:
+        """Take vertices that were added, where nothing is yet; how many of them are this rank's."""
+        if self.shard.n_vertices == len(self.sums):
+            return 0
+        device, residual = self.device, self.residual
+        rows = self.shard.hi - self.shard.lo - len(self.x)
+        self.x = device.concatenate([self.x, device.zeros(rows, np.float64)])
+        self._take()
+        self.residual[: len(residual)] = residual
+        if self.base is not None:
+            self.base = device.concatenate([self.base, device.zeros(rows, np.float64)])
+        return rows
+
+    def _take_fresh(self, n: int) -> None:
+        """Let walks go to the last `n` own vertices, if they go to all."""
+        if n == 0 or self.base is not None:
+            return
+        ids, ones = self.device.arange(self.shard.hi - n, self.shard.hi, np.uint32), int(self.one)
+        values = self.device.full(n, ones, np.int64)
+        self.kernels.TakeIn(n, flow=self.flow, ids=ids, values=values, count=n)
+
+    def _take_changes(self, changes: Changes) -> None:
+        """Change the residuals of those to whom vertices with changed edges hand something."""
+        device, n, graph = self.device, len(changes), self.shard.out_edges.view()
+        changed, listed = Struct(**changes.fields()), device.zeros(1, np.int64)
+        more, arcs, places = device.zeros(n, np.int64), device.zeros(n, np.uint32), device.empty(n, np.int64)
+        self.kernels.ChangedRows(n, flow=self.flow, changed=changed, more=more, arcs=arcs, places=places, rows=listed)
+        count = int(device.to_host(listed)[0])
+        rows, before = device.empty(count, np.uint32), device.empty(n, np.int64)
+        self.kernels.ChangedValues(
+            count, graph=graph, flow=self.flow, changed=changed, more=more, places=places, count=count, before=before,
+            rows=rows,
+        )  # fmt: skip
+        self._hand_on(rows, count)
+        self.kernels.ChangedArcs(n, flow=self.flow, changed=changed, before=before)
+
+    def _hand_on(self, rows: Array, count: int) -> None:
+        view, room = self.shard.out_edges.view(), task_room(self.shard.out_edges)
+        self.device.fill(self.state, 0)
+        tasks = self.device.empty(room, np.uint64)
+        given = {"graph": view, "flow": self.flow, "tasks": tasks}
+        self.kernels.HandOn(-(-count // LANES), rows=rows, count=count, **given)
+        self.kernels.HandOnHubs(room, **given)
+
+    def _end_round(self) -> int:
+        """Give residuals what was handed on; how many own rows are above the limit then."""
+        state = self.device.to_host(self.state).copy()
+        self.edges += int(state[EDGES])
+        self.lost += int(state[EDGES]) / self.one
+        listed = int(state[LISTED])
+        if self.shard.size > 1:
+            listed = self._swap(listed)
+        self.kernels.EndRound(listed, flow=self.flow, count=listed)
+        return int(self.device.to_host(self.state)[NEXT])
+
+    def _swap(self, listed: int) -> int:
+        """Hand to other ranks what their vertices get; how many vertices are listed then."""
+        shard, device, xp = self.shard, self.device, self.device.xp
+        ids = self.list[:listed]
+        ids = xp.sort(ids[(ids < shard.lo) | (ids >= shard.hi)])
+        cuts = device.to_host(
+            xp.searchsorted(ids.astype(np.int64), device.asarray(np.asarray(shard.partition.starts, np.int64)))
+        ).tolist()
+        values = device.empty(len(ids), np.int64)
+        self.kernels.SendOut(len(ids), flow=self.flow, ids=ids, count=len(ids), values=values)
+        sent = ([column[a:b] for a, b in pairwise(cuts)] for column in (ids, values))
+        for theirs, given in zip(*(shard.exchange.alltoallv(parts) for parts in sent), strict=True):
+            self.kernels.TakeIn(len(theirs), flow=self.flow, ids=theirs, values=given, count=len(theirs))
+        return int(device.to_host(self.state)[LISTED])

@@ -1,1 +1,0 @@
-"""Closing edges to triangles: what a count of triangles and trusses share."""

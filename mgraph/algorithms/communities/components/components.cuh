@@ -1,0 +1,368 @@
+// Connected components by concurrent union-find over all vertices of the graph. parent[v] <= v, so a tree's root is
+// its smallest vertex. A write links a root to a smaller vertex of another tree, or moves a vertex closer to its
+// tree's root. A parent that a lane has read may be outdated, but is in the same tree: lanes may race in any order.
+// This rank owns the `rows` vertices from `first` on, a row each; a row's neighbours may belong to any rank.
+#pragma once
+#include "algorithms/primitives/edge_delta.cuh"
+#include "kernels/rows.cuh"
+
+constexpr i64 sampled = 2;  // neighbours of each vertex that are linked before the largest tree is searched for
+
+// Joins the trees of a and b: moves up from the larger of the two until both are equal, or until it is a root, which is
+// linked to the other. Returns a vertex of the joined tree that is not larger than a or b.
+DEVICE u32 link(u32* parent, u32 a, u32 b) {
+    while (a != b) {
+        u32 high = greater(a, b), low = lesser(a, b), up = glance(parent + high);
+        if (up == high) up = atomic_cas(parent + high, high, low);
+        if (up == high) return low;
+        u32 over = glance(parent + up);  // the path is made shorter on the way
+        if (over != up) store(parent + high, over);
+        a = over, b = low;
+    }
+    return a;
+}
+
+template <class View, class Tile>
+DEVICE void link_unit(const View& graph, Tile tile, i64 vertex, i64 row, i64 unit, u32* parent) {
+    u32 near = (u32)vertex;  // a vertex of the same tree, closer to the root after each link
+    graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
+        if (live) near = link(parent, near, id);
+        return false;
+    });
+}
+
+// Calls visit(id) for the first neighbours of a row.
+template <class View, class Visit> DEVICE void visit_sample(const View& graph, i64 row, Visit visit) {
+    i64 left = lesser((i64)graph.degree(row), sampled), units = left ? (i64)graph.units(row) : 0;
+    for (i64 unit = 0; unit < units && left > 0; ++unit)
+        graph.visit(Tile<1>{}, row, unit, [&](u32 id, i64, bool live) {
+            if (live && left > 0) visit(id), --left;
+            return left <= 0;
+        });
+}
+
+template <class View>
+struct Plant {  // one lane a vertex: an own one gets the smallest of itself and its first neighbours as its parent
+    static constexpr int lanes = 1;
+    View graph;
+    i64 first;
+    i64 rows;
+    i64 n;
+    u32* parent;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 v : grid.items(n)) {
+            u32 least = (u32)v;
+            if (v >= first && v < first + rows) {
+                fetch_row(graph, v - first, rows, EveryRow{});
+                visit_sample(graph, v - first, [&](u32 id) { least = lesser(least, id); });
+            }
+            parent[v] = least;
+        }
+    }
+};
+
+template <class View>
+struct LinkSample {  // one lane a row: links its vertex with its first neighbours
+    static constexpr int lanes = 1;
+    View graph;
+    i64 first;
+    i64 rows;
+    u32* parent;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 row : grid.items(rows)) {
+            u32 near = (u32)(first + row);
+            fetch_row(graph, row, rows, EveryRow{});
+            if constexpr (Tile<32>::size() == 1) {  // a CPU waits once for the parents of all three
+                u32 up[sampled], n = 0;
+                near = glance(parent + near);
+                visit_sample(graph, row, [&](u32 id) { up[n++] = glance(parent + id); });
+                for (u32 k = 0; k < n; ++k) near = link(parent, near, up[k]);
+            } else visit_sample(graph, row, [&](u32 id) { near = link(parent, near, id); });
+        }
+    }
+};
+
+// No kernel links meanwhile. A lane writes only its own word, after each step, which shortens the paths of other lanes.
+struct Compress {  // one lane a vertex: the root becomes its parent
+    static constexpr int lanes = 1;
+    u32* parent;
+    i64 n;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 v : grid.items(n)) {
+            u32 up = glance(parent + v);
+            for (u32 next; (next = glance(parent + up)) != up; up = next) store(parent + v, next);
+        }
+    }
+};
+
+// All arcs of the rows, but for rows of vertices that are children of the root `skipped`; -1 skips none.
+template <class View>
+struct LinkRows {  // a lane brings a row; hubs are left to LinkHubs
+    static constexpr int lanes = 32;
+    View graph;
+    i64 first;
+    i64 rows;
+    i64 skipped;
+    u32* parent;
+    u64* tasks;
+    i64* n_tasks;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        for (i64 i : grid.items(tile, (rows + tile.size() - 1) / tile.size())) {
+            i64 own = i * tile.size() + tile.rank();
+            bool open = own < rows && (i64)glance(parent + first + own) != skipped;
+            visit_rows(graph, tile, open ? own : -1, tasks, n_tasks,
+                       [&](auto group, i64 row, i64 unit) { link_unit(graph, group, first + row, row, unit, parent); });
+        }
+    }
+};
+
+template <class View>
+struct LinkHubs {  // a tile a task of a hub's row
+    static constexpr int lanes = 32;
+    View graph;
+    i64 first;
+    u32* parent;
+    const u64* tasks;
+    const i64* n_tasks;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        for (i64 i : grid.items(tile, *n_tasks))
+            visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
+                link_unit(graph, tile, first + row, row, unit, parent);
+                return false;
+            });
+    }
+};
+
+struct LinkForest {  // one lane a vertex from `begin` on: links it with its parent on another rank
+    static constexpr int lanes = 1;
+    const u32* part;
+    i64 n;
+    i64 begin;
+    u32* parent;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) link(parent, (u32)(begin + i), part[i]);
+    }
+};
+
+struct LeastIds {  // one lane a user's id: least[root] becomes the smallest user's id of the tree
+    static constexpr int lanes = 1;
+    const u32* order;  // null if users' ids are the internal ids
+    i64 n;
+    const u32* parent;
+    u32* least;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 id : grid.items(n)) {
+            u32* found = least + parent[order ? order[id] : id];
+            if ((u32)id < glance(found)) atomic_min(found, (u32)id);
+        }
+    }
+};
+
+struct Label {  // one lane an own vertex: its component's smallest user's id; counts the own vertices that are roots
+    static constexpr int lanes = 1;
+    i64 first;
+    i64 rows;
+    const u32* parent;
+    const u32* least;  // null if users' ids are the internal ids
+    i64* labels;
+    i64* roots;
+    DEVICE void operator()(Grid grid) const {
+        i64 found = 0;
+        for (i64 row : grid.items(rows)) {
+            u32 root = parent[first + row];
+            found += (i64)root == first + row;
+            labels[row] = least ? least[root] : root;
+        }
+        Tile<32> tile;
+        found = tile.sum(found);
+        if (tile.rank() == 0 && found) atomic_add(roots, found);
+    }
+};
+
+// ---- components that follow the graph: trees of hops << 32 | root, a word for each vertex of the graph ---------------
+
+struct JoinArcs {  // one lane a changed arc: joins the trees of the ends of an inserted one; parent[v] is a root before
+    static constexpr int lanes = 1;
+    Changed changed;
+    u32* parent;
+    i64* joins;  // arcs that were between two trees
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(changed.n)) {
+            if (changed.was(i) || !changed.is(i)) continue;
+            u32 a = glance(parent + changed.src(i)), b = glance(parent + changed.dst(i));
+            if (a == b) continue;
+            take_place(joins);
+            link(parent, a, b);
+        }
+    }
+};
+
+enum Parting { a_joins, a_failed, a_split, a_edges };  // the words of `state`
+
+// A tile up to 32 changed arcs: whether the source of a deleted one still has a way to its tree's root, the smallest
+// vertex of the tree. It goes from vertex to vertex, to the smallest neighbour of each: where ids go by degree, that way
+// is short. If all have, whatever was connected is. Else the tile looks for a way from the vertices around. A few that
+// have no other neighbours are a tree now.
+template <class View>
+struct Apart {
+    static constexpr int lanes = 32;
+    static constexpr int room = 16, steps = 64;
+    View graph;  // the edges of all vertices, in both directions
+    Changed changed;
+    u32* parent;  // a root for each vertex
+    i64* state;
+    i64 most;  // edges to visit
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        i64 few = rows_at_once(grid, tile, changed.n);
+        for (i64 i : grid.items(tile, (changed.n + few - 1) / few)) {
+            if (tile.any(load(state + a_failed) || load(state + a_edges) > most)) return;
+            i64 at = i * few + tile.rank(), edges = 0;
+            bool open = at < lesser(changed.n, (i + 1) * few) && !changed.is(at);
+            u32 v = open ? (u32)changed.src(at) : 0;
+            if (View::sorted && open) open = !reaches(Tile<1>{}, v, load(parent + v), edges);  // an edge a step
+            tile.sync();
+            for (u32 rest = tile.ballot(open); rest; rest &= rest - 1)
+                if (!look(tile, tile.shfl(v, lowest_bit(rest)), edges) && tile.rank() == 0)
+                    store(state + a_failed, (i64)1);
+            edges = tile.sum(edges);
+            if (tile.rank() == 0 && edges) atomic_add(state + a_edges, edges);
+        }
+    }
+    // False if nobody knows.
+    template <class Tile32> DEVICE bool look(Tile32 tile, u32 v, i64& edges) const {
+        u32 found[room] = {v}, root = tile.shfl(load(parent + v), 0);
+        int n = 1;
+        bool all = true;
+        for (int k = 0; k < n; ++k) {
+            if (reaches(tile, found[k], root, edges)) return true;
+            all = all && take_neighbours(tile, found[k], found, n, edges);
+        }
+        if (!all) return false;
+        u32 least = v;
+        for (int k = 0; k < n; ++k) least = lesser(least, found[k]);
+        if (tile.rank() > 0) return true;
+        for (int k = 0; k < n; ++k) store(parent + found[k], least);
+        atomic_add(state + a_split, (i64)1);
+        return true;
+    }
+    template <class Group> DEVICE bool reaches(Group group, u32 v, u32 root, i64& edges) const {
+        for (int step = 0; step < steps && v > root; ++step) {
+            u32 least = v;
+            bool done = false;
+            i64 units = graph.units(v);
+            for (i64 unit = 0; unit < units && !done; ++unit)
+                graph.visit(group, v, unit, [&](u32 id, i64, bool live) {
+                    edges += live;
+                    if (live) least = lesser(least, id);
+                    return done = View::sorted && group.any(live);
+                });
+            least = ~(u32)group.most(~least);
+            if (least == v) return false;
+            v = least;
+        }
+        return v == root;
+    }
+    // Adds the neighbours of v that are not among the n found; false if there is no room for all.
+    template <class Tile32> DEVICE bool take_neighbours(Tile32 tile, u32 v, u32* found, int& n, i64& edges) const {
+        i64 units = graph.units(v);
+        bool fits = true;
+        for (i64 unit = 0; unit < units && fits; ++unit)
+            graph.visit(tile, v, unit, [&](u32 id, i64, bool live) {
+                edges += live;
+                for (u32 rest = tile.ballot(live); rest && fits; rest &= rest - 1) {
+                    u32 next = tile.shfl(id, lowest_bit(rest));
+                    bool known = false;
+                    for (int k = 0; k < n; ++k) known |= found[k] == next;
+                    if (!known && n == room) fits = false;
+                    else if (!known) found[n++] = next;
+                }
+                return !fits;
+            });
+        return fits;
+    }
+};
+
+struct Roots {  // one lane a vertex: its tree's root
+    static constexpr int lanes = 1;
+    const u64* words;
+    i64 n;
+    u32* parent;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 v : grid.items(n)) parent[v] = (u32)words[v];
+    }
+};
+
+struct TreeSizes {  // one lane a vertex; most are of one tree, whose count is added up before it is written
+    static constexpr int lanes = 1;
+    const u64* words;
+    i64 n;
+    u32* sizes;  // by root
+    DEVICE void operator()(Grid grid) const {
+        u32 last = 0, found = 0;
+        for (i64 v : grid.items(n)) {
+            u32 root = (u32)words[v];
+            if (root == (u32)v) {
+                reduce_add(sizes + root, 1u);
+                continue;
+            }
+            if (root != last) {
+                if (found) reduce_add(sizes + last, found);
+                last = root, found = 0;
+            }
+            ++found;
+        }
+        Tile<32> tile;
+        u32 common = tile.shfl(last, 0);
+        i64 alike = tile.sum(last == common ? (i64)found : (i64)0);
+        if (tile.rank() == 0 && alike) reduce_add(sizes + common, (u32)alike);
+        if (last != common && found) reduce_add(sizes + last, found);
+    }
+};
+
+struct LargestTrees {  // one lane a vertex: a root notes the size of its tree among those that it is joined with
+    static constexpr int lanes = 1;
+    const u64* words;
+    i64 n;
+    const u32* sizes;
+    const u32* parent;  // the same for all vertices of joined trees
+    u64* largest;  // by parent: size << 32 | root
+    DEVICE void operator()(Grid grid) const {
+        for (i64 v : grid.items(n))
+            if (words[v] >> 32 == 0) atomic_max(largest + parent[v], (u64)sizes[v] << 32 | (u64)v);
+    }
+};
+
+struct LeaveTrees {  // one lane a vertex: not in the largest of the joined trees, it leaves its own
+    static constexpr int lanes = 1;
+    u64* words;
+    i64 n;
+    const u32* parent;
+    const u64* largest;
+    i64* left;
+    DEVICE void operator()(Grid grid) const {
+        i64 found = 0;
+        for (i64 v : grid.items(n)) {
+            if ((u32)words[v] == (u32)largest[parent[v]]) continue;
+            words[v] = ~(u64)0;
+            ++found;
+        }
+        Tile<32> tile;
+        found = tile.sum(found);
+        if (tile.rank() == 0 && found) atomic_add(left, found);
+    }
+};
+
+struct ListUnreached {  // one lane a vertex
+    static constexpr int lanes = 1;
+    const u64* words;
+    i64 n;
+    u32* list;
+    i64* found;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 v : grid.items(n))
+            if (words[v] == ~(u64)0) list[take_place(found)] = (u32)v;
+    }
+};

@@ -1,0 +1,237 @@
+"""Connected components that follow the graph.
+
+Every rank knows the tree of each vertex. An inserted edge between two trees joins them. Where the graph has in-edges, a
+vertex also has its number of hops from its tree's root, by which the forest is repaired (`paths.incremental_paths`):
+a deleted edge matters only if it was the last that led to its end with so many hops. The vertices that are cut off
+look for other ways. Those that find none are new components, each with a new root. Of trees that are joined, all but
+the largest are given to it by a search from the inserted edges.
+
+Without in-edges only the trees' roots are kept, and each deletion means that the result is computed again. In a large
+graph whose components are found in a few milliseconds, as on a GPU, to repair a forest would take longer, so only the
+roots are kept, too. The same holds after trees of many vertices were joined, in which nobody then knows the hops. In an
+undirected graph on one rank, the ends of deleted edges then look for a way to their root, each from smallest neighbour
+to smallest neighbour. If each finds one, or is in a part of few vertices, the components are known (`Apart`); if not,
+they are found again.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from mgraph.algorithms.algorithm import Changes, Columns, Followed, Renumbering, Shard
+from mgraph.algorithms.communities.components.program import component_kernels, find, labelled, least_ids
+from mgraph.algorithms.paths.incremental_paths.incremental_paths import Repair, both, turned
+from mgraph.algorithms.paths.near_far.search import HOPS, Search
+from mgraph.device import Array, Device
+from mgraph.kernels import Struct, constants
+
+__all__ = ["Components"]
+
+#: with more arcs, no forest is kept if the components are found in fewer seconds than this
+LARGE, QUICK = 1 << 27, 0.02
+PIECES = 64  #: so many new components are searched one after another; with more, the result is computed again
+NONE = np.uint64(2**64 - 1)
+LOW = np.uint64(2**32 - 1)  #: of a word of the forest: its root
+JOINS, FAILED, SPLIT, EDGES = range(4)
+assert len(constants("algorithms/communities/components/components.cuh", HUB_DEGREE=64).enums["Parting"]) == 4
+
+
+class Components:
+    """The components on one rank.
+
+    Attributes
+    ----------
+    parent : uint32[n_vertices]
+        The root of each vertex of the graph.
+    repair : Repair or None
+        The forest by hops from the roots, ``hops << 32 | root``; None where it is not known.
+    least : uint32[n_vertices] or None
+        The label by root, once the result was asked for and until the trees change.
+    named : uint32[n_vertices] or None
+        The order of the vertices' names with which `least` was found.
+    left : int
+        How many vertices have left their trees for a larger one in the last call.
+    """
+
+    def __init__(self, shard: Shard) -> None:
+        self.shard, self.device = shard, shard.device
+        began = time.perf_counter()
+        forest, self.supersteps = find(shard)
+        self.parent, self.kernels = forest.parent, component_kernels(shard)
+        self.repair = self._by_hops() if shard.in_edges is not None and self._worth(began) else None
+        self.least: Array = None
+        self.named: Array = None
+        self.left = 0
+
+    def _worth(self, began: float) -> bool:
+        """Whether a forest is worth its upkeep; the same on all ranks."""
+        shard = self.shard
+        self.device.synchronize()
+        mine = np.array([shard.out_edges.num_edges, int(1e6 * (time.perf_counter() - began))], np.int64)
+        arcs, microseconds = shard.exchange.allreduce(mine).tolist()
+        return bool(arcs <= LARGE or microseconds > 1e6 * QUICK * shard.size)
+
+    def _by_hops(self) -> Repair:
+        shard = self.shard
+        ids = self.device.arange(shard.lo, shard.hi, np.uint32)
+        roots = ids[self.parent[shard.lo : shard.hi] == ids]
+        search = Search(shard, HOPS, edges=both(shard))
+        search.run(roots, self.device.astype(roots, np.uint64))
+        search.share()
+        return Repair(shard, search, source=-1)
+
+    @property
+    def takes_deletions(self) -> bool:
+        """Whether a part that is cut off can be found: by a forest, or by the rows of all vertices."""
+        shard = self.shard
+        return self.repair is not None or (shard.size == 1 and shard.in_edges is shard.out_edges)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory."""
+        held = int(self.parent.nbytes) + (0 if self.least is None else int(self.least.nbytes))
+        return held + (0 if self.repair is None else self.repair.nbytes)
+
+    def columns(self) -> Columns:
+        """The label of each own vertex's component."""
+        if self.least is None or self.named is not self.shard.by_name:
+            self.named = self.shard.by_name
+            self.least = least_ids(self.shard, self.kernels, self.parent)
+        labels, components = labelled(self.shard, self.kernels, self.parent, self.least)
+        return {"component": labels}, {"components": components, "supersteps": self.supersteps}
+
+    # ---- following changes -------------------------------------------------------------------------------------------
+
+    def follow(self, changes: Changes, most: int) -> Followed | None:
+        """Bring the components up to date; see `mgraph.algorithms.algorithm.Maintained`."""
+        followed = self._follow(changes, most)
+        if followed is None or followed.changed:
+            self.least = None
+        return followed
+
+    def _follow(self, changes: Changes, most: int) -> Followed | None:
+        self._grow()
+        if self.shard.in_edges is not self.shard.out_edges:
+            changes = _both_ways(self.device, changes)
+        changed = Struct(**changes.fields())
+        state, n = self.device.zeros(4, np.int64), len(changes)
+        if self.repair is None and changes.deleted:
+            graph = self.shard.out_edges.view()
+            self.kernels.Apart(n, graph=graph, changed=changed, parent=self.parent, state=state, most=most)
+        self.kernels.JoinArcs(n, changed=changed, parent=self.parent, joins=state)
+        counts = Device.to_host(state).tolist()
+        joined = counts[JOINS] > 0
+        if counts[FAILED] or counts[EDGES] > most:
+            return None
+        if joined:
+            self.kernels.Compress(self.shard.n_vertices, parent=self.parent, n=self.shard.n_vertices)
+        if self.repair is None:
+            return Followed(counts[EDGES], joined or counts[SPLIT] > 0)
+        followed = self._repaired(self.repair, changed, changes, most, joined)
+        if followed is None and not changes.deleted:  # the joined trees are known, and only the forest is not
+            self.repair, followed = None, Followed(0, joined)
+        return followed
+
+    def _repaired(self, repair: Repair, changed: Struct, changes: Changes, most: int, joined: bool) -> Followed | None:
+        """Bring the forest up to date, and the trees by it."""
+        found = repair.follow(
+            changes, most, lambda: not joined or self._give_to_largest(repair, changed, changes, most)
+        )
+        if found is None or not self._add_roots(repair, joined):
+            return None
+        if found or joined:
+            self.kernels.Roots(len(self.parent), words=repair.length, n=len(self.parent), parent=self.parent)
+        return Followed(repair.visited(), found or joined)
+
+    def renumber(self, ids: Renumbering) -> bool:
+        """Take over new internal ids; see `mgraph.algorithms.algorithm.Maintained`. One read-back."""
+        roots = ids.new[self.parent[ids.kept]]
+        if bool((roots < 0).any()):
+            return False
+        self.parent, self.least = roots.astype(np.uint32), None
+        if self.repair is None:
+            return True
+        words = self.repair.length[ids.kept]
+        roots = ids.new[(words & LOW).astype(np.int64)].astype(np.uint64)
+        return self.repair.renumber(ids, words & ~LOW | roots)
+
+    def _grow(self) -> None:
+        first, n = len(self.parent), self.shard.n_vertices
+        if first == n:
+            return
+        self.least = None
+        more = self.device.arange(first, n, np.uint32)
+        self.parent = self.device.concatenate([self.parent, more])
+        if self.repair is not None:
+            self.repair.grow(self.device.astype(more, np.uint64))
+
+    # ---- joined trees ------------------------------------------------------------------------------------------------
+
+    def _largest(self, repair: Repair) -> Array:
+        """Of trees that are joined, size << 32 | root of the largest, by their common parent: uint64[n_vertices]."""
+        n, trees = len(self.parent), {"words": repair.length, "n": len(self.parent)}
+        sizes, largest = self.device.zeros(n, np.uint32), self.device.zeros(n, np.uint64)
+        self.kernels.TreeSizes(n, sizes=sizes, **trees)
+        self.kernels.LargestTrees(n, sizes=sizes, parent=self.parent, largest=largest, **trees)
+        return largest
+
+    def _give_to_largest(self, repair: Repair, changed: Struct, changes: Changes, most: int) -> bool:
+        """Give joined trees to the largest of them; False if they have about `most` edges or more."""
+        n, left = len(self.parent), self.device.zeros(1, np.int64)
+        largest = self._largest(repair)
+        self.kernels.LeaveTrees(n, words=repair.length, n=n, parent=self.parent, largest=largest, left=left)
+        arcs = int(self.shard.exchange.allreduce(np.array([self.shard.out_edges.num_edges], np.int64))[0])
+        self.left = int(Device.to_host(left)[0])
+        if self.left * arcs > most * n:
+            return False
+        repair.resume(*repair.seeds(changed, changes))
+        return True
+
+    # ---- new components ----------------------------------------------------------------------------------------------
+
+    def _add_roots(self, repair: Repair, joined: bool) -> bool:
+        """Make the vertices that no search has reached components of their own; False if they are too many."""
+        if not joined and not len(repair.cut_off):
+            return True
+        if joined:
+            apart = self._all_unreached(repair)
+        else:
+            apart = self._unreached(repair, repair.cut_off)
+        if len(apart):
+            self._take_lone(repair, apart)
+        for _ in range(PIECES):
+            apart = self._unreached(repair, apart)
+            if len(apart) == 0:
+                return True
+            root = apart.min().reshape(1)
+            repair.resume(root, root.astype(np.uint64))
+        return False
+
+    def _all_unreached(self, repair: Repair) -> Array:
+        """Of the vertices that left their trees or were cut off, those that no search has reached."""
+        n, found = len(self.parent), self.device.zeros(1, np.int64)
+        apart = self.device.empty(self.left + len(repair.cut_off), np.uint32)
+        self.kernels.ListUnreached(n, words=repair.length, n=n, list=apart, found=found)
+        return apart[: int(Device.to_host(found)[0])]
+
+    @staticmethod
+    def _unreached(repair: Repair, vertices: Array) -> Array:
+        return vertices[repair.length[vertices] == NONE]
+
+    def _take_lone(self, repair: Repair, vertices: Array) -> None:
+        """Make each of these that has no edges a component: after deletions of vertices they may be many."""
+        shard = self.shard
+        own = vertices[(vertices >= shard.lo) & (vertices < shard.hi)]
+        for edges in both(shard):
+            own = own[edges.degrees(own - np.uint32(shard.lo)) == 0]
+        for part in shard.exchange.allgather(own):
+            repair.length[part] = part.astype(np.uint64)
+
+
+def _both_ways(device: Device, changes: Changes) -> Changes:
+    """The changed arcs of a directed graph, and each the other way round; not in order."""
+    back, twice = turned(device, changes), lambda a, b: None if a is None else device.concatenate([a, b])
+    columns = {name: twice(getattr(changes, name), getattr(back, name)) for name in ("keys", "kinds", "old", "new")}
+    return Changes(deleted=changes.deleted, **columns)

@@ -1,0 +1,66 @@
+"""The method `connected_components` that users call, and the check of its arguments."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs
+from mgraph.algorithms.communities.components.maintain import Components
+from mgraph.algorithms.communities.components.program import run, warm
+
+__all__ = ["ALGORITHM", "connected_components"]
+
+T = TypeVar("T")
+
+
+def connected_components(self: Runs[T]) -> T:
+    """The weakly connected component of each vertex, named by the smallest vertex id in it: int64, on the workers.
+
+    The direction of edges does not matter. A vertex without edges, such as a deleted one, is a component of its own.
+
+    Returns
+    -------
+    VertexValues
+        With ``.components``, the number of components, and ``.supersteps``, how often the workers exchanged and merged
+        what they had found: 1 or 2.
+
+    Raises
+    ------
+    CapacityError
+        A worker has too little memory. It needs 4 bytes for each vertex of the whole graph, 8 if the graph has an
+        `order`, and 8 bytes for each owned vertex for the result.
+    WorkerLost, GraphLost, GraphClosed
+        The graph cannot be used.
+
+    Notes
+    -----
+    O(n + m) work in practice, in one superstep, rarely two. In a superstep each worker receives 4 bytes a vertex of the
+    whole graph from each of the others. If the graph has in-edges, most edges of the largest component are not read.
+    The result is exact, and does not depend on the order of the vertices, the structure or the number of workers. The
+    algorithm is a concurrent union-find after M. Sutton, T. Ben-Nun, A. Barak, "Optimizing parallel graph connectivity
+    computation via subgraph sampling", IPDPS 2018.
+
+    Examples
+    --------
+    >>> g.insert([0, 3], [1, 4])  # of 5 vertices  # doctest: +SKIP
+    >>> found = g.connected_components()  # doctest: +SKIP
+    >>> found.to_numpy(), found.components  # doctest: +SKIP
+    (array([0, 0, 2, 3, 3]), 3)
+    """
+    return self.run("connected_components")
+
+
+def check(graph: GraphFacts) -> dict[str, Any]:
+    """The program's arguments: none."""
+    return {}
+
+
+ALGORITHM = Algorithm(
+    name="connected_components",
+    check=check,
+    run=run,
+    columns={"component": "label"},
+    scalars=("components", "supersteps"),
+    warm=warm,
+    maintain=Components,
+)

@@ -1,0 +1,65 @@
+"""The method `strongly_connected_components` that users call, and the check of its arguments."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs
+from mgraph.algorithms.communities.strong_components.program import run, warm
+
+__all__ = ["ALGORITHM", "strongly_connected_components"]
+
+T = TypeVar("T")
+
+
+def strongly_connected_components(self: Runs[T]) -> T:
+    """The strongly connected component of each vertex, named by its smallest vertex id: int64, on the workers.
+
+    Two vertices are in one component if there is a path from each to the other. In an undirected graph these are the
+    connected components, which `connected_components` finds faster.
+
+    Returns
+    -------
+    VertexValues
+        With ``.components``, the number of components.
+
+    Raises
+    ------
+    CapacityError
+        A worker has too little memory. It needs 20 bytes for each vertex of the whole graph, 28 for each of its own
+        and 8 for each vertex of another worker that changes in a superstep. In-edges that the graph does not store are
+        made for the call, which takes 32 bytes an arc meanwhile.
+    WorkerLost, GraphLost, GraphClosed
+        The graph cannot be used.
+
+    Notes
+    -----
+    O(n + m) work a round: trimming and one search forward and backward, and then about log k rounds for k components
+    that are left. A round has as many supersteps as its longest search has levels. In a superstep 8 bytes travel for
+    each vertex of another worker that changes; in a round, each worker receives 4 bytes a vertex of the whole graph
+    besides, and twice as much at the end. The result is exact. After G. M.
+    Slota, S. Rajamanickam, K. Madduri, "BFS and coloring-based parallel algorithms for strongly connected components
+    and related problems", IPDPS 2014.
+
+    Examples
+    --------
+    >>> g.insert([0, 1, 2, 2], [1, 2, 1, 3])  # of 4 vertices  # doctest: +SKIP
+    >>> g.strongly_connected_components().to_numpy()  # doctest: +SKIP
+    array([0, 1, 1, 3])
+    """
+    return self.run("strongly_connected_components")
+
+
+def check(graph: GraphFacts) -> dict[str, Any]:
+    """The program's arguments: none."""
+    return {}
+
+
+ALGORITHM = Algorithm(
+    name="strongly_connected_components",
+    check=check,
+    run=run,
+    columns={"component": "label"},
+    scalars=("components",),
+    warm=warm,
+)

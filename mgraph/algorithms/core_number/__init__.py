@@ -1,6 +1,0 @@
-"""The core number of each vertex."""
-
-from mgraph.algorithms.core_number.method import ALGORITHM
-from mgraph.algorithms.core_number.method import core_number as method
-
-__all__ = ["ALGORITHM", "method"]

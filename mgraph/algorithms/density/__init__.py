@@ -1,0 +1,1 @@
+"""Density: triangles, clustering, cores and trusses."""

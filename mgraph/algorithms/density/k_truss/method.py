@@ -1,0 +1,86 @@
+"""The method `k_truss` that users call, and the check of its argument."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Names, Runs
+from mgraph.algorithms.density.k_truss.program import run, warm
+from mgraph.batch import EdgeBatch
+from mgraph.checks import check_whole
+from mgraph.errors import InvalidOption
+
+__all__ = ["ALGORITHM", "k_truss"]
+
+
+def k_truss(self: Runs[Any], k: int) -> EdgeBatch:
+    """The k-truss of an undirected graph: the largest set of edges in which each is in ``k - 2`` triangles or more.
+
+    Parameters
+    ----------
+    k : int
+        0 or more. Up to 2 all edges are in it, but for self-loops, which are ignored.
+
+    Returns
+    -------
+    EdgeBatch
+        In this process: each edge once, ascending, with ``src < dst`` by ids or places in `vertices`, without weights.
+        Its vertices are those of NetworkX's k-truss, and ``update(batch)`` makes a graph of it.
+
+    Raises
+    ------
+    InvalidOption
+        The graph is directed, or `k` is no whole number of 0 or more.
+    CapacityError
+        A worker has too little memory. It needs what `triangles` does, and 16 bytes more for each edge that it keeps.
+    WorkerLost, GraphLost, GraphClosed
+        The graph cannot be used.
+
+    Notes
+    -----
+    O(m sqrt(m)) work at most in each round, which counts the triangles of all edges that are left and removes those
+    with too few. There are at most two rounds for k = 3; for others usually a few, and in the worst case one for each
+    edge. A round is a superstep for each 16 MiB of a worker's edges, in which each worker receives all edges that are
+    left once, 4 bytes an edge and 8 a vertex, and sends back 4 bytes for each. The result is exact. After J. Cohen,
+    "Trusses: cohesive subgraphs for social network analysis", 2008.
+
+    Examples
+    --------
+    >>> g.insert([0, 1, 2, 0], [1, 2, 0, 3])  # with directed=False  # doctest: +SKIP
+    >>> found = g.k_truss(3)  # doctest: +SKIP
+    >>> found.src, found.dst  # doctest: +SKIP
+    (array([0, 0, 1], dtype=uint32), array([1, 2, 2], dtype=uint32))
+    """
+    edges: EdgeBatch = self.run("k_truss", k=k)
+    return edges
+
+
+def check(graph: GraphFacts, k: Any) -> dict[str, Any]:
+    """The program's arguments from the user's. The graph must be undirected."""
+    if graph.directed:
+        raise InvalidOption("k_truss is for undirected graphs; create the graph with directed=False")
+    return {"k": min(check_whole(k, "k"), sys.maxsize)}
+
+
+def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Names) -> EdgeBatch:
+    """The edges that the ranks found, the lower id first, in ascending order."""
+    ends = np.stack([np.concatenate(columns[name]) for name in ("src", "dst")])
+    src, dst = ends.min(axis=0), ends.max(axis=0)
+    order = np.lexsort((dst, src))
+    src, dst = (names(end[order].astype(np.uint32)) for end in (src, dst))
+    kinds = {"u": None, "i": "int64", "O": "string"}
+    return EdgeBatch(src, dst, keys=kinds[src.dtype.kind])
+
+
+ALGORITHM = Algorithm(
+    name="k_truss",
+    check=check,
+    run=run,
+    columns={"src": "vertex", "dst": "vertex"},
+    scalars=("rounds",),
+    warm=warm,
+    result=result,
+)

@@ -1,0 +1,24 @@
+// The triangles of each kept edge, as `triangles.cuh` keeps them.
+#pragma once
+#include "algorithms/density/edge_triangles.cuh"
+
+struct Support {  // a lane brings an edge from u, of any rank, to v: each triangle counts for its three edges
+    static constexpr int lanes = 32;
+    Part part;  // the rows of u; its offsets begin with 0
+    Part own;   // the rows of v: all own rows
+    i64 edges;
+    u32* theirs;  // of the edges of `part`
+    u32* mine;    // of the own edges
+    DEVICE void operator()(Grid grid) const {
+        Places places;
+        close_edges(grid, part, own, edges, [&](auto group, i64 edge, i64 row, i64 v) {
+            u32 found = 0;
+            each_common(group, part, own, row, v, places, [&](i64 at_u, i64 at_v) {
+                reduce_add(theirs + at_u, 1u), reduce_add(mine + at_v, 1u);
+                ++found;
+            });
+            found = group.sum(found);
+            if (group.rank() == 0 && found) reduce_add(theirs + edge, found);
+        });
+    }
+};

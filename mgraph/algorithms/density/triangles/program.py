@@ -1,0 +1,242 @@
+"""Triangles at each vertex: every edge is kept at its lower end, and rows of kept edges are intersected.
+
+The lower end of an edge is the vertex of smaller degree, so that a vertex keeps at most sqrt(2 m) edges, hubs included
+[1]_. A triangle with u below v below w is found once, at its edge from u to v: w is in both their rows. The rank that
+owns v finds it. All ranks send their rows in pieces, and each rank intersects the received rows of u with its own rows
+of v. Directed graphs are taken as undirected ones whose edges have arcs one way or both ways.
+
+================= ========================================================= ===========================================
+step              launches                                                  exchange among p ranks
+================= ========================================================= ===========================================
+keep edges        1 and then 2, 4 where there may be hubs; twice as many    allgathers of 4 bytes a vertex
+                  for directed graphs, and 2 more; 4 read-backs; a sort,
+                  unless rows are sorted and have no hubs
+triangles         2 for each piece of each rank; one alone has one piece    2 allgathers a piece, 3 if directed:
+                                                                            4 bytes a kept edge and 8 a vertex
+counts            1                                                         alltoallvs of 8 bytes a vertex; an
+                                                                            allreduce of two numbers
+================= ========================================================= ===========================================
+
+References
+----------
+.. [1] N. Chiba, T. Nishizeki, "Arboricity and subgraph listing algorithms", SIAM J. Comput. 14, 1985. Source of the
+   bound O(m sqrt(m)) for intersections of rows that are oriented by degree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
+from mgraph.algorithms.primitives.replicated import share, sides, sum_to_owners, total
+from mgraph.algorithms.primitives.transpose import Rows, some_rows
+from mgraph.device import Array
+from mgraph.kernels import Library, constants
+from mgraph.structures import Structure
+
+__all__ = [
+    "COUNTING",
+    "Corners",
+    "Keeper",
+    "Kept",
+    "corners",
+    "cuts_of",
+    "exchanged",
+    "fields_of",
+    "load_kernels",
+    "run",
+    "warm",
+]
+
+FILE = "algorithms/density/triangles/triangles.cuh"
+_CONSTANTS = constants(FILE, HUB_DEGREE=1024)
+COUNTING = {name: _CONSTANTS[name] for name in _CONSTANTS.enums["Counting"]}  #: what triangles add to their vertices
+PIECE = 1 << 22  #: kept edges and rows that a rank sends at once, but for a last row: about 16 MiB from each rank
+ALONE = 1 << 30  #: and that are taken at once on a rank that is alone
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The edges that one rank keeps, as rows of its own vertices.
+
+    Attributes
+    ----------
+    offsets : int64[hi - lo + 1]
+    ids : uint32[k]
+        The higher ends of the edges, ascending in each row.
+    twice : uint8[k] or None
+        Whether an edge of a directed graph has arcs both ways.
+    """
+
+    offsets: Array
+    ids: Array
+    twice: Array = None
+
+
+@dataclass(frozen=True)
+class Corners:
+    """What triangles have added to each own vertex, and what else is known of the vertices.
+
+    Attributes
+    ----------
+    counts : int64[hi - lo]
+    degrees : uint32[hi - lo]
+        Arcs from and to each vertex; in an undirected graph the degree.
+    loops : uint8[hi - lo]
+        Whether there is a self-loop; it counts 1 in `degrees`, in a directed graph 2.
+    both : uint32[hi - lo] or None
+        Neighbours with arcs both ways, in a directed graph.
+    """
+
+    counts: Array
+    degrees: Array
+    loops: Array
+    both: Array
+
+
+def load_kernels(shard: Shard, edges: Structure | Rows | None = None) -> Library:
+    """The kernels for the shard's out-edges, or for other edges of it."""
+    return kernels(shard, FILE, (edges or shard.out_edges).view())
+
+
+class Keeper:
+    """Keeps each edge at its lower end."""
+
+    def __init__(self, shard: Shard, edges: list[Structure | Rows]) -> None:
+        self.shard, self.device, self.edges, self.rows = shard, shard.device, edges, shard.hi - shard.lo
+        self.views = [(one.view(), load_kernels(shard, one)) for one in edges]
+        self.own_degrees = self.device.zeros(self.rows, np.uint32)
+        for view, library in self.views:
+            library.AddDegrees(self.rows, graph=view, rows=self.rows, degrees=self.own_degrees)
+        self.degrees = share(shard, self.own_degrees)
+        self.counts, self.loops = self.device.zeros(self.rows, np.uint32), self.device.zeros(self.rows, np.uint8)
+
+    def keep(self) -> tuple[Kept, Array]:
+        """The kept edges, and of a directed graph how many each vertex of the graph has with arcs both ways."""
+        device, offsets = self.device, self.device.zeros(self.rows + 1, np.int64)
+        hubs = self._visit()
+        device.cumsum(self.counts, out=offsets[1:])
+        n, tasks = device.to_host(device.concatenate([offsets[-1:], hubs])).tolist()
+        device.fill(self.counts, 0)
+        if len(self.edges) == 1 and self.edges[0].sorted_rows and not tasks:
+            ids = device.empty(n, np.uint32)
+            self._visit(offsets, ids=ids)
+            return Kept(offsets, ids), None
+        keys = device.empty(n, np.uint64)
+        self._visit(offsets, keys)
+        device.sort(keys)
+        if len(self.edges) == 1:
+            return Kept(offsets, device.astype(keys, np.uint32)), None
+        return self._once(offsets, keys)
+
+    def _visit(self, offsets: Array = None, keys: Array = None, ids: Array = None) -> Array:
+        """Count the edges that rows keep, or write them; how many tasks the hubs of the last structure have."""
+        kept = {"degrees": self.degrees, "first": self.shard.lo, "counts": self.counts, "loops": self.loops}
+        kept |= {"offsets": offsets, "keys": keys, "ids": ids}
+        for edges, (view, library) in zip(self.edges, self.views, strict=True):
+            room, n_tasks = task_room(edges), self.device.zeros(1, np.int64)
+            hubs = {"tasks": self.device.empty(room, np.uint64), "n_tasks": n_tasks}
+            library.KeepRows(-(-self.rows // LANES), graph=view, rows=self.rows, kept=kept, **hubs)
+            library.KeepHubs(room, graph=view, kept=kept, **hubs)
+        return n_tasks
+
+    def _once(self, offsets: Array, keys: Array) -> tuple[Kept, Array]:
+        """Of an edge that was kept for both its arcs, one."""
+        n, library = len(keys), self.views[0][1]
+        firsts, upto = self.device.empty(n, np.uint8), self.device.zeros(n + 1, np.int64)
+        library.MarkFirst(n, keys=keys, n=n, firsts=firsts)
+        self.device.cumsum(firsts, out=upto[1:])
+        del firsts
+        ids, twice = (self.device.empty(int(upto[-1]), dtype) for dtype in (np.uint32, np.uint8))
+        both = self.device.zeros(self.shard.n_vertices, np.uint32)
+        library.KeepOnce(n, keys=keys, upto=upto[1:], n=n, first=self.shard.lo, ids=ids, twice=twice, both=both)
+        return Kept(self.device.gather(upto, offsets), ids, twice), both
+
+
+def cuts_of(shard: Shard, kept: Kept) -> list[np.ndarray]:
+    """The rows at which each rank cuts its kept edges, as many cuts for each rank: int64[pieces + 1]."""
+    device = shard.device
+    size = device.arange(0, len(kept.offsets), np.int64)
+    size += kept.offsets
+    piece = ALONE if shard.size == 1 else PIECE
+    pieces = np.array([-(-int(size[-1]) // piece)], np.int64)
+    most = int(shard.exchange.allreduce(pieces, "max")[0])
+    marks = device.asarray(np.arange(most + 1, dtype=np.int64) * piece)
+    cuts = device.xp.minimum(device.xp.searchsorted(size, marks), len(size) - 1).astype(np.int64)
+    return [device.to_host(part) for part in shard.exchange.allgather(cuts)]
+
+
+def corners(shard: Shard, counting: int = 0) -> Corners:
+    """What triangles add to each own vertex, by one of `COUNTING`.
+
+    O(m sqrt(m)) at most. The module docstring lists launches and exchanges. Needs, for k kept edges, of which a rank of
+    p has about m / p: 16 bytes a kept edge while they are sorted and 4 afterwards (5 in a directed graph); 12 bytes a
+    vertex of the whole graph (16); 9 bytes an owned vertex, and 8 more while pieces are cut; and 20 MiB for each rank.
+    """
+    device, keeper = shard.device, Keeper(shard, sides(shard, "a count of triangles"))
+    kept, both = keeper.keep()
+    library = keeper.views[0][1]
+    counts = device.zeros(shard.n_vertices, np.int64)
+    own = fields_of(kept, shard.lo)
+    cuts = cuts_of(shard, kept)
+    bounds = device.to_host(device.gather(kept.offsets, device.asarray(cuts[shard.rank])))
+    pieces = zip(*(pairwise(one.tolist()) for one in cuts), strict=True)
+    for ends, (a, b) in zip(pieces, pairwise(bounds.tolist()), strict=True):
+        for rank, piece in enumerate(exchanged(shard, kept, ends[shard.rank], a, b)):
+            part, support = fields_of(piece, shard.partition.range(rank)[0] + ends[rank][0]), None
+            n = len(piece.ids)
+            support = device.zeros(n, np.uint32)
+            library.Close(
+                -(-n // LANES), part=part, own=own, edges=n, counting=counting, support=support, counts=counts
+            )
+            library.AddSupport(n, ids=piece.ids, support=support, n=n, counts=counts)
+    mine = None if both is None else sum_to_owners(shard, both)
+    return Corners(sum_to_owners(shard, counts), keeper.own_degrees, keeper.loops, mine)
+
+
+def fields_of(kept: Kept, first: int) -> dict[str, Any]:
+    """The fields of `Part` for rows of kept edges from the vertex `first` on."""
+    columns = {"offsets": kept.offsets, "ids": kept.ids, "twice": kept.twice}
+    return {**columns, "first": first, "rows": len(kept.offsets) - 1}
+
+
+def exchanged(shard: Shard, kept: Kept, rows: tuple[int, int], a: int, b: int) -> list[Kept]:
+    """Every rank's piece; of this rank it is `rows`, first and end, with the edges from `a` on up to `b`."""
+    offsets = kept.offsets[rows[0] : rows[1] + 1] - a
+    columns = [offsets, kept.ids[a:b], *([] if kept.twice is None else [kept.twice[a:b]])]
+    gathered = zip(*(shard.exchange.allgather(column) for column in columns), strict=True)
+    return [Kept(*piece) for piece in gathered]
+
+
+def warm(shard: Shard) -> None:
+    """Compile what `run` launches on this shard."""
+    load_kernels(shard)
+    if shard.in_edges is None:
+        load_kernels(shard, some_rows(shard.device))
+
+
+def run(shard: Shard) -> Columns:
+    """The triangles at each own vertex of an undirected graph; self-loops are ignored.
+
+    Returns
+    -------
+    columns : dict
+        "triangles", int64[hi - lo] on the shard's device.
+    scalars : dict
+        ``total``, the triangles of the graph; ``pairs``, the sum over vertices of the pairs of their neighbours.
+
+    Notes
+    -----
+    `corners` says what it costs. The result is exact, and does not depend on timing, order, structure or the number of
+    ranks.
+    """
+    found, sums, rows = corners(shard), shard.device.zeros(2, np.int64), shard.hi - shard.lo
+    load_kernels(shard).Paths(rows, counts=found.counts, degrees=found.degrees, loops=found.loops, n=rows, sums=sums)
+    three, pairs = total(shard, sums).tolist()
+    # a view of an array of the whole graph would keep that
+    counts = found.counts if shard.size == 1 else found.counts.copy()
+    return {"triangles": counts}, {"total": three // 3, "pairs": pairs}

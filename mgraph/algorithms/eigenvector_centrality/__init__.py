@@ -1,5 +1,0 @@
-"""Eigenvector centrality, written with `gather`."""
-
-from mgraph.algorithms.eigenvector_centrality.method import eigenvector_centrality as method
-
-__all__ = ["method"]

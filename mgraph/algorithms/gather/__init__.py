@@ -1,6 +1,0 @@
-"""For each vertex a reduction over its neighbours, of an expression in Python."""
-
-from mgraph.algorithms.gather.method import ALGORITHM
-from mgraph.algorithms.gather.method import gather as method
-
-__all__ = ["ALGORITHM", "method"]

@@ -1,6 +1,0 @@
-"""The vertices of the k-core."""
-
-from mgraph.algorithms.k_core.method import ALGORITHM
-from mgraph.algorithms.k_core.method import k_core as method
-
-__all__ = ["ALGORITHM", "method"]

@@ -1,6 +1,0 @@
-"""The vertices within some edges of each of several vertices."""
-
-from mgraph.algorithms.k_hop.method import ALGORITHM
-from mgraph.algorithms.k_hop.method import k_hop as method
-
-__all__ = ["ALGORITHM", "method"]

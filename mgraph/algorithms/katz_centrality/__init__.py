@@ -1,5 +1,0 @@
-"""Katz centrality, written with `gather`."""
-
-from mgraph.algorithms.katz_centrality.method import katz_centrality as method
-
-__all__ = ["method"]

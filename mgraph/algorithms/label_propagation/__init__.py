@@ -1,6 +1,0 @@
-"""Communities by label propagation."""
-
-from mgraph.algorithms.label_propagation.method import ALGORITHM
-from mgraph.algorithms.label_propagation.method import label_propagation as method
-
-__all__ = ["ALGORITHM", "method"]

@@ -1,6 +1,0 @@
-"""Communities by the Louvain method."""
-
-from mgraph.algorithms.louvain.method import ALGORITHM
-from mgraph.algorithms.louvain.method import louvain as method
-
-__all__ = ["ALGORITHM", "method"]

@@ -1,6 +1,0 @@
-"""The modularity of given communities."""
-
-from mgraph.algorithms.modularity.method import ALGORITHM
-from mgraph.algorithms.modularity.method import modularity as method
-
-__all__ = ["ALGORITHM", "method"]

@@ -1,6 +1,0 @@
-"""Breadth-first search from several vertices at once, to the nearest of them."""
-
-from mgraph.algorithms.multi_source_bfs.method import ALGORITHM
-from mgraph.algorithms.multi_source_bfs.method import multi_source_bfs as method
-
-__all__ = ["ALGORITHM", "method"]

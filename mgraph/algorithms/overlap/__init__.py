@@ -1,6 +1,0 @@
-"""The overlap coefficient of pairs of vertices."""
-
-from mgraph.algorithms.overlap.method import ALGORITHM
-from mgraph.algorithms.overlap.method import overlap as method
-
-__all__ = ["ALGORITHM", "method"]

@@ -1,1 +1,0 @@
-"""Rows without gaps, made for a call that reads them many times."""

@@ -1,0 +1,1 @@
+"""Pairs of vertices: the similarity of their neighbours."""

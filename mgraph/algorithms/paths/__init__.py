@@ -1,0 +1,1 @@
+"""Shortest paths: by edges or by weights, from one vertex or several, for one call or maintained."""

@@ -1,0 +1,139 @@
+"""One rank's part of up to 64 breadth-first searches at a time, a bit of a word for each vertex and search.
+
+A level follows the edges of the vertices that some search came to in the level before, so that an edge is read once for
+all searches that are there. While few vertices are listed, one block of a GPU or one thread of a CPU takes level after
+level by itself, if there is one rank.
+
+================ ======================================= ========== ==================================================
+step             launches                                read-backs exchange
+================ ======================================= ========== ==================================================
+a level          2, 3 where there may be hubs            1          allreduce of a number; alltoallv of 16 bytes a
+                                                                    vertex found in another range, and a read-back
+many small ones  1                                       1          none
+================ ======================================= ========== ==================================================
+
+References
+----------
+.. [1] M. Then, M. Kaufmann, F. Chirigati, T. Hoang-Vu, K. Pham, A. Kemper, T. Neumann, H. T. Vo, "The more the merrier:
+   efficient multi-source graph traversal", PVLDB 8(4), 2014.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mgraph.algorithms.algorithm import LANES, Shard, kernels, task_room
+from mgraph.algorithms.paths.near_far.search import Outbox
+from mgraph.device import Array, Device
+from mgraph.kernels import Library, Struct, constants
+
+__all__ = ["SEARCHES", "Waves", "library"]
+
+_FILE = "algorithms/paths/bit_parallel_bfs/search.cuh"
+SEARCHES = constants(_FILE)["searches"]  #: at a time
+LIST, LEVEL, OUT = 0, 4, 5  #: words of the state; the first two are pairs for even and odd levels
+FEW = 2048  #: so many listed vertices are left to one block
+LEVELS = 1 << 14  #: levels of one launch, after which the host looks whether the call was aborted
+
+
+def library(shard: Shard) -> Library:
+    """The kernels of searches over the shard's out-edges."""
+    return kernels(shard, _FILE, shard.out_edges.view())
+
+
+class Waves:
+    """The words and lists of up to 64 searches.
+
+    They take 16 bytes a vertex of the whole graph, 16 bytes an owned vertex and, on several ranks, 4 bytes for each
+    vertex of the other ranges.
+
+    Attributes
+    ----------
+    level : int
+        The level in which the listed vertices were found.
+    count : int
+        The number of listed vertices of this rank.
+    fresh : int64[1]
+        The number of pairs of a search and an own vertex that were found so far, except by `few`.
+    """
+
+    def __init__(self, shard: Shard, sources: np.ndarray, distance: Array = None) -> None:
+        self.shard, self.device, self.n = shard, shard.device, shard.hi - shard.lo
+        device = shard.device
+        self.graph, self.kernels = shard.out_edges.view(), library(shard)
+        self.coming, self.seen = (device.zeros(shard.n_vertices, np.uint64) for _ in range(2))
+        self.now, self.lists = device.empty(self.n, np.uint64), device.empty(2 * self.n, np.uint32)
+        self.state = device.zeros(OUT + (shard.size if shard.size > 1 else 0), np.int64)
+        self.room = task_room(shard.out_edges)
+        self.tasks, self.fresh = device.empty(self.room, np.uint64), device.zeros(1, np.int64)
+        self.outbox = Outbox(shard)
+        self.fields = Struct(
+            coming=self.coming, seen=self.seen, now=self.now, first=shard.lo, n=self.n, lists=self.lists,
+            distance=distance, state=self.state, **self.outbox.fields,
+        )  # fmt: skip
+        self.level = 0
+        self.kernels.Begin(len(sources), waves=self.fields, sources=device.asarray(sources), n=len(sources))
+        self._read()
+        self._settle()
+
+    def _read(self) -> None:
+        self.counts = Device.to_host(self.state).copy()
+        self.level = int(self.counts[LEVEL])
+        self.count = int(self.counts[LIST + (self.level & 1)])
+
+    def _settle(self) -> None:
+        self.kernels.Settle(self.count, waves=self.fields, level=self.level, count=self.count, fresh=self.fresh)
+
+    def step(self) -> bool:
+        """Find the vertices of the next level; False if no rank found any."""
+        items, hubs = -(-self.count // LANES), {"graph": self.graph, "waves": self.fields, "tasks": self.tasks}
+        self.kernels.Follow(max(items, 1), level=self.level, count=self.count, **hubs)
+        self.kernels.FollowHubs(self.room, level=self.level, **hubs)
+        self._read()
+        sent = self.counts[OUT:]
+        found = self.shard.exchange.allreduce(np.array([self.count, int(sent.sum())], np.int64), "max")
+        if int(found[1]):
+            self._deliver(sent)
+        self._settle()
+        return bool(found.any())
+
+    def few(self) -> bool:
+        """Find level after level in one launch; False if the searches are over. One rank, and few listed vertices."""
+        self.kernels.FollowFew(1, graph=self.graph, waves=self.fields, most=FEW, levels=LEVELS, tasks=self.tasks)
+        self._read()
+        self.shard.exchange.barrier()  # which ends an aborted call
+        return self.count > 0
+
+    def run(self) -> None:
+        """Search until nothing more is found."""
+        while (self.few if self.shard.size == 1 and 0 < self.count <= FEW else self.step)():
+            pass
+
+    def _deliver(self, counts: np.ndarray) -> None:
+        parts = []
+        for part in self.outbox.parts(counts):
+            words = self.device.empty(2 * len(part), np.uint64)
+            self.kernels.PackOut(len(part), waves=self.fields, list=part, n=len(part), words=words)
+            parts.append(words)
+        for r, words in enumerate(self.shard.exchange.alltoallv(parts)):
+            if r != self.shard.rank:
+                n = len(words) // 2
+                self.kernels.TakeIn(n, waves=self.fields, words=words, n=n, level=self.level)
+        self.device.fill(self.state[OUT:], 0)
+        self._read()
+
+    def found(self) -> tuple[Array, Array]:
+        """The own vertices of this level, int64, and the search that came to each, uint8; in any order.
+
+        After each `step`, and after the beginning. One read-back, one launch.
+        """
+        total = int(Device.to_host(self.fresh)[0])
+        n, self._emitted = total - self._emitted, total
+        vertex, search = self.device.empty(n, np.int64), self.device.empty(n, np.uint8)
+        self.kernels.Emit(
+            self.count, waves=self.fields, level=self.level, count=self.count, next=self.device.zeros(1, np.int64),
+            vertex=vertex, search=search,
+        )  # fmt: skip
+        return vertex, search
+
+    _emitted = 0

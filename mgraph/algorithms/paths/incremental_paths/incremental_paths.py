@@ -1,0 +1,393 @@
+"""Lengths of shortest paths that follow changes of the graph, on one rank or several.
+
+Every rank knows the length of every vertex. An edge that was inserted, or got a smaller weight, may give its end a
+smaller length. An edge that was deleted, or got a larger weight, may have supported its end: that is a suspect. A
+suspect without another support is cut, and those that it supported are suspects [1]_. In a sparse graph all that hangs
+below may be cut at once instead (`paths.incremental_paths.subtree_cut`). Then the vertices that were cut get the least
+length that a neighbour gives them, and a search goes on from there and from the ends of inserted edges
+(`paths.near_far`).
+
+On a rank that is alone, a vertex that is cut gets a bound if lengths are sums of weights: what hung below a root grows
+by no more than the root's length does, and longer paths are not followed. In a model of a torus this spares three to
+four of five visits. Sums of floats that begin elsewhere are rounded differently, so the bound has a margin, and a
+vertex for which no path below its bound was found is searched again without one.
+
+==================== ======================================== ========== ===============================================
+step                 launches                                 read-backs exchange
+==================== ======================================== ========== ===============================================
+suspects             1                                        1, on one  allreduce of a number
+                                                              rank none
+rounds of suspects   1 for many rounds, on one rank, while    1          nothing
+                     few are suspects
+all below suspects   10, instead of rounds                    1          nothing
+a round of suspects  2; p more for each list received         2          allreduce of a number; allgathers of 4 bytes a
+                                                                         vertex cut, and 4 a suspect
+bounds               4 before the search and 1 after it       1          nothing
+search               3, and one for each list received;       1          as there
+                     then as in `near_far`
+new lengths          nothing on one rank                      1          allgathers of 8 or 12 bytes a vertex whose
+                                                                         length has changed
+==================== ======================================== ========== ===============================================
+
+References
+----------
+.. [1] G. Ramalingam, T. Reps, "An incremental algorithm for a generalization of the shortest-path problem",
+   J. Algorithms 21, 1996. There, suspects are looked at in the order of their lengths; here, again when a support of
+   theirs was cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from mgraph.algorithms.algorithm import LANES, Changes, Renumbering, Shard, incoming, kernels
+from mgraph.algorithms.paths.incremental_paths.counters import CUT, EDGES, LEFT, REFUSED, SEEDS, SUSPECTS, TIED, WORDS
+from mgraph.algorithms.paths.incremental_paths.subtree_cut import Below
+from mgraph.algorithms.paths.near_far.search import SPREAD, SPREAD_STEPS, SPREAD_TILES, SPREAD_TURNS, Lengths, Search
+from mgraph.device import Array, Device
+from mgraph.kernels import Library, Struct
+from mgraph.structures import Structure
+
+__all__ = ["Repair", "both", "load_repair", "turned"]
+
+FILE = "algorithms/paths/incremental_paths/incremental_paths.cuh"
+NESTED = 2  #: rounds for roots that are below others
+SPARSE = 8  #: mean degree up to which paths may be so long that it pays to cut all below suspects at once
+FEW, TURNS = 8, 8  #: with so many suspects at most, `CutOff` is tried first, for so many turns
+
+
+def load_repair(shard: Shard, lengths: Lengths) -> Library:
+    """The kernels for lengths of a kind."""
+    return kernels(shard, FILE, shard.out_edges.view(), LENGTHS=lengths.bits)
+
+
+class Repair:
+    """The lengths of one maintained search.
+
+    Parameters
+    ----------
+    shard : Shard
+    search : Search
+        A search that has ended, whose lengths every rank knows.
+    source : int
+        The vertex that needs no support. With -1, no vertex of 0 hops needs one, and the lengths are hops in a forest:
+        an edge that would make a way shorter is left alone.
+    inward : bool
+        Whether paths follow edges backwards.
+    parents : int64[hi - lo], optional
+        The predecessors of the own vertices: each the smallest internal id of those that support it; -1 for none.
+
+    Attributes
+    ----------
+    length : uint32 or uint64[n_vertices]
+        The lengths of all vertices, the same on every rank.
+    tied : bool
+        Whether a vertex was found to hang on another of its own length.
+    cut_off : uint32[k]
+        The vertices of all ranks that the last call of `follow` has cut.
+    edges : int
+        The edges that searches of this rank have followed in it.
+    """
+
+    def __init__(self, shard: Shard, search: Search, source: int, inward: bool = False, parents: Array = None) -> None:
+        self.shard, self.device, self.source, self.inward = shard, shard.device, source, inward
+        self.parents = parents
+        self.lengths, self.delta = search.lengths, search.delta
+        self.kernels, self.edges = load_repair(shard, self.lengths), 0
+        self.tied = False
+        self.cut_off = self.device.empty(0, np.uint32)
+        self._take(search)
+
+    def _take(self, search: Search) -> None:
+        device, shard, words = self.device, self.shard, -(-self.shard.n_vertices // 32) + 1
+        self.search, self.length = search, search.length
+        self.cut, self.listed = device.zeros(words, np.uint32), device.zeros(words, np.uint32)
+        self.suspects, self.gone = device.empty(shard.n_vertices, np.uint32), device.empty(search.n, np.uint32)
+        self.state, self.counts = device.zeros(WORDS, np.int64), np.zeros(WORDS, np.int64)
+        n, bounded = search.n, self.bounded  # the search's lists are free until it goes on
+        self.known = Struct(
+            length=self.length, none=self.lengths.none, first=shard.lo, n=n, source=self.source,
+            cut=self.cut, listed=self.listed, suspects=self.suspects, gone=self.gone,
+            root=search.lists[n : 2 * n] if bounded else None,
+            rise=search.lists[2 * n : 3 * n].view(np.float32) if bounded else None, state=self.state,
+        )  # fmt: skip
+        self.below = Below(search, self.kernels, self.known)
+
+    @property
+    def forward(self) -> list[Structure]:
+        """The edges that paths follow: in a forest those of both directions."""
+        shard = self.shard
+        return both(shard) if self.source < 0 else [incoming(shard, "this search") if self.inward else shard.out_edges]
+
+    @property
+    def backward(self) -> list[Structure]:
+        """The same edges by the vertices that they lead to; empty if the graph does not store them."""
+        shard = self.shard
+        if self.source < 0:
+            return both(shard)
+        edges = shard.out_edges if self.inward else shard.in_edges
+        return [] if edges is None else [edges]
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the lengths of vertices that are cut get bounds: those by weights, on a rank that is alone."""
+        return self.shard.size == 1 and self.lengths.bits > 0
+
+    @property
+    def jumps(self) -> bool:
+        """Whether to cut all below suspects at once: in a sparse graph, where blocks may go on by themselves."""
+        sparse = self.shard.out_edges.num_edges <= SPARSE * self.search.n
+        return sparse and self.bounded and self.search.spreads and len(self.backward) == 1 and not self.tied
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory."""
+        search = self.search
+        held = (self.length, self.cut, self.listed, self.suspects, self.gone, search.lists, search.marks, search.held)
+        return self.below.nbytes + sum(int(array.nbytes) for array in (*held, self.parents) if array is not None)
+
+    def grow(self, more: Array) -> None:
+        """Add vertices after the last one, with these words as their lengths."""
+        length = self.device.concatenate([self.length, more])
+        if self.parents is not None:
+            rows = self.shard.hi - self.shard.lo - len(self.parents)
+            self.parents = self.device.concatenate([self.parents, self.device.full(rows, -1, np.int64)])
+        self._take(Search(self.shard, self.lengths, self.delta, self.forward, length))
+
+    def renumber(self, ids: Renumbering, length: Array) -> bool:
+        """Take over new internal ids, and lengths by them; False if the source was removed. One read-back at most."""
+        if self.source >= 0:
+            self.source = int(ids.new[self.source])
+            if self.source < 0:
+                return False
+        if self.parents is not None:
+            parents = self.parents[ids.rows]
+            self.parents = self.device.xp.where(parents < 0, parents, ids.new[parents])
+        self.cut_off = self.cut_off[:0]
+        self._take(Search(self.shard, self.lengths, self.delta, self.forward, length))
+        return True
+
+    def visited(self) -> int:
+        """The edges that all ranks have visited in the last call of `follow`."""
+        return self._sum(self.edges + int(self.counts[EDGES]))[0]
+
+    # ---- following changes -------------------------------------------------------------------------------------------
+
+    def follow(self, changes: Changes, most: int, joined: Callable[[], bool] | None = None) -> bool | None:
+        """Make the lengths those of the shard's edges now; whether any may have changed, None if it was given up.
+
+        None where about `most` edges would be visited, where a support is lost in a graph without the edges by the
+        vertices that they lead to, and where a weight is one that a search refuses. `joined`, if given, is called once
+        the suspects are known, while all lengths are the old ones; it may change them, and returns whether to go on.
+        """
+        self.search.look_at(self.forward)
+        self.edges = 0
+        self.device.fill(self.state, 0)
+        if self.inward:
+            changes = turned(self.device, changes)
+        changed = Struct(**changes.fields())
+        before = self.own.copy() if self.parents is not None else None
+        self.kernels.Suspect(len(changes), known=self.known, changed=changed, stale=self.below.stale)
+        if joined is not None and not joined():
+            return None
+        gone = self._cut_off(most, changed, len(changes))
+        if gone is None or self.counts[REFUSED]:
+            return None
+        self.cut_off = gone[0] if len(gone) == 1 else self.device.concatenate([self.gone[:0], *gone])
+        found = self._regain(changed, changes)
+        if self.parents is None:
+            return found
+        if not self.backward:
+            return None
+        self._reparent(changed, changes, before)
+        return True
+
+    @property
+    def own(self) -> Array:
+        """The lengths of the own vertices."""
+        return self.length[self.shard.lo : self.shard.hi]
+
+    def read(self) -> np.ndarray:
+        """The words of the state."""
+        self.counts = Device.to_host(self.state).copy()
+        return self.counts
+
+    def _sum(self, *mine: int) -> list[int]:
+        found: list[int] = self.shard.exchange.allreduce(np.array(mine, np.int64)).tolist()
+        return found
+
+    def _cut_off(self, most: int, changed: Struct, n: int) -> list[Array] | None:
+        """Cut the vertices that have lost their support; lists of them, of all ranks."""
+        alone, gone, begin = self.shard.size == 1 and len(self.backward) == 1, list[Array](), 0
+        if jumps := self.jumps:
+            self._cut_off_here(most, gone, FEW, TURNS)
+            if self.counts[SUSPECTS] and self.counts[EDGES] <= most:
+                self.counts = self.below.cut(self.backward[0].view(), changed, n)
+                self.tied = bool(self.counts[TIED])
+                gone = [] if self.tied else [self.gone[: int(self.counts[CUT])]]
+        if not alone:
+            self.read()
+        elif self.tied or not jumps:
+            self._cut_off_here(most, gone)
+        counts = self.counts
+        suspects = self._sum(int(counts[SUSPECTS]))[0]
+        while suspects:
+            if not self.backward or (alone and int(counts[EDGES]) > most):
+                return None
+            begin, count = int(counts[CUT]), int(counts[SUSPECTS])
+            for left, edges in reversed(list(enumerate(self.backward))):
+                self.kernels.Check(count, graph=edges.view(), known=self.known, count=count, last=int(left == 0))
+            self.device.fill(self.state[:1], 0)
+            counts = self.read()
+            end = int(counts[CUT])
+            fresh, visited = self._sum(end - begin, int(counts[EDGES]))
+            if visited > most:
+                return None
+            if fresh == 0:
+                break
+            gone += self._cut_everywhere(self.gone[begin:end])
+            for edges in self.forward:
+                self.kernels.Children(end - begin, graph=edges.view(), known=self.known, begin=begin, end=end)
+            counts = self._cut_off_here(most, gone) if alone else self.read()
+            if self.shard.size > 1:
+                counts = self._swap_suspects(int(counts[SUSPECTS]))
+            suspects = self._sum(int(counts[SUSPECTS]))[0]
+        return gone
+
+    def _cut_off_here(
+        self, most: int, gone: list[Array], few: int | None = None, turns: int = SPREAD_TURNS
+    ) -> np.ndarray:
+        """Cut vertices while few are suspects, by one kernel, on a rank that is alone; the counts afterwards.
+
+        The vertices are appended to `gone`.
+        """
+        (backward,), (forward,), search, begin = self.backward, self.forward, self.search, sum(map(len, gone))
+        self.kernels.CutOff(
+            SPREAD_TILES, graph=backward.view(), onward=forward.view(), known=self.known, other=search.lists,
+            few=max(SPREAD[self.device.kind], search.few) if few is None else few, most=most, turns=turns,
+            steps=SPREAD_STEPS, same=int(backward is forward), arrived=search.arrived,
+        )  # fmt: skip
+        counts = self.read()
+        gone.append(self.gone[begin : int(counts[CUT])])
+        return counts
+
+    def _cut_everywhere(self, own: Array) -> list[Array]:
+        """Tell all ranks of own vertices that were cut; the lists of all ranks."""
+        if self.shard.size == 1:
+            return [own]
+        parts = list(self.shard.exchange.allgather(own.copy()))
+        for rank, part in enumerate(parts):
+            if rank != self.shard.rank:
+                self.kernels.MarkCut(len(part), known=self.known, list=part, n=len(part))
+        return parts
+
+    def _swap_suspects(self, n: int) -> np.ndarray:
+        """Send the suspects that were found here to their owners; the counts with those of this rank."""
+        found = self.suspects[:n].copy()
+        self.kernels.Unlist(n, known=self.known, list=found, n=n)
+        self.device.fill(self.state[:1], 0)
+        for part in self.shard.exchange.allgather(found):
+            self.kernels.TakeSuspects(len(part), known=self.known, list=part, n=len(part))
+        return self.read()
+
+    def _regain(self, changed: Struct, changes: Changes) -> bool:
+        """Give lengths to the vertices that were cut, and smaller ones where an edge was inserted."""
+        lost, cut = self.cut_off, int(self.counts[CUT])
+        listed = {"known": self.known, "list": lost, "n": len(lost)}
+        bounds = self._bounds(cut) if self.bounded and cut else None
+        self.kernels.Forget(len(lost), **listed, bounds=bounds)
+        seeds = self.seeds(changed, changes, cut)
+        self.kernels.Uncut(len(lost), **listed)
+        found = self.resume(*seeds, len(lost) > 0)
+        if bounds is not None:
+            self.kernels.Lost(len(lost), **listed, bounds=bounds)
+            if self.read()[LEFT]:
+                self.resume(*self.seeds(changed, changes, cut))
+        return found
+
+    def _bounds(self, cut: int) -> Array:
+        """Room for bounds of the lengths of vertices that were cut, which follow from those of their roots."""
+        for nested in range(NESTED + 1):
+            (edges,) = self.backward
+            self.kernels.Rise(-(-cut // LANES), graph=edges.view(), known=self.known, count=cut, nested=nested)
+        return self.device.empty(cut, self.lengths.word)
+
+    def seeds(self, changed: Struct, changes: Changes, cut: int = 0) -> tuple[Array, Array]:
+        """The ends that changed arcs give smaller lengths, and the `cut` own vertices that were cut; and these lengths.
+
+        The former are the same on every rank. A vertex may be there several times.
+        """
+        n, room = len(changes), len(changes) + cut * len(self.backward)
+        seeds, words = self.device.empty(room, np.uint32), self.device.empty(room, np.uint64)
+        self.device.fill(self.state[SEEDS : SEEDS + 1], 0)
+        for edges in self.backward:
+            self.kernels.Refill(cut, graph=edges.view(), known=self.known, count=cut, seeds=seeds, words=words)
+        self.kernels.Seed(n, known=self.known, changed=changed, seeds=seeds, words=words)
+        n = int(self.read()[SEEDS])
+        return seeds[:n], words[:n]
+
+    def resume(self, sources: Array, words: Array, changed: bool = False) -> bool:
+        """Go on with the search from `sources` with these lengths; whether any length may have changed."""
+        several = self.shard.size > 1
+        if not self._sum(len(sources))[0]:
+            return changed
+        before = self.own.copy() if several else None
+        self.search.again(sources, words)
+        self.edges += self.search.edges
+        if several:
+            self._share(before)
+        return True
+
+    def _share(self, before: Array) -> None:
+        """Tell all ranks of the own lengths that have changed."""
+        shard, ids = self.shard, self._differing(before)
+        words = self.device.gather(self.length, ids)
+        all_words = shard.exchange.allgather(words)
+        for rank, part in enumerate(shard.exchange.allgather(ids)):
+            if rank != shard.rank:
+                self.device.scatter(self.length, part, all_words[rank])
+
+    def _differing(self, before: Array) -> Array:
+        """The own vertices whose lengths are not those of `before`."""
+        n = self.search.n
+        with self.device.taking(17 * n, f"the lengths of {n} vertices that have changed"):
+            return self.device.xp.flatnonzero(self.own != before).astype(np.uint32) + np.uint32(self.shard.lo)
+
+    def _reparent(self, changed: Struct, changes: Changes, before: Array) -> None:
+        """Find the predecessors of the ends of changed arcs, and of and after vertices whose lengths have changed."""
+        self.device.fill(self.state[:1], 0)
+        self.kernels.Ends(len(changes), known=self.known, changed=changed)
+        ids = self._differing(before)
+        (forward,), (backward,) = self.forward, self.backward
+        self.kernels.Neighbours(len(ids), graph=forward.view(), known=self.known, list=ids, n=len(ids))
+        count = int(self.read()[SUSPECTS])
+        if self.shard.size > 1:
+            count = int(self._swap_suspects(count)[SUSPECTS])
+        self.kernels.Parents(count, graph=backward.view(), known=self.known, count=count, parents=self.parents)
+        self.read()
+
+    def results(self) -> tuple[Array, dict[str, int]]:
+        """The lengths of the own vertices as results have them; how many are reached, and the most hops plus one."""
+        shard, dtype = self.shard, np.int32 if self.lengths.bits == 0 else self.lengths.word
+        out, found = self.device.empty(self.search.n, dtype), self.device.zeros(2, np.int64)
+        self.kernels.Lengths(self.search.n, known=self.known, out=out, found=found)
+        here = Device.to_host(found).copy()
+        levels = int(shard.exchange.allreduce(here[1:], "max")[0]) if self.lengths.bits == 0 else 0
+        return out, {"reached": self._sum(int(here[0]))[0], "levels": levels}
+
+
+def both(shard: Shard) -> list[Structure]:
+    """The structures in which each own vertex has all its neighbours; empty if the graph does not store in-edges."""
+    if shard.in_edges is None:
+        return []
+    return [shard.out_edges] if shard.in_edges is shard.out_edges else [shard.out_edges, shard.in_edges]
+
+
+def turned(device: Device, changes: Changes) -> Changes:
+    """The changes with each arc the other way round."""
+    with device.taking(16 * len(changes), f"{len(changes)} changed arcs"):
+        keys = changes.keys << np.uint64(32) | changes.keys >> np.uint64(32)
+    return replace(changes, keys=keys)

@@ -1,0 +1,152 @@
+// A search that goes on from many places at once.
+#pragma once
+#include "algorithms/paths/near_far/follow.cuh"
+
+// From many places at once, each of which changes few vertices around it: every block takes some near vertices, and goes
+// on from there by itself, with lists of its own, whatever the order of lengths. Where a block has much to do while most
+// have nothing, all lists are dealt out again, as after `steps` steps. It leaves when nothing is near, and after `turns`
+// turns. On a rank that is alone: every vertex's row is its own.
+template <class View>
+struct Spread {
+    static constexpr int lanes = 32;
+    static constexpr int stays = 1;
+    static constexpr u32 room = 1024;  // of each of a block's lists
+    static constexpr u32 nobody_held = ~(u32)0;
+    static constexpr i64 much = 128;
+    View graph;
+    Search search;
+    i64 turns;
+    i64 steps;
+    u64* tasks;
+    u64* arrived;
+    struct Own {  // a block's two lists in memory that its lanes share, one of which is read while the other is made
+        u32* rows;
+        Word* words;
+        u32* counts;  // of three steps in rotation: how many are listed; of even and odd steps: whether to stop
+        DEVICE u32* stop(u32 side) const { return counts + 3 + side; }
+    };
+    struct List {
+        u32* rows;
+        Word* words;
+        u32* count;
+        DEVICE List(const Own& own, u32 side, u32 at)
+            : rows(own.rows + side * room), words(own.words + side * room), count(own.counts + at) {}
+        DEVICE int size() const { return lesser((int)load(count), (int)room); }
+    };
+    DEVICE void operator()(Grid grid) const {
+        SHARED(u32, rows, 2 * room);
+        SHARED(Word, words, 2 * room);
+        SHARED(u32, counts, 5);
+        const Own own{rows, words, counts};
+        const Search& s = search;
+        Tile<lanes> tile;
+        u64 goal = 0;
+        i64 turn = load(s.state + s_turn), far_turn = load(s.state + s_far_turn), last = turn + turns, edges = 0;
+        grid.meet(arrived, goal);  // all have read them
+        for (; turn < last; ++turn) {
+            i64 count = load(s.near_count(turn));
+            if (count == 0) break;
+            i64 blocks = grid.items(Block{}, count).step, part = (count + blocks - 1) / blocks;
+            for (i64 one : grid.items(1)) begin_turn(s, turn + one), store(s.idle(turn + 1), (i64)0);
+            {
+                Finds finds(s, turn + 1, far_turn);
+                part = greater(lesser(part, (i64)room / 2), (i64)1);
+                for (i64 i : grid.items(Block{}, (count + part - 1) / part))
+                    edges += spread(own, i * part, lesser(count, (i + 1) * part), turn, blocks, finds);
+                if (Block{}.rank() == 0) atomic_add(s.idle(turn), (i64)1);
+            }
+            grid.meet(arrived, goal);
+            i64 n_tasks = load(s.task_count(turn));
+            if (n_tasks == 0) continue;
+            {
+                Finds finds(s, turn + 1, far_turn);
+                for (i64 i : grid.items(tile, n_tasks)) follow_task(graph, s, tile, load(tasks + i), ~(u64)0, finds);
+            }
+            grid.meet(arrived, goal);
+        }
+        count_edges(s, tile, edges);
+    }
+    // A block goes on from the near vertices at the places begin .. end - 1; what is left is near in the next turn.
+    DEVICE i64 spread(const Own& own, i64 begin, i64 end, i64 turn, i64 blocks, Finds& finds) const {
+        Block block;
+        i64 edges = 0;
+        u32 side = 0, at = 0;
+        take_rows(own, begin, end, turn);
+        for (i64 left = steps; left; --left) {
+            const u32 next = at == 2 ? 0 : at + 1;
+            const List list(own, side, at), onward(own, 1 - side, next);
+            int n = list.size();
+            if (n == 0 || load(own.stop(side))) break;
+            i64 all_idle = block.rank() == 0 && n > much ? load(search.idle(turn)) : 0;
+            if (block.rank() == 0) store(own.counts + (next == 2 ? 0 : next + 1), 0u);
+            visit_in_block(
+                graph, n, [&](int i) { return load(list.rows + i); },
+                [&](auto group, int i, u32 row, int units) {
+                    edges += go_on(onward, group, row, load(list.words + i), units, finds);
+                });
+            if (block.rank() == 0 && 2 * all_idle > blocks) store(own.stop(1 - side), 1u);
+            block.sync();
+            side = 1 - side, at = next;
+        }
+        const List list(own, side, at);
+        for (int i = block.rank(), n = list.size(); i < n; i += block.size()) finds.add_near(load(list.rows + i));
+        block.sync();
+        return edges;
+    }
+    DEVICE void take_rows(const Own& own, i64 begin, i64 end, i64 turn) const {
+        Block block;
+        const List list(own, 0, 0);
+        if (block.rank() == 0)
+            for (i64 i = 0; i < 5; ++i) store(own.counts + i, 0u);
+        block.sync();
+        for (i64 at = begin + block.rank(); at < end; at += block.size()) {
+            i64 row = search.take(at, turn);
+            if ((i64)graph.degree(row) > HUB_DEGREE) {
+                add_tasks(graph, row, tasks, search.task_count(turn));
+                continue;
+            }
+            u32 to = atomic_add(list.count, 1u);  // there is room for all
+            store(list.rows + to, (u32)row), store(list.words + to, load(search.length + row));
+        }
+        block.sync();
+    }
+    // A group follows the edges of a row, unless a shorter path to it is known since. A lane holds an edge until it has
+    // the next, so that nothing waits for its loads; nor for the atomic, without whose answer a vertex may be listed twice.
+    template <class Group>
+    DEVICE i64 go_on(const List& onward, Group group, u32 row, Word word, int units, Finds& finds) const {
+        Word now = load(search.length + row), shortest = 0;
+        i64 edges = 0, begin = 0;
+        u32 id = nobody_held;
+        f32 weight = 0;
+        auto take = [&] {  // the edge that is held
+            Word next = longer(word, weight);
+            if (now < word || !(next < shortest)) return;
+            atomic_min(search.length + id, next);
+            fetch_from(graph, begin);
+            list(onward, id, next, finds);
+        };
+        if (units > 1) {
+            if (now < word) return 0;
+            if ((i64)graph.degree(row) > HUB_DEGREE) {
+                if (group.rank() == 0) finds.add_near(row);
+                return 0;
+            }
+        }
+        for (int unit = 0; unit < units; ++unit)
+            graph.visit(group, row, unit, [&](u32 found, i64 slot, bool live) {
+                if (!live) return false;
+                ++edges;
+                if (id != nobody_held) take();
+                id = found, weight = graph.weight(slot), shortest = load(search.length + id);
+                begin = begin_of(graph, id);
+                return false;
+            });
+        if (id != nobody_held) take();
+        return edges;
+    }
+    DEVICE void list(const List& onward, u32 row, Word word, Finds& finds) const {
+        u32 n = atomic_add(onward.count, 1u);
+        if (n >= room) return finds.add_near(row);
+        store(onward.rows + n, row), store(onward.words + n, word);
+    }
+};

@@ -1,0 +1,86 @@
+"""The method `shortest_path` that users call, and the check of its arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Names, Runs, Vertex
+from mgraph.algorithms.paths.shortest_path.program import run, warm
+from mgraph.errors import InvalidOption
+
+__all__ = ["ALGORITHM", "shortest_path"]
+
+
+def shortest_path(self: Runs[Any], source: int, target: int, weight: bool = False) -> list[int]:
+    """The vertices of a shortest path from `source` to `target`, both included, as a list.
+
+    Parameters
+    ----------
+    source, target : int
+        Vertex ids. The path from a vertex to itself is that vertex alone.
+    weight : bool
+        Whether the length of a path is the sum of its edges' weights, added in float64; else the number of edges.
+
+    Returns
+    -------
+    list of int
+        If there are several shortest paths, always the same one of them; which one depends on the graph's internal
+        order.
+
+    Raises
+    ------
+    NoPath
+        No path leads from `source` to `target`.
+    UnknownVertex
+        `source` or `target` is not a vertex of the graph.
+    InvalidOption
+        `weight` is asked for in an unweighted graph, or an edge has a negative weight: the message names it.
+    CapacityError
+        A worker has too little memory for the search with predecessors, and 4 bytes for each of its own vertices.
+    WorkerLost, GraphLost, GraphClosed
+        The graph cannot be used.
+
+    Notes
+    -----
+    One whole search from `source`, as by `bfs` or `sssp` with predecessors: for many targets of one source, take their
+    ``.predecessors``. Then a walk back from `target`, a superstep for each time that the path goes from one worker's
+    range to another's, in which two numbers travel. Only the path's vertices come to this process, 16 bytes each. The
+    sources are those of `bfs` and `sssp`.
+
+    Examples
+    --------
+    >>> g.insert([0, 0, 1], [1, 2, 2], [1.0, 5.0, 1.5])  # doctest: +SKIP
+    >>> g.shortest_path(0, 2), g.shortest_path(0, 2, weight=True)  # doctest: +SKIP
+    ([0, 2], [0, 1, 2])
+    """
+    path: list[int] = self.run("shortest_path", source=source, target=target, weight=weight)
+    return path
+
+
+def check(graph: GraphFacts, source: Any, target: Any, weight: Any = False) -> dict[str, Any]:
+    """The program's arguments from the user's."""
+    ends = [graph.vertex(v, name) for v, name in ((source, "source"), (target, "target"))]
+    if weight and not graph.weighted:
+        raise InvalidOption("weight=True needs weights; create the graph with weighted=True")
+    names = (source, target) if graph.ids else (ends[0], ends[1])
+    return {"source": Vertex(ends[0]), "target": Vertex(ends[1]), "names": names, "weight": bool(weight)}
+
+
+def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Names) -> list[Any]:
+    """The whole path from the ranks' parts of it."""
+    path, place = np.concatenate(columns["path"]), np.concatenate(columns["place"])
+    whole: list[Any] = names(path[np.argsort(-place)]).tolist()
+    return whole
+
+
+ALGORITHM = Algorithm(
+    name="shortest_path",
+    check=check,
+    run=run,
+    columns={"path": "vertex", "place": "value"},
+    scalars=("edges",),
+    warm=warm,
+    result=result,
+)

@@ -1,0 +1,71 @@
+"""Shortest paths that follow the graph: distances by weights, by `paths.incremental_paths`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mgraph.algorithms.algorithm import Changes, Columns, Followed, Renumbering, Shard
+from mgraph.algorithms.paths.incremental_paths.incremental_paths import Repair
+from mgraph.algorithms.paths.sssp.program import Paths
+
+__all__ = ["Distances"]
+
+
+class Distances:
+    """The distances from a vertex on one rank."""
+
+    takes_deletions = True
+
+    def __init__(self, shard: Shard, source: int, predecessors: bool = False, dtype: str = "float32") -> None:
+        self.shard, self.source, self.dtype = shard, source, dtype
+        paths = Paths(shard, source, dtype)
+        parents = paths.predecessors()[0] if predecessors else None
+        paths.search.share()
+        self.info = {"delta": paths.search.delta, "supersteps": paths.search.rounds}
+        self.repair = Repair(shard, paths.search, source, parents=parents)
+        self.tied = predecessors and self._tied()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory."""
+        return self.repair.nbytes
+
+    def follow(self, changes: Changes, most: int) -> Followed | None:
+        """Bring the distances up to date; see `mgraph.algorithms.algorithm.Maintained`."""
+        if self.tied and len(changes):
+            return None
+        self._grow()
+        changed = self.repair.follow(changes, most)
+        if changed is None or (self.repair.parents is not None and self._tied()):
+            return None
+        return Followed(self.repair.visited(), changed)
+
+    def _tied(self) -> bool:
+        """Whether a vertex is as far as its predecessor, or has none that is nearer: who that is hangs on others."""
+        shard, parents, own = self.shard, self.repair.parents, self.repair.own
+        with shard.device.taking(24 * len(own), f"the predecessors of {len(own)} vertices"):
+            reached = own != own.dtype.type(self.repair.lengths.none)
+            if shard.lo <= self.source < shard.hi:
+                reached[self.source - shard.lo] = False
+            rows = shard.device.xp.flatnonzero(reached)
+            tied = (parents[rows] < 0) | (self.repair.length[parents[rows]] >= own[rows])
+        return bool(shard.exchange.allreduce(np.array([bool(tied.any())], np.int64), "max")[0])
+
+    def renumber(self, ids: Renumbering) -> bool:
+        """Take over new internal ids; see `mgraph.algorithms.algorithm.Maintained`."""
+        going_on = self.repair.renumber(ids, self.repair.length[ids.kept])
+        self.source = self.repair.source
+        return going_on
+
+    def _grow(self) -> None:
+        more, lengths = self.shard.n_vertices - len(self.repair.length), self.repair.lengths
+        if more:
+            self.repair.grow(self.shard.device.full(more, lengths.none, lengths.word))
+
+    def columns(self) -> Columns:
+        """The distances of the own vertices."""
+        words, found = self.repair.results()
+        columns = {"distance": words.view(self.dtype)}
+        if self.repair.parents is not None:
+            columns["predecessors"] = self.repair.parents.copy()
+        return columns, {"reached": found["reached"], **self.info}

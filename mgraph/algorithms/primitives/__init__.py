@@ -1,0 +1,1 @@
+"""Building blocks of the algorithms: frontiers, gathered values, replicated arrays, label counts, in-edges."""

@@ -1,0 +1,110 @@
+"""Weights as whole numbers of one unit, and their sums by vertex and by community, the same on any number of ranks.
+
+Floats do not add up to the same in every order. So weights are rounded to multiples of a unit, a power of two, chosen
+such that all weights together are about 2**61 units: the rounding is far below that of float32 weights. In an
+unweighted graph every weight is 1 unit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mgraph.algorithms.algorithm import LANES, Shard, kernels, task_room
+from mgraph.algorithms.primitives.weight_validation import check_weights
+from mgraph.device import Array, Device
+from mgraph.kernels import Library, View, constants
+
+__all__ = ["WEIGHING", "Weights", "unit_of"]
+
+FILE = "algorithms/primitives/weight_sums.cuh"
+_CONSTANTS = constants(FILE, HUB_DEGREE=1024)
+WEIGHING = {name: _CONSTANTS[name] for name in _CONSTANTS.enums["Weighing"]}
+BITS = 61  #: of the sum of all weights
+
+
+class Weights:
+    """The rows of one rank, to be weighed.
+
+    Parameters
+    ----------
+    shard : Shard
+    view : View
+    edges : int
+        The edges of the rows.
+    first, rows : int
+        The vertex of row 0, and the number of rows.
+    loops : int
+        How often a self-loop weighs.
+    unit : float
+        What weights are multiplied with to be whole numbers; 0 where each edge weighs 1.
+    file : str
+        The kernel file to load, which includes that of this module.
+    """
+
+    def __init__(
+        self,
+        shard: Shard,
+        view: View,
+        edges: Any,
+        first: int,
+        rows: int,
+        loops: int = 2,
+        unit: float = 0.0,
+        file: str = FILE,
+    ) -> None:
+        self.shard, self.device, self.view = shard, shard.device, view
+        self.kernels: Library = kernels(shard, file, view)
+        self.first, self.rows, self.loops, self.unit = first, rows, loops, unit
+        self.room = task_room(edges)
+        self.tasks, self.n_tasks = self.device.empty(self.room, np.uint64), self.device.zeros(1, np.int64)
+
+    def hubs(self) -> dict[str, Array]:
+        """An empty list of tasks."""
+        self.device.fill(self.n_tasks, 0)
+        return {"tasks": self.tasks, "n_tasks": self.n_tasks}
+
+    def weigh(self, what: str, labels: Array = None, sums: Array = None) -> Array:
+        """Weigh one of `WEIGHING`; int64[2] on the device, the sum or the largest and the number refused."""
+        found = self.device.zeros(2, np.int64)
+        scale = {"weighing": WEIGHING[what], "first": self.first, "unit": self.unit, "loops": self.loops}
+        scale |= {"labels": labels, "sums": sums, "found": found}
+        hubs = self.hubs()
+        self.kernels.WeighRows(-(-self.rows // LANES), graph=self.view, rows=self.rows, scale=scale, **hubs)
+        self.kernels.WeighHubs(self.room, graph=self.view, scale=scale, **hubs)
+        return found
+
+    def strengths(self) -> Array:
+        """What the edges of each row weigh: int64[rows]."""
+        sums = self.device.zeros(self.rows, np.int64)
+        self.weigh("strengths", sums=sums)
+        return sums
+
+
+def unit_of(shard: Shard, what: str, loops: int, file: str = FILE) -> float:
+    """The number of units that weight 1 has; 0.0 in an unweighted graph.
+
+    Two launches, two read-backs, three allreduces; 4 launches where there may be hubs.
+
+    Raises
+    ------
+    InvalidOption
+        A weight is negative or not finite; on every rank, naming the edge, and `what` needs other ones.
+    """
+    out = shard.out_edges
+    if not out.weighted:
+        return 0.0
+    weights = Weights(shard, out.view(), out, shard.lo, shard.hi - shard.lo, loops, file=file)
+    most, refused = Device.to_host(weights.weigh("largest")).tolist()
+    most = int(shard.exchange.allreduce(np.array([most]), "max")[0])
+    refused, arcs = shard.exchange.allreduce(np.array([refused, out.num_edges])).tolist()
+    if refused:
+        check_weights(shard, f"the sums of {what}", finite=True)  # which names one
+    largest = float(np.array([most], np.uint32).view(np.float32)[0])
+    if largest == 0:
+        return 1.0
+    weights.unit = 2.0 ** (BITS - math.ceil(math.log2(largest * loops * arcs)))  # at most so many bits in all
+    units = int(shard.exchange.allreduce(Device.to_host(weights.strengths().sum(dtype=np.int64)).reshape(1))[0])
+    return weights.unit * 2.0 ** (BITS - units.bit_length())

@@ -1,6 +1,0 @@
-"""Random walks from given vertices."""
-
-from mgraph.algorithms.random_walks.method import ALGORITHM
-from mgraph.algorithms.random_walks.method import random_walks as method
-
-__all__ = ["ALGORITHM", "method"]

@@ -1,6 +1,0 @@
-"""Sampled neighbours of neighbours, for learning."""
-
-from mgraph.algorithms.sample_neighbors.method import ALGORITHM
-from mgraph.algorithms.sample_neighbors.method import sample_neighbors as method
-
-__all__ = ["ALGORITHM", "method"]

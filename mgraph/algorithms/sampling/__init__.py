@@ -1,0 +1,1 @@
+"""Sampling: random walks, and sampled neighbours for learning."""

@@ -1,0 +1,90 @@
+"""Random walks: each is at the rank that owns its vertex, and goes on to the owner of the next one.
+
+================= ========================================================= ===========================================
+step              launches                                                  exchange among p ranks
+================= ========================================================= ===========================================
+a step            1; with several ranks also a sort and a read-back         an alltoallv of 8 bytes a walk
+================= ========================================================= ===========================================
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from mgraph.algorithms.algorithm import Columns, Shard, kernels
+from mgraph.algorithms.primitives.user_ids import user_ids
+from mgraph.device import Array, Device
+from mgraph.kernels import Library
+
+__all__ = ["run", "to_owners", "warm"]
+
+
+def _library(shard: Shard) -> Library:
+    return kernels(shard, "algorithms/sampling/random_walks/walk.cuh", shard.out_edges.view())
+
+
+def warm(shard: Shard) -> None:
+    """Compile what `run` launches on this shard."""
+    _library(shard)
+
+
+def run(shard: Shard, starts: np.ndarray, length: int, seed: int) -> Columns:
+    """The steps of all walks that were at own vertices.
+
+    Parameters
+    ----------
+    shard : Shard
+    starts : uint32[k]
+        The first vertex of each walk, an internal id; the same on every rank.
+    length : int
+        The number of steps.
+    seed : int
+
+    Returns
+    -------
+    columns : dict
+        A line for each visit of an own vertex: "vertex", int64[found], the internal id, and "place", int64[found], the
+        walk's number times ``length + 1`` plus the step's.
+    scalars : dict
+        ``walks`` and ``length``.
+    """
+    device, library, view = shard.device, _library(shard), shard.out_edges.view()
+    names = None if shard.order is None else user_ids(shard)
+    own = np.flatnonzero((starts >= shard.lo) & (starts < shard.hi)).astype(np.uint64)
+    walks = device.asarray(own << np.uint64(32) | starts[own])
+    visits = [walks]
+    for step in range(length):
+        after = device.empty(len(walks), np.uint64)
+        library.Step(
+            len(walks), graph=view, walks=walks, n=len(walks), first=shard.lo, names=names, seed=seed, step=step,
+            next=after,
+        )  # fmt: skip
+        walks = to_owners(shard, after)
+        visits.append(walks)
+    places = [_places(device, walks, step, length) for step, walks in enumerate(visits)]
+    vertices = device.astype(device.astype(device.concatenate(visits), np.uint32), np.int64)
+    return {"vertex": vertices, "place": device.concatenate(places)}, {"walks": len(starts), "length": length}
+
+
+def _places(device: Device, walks: Array, step: int, length: int) -> Array:
+    places = device.astype(walks >> np.uint64(32), np.int64)
+    places *= length + 1
+    places += step
+    return places
+
+
+def to_owners(shard: Shard, keys: Array) -> Array:
+    """Keys, each with a vertex in its low 32 bits, at the ranks that own these; an alltoallv and a read-back."""
+    if shard.size == 1:
+        return keys
+    device, xp = shard.device, shard.device.xp
+    inner = device.asarray(np.asarray(shard.partition.starts[1:-1], np.int64))
+    with device.taking(32 * len(keys), f"the owners of {len(keys)} vertices"):
+        owner = xp.searchsorted(inner, device.astype(keys, np.uint32).astype(np.int64), side="right")
+        order = xp.argsort(owner, kind="stable")
+        cuts = Device.to_host(xp.searchsorted(owner[order], device.arange(0, shard.size + 1, np.int64))).tolist()
+        dealt = device.gather(keys, order)
+    parts = [dealt[first:end] for first, end in pairwise(cuts)]
+    return device.concatenate(shard.exchange.alltoallv(parts))

@@ -1,0 +1,152 @@
+"""The method `sample_neighbors` that users call, the check of its arguments, and the layout of its result."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Names, Runs, Vertices
+from mgraph.algorithms.sampling.random_walks.method import check_seed
+from mgraph.algorithms.sampling.sample_neighbors.program import run, warm
+from mgraph.checks import check_direction
+from mgraph.errors import InvalidOption
+
+__all__ = ["ALGORITHM", "SampledNeighbors", "sample_neighbors"]
+
+
+@dataclass(frozen=True)
+class SampledNeighbors:
+    """A sampled subgraph in the layout of ``torch_geometric.sampler.SamplerOutput``, with the same names.
+
+    Parameters
+    ----------
+    node : int64[n]
+        The vertices, each once: the seeds in their order, then those found in each hop. Where keys are strings, str
+        objects.
+    row, col : int64[m]
+        The sampled edges as places in `node`, hop by hop: `row` is the neighbour that was sampled, and `col` the
+        vertex whose neighbour it is. ``torch.from_numpy(numpy.stack([row, col]))`` is PyG's ``edge_index``.
+    num_sampled_nodes : list of int
+        How many of `node` are seeds, and how many were found in each hop.
+    num_sampled_edges : list of int
+        How many edges were sampled in each hop.
+    """
+
+    node: np.ndarray
+    row: np.ndarray
+    col: np.ndarray
+    num_sampled_nodes: list[int]
+    num_sampled_edges: list[int]
+
+
+def sample_neighbors(
+    self: Runs[Any], seeds: Any, fanouts: Any, seed: int | None = None, direction: str = "in"
+) -> SampledNeighbors:
+    """Neighbours of `seeds`, of these neighbours, and so on, sampled without replacement, as PyG's ``NeighborLoader``.
+
+    Parameters
+    ----------
+    seeds : array of ints, shape (k,)
+        Vertex ids, all different.
+    fanouts : list of int
+        For each hop how many neighbours of each vertex that was found in the hop before are sampled; all of a vertex
+        that has fewer, and all of each for -1.
+    seed : int, optional
+        0 to 2**64 - 1. The same seed gives the same sample of the same graph, whatever the number of workers, the
+        structure, the order and the device. By default each call draws one.
+    direction : "in" | "out"
+        Sample the tails of in-edges, along which messages come, as PyG does; or the heads of out-edges. "in" needs
+        ``reverse=True`` or an undirected graph.
+
+    Returns
+    -------
+    SampledNeighbors
+        In this process, in the layout of PyG's ``SamplerOutput``.
+
+    Raises
+    ------
+    UnknownVertex
+        A seed is not a vertex of the graph.
+    InvalidOption
+        `seeds` is empty, has a vertex twice or is no array of whole numbers; a fanout is less than -1; `seed` is out of
+        range; or `direction` is "in" in a graph without in-edges.
+    CapacityError
+        A worker has too little memory: 1 byte for each of its vertices, 56 for each candidate, of which there are about
+        twice as many as neighbours sampled and 32 more a vertex, 32 for each sampled edge, and in a graph with an order
+        8 for each vertex of the whole graph.
+    WorkerLost, GraphLost, GraphClosed
+        The graph cannot be used.
+
+    Notes
+    -----
+    A superstep a hop, in which 4 bytes travel for each neighbour found. The row of each vertex whose neighbours are
+    sampled is read twice, O(d), and the candidates are sorted. Each neighbour gets a hash of seed, vertex and
+    neighbour, and those with the least ones are chosen, so that all sets of neighbours are equally likely. After W.
+    Hamilton, R. Ying, J. Leskovec, "Inductive representation learning on large graphs", NIPS 2017.
+
+    Examples
+    --------
+    >>> g.insert([1, 2, 3, 4], [0, 0, 0, 1])  # of 5 vertices, with reverse=True  # doctest: +SKIP
+    >>> found = g.sample_neighbors([0], [-1, 2])  # doctest: +SKIP
+    >>> found.node, found.row, found.col  # doctest: +SKIP
+    (array([0, 1, 2, 3, 4]), array([1, 2, 3, 4]), array([0, 0, 0, 1]))
+    >>> found.num_sampled_nodes, found.num_sampled_edges  # doctest: +SKIP
+    ([1, 3, 1], [3, 1])
+    """
+    found: SampledNeighbors = self.run("sample_neighbors", seeds=seeds, fanouts=fanouts, seed=seed, direction=direction)
+    return found
+
+
+def check(graph: GraphFacts, seeds: Any, fanouts: Any, seed: Any = None, direction: Any = "in") -> dict[str, Any]:
+    """The program's arguments from the user's."""
+    vertices = graph.vertices(seeds, "seeds")
+    graph.check_distinct(seeds, vertices, "seeds", "seeds")
+    try:
+        wanted = [operator.index(fanout) for fanout in fanouts]
+    except TypeError:
+        raise InvalidOption(f"fanouts is {fanouts!r}; it must be a list of whole numbers, one for each hop") from None
+    for hop, fanout in enumerate(wanted):
+        if fanout < -1:
+            raise InvalidOption(f"fanouts[{hop}] is {fanout}; it must be 0 or more, or -1 for all neighbours")
+    program = {"seeds": Vertices(vertices), "fanouts": [min(fanout, sys.maxsize >> 2) for fanout in wanted]}
+    return {**program, "seed": check_seed(seed), "direction": check_direction(direction, graph.reverse)}
+
+
+def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Names) -> SampledNeighbors:
+    """The sample in PyG's layout, from what the ranks found: neighbours by their ids, for each vertex in its turn."""
+    vertex, neighbor, hop, place = (np.concatenate(columns[name]) for name in ("vertex", "neighbor", "hop", "place"))
+    nodes = vertex[hop == 0][np.argsort(place[hop == 0])]
+    found, edges, rows, cols = [len(nodes)], [], [nodes[:0]], [nodes[:0]]
+    for at in range(1, info["hops"] + 1):
+        here, near = _places(nodes, vertex[hop == at]), neighbor[hop == at]
+        order = np.lexsort((near, here))
+        here, near = here[order], near[order]
+        ids, first = np.unique(near, return_index=True)
+        new = ~np.isin(ids, nodes)
+        nodes = np.concatenate([nodes, ids[new][np.argsort(first[new])]])
+        found.append(int(new.sum()))
+        edges.append(len(near))
+        rows.append(_places(nodes, near))
+        cols.append(here)
+    return SampledNeighbors(names(nodes), np.concatenate(rows), np.concatenate(cols), found, edges)
+
+
+def _places(nodes: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Where each of `ids` is in `nodes`, which are all different: int64[k]."""
+    order = np.argsort(nodes)
+    return order[np.searchsorted(nodes, ids, sorter=order)]
+
+
+ALGORITHM = Algorithm(
+    name="sample_neighbors",
+    check=check,
+    run=run,
+    columns={"vertex": "vertex", "neighbor": "vertex", "hop": "value", "place": "value"},
+    scalars=("hops",),
+    warm=warm,
+    result=result,
+)

@@ -1,0 +1,105 @@
+"""Neighbours sampled hop by hop, each vertex at the rank that owns it.
+
+A neighbour gets a random number, a hash of the seed and the two ids, and the `fanout` least ones are chosen, so that
+all sets are equally likely. A row is read once to count the candidates, those below a bound under which twice as many
+are expected as are wanted, and once to take them; then the candidates are sorted.
+
+================= ========================================================= ===========================================
+step              launches                                                  exchange among p ranks
+================= ========================================================= ===========================================
+a hop             2, two sorts and a unique; a read-back                    an alltoallv of 4 bytes a vertex found
+================= ========================================================= ===========================================
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mgraph.algorithms.algorithm import Columns, Shard, incoming, kernels
+from mgraph.algorithms.primitives.user_ids import user_ids
+from mgraph.algorithms.sampling.random_walks.program import to_owners
+from mgraph.device import Array
+from mgraph.kernels import Library
+from mgraph.structures import Structure
+
+__all__ = ["run", "warm"]
+
+
+def _library(shard: Shard, edges: Structure) -> Library:
+    return kernels(shard, "algorithms/sampling/sample_neighbors/sample.cuh", edges.view())
+
+
+def warm(shard: Shard) -> None:
+    """Compile what `run` launches on this shard; all its structures have one kind of view."""
+    _library(shard, shard.out_edges)
+
+
+def run(shard: Shard, seeds: np.ndarray, fanouts: list[int], seed: int, direction: str = "in") -> Columns:
+    """The sampled edges of own vertices.
+
+    Parameters
+    ----------
+    shard : Shard
+    seeds : uint32[k]
+        Internal ids, all different; the same on every rank.
+    fanouts : list of int
+        For each hop how many neighbours of a vertex are chosen; -1 for all.
+    seed : int
+    direction : "in" | "out"
+        Among the tails of in-edges, or the heads of out-edges.
+
+    Returns
+    -------
+    columns : dict
+        A line for each own seed, and for each sampled edge of an own vertex: "vertex" and "neighbor", int64[found],
+        internal ids, the same of a seed; "hop", int64[found], 0 of a seed; "place", int64[found], that of a seed in
+        `seeds`, else 0.
+    scalars : dict
+        ``hops``.
+    """
+    device, xp = shard.device, shard.device.xp
+    edges = shard.out_edges if direction == "out" else incoming(shard, "sample_neighbors")
+    names = None if shard.order is None else user_ids(shard)
+    own = np.flatnonzero((seeds >= shard.lo) & (seeds < shard.hi))
+    frontier, seen = device.asarray(seeds[own]), device.zeros(shard.hi - shard.lo, np.uint8)
+    found = [(frontier, frontier)]
+    for fanout in fanouts:
+        seen[frontier - np.uint32(shard.lo)] = 1
+        vertex, neighbor = _sampled(shard, edges, frontier, names, seed, fanout)
+        found.append((vertex, neighbor))
+        with device.taking(16 * len(neighbor), f"{len(neighbor)} neighbours, each once"):
+            near = xp.unique(to_owners(shard, xp.unique(neighbor)))
+            frontier = near[seen[near - np.uint32(shard.lo)] == 0]
+    place = device.zeros(sum(len(vertex) for vertex, _ in found), np.int64)
+    place[: len(own)] = device.asarray(own)
+    columns = {
+        "vertex": device.astype(device.concatenate([vertex for vertex, _ in found]), np.int64),
+        "neighbor": device.astype(device.concatenate([neighbor for _, neighbor in found]), np.int64),
+        "hop": device.concatenate([device.full(len(vertex), hop, np.int64) for hop, (vertex, _) in enumerate(found)]),
+        "place": place,
+    }
+    return columns, {"hops": len(fanouts)}
+
+
+def _sampled(
+    shard: Shard, edges: Structure, frontier: Array, names: Array, seed: int, fanout: int
+) -> tuple[Array, Array]:
+    """The vertex and the neighbour of each sampled edge: uint32[found] each."""
+    device, xp, n = shard.device, shard.device.xp, len(frontier)
+    library = _library(shard, edges)
+    lottery = {"first": shard.lo, "fanout": fanout, "seed": seed, "names": names}
+    common = {"graph": edges.view(), "vertices": frontier, "n": n, "lottery": lottery}
+    offsets = device.zeros(n + 1, np.int64)
+    library.CountCandidates(n, counts=offsets[1:], **common)
+    device.cumsum(offsets, out=offsets)
+    total = int(offsets[-1])
+    rows, draws, ids = (device.empty(total, dtype) for dtype in (np.uint32, np.uint64, np.uint32))
+    library.TakeCandidates(n, offsets=offsets, rows=rows, draws=draws, ids=ids, **common)
+    if fanout >= 0:
+        with device.taking(40 * total, f"the order of {total} candidates"):
+            order = xp.argsort(draws, kind="stable")
+            order = order[xp.argsort(rows[order], kind="stable")]
+            rows = rows[order]
+            chosen = device.arange(0, total, np.int64) - offsets[rows] < fanout
+            rows, ids = rows[chosen], ids[order][chosen]
+    return device.gather(frontier, rows), ids

@@ -1,6 +1,0 @@
-"""Strongly connected components."""
-
-from mgraph.algorithms.strong_components.method import ALGORITHM
-from mgraph.algorithms.strong_components.method import strongly_connected_components as method
-
-__all__ = ["ALGORITHM", "method"]

@@ -1,6 +1,0 @@
-"""Triangles at each vertex, and the transitivity of the graph."""
-
-from mgraph.algorithms.triangles.method import ALGORITHM, transitivity
-from mgraph.algorithms.triangles.method import triangles as method
-
-__all__ = ["ALGORITHM", "method", "transitivity"]

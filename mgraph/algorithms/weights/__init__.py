@@ -1,1 +1,0 @@
-"""The check that no edge of a graph has a negative weight."""

@@ -1,0 +1,252 @@
+"""Connected components against SciPy and NetworkX: every structure and device, 1 to 3 ranks, any order, batches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+from components_oracle import COMPONENTS, check, check_result, labels
+from graphs import IDS, NONE, random_graph, real_graph, shapes, slow_build
+from spmd import FakeShard, Graph, cut, run, shards
+
+from mgraph.algorithms.communities.components import program
+from mgraph.batch import EdgeBatch
+from mgraph.errors import Aborted
+from mgraph.partition import Partition
+
+CUTS = [(1, True), (2, True), (3, True), (3, False)]
+
+
+def scattered(graph: Graph, seed: int) -> Graph:
+    """The same graph with its ids permuted, so that a path is no longer a run of ids."""
+    ids = np.random.default_rng(seed).permutation(graph.n).astype(IDS)
+    return Graph(graph.n, ids[graph.src], ids[graph.dst], graph.directed, f"{graph.name}-scattered")
+
+
+def long_ones() -> list[Graph]:
+    """What has a large diameter or no short way to a root: paths in several numberings, a grid, a binary tree."""
+    n, side = 2000, 40
+    ids = np.arange(n, dtype=IDS)
+    cells = np.arange(side * side, dtype=IDS).reshape(side, side)
+    east, south = (cells[:, :-1], cells[:, 1:]), (cells[:-1], cells[1:])
+    grid = (np.concatenate([east[end].ravel(), south[end].ravel()]) for end in (0, 1))
+    zigzag = np.ravel(np.column_stack([ids[: n // 2], ids[n // 2 :]]))  # every other vertex is a local minimum
+    return [
+        Graph(n, ids[:-1], ids[1:], name="path"),
+        Graph(n, ids[1:], ids[:-1], name="path-back"),
+        Graph(n, zigzag[:-1], zigzag[1:], name="zigzag"),
+        Graph(side * side, *grid, directed=False, name="grid"),
+        Graph(n, ids[1:], (ids[1:] - 1) // 2, directed=False, name="tree"),
+        Graph(n, ids[:-3:3], ids[1:-2:3], directed=False, name="pairs"),
+    ]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("size", "even"), CUTS)
+def test_shapes(structure: str, device: str, pieces: str, size: int, even: bool, reverse: bool) -> None:
+    for graph in shapes():
+        check(graph, cut(graph.n, size, even), reverse, structure=structure, device=device)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize(("size", "even"), CUTS)
+def test_random(structure: str, device: str, pieces: str, size: int, even: bool, directed: bool) -> None:
+    for seed in range(6):
+        print(f"seed {seed}")
+        edges = (150, 700, 3000)[seed % 3]  # many components, a large one among small ones, one
+        graph = random_graph(seed, 700 + 31 * seed, edges, directed, skew=seed > 2)
+        for reverse in (False, True):
+            check(graph, cut(graph.n, size, even), reverse, structure=structure, device=device)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("size", "even"), CUTS)
+def test_long_ways(device: str, pieces: str, size: int, even: bool, reverse: bool) -> None:
+    for graph in long_ones():
+        for one in (graph, scattered(graph, 1)):
+            check(one, cut(one.n, size, even), reverse, structure="gpma+", device=device)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("size", [1, 2])
+def test_many_threads_on_the_same_trees(structure: str, size: int, directed: bool, pieces: str) -> None:
+    for graph in (random_graph(12, 20000, 60000, directed, skew=True), scattered(long_ones()[0], 3)):
+        made = shards(graph, cut(graph.n, size), structure)  # large enough for a launch to be dealt to all threads
+        for shard in made:
+            shard.device = replace(shard.device, threads=4)
+        check_result(*run(made, COMPONENTS), labels(graph))
+
+
+def test_networkx_agrees() -> None:
+    for seed in range(5):
+        print(f"seed {seed}")
+        graph = random_graph(seed, 80, 60)
+        oracle = nx.DiGraph(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
+        oracle.add_nodes_from(range(graph.n))
+        want = {vertex: min(part) for part in nx.weakly_connected_components(oracle) for vertex in part}
+        got, info = run(shards(graph, cut(graph.n, 2)), COMPONENTS)
+        assert dict(enumerate(got.tolist())) == want
+        assert info["components"] == nx.number_weakly_connected_components(oracle)
+
+
+@pytest.mark.parametrize("starts", [(0, 5, 5, 70, 71, 90), (0, 0, 0, 90), (0, 90, 90, 90), (0, 31, 33, 65, 90)])
+def test_ranges_of_any_length(starts: tuple[int, ...]) -> None:
+    for seed, directed in ((3, True), (4, False)):
+        for reverse in (False, True):
+            check(random_graph(seed, 90, 70, directed), Partition(starts), reverse)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_no_vertices(device: str, size: int) -> None:
+    got, info = run(shards(Graph(0, NONE, NONE), cut(0, size), device=device), COMPONENTS)
+    assert len(got) == 0
+    assert info == {"components": 0, "supersteps": 1}
+
+
+# ---- what must change no label ---------------------------------------------------------------------------------------
+
+
+def apply_to(made: list[FakeShard], src: np.ndarray, dst: np.ndarray, op: int) -> None:
+    """A batch of edges, by their rows' owners, to whatever holds them."""
+    for shard in made:
+        for rows, row, id in ((shard.out_edges, src, dst), (shard.in_edges, dst, src)):
+            mine = (row >= shard.lo) & (row < shard.hi)
+            if rows is not None:
+                rows.apply(EdgeBatch(row[mine] - shard.lo, id[mine], op=op))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("size", [1, 3])
+def test_after_batches(structure: str, device: str, size: int, reverse: bool) -> None:
+    rng = np.random.default_rng(size)
+    n, edges = 300, set()
+    made = shards(Graph(n, NONE, NONE), cut(n, size), structure, reverse, device)
+    for turn in range(6):
+        src, dst = rng.integers(0, n, (2, 120), dtype=IDS)
+        apply_to(made, src, dst, op=1)
+        edges |= set(zip(src.tolist(), dst.tolist(), strict=True))
+        gone = np.array(sorted(edges), IDS).reshape(-1, 2)
+        gone = gone if turn == 5 else gone[rng.random(len(gone)) < 0.6]  # in the end everything
+        apply_to(made, gone[:, 0].copy(), gone[:, 1].copy(), op=-1)
+        edges -= set(map(tuple, gone.tolist()))
+        left = np.array(sorted(edges), IDS).reshape(-1, 2)
+        got, info = run(made, COMPONENTS)
+        check_result(got, info, labels(Graph(n, left[:, 0], left[:, 1])))
+    assert info["components"] == n
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_the_order_of_the_vertices(device: str, directed: bool, size: int) -> None:
+    for seed in range(4):
+        print(f"seed {seed}")
+        graph = random_graph(seed, 500, 350, directed)
+        order = np.random.default_rng(seed).permutation(graph.n).astype(IDS)
+        inside = Graph(graph.n, order[graph.src], order[graph.dst], directed)
+        made = shards(inside, cut(graph.n, size), "gpma+", True, device)
+        for shard in made:
+            shard.order = shard.device.asarray(order)
+        got, info = run(made, COMPONENTS)
+        check_result(got[order], info, labels(graph))
+
+
+@pytest.mark.parametrize("part", [1, 7, 100, 1 << 22])
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_parts_of_any_length(monkeypatch: pytest.MonkeyPatch, size: int, part: int) -> None:
+    monkeypatch.setattr(program, "PART", part)
+    for seed in range(3):
+        print(f"seed {seed}")
+        path = Graph(150, np.arange(149, dtype=IDS), np.arange(1, 150, dtype=IDS))
+        for graph in (random_graph(seed, 150, 140), scattered(path, seed)):
+            check(graph, cut(graph.n, size))
+            check(graph, cut(graph.n, size), reverse=True)
+
+
+# ---- several ranks ---------------------------------------------------------------------------------------------------
+
+
+def two_crowds(bridge: bool) -> Graph:
+    """Two dense halves, one a rank, and perhaps one edge, from a vertex whose first neighbours lie in its own half."""
+    rng = np.random.default_rng(5)
+    src, dst = rng.integers(0, 100, (2, 2000), dtype=IDS)
+    src, dst = np.concatenate([src, src + IDS(100)]), np.concatenate([dst, dst + IDS(100)])
+    ends = ([99], [199]) if bridge else ([], [])
+    return Graph(200, np.append(src, ends[0]).astype(IDS), np.append(dst, ends[1]).astype(IDS))
+
+
+@pytest.mark.parametrize("bridge", [True, False])
+def test_ranks_that_skip_different_trees_look_again(structure: str, device: str, bridge: bool) -> None:
+    info = check(two_crowds(bridge), cut(200, 2), True, structure=structure, device=device)
+    assert info["components"] == 2 - bridge
+    if structure in ("csr", "gpma+") or not bridge:  # where rows are not sorted, the bridge may come first
+        assert info["supersteps"] == 2
+    assert check(two_crowds(bridge), cut(200, 1), True, structure=structure, device=device)["supersteps"] == 1
+
+
+def test_one_superstep_where_one_component_is_everywhere() -> None:
+    graph = random_graph(3, 3000, 9000, directed=False)
+    assert check(graph, cut(graph.n, 3))["supersteps"] == 1
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_each_rank_receives_four_bytes_a_vertex_of_each_other(size: int) -> None:
+    graph = random_graph(4, 1000, 3000)
+    made = shards(graph, cut(graph.n, size))
+    run(made, COMPONENTS)
+    for shard in made:
+        calls = Counter(call for call, _ in shard.exchange.calls)
+        assert calls == {"allgather": 1, "allreduce": 2}
+        assert sum(sent for call, sent in shard.exchange.calls if call == "allgather") == 4 * graph.n * (size - 1)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_abort_ends_a_run(size: int) -> None:
+    made = shards(random_graph(1, 100, 200), cut(100, size), aborted=lambda: True)
+    with pytest.raises(Aborted):
+        run(made, COMPONENTS)
+
+
+# ---- what it costs ---------------------------------------------------------------------------------------------------
+
+
+def test_launches_and_read_backs(counted: Counter[str]) -> None:
+    graph = random_graph(6, 3000, 30000, directed=False)
+    for edges, reverse in (
+        (graph, False),
+        (replace(graph, directed=True), False),
+        (replace(graph, directed=True), True),
+    ):
+        made = shards(edges, cut(graph.n, 1), reverse=reverse)
+        counted.clear()
+        COMPONENTS.run(made[0])
+        sides = 1 + reverse
+        skips = reverse or not edges.directed
+        launches = {"Plant": 1, "LinkSample": 1, "Compress": 3, "LinkRows": sides, "LinkHubs": sides, "Label": 1}
+        assert counted == {**launches, "read-back": 1 + skips}
+
+
+def test_rows_of_the_largest_tree_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = two_crowds(bridge=True)
+    monkeypatch.setattr(program.Forest, "joined", lambda forest, skipped: True)
+    _, info = run(shards(graph, cut(200, 2), reverse=True), COMPONENTS)
+    assert info["components"] == 2  # the bridge is in rows that both ranks skipped
+
+
+# ---- real graphs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["web-NotreDame", "cit-HepPh", "ego-twitter", "luxembourg_osm"])
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.skipif(slow_build(), reason="takes minutes in a build that looks for faults")
+def test_real_graphs(data_dir: Path, structure: str, device: str, name: str, size: int) -> None:
+    graph = real_graph(data_dir, name)
+    if graph is None:
+        pytest.skip(f"no {name} here")
+    want = labels(graph)
+    for reverse in (False, True):
+        got, info = run(shards(graph, cut(graph.n, size, even=reverse), structure, reverse, device), COMPONENTS)
+        check_result(got, info, want)

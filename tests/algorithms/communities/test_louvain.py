@@ -1,0 +1,292 @@
+"""Louvain's communities and modularity against NetworkX: every structure and device, 1 to 3 ranks, any order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+from batches import apply_to, reordered
+from graphs import IDS, NONE, random_graph, real_graph, shapes, slow_build
+from spmd import Graph, cut, run, shards
+
+from mgraph.algorithms import ALGORITHMS
+from mgraph.algorithms.communities.louvain import program
+from mgraph.algorithms.primitives import label_counts as tally
+from mgraph.errors import Aborted, InvalidOption
+from mgraph.partition import Partition
+
+LOUVAIN, MODULARITY = ALGORITHMS["louvain"], ALGORITHMS["modularity"]
+
+
+def networkx_graph(graph: Graph) -> nx.Graph:
+    """The same graph; of repeats the last weight counts."""
+    oracle = nx.DiGraph() if graph.directed else nx.Graph()
+    oracle.add_nodes_from(range(graph.n))
+    weights = [1.0] * len(graph.src) if graph.weight is None else graph.weight.tolist()
+    oracle.add_weighted_edges_from(zip(graph.src.tolist(), graph.dst.tolist(), weights, strict=True))
+    return oracle
+
+
+def sets(labels: np.ndarray) -> list[set[int]]:
+    """The communities."""
+    return [set(np.flatnonzero(labels == label).tolist()) for label in np.unique(labels)]
+
+
+def weighted(graph: Graph, seed: int, zeros: bool = False) -> Graph:
+    """The same edges without repeats, with weights of many magnitudes."""
+    pairs = np.column_stack([graph.src, graph.dst])
+    pairs = np.unique(pairs if graph.directed else np.sort(pairs, axis=1), axis=0)
+    rng = np.random.default_rng(seed)
+    weight = np.exp(rng.normal(0, 2, len(pairs))).astype(np.float32)
+    weight[rng.random(len(pairs)) < (1.1 if zeros else 0.05)] = 0
+    src, dst = pairs.T
+    return Graph(graph.n, src.copy(), dst.copy(), graph.directed, f"{graph.name}-weighted", weight)
+
+
+def planted(seed: int, communities: int = 6, each: int = 25) -> tuple[Graph, np.ndarray]:
+    """A graph with communities that any good method finds, its ids scattered, and the labels of these."""
+    rng = np.random.default_rng(seed)
+    ids = rng.permutation(communities * each)
+    oracle = nx.planted_partition_graph(communities, each, 0.5, 0.01, seed=seed)
+    pairs = ids[np.array(oracle.edges)].astype(IDS)
+    labels = np.empty(len(ids), np.int64)
+    for group in ids.reshape(communities, each):
+        labels[group] = group.min()
+    return Graph(len(ids), pairs[:, 0].copy(), pairs[:, 1].copy(), False, f"planted-{seed}"), labels
+
+
+def quality(graph: Graph, labels: np.ndarray, resolution: float = 1.0) -> float:
+    oracle = networkx_graph(graph)
+    return nx.community.modularity(oracle, sets(labels), resolution=resolution) if oracle.size("weight") else 0.0
+
+
+def check(graph: Graph, partition: Partition, resolution: float = 1.0, **options: object) -> np.ndarray:
+    """Find communities: what is said of them is so, and they are no worse than vertices alone."""
+    got, info = run(shards(graph, partition, **options), LOUVAIN, resolution=resolution, seed=1)
+    assert got.dtype == np.int64
+    assert all(min(community) == next(iter(set(got[list(community)].tolist()))) for community in sets(got))
+    assert info["communities"] == len(np.unique(got))
+    assert info["modularity"] == pytest.approx(quality(graph, got, resolution), abs=1e-6)
+    assert info["modularity"] >= quality(graph, np.arange(graph.n), resolution) - 1e-12
+    return got
+
+
+@pytest.fixture(params=["as-is", "small"])
+def tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, small: None) -> str:
+    """Also with tables for few rows at a time, and pieces of few arcs."""
+    if request.param == "small":
+        monkeypatch.setattr(tally, "ROOM", 64)
+        monkeypatch.setattr(program, "PIECE", 50)
+    return request.param
+
+
+# ---- Louvain ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_shapes(structure: str, device: str, small: None, size: int) -> None:
+    for graph in shapes():
+        one = replace(graph, directed=False)
+        check(one, cut(one.n, size, even=False), structure=structure, device=device)
+
+
+def test_planted_communities_are_found(structure: str, device: str, tables: str) -> None:
+    graph, want = planted(1)
+    for size in (1, 3):
+        np.testing.assert_array_equal(check(graph, cut(graph.n, size), structure=structure, device=device), want)
+
+
+@pytest.mark.parametrize("make", [lambda graph, seed: graph, weighted], ids=["plain", "weighted"])
+def test_ranks_and_structures_change_no_label(device: str, tables: str, make: Callable[[Graph, int], Graph]) -> None:
+    for seed in (1, 2):
+        print(f"seed {seed}")
+        graph = make(random_graph(seed, 200, 600 * seed, directed=False, skew=seed == 1), seed)
+        want = check(graph, cut(graph.n, 1), device=device)
+        for structure, size in (("gpma+", 2), ("slabgraph", 3), ("graphvine", 1)):
+            got = check(graph, cut(graph.n, size, even=False), structure=structure, device=device)
+            np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_the_order_of_the_vertices_changes_no_label(device: str, size: int) -> None:
+    for seed in range(2):
+        print(f"seed {seed}")
+        graph = weighted(random_graph(seed, 200, 900, directed=False), seed)
+        made, order = reordered(graph, size, seed, device)
+        got, _ = run(made, LOUVAIN, seed=1)
+        np.testing.assert_array_equal(got[order], check(graph, cut(graph.n, 1), device=device))
+
+
+def test_as_good_as_networkx() -> None:
+    for seed in range(3):
+        print(f"seed {seed}")
+        graph = random_graph(seed, 500, 2500, directed=False, skew=seed == 2)
+        graph = weighted(graph, seed) if seed == 1 else graph
+        oracle = networkx_graph(graph)
+        theirs = [nx.community.louvain_communities(oracle, seed=one) for one in range(3)]
+        least = min(nx.community.modularity(oracle, found) for found in theirs)
+        ours = [run(shards(graph, cut(graph.n, 1)), LOUVAIN, seed=one)[1]["modularity"] for one in range(3)]
+        assert max(ours) > least - 0.01
+
+
+@pytest.mark.parametrize("resolution", [0, 0.5, 3])
+def test_resolution(resolution: float) -> None:
+    graph, _ = planted(4)
+    found = len(np.unique(check(graph, cut(graph.n, 2), resolution)))
+    assert found == 1 if resolution == 0 else found >= (6 if resolution == 3 else 1)
+
+
+def test_seeds() -> None:
+    graph = random_graph(2, 400, 1500, directed=False)
+    made = shards(graph, cut(graph.n, 1))
+    found = {run(made, LOUVAIN, seed=seed)[0].tobytes() for seed in (None, 0, 0, 5, 2**70)}
+    assert 1 < len(found) <= 3
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_after_batches(structure: str, device: str, small: None, size: int) -> None:
+    for graph, made in apply_to(structure, device, size, n=100, each=200, directed=False):
+        got, info = run(made, LOUVAIN)
+        assert info["modularity"] == pytest.approx(quality(graph, got), abs=1e-12)
+    assert got.tolist() == list(range(100))
+
+
+@pytest.mark.parametrize("structure", ["csr", "slabgraph"])
+def test_many_threads(structure: str, tables: str) -> None:
+    graph = random_graph(12, 3000, 20000, directed=False, skew=True)
+    labels = []
+    for threads in (1, 4):
+        made = shards(graph, cut(graph.n, 1), structure)
+        for shard in made:
+            shard.device = replace(shard.device, threads=threads)
+        labels.append(run(made, LOUVAIN)[0])
+    np.testing.assert_array_equal(*labels)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_nothing_to_find(device: str, size: int) -> None:
+    got, info = run(shards(Graph(0, NONE, NONE, False), cut(0, size), device=device), LOUVAIN)
+    assert (len(got), info) == (0, {"modularity": 0.0, "communities": 0, "levels": 0})
+    light = weighted(random_graph(1, 50, 90, directed=False), 1, zeros=True)
+    got, info = run(shards(light, cut(50, size), device=device), LOUVAIN)
+    assert (got.tolist(), info) == (list(range(50)), {"modularity": 0.0, "communities": 50, "levels": 0})
+
+
+@pytest.mark.parametrize("bad", [-1.0, -1e-30])
+@pytest.mark.parametrize("size", [1, 2])
+def test_negative_weights_are_refused(size: int, bad: float) -> None:
+    graph = weighted(random_graph(1, 50, 90, directed=False), 1)
+    assert graph.weight is not None
+    graph.weight[3] = bad
+    edge = f"edge from {graph.src[3]} to {graph.dst[3]} has weight {bad:g}"
+    for algorithm, arguments in ((LOUVAIN, ()), (MODULARITY, (np.zeros(50),))):
+        with pytest.raises(InvalidOption, match=edge):
+            run(shards(graph, cut(50, size)), algorithm, *arguments)
+    graph.weight[3] = np.inf
+    ends = rf"({graph.src[3]} to {graph.dst[3]}|{graph.dst[3]} to {graph.src[3]})"
+    with pytest.raises(InvalidOption, match=f"edge from {ends} has weight inf; it must be finite and 0 or more"):
+        run(shards(graph, cut(50, size)), LOUVAIN)
+
+
+def test_neighbours_that_change_places_try_again_in_more_turns() -> None:
+    """Two ends of the only heavy edge that choose in one turn swap communities, which gains nothing."""
+    pairs, weight = np.array([[0, 1], [1, 2], [2, 3]], IDS), np.array([1, 1000, 2], np.float32)
+    path = Graph(4, pairs[:, 0].copy(), pairs[:, 1].copy(), False, "path", weight)
+    for seed in range(6):
+        got, info = run(shards(path, cut(4, 2)), LOUVAIN, seed=seed)
+        assert (got.tolist(), info["modularity"]) == ([0] * 4, 0.0)
+
+
+def test_what_is_refused() -> None:
+    directed, undirected = (shards(random_graph(1, 10, 20, kind), cut(10, 1)) for kind in (True, False))
+    with pytest.raises(InvalidOption, match="directed=False"):
+        run(directed, LOUVAIN)
+    for options in ({"resolution": -1}, {"resolution": np.nan}, {"resolution": "1"}, {"seed": -1}, {"seed": 1.5}):
+        with pytest.raises(InvalidOption, match=f"{next(iter(options))} is"):
+            run(undirected, LOUVAIN, **options)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_abort_ends_a_run(size: int) -> None:
+    made = shards(random_graph(1, 100, 200, False), cut(100, size), aborted=lambda: True)
+    with pytest.raises(Aborted):
+        run(made, LOUVAIN)
+
+
+# ---- modularity ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("size", [1, 3])
+def test_modularity(structure: str, device: str, tables: str, size: int, directed: bool) -> None:
+    for seed in range(3):
+        print(f"seed {seed}")
+        graph = random_graph(seed, 120, (60, 900, 1500)[seed], directed, skew=seed == 2)
+        labels = np.random.default_rng(seed).integers(0, (120, 5, 12)[seed], 120)
+        for one in (graph, weighted(graph, seed)):
+            made = shards(one, cut(one.n, size, even=False), structure, device=device)
+            shares, info = run(made, MODULARITY, labels, 0.5 + seed)
+            assert info["modularity"] == pytest.approx(quality(one, labels, 0.5 + seed), abs=1e-12)
+            assert shares.sum() == pytest.approx(info["modularity"], abs=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_modularity_of_little(size: int) -> None:
+    for graph, labels in (
+        (Graph(0, NONE, NONE, False), []),
+        (Graph(4, NONE, NONE), [0, 0, 1, 3]),
+        (weighted(random_graph(1, 50, 90), 1, zeros=True), [0] * 50),
+    ):
+        assert run(shards(graph, cut(graph.n, size)), MODULARITY, np.array(labels, np.int64))[1] == {"modularity": 0.0}
+
+
+def test_weights_of_any_magnitude() -> None:
+    graph = weighted(random_graph(3, 60, 300, directed=False), 3)
+    labels = np.random.default_rng(1).integers(0, 4, 60)
+    want = quality(graph, labels)
+    assert graph.weight is not None
+    graph.weight[graph.weight == 0] = -0.0
+    for power in (-100, 100):
+        scaled = replace(graph, weight=(graph.weight * np.float32(2.0**power)).astype(np.float32))
+        got = run(shards(scaled, cut(60, 2)), MODULARITY, labels)[1]["modularity"]
+        assert got == pytest.approx(want, abs=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.zeros(9), "9 labels and 10 vertices"),
+        (5, "labels is 5"),
+        (np.full(10, 10), "from 0 to 9"),
+        (np.full(10, -1), "from 0 to 9"),
+        (np.full(10, 0.5), "from 0 to 9"),
+        (np.full(10, np.nan), "from 0 to 9"),
+    ],
+)
+def test_bad_labels(labels: object, message: str, size: int) -> None:
+    with pytest.raises(InvalidOption, match=message):
+        run(shards(random_graph(1, 10, 20), cut(10, size)), MODULARITY, labels)
+
+
+# ---- real graphs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["cit-HepPh", "luxembourg_osm"])
+@pytest.mark.skipif(slow_build(), reason="takes minutes in a build that looks for faults")
+def test_real_graphs(data_dir: Path, device: str, name: str) -> None:
+    graph = real_graph(data_dir, name)
+    if graph is None:
+        pytest.skip(f"no {name} here")
+    graph = replace(graph, directed=False)
+    got, info = run(shards(graph, cut(graph.n, 1), "gpma+", device=device), LOUVAIN)
+    again, _ = run(shards(graph, cut(graph.n, 3), "gpma+", device=device), LOUVAIN)
+    np.testing.assert_array_equal(got, again)
+    shares, found = run(shards(graph, cut(graph.n, 2), "csr", device=device), MODULARITY, got)
+    assert found["modularity"] == pytest.approx(info["modularity"], abs=1e-9)
+    assert found["modularity"] > {"cit-HepPh": 0.7, "luxembourg_osm": 0.98}[name]
+    assert len(shares) == graph.n

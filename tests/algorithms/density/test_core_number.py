@@ -1,0 +1,228 @@
+"""Core numbers and k-cores against NetworkX: every structure and device, 1 to 3 ranks, any order, batches."""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+from batches import apply_to, reordered
+from core_oracle import by_heap, by_networkx
+from graphs import IDS, NONE, random_graph, real_graph, shapes, slow_build
+from spmd import Graph, cut, run, shards
+
+from mgraph.algorithms import ALGORITHMS
+from mgraph.errors import Aborted, InvalidOption
+from mgraph.partition import Partition
+
+CORES, K_CORE = ALGORITHMS["core_number"], ALGORITHMS["k_core"]
+CUTS = [(1, True), (3, False)]
+
+
+def check(graph: Graph, partition: Partition, want: np.ndarray | None = None, **options: object) -> None:
+    want = by_networkx(graph) if want is None else want
+    got, info = run(shards(graph, partition, **options), CORES)
+    np.testing.assert_array_equal(got, want)
+    assert got.dtype == np.int64
+    assert info == {"largest": int(want.max(initial=0))}
+
+
+def check_k(graph: Graph, partition: Partition, k: int | None, **options: object) -> None:
+    core = by_networkx(graph)
+    got, info = run(shards(graph, partition, **options), K_CORE, k)
+    k = int(core.max(initial=0)) if k is None else k
+    np.testing.assert_array_equal(got, core >= k)
+    assert got.dtype == bool
+    assert info == {"k": k, "vertices": int((core >= k).sum())}
+
+
+def long_ones() -> list[Graph]:
+    """What takes many frontiers: a path, a grid, a path through small cliques."""
+    n, side = 700, 24
+    ids = np.arange(n, dtype=IDS)
+    cells = np.arange(side * side, dtype=IDS).reshape(side, side)
+    east, south = (cells[:, :-1], cells[:, 1:]), (cells[:-1], cells[1:])
+    grid = (np.concatenate([east[end].ravel(), south[end].ravel()]) for end in (0, 1))
+    cliques = [(4 * c + i, 4 * c + j) for c in range(50) for i in range(4) for j in range(i)]
+    chained = np.array(cliques + [(4 * c, 4 * c + 4) for c in range(49)], IDS)
+    return [
+        Graph(n, ids[:-1], ids[1:], False, "path"),
+        Graph(side * side, *grid, directed=False, name="grid"),
+        Graph(200, chained[:, 0].copy(), chained[:, 1].copy(), False, "cliques"),
+    ]
+
+
+def test_shapes(structure: str, device: str, ranks: int) -> None:
+    for graph in shapes():
+        for directed in {graph.directed, False}:
+            partition = cut(graph.n, ranks, even=False)
+            check(replace(graph, directed=directed), partition, structure=structure, device=device, reverse=ranks == 1)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_random(structure: str, device: str, ranks: int, directed: bool) -> None:
+    for seed in range(3):
+        print(f"seed {seed}")
+        graph = random_graph(seed, 300 + 31 * seed, (250, 3000, 2500)[seed], directed, skew=seed == 2)
+        check(graph, cut(graph.n, ranks, even=False), structure=structure, device=device, reverse=seed == 1)
+
+
+@pytest.mark.parametrize(("size", "even"), CUTS)
+def test_long_ways(device: str, small: None, size: int, even: bool) -> None:
+    for graph in long_ones():
+        check(graph, cut(graph.n, size, even), structure="gpma+", device=device)
+
+
+@pytest.mark.parametrize("k", [None, 0, 1, 2, 5, 40, 2**40])
+@pytest.mark.parametrize("size", [1, 3])
+def test_k_core(device: str, size: int, k: int | None) -> None:
+    for seed, directed in ((1, True), (2, False), (3, False)):
+        print(f"seed {seed}")
+        graph = random_graph(seed, 200, 0 if seed == 3 else 1500, directed, skew=seed == 2)
+        check_k(graph, cut(graph.n, size), k, structure="gpma+", device=device)
+    check_k(Graph(0, NONE, NONE), cut(0, size), k)
+
+
+def test_k_core_has_the_vertices_of_networkx() -> None:
+    graph = random_graph(4, 100, 600, directed=False)
+    oracle = nx.Graph(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
+    oracle.remove_edges_from(list(nx.selfloop_edges(oracle)))
+    for k in (None, 3, 6):
+        got, _ = run(shards(graph, cut(graph.n, 2)), K_CORE, k)
+        assert set(np.flatnonzero(got).tolist()) == set(nx.k_core(oracle, k))
+
+
+def test_bad_k() -> None:
+    made = shards(random_graph(1, 10, 20), cut(10, 1))
+    for k in (-1, 1.5, "2", True):
+        with pytest.raises(InvalidOption, match="k is"):
+            run(made, K_CORE, k)
+
+
+@pytest.mark.parametrize("starts", [(0, 5, 5, 70, 71, 90), (0, 0, 0, 90), (0, 90, 90, 90), (0, 31, 33, 65, 90)])
+def test_ranges_of_any_length(starts: tuple[int, ...]) -> None:
+    for seed, directed in ((3, True), (4, False)):
+        check(random_graph(seed, 90, 500, directed), Partition(starts))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_no_vertices(device: str, size: int) -> None:
+    check(Graph(0, NONE, NONE), cut(0, size), np.empty(0, np.int64), device=device)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("size", [1, 2])
+def test_many_threads_on_the_same_edges(structure: str, size: int, directed: bool, small: None) -> None:
+    graph = random_graph(12, 4000, 30000, directed, skew=True)
+    made, want = shards(graph, cut(graph.n, size), structure), by_heap(graph)
+    for shard in made:
+        shard.device = replace(shard.device, threads=4)
+    np.testing.assert_array_equal(run(made, CORES)[0], want)
+    if structure == "csr":
+        np.testing.assert_array_equal(want, by_networkx(graph))
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("size", [1, 3])
+def test_after_batches(structure: str, device: str, small: None, size: int, directed: bool) -> None:
+    for graph, made in apply_to(structure, device, size, n=150, each=400, directed=directed, reverse=size == 3):
+        got, info = run(made, CORES)
+        np.testing.assert_array_equal(got, by_networkx(graph))
+    assert info["largest"] == 0
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_the_order_of_the_vertices(device: str, size: int) -> None:
+    for seed, directed in ((0, True), (1, False)):
+        print(f"seed {seed}")
+        graph = random_graph(seed, 200, 1500, directed)
+        made, order = reordered(graph, size, seed, device)
+        np.testing.assert_array_equal(run(made, CORES)[0][order], by_networkx(graph))
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_abort_ends_a_run(size: int) -> None:
+    made = shards(random_graph(1, 100, 200), cut(100, size), aborted=lambda: True)
+    with pytest.raises(Aborted):
+        run(made, CORES)
+
+
+# ---- what it costs ---------------------------------------------------------------------------------------------------
+
+
+def test_one_rank_takes_one_kernel(counted: Counter[str]) -> None:
+    made = shards(random_graph(1, 300, 6000, directed=False), cut(300, 1))
+    counted.clear()
+    CORES.run(made[0])
+    assert (counted["Keep"], counted["PeelOn"], counted["Choose"]) == (1, 1, 0)
+    assert counted["read-back"] < 10  # Keep and PeelOn
+
+
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Levels take launches of their own, as where many vertices are left on a CPU."""
+    monkeypatch.setattr(
+        importlib.import_module("mgraph.algorithms.density.core_number.program"), "FEW", {"cpu": -1, "cuda": -1}
+    )
+
+
+@pytest.mark.parametrize("most", [1, 2, 256])
+def test_levels_apart_and_together(
+    device: str, small: None, most: int, apart: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = importlib.import_module("mgraph.algorithms.density.core_number.program")
+    for seed in range(3):
+        print(f"seed {seed}")
+        graph = random_graph(seed, 400, 3000, directed=False, skew=True)
+        made = shards(graph, cut(graph.n, 1), "gpma+", device=device)
+        want = by_heap(graph)
+        np.testing.assert_array_equal(run(made, CORES)[0], want)
+        with monkeypatch.context() as patch:
+            patch.setattr(program, "FEW", {"cpu": 2**32, "cuda": 2**32})
+            patch.setattr(program, "MOST_LEVELS", most)
+            np.testing.assert_array_equal(run(made, CORES)[0], want)
+
+
+def test_a_path_takes_few_launches(counted: Counter[str], apart: None) -> None:
+    """A lane goes on with what it removes, so a path of 700 vertices takes far fewer than 350 frontiers."""
+    CORES.run(shards(long_ones()[0], cut(700, 1))[0])
+    assert counted["Peel"] <= 350 / 32 + 2
+    assert counted["Keep"] == 2
+    assert counted["read-back"] < 30
+
+
+def test_levels_that_no_vertex_has_take_no_launch(counted: Counter[str], apart: None) -> None:
+    clique = np.array([(i, j) for i in range(60) for j in range(i)], IDS)
+    graph = Graph(70, clique[:, 0].copy(), clique[:, 1].copy(), directed=False)
+    CORES.run(shards(graph, cut(70, 1))[0])
+    assert counted["Choose"] == 2  # levels 0 and 59
+
+
+def test_vertices_that_lost_edges_travel_once_a_superstep() -> None:
+    graph = random_graph(4, 1000, 20000, directed=False)
+    made = shards(graph, cut(graph.n, 2))
+    run(made, CORES)
+    for shard in made:
+        sent = [nbytes for call, nbytes in shard.exchange.calls if call == "alltoallv"]
+        assert max(sent) <= 8 * 500
+        assert sum(sent) <= 8 * 20000
+
+
+# ---- real graphs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["cit-HepPh", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ego-twitter", "luxembourg_osm"))]
+)
+@pytest.mark.skipif(slow_build(), reason="takes minutes in a build that looks for faults")
+def test_real_graphs(data_dir: Path, device: str, name: str) -> None:
+    graph = real_graph(data_dir, name)
+    if graph is None:
+        pytest.skip(f"no {name} here")
+    want = by_heap(graph)
+    for size in (1, 3):
+        check(graph, cut(graph.n, size), want, structure="gpma+", device=device)
