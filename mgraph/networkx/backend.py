@@ -1,4 +1,4 @@
-"""What NetworkX finds by the entry point: conversions, whether a call can and should run, and the functions."""
+"""The entry point of NetworkX: conversions, the functions, and whether they can and should run."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ XFAILED = {
 
 
 def can_run(name: str, args: Any, kwargs: Any) -> bool | str:
-    """Whether a function of this module can run with NetworkX's arguments; if not, why."""
+    """Return True if a function of this module can run with NetworkX's arguments, else the reason."""
     function = globals()[name]
     why_not = getattr(function, "why_not", None)
     if why_not is None:
@@ -55,7 +55,7 @@ def can_run(name: str, args: Any, kwargs: Any) -> bool | str:
 
 
 def should_run(name: str, args: Any, kwargs: Any) -> bool | str:
-    """Whether the graph is so large that a conversion pays; if not, what it has."""
+    """Return True if the graph is so large that a conversion pays; if not, what it has."""
     given = inspect.signature(globals()[name]).bind(*args, **kwargs)
     graph = given.arguments.get("G")
     least = nx.config.backends.mgraph.min_edges

@@ -1,4 +1,4 @@
-"""What the functions of the backend share: the graph to run on, which weights it has, refusals, results by node."""
+"""Helpers of the backend's functions: the graph to run on, its weights, refusals, results by node."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def refusing(graph: Graph) -> Iterator[DynamicGraph]:
 
 
 def weighted(graph: Graph, weight: Hashable | None, exactly: bool = False, merged: str = "least") -> bool:
-    """Whether edges have the attribute `weight`; without it, each counts 1.
+    """Return True if edges have the attribute `weight`; without it, each counts 1.
 
     `Refused` if they have it and float32 changed a value that is needed `exactly`. If parallel edges were `merged` in
     another way, for another function, the graph's contents are replaced: take its `DynamicGraph` after this call.
@@ -73,7 +73,7 @@ def weighted(graph: Graph, weight: Hashable | None, exactly: bool = False, merge
 
 
 def why_no_weight(weight: Any) -> str | None:
-    """Why edges cannot be weighted by this argument; None if they can."""
+    """Return the reason why edges cannot be weighted by this argument; None if they can."""
     return "weight is a function, and the backend keeps an attribute" if callable(weight) else None
 
 

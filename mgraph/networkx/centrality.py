@@ -43,7 +43,7 @@ def betweenness_centrality(
     endpoints: bool = False,
     seed: Any = None,
 ) -> dict[Any, float]:
-    """As `networkx.betweenness_centrality`, of paths by numbers of edges; with `k`, from the same nodes as there."""
+    """Do as `networkx.betweenness_centrality`, of paths by numbers of edges; with `k`, from the same nodes as there."""
     if weighted(G, weight):
         raise Refused("the backend has no betweenness centrality by weights")
     nodes = list(G)

@@ -24,7 +24,7 @@ def _no_weights(G: Graph, weight: Any) -> None:
 
 @offered(_why_no_triangles)
 def triangles(G: Graph, nodes: Any = None) -> Any:
-    """As `networkx.triangles`."""
+    """Do as `networkx.triangles`."""
     if len(G) == 0:
         return dict.fromkeys(G.nbunch_iter(nodes))  # an error for a node
     with refusing(G) as graph:
@@ -33,7 +33,7 @@ def triangles(G: Graph, nodes: Any = None) -> Any:
 
 @offered(_why_no_triangles)
 def clustering(G: Graph, nodes: Any = None, weight: Any = None) -> Any:
-    """As `networkx.clustering`."""
+    """Do as `networkx.clustering`."""
     _no_weights(G, weight)
     if len(G) == 0:
         return dict.fromkeys(G.nbunch_iter(nodes))
@@ -43,7 +43,7 @@ def clustering(G: Graph, nodes: Any = None, weight: Any = None) -> Any:
 
 @offered(_why_no_triangles)
 def average_clustering(G: Graph, nodes: Any = None, weight: Any = None, count_zeros: bool = True) -> float:
-    """As `networkx.average_clustering`."""
+    """Do as `networkx.average_clustering`."""
     found = clustering(G, nodes, weight).values()
     counted = [value for value in found if count_zeros or value > 0]
     return sum(counted) / len(counted)
@@ -55,7 +55,7 @@ def _why_no_transitivity(G: Any) -> str | None:
 
 @offered(_why_no_transitivity)
 def transitivity(G: Graph) -> float:
-    """As `networkx.transitivity`."""
+    """Do as `networkx.transitivity`."""
     if len(G) == 0:
         return 0
     with refusing(G) as graph:
@@ -64,7 +64,7 @@ def transitivity(G: Graph) -> float:
 
 @offered()
 def core_number(G: Graph) -> dict[Any, int]:
-    """As `networkx.core_number`."""
+    """Do as `networkx.core_number`."""
     if len(G) == 0:
         return {}
     with refusing(G) as graph:

@@ -1,4 +1,4 @@
-"""What NetworkX asks about the backend when it is imported; nothing here imports NetworkX."""
+"""Description of the backend for NetworkX, which reads it at its import; nothing here imports NetworkX."""
 
 from __future__ import annotations
 

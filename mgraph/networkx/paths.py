@@ -54,7 +54,7 @@ AT_ONCE = 64  #: searches that `DynamicGraph.distances` makes together
 
 @dataclass(frozen=True)
 class _Found:
-    """What searches from some sources found.
+    """Lengths and predecessors of searches from some sources.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def _why_no_weight(G: Any, weight: Any = "weight", **others: Any) -> str | None:
 
 @offered()
 def has_path(G: Graph, source: Any, target: Any) -> bool:
-    """As `networkx.has_path`."""
+    """Do as `networkx.has_path`."""
     ends = _ends(G, source, target)
     with refusing(G) as graph:
         return ends[0] == ends[1] or graph.bfs(ends[0])[ends[1]] >= 0
@@ -189,19 +189,19 @@ def _ends(G: Graph, source: Any, target: Any) -> tuple[int, int]:
 
 @offered()
 def single_source_shortest_path_length(G: Graph, source: Any, cutoff: float | None = None) -> dict[Any, int]:
-    """As `networkx.single_source_shortest_path_length`."""
+    """Do as `networkx.single_source_shortest_path_length`."""
     first = id_of(G, source, f"Source {source} is not in G")
     return _search(G, [first], None, _levels(cutoff), trees=False).distances()
 
 
 def _levels(cutoff: float | None) -> float | None:
-    """How many levels NetworkX searches: while `cutoff` is greater than the last one."""
+    """Return the number of levels that NetworkX searches: while `cutoff` is greater than the last one."""
     return None if cutoff is None else float(np.ceil(cutoff)) if cutoff > 0 else 0.0
 
 
 @offered()
 def single_source_shortest_path(G: Graph, source: Any, cutoff: float | None = None) -> dict[Any, Path]:
-    """As `networkx.single_source_shortest_path`."""
+    """Do as `networkx.single_source_shortest_path`."""
     first = id_of(G, source, f"Source {source} not in G")
     return _search(G, [first], None, _levels(cutoff), trees=True).paths()
 
@@ -249,7 +249,7 @@ def all_pairs_shortest_path(G: Graph, cutoff: float | None = None) -> Iterator[t
 def multi_source_dijkstra(
     G: Graph, sources: Any, target: Any = None, cutoff: float | None = None, weight: Any = "weight"
 ) -> tuple[Any, Any]:
-    """As `networkx.multi_source_dijkstra`."""
+    """Do as `networkx.multi_source_dijkstra`."""
     ids = _sources(G, sources)
     if target in sources:
         return 0, [target]
@@ -272,7 +272,7 @@ def _sources(G: Graph, sources: Any) -> list[int]:
 def multi_source_dijkstra_path(
     G: Graph, sources: Any, cutoff: float | None = None, weight: Any = "weight"
 ) -> dict[Any, Path]:
-    """As `networkx.multi_source_dijkstra_path`."""
+    """Do as `networkx.multi_source_dijkstra_path`."""
     return _search(G, _sources(G, sources), weight, cutoff, trees=True).paths()
 
 
@@ -280,7 +280,7 @@ def multi_source_dijkstra_path(
 def multi_source_dijkstra_path_length(
     G: Graph, sources: Any, cutoff: float | None = None, weight: Any = "weight"
 ) -> dict[Any, Any]:
-    """As `networkx.multi_source_dijkstra_path_length`."""
+    """Do as `networkx.multi_source_dijkstra_path_length`."""
     return _search(G, _sources(G, sources), weight, cutoff, trees=False).distances()
 
 
@@ -288,7 +288,7 @@ def multi_source_dijkstra_path_length(
 def single_source_dijkstra(
     G: Graph, source: Any, target: Any = None, cutoff: float | None = None, weight: Any = "weight"
 ) -> tuple[Any, Any]:
-    """As `networkx.single_source_dijkstra`."""
+    """Do as `networkx.single_source_dijkstra`."""
     return multi_source_dijkstra(G, {source}, target, cutoff, weight)
 
 
@@ -296,7 +296,7 @@ def single_source_dijkstra(
 def single_source_dijkstra_path(
     G: Graph, source: Any, cutoff: float | None = None, weight: Any = "weight"
 ) -> dict[Any, Path]:
-    """As `networkx.single_source_dijkstra_path`."""
+    """Do as `networkx.single_source_dijkstra_path`."""
     return multi_source_dijkstra_path(G, {source}, cutoff, weight)
 
 
@@ -304,20 +304,20 @@ def single_source_dijkstra_path(
 def single_source_dijkstra_path_length(
     G: Graph, source: Any, cutoff: float | None = None, weight: Any = "weight"
 ) -> dict[Any, Any]:
-    """As `networkx.single_source_dijkstra_path_length`."""
+    """Do as `networkx.single_source_dijkstra_path_length`."""
     return multi_source_dijkstra_path_length(G, {source}, cutoff, weight)
 
 
 @offered(_why_no_weight)
 def dijkstra_path(G: Graph, source: Any, target: Any, weight: Any = "weight") -> Path:
-    """As `networkx.dijkstra_path`."""
+    """Do as `networkx.dijkstra_path`."""
     path: Path = multi_source_dijkstra(G, {source}, target, None, weight)[1]
     return path
 
 
 @offered(_why_no_weight)
 def dijkstra_path_length(G: Graph, source: Any, target: Any, weight: Any = "weight") -> int | float:
-    """As `networkx.dijkstra_path_length`."""
+    """Do as `networkx.dijkstra_path_length`."""
     first, last = id_of(G, source, f"Node {source} not found in graph"), G._contents.index.get(target)
     if source == target:
         return 0
@@ -331,7 +331,7 @@ def dijkstra_path_length(G: Graph, source: Any, target: Any, weight: Any = "weig
 def dijkstra_predecessor_and_distance(
     G: Graph, source: Any, cutoff: float | None = None, weight: Any = "weight"
 ) -> tuple[dict[Any, list[Any]], dict[Any, Any]]:
-    """As `networkx.dijkstra_predecessor_and_distance`. Reads the whole graph to this process."""
+    """Do as `networkx.dijkstra_predecessor_and_distance`. Reads the whole graph to this process."""
     first = id_of(G, source, f"Node {source} is not found in the graph")
     found = _search(G, [first], weight, cutoff, trees=False)
     with refusing(G) as graph:
@@ -398,7 +398,7 @@ def _why_no_path(
 def shortest_path(
     G: Graph, source: Any = None, target: Any = None, weight: Any = None, method: str = "dijkstra"
 ) -> Any:
-    """As `networkx.shortest_path`; both methods find the same lengths, as no weight is negative."""
+    """Do as `networkx.shortest_path`; both methods find the same lengths, as no weight is negative."""
     if source is None or target is None:
         found = _from_or_to(G, source, target, weight, method, _Found.paths)
         return {node: path[::-1] for node, path in found.items()} if target is not None else found
@@ -410,7 +410,7 @@ def shortest_path(
 def shortest_path_length(
     G: Graph, source: Any = None, target: Any = None, weight: Any = None, method: str = "dijkstra"
 ) -> Any:
-    """As `networkx.shortest_path_length`; both methods find the same lengths, as no weight is negative."""
+    """Do as `networkx.shortest_path_length`; both methods find the same lengths, as no weight is negative."""
     if source is None or target is None:
         return _from_or_to(G, source, target, weight, method, _Found.distances)
     if weight is not None:
@@ -423,7 +423,7 @@ def shortest_path_length(
 def _from_or_to(
     G: Graph, source: Any, target: Any, weight: Hashable, method: str, read: Callable[[_Found], dict[Any, Any]]
 ) -> Any:
-    """What `read` makes of the search from `source`, back from `target`, or of one from each node in turn."""
+    """Apply `read` to the search from `source`, back from `target`, or to those from each node in turn."""
     _check_method(method)
     if source is None and target is None:
         return _from_each(G, weight, read)

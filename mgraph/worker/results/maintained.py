@@ -219,7 +219,7 @@ def _renumbering(shard: Shard, ids: np.ndarray) -> Renumbering | None:
 
 
 def _changes(shard: Shard, epoch: int) -> Changes:
-    """How the arcs of all ranks differ from those at `epoch`."""
+    """Return the difference between the arcs of all ranks and those at `epoch`."""
     device, xp, since = shard.device, shard.device.xp, shard.ring.since(epoch)
     if shard.size == 1 and len(since) == 1:
         one = since[0][1]  # each arc is there once, and in order
@@ -264,7 +264,7 @@ def _gathered(shard: Shard, since: list[tuple[int, Touched]]) -> dict[str, Array
 
 
 def _loops(shard: Shard, changes: Changes) -> Array:
-    """How many changed arcs of an undirected graph are self-loops, on the device; None of a directed graph."""
+    """Count the changed arcs of an undirected graph that are self-loops, on the device; None of a directed graph."""
     if shard.directed:
         return None
     loops = shard.device.zeros(1, np.int64)
