@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack, cast
 
 from mgraph import algorithms, convert, local, plotting
 from mgraph.checks import check_count, check_flag
@@ -14,11 +15,11 @@ from mgraph.client.batches.pipeline import Pipeline
 from mgraph.client.batches.updates import Updates
 from mgraph.client.batches.windows import window_of
 from mgraph.client.creation.moving import move_to
-from mgraph.client.creation.place import Place
+from mgraph.client.creation.place import NO_DASK, Place, not_a_client
 from mgraph.client.creation.restoring import make_graph, open_stored
 from mgraph.client.inputs.following import follow
 from mgraph.client.inputs.streaming import stream
-from mgraph.client.options import Options, fixed_order, keys_of
+from mgraph.client.options import Options, StoreOptions, fixed_order, keys_of
 from mgraph.client.published import sharing
 from mgraph.client.reads import queries
 from mgraph.client.reads.diff import changes
@@ -30,6 +31,7 @@ from mgraph.client.stores import stored
 from mgraph.client.stores.storing import Storing, asked
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import InvalidOption, MgraphError
+from mgraph.facade import at_facade, hint
 from mgraph.protocol import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["DynamicGraph", "UpdateReport"]
 
 
+@at_facade
 class DynamicGraph(Properties):
     """A dynamic graph: unique edges, optional float32 weights, changed in batches; here or on a Dask cluster's workers.
 
@@ -170,6 +173,11 @@ class DynamicGraph(Properties):
     array([0, 1, 2, 3], dtype=int32)
     """
 
+    if not TYPE_CHECKING:  # checkers are to find unknown names
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(f"a DynamicGraph has no {name!r}{hint(name, dir(type(self)))}")
+
     def __new__(cls, client: Any = None, *args: Any, **kwargs: Any) -> Self:
         """A graph; with an asynchronous client, on its event loop, an `AsyncDynamicGraph` that makes it."""
         if on_its_loop(client):
@@ -200,7 +208,7 @@ class DynamicGraph(Properties):
         drop_isolated: bool = False,
         store: Any = None,
         sync: str = "always",
-        **logging: Any,
+        **logging: Unpack[StoreOptions],
     ) -> None:
         how = (
             structure, check_flag(weighted, "weighted"), check_flag(directed, "directed"),
@@ -464,6 +472,11 @@ class DynamicGraph(Properties):
         )
 
 
+# of the class, for `help` and editors: else it were that of `__new__`
+_self, *_parameters = inspect.signature(DynamicGraph.__init__).parameters.values()
+DynamicGraph.__signature__ = inspect.Signature(_parameters)  # type: ignore[attr-defined]
+
+
 def _numbering(n_vertices: int | None, order: Any, balance: Any, size: int) -> Numbering:
     """The numbering of a new graph for `size` ranks, by the user's arguments."""
     if n_vertices is None and not (balance is None and (order is None or isinstance(order, str))):
@@ -480,5 +493,7 @@ def _place(client: Any, workers: Sequence[str] | None, exchange: str) -> Place:
         from mgraph.client.creation.placement import OnCluster  # these two import Dask
         from mgraph.worker import plugin
     except ImportError as error:
-        raise MgraphError(f'a graph with a client needs Dask (pip install "dask-mgraph[cluster]"): {error}') from error
+        if isinstance(client, str):
+            raise MgraphError(f"{NO_DASK}: {error}") from error
+        raise not_a_client(client) from None  # nothing is a client where Dask cannot be imported
     return OnCluster(client, workers, exchange, plugin.ensure)

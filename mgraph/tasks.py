@@ -1,4 +1,4 @@
-"""What mgraph runs as Dask tasks on a worker."""
+"""Functions that mgraph runs on a worker: Dask tasks, and the list of published graphs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mgraph.budget import Budget
 from mgraph.operations import Operations, as_part
 from mgraph.tables.names import Names
 
-__all__ = ["batch_of", "frame_of", "part_of"]
+__all__ = ["batch_of", "frame_of", "part_of", "published"]
 
 #: of a batch's columns
 TYPES = {"src": np.uint32, "dst": np.uint32, "weight": np.float32, "op": np.int8, "time": np.int64}
@@ -35,6 +35,12 @@ def batch_of(part: Any, names: Names) -> EdgeBatch | Operations:
     columns, labels, unused = columns_of(part, names)
     with _budget().reserve(_host_bytes(columns), f"a part of the source, a {type(part).__name__}, as a batch"):
         return EdgeBatch.of(columns, None, labels, unused)
+
+
+def published(dask_worker: Any, end: str | None) -> list[dict[str, Any]]:
+    """Return the graphs that are published on a worker, none without mgraph's plugin, after `end` was withdrawn."""
+    plugin = dask_worker.plugins.get("mgraph")
+    return [] if plugin is None else plugin.published(end)
 
 
 def part_of(graph: str, rank: int, token: str, names: Sequence[str], given: Any) -> Any:

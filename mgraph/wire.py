@@ -12,10 +12,9 @@ from distributed.protocol import to_serialize
 
 from mgraph.protocol import Message, from_dict, to_dict
 
-__all__ = ["LIST_HANDLER", "SESSION_HANDLER", "decode", "encode"]
+__all__ = ["SESSION_HANDLER", "decode", "encode"]
 
 SESSION_HANDLER = "mgraph_session"  #: the name of the comm handler that the plugin adds to a worker for sessions
-LIST_HANDLER = "mgraph_published"  #: and the name of the one that says which graphs are published there
 
 SMALL = 1 << 10  #: bytes up to which an array of numbers is sent inside of its message
 ARRAY = "mgraph array"  #: the one key of the dict that stands there for it

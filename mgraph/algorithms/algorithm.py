@@ -17,6 +17,7 @@ from mgraph.checks import check_vertex, check_vertices
 from mgraph.device import Array, Device
 from mgraph.errors import InvalidBatch, InvalidOption, MgraphError
 from mgraph.exchange import Exchange
+from mgraph.facade import hint
 from mgraph.kernels import Library, View, load
 from mgraph.partition import Partition
 from mgraph.structures import Structure
@@ -33,6 +34,7 @@ __all__ = [
     "GraphFacts",
     "Maintained",
     "Names",
+    "Renumbering",
     "Runs",
     "Shard",
     "Vertex",
@@ -197,7 +199,9 @@ class Algorithm:
                 signature.bind_partial(facts, **given)
                 signature.bind(facts, **given)
             except TypeError as error:
-                raise TypeError(f"{self.name}: {error}") from None
+                known = list(signature.parameters)[1:]
+                meant = next((hint(name, known) for name in given if name not in known), "")
+                raise TypeError(f"{self.name}: {error}{meant}") from None
             raise
 
 
@@ -242,6 +246,25 @@ class ApplyResult:
     changed: bool
 
 
+@dataclass(frozen=True)
+class Renumbering:
+    """New internal ids of all vertices but some without edges, which were removed. The order of the others stays.
+
+    Parameters
+    ----------
+    kept : int64[n_vertices]
+        The ids before, in the order of the ids afterwards.
+    rows : int64[hi - lo]
+        The rows before of the own vertices: their ids before, less the first id that this rank owned.
+    new : int64[n_vertices before]
+        The id afterwards of each id before; -1 for removed vertices.
+    """
+
+    kept: Array
+    rows: Array
+    new: Array
+
+
 class Maintained(Protocol):
     """One rank's part of a result that follows the graph, with what it needs for that; made for the graph as it is.
 
@@ -254,6 +277,14 @@ class Maintained(Protocol):
 
         It may give up before the result is correct, and return None on every rank: where it would visit about `most`
         edges of the graph or more, and where going on is not possible. Then the result is made again.
+        """
+        ...
+
+    def renumber(self, ids: Renumbering) -> bool:
+        """Take over new internal ids, after a `follow` with all changes; the shard has them already.
+
+        Another `follow` comes before `columns`. Makes no exchange. Return False if the result cannot go on, as where
+        its source was removed; the same on every rank.
         """
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from mgraph.algorithms.algorithm import GraphFacts
 from mgraph.checks import check_number, check_whole
@@ -16,9 +16,70 @@ from mgraph.structures.combine import COMBINES
 from mgraph.tables.ids import check_kind
 from mgraph.tables.names import Names, from_mapping
 
-__all__ = ["DEVICES", "Options", "choose_device", "choose_structure", "fixed_order", "keys_of", "shape"]
+__all__ = [
+    "DEVICES",
+    "DirectionOptions",
+    "GraphOptions",
+    "Options",
+    "StoreOptions",
+    "WeightOptions",
+    "choose_device",
+    "choose_structure",
+    "fixed_order",
+    "keys_of",
+    "shape",
+]
 
 DEVICES = ("auto", "cpu", "cuda")
+
+
+class StoreOptions(TypedDict, total=False):
+    """The further options of a graph's store; `mgraph.graph.DynamicGraph` documents them."""
+
+    lag_bytes: int
+    lag_seconds: float
+    snapshot_bytes: int
+    retain: int
+    recover: Literal["auto"] | None
+    max_recoveries: int
+    snapshots: Any
+    disks: Literal["shared", "local"]
+
+
+class _OtherOptions(StoreOptions, total=False):
+    keys: Literal["auto", "int64", "string"] | None
+    structure: str
+    combine: Literal["last", "sum", "min", "max"]
+    reverse: bool
+    order: Any
+    balance: Any
+    workers: Sequence[str] | None
+    exchange: Literal["auto", "loopback", "peer", "tcp", "ucx", "nccl"]
+    device: Literal["auto", "cpu", "cuda"]
+    reserve: int
+    patience: float
+    times: Any
+    window: Any
+    window_edges: int | None
+    drop_isolated: bool
+    store: Any
+    sync: Literal["always", "background"]
+
+
+class WeightOptions(_OtherOptions, total=False):
+    """The options of a new graph but `directed`."""
+
+    weighted: bool
+
+
+class DirectionOptions(_OtherOptions, total=False):
+    """The options of a new graph but `weighted`."""
+
+    directed: bool
+
+
+class GraphOptions(WeightOptions, DirectionOptions, total=False):
+    """The options of a new graph, as functions that make one take them; `mgraph.graph.DynamicGraph` documents them."""
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
+from mgraph.client.options import GraphOptions
 from mgraph.client.reports.progress import building
 from mgraph.convert.build import from_table
 from mgraph.errors import InvalidBatch
@@ -23,7 +24,7 @@ def from_dlpack(
     time: Any = None,
     client: Any = None,
     n_vertices: int | None = None,
-    **options: Any,
+    **options: Unpack[GraphOptions],
 ) -> Any:
     """Make a graph of arrays with the DLPack interface: of NumPy, CuPy, PyTorch, JAX, TensorFlow.
 

@@ -69,7 +69,7 @@ def build(
     labels: Labels,
     client: Any,
     n_vertices: int | None,
-    options: Mapping[str, Any],
+    options: Any,
     vertices: Any = (),
 ) -> Any:
     """Make a graph of a batch; without `n_vertices` it has the vertices up to the largest id, and grows.
@@ -133,7 +133,7 @@ def filling(graph: Any) -> Iterator[Any]:
         raise
 
 
-def check_weighted(options: dict[str, Any], weights: bool) -> None:
+def check_weighted(options: Any, weights: bool) -> None:
     """Set the option `weighted` where there are `weights`; `InvalidOption` if it is False."""
     if weights and not options.setdefault("weighted", True):
         raise InvalidOption("weighted is False and a column of weights is named; leave one of them out")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Unpack
 
-from mgraph.client.options import keys_of
+from mgraph.client.options import GraphOptions, keys_of
 from mgraph.client.reports.progress import building, stage
 from mgraph.convert.build import from_columns, names_of
 from mgraph.tables.files.columnar import open_table
@@ -26,7 +26,7 @@ def from_parquet(
     time: str | None = None,
     client: Any = None,
     n_vertices: int | None = None,
-    **options: Any,
+    **options: Unpack[GraphOptions],
 ) -> Any:
     """Make a graph of the rows of a Parquet file, one edge per row, read in this process; needs pyarrow.
 
@@ -65,7 +65,7 @@ def from_csv(
     delimiter: str = ",",
     client: Any = None,
     n_vertices: int | None = None,
-    **options: Any,
+    **options: Unpack[GraphOptions],
 ) -> Any:
     """Make a graph of the rows of a CSV file, one edge per row, read in this process; needs pyarrow.
 
@@ -99,7 +99,7 @@ def from_table_file(
     names: Names,
     client: Any,
     n_vertices: int | None,
-    options: dict[str, Any],
+    options: Any,
 ) -> Any:
     """Make a graph of a file of the format `kind`, a table."""
     keys = keys_of(options.get("keys", "auto"), n_vertices)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
+from mgraph.client.options import GraphOptions
 from mgraph.client.reports.progress import building
 from mgraph.convert.build import from_table, named_edges, names_of
 from mgraph.errors import InvalidBatch
@@ -23,7 +24,7 @@ def from_pandas(
     time: str | None = None,
     client: Any = None,
     n_vertices: int | None = None,
-    **options: Any,
+    **options: Unpack[GraphOptions],
 ) -> Any:
     """Make a graph of the rows of a pandas DataFrame, one edge per row; other columns are not read.
 
@@ -85,7 +86,7 @@ def from_arrow(
     time: str | None = None,
     client: Any = None,
     n_vertices: int | None = None,
-    **options: Any,
+    **options: Unpack[GraphOptions],
 ) -> Any:
     """Make a graph of the rows of an Arrow table, one edge per row; needs pyarrow.
 
@@ -121,7 +122,7 @@ def from_polars(
     time: str | None = None,
     client: Any = None,
     n_vertices: int | None = None,
-    **options: Any,
+    **options: Unpack[GraphOptions],
 ) -> Any:
     """Make a graph of the rows of a Polars DataFrame or LazyFrame, one edge per row; needs Polars and pyarrow.
 
@@ -157,7 +158,7 @@ def from_cudf(
     time: str | None = None,
     client: Any = None,
     n_vertices: int | None = None,
-    **options: Any,
+    **options: Unpack[GraphOptions],
 ) -> Any:
     """Make a graph of the rows of a cuDF DataFrame, one edge per row; needs cuDF and CuPy.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from itertools import repeat
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from mgraph.batch import EdgeBatch
 from mgraph.checks import check_count, check_growth
-from mgraph.client.options import keys_of
+from mgraph.client.options import WeightOptions, keys_of
 from mgraph.client.reports.progress import building, stage
 from mgraph.convert.build import build, timed_edges_of
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
@@ -28,7 +28,7 @@ def from_networkx(
     client: Any = None,
     n_vertices: int | None = None,
     directed: bool | None = None,
-    **options: Any,
+    **options: Unpack[WeightOptions],
 ) -> Any:
     """Make a graph of a NetworkX graph whose nodes are whole numbers or strings.
 
@@ -74,7 +74,7 @@ def from_networkx(
         )
     stage("reading the nodes and edges")
     both = bool(directed) and not graph.is_directed()
-    options["directed"] = graph.is_directed() if directed is None else directed
+    kind = {**options, "directed": graph.is_directed() if directed is None else directed}
     keys, nodes = keys_of(options.get("keys", "auto"), n_vertices), _objects(graph.nodes)
     if keys == "auto":
         try:
@@ -83,7 +83,7 @@ def from_networkx(
             raise InvalidBatch(f"{error}; networkx.convert_node_labels_to_integers numbers nodes of any type") from None
     if keys is not None:
         names = as_keys(nodes, keys, "column 'nodes'")
-        return build(cls, *_edges(graph, weight, time, both, keys), client, None, options, names)
+        return build(cls, *_edges(graph, weight, time, both, keys), client, None, kind, names)
     ids = as_ids(nodes, "column 'nodes'")
     least = int(ids.max()) + 1 if len(ids) else 0
     if n_vertices is None:
@@ -91,7 +91,7 @@ def from_networkx(
     elif check_count(n_vertices, "n_vertices") < least:
         raise UnknownVertex(f"node {least - 1} is in the graph, and n_vertices is {n_vertices}")
     return build(
-        cls, *_edges(graph, weight, time, both, None), client, least if n_vertices is None else n_vertices, options
+        cls, *_edges(graph, weight, time, both, None), client, least if n_vertices is None else n_vertices, kind
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from mgraph.budget import Budget
 from mgraph.checks import check_count
+from mgraph.client.options import DirectionOptions
 from mgraph.client.reports.progress import building, stage
 from mgraph.convert.build import from_columns
 from mgraph.errors import InvalidBatch, InvalidOption
@@ -18,7 +19,9 @@ ROW_BYTES = 16  #: that a row of a matrix takes while a graph is made of it: its
 
 
 @building
-def from_scipy(cls: Any, matrix: Any, *, client: Any = None, weighted: bool = False, **options: Any) -> Any:
+def from_scipy(
+    cls: Any, matrix: Any, *, client: Any = None, weighted: bool = False, **options: Unpack[DirectionOptions]
+) -> Any:
     """Make a graph of a SciPy sparse matrix: a stored entry at (i, j), zero or not, is the edge i -> j.
 
     Parameters
@@ -51,8 +54,8 @@ def from_scipy(cls: Any, matrix: Any, *, client: Any = None, weighted: bool = Fa
     if not hasattr(matrix, "tocsr"):
         raise InvalidBatch(f"from_scipy takes a SciPy sparse matrix, got {type(matrix).__name__}")
     n = check_shape(matrix.shape)
-    if "n_vertices" in options:
-        raise InvalidOption(f"n_vertices is {options['n_vertices']!r}; a graph of a matrix has a vertex a row, {n}")
+    if (n_vertices := dict(options).get("n_vertices")) is not None:
+        raise InvalidOption(f"n_vertices is {n_vertices!r}; a graph of a matrix has a vertex a row, {n}")
     stage(f"reading {matrix.nnz:,} entries")
     if matrix.dtype.kind in "biuf":  # sums of duplicates would not fit into a small dtype
         matrix = matrix.astype(np.result_type(matrix.dtype, np.uint64 if matrix.dtype.kind == "u" else np.int64))

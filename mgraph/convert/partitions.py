@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from mgraph.batch import EdgeBatch, columns_of
-from mgraph.client.options import keys_of
+from mgraph.client.options import GraphOptions, keys_of
 from mgraph.client.reports.progress import building, stage
 from mgraph.convert.build import check_largest, check_weighted, filling, from_table, largest_id, names_of, set_times
 from mgraph.device import Device
@@ -33,7 +33,7 @@ def from_dask(
     time: str | None = None,
     client: Any = None,
     n_vertices: int | None = None,
-    **options: Any,
+    **options: Unpack[GraphOptions],
 ) -> Any:
     """Make a graph of the rows of a Dask DataFrame, one edge per row; other columns are not read.
 
@@ -76,17 +76,15 @@ def from_dask(
     check_weighted(options, "weight" in found)
     parts = client.compute(chosen.to_delayed())
     kind = _chosen(client, parts, names) if keys == "auto" else keys
-    options["keys"] = kind
+    decided = {**options, "keys": kind}
     if "time" in found:
-        return _inserted(cls, client, parts, names, n_vertices, options)
+        return _inserted(cls, client, parts, names, n_vertices, decided)
     if kind is not None:
-        return _numbered(cls, client, parts, names, options)
-    return _ingested(cls, client, parts, names, n_vertices, options)
+        return _numbered(cls, client, parts, names, decided)
+    return _ingested(cls, client, parts, names, n_vertices, decided)
 
 
-def _ingested(
-    cls: Any, client: Any, parts: list[Any], names: Names, n_vertices: int | None, options: dict[str, Any]
-) -> Any:
+def _ingested(cls: Any, client: Any, parts: list[Any], names: Names, n_vertices: int | None, options: Any) -> Any:
     """A graph without keys, whose edges stay on the workers. All partitions are checked first."""
     batches = _finished(client.map(_batch, parts, range(len(parts)), names=names, keys=None))
     total, largest = _largest(client.gather(client.map(_facts, batches, names=names)), n_vertices)
@@ -105,7 +103,7 @@ def _inserted(
     parts: Sequence[Any],
     names: Names,
     n_vertices: int | None,
-    options: dict[str, Any],
+    options: Any,
 ) -> Any:
     """A graph with times, of one partition after another. All are checked first."""
     kind = options["keys"]
@@ -124,7 +122,7 @@ def _inserted(
     return graph
 
 
-def _numbered(cls: Any, client: Any, parts: list[Any], names: Names, options: dict[str, Any]) -> Any:
+def _numbered(cls: Any, client: Any, parts: list[Any], names: Names, options: Any) -> Any:
     """A graph with keys, whose edges stay on the workers. All partitions are checked first."""
     coded = _finished(client.map(_coded, parts, range(len(parts)), names=names, keys=options["keys"]))
     brought, batches = client.map(itemgetter(1), coded), []

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from mgraph.batch import EdgeBatch
 from mgraph.checks import check_count
-from mgraph.client.options import keys_of
+from mgraph.client.options import GraphOptions, keys_of
 from mgraph.client.reports.progress import building, stage
 from mgraph.convert.build import build, check_largest, from_columns, largest_id, names_of
 from mgraph.convert.files import from_table_file
@@ -42,7 +42,7 @@ def read(
     time: str | int | None = None,
     client: Any = None,
     n_vertices: int | None = None,
-    **options: Any,
+    **options: Unpack[GraphOptions],
 ) -> Any:
     """Make a graph of a file, read in this process, whose format is recognised; needs pyarrow.
 
@@ -118,9 +118,9 @@ def read(
     if delimiter is not None or kind == "edge list":
         return _edge_list(cls, file, names, delimiter, client, n_vertices, options)
     _check_names(kind, names)
-    contents, options = _contents(kind, file, weight, n_vertices, options)
+    contents, decided = _contents(kind, file, weight, n_vertices, options)
     with blamed(file):
-        return _graph(cls, kind, contents, client, n_vertices, options)
+        return _graph(cls, kind, contents, client, n_vertices, decided)
 
 
 def _check_names(kind: str, names: tuple[Any, ...]) -> None:
@@ -152,9 +152,7 @@ def _edge_list(
         return from_columns(cls, columns, labels, client, n_vertices, options)
 
 
-def _contents(
-    kind: str, file: str, weight: Any, n_vertices: Any, options: dict[str, Any]
-) -> tuple[GraphFile, dict[str, Any]]:
+def _contents(kind: str, file: str, weight: Any, n_vertices: Any, options: Any) -> tuple[GraphFile, dict[str, Any]]:
     """Read a file of a format of graphs; what the user says overrides what the file says of itself."""
     keys, weighted = options.get("keys", "auto"), options.get("weighted", True)
     if kind == "evlp" and n_vertices is None and keys == "auto":
@@ -173,7 +171,7 @@ def _contents(
     return contents, {**says, **options, "keys": keys}
 
 
-def _graph(cls: Any, kind: str, contents: GraphFile, client: Any, n_vertices: Any, options: dict[str, Any]) -> Any:
+def _graph(cls: Any, kind: str, contents: GraphFile, client: Any, n_vertices: Any, options: Any) -> Any:
     """Make a graph of the contents of a file."""
     if contents.n_vertices is not None:
         return _numbered(cls, kind, contents, client, n_vertices, options)
@@ -191,7 +189,7 @@ def _chosen(contents: GraphFile, keys: str | None) -> str | None:
     return chosen_kind(contents.vertices, contents.vertices, ("column 'node'",) * 2)
 
 
-def _numbered(cls: Any, kind: str, contents: GraphFile, client: Any, n_vertices: Any, options: dict[str, Any]) -> Any:
+def _numbered(cls: Any, kind: str, contents: GraphFile, client: Any, n_vertices: Any, options: Any) -> Any:
     """Make a graph of a file that numbers its vertices, with at least as many."""
     n, columns = contents.n_vertices, dict(contents.columns)
     assert n is not None
@@ -212,7 +210,7 @@ def _numbered(cls: Any, kind: str, contents: GraphFile, client: Any, n_vertices:
 
 
 def _listed(
-    cls: Any, contents: GraphFile, batch: EdgeBatch, client: Any, n_vertices: Any, options: dict[str, Any], known: bool
+    cls: Any, contents: GraphFile, batch: EdgeBatch, client: Any, n_vertices: Any, options: Any, known: bool
 ) -> Any:
     """Make a graph of a file that lists its vertices; where these are `known`, edges have no others."""
     if contents.directed is False and options["directed"]:

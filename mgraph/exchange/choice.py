@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from mgraph.errors import DeviceError, InvalidOption
+from mgraph.facade import warn
 
 __all__ = [
     "EXCHANGES",
@@ -33,11 +33,10 @@ def check_exchange(exchange: str, size: int) -> None:
         `exchange` is one of `RETIRED`.
     """
     if exchange in RETIRED:
-        warnings.warn(
+        warn(
             f'mgraph has no exchange "{exchange}" any more; the graph takes the one that "{RETIRED[exchange]}" takes. '
             f'Write exchange="{RETIRED[exchange]}": the next release refuses "{exchange}"',
             FutureWarning,
-            stacklevel=6,
         )
     elif exchange not in EXCHANGES:
         raise InvalidOption(f"exchange {exchange!r} is none of {', '.join(map(repr, EXCHANGES))}")
@@ -73,11 +72,9 @@ def choose_exchange(
         UCX was asked for on a cluster with TLS.
     """
     if exchange in IN_CLEAR and encrypted(workers):
-        warnings.warn(
+        warn(
             f'exchange "{exchange}" sends the edges of the graph unencrypted between workers of a cluster that uses '
             'TLS, and UCX listens on every interface without authentication; exchange="tcp" is encrypted',
-            UserWarning,
-            stacklevel=3,
         )
     if why := why_unusable(exchange, workers, found, apart):
         raise DeviceError(f'exchange "{exchange}" was asked for and {why}')

@@ -1,4 +1,4 @@
-"""What NetworkX finds by the entry point: conversions, whether a call can and should run, and the functions."""
+"""The entry point of NetworkX: conversions, the functions, and whether they can and should run."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from mgraph.networkx.centrality import *  # noqa: F403
 from mgraph.networkx.clusters import *  # noqa: F403
 from mgraph.networkx.components import *  # noqa: F403
 from mgraph.networkx.conversion import convert_from_nx, convert_to_nx
+from mgraph.networkx.distances import *  # noqa: F403
 from mgraph.networkx.graph import DiGraph, Graph
 from mgraph.networkx.link_analysis import *  # noqa: F403
+from mgraph.networkx.links import *  # noqa: F403
+from mgraph.networkx.live import *  # noqa: F403
 from mgraph.networkx.paths import *  # noqa: F403
+from mgraph.networkx.subgraphs import *  # noqa: F403
 
 __all__ = [
     "can_run",
@@ -29,11 +33,19 @@ __all__ = [
 XFAILED = {
     "TestStronglyConnected::test_condensation_mapping_and_members": "it numbers components in the order of "
     "NetworkX's algorithm; the backend gives them in the order of their first nodes",
+    **dict.fromkeys(
+        [
+            f"test_louvain.py::test_{of}"
+            for of in ("karate_club_partition", "undirected_selfloops", "none_weight_param")
+        ],
+        "it has the communities in the order of NetworkX's algorithm; the backend gives the same ones in the order of "
+        "their first nodes",
+    ),
 }
 
 
 def can_run(name: str, args: Any, kwargs: Any) -> bool | str:
-    """Whether a function of this module can run with NetworkX's arguments; if not, why."""
+    """Return True if a function of this module can run with NetworkX's arguments, else the reason."""
     function = globals()[name]
     why_not = getattr(function, "why_not", None)
     if why_not is None:
@@ -43,7 +55,7 @@ def can_run(name: str, args: Any, kwargs: Any) -> bool | str:
 
 
 def should_run(name: str, args: Any, kwargs: Any) -> bool | str:
-    """Whether the graph is so large that a conversion pays; if not, what it has."""
+    """Return True if the graph is so large that a conversion pays; if not, what it has."""
     given = inspect.signature(globals()[name]).bind(*args, **kwargs)
     graph = given.arguments.get("G")
     least = nx.config.backends.mgraph.min_edges

@@ -1,4 +1,4 @@
-"""What the functions of the backend share: the graph to run on, which weights it has, refusals, results by node."""
+"""Helpers of the backend's functions: the graph to run on, its weights, refusals, results by node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,17 @@ from mgraph.graph import DynamicGraph
 from mgraph.networkx.contents import Refused
 from mgraph.networkx.graph import Graph
 
-__all__ = ["by_node", "chosen", "id_of", "offered", "refusing", "weighted", "why_no_weight"]
+__all__ = [
+    "by_node",
+    "check_no_loops",
+    "chosen",
+    "id_of",
+    "offered",
+    "part",
+    "refusing",
+    "weighted",
+    "why_no_weight",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,7 +54,7 @@ def refusing(graph: Graph) -> Iterator[DynamicGraph]:
 
 
 def weighted(graph: Graph, weight: Hashable | None, exactly: bool = False, merged: str = "least") -> bool:
-    """Whether edges have the attribute `weight`; without it, each counts 1.
+    """Return True if edges have the attribute `weight`; without it, each counts 1.
 
     `Refused` if they have it and float32 changed a value that is needed `exactly`. If parallel edges were `merged` in
     another way, for another function, the graph's contents are replaced: take its `DynamicGraph` after this call.
@@ -63,7 +73,7 @@ def weighted(graph: Graph, weight: Hashable | None, exactly: bool = False, merge
 
 
 def why_no_weight(weight: Any) -> str | None:
-    """Why edges cannot be weighted by this argument; None if they can."""
+    """Return the reason why edges cannot be weighted by this argument; None if they can."""
     return "weight is a function, and the backend keeps an attribute" if callable(weight) else None
 
 
@@ -90,3 +100,26 @@ def chosen(graph: Graph, result: Any, nodes: Any) -> Any:
     wanted: Iterable[Any] = dict.fromkeys(graph.nbunch_iter(nodes))
     ids = [index[node] for node in wanted]
     return dict(zip(wanted, result[ids].tolist() if ids else [], strict=True))
+
+
+def check_no_loops(graph: DynamicGraph) -> None:
+    """Raise `NetworkXNotImplemented` if a node has an edge to itself."""
+    every = np.arange(graph.num_vertices)
+    if graph.has_edges(every, every).any():
+        raise nx.NetworkXNotImplemented(
+            "Input graph has self loops which is not permitted; "
+            "Consider using G.remove_edges_from(nx.selfloop_edges(G))."
+        )
+
+
+def part(graph: Graph, inside: np.ndarray) -> Graph:
+    """Return a graph of its own with the nodes that are `inside`, bool[n], their edges and all attributes.
+
+    `Refused` if float32 changed a value of an edge.
+    """
+    if not graph._contents.exact:
+        raise Refused("float32 does not hold all values of the edges' attribute, which the part would have")
+    contents = graph._contents.part(inside)
+    made: Graph = type(graph)._of(contents, {node: dict(graph._node[node]) for node in contents.nodes})
+    made.graph.update(graph.graph)
+    return made

@@ -51,25 +51,25 @@ def _is_one(G: Graph, algorithm: str) -> bool:
 
 @offered()
 def connected_components(G: Graph) -> Iterator[set[Any]]:
-    """As `networkx.connected_components`."""
+    """Do as `networkx.connected_components`."""
     return _sets(G, "connected_components")
 
 
 @offered()
 def number_connected_components(G: Graph) -> int:
-    """As `networkx.number_connected_components`."""
+    """Do as `networkx.number_connected_components`."""
     return _number(G, "connected_components")
 
 
 @offered()
 def is_connected(G: Graph) -> bool:
-    """As `networkx.is_connected`."""
+    """Do as `networkx.is_connected`."""
     return _is_one(G, "connected_components")
 
 
 @offered()
 def node_connected_component(G: Graph, n: Any) -> set[Any]:
-    """As `networkx.node_connected_component`."""
+    """Do as `networkx.node_connected_component`."""
     with refusing(G) as graph:
         there = graph.bfs(G._contents.index[n]).to_numpy() >= 0
     return {G._contents.nodes[i] for i in np.flatnonzero(there).tolist()}
@@ -77,35 +77,35 @@ def node_connected_component(G: Graph, n: Any) -> set[Any]:
 
 @offered()
 def weakly_connected_components(G: Graph) -> Iterator[set[Any]]:
-    """As `networkx.weakly_connected_components`."""
+    """Do as `networkx.weakly_connected_components`."""
     return _sets(G, "connected_components")
 
 
 @offered()
 def number_weakly_connected_components(G: Graph) -> int:
-    """As `networkx.number_weakly_connected_components`."""
+    """Do as `networkx.number_weakly_connected_components`."""
     return _number(G, "connected_components")
 
 
 @offered()
 def is_weakly_connected(G: Graph) -> bool:
-    """As `networkx.is_weakly_connected`."""
+    """Do as `networkx.is_weakly_connected`."""
     return _is_one(G, "connected_components")
 
 
 @offered()
 def strongly_connected_components(G: Graph) -> Iterator[set[Any]]:
-    """As `networkx.strongly_connected_components`, in the order of the components' first nodes."""
+    """Do as `networkx.strongly_connected_components`, in the order of the components' first nodes."""
     return _sets(G, "strongly_connected_components")
 
 
 @offered()
 def number_strongly_connected_components(G: Graph) -> int:
-    """As `networkx.number_strongly_connected_components`."""
+    """Do as `networkx.number_strongly_connected_components`."""
     return _number(G, "strongly_connected_components")
 
 
 @offered()
 def is_strongly_connected(G: Graph) -> bool:
-    """As `networkx.is_strongly_connected`."""
+    """Do as `networkx.is_strongly_connected`."""
     return _is_one(G, "strongly_connected_components")

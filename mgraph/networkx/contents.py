@@ -1,4 +1,4 @@
-"""What a graph of the backend is made of: a `DynamicGraph`, the nodes by its ids, and changes that it has not got yet.
+"""Contents of a graph of the backend: a `DynamicGraph`, the nodes by its ids, and pending changes.
 
 The `DynamicGraph` is in this process and is made at the first read. Node i of `nodes` is its vertex i. Changes are
 kept in a dict, the last one for each edge, and become one batch at the next read or after `ROOM` of them. A removed
@@ -45,7 +45,7 @@ class Refused(nx.NetworkXError, NotImplementedError):
 
 
 def is_number(value: Any) -> bool:
-    """Whether an edge attribute can have this value: a real number that is not past float32, and not NaN."""
+    """Return True if an edge attribute can have this value: a real number that is not past float32, and not NaN."""
     return isinstance(value, NUMBERS) and abs(value) <= LARGEST
 
 
@@ -152,7 +152,7 @@ class Contents:
             self.flushed()
 
     def has_edge(self, i: int, j: int) -> bool:
-        """Whether there is an edge from id i to id j; pending changes stay pending."""
+        """Return True if there is an edge from id i to id j; pending changes stay pending."""
         key = self._key(i, j)
         if key in self._pending:
             return self._pending[key] is not None

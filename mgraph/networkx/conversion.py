@@ -15,7 +15,8 @@ from mgraph.networkx.graph import DiGraph, Graph
 
 __all__ = ["convert_from_nx", "convert_to_nx"]
 
-SUMMED = {"pagerank", "hits"}  #: functions to which parallel edges are one of their sum; to others, of the least
+#: functions to which parallel edges are one of their sum; to others, of the least
+SUMMED = {"hits", "louvain_communities", "pagerank"}
 
 
 def convert_from_nx(

@@ -65,7 +65,7 @@ def filled_contents(graph: Any, wanted: Mapping[Hashable, Any], merged: str = "l
 
 
 def _alike(src: np.ndarray, dst: np.ndarray, values: np.ndarray) -> bool:
-    """Whether each edge has the same value in both rows: an undirected view of a directed graph may have two."""
+    """Return True if each edge has the same value in both rows: an undirected view of a directed graph may have two."""
     out, back = np.flatnonzero(src < dst), np.flatnonzero(src > dst)
     out, back = out[np.lexsort((dst[out], src[out]))], back[np.lexsort((src[back], dst[back]))]
     return np.array_equal(values[out], values[back])

@@ -134,7 +134,7 @@ class Graph(nx.Graph):
         self.__dict__["__networkx_cache__"] = {}
 
     def has_edge(self, u: Hashable, v: Hashable) -> bool:
-        """Whether the edge is there; the buffered changes stay buffered."""
+        """Return True if the edge is there; the buffered changes stay buffered."""
         index = self._contents.index
         try:
             return self._contents.has_edge(index[u], index[v])

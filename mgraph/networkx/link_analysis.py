@@ -39,7 +39,7 @@ def pagerank(
     weight: Hashable | None = "weight",
     dangling: Mapping[Any, float] | None = None,
 ) -> dict[Any, float]:
-    """As `networkx.pagerank`, in float64."""
+    """Do as `networkx.pagerank`, in float64."""
     if len(G) == 0:
         return {}
     by_weight = weighted(G, weight, merged="sum")
@@ -62,7 +62,7 @@ def hits(
     nstart: Mapping[Any, float] | None = None,
     normalized: bool = True,
 ) -> tuple[dict[Any, float], dict[Any, float]]:
-    """As `networkx.hits`, in float64, with the same rule for `tol`; one iteration is up to 20 products, as in SciPy."""
+    """Do as `networkx.hits`, in float64, with the same rule for `tol`; an iteration is up to 20 products."""
     if len(G) == 0:
         return {}, {}
     start, by_weight = None if nstart is None else _array(G, nstart), weighted(G, "weight", merged="sum")

@@ -6,7 +6,7 @@ Several sources are as many searches. Lengths are Python integers where all weig
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
@@ -22,10 +22,18 @@ from mgraph.networkx.graph import Graph
 from mgraph.tables.ids import EXACT
 
 __all__ = [
+    "all_pairs_dijkstra",
+    "all_pairs_dijkstra_path",
+    "all_pairs_dijkstra_path_length",
+    "all_pairs_shortest_path",
+    "all_pairs_shortest_path_length",
+    "bidirectional_dijkstra",
+    "bidirectional_shortest_path",
     "dijkstra_path",
     "dijkstra_path_length",
     "dijkstra_predecessor_and_distance",
     "has_path",
+    "length_rows",
     "multi_source_dijkstra",
     "multi_source_dijkstra_path",
     "multi_source_dijkstra_path_length",
@@ -36,14 +44,17 @@ __all__ = [
     "single_source_dijkstra_path_length",
     "single_source_shortest_path",
     "single_source_shortest_path_length",
+    "single_target_shortest_path",
+    "single_target_shortest_path_length",
 ]
 
 Path = list[Any]
+AT_ONCE = 64  #: searches that `DynamicGraph.distances` makes together
 
 
 @dataclass(frozen=True)
 class _Found:
-    """What searches from some sources found.
+    """Lengths and predecessors of searches from some sources.
 
     Parameters
     ----------
@@ -142,6 +153,20 @@ def _one(graph: DynamicGraph, source: int, by_weight: bool, trees: bool, directi
     return lengths, found.predecessors.to_numpy() if trees else None
 
 
+def length_rows(G: Graph, sources: Sequence[int], weight: Any) -> Iterator[np.ndarray]:
+    """Yield the lengths of the paths from each id in `sources`: float64[n], inf where there is no path."""
+    by_weight = weighted(G, weight, exactly=True)
+    with refusing(G) as graph:
+        if by_weight:
+            for source in sources:
+                yield _one(graph, source, True, False, "out")[0]
+            return
+        for at in range(0, len(sources), AT_ONCE):
+            rows = graph.distances(np.asarray(sources[at : at + AT_ONCE], np.int64)).to_numpy().astype(np.float64)
+            rows[rows < 0] = np.inf
+            yield from rows
+
+
 def _why_no_weight(G: Any, weight: Any = "weight", **others: Any) -> str | None:
     return why_no_weight(weight)
 
@@ -151,7 +176,7 @@ def _why_no_weight(G: Any, weight: Any = "weight", **others: Any) -> str | None:
 
 @offered()
 def has_path(G: Graph, source: Any, target: Any) -> bool:
-    """As `networkx.has_path`."""
+    """Do as `networkx.has_path`."""
     ends = _ends(G, source, target)
     with refusing(G) as graph:
         return ends[0] == ends[1] or graph.bfs(ends[0])[ends[1]] >= 0
@@ -164,21 +189,57 @@ def _ends(G: Graph, source: Any, target: Any) -> tuple[int, int]:
 
 @offered()
 def single_source_shortest_path_length(G: Graph, source: Any, cutoff: float | None = None) -> dict[Any, int]:
-    """As `networkx.single_source_shortest_path_length`."""
+    """Do as `networkx.single_source_shortest_path_length`."""
     first = id_of(G, source, f"Source {source} is not in G")
     return _search(G, [first], None, _levels(cutoff), trees=False).distances()
 
 
 def _levels(cutoff: float | None) -> float | None:
-    """How many levels NetworkX searches: while `cutoff` is greater than the last one."""
+    """Return the number of levels that NetworkX searches: while `cutoff` is greater than the last one."""
     return None if cutoff is None else float(np.ceil(cutoff)) if cutoff > 0 else 0.0
 
 
 @offered()
 def single_source_shortest_path(G: Graph, source: Any, cutoff: float | None = None) -> dict[Any, Path]:
-    """As `networkx.single_source_shortest_path`."""
+    """Do as `networkx.single_source_shortest_path`."""
     first = id_of(G, source, f"Source {source} not in G")
     return _search(G, [first], None, _levels(cutoff), trees=True).paths()
+
+
+@offered()
+def single_target_shortest_path(G: Graph, target: Any, cutoff: float | None = None) -> dict[Any, Path]:
+    """Do as `networkx.single_target_shortest_path`."""
+    last = id_of(G, target, f"Target {target} not in G")
+    direction = "in" if G.is_directed() else "out"
+    found = _search(G, [last], None, _levels(cutoff), trees=True, direction=direction)
+    return {node: path[::-1] for node, path in found.paths().items()}
+
+
+@offered()
+def single_target_shortest_path_length(G: Graph, target: Any, cutoff: float | None = None) -> dict[Any, int]:
+    """Do as `networkx.single_target_shortest_path_length`."""
+    last = id_of(G, target, f"Target {target} is not in G")
+    direction = "in" if G.is_directed() else "out"
+    return _search(G, [last], None, _levels(cutoff), trees=False, direction=direction).distances()
+
+
+@offered()
+def bidirectional_shortest_path(G: Graph, source: Any, target: Any) -> Path:
+    """Do as `networkx.bidirectional_shortest_path`, by a search from the source."""
+    found, last = _between(G, source, target, None, "dijkstra", trees=True)
+    return found.path(last)
+
+
+@offered()
+def all_pairs_shortest_path_length(G: Graph, cutoff: float | None = None) -> Iterator[tuple[Any, dict[Any, int]]]:
+    """Do as `networkx.all_pairs_shortest_path_length`."""
+    return _from_each(G, None, _Found.distances, _levels(cutoff))
+
+
+@offered()
+def all_pairs_shortest_path(G: Graph, cutoff: float | None = None) -> Iterator[tuple[Any, dict[Any, Path]]]:
+    """Do as `networkx.all_pairs_shortest_path`."""
+    return _from_each(G, None, _Found.paths, _levels(cutoff))
 
 
 # ---- by weights ------------------------------------------------------------------------------------------------------
@@ -188,7 +249,7 @@ def single_source_shortest_path(G: Graph, source: Any, cutoff: float | None = No
 def multi_source_dijkstra(
     G: Graph, sources: Any, target: Any = None, cutoff: float | None = None, weight: Any = "weight"
 ) -> tuple[Any, Any]:
-    """As `networkx.multi_source_dijkstra`."""
+    """Do as `networkx.multi_source_dijkstra`."""
     ids = _sources(G, sources)
     if target in sources:
         return 0, [target]
@@ -211,7 +272,7 @@ def _sources(G: Graph, sources: Any) -> list[int]:
 def multi_source_dijkstra_path(
     G: Graph, sources: Any, cutoff: float | None = None, weight: Any = "weight"
 ) -> dict[Any, Path]:
-    """As `networkx.multi_source_dijkstra_path`."""
+    """Do as `networkx.multi_source_dijkstra_path`."""
     return _search(G, _sources(G, sources), weight, cutoff, trees=True).paths()
 
 
@@ -219,7 +280,7 @@ def multi_source_dijkstra_path(
 def multi_source_dijkstra_path_length(
     G: Graph, sources: Any, cutoff: float | None = None, weight: Any = "weight"
 ) -> dict[Any, Any]:
-    """As `networkx.multi_source_dijkstra_path_length`."""
+    """Do as `networkx.multi_source_dijkstra_path_length`."""
     return _search(G, _sources(G, sources), weight, cutoff, trees=False).distances()
 
 
@@ -227,7 +288,7 @@ def multi_source_dijkstra_path_length(
 def single_source_dijkstra(
     G: Graph, source: Any, target: Any = None, cutoff: float | None = None, weight: Any = "weight"
 ) -> tuple[Any, Any]:
-    """As `networkx.single_source_dijkstra`."""
+    """Do as `networkx.single_source_dijkstra`."""
     return multi_source_dijkstra(G, {source}, target, cutoff, weight)
 
 
@@ -235,7 +296,7 @@ def single_source_dijkstra(
 def single_source_dijkstra_path(
     G: Graph, source: Any, cutoff: float | None = None, weight: Any = "weight"
 ) -> dict[Any, Path]:
-    """As `networkx.single_source_dijkstra_path`."""
+    """Do as `networkx.single_source_dijkstra_path`."""
     return multi_source_dijkstra_path(G, {source}, cutoff, weight)
 
 
@@ -243,20 +304,20 @@ def single_source_dijkstra_path(
 def single_source_dijkstra_path_length(
     G: Graph, source: Any, cutoff: float | None = None, weight: Any = "weight"
 ) -> dict[Any, Any]:
-    """As `networkx.single_source_dijkstra_path_length`."""
+    """Do as `networkx.single_source_dijkstra_path_length`."""
     return multi_source_dijkstra_path_length(G, {source}, cutoff, weight)
 
 
 @offered(_why_no_weight)
 def dijkstra_path(G: Graph, source: Any, target: Any, weight: Any = "weight") -> Path:
-    """As `networkx.dijkstra_path`."""
+    """Do as `networkx.dijkstra_path`."""
     path: Path = multi_source_dijkstra(G, {source}, target, None, weight)[1]
     return path
 
 
 @offered(_why_no_weight)
 def dijkstra_path_length(G: Graph, source: Any, target: Any, weight: Any = "weight") -> int | float:
-    """As `networkx.dijkstra_path_length`."""
+    """Do as `networkx.dijkstra_path_length`."""
     first, last = id_of(G, source, f"Node {source} not found in graph"), G._contents.index.get(target)
     if source == target:
         return 0
@@ -270,7 +331,7 @@ def dijkstra_path_length(G: Graph, source: Any, target: Any, weight: Any = "weig
 def dijkstra_predecessor_and_distance(
     G: Graph, source: Any, cutoff: float | None = None, weight: Any = "weight"
 ) -> tuple[dict[Any, list[Any]], dict[Any, Any]]:
-    """As `networkx.dijkstra_predecessor_and_distance`. Reads the whole graph to this process."""
+    """Do as `networkx.dijkstra_predecessor_and_distance`. Reads the whole graph to this process."""
     first = id_of(G, source, f"Node {source} is not found in the graph")
     found = _search(G, [first], weight, cutoff, trees=False)
     with refusing(G) as graph:
@@ -285,6 +346,41 @@ def dijkstra_predecessor_and_distance(
     for i, j in zip(src[last].tolist(), dst[last].tolist(), strict=True):
         before[found.nodes[j]].append(found.nodes[i])
     return before, found.distances()
+
+
+@offered(_why_no_weight)
+def bidirectional_dijkstra(G: Graph, source: Any, target: Any, weight: Any = "weight") -> tuple[Any, Path]:
+    """Do as `networkx.bidirectional_dijkstra`, by a search from the source."""
+    if source == target and source in G:
+        return 0, [source]
+    found, last = _between(G, source, target, weight, "dijkstra", trees=True)
+    return found.length(last), found.path(last)
+
+
+def _both(found: _Found) -> tuple[dict[Any, Any], dict[Any, Path]]:
+    return found.distances(), found.paths()
+
+
+@offered(_why_no_weight)
+def all_pairs_dijkstra(G: Graph, cutoff: float | None = None, weight: Any = "weight") -> Iterator[tuple[Any, Any]]:
+    """Do as `networkx.all_pairs_dijkstra`."""
+    return _from_each(G, weight, _both, cutoff)
+
+
+@offered(_why_no_weight)
+def all_pairs_dijkstra_path(
+    G: Graph, cutoff: float | None = None, weight: Any = "weight"
+) -> Iterator[tuple[Any, dict[Any, Path]]]:
+    """Do as `networkx.all_pairs_dijkstra_path`."""
+    return _from_each(G, weight, _Found.paths, cutoff)
+
+
+@offered(_why_no_weight)
+def all_pairs_dijkstra_path_length(
+    G: Graph, cutoff: float | None = None, weight: Any = "weight"
+) -> Iterator[tuple[Any, dict[Any, Any]]]:
+    """Do as `networkx.all_pairs_dijkstra_path_length`."""
+    return _from_each(G, weight, _Found.distances, cutoff)
 
 
 # ---- either way ------------------------------------------------------------------------------------------------------
@@ -302,7 +398,7 @@ def _why_no_path(
 def shortest_path(
     G: Graph, source: Any = None, target: Any = None, weight: Any = None, method: str = "dijkstra"
 ) -> Any:
-    """As `networkx.shortest_path`; both methods find the same lengths, as no weight is negative."""
+    """Do as `networkx.shortest_path`; both methods find the same lengths, as no weight is negative."""
     if source is None or target is None:
         found = _from_or_to(G, source, target, weight, method, _Found.paths)
         return {node: path[::-1] for node, path in found.items()} if target is not None else found
@@ -314,7 +410,7 @@ def shortest_path(
 def shortest_path_length(
     G: Graph, source: Any = None, target: Any = None, weight: Any = None, method: str = "dijkstra"
 ) -> Any:
-    """As `networkx.shortest_path_length`; both methods find the same lengths, as no weight is negative."""
+    """Do as `networkx.shortest_path_length`; both methods find the same lengths, as no weight is negative."""
     if source is None or target is None:
         return _from_or_to(G, source, target, weight, method, _Found.distances)
     if weight is not None:
@@ -327,7 +423,7 @@ def shortest_path_length(
 def _from_or_to(
     G: Graph, source: Any, target: Any, weight: Hashable, method: str, read: Callable[[_Found], dict[Any, Any]]
 ) -> Any:
-    """What `read` makes of the search from `source`, back from `target`, or of one from each node in turn."""
+    """Apply `read` to the search from `source`, back from `target`, or to those from each node in turn."""
     _check_method(method)
     if source is None and target is None:
         return _from_each(G, weight, read)
@@ -338,10 +434,12 @@ def _from_or_to(
     return read(_search(G, [first], weight, trees=read is _Found.paths, direction=direction))
 
 
-def _from_each(G: Graph, weight: Hashable, read: Callable[[_Found], dict[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-    """For each node, what `read` makes of the search from it; the first search is made at once, and may be refused."""
-    trees, ids = read is _Found.paths, G._contents.index
-    each = ((node, read(_search(G, [ids[node]], weight, trees=trees))) for node in list(G))
+def _from_each(
+    G: Graph, weight: Hashable, read: Callable[[_Found], Any], cutoff: float | None = None
+) -> Iterator[tuple[Any, Any]]:
+    """Yield what `read` makes of the search from each node; the first search is made at once, and may be refused."""
+    trees, ids = read is not _Found.distances, G._contents.index
+    each = ((node, read(_search(G, [ids[node]], weight, cutoff, trees=trees))) for node in list(G))
     return chain([*islice(each, 1)], each)
 
 

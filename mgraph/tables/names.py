@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from mgraph.errors import InvalidBatch, InvalidOption
+from mgraph.facade import warn
 
-__all__ = ["COLUMNS", "Names", "from_mapping", "label", "warn", "warn_unused"]
+__all__ = ["COLUMNS", "Names", "from_mapping", "label", "warn_unused"]
 
 COLUMNS = ("src", "dst", "weight", "op", "time")  #: the columns of a batch, in order
 #: what the columns of a table are called where the user names none
@@ -140,11 +139,3 @@ def warn_unused(unused: Iterable[str], what: str = "the table") -> None:
             "time": "times are read where time= names the column or the graph has times",
         }[name]
         warn(f"column {name!r} of {what} was not used: {why}")
-
-
-def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line of the user's that called mgraph."""
-    level, frame = 1, sys._getframe(0)
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "mgraph":
-        level, frame = level + 1, frame.f_back  # type: ignore[assignment]
-    warnings.warn(message, category, stacklevel=level)

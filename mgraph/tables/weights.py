@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from mgraph.errors import InvalidBatch
+from mgraph.facade import warn
 from mgraph.tables.arrays import as_column, cell, is_missing, refuse_missing, shown
-from mgraph.tables.names import warn
 
 __all__ = ["as_ops", "as_weights"]
 

@@ -23,7 +23,7 @@ from mgraph.exchange import Exchange
 from mgraph.exchange.comm_dispatcher import HANDLER, CommDispatcher
 from mgraph.exchange.factory import make_exchange
 from mgraph.protocol import Hello
-from mgraph.wire import LIST_HANDLER, SESSION_HANDLER
+from mgraph.wire import SESSION_HANDLER
 from mgraph.worker.calls import Calls, Host
 from mgraph.worker.inputs.daskdata import DaskData
 from mgraph.worker.memory import budget_under
@@ -72,7 +72,6 @@ class MgraphPlugin(WorkerPlugin):
         self._ranks: WeakValueDictionary[tuple[str, int], Calls] = WeakValueDictionary()
         worker.handlers[SESSION_HANDLER] = self.mgraph_session
         worker.handlers[HANDLER] = self.mgraph_exchange
-        worker.handlers[LIST_HANDLER] = self.mgraph_published
         worker.metrics.update(self.meter.metrics())
         if worker.nanny and threading.current_thread() is threading.main_thread():
             # Ctrl-C in a terminal is sent to all its processes. Without this, it would end the workers of a
@@ -81,7 +80,7 @@ class MgraphPlugin(WorkerPlugin):
 
     async def teardown(self, worker: Worker) -> None:
         """End all sessions and free their shards."""
-        for name in (SESSION_HANDLER, HANDLER, LIST_HANDLER):
+        for name in (SESSION_HANDLER, HANDLER):
             worker.handlers.pop(name, None)
         for name in self.meter.metrics():
             worker.metrics.pop(name, None)
@@ -96,8 +95,8 @@ class MgraphPlugin(WorkerPlugin):
         """Pass `comm` to the exchange that it is for, and hold it until that closes."""
         return await self.dispatcher.accept(comm, **hello)
 
-    async def mgraph_published(self, end: str | None = None) -> list[dict[str, Any]]:
-        """The graphs that are published here, but for the one with the name `end`, which is not any more."""
+    def published(self, end: str | None = None) -> list[dict[str, Any]]:
+        """Return the graphs that are published here, after the name `end` was withdrawn."""
         return self.table.listed(end)
 
     # ---- in a task's thread ------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from hops import breadth, hops, watched
 from mgraph import DynamicGraph
 from mgraph.structures.run import FEW
 
-MOST = 15
+MOST = 16
 #: different functions, and files, of a whole call in process: those of an insert of one edge, and of a search
 WIDEST = {"insert": (64, 25), "bfs": (86, 28)}
 

@@ -447,7 +447,9 @@ def test_what_cannot_be_maintained():
             with pytest.raises(InvalidOption, match=f"^eager is {eager!r}; it must be True or False$"):
                 graph.maintain("bfs", eager=eager, source=0)
         for call in (graph.maintain, graph.run):
-            with pytest.raises(TypeError, match="^bfs: got an unexpected keyword argument 'sorce'$"):
+            with pytest.raises(
+                TypeError, match="^bfs: got an unexpected keyword argument 'sorce'; did you mean 'source'.$"
+            ):
                 call("bfs", sorce=3)
         with pytest.raises(InvalidOption, match="directed=False"):
             graph.maintain("triangles")

@@ -7,13 +7,22 @@ import threading
 
 import numpy as np
 import pytest
-from dask.distributed import Client
+from dask.distributed import Client, LocalCluster
 from graph_clusters import assert_clean, check_graph
 from graph_model import GraphModel
 from plain_graph import fresh_rng
 
 import mgraph
-from mgraph import DynamicGraph, EdgeBatch, GraphClosed, InvalidOption, MgraphError, Operations
+from mgraph import (
+    DynamicGraph,
+    EdgeBatch,
+    GraphClosed,
+    InvalidOption,
+    MgraphError,
+    Operations,
+    list_graphs,
+    unpublish,
+)
 
 N = 60
 
@@ -212,3 +221,16 @@ def test_coroutines(client):
             await mgraph.unpublish(other, "roads")
 
     asyncio.run(body())
+
+
+def test_asking_a_cluster_that_never_had_a_graph_logs_nothing(caplog):
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster) as fresh,
+        caplog.at_level("WARNING"),
+    ):
+        assert list_graphs(fresh) == []
+        for call in (lambda: DynamicGraph.attach(fresh, "roads"), lambda: unpublish(fresh, "roads")):
+            with pytest.raises(InvalidOption, match="no graph is published as 'roads'; there are: none"):
+                call()
+    assert [record.getMessage() for record in caplog.records if "mgraph" in record.getMessage()] == []

@@ -39,12 +39,22 @@ with DynamicGraph(n_vertices=6, weighted=True, directed=False) as g:
 with DynamicGraph(n_vertices=1 << 8, order="degree", reverse=True) as g:
     assert len(g.ingest(Rmat(8, 500), steps=2)) == 2
     assert g.bfs(1, direction="in", predecessors=True).predecessors.to_numpy()[1] == -1
-try:
-    DynamicGraph("tcp://127.0.0.1:8786", 5)
-except MgraphError as error:
-    assert 'pip install "dask-mgraph[cluster]"' in str(error), error
-else:
-    raise AssertionError("a graph with a client, without Dask")
+from mgraph import *
+for call, kind, words in (
+    (lambda: DynamicGraph("tcp://127.0.0.1:8786", 5), MgraphError, 'pip install "dask-mgraph[cluster]"'),
+    (lambda: DynamicGraph(100), TypeError, "for 100 vertices in this process write n_vertices=100"),
+    (lambda: DynamicGraph(np.ones(3)), TypeError, "takes a dask.distributed.Client, got ndarray"),
+    (lambda: list_graphs(None), TypeError, "give its dask.distributed.Client, not None"),
+    (lambda: unpublish(None, "x"), TypeError, "give its dask.distributed.Client, not None"),
+    (lambda: list_graphs("tcp://127.0.0.1:8786"), MgraphError, 'pip install "dask-mgraph[cluster]"'),
+    (lambda: DynamicGraph.attach(None, "x"), TypeError, "only graphs on a cluster are published"),
+):
+    try:
+        call()
+    except kind as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(words)
 assert not {"dask", "distributed"} & set(sys.modules)
 print("done")
 """

@@ -363,3 +363,112 @@ def test_graphs_below_min_edges_are_left_to_networkx(monkeypatch):
     assert "less than nx.config.backends.mgraph.min_edges = 10000" in backend.should_run(
         "pagerank", [nx.path_graph(3)], {}
     )
+
+
+ALIKE = {
+    "all_pairs_shortest_path_length": [{}, {"cutoff": 2}],
+    "closeness_centrality": [{}, {"distance": "cost"}, {"wf_improved": False}],
+    "degree_centrality": [{}],
+    "eigenvector_centrality": [{"tol": 1e-10, "max_iter": 2000}, {"tol": 1e-10, "max_iter": 2000, "weight": "cost"}],
+    "harmonic_centrality": [{}, {"distance": "cost"}],
+    "katz_centrality": [{"alpha": 0.01, "tol": 1e-12}, {"alpha": 0.01, "tol": 1e-12, "weight": "cost", "beta": 0.5}],
+}
+
+
+@SEEDS
+@EITHER
+@pytest.mark.parametrize("name", ALIKE)
+def test_values_of_all_nodes(name, seed, directed):
+    graph = random_graph(seed, directed)
+    for how in ALIKE[name]:
+        expected, found = call(name, graph, **how)
+        if name.startswith("all_pairs"):
+            assert found == expected
+        else:
+            assert found == pytest.approx(expected, rel=1e-7, abs=1e-10)
+
+
+@SEEDS
+def test_degrees_of_one_direction(seed):
+    graph = random_graph(seed, True)
+    for name in ("in_degree_centrality", "out_degree_centrality"):
+        expected, found = call(name, graph)
+        assert found == pytest.approx(expected, rel=1e-14)
+
+
+@SEEDS
+@EITHER
+def test_one_node_s_closeness_and_searches_to_a_node(seed, directed):
+    graph = random_graph(seed, directed)
+    for node in list(graph)[::9]:
+        expected, found = call("closeness_centrality", graph, node)
+        assert found == pytest.approx(expected)
+        expected, found = call("single_target_shortest_path_length", graph, node)
+        assert found == expected
+        expected, found = call("single_target_shortest_path", graph, node, cutoff=3)
+        assert {v: len(path) for v, path in found.items()} == {v: len(path) for v, path in expected.items()}
+        assert all(nx.is_path(graph, path) and path[-1] == node for path in found.values())
+        for name, how in (("all_pairs_dijkstra", {"weight": "cost"}), ("all_pairs_dijkstra_path_length", {})):
+            pairs = [dict(each) for each in call(name, graph, cutoff=2, **how)]
+            lengths = [
+                {v: out[0] if name == "all_pairs_dijkstra" else out for v, out in each.items()} for each in pairs
+            ]
+            assert lengths[0] == lengths[1]
+
+
+@SEEDS
+def test_measures_of_a_connected_graph(seed):
+    graph = nx.connected_watts_strogatz_graph(30, 4, 0.3, seed=seed)
+    for weight in (None, "cost"):
+        for i, (u, v) in enumerate(graph.edges):
+            graph[u][v]["cost"] = 1 + i % 4 / 2
+        for name in ("eccentricity", "diameter", "radius", "center", "periphery", "average_shortest_path_length"):
+            expected, found = call(name, graph, weight=weight)
+            assert found == pytest.approx(expected), name
+        lengths = [length for length, _ in call("bidirectional_dijkstra", graph, 0, 17, weight)]
+        assert lengths[0] == lengths[1]
+    paths = call("bidirectional_shortest_path", graph, 0, 17)
+    assert len(paths[0]) == len(paths[1])
+    graph.add_node("alone")
+    with pytest.raises(nx.NetworkXError, match="Found infinite path length because the graph is not connected"):
+        nx.diameter(graph, backend="mgraph")
+
+
+@SEEDS
+def test_parts_and_pairs(seed):
+    graph = random_graph(seed, False, loops=False)
+    plain = nx.Graph((u, v, {"weight": d["weight"]}) for u, v, d in graph.edges(data=True))
+    plain.add_nodes_from(graph.nodes(data=True))
+    for k in (0, 2, 3, 4):
+        expected, found = call("k_truss", plain, k)
+        assert nx.utils.graphs_equal(nx.Graph(found), expected)
+    for node in list(plain)[::7]:
+        for how in ({}, {"radius": 2, "center": False}, {"radius": 3, "distance": "weight"}):
+            expected, found = call("ego_graph", plain, node, **how)
+            assert nx.utils.graphs_equal(nx.Graph(found), expected)
+    expected, found = call("jaccard_coefficient", plain)
+    assert {(u, v): p for u, v, p in found} == {(u, v): p for u, v, p in expected}
+
+
+@SEEDS
+def test_communities_have_a_modularity_like_networkx_s(seed):
+    graph = nx.planted_partition_graph(5, 20, 0.5, 0.02, seed=seed)
+    expected, found = (nx.community.louvain_communities(graph, seed=seed, backend=b) for b in ("networkx", "mgraph"))
+    assert set().union(*found) == set(graph) and sum(map(len, found)) == len(graph)
+    score = nx.community.modularity
+    assert score(graph, found) >= score(graph, expected) - 0.02
+
+
+def test_a_live_graph_is_drawn_and_tabulated():
+    pandas = pytest.importorskip("pandas")
+    live = nx.Graph(backend="mgraph")
+    live.add_weighted_edges_from([("a", "b", 2), ("b", "c", 3), ("c", "d", 1)])
+    plain = nx.Graph(live.edges(data=True))
+    assert nx.diameter(live) == 3
+    pandas.testing.assert_frame_equal(nx.to_pandas_edgelist(live), nx.to_pandas_edgelist(plain))
+    assert (nx.to_numpy_array(live) == nx.to_numpy_array(plain)).all()
+    assert (nx.to_scipy_sparse_array(live) != nx.to_scipy_sparse_array(plain)).nnz == 0
+    expected, found = (nx.spring_layout(graph, seed=1) for graph in (plain, live))
+    assert all(found[node] == pytest.approx(place) for node, place in expected.items())
+    with pytest.raises(NotImplementedError):
+        nx.to_numpy_array(plain, backend="mgraph")

@@ -88,7 +88,7 @@ class Changed:
             keys = [f"{self.turn}-{rank}" for rank in range(self.ranks.size)]
             self.ranks.held.update(zip(keys, given[0], strict=False))
             parts = [[key] if key in self.ranks.held else [] for key in keys]
-            sources = [{"kind": "keys", "parts": mine, "columns": None} for mine in parts]
+            sources = [{"kind": "keys", "parts": mine, "names": {}} for mine in parts]
             return self.ranks.ingest(sources, epoch)
         if kind == "delete_vertices":
             return call(kind, ids=given[0], epoch=epoch)

@@ -88,7 +88,7 @@ def test_no_call_takes_memory_that_was_not_granted(structure, size, kind):
             good(ranks.update(batch, epoch))
         assert ledger.granted > 20 * n
     ranks.held = {f"part {i}": random_batch(rng, N, n // size, weighted, 0.25) for i in range(2 * size)}
-    sources = [{"kind": "keys", "parts": list(ranks.held)[rank::size], "columns": None} for rank in range(size)]
+    sources = [{"kind": "keys", "parts": list(ranks.held)[rank::size], "names": {}} for rank in range(size)]
     with nothing_bypasses("ingest", size):
         good(ranks.ingest(sources, epoch + 1))
     for move in ("rebalance", "reorder", "reorder"):

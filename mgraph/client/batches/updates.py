@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -32,9 +31,10 @@ from mgraph.client.vertices.keyed import Keyed
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption, MgraphError
+from mgraph.facade import warn
 from mgraph.failures import Recovered, with_place
 from mgraph.keys import NONE
-from mgraph.tables.names import Names, warn, warn_unused
+from mgraph.tables.names import Names, warn_unused
 from mgraph.tables.times import as_stamps
 
 __all__ = ["Updates", "edge_columns"]
@@ -84,7 +84,7 @@ class Updates:
         self.history = History()
         self._rounds = False  # whether a warning told of it
 
-    def follow(self, live: Live) -> None:
+    def register(self, live: Live) -> None:
         """Bring a result up to date after each change from now on."""
         if self.followers is None:
             self.followers = weakref.WeakSet()
@@ -438,7 +438,7 @@ class Updates:
             try:
                 self.reorder()
             except CapacityError as error:
-                warnings.warn(f"the batch is committed; no room to order the vertices by degree: {error}", stacklevel=4)
+                warn(f"the batch is committed; no room to order the vertices by degree: {error}")
 
 
 def edge_columns(src: Any, dst: Any, weight: Any = None) -> tuple[Any, Any, Any]:

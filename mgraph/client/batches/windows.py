@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +12,7 @@ from mgraph.client.reports.report import UpdateReport
 from mgraph.client.vertices.directory import Directory
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import CapacityError, InvalidOption, StoreError
+from mgraph.facade import warn
 from mgraph.failures import Recovered
 from mgraph.tables.times import as_instant, as_span, check_times
 
@@ -112,7 +112,7 @@ def leave_isolated(directory: Directory, after: str) -> None:
     try:
         _without_isolated(directory, "drop_vertices")
     except (CapacityError, StoreError) as error:
-        warnings.warn(f"{after}; vertices without edges could not be removed: {error}", stacklevel=4)
+        warn(f"{after}; vertices without edges could not be removed: {error}")
 
 
 def _without_isolated(directory: Directory, method: str) -> int:
@@ -125,5 +125,6 @@ def _without_isolated(directory: Directory, method: str) -> int:
     while True:
         with suppress(Recovered), directory.removing(isolated) as gone:  # those that left before a loss are gone
             if len(gone):
-                caller.call(method, {"ids": gone})
+                args = {"ids": gone, "isolated": True} if method == "remove_vertices" else {"ids": gone}
+                caller.call(method, args)
             return len(gone)

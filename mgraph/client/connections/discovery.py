@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
+from distributed.protocol.pickle import dumps
+
 from mgraph.client.connections.opening import reach
-from mgraph.wire import LIST_HANDLER
+from mgraph.tasks import published
 
 __all__ = ["found"]
 
@@ -28,10 +30,13 @@ async def _said(address: str, connection_args: Value, seconds: float, end: str |
         async with asyncio.timeout(seconds):
             comm = await reach(address, seconds, connection_args)
             try:
-                await comm.write({"op": LIST_HANDLER, "end": end, "reply": True})
+                # as `Client.run` does: a handler of mgraph's plugin would be unknown on a worker without it
+                call = {"function": dumps(published), "kwargs": dumps({"end": end})}
+                await comm.write({"op": "run", **call, "wait": True, "reply": True})
                 answer = await comm.read()
             finally:
                 await comm.close()
     except OSError:  # TimeoutError and Dask's CommClosedError are OSErrors
         return address, []
-    return address, list(answer) if isinstance(answer, list | tuple) else []  # None without mgraph's plugin
+    parts = answer.get("result") if isinstance(answer, dict) else None
+    return address, list(parts) if isinstance(parts, list | tuple) else []  # an error where mgraph is not installed

@@ -15,7 +15,30 @@ from mgraph.device import Device
 from mgraph.keys import KeyTable
 from mgraph.tables.ids import KINDS
 
-__all__ = ["Place", "directory", "make_graph", "make_shards"]
+__all__ = ["NO_DASK", "Place", "directory", "make_graph", "make_shards", "not_a_client"]
+
+NO_DASK = 'a graph with a client needs Dask (pip install "dask-mgraph[cluster]")'
+
+#: attributes by which data that is given in place of a client is known, and the converter that takes it
+DATA = {
+    "__dask_graph__": "from_dask",
+    "iloc": "from_pandas",
+    "__arrow_c_stream__": "from_arrow",
+    "is_multigraph": "from_networkx",
+    "tocsr": "from_scipy",
+}
+
+
+def not_a_client(value: Any) -> TypeError:
+    """Return the error for a value in place of a Dask client, with advice."""
+    advice = ""
+    if isinstance(value, int):
+        advice = f"; for {value} vertices in this process write n_vertices={value}"
+    elif isinstance(value, str):
+        advice = f"; write Client({value!r})"
+    elif (converter := next((name for sign, name in DATA.items() if hasattr(value, sign)), None)) is not None:
+        advice = f"; DynamicGraph.{converter} makes a graph of it"
+    return TypeError(f"DynamicGraph takes a dask.distributed.Client, got {type(value).__name__}{advice}")
 
 
 class Place(Protocol):

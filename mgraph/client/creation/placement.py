@@ -19,6 +19,7 @@ from mgraph.client.calls.caller import Caller
 from mgraph.client.calls.coordinator import Coordinator
 from mgraph.client.calls.loop_runner import LoopRunner
 from mgraph.client.connections.discovery import found
+from mgraph.client.creation.place import not_a_client
 from mgraph.client.inputs.ingest import as_parts
 from mgraph.client.inputs.source_parts import AsParts
 from mgraph.errors import InvalidOption, MgraphError, WorkerLost
@@ -32,15 +33,6 @@ ANSWER_SECONDS = 8  #: for which to wait for the scheduler's answer
 REPLACED_SECONDS = 5.0  #: for which a graph waits for workers in place of lost ones; then it takes those that are left
 RESTART_SECONDS = 20.0  #: for which a nanny may take to restart a worker that does not answer
 LOOK_SECONDS = 0.1  #: between two looks for workers
-
-#: attributes by which data that is given in place of a client is known, and the converter that takes it
-DATA = {
-    "__dask_graph__": "from_dask",
-    "iloc": "from_pandas",
-    "__arrow_c_stream__": "from_arrow",
-    "is_multigraph": "from_networkx",
-    "tocsr": "from_scipy",
-}
 
 
 class OnCluster:
@@ -199,14 +191,7 @@ def check_client(client: Any) -> None:
         Its scheduler does not answer.
     """
     if not isinstance(client, Client):
-        advice = ""
-        if isinstance(client, int):
-            advice = f"; for {client} vertices in this process write n_vertices={client}"
-        elif isinstance(client, str):
-            advice = f"; write Client({client!r})"
-        elif (of := next((of for sign, of in DATA.items() if hasattr(client, sign)), None)) is not None:
-            advice = f"; DynamicGraph.{of} makes a graph of it"
-        raise TypeError(f"DynamicGraph takes a dask.distributed.Client, got {type(client).__name__}{advice}")
+        raise not_a_client(client)
     if client.asynchronous:
         raise TypeError(
             "this call blocks, and the client is asynchronous: await it, as the calls of an mgraph.AsyncDynamicGraph"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +23,7 @@ from mgraph.client.stores.storing import DEFAULTS, KIND, Storing, surveyed
 from mgraph.client.vertices.directory import Directory
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import GraphLost, MgraphError, StoreError, WorkerLost
+from mgraph.facade import warn
 from mgraph.protocol import PATIENCE_SECONDS
 
 __all__ = ["check_seen", "make_graph", "open_stored"]
@@ -162,7 +162,7 @@ def _open(place: Place, caller: Caller, parts: AsParts, how: _Opening) -> Incarn
     try:
         found = surveyed(caller, how.storing.path, how.epoch, how.repair, how.own)
         for note in found["notes"]:
-            warnings.warn(f"the store is repaired: {note}", stacklevel=5)
+            warn(f"the store is repaired: {note}")
         kept = {
             "combine": "last",
             "keys": None,

@@ -6,7 +6,8 @@ from typing import Any
 
 from mgraph.batch import as_batch
 from mgraph.errors import InvalidOption
-from mgraph.tables.names import Names, warn
+from mgraph.facade import warn
+from mgraph.tables.names import Names
 
 __all__ = ["follow", "positional"]
 

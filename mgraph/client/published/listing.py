@@ -7,8 +7,10 @@ from functools import partial
 from typing import Any
 
 from mgraph.client.asynchronous import on_its_loop, run_in_thread
-from mgraph.client.creation.placement import published_on
+from mgraph.client.creation.place import NO_DASK
 from mgraph.client.published.sharing import card_of
+from mgraph.errors import MgraphError
+from mgraph.facade import facade
 
 __all__ = ["PublishedGraph", "list_graphs", "unpublish"]
 
@@ -45,8 +47,9 @@ class PublishedGraph:
     lost: bool
 
 
+@facade
 def list_graphs(client: Any) -> Any:
-    """The graphs that are published on a cluster, by name.
+    """Return the graphs that are published on a cluster, by name.
 
     Parameters
     ----------
@@ -61,6 +64,7 @@ def list_graphs(client: Any) -> Any:
     return run_in_thread(partial(_listed, client)) if on_its_loop(client) else _listed(client)
 
 
+@facade
 def unpublish(client: Any, name: str) -> Any:
     """Take the name of a published graph back, also of one that was lost. It ends with the last client that has it.
 
@@ -76,9 +80,20 @@ def unpublish(client: Any, name: str) -> Any:
 
 def _listed(client: Any) -> list[PublishedGraph]:
     graphs: dict[str, list[Value]] = {}
-    for one in sorted(published_on(client), key=lambda one: (one["name"], one["graph"], one["rank"])):
+    for one in sorted(_published_on(client), key=lambda one: (one["name"], one["graph"], one["rank"])):
         graphs.setdefault(one["graph"], []).append(one)
     return [_told(ranks) for ranks in graphs.values()]
+
+
+def _published_on(client: Any, end: str | None = None) -> list[Value]:
+    """Return the parts of published graphs by their workers, after the name `end` was withdrawn."""
+    if client is None:
+        raise TypeError("published graphs are on a cluster: give its dask.distributed.Client, not None")
+    try:
+        from mgraph.client.creation.placement import published_on
+    except ImportError as error:
+        raise MgraphError(f"{NO_DASK}: {error}") from error
+    return published_on(client, end)
 
 
 def _told(ranks: list[Value]) -> PublishedGraph:
@@ -101,7 +116,7 @@ def _told(ranks: list[Value]) -> PublishedGraph:
 
 
 def _ended(client: Any, name: str) -> None:
-    found = published_on(client)
+    found = _published_on(client)
     if not any(one["name"] == name for one in found):
         card_of(found, name)  # raises
-    published_on(client, end=name)
+    _published_on(client, end=name)

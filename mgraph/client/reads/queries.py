@@ -17,6 +17,7 @@ from mgraph.client.reports.progress import Done, shown
 from mgraph.client.results.results import VertexValues
 from mgraph.client.results.run import run_algorithm
 from mgraph.errors import InvalidOption, UnknownVertex
+from mgraph.facade import ERRORS_END, hint
 from mgraph.structures import Csr
 from mgraph.tables.times import as_shown
 
@@ -125,12 +126,13 @@ def run(self: Any, algorithm: str, /, **arguments: Any) -> Any:
         There is none of this name; the message lists those that there are. Or as the algorithm's method.
     """
     if algorithm not in ALGORITHMS:
-        raise InvalidOption(f"algorithm {algorithm!r} is none of {', '.join(map(repr, sorted(ALGORITHMS)))}")
+        names = sorted(ALGORITHMS)
+        raise InvalidOption(f"algorithm {algorithm!r} is none of {', '.join(map(repr, names))}{hint(algorithm, names)}")
     known, facts = ALGORITHMS[algorithm], self._options.facts
     checked = lambda now: known.arguments(facts(now), arguments)  # noqa: E731
     caller, began = self._directory.coordinator, clock.perf_counter()
     stopped = told_of_stop(caller, algorithm, "it has no result, and the graph is as it was")
-    with stopped, shown(algorithm, lambda: Done(0, None, f"at epoch {caller.status.epoch}")):
+    with ERRORS_END, stopped, shown(algorithm, lambda: Done(0, None, f"at epoch {caller.status.epoch}")):
         result = self._directory.read(partial(run_algorithm, caller, algorithm, checked))
     self._updates.history.add(algorithm, caller, caller.status.epoch, 0, clock.perf_counter() - began)
     return result

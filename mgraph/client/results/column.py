@@ -14,6 +14,7 @@ from mgraph.client.reports.report import html_of, text_of
 from mgraph.client.results.remote_columns import RemoteColumns
 from mgraph.client.vertices.numbering import Routed, concatenated, joined
 from mgraph.errors import InvalidBatch, InvalidOption, MgraphError, UnknownVertex
+from mgraph.facade import at_facade
 
 __all__ = ["SHOWN", "VERTICES", "Column"]
 
@@ -21,6 +22,7 @@ SHOWN = 5  #: values at either end that a repr shows
 VERTICES = ("vertex", "label")  #: kinds of columns that hold vertices, not numbers
 
 
+@at_facade
 class Column:
     """A column of a result: one value for each vertex, stored on the workers until it is gathered.
 

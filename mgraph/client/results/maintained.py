@@ -1,4 +1,4 @@
-"""Results that follow the graph; `DynamicGraph.maintain` makes them."""
+"""Maintained results: they are brought up to date when they are read. `DynamicGraph.maintain` makes them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from mgraph.client.results.run import run_algorithm
 from mgraph.client.vertices.directory import Directory
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import GraphClosed, InvalidOption
+from mgraph.facade import at_facade, hint
 
 __all__ = ["Live", "LiveReport", "maintain"]
 
@@ -27,15 +28,16 @@ STARTS = ("start", "nstart")  #: arguments with which a computation begins
 
 @dataclass(frozen=True)
 class LiveReport:
-    """What it took to bring a maintained result up to date.
+    """The cost of bringing a maintained result up to date.
 
     Attributes
     ----------
     how : "unchanged" | "incremental" | "again"
-        Whether nothing had changed that matters for the result, it went on from the last one, or it was computed again.
+        "unchanged" if nothing had changed that matters for the result; "incremental" if it went on from the last one.
     touched : int
         The edges that differ from when the result was last brought up to date: inserted, deleted, or with another
-        weight. 0 where that is not known any more, which means "again". An undirected edge counts once.
+        weight. 0 where that is not known any more, which means "again". An undirected edge counts once. Where vertices
+        without edges were removed meanwhile, the result was brought up to date before each removal: a sum over these.
     edges : int
         The edges that were visited, each time and in each direction; 0 with "again", which visits all of them.
     ms : float
@@ -48,8 +50,9 @@ class LiveReport:
     ms: float
 
 
+@at_facade
 class Live:
-    """A result that follows the graph. Made by `DynamicGraph.maintain`.
+    """A result that is kept up to date with the graph. Made by `DynamicGraph.maintain`.
 
     Reading it brings it up to date. Use it as a context manager, or call `close`, to free what the workers keep for it;
     that also ends with the last reference to it, and with the graph. Several threads may use it.
@@ -64,13 +67,13 @@ class Live:
         self._keep()
 
     def _keep(self) -> None:
-        """Have the workers keep what they need under a new key, from the next call that names it."""
+        """Choose a new key, under which the workers keep the result's state from the next call that names it."""
         self._key = uuid.uuid4().hex
         self._free = weakref.finalize(self, self._directory.coordinator.forget, self._key)
         self._free.atexit = False
 
     def result(self) -> VertexValues:
-        """The result for the graph as it is now, as the method of the same name returns it.
+        """Return the result for the graph as it is now, as the method of the same name does.
 
         Later changes of the graph do not change what was returned. While there are none, all calls return the same
         object; if it was closed, a call returns another one.
@@ -107,27 +110,28 @@ class Live:
         return result
 
     def _brought_up_to_date(self) -> VertexValues:
-        """The result as the workers have it now.
+        """Have the workers bring the result up to date, and return it.
 
         Ranks that have converged go on from where they are, and `start` is not sent again. Ranks that have not begin
         with it each time, as those of the method do.
         """
-        given, last = self._arguments, self._result
-        rest = {name: value for name, value in given.items() if name not in STARTS}
-        if last is not None and last.info.get("converged") and len(rest) < len(given):
+        arguments, last = self._arguments, self._result
+        rest = {name: value for name, value in arguments.items() if name not in STARTS}
+        if last is not None and last.info.get("converged") and len(rest) < len(arguments):
             result = self._asked(rest)
             if result.info["converged"]:
                 return result
             before = self._free
             self._keep()  # or the workers would go on from these ranks
             before()
-        return self._asked(given)
+        return self._asked(arguments)
 
     def _asked(self, arguments: Mapping[str, Any]) -> VertexValues:
         directory, checked = self._directory, partial(self._checked, arguments)
-        ask = partial(run_algorithm, directory.coordinator, self.name, checked, live=self._key)
-        found: VertexValues = directory.read(ask)
-        return found
+        result: VertexValues = directory.read(
+            partial(run_algorithm, directory.coordinator, self.name, checked, live=self._key)
+        )
+        return result
 
     def _checked(self, arguments: Mapping[str, Any], now: Numbering) -> dict[str, Any]:
         return ALGORITHMS[self.name].arguments(self._options.facts(now), arguments)
@@ -139,16 +143,16 @@ class Live:
 
     @property
     def report(self) -> LiveReport:
-        """What it took to bring the result up to date the last time it was read."""
+        """The cost of bringing the result up to date the last time it was read."""
         return self._report
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
+        """True after `close`."""
         return not self._free.alive
 
     def close(self) -> None:
-        """Free what the workers keep for the result, with the graph's next call. It may be called twice.
+        """Free the result's state on the workers, with the graph's next call. It may be called twice.
 
         What `result` has returned stays as long as you refer to it. Waits for a read of another thread.
         """
@@ -168,15 +172,15 @@ class Live:
 
 
 def maintain(self: Any, name: str, eager: bool = False, **arguments: Any) -> Live:
-    """A result that follows the graph: it is computed now, and brought up to date when it is read.
+    """Compute a result now, and bring it up to date whenever it is read.
 
     Parameters
     ----------
     name : "bfs" | "connected_components" | "pagerank" | "sssp" | "triangles"
         The name of a method of the graph.
     eager : bool
-        Whether to bring the result up to date with each batch and each other change too, so that reading it takes no
-        time. `ingest` counts as one change. `stream`, `follow` and a pipeline then send a batch when the result is up
+        Bring the result up to date with each batch and each other change too, so that reading it takes no time.
+        `ingest` counts as one change. `stream`, `follow` and a pipeline then send a batch when the result is up
         to date with the one before, so that no batches overlap. A failure is logged, and raised by the next read.
     **arguments
         Those of the method. As long as PageRank does not converge, each computation begins with `start`, as the
@@ -186,7 +190,7 @@ def maintain(self: Any, name: str, eager: bool = False, **arguments: Any) -> Liv
     Returns
     -------
     Live
-        With ``result()``, what the method returns for the graph as it is now; ``report``, what it took; ``close()``.
+        Its ``result()`` is what the method returns for the graph as it is now; ``report`` has the cost; ``close()``.
 
     Raises
     ------
@@ -199,7 +203,7 @@ def maintain(self: Any, name: str, eager: bool = False, **arguments: Any) -> Liv
     -----
     Batches keep on the workers what they changed, up to a quarter of the arcs and at most 4,194,304 a worker: 9 bytes
     an arc, 17 with weights. A result goes on from there, or is computed again where that takes less time, where more
-    was changed, and where vertices have moved or got new internal ids. It equals that of the method; PageRank's is
+    was changed, and after `rebalance`, `reorder` and `delete_vertices`. It equals that of the method; PageRank's is
     within its bound. Several results may be maintained at once. `nbytes` counts what they need.
 
     Small batches are answered from the last result in undirected graphs, and in directed ones with ``reverse=True``.
@@ -214,12 +218,13 @@ def maintain(self: Any, name: str, eager: bool = False, **arguments: Any) -> Liv
     ...     live.result().to_numpy(), live.report.how
     (array([0, 0, 2, 3, 3]), 'incremental')
     """
-    known = sorted(one for one, algorithm in ALGORITHMS.items() if algorithm.maintain is not None)
-    if name not in known:
-        raise InvalidOption(f"results of {name!r} cannot be maintained, but those of {', '.join(map(repr, known))}")
-    follows = check_flag(eager, "eager")
+    names = sorted(name for name, algorithm in ALGORITHMS.items() if algorithm.maintain is not None)
+    if name not in names:
+        listed = ", ".join(map(repr, names))
+        raise InvalidOption(f"results of {name!r} cannot be maintained, but those of {listed}{hint(name, names)}")
+    with_each_change = check_flag(eager, "eager")
     live = Live(self._directory, self._options, name, arguments)
     live.result()
-    if follows:
-        self._updates.follow(live)
+    if with_each_change:
+        self._updates.register(live)
     return live

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -15,11 +14,13 @@ from mgraph.client.results.column import SHOWN, Column
 from mgraph.client.results.remote_columns import RemoteColumns
 from mgraph.client.vertices.numbering import Routed
 from mgraph.errors import InvalidOption
+from mgraph.facade import at_facade, hint
 from mgraph.tables.texts import arrow
 
 __all__ = ["VertexIds", "VertexLabels", "VertexRows", "VertexValues", "column_of"]
 
 
+@at_facade
 class VertexValues(Column, NDArrayOperatorsMixin):
     """An algorithm's result: one value for each vertex, stored on the workers until it is gathered.
 
@@ -53,12 +54,10 @@ class VertexValues(Column, NDArrayOperatorsMixin):
         if remote is not None and name in remote.dtypes:
             return column_of(remote, name)
         outcomes = sorted([*info, *remote.dtypes]) if remote is not None else []
-        close = difflib.get_close_matches(name, [*outcomes, *dir(type(self))], 1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
         raise AttributeError(
             f"a result of {self.__dict__.get('name')} has no {name!r}; it has "
             f"{', '.join(map(repr, outcomes)) or 'nothing'}, and the methods of {type(self).__name__}, such as top, "
-            f"to_series and to_pandas{hint}"
+            f"to_series and to_pandas{hint(name, [*outcomes, *dir(type(self))])}"
         )
 
     def __dir__(self) -> list[str]:
@@ -240,6 +239,7 @@ def _extreme(choose: Any, numbers: list[Any]) -> Any:
     return next((number for number in numbers if number != number), None) or choose(numbers)
 
 
+@at_facade
 class VertexLabels(VertexValues):
     """A result that holds one vertex for each vertex, such as one of its component: users' ids as int64, -1 for none.
 
@@ -290,6 +290,7 @@ class VertexIds(VertexLabels):
         return values
 
 
+@at_facade
 class VertexRows(VertexValues):
     """A result of several rows, each with a value for each vertex: `to_numpy` gives dtype[k, n]."""
 

@@ -13,9 +13,10 @@ from typing import Any
 
 from mgraph.checks import check_number, check_whole
 from mgraph.client.calls.caller import Caller
-from mgraph.client.options import Options
+from mgraph.client.options import GraphOptions, Options, StoreOptions
 from mgraph.client.vertices.directory import Directory
 from mgraph.errors import InvalidOption, StoreError
+from mgraph.facade import hint
 from mgraph.failures import Recovered
 from mgraph.log.local import whole
 from mgraph.log.log import SYNCS
@@ -119,10 +120,11 @@ def path_of(path: Any, log: bool = False) -> str:
 LOGGING = ("lag_bytes", "lag_seconds", "snapshot_bytes", "retain", "recover", "max_recoveries")
 
 
-def asked(store: Any, sync: str, logging: Value) -> Storing | None:
+def asked(store: Any, sync: str, logging: StoreOptions) -> Storing | None:
     """The store that a new graph is to have; None without one."""
     if unknown := sorted(set(logging) - {*LOGGING, "snapshots", "disks"}):
-        raise TypeError(f"DynamicGraph takes no argument {unknown[0]!r}")
+        known = [*GraphOptions.__annotations__, "client", "n_vertices"]
+        raise TypeError(f"DynamicGraph takes no argument {unknown[0]!r}{hint(unknown[0], known)}")
     if store is None:
         given = {**logging, "sync": None if sync == "always" else sync}
         for name in (name for name, value in given.items() if value is not None):
@@ -163,7 +165,8 @@ def surveyed(coordinator: Caller, path: str, epoch: int | None, repair: bool, ow
 def check_opening(given: Value, others: Sequence[str] = ()) -> None:
     """Raise `InvalidOption` for an option that is not one of a graph that is opened; the call takes `others`, too."""
     if unknown := sorted(set(given) - OPENING):
-        raise InvalidOption(f"option {unknown[0]!r} is none of {', '.join(sorted({*OPENING, *others}))}")
+        known = sorted({*OPENING, *others})
+        raise InvalidOption(f"option {unknown[0]!r} is none of {', '.join(known)}{hint(unknown[0], known)}")
 
 
 def place_of(storing: Storing | None, epoch: int, newest: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from mgraph.worker.commit.mixed import Execution, answered, logged, streams
 from mgraph.worker.commit.route import incident_runs, route, share_runs
 from mgraph.worker.inputs import ingest as steps
 from mgraph.worker.inputs.sources import Reader, joined, open_source
+from mgraph.worker.results.maintained import through_removal
 from mgraph.worker.shard.shard import Shard
 from mgraph.worker.vertices.rebalance import Move, by_work
 from mgraph.worker.vertices.removal import Removal
@@ -216,14 +217,19 @@ def isolated(rank: Rank) -> Value:
 
 def drop_vertices(rank: Rank, ids: np.ndarray) -> Value:
     """Remove users' ids, as `remove_vertices` does, which have no edges; it belongs to the epoch before."""
-    with rank.ballot.working(_record(rank, "drop_vertices", {"ids": ids})):
+    record = _record(rank, "drop_vertices", {"ids": ids})
+    with through_removal(rank.shard, ids), rank.ballot.working(record):
         return _decide(rank, Removal(rank.shard, ids, content=False))
 
 
-def remove_vertices(rank: Rank, epoch: int, ids: np.ndarray) -> Value:
-    """Remove users' ids, ascending and different, and every edge to or from them, as `epoch`. Later ids move up."""
+def remove_vertices(rank: Rank, epoch: int, ids: np.ndarray, isolated: bool = False) -> Value:
+    """Remove users' ids, ascending and different, and every edge to or from them, as `epoch`. Later ids move up.
+
+    If they are `isolated`, maintained results go on.
+    """
     shard = _check_epoch(rank, epoch)
-    with rank.ballot.working(_record(rank, "remove_vertices", {"ids": ids})):
+    kept = through_removal(shard, ids) if isolated else nullcontext()
+    with kept, rank.ballot.working(_record(rank, "remove_vertices", {"ids": ids})):
         change = Removal(shard, ids)
         return {**_decide(rank, change), **dict.fromkeys(COUNTS, 0), "deleted": change.deleted}
 

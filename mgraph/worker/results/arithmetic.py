@@ -1,4 +1,4 @@
-"""Arithmetic with results where they lie: elementwise operations, and the sums of a column."""
+"""Elementwise operations on the columns of results, and reductions of a column."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mgraph.worker.shard.shard import Shard
 
 __all__ = ["REDUCTIONS", "combine", "reduced"]
 
-#: the numbers of which a reduction is made, from values on the device; those of floats in float64
+#: reductions of a part of a column on the device; of floats in float64
 REDUCTIONS: dict[str, Callable[[Any, Array], Any]] = {
     "sum": lambda xp, a: a.sum(dtype=np.float64 if a.dtype.kind == "f" else np.int64),
     "magnitudes": lambda xp, a: xp.abs(a).sum(dtype=np.float64),
@@ -25,31 +25,31 @@ REDUCTIONS: dict[str, Callable[[Any, Array], Any]] = {
 
 
 def combine(shard: Shard, operation: str, like: str, operands: Sequence[dict[str, Any]]) -> Result:
-    """A column made elementwise by a universal function of NumPy, or by "where", in the range of the result `like`.
+    """Compute a column by a universal function of NumPy, or by "where", in the range of the result `like`.
 
     An operand is a column of a result in the same range (``result`` and ``column``), an array of as many ``values``, or
     a ``number``.
     """
     device = shard.device
-    given = [_operand(shard, one) for one in operands]
-    room = sum(8 * one.size for one in given if hasattr(one, "size"))
+    arrays = [_operand(shard, operand) for operand in operands]
+    room = sum(8 * array.size for array in arrays if hasattr(array, "size"))
     with device.taking(room, f"the {operation} of results"), np.errstate(all="ignore"):
         try:
-            values = getattr(device.xp, operation)(*given)
+            values = getattr(device.xp, operation)(*arrays)
         except (OverflowError, TypeError, ValueError) as error:  # such as a number past an integer dtype
-            kinds = ", ".join(str(getattr(one, "dtype", one)) for one in given)
+            kinds = ", ".join(str(getattr(array, "dtype", array)) for array in arrays)
             raise InvalidOption(f"{operation} of {kinds}: {error}") from None
     return Result({"value": values}, shard.result(like).lo)
 
 
-def _operand(shard: Shard, one: dict[str, Any]) -> Any:
-    if "result" in one:
-        return shard.result(one["result"]).column(one["column"])
-    return shard.device.asarray(one["values"]) if "values" in one else one["number"]
+def _operand(shard: Shard, operand: dict[str, Any]) -> Any:
+    if "result" in operand:
+        return shard.result(operand["result"]).column(operand["column"])
+    return shard.device.asarray(operand["values"]) if "values" in operand else operand["number"]
 
 
 def reduced(device: Device, values: Array, kind: str) -> list[Any]:
-    """The numbers, by `REDUCTIONS`, of parts of a column; none of an empty one. A read-back each."""
+    """Return a number of `REDUCTIONS` for each part of a column; none of an empty one. One read-back per part."""
     flat = values.reshape(-1)
     parts = [flat[part] for part in device.slices(len(flat))]
     with np.errstate(all="ignore"):  # a sum past the largest number is inf, and nobody is warned

@@ -62,6 +62,12 @@ class MaintainedState:
     times, slow, pause : int
         How many updates in a row took too long; how many changed arcs the last of them had; and how many updates with
         about as many arcs are to be left out.
+    removals : int
+        How often vertices were removed since the last read. Before each removal the result was brought up to date.
+    spent : float
+        Seconds that took.
+    touched, visited : int
+        The edges that differed then, and those that were visited.
     """
 
     made: Maintained | None = None
@@ -73,6 +79,10 @@ class MaintainedState:
     times: int = 0
     slow: int = 0
     pause: int = 0
+    removals: int = 0
+    spent: float = 0.0
+    touched: int = 0
+    visited: int = 0
 
     @property
     def nbytes(self) -> int:

@@ -25,7 +25,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import LANES, EdgeDelta, Shard, kernels, task_room
+from mgraph.algorithms.algorithm import LANES, EdgeDelta, Renumbering, Shard, kernels, task_room
 from mgraph.device import Array
 from mgraph.kernels import Struct
 
@@ -122,11 +122,16 @@ class ForwardPush:
 
     # ---- following changes -------------------------------------------------------------------------------------------
 
-    def apply_changes(self, changes: EdgeDelta, most: int) -> bool:
-        """Bring x up to date; False, with an error that may be large, where about `most` edges would be visited."""
+    def apply_changes(self, changes: EdgeDelta, most: int, renumbered: bool = False) -> bool:
+        """Bring x up to date; False, with an error that may be large, where about `most` edges would be visited.
+
+        After vertices were `renumbered`, the sum of x is another, and so is the limit of residuals.
+        """
         if self.shard.n_vertices > 2 * self.made_for:  # fixed point has room for so many
             return False
         fresh = self._grow()
+        if renumbered:
+            self._measure()
         self._aim()
         self.edges = 0
         self._take_changes(changes)
@@ -164,6 +169,14 @@ class ForwardPush:
             front = 1 - front
             self._face(front)
         return int(state[NEXT]), front
+
+    def renumber(self, ids: Renumbering) -> None:
+        """Take over new internal ids. Vertices without edges hand nothing on, so the solution stays for the others."""
+        residual = self.residual[ids.rows]
+        self.x = self.x[ids.rows]
+        self.base = None if self.base is None else self.base[ids.rows]
+        self._take()
+        self.residual[:] = residual
 
     def _grow(self) -> int:
         """Take vertices that were added, where nothing is yet; how many of them are this rank's."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Shard
+from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Renumbering, Shard
 from mgraph.algorithms.centrality.pagerank.forward_push import ForwardPush
 from mgraph.algorithms.centrality.pagerank.program import run
 from mgraph.algorithms.centrality.pagerank.teleport import whole
@@ -39,6 +39,7 @@ class Ranks:
         start = start if nstart is None else nstart
         self.shard, self.arguments, self.n_vertices = shard, arguments, shard.n_vertices
         self.futile = self.rest = 0
+        self.renumbered = False
         self._iterate(start)
 
     def _iterate(self, start: Any) -> None:
@@ -72,11 +73,12 @@ class Ranks:
         more, self.n_vertices = self.shard.n_vertices - self.n_vertices, self.shard.n_vertices
         all_matter = self.arguments.get("weight") or changes.old is None  # without weights there are no updates
         matter = len(changes) if all_matter else int((changes.kinds != UPDATED).sum())
-        if not matter and not more:
+        renumbered, self.renumbered = self.renumbered, False
+        if not matter and not more and not renumbered:
             return ApplyResult(0, False)
         visited, start = 0, self.found.get("rank")
         if self.forward_push is not None:
-            settled = self.forward_push.apply_changes(changes, most)
+            settled = self.forward_push.apply_changes(changes, most, renumbered)
             visited = int(self._sum(self.forward_push.edges))
             if settled and self.forward_push.error < self.arguments["tol"]:
                 self.futile, self.info = 0, {**self.info, "error": self.forward_push.error}
@@ -91,6 +93,17 @@ class Ranks:
         if not self.info["converged"]:
             return None
         return ApplyResult(visited + int(self.info["iterations"] * self._sum(self.shard.out_edges.num_edges)), True)
+
+    def renumber(self, ids: Renumbering) -> bool:
+        """Take over new internal ids; see `mgraph.algorithms.algorithm.Maintained`. False with a teleport vector."""
+        by_vertex = ("dense", "chosen", "loose", "loose_dense")
+        if self.arguments.get("several") or any(self.arguments.get(name) is not None for name in by_vertex):
+            return False
+        self.n_vertices, self.renumbered = len(ids.kept), True
+        self.found = {name: column[ids.rows] for name, column in self.found.items()}
+        if self.forward_push is not None:
+            self.forward_push.renumber(ids)
+        return True
 
     def _sum(self, mine: float) -> float:
         return float(self.shard.exchange.allreduce(np.array([mine], np.float64))[0])

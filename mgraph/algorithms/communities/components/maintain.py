@@ -20,7 +20,7 @@ import time
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Shard
+from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Renumbering, Shard
 from mgraph.algorithms.communities.components.program import component_kernels, find, labelled, least_ids
 from mgraph.algorithms.paths.incremental_paths.incremental_paths import (
     IncrementalPaths,
@@ -37,6 +37,7 @@ __all__ = ["Components"]
 LARGE, QUICK = 1 << 27, 0.02
 PIECES = 64  #: so many new components are searched one after another; with more, the result is computed again
 NONE = np.uint64(2**64 - 1)
+LOW = np.uint64(2**32 - 1)  #: of a word of the forest: its root
 JOINS, FAILED, SPLIT, EDGES = range(4)
 assert len(constants("algorithms/communities/components/components.cuh", HUB_DEGREE=64).enums["Parting"]) == 4
 
@@ -149,6 +150,18 @@ class Components:
         if found or joined:
             self.kernels.Roots(len(self.parent), words=forest.length, n=len(self.parent), parent=self.parent)
         return ApplyResult(forest.visited(), found or joined)
+
+    def renumber(self, ids: Renumbering) -> bool:
+        """Take over new internal ids; see `mgraph.algorithms.algorithm.Maintained`. One read-back."""
+        roots = ids.new[self.parent[ids.kept]]
+        if bool((roots < 0).any()):
+            return False
+        self.parent, self.least = roots.astype(np.uint32), None
+        if self.forest is None:
+            return True
+        words = self.forest.length[ids.kept]
+        roots = ids.new[(words & LOW).astype(np.int64)].astype(np.uint64)
+        return self.forest.renumber(ids, words & ~LOW | roots)
 
     def _grow(self) -> None:
         first, n = len(self.parent), self.shard.n_vertices

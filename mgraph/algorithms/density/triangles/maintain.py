@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import LANES, ApplyResult, Columns, EdgeDelta, Shard, kernels
+from mgraph.algorithms.algorithm import LANES, ApplyResult, Columns, EdgeDelta, Renumbering, Shard, kernels
 from mgraph.algorithms.density.triangles.program import run
 from mgraph.device import Array
 from mgraph.kernels import Struct, constants
@@ -77,6 +77,11 @@ class Triangles:
             sent.append(self._of_pairs(gone, offsets, int(totals[PAIRS])))
             self._add(sent)
         return ApplyResult(visited, bool(totals[COUNTED]))
+
+    def renumber(self, ids: Renumbering) -> bool:
+        """Take over new internal ids; see `mgraph.algorithms.algorithm.Maintained`."""
+        self.counts = self.counts[ids.rows]
+        return True
 
     def _grow(self) -> None:
         more = self.shard.hi - self.shard.lo - len(self.counts)

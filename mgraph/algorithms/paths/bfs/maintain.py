@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Shard, incoming
+from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Renumbering, Shard, incoming
 from mgraph.algorithms.paths.bfs.program import run
 from mgraph.algorithms.paths.incremental_paths.incremental_paths import IncrementalPaths
 from mgraph.algorithms.paths.near_far.search import HOPS, NearFarSearch
@@ -49,6 +49,10 @@ class Distances:
         self._grow()
         changed = self.incremental.apply_changes(changes, most)
         return None if changed is None else ApplyResult(self.incremental.visited(), changed)
+
+    def renumber(self, ids: Renumbering) -> bool:
+        """Take over new internal ids; see `mgraph.algorithms.algorithm.Maintained`."""
+        return self.incremental.renumber(ids, self.incremental.length[ids.kept])
 
     def _grow(self) -> None:
         more = self.shard.n_vertices - len(self.incremental.length)

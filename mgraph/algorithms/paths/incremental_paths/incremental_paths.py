@@ -43,7 +43,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import LANES, EdgeDelta, Shard, incoming, kernels
+from mgraph.algorithms.algorithm import LANES, EdgeDelta, Renumbering, Shard, incoming, kernels
 from mgraph.algorithms.paths.incremental_paths.counters import CUT, EDGES, LEFT, REFUSED, SEEDS, SUSPECTS, TIED, WORDS
 from mgraph.algorithms.paths.incremental_paths.subtree_cut import SubtreeCut
 from mgraph.algorithms.paths.near_far.search import (
@@ -167,6 +167,19 @@ class IncrementalPaths:
             rows = self.shard.hi - self.shard.lo - len(self.parents)
             self.parents = self.device.concatenate([self.parents, self.device.full(rows, -1, np.int64)])
         self._take(NearFarSearch(self.shard, self.lengths, self.delta, self.forward, length))
+
+    def renumber(self, ids: Renumbering, length: Array) -> bool:
+        """Take over new internal ids, and lengths by them; False if the source was removed. One read-back at most."""
+        if self.source >= 0:
+            self.source = int(ids.new[self.source])
+            if self.source < 0:
+                return False
+        if self.parents is not None:
+            parents = self.parents[ids.rows]
+            self.parents = self.device.xp.where(parents < 0, parents, ids.new[parents])
+        self.cut_off = self.cut_off[:0]
+        self._take(NearFarSearch(self.shard, self.lengths, self.delta, self.forward, length))
+        return True
 
     def visited(self) -> int:
         """The edges that all ranks have visited in the last call of `apply_changes`."""

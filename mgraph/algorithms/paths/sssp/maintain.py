@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Shard
+from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Renumbering, Shard
 from mgraph.algorithms.paths.incremental_paths.incremental_paths import IncrementalPaths
 from mgraph.algorithms.paths.sssp.program import Paths
 
@@ -50,6 +50,12 @@ class Distances:
             rows = shard.device.xp.flatnonzero(reached)
             tied = (parents[rows] < 0) | (self.incremental.length[parents[rows]] >= own[rows])
         return bool(shard.exchange.allreduce(np.array([bool(tied.any())], np.int64), "max")[0])
+
+    def renumber(self, ids: Renumbering) -> bool:
+        """Take over new internal ids; see `mgraph.algorithms.algorithm.Maintained`."""
+        going_on = self.incremental.renumber(ids, self.incremental.length[ids.kept])
+        self.source = self.incremental.source
+        return going_on
 
     def _grow(self) -> None:
         more, lengths = self.shard.n_vertices - len(self.incremental.length), self.incremental.lengths

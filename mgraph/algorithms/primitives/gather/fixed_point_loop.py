@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
@@ -12,6 +11,7 @@ import numpy as np
 from mgraph.algorithms.algorithm import Runs
 from mgraph.checks import check_number, check_whole
 from mgraph.errors import InvalidOption
+from mgraph.facade import warn
 from mgraph.tables.arrays import shown
 
 __all__ = ["Gathers", "checked_edge", "iterate", "unit"]
@@ -78,11 +78,10 @@ def iterate(
             )
     # near the rounding error changes need not get smaller
     if not error < bound and error >= before and error > ROUNDING * x.norm(1):
-        warnings.warn(
+        warn(
             f"no convergence: iteration {steps} changed the values by {error:.3g} and the one before by {before:.3g}; "
             "values grow without limit where alpha is too large",
             RuntimeWarning,
-            stacklevel=3,
         )
     return x, {"iterations": steps, "error": error, "converged": error < bound}
 

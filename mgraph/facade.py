@@ -1,0 +1,120 @@
+"""The boundary between users' code and mgraph: errors end there, warnings point there, unknown names get hints."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from functools import wraps
+from pathlib import Path
+from types import FunctionType
+from typing import Any, TypeVar
+
+from mgraph.errors import MgraphError
+
+__all__ = ["ERRORS_END", "at_facade", "facade", "hint", "warn"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", bound=type)
+
+PACKAGE = str(Path(__file__).parent)
+OPERATORS = {
+    "__array_ufunc__",
+    "__contains__",
+    "__getitem__",
+    "__init__",
+    "__iter__",
+}  #: are wrapped, too
+
+#: names that other libraries have for what mgraph calls otherwise
+ALIASES = {
+    "add_edge": "insert", "add_edges": "insert", "add_edges_from": "insert", "add_weighted_edges_from": "insert",
+    "remove_edge": "delete", "remove_edges_from": "delete", "delete_edges": "delete",
+    "add_node": "add_vertices", "add_nodes_from": "add_vertices", "add_vertex": "add_vertices",
+    "remove_node": "delete_vertices", "remove_nodes_from": "delete_vertices",
+    "nodes": "vertices", "edges": "to_pandas", "order": "num_vertices", "size": "num_edges",
+    "number_of_nodes": "num_vertices", "number_of_vertices": "num_vertices", "number_of_edges": "num_edges",
+    "degree": "degrees", "successors": "neighbors", "is_directed": "directed",
+    "triangle_count": "triangles", "weakly_connected_components": "connected_components",
+    "dijkstra": "sssp", "single_source_shortest_path_length": "bfs", "betweenness": "betweenness_centrality",
+    "closeness_centrality": "distances", "from_edgelist": "from_pandas", "from_numpy": "insert",
+    "nlargest": "top", "describe": "to_series", "value_counts": "to_series", "values": "to_numpy", "index": "ids",
+    "damping": "alpha", "damping_factor": "alpha", "max_iterations": "max_iter", "maxiter": "max_iter",
+    "tolerance": "tol", "start_vertex": "source", "start_node": "source", "root": "source", "dst": "target",
+    "src": "source", "weights": "weight", "n_nodes": "n_vertices", "num_nodes": "n_vertices", "dtype_id": "keys",
+    "num_vertices": "n_vertices", "n": "n_vertices",
+}  # fmt: skip
+
+logger = logging.getLogger(__name__)
+
+
+def facade(function: F) -> F:
+    """Raise the errors of a user's call where the user made it, without the frames inside mgraph.
+
+    The whole traceback is logged at the level "debug". An unknown argument gets a hint.
+    """
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except MgraphError as error:
+            if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+                logger.debug("%s failed", function.__qualname__, exc_info=error)
+            raise error.with_traceback(None)  # noqa: B904  it is the same error
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+            raise TypeError(f"{error}{_argument_hint(function, args, kwargs)}") from None
+
+    return call  # type: ignore[return-value]
+
+
+class _ErrorsEnd:
+    """Drop the frames inside the block from the tracebacks of mgraph's errors."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, frames: object) -> None:
+        if isinstance(error, MgraphError):
+            error.__traceback__ = None
+
+
+ERRORS_END = _ErrorsEnd()  #: for a method that others call on their way, where a `facade` would be a frame more
+
+
+def at_facade(cls: C) -> C:
+    """Make all public methods of a class, its operators and its class methods a `facade`; but for `run`."""
+    for name, member in list(vars(cls).items()):
+        if name == "run" or (name.startswith("_") and name not in OPERATORS):
+            continue
+        if isinstance(member, FunctionType):
+            setattr(cls, name, facade(member))
+        elif isinstance(member, classmethod):
+            setattr(cls, name, classmethod(facade(member.__func__)))
+    return cls
+
+
+def _argument_hint(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    parameters = inspect.signature(function).parameters
+    return next((hint(name, parameters) for name in kwargs if name not in parameters), "")
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """Return a text that names what a user may have meant by an unknown `name`; empty if nothing is like it."""
+    known = [other for other in known if not other.startswith("_")]
+    alias = ALIASES.get(name)
+    close = [alias] if alias in known else difflib.get_close_matches(name, known, 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line that called mgraph."""
+    level, frame = 1, sys._getframe()
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        level, frame = level + 1, frame.f_back  # type: ignore[assignment]
+    warnings.warn(message, category, stacklevel=level)

@@ -1,0 +1,109 @@
+"""Parts of a graph: cores, trusses, neighbourhoods; and communities."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from mgraph.networkx.calls import check_no_loops, offered, part, refusing, weighted, why_no_weight
+from mgraph.networkx.contents import Refused
+from mgraph.networkx.graph import Graph
+from mgraph.networkx.paths import single_source_dijkstra_path_length, single_source_shortest_path_length
+
+__all__ = ["ego_graph", "k_core", "k_truss", "louvain_communities"]
+
+
+@offered()
+def k_core(G: Graph, k: int | None = None, core_number: dict[Any, int] | None = None) -> Graph:
+    """Do as `networkx.k_core`: a graph of the backend."""
+    with refusing(G) as graph:
+        if core_number is not None:
+            least = max(core_number.values()) if k is None else k
+            return part(G, np.array([node in core_number and core_number[node] >= least for node in G], bool))
+        check_no_loops(graph)
+        if len(G) == 0 and k is None:
+            raise ValueError("the graph has no nodes, and so no innermost core")
+        found = None if len(G) == 0 else graph.k_core(None if k is None else max(k, 0))
+        return part(G, np.zeros(0, bool) if found is None else found.to_numpy())
+
+
+@offered()
+def k_truss(G: Graph, k: int) -> Graph:
+    """Do as `networkx.k_truss`: a graph of the backend."""
+    with refusing(G) as graph:
+        check_no_loops(graph)
+        inside = np.zeros(len(G), bool)
+        edges = graph.k_truss(max(k, 0)) if len(G) else None
+        if edges is not None:
+            inside[edges.src] = inside[edges.dst] = True
+        made = part(G, inside)
+        if edges is not None and len(edges):
+            names = ([G._contents.nodes[i] for i in ends.tolist()] for ends in (edges.src, edges.dst))
+            kept = set(map(frozenset, zip(*names, strict=True)))
+            made.remove_edges_from([edge for edge in made.edges if frozenset(edge) not in kept])
+        return made
+
+
+def _why_no_ego(
+    G: Any, n: Any, radius: float = 1, center: bool = True, undirected: bool = False, distance: Any = None
+) -> str | None:
+    if undirected and G.is_directed():
+        return "the backend has no search along the edges of a directed graph in both directions"
+    return why_no_weight(distance)
+
+
+@offered(_why_no_ego)
+def ego_graph(
+    G: Graph, n: Any, radius: float = 1, center: bool = True, undirected: bool = False, distance: Any = None
+) -> Graph:
+    """Do as `networkx.ego_graph`: a graph of the backend."""
+    if distance is not None:
+        near = single_source_dijkstra_path_length(G, n, cutoff=radius, weight=distance)
+    else:
+        near = single_source_shortest_path_length(G, n, cutoff=radius)
+    with refusing(G) as graph:
+        inside = np.zeros(graph.num_vertices, bool)
+    inside[[G._contents.index[node] for node in near]] = True
+    inside[G._contents.index[n]] = center
+    return part(G, inside)
+
+
+def _why_no_louvain(
+    G: Any,
+    weight: Any = "weight",
+    resolution: float = 1,
+    threshold: float = 1e-7,
+    max_level: Any = None,
+    seed: Any = None,
+) -> str | None:
+    if max_level is not None:
+        return "max_level is given, and the backend goes on until nothing gains"
+    if G.is_directed():
+        return "the graph is directed"
+    return why_no_weight(weight)
+
+
+@offered(_why_no_louvain)
+def louvain_communities(
+    G: Graph,
+    weight: Any = "weight",
+    resolution: float = 1,
+    threshold: float = 1e-7,
+    max_level: int | None = None,
+    seed: Any = None,
+) -> list[set[Any]]:
+    """Do as `networkx.community.louvain_communities`: by the same method, other communities of about the modularity."""
+    if len(G) == 0:
+        return []
+    by_weight = weighted(G, weight, merged="sum")
+    with refusing(G) as graph:
+        if graph.weighted and not by_weight:
+            raise Refused(f"edges have the attribute {G._contents.attribute!r}, which would count")
+        drawn = seed.getrandbits(31) if isinstance(seed, Random) else seed
+        labels = graph.louvain(resolution, drawn).to_numpy()
+    groups: dict[int, set[Any]] = {}
+    for node, label in zip(G._contents.nodes, labels.tolist(), strict=True):
+        groups.setdefault(label, set()).add(node)
+    return list(groups.values())

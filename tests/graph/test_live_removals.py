@@ -1,0 +1,140 @@
+"""Maintained results go on while vertices without edges leave the graph, as those of a window do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from graph_clusters import HERE, on
+from live_results import assert_same
+from plain_graph import fresh_rng
+
+from mgraph import DynamicGraph, UnknownVertex
+from mgraph.worker.results import maintained
+
+FRAUD: dict[str, Any] = {"keys": "int64", "window": 3000, "drop_isolated": True}
+KINDS: dict[str, dict[str, Any]] = {
+    "undirected": {"directed": False},
+    "weighted": {"directed": False, "weighted": True},
+    "reverse": {"reverse": True, "weighted": True},
+    "directed": {"weighted": True},
+}
+FOLLOWED: list[tuple[str, dict[str, Any]]] = [
+    ("connected_components", {}),
+    ("pagerank", {}),
+    ("bfs", {"source": 0}),
+    ("bfs", {"source": 0, "predecessors": True}),
+    ("sssp", {"source": 0, "dtype": "float64"}),
+    ("triangles", {}),
+]
+
+
+def followed_in(kind: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """The results that a graph of this kind has."""
+    left_out = {"triangles"} if kind.get("directed", True) else set()
+    left_out |= set() if kind.get("weighted") else {"sssp"}
+    return [(name, given) for name, given in FOLLOWED if name not in left_out]
+
+
+def payments(rng: np.random.Generator, step: int, n: int = 40) -> tuple[np.ndarray, ...]:
+    """Edges among accounts that come and go with time, and between the account 0, which stays, and some of them."""
+    src, dst = (20 * step + rng.integers(0, 1000, n) for _ in range(2))
+    src[:3], dst[:3] = 0, 20 * step + np.arange(3)
+    return src, dst, rng.random(n).astype(np.float32) + 0.5, 100 * step + np.sort(rng.integers(0, 100, n))
+
+
+@pytest.fixture
+def timeless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No update in this process takes long, whatever else the machine does."""
+    monkeypatch.setattr(maintained, "_longest", lambda shard, began: 0.0)
+
+
+@pytest.mark.parametrize(("kind", "size"), [*((kind, HERE) for kind in KINDS), ("undirected", 3), ("reverse", 3)])
+def test_results_go_on_while_accounts_leave(request, timeless, kind, size):
+    client3 = None if size == HERE else request.getfixturevalue("client3")
+    rng, how, gone, live = fresh_rng(), Counter(), 0, []
+    with DynamicGraph(**on(client3, size), **FRAUD, **KINDS[kind]) as graph:
+        for step in range(90 if size == HERE else 50):
+            src, dst, weight, time = payments(rng, step)
+            before = len(graph) + len({*src.tolist(), *dst.tolist()} - set(graph.vertices().tolist()))
+            graph.insert(src, dst, weight if graph.weighted else None, time)
+            gone += before - len(graph)
+            if step < 30:  # the window does not move yet
+                continue
+            live = live or [(graph.maintain(name, **given), given) for name, given in followed_in(KINDS[kind])]
+            for one, given in live:
+                assert_same(one, graph, given)
+                how[one.report.how] += step > 30
+    assert gone > 100
+    if size == HERE and kind != "directed":  # without in-edges, nobody knows what a deletion cuts off
+        assert how["again"] <= 0.1 * how.total(), how
+
+
+@pytest.mark.parametrize("kind", ["weighted", "reverse"])
+def test_reads_between_several_removals(timeless, kind):
+    rng, how, live = fresh_rng(), Counter(), []
+    with DynamicGraph(**FRAUD, **KINDS[kind]) as graph:
+        for step in range(70):
+            src, dst, weight, time = payments(rng, step)
+            graph.insert(src, dst, weight, time)
+            if step >= 30 and step % 4 == 0:
+                live = live or [(graph.maintain(name, **given), given) for name, given in followed_in(KINDS[kind])]
+                for one, given in live:
+                    assert_same(one, graph, given)
+                    how[one.report.how] += step > 33
+    assert how["again"] <= 0.1 * how.total(), how
+
+
+def test_removals_without_a_read_are_not_followed_for_long(monkeypatch):
+    monkeypatch.setattr(maintained, "_longest", lambda shard, began: 1.0)
+    rng = fresh_rng()
+    with DynamicGraph(**FRAUD, directed=False) as graph:
+        for step in range(31):
+            graph.insert(*payments(rng, step)[:2], time=100 * step)
+        live = graph.maintain("pagerank")
+        made = []
+        for step in range(31, 40):
+            graph.insert(*payments(rng, step)[:2], time=100 * step)
+            (state,) = graph._directory.coordinator._session.calls.shard.maintained.values()
+            made.append(state.made is not None)
+        assert made == [True] * 3 + [False] * 6  # updates may take twice as long as computing it
+        assert_same(live, graph, {})
+        assert live.report.how == "again"
+
+
+def test_a_source_that_leaves_and_vertices_that_are_dropped_by_hand(timeless):
+    with DynamicGraph(keys="string", directed=False) as graph:
+        graph.insert([("a", "b"), ("b", "c"), ("c", "d"), ("x", "y"), ("y", "z"), ("z", "x")])
+        paths, labels, ranks, corners = (
+            graph.maintain(name, **given)
+            for name, given in (
+                ("bfs", {"source": "a"}),
+                ("connected_components", {}),
+                ("pagerank", {}),
+                ("triangles", {}),
+            )
+        )
+        graph.delete([("c", "d")])
+        assert (graph.drop_isolated(), graph.num_vertices) == (1, 6)
+        for one, given in ((paths, {"source": "a"}), (labels, {}), (ranks, {}), (corners, {})):
+            assert_same(one, graph, given)
+            assert one.report.how == "incremental"
+            assert one.report.touched == 1
+            one.result()
+            assert one.report.how == "unchanged"
+        assert labels.result()["c"] == "a"
+        graph.delete([("a", "b")])
+        graph.drop_isolated()
+        with pytest.raises(UnknownVertex):
+            paths.result()
+        for one in (labels, ranks, corners):
+            assert_same(one, graph, {})
+            assert one.report.how == "incremental"
+        graph.insert("a", "b")
+        assert_same(paths, graph, {"source": "a"})
+        graph.delete_vertices(["x"])  # with edges
+        for one in (labels, ranks, corners):
+            assert_same(one, graph, {})
+            assert one.report.how == "again"
