@@ -147,8 +147,8 @@ def test_lanes_and_shared_memory_of_kernels_are_read_so(write):
 
 DEFINES = {
     "BY_WEIGHT": 0, "DEPTH_BITS": 8, "EDGE": 0, "LENGTHS": 32, "REDUCE": 0, "RESULT": 64, "SHARE_BITS": 16,
-    "VALUE_BITS": 64, "CHUNK_WORDS": 128, "HUB_DEGREE": 1024, "LEAF": 16, "LIMIT": 100, "LOAD": 70, "PLACED": 1, "SLAB": 16, "TILE": 4,
-    "WEIGHTED": 1,
+    "VALUE_BITS": 64, "CHUNK_WORDS": 128, "HUB_DEGREE": 1024, "LEAF": 16, "LIMIT": 100, "LOAD": 70, "PLACED": 1,
+    "SLAB": 16, "TILE": 4, "WEIGHTED": 1,
 }  # fmt: skip
 FILES = sorted(str(file.relative_to(ROOT)) for file in ROOT.rglob("*.cuh") if file.parent.name != "platform")
 

@@ -35,10 +35,7 @@ class Result:
         ids, largest = device.host.empty(k, np.int64), device.host.empty(k, values.dtype)
         what = f"the {k} largest of {len(values)} values"
         with device.taking(40 * len(values) + 16 * k, what), device.host.taking(48 * k, what):
-            places = _places_of_largest(device, values, k)
-            host, numbers = device.to_host(places), device.to_host(values[places])
-            ranks = np.lexsort((host, -numbers if numbers.dtype.kind == "f" else ~numbers))  # NaN sorts last
-            ids[:], largest[:] = host[ranks], numbers[ranks]
+            _write_largest(device, values, ids, largest)  # whose arrays are gone when their memory is given back
         ids += self.lo
         return ids, largest
 
@@ -88,6 +85,14 @@ class MaintainedState:
     def nbytes(self) -> int:
         """Bytes of device memory."""
         return 0 if self.made is None else self.made.nbytes
+
+
+def _write_largest(device: Device, values: Array, ids: np.ndarray, largest: np.ndarray) -> None:
+    """Write the places and values of the ``len(ids)`` largest of `values`, in order."""
+    places = _places_of_largest(device, values, len(ids))
+    host, numbers = device.to_host(places), device.to_host(values[places])
+    ranks = np.lexsort((host, -numbers if numbers.dtype.kind == "f" else ~numbers))  # NaN sorts last
+    ids[:], largest[:] = host[ranks], numbers[ranks]
 
 
 def _places_of_largest(device: Device, values: Array, k: int) -> Array:
