@@ -10,9 +10,9 @@ from hops import breadth, hops, watched
 from mgraph import DynamicGraph
 from mgraph.structures.run import FEW
 
-MOST = 16
+MOST = {"update": 17, "run": 19}
 #: different functions, and files, of a whole call in process: those of an insert of one edge, and of a search
-WIDEST = {"insert": (64, 25), "bfs": (86, 28)}
+WIDEST = {"insert": (68, 26), "bfs": (89, 29)}
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_few_functions_lie_between_a_call_and_its_first_kernel(graph, name):
     for thread, functions in found.items():
         print(f"{thread}: {len(functions)}\n  " + "\n  ".join(functions))
     assert list(found) == ["user's thread", "client's loop", "worker's loop", "shard's thread"]
-    assert sum(map(len, found.values())) <= MOST
+    assert sum(map(len, found.values())) <= MOST[name]
 
 
 @pytest.mark.parametrize("name", WIDEST)

@@ -16,6 +16,7 @@ from distributed.comm.inproc import InProc
 
 import mgraph
 from mgraph.kernels import Kernel
+from mgraph.kernels.launch import Bound
 
 __all__ = ["breadth", "hops", "watched"]
 
@@ -64,6 +65,7 @@ def hops(call: Callable[[], Any], method: str) -> dict[str, list[str]]:
     post, write, create, launch = (
         asyncio.BaseEventLoop.call_soon_threadsafe, InProc.write, asyncio.create_task, Kernel.__call__,
     )  # fmt: skip
+    launch_bound = Bound.__call__
 
     def posting(loop: Any, *args: Any, **options: Any) -> Any:
         if threading.current_thread() is user and (here := stack()):
@@ -86,11 +88,17 @@ def hops(call: Callable[[], Any], method: str) -> dict[str, list[str]]:
             found.setdefault("shard's thread", [*stack(), launch.__qualname__])
         return launch(kernel, items, **fields)
 
+    def launching_bound(bound: Any, items: int, **fields: Any) -> Any:
+        if "worker's loop" in found and items > 0:
+            found.setdefault("shard's thread", [*stack(), launch_bound.__qualname__])
+        return launch_bound(bound, items, **fields)
+
     with (
         patch.object(asyncio.BaseEventLoop, "call_soon_threadsafe", posting),
         patch.object(InProc, "write", writing),
         patch("asyncio.create_task", creating),
         patch.object(Kernel, "__call__", launching),
+        patch.object(Bound, "__call__", launching_bound),
     ):
         call()
     _found = None
