@@ -234,14 +234,14 @@ def test_keyboard_interrupt_twice_while_vertices_are_added(client, stage, first,
 def test_keyboard_interrupt_twice_and_what_is_read_next_is_what_the_ranks_have(client, stage, first, tmp_path):
     """A program that decides by the epoch whether it sends its batch again must not send it twice."""
     with DynamicGraph(client, N) as graph, DynamicGraph(client, N) as other:
-        attempt, victim = graph._directory.coordinator.attempt, graph.workers[1]
+        exchange, victim = graph._directory.coordinator.exchange, graph.workers[1]
         committed = stage == "commit"  # the vote was over, or never was
         if committed:
             other.update(batch())
         client.run(before, stage, rest, 1.5, tmp_path / "begun", workers=[victim])
         with (
             when((tmp_path / "begun").exists, ctrl_c),
-            when(lambda: attempt.settling, ctrl_c),
+            when(lambda: exchange.aborting, ctrl_c),
             raises_in_time(KeyboardInterrupt, limit=1.4),
         ):
             graph.update(batch())
