@@ -275,7 +275,9 @@ def test_run_by_name_is_the_method(client3):
             graph.run("colour")
         with pytest.raises(TypeError, match="^bfs: missing a required argument: 'source'$"):
             graph.maintain("bfs")
-        with pytest.raises(TypeError, match="^bfs: got an unexpected keyword argument 'sorce'; did you mean 'source'\\?$"):
+        with pytest.raises(
+            TypeError, match="^bfs: got an unexpected keyword argument 'sorce'; did you mean 'source'\\?$"
+        ):
             graph.run("bfs", sorce=3)
         with pytest.raises(TypeError, match="^pagerank: got an unexpected keyword argument 'colour'$"):
             graph.run("pagerank", colour=1)
