@@ -75,8 +75,8 @@ def columns_of(graph: tuple[DynamicGraph, list], name: str) -> Iterator[tuple[Ve
 
 
 def test_all_algorithms_are_here():
-    elsewhere = {name for name, algorithm in ALGORITHMS.items() if algorithm.result is not None}
-    assert set(CALLS) == set(ALGORITHMS) - elsewhere
+    own = {name: known for name, known in ALGORITHMS.items() if known.run.__module__.startswith("mgraph.")}
+    assert set(CALLS) == {name for name, known in own.items() if known.result is None}  # other tests add some
 
 
 @pytest.mark.parametrize("name", sorted(CALLS))
