@@ -73,7 +73,7 @@ def test_generated_undirected_weighted(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["--data", "nothing.txt"], "nothing.txt: No such file"),
+        (["--data", "nothing.txt"], "nothing.txt: there is no such file on this machine"),
         (["--data", "rmat:99:1"], "scale is 99"),
         (["--data", "FILE", "--batch", "0"], "--batch is 0"),
         (["--data", "FILE", "--window", "-1"], "--window is -1"),
