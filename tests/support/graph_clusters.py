@@ -25,8 +25,16 @@ NO_DASHBOARD: dict[str, Any] = {"dashboard_address": None, "scheduler_kwargs": {
 
 @contextmanager
 def quick_start() -> Iterator[None]:
-    """Workers that start meanwhile are forked from a process that has imported mgraph, in a tenth of the time."""
-    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+    """Workers that start meanwhile are forked from a process that has imported mgraph, in a tenth of the time.
+
+    After a loss Dask waits 15 s and then ends a nanny whose worker is away, even one that was lost again since and is
+    about to return; tests that kill twice give it longer.
+    """
+    options = {
+        "distributed.worker.multiprocessing-method": "forkserver",
+        "distributed.deploy.lost-worker-timeout": "10 minutes",
+    }
+    with dask.config.set(options):
         get_mp_context().set_forkserver_preload(["mgraph.worker.plugin"])
         yield
 
