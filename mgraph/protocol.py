@@ -23,6 +23,9 @@ The worker sends beats without being asked. If the client sent pings, they would
 and a worker on a slow link would look dead. Large answers are sent in parts for the same reason: each part that arrives
 shows that the worker is alive.
 
+Where client and worker share a host, a small `Call` and a small answer may go by the session's channel instead: see
+`mgraph.channel`. The client sends a call so only when no other one is under way.
+
 Messages are frozen dataclasses in both processes and are sent as plain dicts (`to_dict`, `from_dict`), because a
 pickled dataclass costs ten times as much as a dict. This module does not import Dask; `mgraph.wire` writes the dicts to
 Dask's comms.
@@ -69,7 +72,7 @@ __all__ = [
     "to_dict",
 ]
 
-VERSION = 12  #: of the protocol; client and worker must have the same one
+VERSION = 13  #: of the protocol; client and worker must have the same one
 BEAT_SECONDS = 1.0  #: between two beats of a worker
 SILENCE_SECONDS = 8.0  #: without a message from a worker until a warning about it is logged
 PATIENCE_SECONDS = 60.0  #: without a message from a worker until it counts as lost: default of a graph's `patience`
@@ -140,7 +143,8 @@ class Answer(NamedTuple):
 class Hello:
     """Open a session: the graph's id, the rank of this worker, the number of ranks, and the client's `patience`.
 
-    With `attach` it is one more session with a shard of a published graph; else the shard is made.
+    With `attach` it is one more session with a shard of a published graph; else the shard is made. `channel` is the
+    name at which the client listens for the worker's end of a `mgraph.channel`; empty for none.
     """
 
     graph: str
@@ -149,13 +153,15 @@ class Hello:
     version: int = VERSION
     patience: float = PATIENCE_SECONDS
     attach: bool = False
+    channel: bytes = b""
 
 
 @dataclass(frozen=True)
 class Welcome:
-    """The session is open; `version` is that of the worker."""
+    """The session is open; `version` is that of the worker, and `why` says why it has no channel, if it has none."""
 
     version: int = VERSION
+    why: str = ""
 
 
 @dataclass(frozen=True)

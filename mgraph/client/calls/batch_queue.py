@@ -11,6 +11,7 @@ from typing import Any
 from mgraph.calls import CALLS, CallSize, RemoteCall
 from mgraph.client.calls.batch_group import MOST, BatchGroup, SmallBatch, layout
 from mgraph.client.calls.caller import Value
+from mgraph.client.calls.send_lock import SendLock
 
 __all__ = ["BatchQueue", "Launch"]
 
@@ -26,13 +27,13 @@ class BatchQueue:
 
     Parameters
     ----------
-    lock : asyncio.Lock
+    lock : SendLock
         Held by whoever sends calls.
     flying : collection of asyncio.Task
         The batches in flight.
     """
 
-    def __init__(self, lock: asyncio.Lock, flying: Collection[asyncio.Task[Any]]) -> None:
+    def __init__(self, lock: SendLock, flying: Collection[asyncio.Task[Any]]) -> None:
         self._lock, self._flying = lock, flying
         self._waiting: deque[SmallBatch] = deque()
         self._sending = False  # whether a task sends what waits

@@ -14,9 +14,11 @@ from mgraph.client.calls.admission import may_lack_memory, refusal
 from mgraph.client.calls.batch_group import WAITING, BatchGroup, SmallBatch, committed_counts
 from mgraph.client.calls.batch_queue import BatchQueue
 from mgraph.client.calls.caller import GraphStatus, Value
+from mgraph.client.calls.channel_calls import ChannelCalls
 from mgraph.client.calls.exchange_lifecycle import ExchangeLifecycle
 from mgraph.client.calls.graph_lock import GraphLock
 from mgraph.client.calls.loop_runner import LoopRunner
+from mgraph.client.calls.send_lock import SendLock
 from mgraph.client.connections.session import Session
 from mgraph.client.connections.sessions import CLOSE_SECONDS, Asked, Sessions
 from mgraph.errors import CapacityError, GraphClosed, MgraphError
@@ -82,12 +84,13 @@ class Coordinator:
         self.sessions = Sessions(graph, self.addresses, patience)
         self.exchange = ExchangeLifecycle(self.sessions)
         self._connection_args = connection_args
-        self._send_lock = asyncio.Lock()
+        self._send_lock = SendLock()
         self._interrupted = False
         self._graph_lock: GraphLock | None = None
         self._flying: dict[Flight, Sequence[CallSize]] = {}
         self._ahead = 0  # epochs in flight
         self._queue = BatchQueue(self._send_lock, self._flying)
+        self._channels = ChannelCalls(runner, self.sessions, self.exchange, self._send_lock, self._flying, self._queue)
         self.one_process = all(address.startswith("inproc:") for address in self.addresses)
         weakref.finalize(self, _drop, runner, self.sessions.all).atexit = False  # at exit the system closes the comms
 
@@ -158,8 +161,18 @@ class Coordinator:
             What the call raised on a rank. If ranks raised different errors, the one that caused the others.
         """
         call, given = CALLS[name], [{**(args or {}), **share} for share in (shares or [{}] * len(self.addresses))]
-        with self.lock:
+        if self._graph_lock is not None:
+            with self._graph_lock:
+                return self._run(self._call_locked(call, given))
+        try:
+            answers = self._channels.call(call, given, shares is None)
+        except KeyboardInterrupt:
+            self._interrupted = True
+            raise
+        if answers is None:
             return self._run(self._call_locked(call, given))
+        self._interrupted = False
+        return answers
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the event loop. Ctrl-C leaves the graph `unsettled`: a change may be under way."""

@@ -47,7 +47,7 @@ def large_bytes(values: Mapping[str, Any]) -> int:
 
 
 class LocalMemory:
-    """One session's shared memory. Everything here runs on the client's event loop.
+    """One session's shared memory. Everything but `put` and `take_back` runs on the client's event loop.
 
     Parameters
     ----------
@@ -88,6 +88,13 @@ class LocalMemory:
         if self.shared is None or not self._agreed or not large:
             return call
         return replace(call, args=await asyncio.to_thread(self.shared.put, call.args, wait))
+
+    def put(self, args: dict[str, Any]) -> dict[str, Any] | None:
+        """Return `args` with its large arrays in shared memory, from any thread; None if they find no room there."""
+        if self.shared is None or not self._agreed:
+            return None
+        packed = self.shared.put(args, wait=False)
+        return None if large_bytes(packed) else packed
 
     def take_back(self, call: Call) -> None:
         """Free the room of a packed call that cannot be sent."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from dataclasses import replace
 from typing import Any
 
+import dask.config
 from distributed.comm import Comm, connect
 
+from mgraph.channel import Listener
 from mgraph.client.connections.local_memory import shared_bytes
 from mgraph.client.connections.session import Session
 from mgraph.comms import outlast
@@ -21,6 +24,7 @@ __all__ = ["open_session", "reach"]
 
 logger = logging.getLogger(__name__)
 
+OPTION = "mgraph.channels"  #: of Dask's configuration: False sends every call by the comm
 ATTEMPT_SECONDS = 0.25  #: of the first attempt to connect; a later one lasts `LONGER` times the one before it
 LONGER = 4
 
@@ -39,12 +43,18 @@ async def open_session(hello: Hello, address: str, connection_args: dict[str, An
     who = f"graph {hello.graph}: the worker at {address} (rank {hello.rank})"
     note = f"{who} has not answered for {SILENCE_SECONDS:g} s; it counts as lost after {hello.patience:g} s"
     late = asyncio.get_running_loop().call_later(SILENCE_SECONDS, logger.warning, note)
-    comm = None
+    comm, channel, why = None, None, f"{OPTION} is False"
+    listener = None if hello.attach or not dask.config.get(OPTION, True) else Listener()
     try:
         async with asyncio.timeout(hello.patience):
             comm = await reach(address, hello.patience, connection_args)
+            if listener is not None:
+                hello = replace(hello, channel=listener.name)
             await comm.write({"op": SESSION_HANDLER, "hello": encode(hello)})
-            _check_welcome(await comm.read(), address)
+            message = await comm.read()
+            _check_welcome(message, address)
+            if listener is not None:
+                channel, why = listener.accept(), str(message.get("why"))
             outlast(comm, hello.patience)
     except BaseException as error:
         if comm is not None:
@@ -57,7 +67,11 @@ async def open_session(hello: Hello, address: str, connection_args: dict[str, An
         ) from error
     finally:
         late.cancel()
-    return Session(hello, address, comm, shared_bytes(address))
+        if listener is not None:
+            listener.close()
+    if channel is None and not hello.attach:
+        logger.info("%s: calls go by the comm: %s", who, why)
+    return Session(hello, address, comm, shared_bytes(address), channel)
 
 
 async def reach(address: str, seconds: float, connection_args: dict[str, Any]) -> Comm:

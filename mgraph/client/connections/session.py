@@ -10,6 +10,7 @@ from typing import Any
 
 from distributed.comm import Comm, CommClosedError
 
+from mgraph.channel import Bell, Channel, ChannelClosed, unpack
 from mgraph.client.connections.local_memory import LocalMemory, SplitArray, large_bytes
 from mgraph.errors import MgraphError, WorkerLost
 from mgraph.failures import decode_error
@@ -29,6 +30,7 @@ from mgraph.protocol import (
     Result,
     Share,
     Turn,
+    from_dict,
 )
 from mgraph.wire import decode, encode
 
@@ -41,8 +43,38 @@ Request = Call | Abort | Close | Publish | Share | Turn
 TICKS = 16  #: checks for silence in `SILENCE_SECONDS`, or in `patience` if that is shorter
 
 
+class ChannelAnswer:
+    """The answer to a call by a channel: set by the thread that waits for it, or by the event loop, which rings a bell.
+
+    Attributes
+    ----------
+    outcome : Answer or BaseException or None
+        None until there is one.
+    """
+
+    __slots__ = ("_bell", "outcome")
+
+    def __init__(self, bell: Bell) -> None:
+        self._bell = bell
+        self.outcome: Answer | BaseException | None = None
+
+    def done(self) -> bool:
+        """Return True if there is an outcome."""
+        return self.outcome is not None
+
+    def set_result(self, answer: Answer) -> None:
+        """Set the answer, which came by the comm."""
+        self.outcome = answer
+        self._bell.ring()
+
+    def set_exception(self, error: BaseException) -> None:
+        """Set the error, which came by the comm, or the loss."""
+        self.outcome = error
+        self._bell.ring()
+
+
 class Session:
-    """The client's session with one rank. Everything here runs on the client's event loop.
+    """The client's session with one rank. Everything here runs on the client's event loop, but for what says it not.
 
     Parameters
     ----------
@@ -54,6 +86,8 @@ class Session:
         The comm on which the worker has answered `Welcome`. Only this session may use it from now on.
     shared_bytes : int
         Most bytes of memory that it may share with the worker, if that is on this host.
+    channel : Channel, optional
+        The channel to the shard's thread, if that is on this host.
 
     Attributes
     ----------
@@ -71,16 +105,18 @@ class Session:
     holds Python's GIL on the worker, which cannot answer then but is not damaged.
     """
 
-    def __init__(self, hello: Hello, address: str, comm: Comm, shared_bytes: int = 0) -> None:
+    def __init__(
+        self, hello: Hello, address: str, comm: Comm, shared_bytes: int = 0, channel: Channel | None = None
+    ) -> None:
         self.graph, self.rank, self.address, self.patience = hello.graph, hello.rank, address, hello.patience
         self.lost: WorkerLost | None = None
         self.silent = False
-        self._comm = comm
+        self._comm, self.channel, self._loop = comm, channel, asyncio.get_running_loop()
         self._heard, self._busy = False, ""
         self._calls: dict[int, str] = {}  # the user's function that a call runs, by the call's number
         self.reached = 0
         self._writing = asyncio.Lock()
-        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._waiting: dict[int, asyncio.Future[Answer] | ChannelAnswer] = {}
         self._parts: dict[tuple[int, str], SplitArray | Exception] = {}
         who = f"graph {self.graph}: rank {self.rank}, the worker at {address}"
         self._memory = LocalMemory(who, shared_bytes, self._ask_now, self._tell_freed)
@@ -121,7 +157,7 @@ class Session:
                             self._memory.take_back(message)
                         raise
             del message  # its arguments may be large, and the answer may take long
-            return await self._waiting[seq]  # not a local variable, to which an error's traceback would refer
+            return await self._future(seq)  # not a local variable, to which an error's traceback would refer
         finally:
             del self._waiting[seq]
             self._calls.pop(seq, None)
@@ -131,7 +167,7 @@ class Session:
         self._waiting[message.seq] = asyncio.get_running_loop().create_future()
         try:
             await self._comm.write(encode(message), on_error="raise")
-            return await self._waiting[message.seq]
+            return await self._future(message.seq)
         finally:
             del self._waiting[message.seq]
 
@@ -160,6 +196,84 @@ class Session:
             sender.uncancel()  # cancelled by `drop`: the caller gets the loss instead
         finally:
             self._senders.discard(sender)
+
+    # ---- calls by the channel, by the thread that makes the call -----------------------------------------------------
+
+    def share_arrays(self, args: dict[str, Any]) -> dict[str, Any] | None:
+        """Return `args` with its large arrays in shared memory; None if they find no room there."""
+        return self._memory.put(args)
+
+    def take_back(self, call: Call) -> None:
+        """Free the room of a call's arrays; it is not sent."""
+        self._memory.take_back(call)
+
+    def begin(self, seq: int, data: bytes, bell: Bell) -> ChannelAnswer:
+        """Send a packed call, and return where its answer will be. Call `end` when that is not awaited any more."""
+        answer = self._waiting[seq] = ChannelAnswer(bell)
+        assert self.channel is not None
+        if self.lost is not None:
+            answer.outcome = WorkerLost(*self.lost.args)
+            return answer
+        try:
+            if not self.channel.send(data):  # nothing else is under way there, so the worker has ended or was stopped
+                answer.outcome = WorkerLost(f"rank {self.rank}, the worker at {self.address}, reads no calls")
+        except ChannelClosed:
+            self.close_channel()
+        return answer
+
+    def receive(self) -> None:
+        """Take what has come by the channel. The event loop may call it, too."""
+        if (channel := self.channel) is None:
+            return
+        try:
+            while (data := channel.receive()) is not None:
+                message = from_dict(unpack(data))
+                if isinstance(message, Result | Failure):
+                    self._answer(message.seq, self._outcome(message, {}))
+        except ChannelClosed:
+            self.close_channel()
+
+    def _answer(self, seq: int, outcome: Answer | BaseException) -> None:
+        """End the call `seq`, from any thread."""
+        waiter = self._waiting.get(seq)
+        if isinstance(waiter, ChannelAnswer):
+            waiter.outcome = outcome
+        elif waiter is not None:
+            self._loop.call_soon_threadsafe(self._finish, seq, outcome)
+
+    def close_channel(self) -> None:
+        """Lose the rank, whose end of the channel has closed, as soon as the event loop hears of it."""
+        self.channel = None
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._lose, "closed its session")
+
+    def end(self, seq: int) -> None:
+        """Take no answer to a call any more."""
+        self._waiting.pop(seq, None)
+
+    async def outcome(self, seq: int) -> Answer:
+        """Wait on the event loop for the answer to a call that was sent by the channel."""
+        answer, channel = self._waiting[seq], self.channel
+        assert isinstance(answer, ChannelAnswer)
+        self._waiting[seq] = self._loop.create_future()
+        try:
+            if answer.outcome is not None:
+                self._finish(seq, answer.outcome)
+            elif self.lost is not None:
+                self._finish(seq, WorkerLost(*self.lost.args))
+            elif channel is not None:
+                self._loop.add_reader(channel, self.receive)
+            return await self._future(seq)
+        finally:
+            del self._waiting[seq]
+            if channel is not None:
+                self._loop.remove_reader(channel)
+
+    def _future(self, seq: int) -> asyncio.Future[Answer]:
+        """Return what a coroutine waits for."""
+        future = self._waiting[seq]
+        assert isinstance(future, asyncio.Future)
+        return future
 
     # ---- answers -----------------------------------------------------------------------------------------------------
 
@@ -305,6 +419,8 @@ class Session:
         if self.lost is None:
             self.lost = WorkerLost(f"graph {self.graph}: the session of rank {self.rank} at {self.address} was closed")
         self.abandon()
+        if self.channel is not None:
+            self.channel.shut()
         self._memory.close()
         for seq in list(self._waiting):
             self._finish(seq, WorkerLost(*self.lost.args))

@@ -133,6 +133,10 @@ class Sessions:
         """Send one rank a message without waiting. The result of the task is the answer."""
         return self._kept(asyncio.create_task(self.all[rank].ask(message)))
 
+    def outcomes(self, seq: int) -> Asked:
+        """Wait for the answers to a call that was sent by channels. The results of the tasks are the answers."""
+        return [self._kept(asyncio.create_task(session.outcome(seq))) for session in self.all]
+
     def tell(self, rank: int, message: Done) -> None:
         """Send one rank a message that is not answered, without waiting."""
         self._kept(asyncio.create_task(self.all[rank].tell(message)))

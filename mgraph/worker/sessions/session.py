@@ -17,6 +17,7 @@ from distributed.comm import Comm, CommClosedError
 from distributed.core import Status
 
 from mgraph.calls import IN_PLACE
+from mgraph.channel import Channel, ChannelClosed, pack, unpack
 from mgraph.comms import outlast
 from mgraph.errors import DeviceError, GraphClosed, InvalidOption, MgraphError
 from mgraph.failures import encode_error
@@ -39,6 +40,8 @@ from mgraph.protocol import (
     Share,
     Turn,
     Welcome,
+    from_dict,
+    to_dict,
 )
 from mgraph.shared import Shared
 from mgraph.wire import decode, encode
@@ -93,11 +96,15 @@ class Session:
         else:
             self.ended, self.thread = published.ended, published.thread
             published.sessions.add(self)
+        self._channel, self._why = Channel.connect(hello.channel) if hello.channel else (None, "")
+        self._split: set[int] = set()  # calls by the channel whose answers are too large for it
+        if self._channel is not None:
+            self.thread.requests.listen(self._channel, self._read_channel)
 
     async def run(self) -> None:
         """Serve until the comm closes for any reason; return when the shard is freed."""
         outlast(self.comm, self._patience)
-        self._outbox.put_nowait(Welcome())
+        self._outbox.put_nowait(Welcome(why=self._why))
         if self._published is None:
             self.thread.start()
         self._beating = self._loop.call_later(BEAT_SECONDS, self._beat)
@@ -272,6 +279,39 @@ class Session:
             if isinstance(message, Result) and self._shared is not None and (read := self._shared.take_read()):
                 message = replace(message, freed=read)
         self._outbox.put_nowait(message)
+
+    def _read_channel(self, data: bytes) -> Asked:
+        """Return the request in a message of the channel."""
+        call = from_dict(unpack(data))
+        if not isinstance(call, Call):
+            raise MgraphError(f"a client has sent a {type(call).__name__} by its channel, which carries calls only")
+        self._note(call)
+        if self._shared is not None:
+            self._read_shared(call, self._shared)
+        return Asked(call, self._post_to_channel, self._shared)
+
+    def _post_to_channel(self, message: Message) -> None:
+        """Answer a call that came by the channel: there, or by the comm if the answer is large."""
+        assert isinstance(message, Part | Result | Failure)
+        if isinstance(message, Part):
+            self._split.add(message.seq)
+            self._post(message)
+            return
+        whole = message.seq not in self._split
+        self._split.discard(message.seq)
+        if whole and self._send(message):
+            self._under_way.pop(message.seq, None)
+            return
+        self._post(message)
+
+    def _send(self, message: Result | Failure) -> bool:
+        """Send a message by the channel. Return False if it is too large for it, or the client has ended."""
+        assert self._channel is not None
+        data = pack(to_dict(message))
+        try:
+            return data is not None and self._channel.send(data)
+        except ChannelClosed:
+            return False
 
     def _thread_ended(self) -> None:
         with suppress(RuntimeError):

@@ -6,13 +6,11 @@ import logging
 import threading
 import time
 import traceback
-from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Protocol
 
 from mgraph.device import Device
@@ -20,6 +18,7 @@ from mgraph.errors import Aborted
 from mgraph.failures import encode_error
 from mgraph.protocol import AFTER, Abort, Call, Failure, Message, Part, ShardState, answer_messages
 from mgraph.shared import Shared, is_large
+from mgraph.worker.sessions.inbox import Inbox
 
 __all__ = ["Asked", "Counters", "Servant", "ShardThread"]
 
@@ -111,7 +110,7 @@ class ShardThread(threading.Thread):
 
     Attributes
     ----------
-    requests : SimpleQueue of Asked
+    requests : Inbox
     state : ShardState
         The shard's state at its last answer; replaced as a whole, so that other threads can read it.
     doing : (str, float) or None
@@ -129,8 +128,7 @@ class ShardThread(threading.Thread):
         self.state = ShardState()
         self.doing: tuple[str, float] | None = None
         self._servant: Servant | None = None
-        self.requests: SimpleQueue[Asked | None] = SimpleQueue()
-        self._coming: deque[Asked | None] = deque(maxlen=1)  # taken out of the queue, to be known before its turn
+        self.requests: Inbox[Asked] = Inbox()
         self._stopping = False
         self._attempt = self._latest = 0
         self._aborted_attempt = -1
@@ -159,7 +157,7 @@ class ShardThread(threading.Thread):
     def stop(self) -> None:
         """End all waits, skip queued calls, free everything and end the thread. Does not wait for it."""
         self._stopping = True
-        self.requests.put(None)
+        self.requests.stop()
 
     # ---- in the thread -----------------------------------------------------------------------------------------------
 
@@ -180,14 +178,14 @@ class ShardThread(threading.Thread):
                     self.doing = None
                     del asked  # it may be long until the next call
         finally:
+            self.requests.close()
             self._ended()
 
     def _next(self, servant: Servant) -> Asked | None:
         """The next request; the servant is told of the one after it, if that has come."""
-        asked = self._coming.popleft() if self._coming else self.requests.get()
-        with suppress(Empty):
-            self._coming.append(self.requests.get_nowait())
-        after = self._coming[0] if self._coming else None
+        if (asked := self.requests.get()) is None:
+            return None
+        after = self.requests.peek()
         try:
             servant.prefetch(after.request if after is not None and isinstance(after.request, Call) else None)
         except Exception:  # nothing was asked for yet: the calls say what is wrong

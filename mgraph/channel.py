@@ -1,0 +1,188 @@
+"""Channels: Unix sockets over which a client's thread calls a shard's thread on the same host.
+
+A call of a few kilobytes and its answer go from thread to thread, without an event loop on either side. Everything
+else goes by the session's comm: large arrays that are not in shared memory, objects that are not plain values, and all
+calls to workers of other hosts.
+
+The client listens at a random name of the abstract namespace, which leaves no file behind, and sends the name with
+`Hello`. A worker of this host connects. Both ends check that the other process belongs to the same user.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import struct
+import weakref
+from contextlib import suppress
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from mgraph.errors import MgraphError
+
+__all__ = ["MOST_BYTES", "Bell", "Channel", "ChannelClosed", "Listener", "pack", "unpack"]
+
+MOST_BYTES = 1 << 16  #: of a message; sockets hold more
+ARRAY = "mgraph array"  #: the key of the dict that stands for an array
+
+_PEER = struct.Struct("3i")  # pid, uid and gid of the process at the other end
+
+
+class ChannelClosed(MgraphError):
+    """The other end closed the channel, or its process ended."""
+
+
+class Bell:
+    """Wakes a thread that polls several descriptors. Any thread may ring."""
+
+    def __init__(self) -> None:
+        self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def ring(self) -> None:
+        """Make the descriptor readable."""
+        os.eventfd_write(self._descriptor, 1)
+
+    def silence(self) -> None:
+        """Make it unreadable again."""
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._descriptor)
+
+    def fileno(self) -> int:
+        """Return the descriptor, for `poll`."""
+        return self._descriptor
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+
+class Channel:
+    """One end of a channel. One thread receives at a time; any thread may send.
+
+    Messages keep their boundaries and their order.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        sock.setblocking(False)
+        weakref.finalize(self, sock.close).atexit = False  # a thread may wait for a message when the channel ends
+
+    @classmethod
+    def connect(cls, name: bytes) -> tuple[Channel | None, str]:
+        """Connect to the client that listens at `name`. Returns the channel, or None and why there is none."""
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            sock.setblocking(False)
+            sock.connect(b"\0" + name)
+            if not _same_user(sock):
+                raise OSError("the client's process belongs to another user")
+        except OSError as error:
+            sock.close()
+            return None, f"the worker cannot reach the client by a Unix socket: {error.strerror or error}"
+        return cls(sock), ""
+
+    def send(self, data: bytes) -> bool:
+        """Send a packed message. Return False if the other end reads nothing and the socket is full.
+
+        Raises
+        ------
+        ChannelClosed
+        """
+        try:
+            self._sock.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise ChannelClosed(str(error)) from None
+        return True
+
+    def receive(self) -> bytes | None:
+        """Return the next message, or None if none has come.
+
+        Raises
+        ------
+        ChannelClosed
+        """
+        try:
+            data = self._sock.recv(2 * MOST_BYTES, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise ChannelClosed(str(error)) from None
+        if not data:
+            raise ChannelClosed("the other end has closed the channel")
+        return data
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor, for `poll`."""
+        return self._sock.fileno()
+
+    def shut(self) -> None:
+        """End the channel. A thread that waits for a message wakes. The descriptor lives as long as this object."""
+        with suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+
+class Listener:
+    """The client's end before a worker has connected."""
+
+    def __init__(self) -> None:
+        self.name = b"mgraph-" + secrets.token_hex(16).encode()
+        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._sock.setblocking(False)
+        self._sock.bind(b"\0" + self.name)
+        self._sock.listen(4)
+
+    def accept(self) -> Channel | None:
+        """Return the channel to the process of this user that has connected; None if none has."""
+        while True:
+            try:
+                sock, _ = self._sock.accept()
+            except BlockingIOError:
+                return None
+            if _same_user(sock):
+                return Channel(sock)
+            sock.close()
+
+    def close(self) -> None:
+        """Stop listening; the name is gone."""
+        self._sock.close()
+
+
+def _same_user(sock: socket.socket) -> bool:
+    _, uid, _ = _PEER.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    return bool(uid == os.geteuid())
+
+
+# ---- messages as bytes -----------------------------------------------------------------------------------------------
+
+
+def pack(fields: dict[str, Any]) -> bytes | None:
+    """Return a message of plain values and arrays of numbers as bytes; None if it has other values or is too large."""
+    try:
+        data: bytes = msgpack.packb(fields, default=_plain)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None
+    return data if len(data) <= MOST_BYTES else None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and value.nbytes <= MOST_BYTES and value.dtype.kind in "biufmM":
+        return {ARRAY: value.dtype.str, "shape": value.shape, "bytes": value.tobytes()}
+    if isinstance(value, np.generic) and value.dtype.kind in "biuf":
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is not a plain value")
+
+
+def unpack(data: bytes) -> dict[str, Any]:
+    """Return the message of `pack`. Sequences are tuples, and arrays may be written to."""
+    fields: dict[str, Any] = msgpack.unpackb(data, object_hook=_array, use_list=False, strict_map_key=False)
+    return fields
+
+
+def _array(fields: dict[Any, Any]) -> Any:
+    if ARRAY not in fields:
+        return fields
+    return np.frombuffer(bytearray(fields["bytes"]), fields[ARRAY]).reshape(fields["shape"])

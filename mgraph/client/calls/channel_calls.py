@@ -1,0 +1,176 @@
+"""Calls that a user's thread makes by the channels to the shards' threads, without the client's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from collections.abc import Sized
+from dataclasses import replace
+
+from mgraph.calls import RemoteCall
+from mgraph.channel import Bell, Channel, pack
+from mgraph.client.calls.admission import SMALL
+from mgraph.client.calls.caller import Value
+from mgraph.client.calls.exchange_lifecycle import ExchangeLifecycle
+from mgraph.client.calls.loop_runner import POLL_SECONDS, STOP_SECONDS, STOPPED, LoopRunner
+from mgraph.client.calls.send_lock import SendLock
+from mgraph.client.connections.local_memory import large_bytes
+from mgraph.client.connections.session import ChannelAnswer, Session
+from mgraph.client.connections.sessions import Sessions
+from mgraph.errors import MgraphError
+from mgraph.protocol import ABORT_SECONDS, Answer, Call, to_dict
+
+__all__ = ["ChannelCalls"]
+
+
+class ChannelCalls:
+    """Makes a graph's calls by channels where that is possible, and leaves what goes wrong to the event loop.
+
+    A call goes by channels if every rank has one, no other call is under way, and the ranks' messages are small beside
+    the arrays that lie in shared memory. So the ranks run calls in one order, whichever way these came.
+
+    Parameters
+    ----------
+    runner : LoopRunner
+    sessions : Sessions
+    exchange : ExchangeLifecycle
+    lock : SendLock
+        Held while a call is under way.
+    flying, queue : sized
+        The batches in flight, and those that wait for a message.
+    """
+
+    def __init__(
+        self,
+        runner: LoopRunner,
+        sessions: Sessions,
+        exchange: ExchangeLifecycle,
+        lock: SendLock,
+        flying: Sized,
+        queue: Sized,
+    ) -> None:
+        self._runner, self._sessions, self._exchange = runner, sessions, exchange
+        self._lock, self._flying, self._queue = lock, flying, queue
+        self._bell, self._poll = Bell(), select.poll()
+        self._poll.register(self._bell, select.POLLIN)
+        self._by_descriptor: dict[int, tuple[Session, Channel]] = {}
+
+    def call(self, call: RemoteCall, given: list[Value], alike: bool) -> list[Value] | None:
+        """Make a call, as `Coordinator.call`. Return None if it has to go by the comm; nothing was sent then.
+
+        `alike` says that all ranks get the same arguments.
+        """
+        holder = object()
+        try:
+            if not self._lock.try_acquire(holder) or not self._possible(call, given[0]):
+                return None
+            epoch = self._sessions.epoch + 1 if call.epoch else None
+            if epoch is not None:
+                given = [{**args, "epoch": epoch} for args in given]
+            calls = self._sessions.calls(call.handler, given, self._exchange.number)
+            packed = self._packed(calls, alike)
+            if packed is None:
+                for result in calls[0].free:
+                    self._sessions.forget(result)
+                return None
+            return self._answers(calls[0].seq, packed, call.exchange, epoch)
+        finally:
+            self._lock.release(holder)
+
+    def _possible(self, call: RemoteCall, args: Value) -> bool:
+        """Return True if a call may go by channels now."""
+        exchange, sessions = self._exchange, self._sessions
+        return (
+            (exchange.connected or not call.exchange)
+            and not (exchange.aborting or exchange.lost or exchange.shared or sessions.closed)
+            and not (self._flying or self._queue)
+            and bool(sessions.all)
+            and all(session.channel is not None for session in sessions.all)
+            and "sources" not in args  # user code, which a warning about a silent worker names
+            and self._runner.alive
+            and asyncio._get_running_loop() is not self._runner.loop
+        )
+
+    def _packed(self, calls: list[Call], alike: bool) -> list[bytes] | None:
+        """Return each rank's message, whose large arrays are in shared memory; None if one cannot go by a channel."""
+        large = [large_bytes(call.args) for call in calls]
+        if not any(large) and alike:
+            data = pack(to_dict(calls[0]))
+            return None if data is None else [data] * len(calls)
+        if sum(large) > SMALL:  # the workers may have to be asked for memory first
+            return None
+        packed, shared = list[bytes](), list[tuple[Session, Call]]()
+        for session, call, nbytes in zip(self._sessions.all, calls, large, strict=True):
+            if nbytes:
+                args = session.share_arrays(call.args)
+                if args is None:
+                    break
+                call = replace(call, args=args)
+                shared.append((session, call))
+            data = pack(to_dict(call))
+            if data is None:
+                break
+            packed.append(data)
+        if len(packed) == len(calls):
+            return packed
+        for session, call in shared:
+            session.take_back(call)
+        return None
+
+    def _answers(self, seq: int, packed: list[bytes], together: bool, epoch: int | None) -> list[Value]:
+        """Send the messages, and return the answers. If a rank fails, the event loop decides what becomes of it."""
+        sessions, waiting = self._sessions.all, True
+        try:
+            asked = [session.begin(seq, data, self._bell) for session, data in zip(sessions, packed, strict=True)]
+            if self._wait(asked):
+                answers = [answer.outcome for answer in asked if isinstance(answer.outcome, Answer)]
+                self._sessions.note(answers)
+                return [answer.value for answer in answers]
+            waiting = False  # the event loop waits now
+            return self._runner.run(self._finish(seq, together, epoch), 2 * ABORT_SECONDS)
+        except KeyboardInterrupt:
+            if waiting:
+                self._runner.run(self._exchange.abort(), 2 * ABORT_SECONDS)
+            raise
+        finally:
+            if waiting:
+                for session in sessions:
+                    session.end(seq)
+
+    def _wait(self, asked: list[ChannelAnswer]) -> bool:
+        """Wait until all ranks have answered. Return False as soon as one has failed, or cannot answer any more."""
+        stopped, poll = STOPPED.get(), self._poll
+        if not self._by_descriptor:
+            self._register()
+        seconds = POLL_SECONDS if stopped is None else STOP_SECONDS
+        while True:
+            outcomes = [answer.outcome for answer in asked]
+            if any(isinstance(outcome, BaseException) for outcome in outcomes):
+                return False
+            if all(outcome is not None for outcome in outcomes):
+                return True
+            if any(session.channel is None for session in self._sessions.all):
+                return False  # a rank was lost, for which another one may wait that has answered nothing yet
+            for descriptor, _ in poll.poll(1000 * seconds):
+                if descriptor == self._bell.fileno():
+                    self._bell.silence()
+                else:
+                    self._by_descriptor[descriptor][0].receive()
+            if stopped is not None and stopped.is_set():
+                raise KeyboardInterrupt
+            if not self._runner.alive:
+                return False
+
+    def _register(self) -> None:
+        for session in self._sessions.all:
+            if (channel := session.channel) is not None:
+                self._poll.register(channel, select.POLLIN)
+                self._by_descriptor[channel.fileno()] = session, channel
+
+    async def _finish(self, seq: int, together: bool, epoch: int | None) -> list[Value]:
+        """Wait on the event loop for the answers that are missing, and release the ranks if one has failed."""
+        try:
+            return await self._exchange.finish(self._sessions.outcomes(seq), together)
+        except MgraphError as error:
+            error.during = epoch
+            raise

@@ -1,0 +1,91 @@
+"""The inbox of a shard's thread: requests that the event loop puts in, and those that come by a client's channel."""
+
+from __future__ import annotations
+
+import logging
+import select
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from mgraph.channel import Bell, Channel, ChannelClosed
+
+__all__ = ["Inbox"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Inbox(Generic[T]):
+    """A queue that one thread reads. Any thread may put a request into it.
+
+    The reading thread waits for both ways at once: a descriptor says that something was put, and another one that the
+    channel has a message.
+    """
+
+    def __init__(self) -> None:
+        self._queue = deque[T]()
+        self._bell, self._stopped = Bell(), False
+        self._poll = select.poll()
+        self._poll.register(self._bell, select.POLLIN)
+        self._channel: Channel | None = None
+        self._read: Callable[[bytes], T] | None = None
+
+    def put(self, request: T) -> None:
+        """Append a request."""
+        self._queue.append(request)
+        self._bell.ring()
+
+    def listen(self, channel: Channel, read: Callable[[bytes], T]) -> None:
+        """Take requests from `channel`, too; `read` makes a request of a message, in the reading thread.
+
+        Call it before the thread reads the first time.
+        """
+        self._channel, self._read = channel, read
+        self._poll.register(channel, select.POLLIN)
+
+    def stop(self) -> None:
+        """Make `get` return None from now on."""
+        self._stopped = True
+        self._bell.ring()
+
+    def get(self) -> T | None:
+        """Wait for the next request; None after `stop`. What was put comes first."""
+        while not self._stopped:
+            if self._queue:
+                return self._queue.popleft()
+            for descriptor, _ in self._poll.poll():
+                if descriptor == self._bell.fileno():
+                    self._bell.silence()
+                elif (request := self._receive()) is not None:
+                    return request
+        return None
+
+    def peek(self) -> T | None:
+        """Return the request that `get` returns next, if it was put already."""
+        return self._queue[0] if self._queue else None
+
+    def _receive(self) -> T | None:
+        assert self._channel is not None
+        assert self._read is not None
+        try:
+            data = self._channel.receive()
+            return None if data is None else self._read(data)
+        except ChannelClosed:  # the client has ended, and its comm will say so
+            self._leave()
+        except Exception:
+            logger.exception("a message of a client's channel cannot be read; the channel is closed")
+            self._leave()
+        return None
+
+    def _leave(self) -> None:
+        channel, self._channel = self._channel, None
+        assert channel is not None
+        self._poll.unregister(channel)
+        channel.shut()
+
+    def close(self) -> None:
+        """Close the channel. The reading thread calls it last."""
+        if self._channel is not None:
+            self._leave()
