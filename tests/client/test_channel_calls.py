@@ -1,0 +1,143 @@
+"""Calls by channels, from the user's thread to the shards' threads: which go there, and what becomes of failed ones."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from typing import Any
+
+import dask
+import numpy as np
+import pytest
+from fakes import fake_cluster, wait_for
+
+from mgraph import channel as channels
+from mgraph.client.connections import opening
+from mgraph.errors import CapacityError, MgraphError, WorkerLost
+from mgraph.protocol import Call
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def by_comm(coordinator: Any) -> list[str]:
+    """Return a list that gets the name of each call that a comm carries from now on."""
+    names: list[str] = []
+    for session in coordinator.sessions.all:
+        ask = session.ask
+
+        async def noted(message: Any, *args: Any, ask: Any = ask) -> Any:
+            if isinstance(message, Call):
+                names.append(message.method)
+            return await ask(message, *args)
+
+        session.ask = noted
+    return names
+
+
+def test_small_calls_go_by_channels_and_large_or_odd_values_by_the_comm():
+    with fake_cluster(2) as (coordinator, _):
+        names = by_comm(coordinator)
+        for i in range(20):
+            answers = coordinator.call("echo", {"i": i}, [{"own": 0}, {"own": np.arange(3)}])
+            assert [answer["i"] for answer in answers] == [i, i]
+            np.testing.assert_array_equal(answers[1]["own"], [0, 1, 2])
+        assert names == []
+        large = np.arange(1 << 16)
+        assert all((answer["x"] == large).all() for answer in coordinator.call("echo", {"x": large}))
+        assert names == ["echo", "echo"]
+        assert coordinator.call("echo", {"x": 1})[0]["x"] == 1
+        assert names == ["echo", "echo"]
+
+
+def test_an_answer_that_is_too_large_comes_by_the_comm():
+    with fake_cluster(2) as (coordinator, _):
+        names, began = by_comm(coordinator), time.monotonic()
+        for n in (10, 1 << 18, 1 << 23, 10):
+            for rank, answer in enumerate(coordinator.call("big", {"n": n})):
+                np.testing.assert_array_equal(answer["array"], np.arange(n) + rank)
+        assert names == []
+        assert time.monotonic() - began < 30
+
+
+def test_it_can_be_turned_off_and_other_users_processes_are_refused(caplog, monkeypatch):
+    caplog.set_level(logging.INFO, opening.__name__)
+    with dask.config.set({opening.OPTION: False}), fake_cluster(1) as (coordinator, _):
+        names = by_comm(coordinator)
+        coordinator.call("echo")
+        assert names == ["echo"]
+        assert "calls go by the comm: mgraph.channels is False" in caplog.text
+    monkeypatch.setattr(channels, "_same_user", lambda sock: False)
+    with fake_cluster(1) as (coordinator, _):
+        names = by_comm(coordinator)
+        coordinator.call("echo")
+        assert names == ["echo"]
+        assert "belongs to another user" in caplog.text
+
+
+def test_a_call_waits_for_another_threads_and_both_ways_keep_one_order():
+    with fake_cluster(2) as (coordinator, workers):
+        coordinator.call("echo")
+        threads = [threading.Thread(target=coordinator.call, args=("update", {"seconds": 0.002})) for _ in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert coordinator.sessions.epoch == 12
+        assert [answer["x"] for answer in coordinator.call("echo", {"x": 5})] == [5, 5]
+
+
+def test_an_error_on_one_rank_releases_the_others():
+    with fake_cluster(3) as (coordinator, workers):
+        names = by_comm(coordinator)
+        for _ in range(3):
+            with pytest.raises(CapacityError, match="rank 1"):
+                coordinator.call("fail", {"ranks": [1]})
+            assert coordinator.call("echo", {"x": 1})[2]["x"] == 1
+        assert "fail" not in names
+        assert workers[0].log.count("settle") == 3
+
+
+def test_ctrl_c_releases_the_ranks_and_late_answers_are_dropped():
+    with fake_cluster(2) as (coordinator, workers):
+        names = by_comm(coordinator)
+        for _ in range(3):
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+            with pytest.raises(KeyboardInterrupt):
+                coordinator.call("wait", {"ranks": [0, 1]})
+            assert coordinator.status.unsettled
+            assert [answer["x"] for answer in coordinator.call("echo", {"x": 3})] == [3, 3]
+            assert not coordinator.status.unsettled
+        assert "wait" not in names
+        assert workers[1].log.count("settle") == 3
+
+
+def test_a_rank_is_lost_at_once_when_its_process_ends_the_session():
+    with fake_cluster(2) as (coordinator, workers):
+        coordinator.call("echo")
+        threading.Timer(0.2, workers[1].session.stop).start()
+        began = time.monotonic()
+        with pytest.raises(WorkerLost, match="rank 1"):
+            coordinator.call("wait", {"ranks": [0, 1]})
+        assert time.monotonic() - began < 10
+        with pytest.raises(WorkerLost):
+            coordinator.call("echo")
+
+
+def test_the_client_closes_its_loop_during_a_call():
+    with fake_cluster(1) as (coordinator, workers):
+        coordinator.call("echo")
+        threading.Timer(0.2, coordinator.close).start()
+        with pytest.raises(MgraphError):
+            coordinator.call("wait", {"ranks": [0]})
+        assert wait_for(lambda: not workers[0].table.sessions)
+
+
+def test_results_are_freed_by_a_call_that_goes_by_the_comm_after_all():
+    with fake_cluster(1) as (coordinator, workers):
+        coordinator.call("echo")
+        coordinator.forget("r1")
+        coordinator.call("echo", {"x": {1, 2}})  # a set is not plain
+        assert "free r1" in " ".join(map(str, workers[0].log))

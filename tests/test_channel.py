@@ -1,0 +1,103 @@
+"""Channels between two processes of a host, and messages as bytes."""
+
+from __future__ import annotations
+
+import select
+import threading
+
+import numpy as np
+import pytest
+
+from mgraph import channel as channels
+from mgraph.channel import MOST_BYTES, Channel, ChannelClosed, Listener, pack, unpack
+
+
+def pair() -> tuple[Channel, Channel]:
+    """The two ends of a channel."""
+    listener = Listener()
+    there, why = Channel.connect(listener.name)
+    here = listener.accept()
+    listener.close()
+    assert here is not None
+    assert there is not None
+    assert why == ""
+    return here, there
+
+
+def test_messages_keep_their_order_and_their_boundaries():
+    here, there = pair()
+    assert there.receive() is None
+    for data in (b"a", b"bc", b"d" * MOST_BYTES):
+        assert here.send(data)
+    assert [there.receive() for _ in range(4)] == [b"a", b"bc", b"d" * MOST_BYTES, None]
+
+
+def test_a_full_socket_takes_no_more_and_does_not_wait():
+    here, there = pair()
+    taken = 0
+    while here.send(b"x" * MOST_BYTES):
+        taken += 1
+        assert taken < 1000
+    assert all(there.receive() for _ in range(taken))
+    assert here.send(b"y")
+
+
+@pytest.mark.parametrize("end", ["shut", "collected"])
+def test_the_end_of_one_side_wakes_the_other(end):
+    here, there = pair()
+    poll = select.poll()
+    poll.register(there, select.POLLIN)
+    if end == "shut":
+        threading.Timer(0.05, here.shut).start()
+    else:
+        del here
+    assert poll.poll(20_000)
+    with pytest.raises(ChannelClosed):
+        there.receive()
+    with pytest.raises(ChannelClosed):
+        there.send(b"x")
+
+
+def test_nobody_listens_at_a_name():
+    listener = Listener()
+    listener.close()
+    channel, why = Channel.connect(listener.name)
+    assert channel is None
+    assert "cannot reach the client by a Unix socket: Connection refused" in why
+
+
+def test_processes_of_other_users_are_refused_at_both_ends(monkeypatch):
+    listener = Listener()
+    monkeypatch.setattr(channels, "_same_user", lambda sock: False)
+    channel, why = Channel.connect(listener.name)
+    assert channel is None
+    assert "belongs to another user" in why
+    assert listener.accept() is None
+    listener.close()
+
+
+def test_values_cross_as_they_are():
+    fields = {
+        "none": None, "bool": True, "int": -(1 << 63), "large": (1 << 64) - 1, "float": float("inf"), "text": "é\0",
+        "bytes": b"\xff", "tuple": (1, (2, 3)), "dict": {1: "a", "b": {}}, "scalar": np.int64(7), "truth": np.bool_(True),
+        "array": np.arange(6, dtype=np.uint32).reshape(2, 3), "empty": np.zeros((0, 2), np.float32),
+        "strided": np.arange(10)[::-3], "times": np.array(["2026-01-01"], "M8[ns]"),
+    }  # fmt: skip
+    data = pack(fields)
+    assert data is not None
+    back = unpack(data)
+    for name, value in fields.items():
+        if isinstance(value, np.ndarray):
+            assert back[name].dtype == value.dtype
+            np.testing.assert_array_equal(back[name], value)
+            back[name][...] = 0  # may be written to
+        else:
+            assert back[name] == value
+            assert type(back[name]) is (type(value.item()) if isinstance(value, np.generic) else type(value))
+
+
+@pytest.mark.parametrize(
+    "value", [1 << 64, object(), {1, 2}, 1j, np.array(["a"]), np.array([None]), b"x" * MOST_BYTES, np.zeros(MOST_BYTES)]
+)
+def test_other_values_go_by_the_comm(value):
+    assert pack({"value": value}) is None
