@@ -34,6 +34,7 @@ BULK = 64 << 20  #: bytes that each rank sends in the measured alltoallv, in equ
 PROGRAM = "time_exchange"
 MEASURED = ("peer", "tcp", "ucx")  #: in this order: what could end a worker comes last
 SMALL_CALLS, BULK_CALLS = 300, 7
+CALLS = 100  #: empty calls that are timed
 
 
 def compare(client: Client, device: str = "auto", bulk: int = BULK) -> dict[str, Any]:
@@ -50,16 +51,18 @@ def compare(client: Client, device: str = "auto", bulk: int = BULK) -> dict[str,
     Returns
     -------
     dict
-        `ranks`, `device`, `auto` and `why`; and `exchanges`, a list with a dict for each: its name as `exchange`, and
-        either `why` it cannot be used, or `allreduce_s`, the time of an allreduce of six numbers, `bulk_s`, that of an
-        alltoallv of `bulk` bytes, and `bulk_bytes`. Times are medians in seconds, of the slowest rank.
+        `ranks`, `device`, `auto` and `why`; `call_s`, the median of an empty call on all ranks; `calls_by_comm`, why
+        calls go by the comms and not by channels, or ""; and `exchanges`, a list with a dict for each: its name as
+        `exchange`, and either `why` it cannot be used, or `allreduce_s`, the time of an allreduce of six numbers,
+        `bulk_s`, that of an alltoallv of `bulk` bytes, and `bulk_bytes`. Times are medians in seconds, of the slowest
+        rank.
     """
     with open_ranks(client) as ranks:
         kind, found, apart = look(ranks, device)
-        addresses = ranks.addresses
+        addresses, calls = ranks.addresses, time_calls(ranks)
     auto, why = best_exchange(kind, addresses, found, apart)
     measured = [_measured(client, name, kind, found, apart, bulk) for name in MEASURED] if len(addresses) > 1 else []
-    return {"ranks": len(addresses), "device": kind, "auto": auto, "why": why, "exchanges": measured}
+    return {"ranks": len(addresses), "device": kind, "auto": auto, "why": why, **calls, "exchanges": measured}
 
 
 def _measured(
@@ -105,6 +108,17 @@ def look(ranks: Coordinator, device: str, exchange: str = "auto") -> tuple[str, 
     found = ranks.call("inspect")
     kind = choose_device(kind_of(device), ranks.addresses, found)
     return kind, found, placement.why_apart(ranks, exchange, kind)
+
+
+def time_calls(ranks: Coordinator) -> dict[str, Any]:
+    """Time an empty call, and return why calls go by the comms, if they do."""
+    seconds = []
+    for _ in range(CALLS):
+        began = time.perf_counter()
+        ranks.call("inspect")
+        seconds.append(time.perf_counter() - began)
+    why = next((session.why_no_channel for session in ranks.sessions.all if session.why_no_channel), "")
+    return {"call_s": statistics.median(seconds), "calls_by_comm": why}
 
 
 def connect_ranks(ranks: Coordinator, device: str, exchange: str) -> None:

@@ -128,6 +128,8 @@ def _choice_lines(choice: dict[str, Any]) -> list[str]:
 
 def _exchange_lines(found: dict[str, Any]) -> list[str]:
     lines = [f"auto, between {found['ranks']} workers: {found['auto']}, because {found['why']}"]
+    way = f"the comms, because {found['calls_by_comm']}" if found["calls_by_comm"] else "channels from thread to thread"
+    lines.append(f"an empty call takes {found['call_s'] * 1e6:.0f} us; calls go by {way}")
     measured = [one for one in found["exchanges"] if "bulk_s" in one]
     if measured:
         lines.append(f"{'':9} {'allreduce':>12} {format_bytes(measured[0]['bulk_bytes']):>12} {'each rank sends':>16}")

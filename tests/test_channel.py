@@ -79,7 +79,8 @@ def test_processes_of_other_users_are_refused_at_both_ends(monkeypatch):
 def test_values_cross_as_they_are():
     fields = {
         "none": None, "bool": True, "int": -(1 << 63), "large": (1 << 64) - 1, "float": float("inf"), "text": "é\0",
-        "bytes": b"\xff", "tuple": (1, (2, 3)), "dict": {1: "a", "b": {}}, "scalar": np.int64(7), "truth": np.bool_(True),
+        "bytes": b"\xff", "tuple": (1, (2, 3)), "dict": {1: "a", "b": {}}, "scalar": np.int64(7),
+        "truth": np.bool_(True),
         "array": np.arange(6, dtype=np.uint32).reshape(2, 3), "empty": np.zeros((0, 2), np.float32),
         "strided": np.arange(10)[::-3], "times": np.array(["2026-01-01"], "M8[ns]"),
     }  # fmt: skip

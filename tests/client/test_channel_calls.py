@@ -78,7 +78,7 @@ def test_it_can_be_turned_off_and_other_users_processes_are_refused(caplog, monk
 
 
 def test_a_call_waits_for_another_threads_and_both_ways_keep_one_order():
-    with fake_cluster(2) as (coordinator, workers):
+    with fake_cluster(2) as (coordinator, _):
         coordinator.call("echo")
         threads = [threading.Thread(target=coordinator.call, args=("update", {"seconds": 0.002})) for _ in range(12)]
         for thread in threads:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import logging
 import os
 
@@ -125,13 +126,21 @@ def test_the_command_starts_two_workers_and_prints_the_table(capsys) -> None:
     lines = as_text(found).splitlines()
     at = lines.index("exchange")
     assert lines[at + 1] == "  auto, between 2 workers: peer, because the workers map each other's memory"
-    assert lines[at + 2].split() == ["allreduce", "64.00", "MiB", "each", "rank", "sends"]
-    assert lines[at + 3].split()[::2] == ["peer", "us", "ms", "GB/s"]
-    assert lines[at + 5].startswith("  ucx       ")
+    assert re.fullmatch(r"  an empty call takes \d+ us; calls go by channels from thread to thread", lines[at + 2])
+    assert lines[at + 3].split() == ["allreduce", "64.00", "MiB", "each", "rank", "sends"]
+    assert lines[at + 4].split()[::2] == ["peer", "us", "ms", "GB/s"]
+    assert lines[at + 6].startswith("  ucx       ")
 
 
 def test_one_worker_has_nothing_to_time(capsys) -> None:
-    found = {**probe(1, "cpu"), "exchange": {"ranks": 1, "auto": "loopback", "why": "reasons", "exchanges": []}}
-    assert as_text(found).endswith("exchange\n  auto, between 1 workers: loopback, because reasons")
+    calls = {"call_s": 8e-4, "calls_by_comm": "it is far"}
+    found = {
+        **probe(1, "cpu"),
+        "exchange": {"ranks": 1, "auto": "loopback", "why": "reasons", **calls, "exchanges": []},
+    }
+    assert as_text(found).endswith(
+        "exchange\n  auto, between 1 workers: loopback, because reasons\n"
+        "  an empty call takes 800 us; calls go by the comms, because it is far"
+    )
     assert main(["probe", "--workers", "1", "--device", "cpu", "--no-exchange"]) == 0
     assert "allreduce" not in capsys.readouterr().out

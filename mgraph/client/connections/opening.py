@@ -69,9 +69,11 @@ async def open_session(hello: Hello, address: str, connection_args: dict[str, An
         late.cancel()
         if listener is not None:
             listener.close()
+    session = Session(hello, address, comm, shared_bytes(address), channel)
     if channel is None and not hello.attach:
+        session.why_no_channel = why
         logger.info("%s: calls go by the comm: %s", who, why)
-    return Session(hello, address, comm, shared_bytes(address), channel)
+    return session
 
 
 async def reach(address: str, seconds: float, connection_args: dict[str, Any]) -> Comm:

@@ -97,6 +97,8 @@ class Session:
         Whether it is lost because it did not answer.
     reading : asyncio.Task
         Ends when the rank is lost.
+    why_no_channel : str
+        Why calls go by the comm; empty if they may go by the channel.
 
     Notes
     -----
@@ -110,7 +112,7 @@ class Session:
     ) -> None:
         self.graph, self.rank, self.address, self.patience = hello.graph, hello.rank, address, hello.patience
         self.lost: WorkerLost | None = None
-        self.silent = False
+        self.silent, self.why_no_channel = False, ""
         self._comm, self.channel, self._loop = comm, channel, asyncio.get_running_loop()
         self._heard, self._busy = False, ""
         self._calls: dict[int, str] = {}  # the user's function that a call runs, by the call's number
