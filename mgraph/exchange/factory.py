@@ -26,7 +26,7 @@ def make_exchange(
     key: tuple[str, int],
     patience: float,
 ) -> Exchange:
-    """Open the exchange that `choose_exchange` has named; it contacts no rank yet.
+    """Open the exchange of that name. It contacts no rank yet.
 
     Parameters
     ----------
