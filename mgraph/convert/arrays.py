@@ -26,7 +26,7 @@ def from_dlpack(
     n_vertices: int | None = None,
     **options: Unpack[GraphOptions],
 ) -> Any:
-    """Make a graph of arrays with the DLPack interface: of NumPy, CuPy, PyTorch, JAX, TensorFlow.
+    """Create a graph from arrays with the DLPack interface: NumPy, CuPy, PyTorch and others.
 
     Arrays on a GPU are checked there, and a graph in this process on that GPU takes them without a copy through the
     host. ``DynamicGraph.from_dlpack(*data.edge_index)`` takes a graph of PyTorch Geometric.

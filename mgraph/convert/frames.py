@@ -26,7 +26,7 @@ def from_pandas(
     n_vertices: int | None = None,
     **options: Unpack[GraphOptions],
 ) -> Any:
-    """Make a graph of the rows of a pandas DataFrame, one edge per row; other columns are not read.
+    """Create a graph from a pandas DataFrame: a row per edge. Ignores other columns.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def from_arrow(
     n_vertices: int | None = None,
     **options: Unpack[GraphOptions],
 ) -> Any:
-    """Make a graph of the rows of an Arrow table, one edge per row; needs pyarrow.
+    """Create a graph from an Arrow table: a row per edge. Needs pyarrow.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def from_polars(
     n_vertices: int | None = None,
     **options: Unpack[GraphOptions],
 ) -> Any:
-    """Make a graph of the rows of a Polars DataFrame or LazyFrame, one edge per row; needs Polars and pyarrow.
+    """Create a graph from a Polars DataFrame or LazyFrame: a row per edge. Needs Polars and pyarrow.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def from_cudf(
     n_vertices: int | None = None,
     **options: Unpack[GraphOptions],
 ) -> Any:
-    """Make a graph of the rows of a cuDF DataFrame, one edge per row; needs cuDF and CuPy.
+    """Create a graph from a cuDF DataFrame: a row per edge. Needs cuDF and CuPy.
 
     Columns of numbers stay on the GPU, where they are checked. A graph in this process on that GPU takes them there;
     otherwise they travel as an `insert` of CuPy arrays does. Strings go through host memory.
@@ -191,7 +191,9 @@ def from_cudf(
 def to_pandas(
     graph: Any, source: str = "source", target: str = "target", weight: str = "weight", time: str = "time"
 ) -> Any:
-    """Return the edges as a pandas DataFrame, one row per edge: int64 ids or keys, float32 weights and times if any.
+    """Return the edges as a pandas DataFrame, a row per edge.
+
+    Ends are int64 ids or keys, weights float32.
 
     Rows of one source are together. An undirected edge comes once, with the smaller id as its source, or the key that
     came first. Times, in a graph that has them, are int64 or datetime64. O(n + m).
@@ -216,7 +218,10 @@ def to_pandas(
 def to_arrow(
     graph: Any, source: str = "source", target: str = "target", weight: str = "weight", time: str = "time"
 ) -> Any:
-    """Return the edges as a ``pyarrow.Table``, with the columns and errors of `to_pandas`; needs pyarrow. O(n + m)."""
+    """Return the edges as a ``pyarrow.Table``, with the columns and errors of `to_pandas`.
+
+    O(n + m).
+    """
     import pyarrow as pa
 
     columns = named_edges(graph, source, target, weight, time)
@@ -226,7 +231,10 @@ def to_arrow(
 def to_polars(
     graph: Any, source: str = "source", target: str = "target", weight: str = "weight", time: str = "time"
 ) -> Any:
-    """Return the edges as a ``polars.DataFrame``, with the columns and errors of `to_pandas`; needs it. O(n + m)."""
+    """Return the edges as a ``polars.DataFrame``, with the columns and errors of `to_pandas`.
+
+    O(n + m).
+    """
     import polars as pl
 
     columns = named_edges(graph, source, target, weight, time)

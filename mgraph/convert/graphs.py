@@ -30,7 +30,7 @@ def from_networkx(
     directed: bool | None = None,
     **options: Unpack[WeightOptions],
 ) -> Any:
-    """Make a graph of a NetworkX graph whose nodes are whole numbers or strings.
+    """Create a graph from a NetworkX graph with integers or strings as nodes.
 
     ``networkx.convert_node_labels_to_integers`` makes such a graph of any other.
 
@@ -98,7 +98,7 @@ def from_networkx(
 def _edges(
     graph: Any, weight: str | None, time: str | None, both: bool, keys: str | None
 ) -> tuple[EdgeBatch, dict[str, str]]:
-    """Return the edges of a graph whose nodes were checked, with their labels; `both` ways if wanted, a loop once."""
+    """Return the edges of a checked graph, with their labels. `both` adds the reverse edges."""
     pairs = [*graph.edges()]
     source, target = (_objects(pair[end] for pair in pairs) for end in (0, 1))
     columns, labels = {"src": source, "dst": target}, {"src": "column 'source'", "dst": "column 'target'"}
@@ -121,7 +121,7 @@ def _attribute(graph: Any, name: str, what: str) -> np.ndarray:
 
 
 def _objects(values: Any) -> np.ndarray:
-    """Return any objects, tuples among them, as an array of one dimension."""
+    """Return any objects, tuples among them, as a one-dimensional array."""
     values = [*values]
     array = np.empty(len(values), object)
     array[:] = values
@@ -129,21 +129,21 @@ def _objects(values: Any) -> np.ndarray:
 
 
 def to_networkx(graph: Any, weight: str = "weight", time: str = "time") -> Any:
-    """Return the whole graph as a ``networkx.DiGraph``, or a ``networkx.Graph`` if it is undirected; needs NetworkX.
+    """Return the graph as a ``networkx.DiGraph`` or ``networkx.Graph``. Needs NetworkX.
 
     All vertices are nodes. O(n + m), in Python.
 
     Parameters
     ----------
     weight : str
-        The attribute that each edge of a weighted graph has: its weight, a Python float.
+        The attribute for the weight of each edge, a Python float, if the graph is weighted.
     time : str
-        The attribute that each edge of a graph with `times` has: its time, a Python int or a ``numpy.datetime64``.
+        The attribute for the time of each edge, a Python int or a ``numpy.datetime64``, if the graph has `times`.
 
     Raises
     ------
     InvalidOption
-        The graph has weights and times, and both names are the same.
+        The graph has weights and times, and both names are equal.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
     """

@@ -22,7 +22,9 @@ ROW_BYTES = 16  #: that a row of a matrix takes while a graph is made of it: its
 def from_scipy(
     cls: Any, matrix: Any, *, client: Any = None, weighted: bool = False, **options: Unpack[DirectionOptions]
 ) -> Any:
-    """Make a graph of a SciPy sparse matrix: a stored entry at (i, j), zero or not, is the edge i -> j.
+    """Create a graph from a SciPy sparse matrix.
+
+    A stored entry at (i, j), zero or not, is the edge i -> j.
 
     Parameters
     ----------
@@ -70,7 +72,7 @@ def from_scipy(
 
 
 def check_shape(shape: tuple[int, ...]) -> int:
-    """Return the number of rows of a matrix of this shape, of which a graph is to be made here.
+    """Return the number of rows of a matrix of this shape.
 
     Raises
     ------
@@ -87,7 +89,7 @@ def check_shape(shape: tuple[int, ...]) -> int:
 
 
 def to_scipy(graph: Any) -> Any:
-    """Return the whole graph as a ``scipy.sparse.csr_array`` of float32 weights, or ones if unweighted; needs SciPy.
+    """Return the graph as a ``scipy.sparse.csr_array`` of its float32 weights, or of ones.
 
     O(n + m).
     """

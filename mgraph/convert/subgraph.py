@@ -1,4 +1,4 @@
-"""A part of a graph as a graph in this process."""
+"""Parts of a graph as new graphs in this process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ G = TypeVar("G")  #: the class of the graph
 
 
 def subgraph(self: G, vertices: Any) -> G:
-    """The graph of some vertices and of all edges between them, as a new graph in this process.
+    """Return the subgraph of some vertices, with all edges between them.
 
     It is a copy: later changes of one graph do not reach the other. Every ``to_*`` and every algorithm goes on from it.
 
@@ -73,7 +73,7 @@ def subgraph(self: G, vertices: Any) -> G:
 
 
 def ego(self: G, vertex: Any, k: int = 1, direction: str = "out") -> G:
-    """The neighbourhood of a vertex: `subgraph` of the vertices within `k` edges of it, itself included and first.
+    """Return the `subgraph` of the vertices within `k` edges of a vertex, itself first.
 
     Parameters
     ----------
@@ -123,12 +123,12 @@ def ego(self: G, vertex: Any, k: int = 1, direction: str = "out") -> G:
 
 
 def _kind(graph: Any) -> str:
-    """The keys of a part of a graph."""
+    """Return the keys of a part of a graph."""
     return graph.keys if graph.keys in KINDS else "int64"
 
 
 def _once(graph: Any, vertices: Any) -> np.ndarray:
-    """The vertices that a user names, each once: int64[k], or str objects."""
+    """Return the vertices, each once: int64[k], or str objects."""
     numbering = graph._directory.numbering
     ids = numbering.ids(vertices, "vertices")
     _, first = np.unique(ids, return_index=True)
@@ -137,7 +137,10 @@ def _once(graph: Any, vertices: Any) -> np.ndarray:
 
 
 def _places(names: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The place of each wanted name among `names`, which differ, or -1: int64[m]. O((k + m) log k)."""
+    """Return the place of each wanted name among the distinct `names`, or -1.
+
+    O((k + m) log k).
+    """
     if not len(names):
         return np.full(len(wanted), -1)
     order = np.argsort(names)
