@@ -1,4 +1,7 @@
-"""Choose the cluster that fits a machine and the user's options, and say why. Starts nothing."""
+"""Choose the cluster that fits a machine and the user's options, and say why.
+
+Starts nothing.
+"""
 
 from __future__ import annotations
 
@@ -76,18 +79,18 @@ class Choice:
     device : "cpu" | "gpu"
     workers : int
     gpus : tuple of str
-        One a worker, as CUDA_VISIBLE_DEVICES names them; empty on the CPU.
+        One per worker, as CUDA_VISIBLE_DEVICES names them; empty on the CPU.
     threads : int
-        Dask threads a worker; a CPU worker's kernels use as many.
+        Dask threads per worker; a CPU worker's kernels use as many.
     protocol : "tcp" | "ucxx"
         The protocol of Dask's own messages.
     exchange : "loopback" | "peer"
-        What a graph on all of the workers takes by default.
+        The default exchange of a graph on all of the workers.
     memory_limit : int, optional
-        Bytes of host memory a worker; None leaves it to dask-cuda.
+        Bytes of host memory per worker; None leaves it to dask-cuda.
     rmm_pool : int or str, optional
     why : dict
-        The reason for each of them, by name.
+        The reason for each choice, by name.
     """
 
     device: str

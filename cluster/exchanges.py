@@ -1,7 +1,7 @@
 """Exchanges that the workers of a cluster can use: the default and the times.
 
-An exchange is measured where graphs use it: in the threads of shards, which the library connects, by a program that
-runs as an algorithm's does.
+An exchange is measured where graphs use it: in the threads of shards, over the library's own connections, by a program
+that runs as an algorithm does.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ SMALL_CALLS, BULK_CALLS = 300, 7
 
 
 def compare(client: Client, device: str = "auto", bulk: int = BULK) -> dict[str, Any]:
-    """Return the default exchange of a graph on all workers, and the times of every exchange. Takes seconds.
+    """Return the default exchange of a graph on all workers, and the times of every exchange.
+
+    Takes seconds.
 
     Parameters
     ----------
@@ -131,12 +133,18 @@ def register() -> None:
 
 
 def unregister() -> None:
-    """Remove the program from the algorithms of a worker's process. Workers may share a process."""
+    """Remove the program from the algorithms of a worker's process.
+
+    Workers may share a process.
+    """
     ALGORITHMS.pop(PROGRAM, None)
 
 
 def times(shard: Shard, bulk: int) -> Columns:
-    """Time an allreduce and an alltoallv. A program: all ranks run it in lockstep."""
+    """Time an allreduce and an alltoallv.
+
+    A program: all ranks run it in lockstep.
+    """
     exchange, counters = shard.exchange, np.zeros(6, np.int64)
     each = bulk // (shard.size - 1)
     parts = [shard.device.full(0 if r == shard.rank else each, shard.rank, np.uint8) for r in range(shard.size)]

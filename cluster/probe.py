@@ -53,12 +53,14 @@ def _cluster(options: argparse.Namespace) -> Client:
 
 
 def probe(workers: int | None = None, device: str = "auto") -> dict[str, Any]:
-    """Return all facts of this machine as plain values: gpus, links, ucx, versions, host, choice. Takes seconds.
+    """Return all facts of this machine as plain values: gpus, links, ucx, versions, host, choice.
+
+    Takes seconds.
 
     Raises
     ------
     InvalidOption, DeviceError
-        What `cluster.start` would raise for these options.
+        The errors of `cluster.start` for these options.
     """
     machine = Machine.here()
     choice = choose(machine, workers, device=device)

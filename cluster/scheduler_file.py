@@ -30,9 +30,9 @@ def connect(scheduler_file: str | Path, *, workers: int = 1, timeout: float = 60
     Parameters
     ----------
     scheduler_file : str or Path
-        What ``dask scheduler --scheduler-file`` writes; may come into being, or be written anew, while this waits.
+        The file that ``dask scheduler --scheduler-file`` writes. It may appear, or be written anew, during the wait.
     workers : int
-        How many workers to wait for; more may join.
+        The number of workers to wait for; more may join.
     timeout : float
         Seconds in all.
 

@@ -42,7 +42,10 @@ class ClusterClient(Client):
         self._owned = cluster
 
     def close(self, *args: Any, **options: Any) -> Any:
-        """Close the client and then its cluster; takes the options of `Client.close`. A second call does nothing."""
+        """Close the client and then its cluster; takes the options of `Client.close`.
+
+        A second call does nothing.
+        """
         cluster, self._owned = self._owned, None
         if cluster is None:
             return super().close(*args, **options)
@@ -61,7 +64,10 @@ class ClusterClient(Client):
 
 @contextmanager
 def _one_interrupt_deferred() -> Iterator[None]:
-    """Defer a first Ctrl-C to the end, so that closing is not left half done. A second one acts at once."""
+    """Defer a first Ctrl-C to the end, so that closing is not left half done.
+
+    A second one acts at once.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

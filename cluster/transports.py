@@ -1,6 +1,6 @@
 """``python -m cluster.transports``: print UCX's transports as a line of JSON.
 
-A process of its own: UCX reads its settings from the environment, prints warnings, and may abort.
+It runs in a process of its own: UCX reads its settings from the environment, prints warnings, and may abort.
 """
 
 from __future__ import annotations
