@@ -49,9 +49,9 @@ def from_dlpack(
     Raises
     ------
     InvalidBatch
-        An argument is no such array, or has another shape; or as `from_pandas`. No graph was made.
+        An argument is no such array, or has another shape; or an error of `from_pandas`. No graph was created.
     UnknownVertex
-        An id is `n_vertices` or more. No graph was made.
+        An id is `n_vertices` or more. No graph was created.
 
     Examples
     --------

@@ -84,11 +84,11 @@ def build(
     Raises
     ------
     InvalidBatch
-        There is no edge, and so no largest id; or the ids are too sparse for it to be meant.
+        The batch has no edges, and so no largest id; or the ids are too sparse for it to be meant.
     UnknownVertex
         An id is `n_vertices` or more.
     InvalidOption
-        There are weights and ``weighted=False``, or times and ``times=False``; or as `DynamicGraph`.
+        Weights with ``weighted=False``, or times with ``times=False``; or an error of `DynamicGraph`.
     """
     options = {**options, "keys": batch.keys}
     check_weighted(options, batch.weight is not None)
@@ -119,7 +119,7 @@ def largest_id(batch: EdgeBatch, labels: Labels) -> tuple[int, str]:
 def set_times(options: dict[str, Any], dtype: Any) -> None:
     """Set the option `times` to a column's dtype, with a `window` to a common unit.
 
-    `InvalidOption` if it is False.
+    Raises `InvalidOption` if it is False.
     """
     if options.get("times") is False:
         raise InvalidOption("times is False and a column of times is named; leave one of them out")
@@ -150,9 +150,9 @@ def check_largest(largest: int, what: str, n_vertices: int | None, n_edges: int)
     Raises
     ------
     InvalidBatch
-        The graph grows, and there is no edge, or the id is too large to be meant.
+        The graph grows, and has no edge, or the id is too large to be meant.
     UnknownVertex
-        The id, which `what` names, is `n_vertices` or more.
+        The id, described by `what`, is `n_vertices` or more.
     """
     if n_vertices is not None:
         if largest >= check_count(n_vertices, "n_vertices"):

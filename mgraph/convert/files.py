@@ -45,9 +45,9 @@ def from_parquet(
     Raises
     ------
     ReadError
-        The file cannot be read, or has bad values. The message names file, column, row and value. No graph was made.
+        The file cannot be read, or has bad values. The message names file, column, row and value. No graph was created.
     UnknownVertex
-        An id is `n_vertices` or more. No graph was made.
+        An id is `n_vertices` or more. No graph was created.
     """
     names = names_of(options, source, target, weight, time)
     return from_table_file(cls, path, "parquet", None, names, client, n_vertices, options)

@@ -35,16 +35,17 @@ def from_pandas(
         The columns with each edge's ends: whole numbers of any dtype, or strings; also nullable, categorical or object.
         By default "source" and "target", or "src" and "dst".
     weight : str, optional
-        The column with the weights. With it the graph is weighted. Without it, weights are read of a column "weight"
-        where ``weighted=True`` is given; otherwise a warning says that the column is not used.
+        The column with the weights. With it the graph is weighted. Without it, ``weighted=True`` reads a column
+        "weight"; otherwise a warning says that the column is not used.
     time : str, optional
         The column with the edges' times: integers, dates, or strings that pandas understands. With it the graph has
-        `times` of its dtype. Without it, times are read of a column "time" where `times` or a window is given.
+        `times` of its dtype. Without it, `times` or a window reads a column "time".
     client : distributed.Client, optional
-        The cluster that holds the graph; without it the graph is in this process.
+        The cluster for the graph; by default the graph is in this process.
     n_vertices : int, optional
         The number of vertices, whose ids are the ends. By default the graph has keys if the ends are strings or sparse
-        numbers, as `DynamicGraph` says; else one vertex more than the largest id, and later batches may bring more.
+        numbers, by the rule of `DynamicGraph`; else one vertex more than the largest id, and later batches may bring
+        more.
     **options
         `directed`, `keys` and the other options of `DynamicGraph`.
 
@@ -56,10 +57,10 @@ def from_pandas(
     Raises
     ------
     InvalidBatch
-        A column is not there, or is there twice; a value is missing, no whole number or negative; or there are no rows
-        and no `n_vertices`. The message names column, row and value. No graph was made.
+        A column is missing, or comes twice; a value is missing, no whole number or negative; or the frame has no rows
+        and `n_vertices` is not given. The message names column, row and value. No graph was created.
     UnknownVertex
-        An id is `n_vertices` or more. No graph was made.
+        An id is `n_vertices` or more. No graph was created.
 
     Examples
     --------
@@ -129,7 +130,7 @@ def from_polars(
     Parameters
     ----------
     frame : polars.DataFrame or polars.LazyFrame
-        A lazy frame is collected, only the named columns of it.
+        A lazy frame is collected: the named columns only.
     source, target, weight, time, client, n_vertices, **options
         As in `from_pandas`.
 
@@ -163,7 +164,7 @@ def from_cudf(
     """Create a graph from a cuDF DataFrame: a row per edge. Needs cuDF and CuPy.
 
     Columns of numbers stay on the GPU, where they are checked. A graph in this process on that GPU takes them there;
-    otherwise they travel as an `insert` of CuPy arrays does. Strings go through host memory.
+    otherwise they travel like CuPy arrays in an `insert`. Strings go through host memory.
 
     Parameters
     ----------
@@ -195,8 +196,8 @@ def to_pandas(
 
     Ends are int64 ids or keys, weights float32.
 
-    Rows of one source are together. An undirected edge comes once, with the smaller id as its source, or the key that
-    came first. Times, in a graph that has them, are int64 or datetime64. O(n + m).
+    Rows of one source are together. An undirected edge comes once, with the smaller id as its source, or with the key
+    that was added first. Times, in a graph that has them, are int64 or datetime64. O(n + m).
 
     Parameters
     ----------

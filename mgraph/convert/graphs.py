@@ -38,18 +38,17 @@ def from_networkx(
     ----------
     graph : networkx.Graph or networkx.DiGraph
     weight : str, optional
-        The attribute of the edges that is their weight; every edge has it. With it the graph is weighted. Other
-        attributes are not read.
+        The edge attribute with the weights; every edge needs it. With it the graph is weighted. Other attributes are
+        not read.
     time : str, optional
-        The attribute of the edges that is their time, an integer or a `datetime`; every edge has it. With it the graph
-        has `times`.
+        The edge attribute with the times, integers or `datetime`; every edge needs it. With it the graph has `times`.
     client : distributed.Client, optional
-        The cluster that holds the graph; without it the graph is in this process.
+        The cluster for the graph; by default the graph is in this process.
     n_vertices : int, optional
         The number of vertices, whose ids are the nodes. By default the graph has keys if the nodes are strings or
-        sparse numbers, as `DynamicGraph` says; else one vertex more than the largest node.
+        sparse numbers, by the rule of `DynamicGraph`; else one vertex more than the largest node.
     directed : bool, optional
-        By default as `graph` is. With True an undirected graph has each edge both ways, and a loop once.
+        By default the direction of `graph`. With True an undirected graph has each edge both ways, and a loop once.
     **options
         The other options of `DynamicGraph`.
 
@@ -60,10 +59,10 @@ def from_networkx(
     Raises
     ------
     InvalidBatch
-        A node is neither a whole number nor a string, or not as the others; an edge lacks the weight or time; or
-        `graph` has parallel edges. The message names the node or edge. No graph was made.
+        A node is neither a whole number nor a string, or of another kind than the others; an edge lacks the weight or
+        time; or `graph` has parallel edges. The message names the node or edge. No graph was created.
     UnknownVertex
-        A node is `n_vertices` or more. No graph was made.
+        A node is `n_vertices` or more. No graph was created.
     """
     if not hasattr(graph, "is_multigraph"):
         raise InvalidBatch(f"from_networkx takes a NetworkX graph, got {type(graph).__name__}")

@@ -31,12 +31,12 @@ def from_scipy(
     matrix : scipy.sparse array or matrix, shape (n, n)
         Of any format. Entries at the same place are added up, whole numbers as int64 and others as float64.
     client : distributed.Client, optional
-        The cluster that holds the graph; without it the graph is in this process.
+        The cluster for the graph; by default the graph is in this process.
     weighted : bool
-        Whether the entries are weights.
+        True to take the entries as weights.
     **options
-        `directed` and the other options of `DynamicGraph`. Where ``directed=False`` and there are entries at both
-        (i, j) and (j, i), the one in the later row counts.
+        `directed` and the other options of `DynamicGraph`. If ``directed=False`` and both (i, j) and (j, i) have
+        entries, the entry in the later row counts.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def from_scipy(
     ------
     InvalidBatch
         `matrix` is not sparse or not square, or an entry is NaN, no real number or too large for float32. No graph was
-        made.
+        created.
     CapacityError
         It has more rows than 32-bit ids allow, or than this machine has memory for. Nothing was allocated.
     InvalidOption

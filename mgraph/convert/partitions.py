@@ -41,15 +41,15 @@ def from_dask(
     """Create a graph from a Dask DataFrame: a row per edge. Ignores other columns.
 
     With a client, workers check the partitions and `ingest` them: no edge passes through this process, unless the graph
-    has times. Then it takes one partition after another. If the graph has keys, the distinct keys of one partition
-    after another come here to be numbered, and their numbers go back. Without a client the graph is in this process,
-    and so are the rows, once Dask has computed them.
+    has times. Then this process inserts one partition after another. If the graph has keys, this process numbers the
+    distinct keys of one partition after another, and sends the numbers back. Without a client the graph is in this
+    process, and so are the rows, once Dask has computed them.
 
     Parameters
     ----------
     frame : dask.dataframe.DataFrame
-        Of pandas or cuDF. It is computed once, and all partitions of the named columns are held until the graph is
-        made; `DynamicGraph.ingest` says how large they may be.
+        A frame of pandas or cuDF partitions. It is computed once, and all partitions of the named columns are held
+        until the graph is ready; `DynamicGraph.ingest` says how large they may be.
     client : distributed.Client, optional
         The cluster that computes the frame and holds the graph.
     source, target, weight, time, n_vertices, **options
@@ -58,14 +58,14 @@ def from_dask(
     Returns
     -------
     DynamicGraph
-        Of rows with the same ends the last one counts. With a client and without times and `n_vertices`, its first
-        epoch adds the vertices, or with keys one for each partition that brings some, and each step of the ingest is
-        an epoch.
+        Of rows with the same ends the last one counts. With a client and without times and `n_vertices`, the first
+        epoch adds the vertices (with keys, one epoch for each partition that brings new ones), and each step of the
+        ingest is an epoch.
 
     Raises
     ------
     InvalidBatch, UnknownVertex
-        As in `from_pandas`; the message names the partition, too. No graph was made.
+        The errors of `from_pandas`; the message names the partition, too. No graph was created.
     """
     if not hasattr(frame, "to_delayed") or not hasattr(frame, "columns"):
         raise InvalidBatch(f"from_dask takes a Dask DataFrame, got {type(frame).__name__}")

@@ -79,8 +79,8 @@ def read(
         `weight` is the property of the edges; EVLP takes the first one by default. Matrix Market and METIS have no
         names. Times are read of edge lists and tables only.
     client, n_vertices, **options
-        As in `from_pandas`. ``weighted=False`` leaves the weights out that a format brings; `directed` overrides what a
-        file says of itself.
+        As in `from_pandas`. ``weighted=False`` ignores the weights of a format; `directed` overrides the file's own
+        direction.
 
     Returns
     -------
@@ -90,11 +90,11 @@ def read(
     ------
     ReadError
         The file cannot be read, is malformed, or has bad values. The message names the file, and column, row and value
-        or the line. Rows count from 0, without comments and the line of names. No graph was made.
+        or the line. Rows count from 0, without comments and the line of names. No graph was created.
     UnknownVertex
-        An id is `n_vertices` or more. No graph was made.
+        An id is `n_vertices` or more. No graph was created.
     InvalidOption
-        Columns are named for a format that has none; or as `DynamicGraph`.
+        Columns are named for a format without names; or an error of `DynamicGraph`.
 
     Notes
     -----

@@ -19,24 +19,24 @@ G = TypeVar("G")  #: the class of the graph
 def subgraph(self: G, vertices: Any) -> G:
     """Return the subgraph of some vertices, with all edges between them.
 
-    It is a copy: later changes of one graph do not reach the other. Every ``to_*`` and every algorithm goes on from it.
+    It is a copy: later changes of one graph do not reach the other. All exports and algorithms work on it.
 
     Parameters
     ----------
     vertices : array-like, shape (k,)
-        Ids, or keys in a graph that has them. A vertex that comes again counts once.
+        Ids, or keys in a graph that has them. Repeated vertices count once.
 
     Returns
     -------
     DynamicGraph
-        With `keys`, in which vertices keep their names: strings, or for keys of 64 bits and for ids ``keys="int64"``.
-        ``vertices()`` has them in the order in which they were given, isolated ones too. It is directed and weighted,
-        and stores in-edges, as this graph does; other options are the defaults.
+        A graph with `keys`, in which vertices keep their names: strings, or ``keys="int64"`` for keys of 64 bits and
+        for ids. ``vertices()`` has them in the order of the argument, isolated ones too. Direction, weights and
+        in-edges are like this graph's; other options are the defaults.
 
     Raises
     ------
     UnknownVertex
-        A vertex is not one of the graph.
+        A vertex is not in the graph.
     InvalidBatch
         `vertices` is no one-dimensional array of ids or keys.
     WorkerLost, GraphLost, GraphClosed
@@ -44,8 +44,8 @@ def subgraph(self: G, vertices: Any) -> G:
 
     Notes
     -----
-    The rows of the vertices travel to this process in one read, and so are of one epoch: O(r log k), where the rows
-    have r edges.
+    One read brings the rows of the vertices to this process, and so all are of one epoch: O(r log k), for rows with r
+    edges.
 
     Examples
     --------
@@ -82,24 +82,24 @@ def ego(self: G, vertex: Any, k: int = 1, direction: str = "out") -> G:
     k : int
         The largest number of edges, 0 or more.
     direction : "out" | "in"
-        Whether edges are followed, or against their direction, which needs ``reverse=True``.
+        Follow edges, or their reverse, which needs ``reverse=True``.
 
     Returns
     -------
     DynamicGraph
-        As `subgraph` makes it; nearer vertices come first.
+        A result of `subgraph`, with nearer vertices first.
 
     Raises
     ------
     InvalidOption
         `k` is no whole number of 0 or more; or `direction` is "in" and the graph has no in-edges.
     UnknownVertex, InvalidBatch, WorkerLost, GraphLost, GraphClosed
-        As `subgraph`.
+        The errors of `subgraph`.
 
     Notes
     -----
-    k + 1 reads of rows, O(r log r) for r edges of the vertices that are found, whatever the size of the graph. If
-    another thread changes edges meanwhile, the vertices may be of an earlier epoch than the edges.
+    k + 1 reads of rows, O(r log r) for r edges of the vertices reached, whatever the size of the graph. If another
+    thread changes edges meanwhile, the vertices may be of an earlier epoch than the edges.
 
     Examples
     --------

@@ -19,8 +19,8 @@ __all__ = ["to_cugraph", "to_pyg"]
 def to_cugraph(graph: Any) -> Any:
     """Return the graph as a ``cugraph.Graph``, built on the GPU. Needs cuGraph and cuDF.
 
-    The graph must be in this process, on a GPU, without an `order`; see `move_to` for one on a cluster. Vertex i is
-    ``vertices()[i]``. In an undirected graph each edge is in the CSR both ways, as cuGraph wants it. O(n + m).
+    The graph must be in this process, on a GPU, without an `order`; `move_to` brings one from a cluster. Vertex i is
+    ``vertices()[i]``. In an undirected graph the CSR has each edge both ways, as cuGraph requires. O(n + m).
 
     Raises
     ------
@@ -30,7 +30,7 @@ def to_cugraph(graph: Any) -> Any:
 
     Notes
     -----
-    Tested without a GPU, cuDF and cuGraph: by classes that stand in for theirs.
+    Tested without a GPU, cuDF and cuGraph: with substitute classes.
     """
     if graph.device != "cuda" or not _is_here(graph):
         where = (
@@ -60,7 +60,7 @@ def to_pyg(graph: Any) -> Any:
 
     Notes
     -----
-    Tested with PyTorch 2.13 and PyTorch Geometric 2.8 on the CPU; on a GPU by classes that stand in for theirs.
+    Tested with PyTorch 2.13 and PyTorch Geometric 2.8 on the CPU; on a GPU with substitute classes.
     """
     from torch import from_dlpack
     from torch_geometric.data import Data

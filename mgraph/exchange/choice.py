@@ -85,10 +85,10 @@ def choose_exchange(
 def best_exchange(
     device: str, workers: Sequence[str], inspections: Sequence[dict[str, Any]], apart: str = ""
 ) -> tuple[str, str]:
-    """Return the exchange of "auto", and the reason. Parameters as in `choose_exchange`.
+    """Return the exchange of "auto", and the reason.
 
-    It is loopback for one worker; peer if the workers can map each other's memory; tcp on a cluster with TLS, because
-    UCX sends unencrypted; ucx on GPUs if every worker has UCXX; else tcp.
+    Parameters as in `choose_exchange`. It is loopback for one worker; peer if the workers can map each other's memory;
+    tcp on a cluster with TLS, because UCX sends unencrypted; ucx on GPUs if every worker has UCXX; else tcp.
     """
     # Ranks that share memory need no network.
     if len(workers) == 1:
@@ -109,7 +109,10 @@ def best_exchange(
 
 
 def why_unusable(exchange: str, workers: Sequence[str], inspections: Sequence[dict[str, Any]], apart: str = "") -> str:
-    """Return why the workers cannot use `exchange`, or "". Parameters as in `choose_exchange`."""
+    """Return why the workers cannot use `exchange`, or "".
+
+    Parameters as in `choose_exchange`.
+    """
     if exchange == "peer" and apart:
         return f"the workers cannot map each other's memory: {apart}; it is for workers of one host and one user"
     without = [address for address, worker in zip(workers, inspections, strict=True) if not worker["ucx"]]

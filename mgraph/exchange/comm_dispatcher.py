@@ -27,7 +27,9 @@ Key = tuple[str, int]  #: the graph's id and the number of the attempt
 
 
 class Inbox:
-    """Comms from the other ranks to an exchange. Used on the event loop only.
+    """Comms from the other ranks to an exchange.
+
+    Used on the event loop only.
 
     Attributes
     ----------
@@ -78,7 +80,7 @@ class CommDispatcher:
     connection_args : mapping, optional
         The worker's ``connection_args`` for `distributed.comm.connect`, with TLS and interfaces.
     deserialize : bool
-        Whether outgoing comms deserialize what they read, as the worker's own comms do.
+        True to deserialize what outgoing comms read, like the worker's own comms.
     """
 
     def __init__(
@@ -110,13 +112,19 @@ class CommDispatcher:
         return inbox
 
     def release(self, key: Key, rank: int) -> None:
-        """Close an inbox and remove it, on the event loop. Ignores unknown keys."""
+        """Close an inbox and remove it, on the event loop.
+
+        Ignores unknown keys.
+        """
         inbox = self._inboxes.pop((key, rank), None)
         if inbox is not None:
             inbox.close()
 
     def close(self) -> None:
-        """Close every inbox, so that waiting calls raise `Aborted`. Call it on the event loop."""
+        """Close every inbox, so that waiting calls raise `Aborted`.
+
+        Call it on the event loop.
+        """
         for key, rank in list(self._inboxes):
             self.release(key, rank)
 

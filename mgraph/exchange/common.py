@@ -57,7 +57,10 @@ def check_parts(parts: Sequence[Array], size: int) -> np.dtype:
 
 @cache
 def call_code(call: str, dtype: np.dtype) -> int:
-    """Return a number of `CODE_BITS` bits for a call and its dtype. Ranks compare it to detect different calls."""
+    """Return a number of `CODE_BITS` bits for a call and its dtype.
+
+    Ranks compare it to detect different calls.
+    """
     return _CALLS.index(call) << 13 | (dtype.itemsize & 63) << 7 | ord(dtype.kind)
 
 
@@ -71,7 +74,10 @@ def call_name(code: int) -> str:
 
 
 def another_call(here: str, code: int, rank: int, theirs: int) -> ExchangeError:
-    """Return the error for a rank that is in another call. `here` describes this rank."""
+    """Return the error for a rank that is in another call.
+
+    `here` describes this rank.
+    """
     return ExchangeError(f"{here} is in {call_name(code)} and rank {rank} in {call_name(theirs)}")
 
 

@@ -57,26 +57,32 @@ class Exchange(ABC):
 
     @abstractmethod
     def connect(self, addresses: Sequence[bytes]) -> None:
-        """Connect to every other rank. `addresses` is in rank order and includes this rank's own."""
+        """Connect to every other rank.
+
+        `addresses` is in rank order and includes this rank's own.
+        """
 
     @abstractmethod
     def alltoallv(self, parts: Sequence[Array]) -> list[Array]:
-        """Send ``parts[r]`` to each rank r. Returns the parts for this rank, in rank order of their senders.
+        """Send ``parts[r]`` to each rank r.
 
-        Parts may have any length, including zero. This rank's own part is returned as the same array. Parts on a device
-        are sent only when their data are complete: an implementation whose transport is not ordered by the device's
-        stream waits for the stream, and says so.
+        Returns the parts for this rank, in rank order of their senders. Parts may have any length, including zero. This
+        rank's own part is returned as the same array. Parts on a device are sent once their data are complete: an
+        implementation whose transport does not follow the device's stream waits for the stream, and documents it.
         """
 
     @abstractmethod
     def allgather(self, part: Array) -> list[Array]:
-        """Return every rank's `part`, in rank order. Lengths may differ. This rank's own is the same array."""
+        """Return every rank's `part`, in rank order.
+
+        Lengths may differ. This rank's own is the same array.
+        """
 
     @abstractmethod
     def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray:
         """Return the elementwise "sum", "min" or "max" of a small host array over all ranks, equal on every rank.
 
-        It is reduced in rank order, so sums of floats do not depend on timing.
+        The reduction is in rank order, so sums of floats do not depend on timing.
         """
 
     def least(self, value: int) -> int:
@@ -88,9 +94,10 @@ class Exchange(ABC):
         self.allreduce(np.zeros(1, np.int8), "max")
 
     def world(self, device: Device) -> World:
-        """Return the `World` in which programs run on all ranks together. The first call creates it, on all ranks.
+        """Return the `World` in which programs run on all ranks together.
 
-        Every rank calls it with its own device, once the exchange is connected.
+        The first call creates it, on all ranks. Every rank calls it with its own device, once the exchange is
+        connected.
         """
         if self._world is None:
             self._world = World(self, device, self.maps or self.size == 1)
@@ -103,4 +110,7 @@ class Exchange(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Free the transport. May be called at any time, also twice; never waits for another rank."""
+        """Free the transport.
+
+        May be called at any time, also twice; never waits for another rank.
+        """

@@ -39,7 +39,7 @@ def make_exchange(
     dispatcher : CommDispatcher
         Accepts the connections of other workers, for "tcp".
     key : (str, int)
-        The graph and the attempt, by which the dispatcher knows this exchange.
+        The graph and the attempt. The dispatcher finds this exchange by it.
     patience : float
         Seconds after which a silent rank counts as lost.
     """

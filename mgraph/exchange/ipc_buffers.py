@@ -1,8 +1,8 @@
-"""Receive buffers in GPU memory, mapped by CUDA IPC. The other ranks of a host copy their parts into them.
+"""Receive buffers in GPU memory, mapped by CUDA IPC.
 
-A buffer is a double buffer for every other rank: the n-th part goes into half n modulo 2. The half is free then: its
-last part was number n - 2, which the receiver had read before it sent its own part n - 1, and this rank has received
-that.
+The other ranks of a host copy their parts into them. A buffer is a double buffer for every other rank: the n-th part
+goes into half n modulo 2. The half is free then: its last part was number n - 2, which the receiver had read before it
+sent its own part n - 1, and this rank has received that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class IpcBuffers:
         A GPU.
     rank, size : int
     nbytes : int
-        The most bytes that are sent to a rank at once.
+        The largest copy to a rank, in bytes.
 
     Attributes
     ----------
@@ -39,8 +39,7 @@ class IpcBuffers:
     Raises
     ------
     CapacityError
-        The GPU has not ``2 * size * nbytes`` bytes. They are taken from the driver itself, since memory of a pool
-        cannot be mapped by others.
+        The GPU lacks ``2 * size * nbytes`` bytes. The driver allocates them: memory of a pool cannot be exported.
     """
 
     def __init__(self, device: Device, rank: int, size: int, nbytes: int) -> None:
@@ -80,7 +79,10 @@ class IpcBuffers:
 
     @staticmethod
     def try_map(handles: Sequence[tuple[int, str]], rank: int) -> None:
-        """Map the buffers of the other ranks and unmap them. Raises `DeviceError` if it fails."""
+        """Map the buffers of the other ranks and unmap them.
+
+        Raises `DeviceError` if it fails.
+        """
         import cupy
 
         runtime = cupy.cuda.runtime
@@ -91,7 +93,7 @@ class IpcBuffers:
     def write(self, parts: Sequence[Array], ranks: Sequence[int], first: int) -> None:
         """Copy up to `nbytes` bytes of ``parts[r]``, from byte `first`, into the buffer of each rank r, and wait.
 
-        Waits only if there is something to copy, or if what came last may not be out of the buffer yet.
+        Waits only if there is something to copy, or if the last copies out of the buffer may be in flight.
         """
         # Queue the copies.
         stream = self.device.xp.cuda.get_current_stream()
@@ -122,14 +124,20 @@ class IpcBuffers:
         return (2 * writer + self._counts[pair] % 2) * self.nbytes
 
     def _copy(self, target: int, source: int, array: Array, first: int, stream: Any) -> bool:
-        """Copy up to `nbytes` bytes of `array` from byte `first` on. Returns True if there are any."""
+        """Copy up to `nbytes` bytes of `array` from byte `first` on.
+
+        Returns True if there are any.
+        """
         count = min(array.nbytes - first, self.nbytes)
         if count > 0:
             self._runtime.memcpyAsync(target, source, count, self._runtime.memcpyDefault, stream.ptr)
         return bool(count > 0)
 
     def close(self) -> None:
-        """Unmap the others' buffers and free this rank's own. Waits for copies in flight. May be called twice."""
+        """Unmap the others' buffers and free this rank's own.
+
+        Waits for copies in flight. May be called twice.
+        """
         mapped, self._mapped = self._mapped, []
         base, self._base = self._base, 0
         if not base:

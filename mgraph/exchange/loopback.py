@@ -17,7 +17,7 @@ __all__ = ["Loopback"]
 class Loopback(Exchange):
     """Exchange of a single rank: collectives return their arguments, in O(1).
 
-    It never waits, but every call checks `aborted`, so that a loop of supersteps can be ended from another thread.
+    It never waits, but every call checks `aborted`, so that another thread can end a loop of supersteps.
     """
 
     name: ClassVar[str] = "loopback"

@@ -1,8 +1,8 @@
 """Messages of the exchange over Dask comms.
 
-A part is sent as one message or, if it is long, as several. One of more than `GRAIN` bytes, or of several messages, is
-announced by a message without data, so that the receiver can refuse it before a comm takes memory for it. The fields of
-a message:
+A part is sent as one message or, if it is long, as several. If it has more than `GRAIN` bytes or takes several
+messages, an empty message announces it, so that the receiver can refuse it before a comm allocates memory. The fields
+of a message:
 
 key, step, source, call, dtype   compared with what the receiver expects
 items                            the number of items in the whole part

@@ -48,13 +48,13 @@ class PeerExchange(Exchange):
     Parameters
     ----------
     rank, size, aborted
-        See `Exchange`.
+        As in `Exchange`.
     device : Device
-        Where the arrays are. With a GPU, a part waits for the device's stream before it is announced.
+        The device of the arrays. On a GPU, a part waits for the device's stream before it is announced.
     patience : float
         Seconds after which `connect` raises `WorkerLost`.
     part_limit : int
-        The most bytes in a message, and on a GPU the most that are sent to a rank at once.
+        The largest message in bytes, and on a GPU the largest copy to a rank.
 
     Raises
     ------
@@ -65,7 +65,7 @@ class PeerExchange(Exchange):
 
     Notes
     -----
-    The segment takes ``2 * size * part_limit`` bytes of /dev/shm, up to 512 KiB a rank, and the buffers
+    The segment takes ``2 * size * part_limit`` bytes of /dev/shm, up to 512 KiB per rank, and the buffers
     ``2 * size * BUFFER_BYTES`` bytes of GPU memory. A part is copied once by its sender and once by its receiver.
     """
 
@@ -126,7 +126,7 @@ class PeerExchange(Exchange):
         Raises
         ------
         DeviceError
-            A rank's memory cannot be mapped: see `why_not`.
+            A rank's memory cannot be mapped; `why_not` lists the reasons.
         WorkerLost
             A rank has not connected in time.
         """
@@ -143,12 +143,18 @@ class PeerExchange(Exchange):
                 Segment.unlink(self._place)
 
     def alltoallv(self, parts: Sequence[Array]) -> list[Array]:
-        """Implement `Exchange.alltoallv`. Waits for the device's stream if this rank sends data."""
+        """Implement `Exchange.alltoallv`.
+
+        Waits for the device's stream if this rank sends data.
+        """
         check_parts(parts, self.size)
         return self._swap("alltoallv", parts)
 
     def allgather(self, part: Array) -> list[Array]:
-        """Implement `Exchange.allgather`. Waits for the device's stream if this rank sends data."""
+        """Implement `Exchange.allgather`.
+
+        Waits for the device's stream if this rank sends data.
+        """
         return self._swap("allgather", [part] * self.size)
 
     def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray:
@@ -159,7 +165,10 @@ class PeerExchange(Exchange):
         return reduce_ranks(received, op).reshape(np.shape(values))
 
     def close(self) -> None:
-        """Unmap all memory, from any thread. A running call of another thread ends at once. May be called twice."""
+        """Unmap all memory, from any thread.
+
+        A running call of another thread ends at once. May be called twice.
+        """
         # End the running call, then free what it used.
         self._over = self._over or "was closed"
         if (own := self._segments[self.rank]) is not None:
@@ -205,7 +214,10 @@ class PeerExchange(Exchange):
         return f"rank {self.rank} of {self.size}, step {self._step}"
 
     def _swap(self, call: str, parts: Sequence[Array], on_host: bool = False) -> list[Array]:
-        """Send ``parts[r]`` to every other rank r and receive a part from each. The own part stays in its place."""
+        """Send ``parts[r]`` to every other rank r and receive a part from each.
+
+        The own part stays in its place.
+        """
         with self._lock:
             self._check()
             try:
@@ -254,7 +266,10 @@ class PeerExchange(Exchange):
     def _messages(
         self, code: int, parts: Sequence[np.ndarray], others: list[int], room: Callable[[int], np.ndarray]
     ) -> list[Any]:
-        """Send ``parts[r]``, in host memory, to each rank r of `others`. Receive theirs into arrays from `room`."""
+        """Send ``parts[r]``, in host memory, to each rank r of `others`.
+
+        Receive theirs into arrays from `room`.
+        """
         # Set the addresses and sizes of all parts.
         out, out_bytes, into, in_bytes, sent, got, _, _ = self._book
         for r in range(self.size):

@@ -81,7 +81,7 @@ class Segment:
     def create(cls, nbytes: int, extra: dict[str, Any]) -> tuple[Segment, Place]:
         """Create a segment of `nbytes` zeros after its token, readable and writable by this user alone.
 
-        All its memory is taken at once: a write to a page that /dev/shm cannot give would end the process.
+        All memory is allocated at once: a write to a page that /dev/shm cannot supply would kill the process.
 
         Raises
         ------
@@ -115,7 +115,7 @@ class Segment:
         Raises
         ------
         DeviceError
-            It is not there: the rank is on another host, in another container or of another user.
+            It is absent: the rank is on another host, in another container or of another user.
         """
         # Map the file, unless it is too short.
         try:
@@ -136,7 +136,10 @@ class Segment:
 
     @staticmethod
     def unlink(place: Place) -> None:
-        """Remove the name of a segment. Its memory lives as long as a mapping of it. Ignores a missing name."""
+        """Remove the name of a segment.
+
+        Its memory lives as long as a mapping of it. Ignores a missing name.
+        """
         with suppress(FileNotFoundError):
             os.unlink(place.path)
 

@@ -1,7 +1,7 @@
 """Staging of small device arrays in host memory, for the UCX exchange.
 
-To send device memory, UCX first asks the receiver and then copies on streams of its own, which costs more than sending
-a small array. A copy to the host is one short command on the stream, for which the exchange waits anyway, and a small
+To send device memory, UCX first asks the receiver and then copies on its own streams, which costs more than sending a
+small array. A copy to the host is a short command on the stream, for which the exchange waits anyway, and a small
 message from host memory is sent at once.
 """
 
@@ -37,7 +37,7 @@ class Staging:
     def out(self, parts: Sequence[Array], ranks: Iterable[int]) -> dict[int, np.ndarray]:
         """Copy the bytes of ``parts[r]`` to host memory, for each rank r of `ranks`.
 
-        They are filled once the stream is done, and valid until the next call. An array that is the part of several
+        They are complete once the stream is done, and valid until the next call. An array that is the part of several
         ranks, as in an allgather, is copied once.
         """
         stream = self._device.xp.cuda.get_current_stream().ptr
@@ -55,7 +55,10 @@ class Staging:
         return staged
 
     def into(self, data: np.ndarray) -> Array:
-        """Copy `data` to a new device array, in the stream's order. `data` may be changed as soon as this returns."""
+        """Copy `data` to a new device array, in the stream's order.
+
+        `data` may be changed as soon as this returns.
+        """
         array = self._device.empty(data.size, data.dtype)
         if not data.size:
             return array

@@ -1,9 +1,9 @@
-"""Exchange over Dask's comms, for CPUs and for clusters without UCX. It uses the cluster's TLS and interfaces.
+"""Exchange over Dask's comms, for CPUs and for clusters without UCX.
 
-Each directed pair of ranks has a comm, opened by the sender; messages on it keep their order. A call is a coroutine on
-the event loop: it queues all messages, which the loop writes in the background, and then reads from one rank after
-another. A rank reads only in a call, which bounds its memory: messages of ranks that are ahead, by one step at most,
-stay in the socket buffers and in the sender.
+It uses the cluster's TLS and interfaces. Each directed pair of ranks has a comm, opened by the sender; messages on it
+keep their order. A call is a coroutine on the event loop: it queues all messages, which the loop writes in the
+background, and then reads from one rank after another. A rank reads only in a call, which bounds its memory: messages
+of ranks that are ahead, by one step at most, stay in the socket buffers and in the sender.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ class TcpExchange(Exchange):
     Parameters
     ----------
     rank, size, aborted
-        See `Exchange`.
+        As in `Exchange`.
     device : Device
-        Where the arrays are. Arrays on a GPU are copied through host memory: ``get`` waits for the device's stream.
+        The device of the arrays. Arrays on a GPU are copied through host memory: ``get`` waits for the device's stream.
     dispatcher : CommDispatcher
         The worker's dispatcher. Calls run on its loop and must come from another thread.
     key : tuple of str and int
         The graph's id and the number of the attempt. A message of another attempt is an `ExchangeError`.
     part_limit : int
-        The most bytes in a message.
+        The largest message in bytes.
     patience : float
         Seconds after which `connect` raises `WorkerLost`. No connection is closed sooner because another rank does not
         read from it.
@@ -56,10 +56,10 @@ class TcpExchange(Exchange):
     Notes
     -----
     A part up to `messages.INLINE` bytes is copied once on each side, a longer one on neither: the sender waits until
-    the kernel has taken it, the receiver keeps the buffer that was read into. It knows the size before it reads, and
-    refuses with `CapacityError` where its memory does not suffice. A part longer than `part_limit` is copied once on
-    receipt. Measured between two processes of one 2-core machine: alltoallv of 8 B 134 us, of 16 MiB 4.9 ms; the bare
-    comms take 77 us and 4.3 ms of that.
+    the operating system has taken it, and the receiver keeps the buffer that it was read into. The receiver knows the
+    size before it reads, and raises `CapacityError` if its memory does not suffice. A part longer than `part_limit` is
+    copied once on receipt. Measured between two processes of a 2-core machine: alltoallv of 8 B takes 134 us, of 16 MiB
+    4.9 ms; the bare comms take 77 us and 4.3 ms of that.
     """
 
     name: ClassVar[str] = "tcp"
@@ -122,7 +122,10 @@ class TcpExchange(Exchange):
         return reduce_ranks(self._call(self._swap(op, [flat] * self.size)), op).reshape(np.shape(values))
 
     def close(self) -> None:
-        """Abort the comms, from any thread. Returns when that is done, or after 5 s. May be called twice."""
+        """Abort the comms, from any thread.
+
+        Returns when that is done, or after 5 s. May be called twice.
+        """
         # On the event loop, or after its end, release at once.
         if not self._over:
             self._over = "was closed"
@@ -144,7 +147,10 @@ class TcpExchange(Exchange):
     # ---- on the shard's thread -------------------------------------------------------------------------------------
 
     def _call(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        """Run `coroutine` on the loop and return its result. After the first failure no further call is possible."""
+        """Run `coroutine` on the loop and return its result.
+
+        After the first failure no further call is possible.
+        """
         if self._over or self.aborted():
             coroutine.close()
             raise Aborted(f"{self._here()} {self._over or 'was aborted'}")
@@ -208,7 +214,10 @@ class TcpExchange(Exchange):
         self._out[rank] = comm
 
     async def _swap(self, call: str, parts: list[np.ndarray]) -> list[np.ndarray]:
-        """Send ``parts[r]`` to every other rank r and receive a part from each. The own part stays in its place."""
+        """Send ``parts[r]`` to every other rank r and receive a part from each.
+
+        The own part stays in its place.
+        """
         # Queue all sends, receive in turn, then wait until the sends have left.
         mine = Head(self._key, self._step, self.rank, call, parts[self.rank].dtype.str)
         received: list[Any] = list(parts)
@@ -265,7 +274,10 @@ class TcpExchange(Exchange):
 
 
 async def _flushed(comm: Comm) -> None:
-    """Wait until the operating system has taken all queued data. Until then `comm` has views of the caller's arrays."""
+    """Wait until the operating system has taken all queued data.
+
+    Until then `comm` has views of the caller's arrays.
+    """
     stream = getattr(comm, "stream", None)
     if stream is not None and stream.writing():
         await stream.write(b"")

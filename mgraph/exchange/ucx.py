@@ -6,8 +6,8 @@ ahead: the receiver probes for the message, which gives its length and tag, then
 
     step (32 bits) | call and dtype (16 bits) | source (16 bits)
 
-The probe ignores the middle field, so that a rank that makes another call is detected. Device arrays of up to `staged`
-bytes are sent from host memory; the receiver knows from the length whether a message was.
+The probe ignores the middle field, so that a rank in another call is detected. Device arrays of up to `staged` bytes
+are sent from host memory; the receiver recognises these by their length.
 """
 
 from __future__ import annotations
@@ -55,9 +55,10 @@ class UcxExchange(Exchange):
     Parameters
     ----------
     rank, size, aborted
-        See `Exchange`.
+        As in `Exchange`.
     device : Device
-        Where the arrays are. Construct the exchange in the shard's thread: the device's CUDA context must be current.
+        The device of the arrays. Construct the exchange in the shard's thread: the device's CUDA context must be
+        current.
     patience : float
         Seconds after which `connect` raises `WorkerLost`.
     staged : int
@@ -73,12 +74,11 @@ class UcxExchange(Exchange):
 
     Notes
     -----
-    Endpoints are made without error handling, which would disable the fast transports. So UCX may not report a dead
-    peer; a wait for it ends by `aborted`. Between calls a thread polls every `IDLE` seconds, because UCX calls a
-    message sent when a transport has accepted it, which may be before it has left; its receiver must not wait until
-    this rank's next call. Measured between two processes on a 2-core machine over shared memory: an alltoallv takes
-    7 us for 8 B, 17 us for 64 KiB and 0.8 ms for 16 MiB. UCXX alone, with known lengths, takes 4 us and 11 us for the
-    first two.
+    Endpoints are created without error handling, which would disable the fast transports. So UCX may not report a dead
+    peer; `aborted` ends a wait for it. Between calls a thread polls every `IDLE` seconds, because UCX calls a message
+    sent when a transport has accepted it, which may be before it has left; its receiver must not wait until this rank's
+    next call. Measured between two processes on a 2-core machine over shared memory: an alltoallv takes 7 us for 8 B,
+    17 us for 64 KiB and 0.8 ms for 16 MiB. UCXX alone, with known lengths, takes 4 us and 11 us for the first two.
     """
 
     name: ClassVar[str] = "ucx"
@@ -156,10 +156,10 @@ class UcxExchange(Exchange):
         return reduce_ranks(self._swap(op, [flat] * self.size, on_host=True), op).reshape(np.shape(values))
 
     def close(self) -> None:
-        """Free endpoints, worker and context. Ends another thread's call at its next poll. May be called twice.
+        """Free endpoints, worker and context.
 
-        After a regular end, it waits up to `FLUSH` seconds until the last messages are sent. After an abort, it waits
-        only for copies that UCX has begun on the GPU.
+        Ends another thread's call at its next poll. May be called twice. After a regular end, it waits up to `FLUSH`
+        seconds for the last messages to leave. After an abort, it waits only for UCX's copies on the GPU.
         """
         regular = not self._over and not self.aborted()
         self._over = self._over or "was closed"
@@ -192,7 +192,10 @@ class UcxExchange(Exchange):
     def _swap(
         self, call: str, parts: Sequence[Array], on_host: bool = False, timeout: float | None = None
     ) -> list[Array]:
-        """Send ``parts[r]`` to every other rank r and receive a part from each. The own part stays in its place."""
+        """Send ``parts[r]`` to every other rank r and receive a part from each.
+
+        The own part stays in its place.
+        """
         with self._lock:
             if self._over or self.aborted():
                 raise Aborted(f"{self._here()} {self._over or 'was aborted'}")
@@ -225,7 +228,10 @@ class UcxExchange(Exchange):
         return received
 
     def _leaving(self, parts: Sequence[Array]) -> list[Array]:
-        """Return the buffers to send for device arrays: host copies of short ones. Complete on return."""
+        """Return the buffers to send for device arrays: host copies of short ones.
+
+        Complete on return.
+        """
         short = [r for r in self._others if 0 < parts[r].nbytes <= self._staged]
         staged = self._staging.out(parts, short) if self._staging and short else {}
         # UCX ignores streams. So these must be done: the kernels that compute the parts, the copies to the host, and
@@ -252,7 +258,10 @@ class UcxExchange(Exchange):
             self._requests.append((rank, request))
 
     def _turn(self, missing: list[int], receive: Callable[[int, Any], None]) -> bool:
-        """Poll once, and receive the messages of ranks in `missing`. Returns True if all transfers are complete."""
+        """Poll once, and receive the messages of ranks in `missing`.
+
+        Returns True if all transfers are complete.
+        """
         self._worker.progress()
         for r in missing[:]:
             probe = self._worker.tag_probe(self._api.tag((self._step & _STEPS) << 32 | r), self._any_code)

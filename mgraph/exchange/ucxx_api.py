@@ -17,7 +17,10 @@ def ucx_installed() -> bool:
 
 
 class Ucxx:
-    """UCXX, imported at the first use. Raises `DeviceError` if it cannot be loaded."""
+    """UCXX, imported at the first use.
+
+    Raises `DeviceError` if it cannot be loaded.
+    """
 
     def __init__(self) -> None:
         # UCXX sets environment variables for old releases of UCX; newer releases would warn of them on standard output

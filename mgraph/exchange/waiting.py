@@ -19,7 +19,7 @@ def wait_until(done: Callable[[], bool], look: Callable[[], None]) -> None:
     Parameters
     ----------
     done : callable
-        Called repeatedly. It also makes the progress that is waited for.
+        Called repeatedly. It also makes the progress that the caller waits for.
     look : callable
         Called every ``POLL / 5`` seconds after the first `SPIN` seconds. It raises if waiting is pointless.
     """

@@ -64,8 +64,8 @@ class EdgeData(dict):
 class Adjacency(Mapping):
     """Neighbours of every node: ``adjacency[node]`` is a new dict of `EdgeData` by neighbour.
 
-    A row is read at each access, from the live graph. Rows that are read in order are read ahead, twice as many each
-    time, so that a loop over all nodes reads the graph in a few large parts.
+    Each access reads a row from the live graph. Rows in order are read ahead, twice as many each time, so that a loop
+    over all nodes reads the graph in a few large parts.
 
     Parameters
     ----------

@@ -56,8 +56,8 @@ def refusing(graph: Graph) -> Iterator[DynamicGraph]:
 def weighted(graph: Graph, weight: Hashable | None, exactly: bool = False, merged: str = "least") -> bool:
     """Return True if edges have the attribute `weight`; without it, each counts 1.
 
-    `Refused` if they have it and float32 changed a value that is needed `exactly`. If parallel edges were `merged` in
-    another way, for another function, the graph's contents are replaced: take its `DynamicGraph` after this call.
+    Raises `Refused` if float32 has rounded a value that is needed `exactly`. If parallel edges were `merged` by another
+    function's rule, the graph's contents are replaced: take its `DynamicGraph` after this call.
     """
     # Merge parallel edges by the rule of this function.
     if weight is not None and graph._contents.merged not in (None, merged):
@@ -121,7 +121,7 @@ def check_no_loops(graph: DynamicGraph) -> None:
 def part(graph: Graph, inside: np.ndarray) -> Graph:
     """Return a new graph of the nodes that are `inside`, bool[n], their edges and all attributes.
 
-    `Refused` if float32 changed a value of an edge.
+    Raises `Refused` if float32 has rounded a value of an edge.
     """
     if not graph._contents.exact:
         raise Refused("float32 does not hold all values of the edges' attribute, which the part would have")

@@ -66,10 +66,9 @@ class Contents:
     whole, exact : bool
         Whether all values so far were integers up to `EXACT`, and whether float32 has held all of them exactly.
     merged : "sum" | "least" | None
-        How parallel edges became one; None if there were none.
+        The rule that merged parallel edges; None if the graph had none.
     edits, version : int
-        Count the changes that were asked for, and those that were made to the `DynamicGraph`; rows read at an earlier
-        version may be old.
+        Counts of requested changes, and of changes to the `DynamicGraph`. Rows of an earlier version may be stale.
     """
 
     def __init__(self, directed: bool, nodes: Iterable[Hashable] = ()) -> None:
@@ -117,7 +116,7 @@ class Contents:
     def value(self, edge: tuple[Any, Any], attributes: Mapping[Any, Any]) -> Any:
         """Return the value in the attributes of an edge. The first name becomes the graph's attribute.
 
-        `Refused` for another name than the graph's, for several, and for what is no number.
+        Raises `Refused` for a second name, several attributes, or a value that is no number.
         """
         for name, value in attributes.items():
             if len(attributes) > 1 or self.attribute not in (None, name):

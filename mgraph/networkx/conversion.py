@@ -35,20 +35,20 @@ def convert_from_nx(
     Parameters
     ----------
     graph : networkx.Graph
-        Parallel edges of a multigraph become one.
+        Parallel edges of a multigraph are merged.
     edge_attrs : mapping, optional
-        The name of the edge attribute to keep, and what an edge without it has.
+        The name of the edge attribute to keep, and its default.
     preserve_edge_attrs : bool
         Keep the attribute that the edges have.
     name : str, optional
-        The function that is to be called; see `SUMMED`.
+        The function to be called; `SUMMED` decides by it how parallel edges are merged.
     node_attrs, preserve_node_attrs, preserve_graph_attrs, graph_name
-        As NetworkX gives them.
+        NetworkX's options.
 
     Raises
     ------
     Refused
-        Edges have two attributes to keep, or a value that is no number, or only some have one that has no default.
+        Edges have two attributes to keep, a value is no number, or some edges lack an attribute without a default.
     """
     # Copy the edges, with at most one attribute.
     wanted = dict.fromkeys(attribute_names(graph), NO_DEFAULT) if preserve_edge_attrs else edge_attrs or {}

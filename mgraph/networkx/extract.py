@@ -30,14 +30,14 @@ def filled_contents(graph: Any, wanted: Mapping[Hashable, Any], merged: str = "l
     ----------
     graph : networkx.Graph
     wanted : mapping
-        The name of the attribute to keep, if any, and what an edge without it has.
+        The name of the attribute to keep, if any, and its default.
     merged : "least" | "sum"
-        The value of parallel edges, which become one.
+        The value of merged parallel edges.
 
     Raises
     ------
     Refused
-        Two attributes are wanted, or a value is no number, or only some edges have one that has no default.
+        Two attributes are wanted, a value is no number, or some edges lack an attribute without a default.
     """
     # Collect the rows. A subclass may override them.
     if len(wanted) > 1:

@@ -18,26 +18,26 @@ __all__ = ["DiGraph", "Graph"]
 class Graph(nx.Graph):
     """An undirected NetworkX graph whose edges are in a `DynamicGraph`, as from ``nx.Graph(backend="mgraph")``.
 
-    It has the methods of ``nx.Graph``. Changes are buffered: the next read makes one batch of them. Nodes, their
+    It has the methods of ``nx.Graph``. Changes are buffered: the next read applies them as one batch. Nodes, their
     attributes and those of the graph are in Python dicts. Edges have one numeric attribute, stored as float32: the
-    first one that is named. Each edge has it: 1, where nothing else was said.
+    first one that is named. An edge without a value has 1.
 
     Parameters
     ----------
     incoming_graph_data : optional
-        What ``nx.Graph`` takes.
+        The input of ``nx.Graph``.
     **attr
         Attributes of the graph.
 
     Raises
     ------
     networkx.NetworkXError
-        By any method that is given another edge attribute, or a value of it that is no number: `Refused`, with the name
-        and the edge. That edge and those after it are not added.
+        From methods with a second edge attribute, or a value that is no number: `Refused`, with the name and the edge.
+        That edge and later ones are not added.
 
     Notes
     -----
-    An `add_edge` is O(1); so is `has_edge`, with a call of the `DynamicGraph` where the edge is not among the buffered
+    `add_edge` is O(1); so is `has_edge`, with a call of the `DynamicGraph` unless the edge is among the buffered
     changes. Reading a row is a call. Removing a node reads its rows; the first algorithm afterwards takes O(n + m) to
     renumber the nodes. Neighbours come in the order in which the nodes were added.
 
@@ -76,7 +76,7 @@ class Graph(nx.Graph):
     def _merge(self, merged: str) -> None:
         """Convert the edges of the source multigraph again, and merge parallel ones by another rule.
 
-        `Refused` if that is gone, or this graph was changed since.
+        Raises `Refused` if the source is gone, or this graph was changed since.
         """
         source = None if self._source is None or self._contents.edits else self._source[0]()
         if source is None:

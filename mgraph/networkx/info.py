@@ -81,9 +81,9 @@ FUNCTIONS = {
 def get_info() -> dict[str, Any]:
     """Return the backend's description, functions and configuration, for the entry point ``networkx.backend_info``.
 
-    The configuration is ``nx.config.backends.mgraph``: `device`, "auto", "cpu" or "cuda"; `min_edges`, from which a
-    graph is converted without being asked to; and `round_weights`, whether shortest paths may use weights that float32
-    has rounded.
+    The configuration is ``nx.config.backends.mgraph``: `device`, "auto", "cpu" or "cuda"; `min_edges`, the smallest
+    graph that is converted without being asked to; and `round_weights`, True to let shortest paths use weights that
+    float32 has rounded.
     """
     return {
         "backend_name": "mgraph",

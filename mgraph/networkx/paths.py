@@ -63,11 +63,11 @@ class _SearchResult:
     lengths : array, shape (n,)
         The distance of each id from the nearest source, inf where there is no path.
     nearest : int64[n]
-        The place of that source in the rows of `before`.
+        The nearest source's row in `before`.
     before : int64[sources, n] or None
-        The id before each on the path from a source, -1 for the source; None where only lengths were asked for.
+        The predecessor of each id on the path from a source, -1 for the source; None if only lengths were searched.
     whole : bool
-        Whether lengths are integers.
+        True if lengths are integers.
     """
 
     nodes: list[Any]
