@@ -4,7 +4,7 @@
 step              launches                                                  exchange among p ranks
 ================= ========================================================= ===========================================
 a round           1; 3 more, 4 if directed, for each group of rows of more  an allreduce of one number; an allgather of
-                  than 192 edges; a read-back                               4 bytes a vertex
+                  than 192 edges; a read-back                               4 bytes per vertex
 ================= ========================================================= ===========================================
 
 A group has as many rows as 200 MB have room for their tables (`primitives.label_counts`). On a GPU `compact_rows`

@@ -7,9 +7,9 @@ is bounded. Every rank knows all pairs and degrees, so all cut equal pieces with
 ================= ========================================================= ===========================================
 step              launches                                                  exchange among p ranks
 ================= ========================================================= ===========================================
-degrees           1; a read-back                                            an allgather of 8 bytes a pair
+degrees           1; a read-back                                            an allgather of 8 bytes per pair
 own pairs         1                                                         none
-a piece           3, and a copy of the rows sent; 2 read-backs              an alltoallv of 4 bytes a neighbour
+a piece           3, and a copy of the rows sent; 2 read-backs              an alltoallv of 4 bytes per neighbour
 ================= ========================================================= ===========================================
 """
 

@@ -13,10 +13,10 @@ If the graph is directed and does not store in-edges, `transposed` makes them on
 step             launches                            read-backs exchange among p ranks
 ================ =================================== ========== ======================================================
 search           see `paths.bfs`                     the same
-levels           a sort by a byte, or by more bytes  1          an allgather of 4 bytes a vertex
+levels           a sort by a byte, or by more bytes  1          an allgather of 4 bytes per vertex
                  where there are more levels
-a level, forward 2, 5 where there may be hubs        0          an allgather of 16 bytes a vertex of the level
-and backward     the same                            0          an allgather of 8 bytes a vertex of the level
+a level, forward 2, 5 where there may be hubs        0          an allgather of 16 bytes per vertex of the level
+and backward     the same                            0          an allgather of 8 bytes per vertex of the level
 ================ =================================== ========== ======================================================
 
 References

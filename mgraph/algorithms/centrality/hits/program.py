@@ -11,7 +11,7 @@ All values are float64, and sums do not depend on timing.
 ================ =================================== ========== ======================================================
 step             launches                            read-backs exchange among p ranks
 ================ =================================== ========== ======================================================
-a product        1, 4 where there may be hubs        0          an allgather of 8 bytes a vertex
+a product        1, 4 where there may be hubs        0          an allgather of 8 bytes per vertex
 a step           two products, elementwise           2          two allreduces of a number
 an iteration     up to `STEPS` steps                 2          the same
 ================ =================================== ========== ======================================================

@@ -18,10 +18,11 @@ depend on the number of ranks, the structure, the order of the vertices or timin
 ================= ========================================================= ===========================================
 step              launches                                                  exchange among p ranks
 ================= ========================================================= ===========================================
-a turn            p + 1, and those of wide rows; a read-back                an allgather of 8 bytes a move
+a turn            p + 1, and those of wide rows; a read-back                an allgather of 8 bytes per move
 a sweep           `TURNS` turns, and 1, 2 where there may be hubs; two      an allreduce of two numbers
-                  read-backs; where there are wide rows, a sort of a byte a row, and three more
-a smaller graph   8, and for each piece 4; a sort of each piece, and two    two alltoallvs of 8 bytes a pair of
+                  read-backs; where there are wide rows, a sort of a byte
+                  a row, and three more
+a smaller graph   8, and for each piece 4; a sort of each piece, and two    two alltoallvs of 8 bytes per pair of
                   sorts of all pairs                                        communities that a rank has
 ================= ========================================================= ===========================================
 

@@ -9,7 +9,7 @@ step              launches                                                  exch
 ================= ========================================================= ===========================================
 keep edges        as for triangles                                          as for triangles
 a round           1 for each piece of each rank, and a scan; 3 read-backs   2 allgathers a piece: 4 bytes an edge left,
-                                                                            8 a vertex; an alltoallv of 4 bytes an
+                                                                            8 per vertex; an alltoallv of 4 bytes an
                                                                             edge left; 2 allreduces and an allgather
 ================= ========================================================= ===========================================
 """

@@ -8,11 +8,12 @@ of v. Directed graphs are taken as undirected ones whose edges have arcs one way
 ================= ========================================================= ===========================================
 step              launches                                                  exchange among p ranks
 ================= ========================================================= ===========================================
-keep edges        1 and then 2, 4 where there may be hubs; twice as many    allgathers of 4 bytes a vertex
-                  for directed graphs, and 2 more; 4 read-backs; a sort, unless rows are sorted and have no hubs
-triangles         2 for each piece of each rank; one alone has one piece    2 allgathers a piece, 3 if directed:
-                                                                            4 bytes a kept edge and 8 a vertex
-counts            1                                                         alltoallvs of 8 bytes a vertex; an
+keep edges        1 and then 2, 4 where there may be hubs; twice as many    allgathers of 4 bytes per vertex
+                  for directed graphs, and 2 more; 4 read-backs; a sort,
+                  unless rows are sorted and have no hubs
+triangles         2 for each piece of each rank; one alone has one piece    2 allgathers per piece, 3 if directed:
+                                                                            4 bytes per kept edge and 8 per vertex
+counts            1                                                         alltoallvs of 8 bytes per vertex; an
                                                                             allreduce of two numbers
 ================= ========================================================= ===========================================
 

@@ -6,7 +6,7 @@ over a row. A hub's row is cut into tasks, whose parts are joined in order: sums
 ================= ========================================================= ===========================================
 step              launches                                                  exchange among p ranks
 ================= ========================================================= ===========================================
-values            a copy if they are neither float32 nor float64            allgathers of 4 or 8 bytes a vertex
+values            a copy if they are neither float32 nor float64            allgathers of 4 or 8 bytes per vertex
 rows              1; 5, 2 sorts and a read-back where there may be hubs     none
 ================= ========================================================= ===========================================
 """

@@ -3,7 +3,7 @@
 ================= ========================================================= ===========================================
 step              launches                                                  exchange among p ranks
 ================= ========================================================= ===========================================
-a step            1; with several ranks also a sort and a read-back         an alltoallv of 8 bytes a walk
+a step            1; with several ranks also a sort and a read-back         an alltoallv of 8 bytes per walk
 ================= ========================================================= ===========================================
 """
 

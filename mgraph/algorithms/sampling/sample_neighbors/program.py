@@ -7,7 +7,7 @@ many as wanted, and once to take them; then the candidates are sorted.
 ================= ========================================================= ===========================================
 step              launches                                                  exchange among p ranks
 ================= ========================================================= ===========================================
-a hop             2, two sorts and a unique; a read-back                    an alltoallv of 4 bytes a vertex found
+a hop             2, two sorts and a unique; a read-back                    an alltoallv of 4 bytes per vertex found
 ================= ========================================================= ===========================================
 """
 
