@@ -1,4 +1,4 @@
-"""Bitmaps of vertices, in words of 32 bits, for the kernels of `kernels/bits.cuh`."""
+"""Bitmaps of vertices in 32-bit words, for the kernels of `kernels/bits.cuh`."""
 
 __all__ = ["words_of"]
 

@@ -78,7 +78,7 @@ class LabelCounts:
         self._arrange(device.to_host(device.xp.searchsorted(turns, marks)))
 
     def _arrange(self, turns: np.ndarray) -> None:
-        """Divide the wide rows of each turn into groups whose tables fit into memory.
+        """Divide each turn's wide rows into groups whose tables fit into memory.
 
         Turn k's rows begin at ``turns[k]``.
         """
@@ -105,7 +105,7 @@ class LabelCounts:
             self.groups[turn].append((begin, end, slots, tasks))
 
     def _tasks(self, view: View) -> Array:
-        """Return the first task of each wide row in a view: int64[wide + 1]."""
+        """Return each wide row's first task in a view: int64[wide + 1]."""
         n = len(self.wide)
         first, counts = self.device.zeros(n + 1, np.int64), self.device.empty(n, np.int64)
         self.kernels.CountTasks(n, graph=view, wide=self.wide, n=n, counts=counts)

@@ -1,4 +1,4 @@
-"""Replicated arrays, with a value per vertex of the graph on every rank."""
+"""Replicated arrays: one value per vertex of the graph, on every rank."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def sides(shard: Shard, what: str) -> list[Structure | CsrRows]:
 
 
 def _parts(shard: Shard) -> Iterator[list[tuple[int, int]]]:
-    """Yield for each exchange its vertices of each rank, as first and end."""
+    """Yield each exchange's vertices per rank, as first and end."""
     ranges = [shard.partition.range(rank) for rank in range(shard.size)]
     for at in range(0, max(end - first for first, end in ranges), PART):
         yield [(min(first + at, end), min(first + at + PART, end)) for first, end in ranges]
@@ -77,7 +77,7 @@ def sum_to_owners(shard: Shard, whole: Array, least: bool = False) -> Array:
 
 
 def total(shard: Shard, values: Array) -> np.ndarray:
-    """Sum a few numbers on the device over all ranks, to host memory.
+    """Sum a few device numbers over all ranks, to host memory.
 
     A read-back, an allreduce.
     """

@@ -87,7 +87,7 @@ def _fits(shard: Shard, nbytes: int) -> bool:
 
 
 def _keys(shard: Shard) -> Array:
-    """Return the keys ``src << 32 | dst`` of the own out-edges: uint64[m]."""
+    """Return the own out-edges' keys ``src << 32 | dst``: uint64[m]."""
     csr, device = shard.out_edges.to_csr(), shard.device
     keys = device.empty(len(csr.dst), np.uint64)
     load(device, "kernels/arcs.cuh").RowKeys(

@@ -60,7 +60,7 @@ def mapping_array(argument: Any, graph: GraphFacts, name: str, mean: bool = Fals
 
 
 def starting_vector(graph: GraphFacts, start: Any, nstart: Any) -> tuple[str, Any]:
-    """Return the name of the starting vector, `start` or `nstart`, and the vector.
+    """Return the name, `start` or `nstart`, of the starting vector, and the vector.
 
     Mappings become arrays; None stays. Raises `InvalidOption` if both names are given.
     """

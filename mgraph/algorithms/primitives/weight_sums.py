@@ -84,7 +84,7 @@ class WeightSums:
 
 
 def unit_of(shard: Shard, what: str, loops: int, file: str = FILE) -> float:
-    """Return the number of units of weight 1; 0.0 in an unweighted graph.
+    """Return weight 1 in units; 0.0 in an unweighted graph.
 
     Two launches, two read-backs, three allreduces; 4 launches if there may be hubs.
 

@@ -1,4 +1,4 @@
-"""Validation of weights, before algorithms that need them to be 0 or more."""
+"""Validation of weights for algorithms that need them non-negative."""
 
 from __future__ import annotations
 

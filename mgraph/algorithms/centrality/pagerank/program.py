@@ -40,12 +40,12 @@ change plus twice the part cut off in the previous step. This sum is compared wi
 
 An iteration on p ranks costs one read-back of 48 bytes, one allreduce of three numbers (a copy on one rank) and:
 
-================= =============================================================== =====================================
-way               launches                                                        exchange
-================= =============================================================== =====================================
-pull              2, 3 where there are hubs; p copies of shares where p > 1       allgather of 2, 4 or 8 bytes a vertex
-push              2, 3 where there are hubs; p more where p > 1                   alltoallv of 8 bytes per vertex
-================= =============================================================== =====================================
+================= ============================================================= =======================================
+way               launches                                                      exchange
+================= ============================================================= =======================================
+pull              2, 3 where there are hubs; p copies of shares where p > 1     allgather of 2, 4 or 8 bytes per vertex
+push              2, 3 where there are hubs; p more where p > 1                 alltoallv of 8 bytes per vertex
+================= ============================================================= =======================================
 
 Pull takes a third launch and a second read-back, of 24 bytes, while it visits few vertices.
 """

@@ -8,9 +8,9 @@ of other ranks' edges are sent back to them.
 step              launches                                                  exchange among p ranks
 ================= ========================================================= ===========================================
 keep edges        as for triangles                                          as for triangles
-a round           1 for each piece of each rank, and a scan; 3 read-backs   2 allgathers a piece: 4 bytes an edge left,
-                                                                            8 per vertex; an alltoallv of 4 bytes an
-                                                                            edge left; 2 allreduces and an allgather
+a round           1 for each piece of each rank, and a scan; 3 read-backs   2 allgathers per piece: 4 bytes per edge
+                                                                            left, 8 per vertex; an alltoallv of 4 bytes
+                                                                            per edge left; 2 allreduces, an allgather
 ================= ========================================================= ===========================================
 """
 

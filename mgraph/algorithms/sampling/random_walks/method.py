@@ -75,7 +75,7 @@ def check(graph: GraphFacts, starts: Any, length: Any, seed: Any = None) -> dict
 
 
 def check_seed(seed: Any) -> int:
-    """Return `seed` as a number of 64 bits, or a random number for None."""
+    """Return `seed` as a 64-bit number, or a random one for None."""
     if seed is None:
         return int(np.random.default_rng().integers(2**63))
     if check_whole(seed, "seed") >= 2**64:

@@ -1,4 +1,4 @@
-"""Method `sample_neighbors`, the check of its arguments, and the layout of its result."""
+"""Method `sample_neighbors`, its check of arguments, and its result's layout."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Na
 
 
 def _places(nodes: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Return the place of each of `ids` in `nodes`, which are all different: int64[k]."""
+    """Return the positions of `ids` in the distinct `nodes`: int64[k]."""
     order = np.argsort(nodes)
     return order[np.searchsorted(nodes, ids, sorter=order)]
 

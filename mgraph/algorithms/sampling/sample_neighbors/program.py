@@ -1,4 +1,4 @@
-"""Neighbours sampled hop by hop, each vertex at the rank that owns it.
+"""Neighbours sampled hop by hop, each vertex at its owner.
 
 A neighbour gets a random number, a hash of the seed and the two ids, and the `fanout` smallest are chosen, so that all
 sets are equally likely. A row is read once to count the candidates, which are below a bound with an expected twice as
