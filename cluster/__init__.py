@@ -1,4 +1,7 @@
-"""Start a cluster for mgraph. The library itself takes any `dask.distributed.Client`."""
+"""Start a cluster for mgraph.
+
+The library itself takes any `dask.distributed.Client`.
+"""
 
 from cluster.choice import Choice, Machine, choose
 from cluster.scheduler_file import ClusterNotReady, connect

@@ -1,4 +1,4 @@
-"""``python -m cluster COMMAND``: look at a machine, or wait for a cluster."""
+"""``python -m cluster COMMAND``: probe a machine, or wait for a cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ COMMANDS = {"probe": probe, "wait": scheduler_file}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse, run, and return the exit status: 0, 2 for an error of the user, 130 after an interrupt."""
+    """Parse the arguments, run the command and return the exit status.
+
+    0 for success, 2 for an error of the user, 130 after an interrupt.
+    """
     parser = argparse.ArgumentParser(prog="python -m cluster", description="Clusters for mgraph.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, module in COMMANDS.items():

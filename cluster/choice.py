@@ -1,4 +1,7 @@
-"""Choose the cluster that fits a machine and the user's options, and say why. Nothing is started here."""
+"""Choose the cluster that fits a machine and the user's options, and say why.
+
+Starts nothing.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ INSTALL = 'pip install "dask-mgraph[cuda13]"'
 
 @dataclass(frozen=True)
 class Machine:
-    """The facts of a machine on which the choice depends.
+    """A machine's facts, on which the choice depends.
 
     Attributes
     ----------
@@ -47,7 +50,10 @@ class Machine:
 
     @classmethod
     def here(cls) -> Machine:
-        """The machine that this runs on. Asks the driver for its GPUs, and imports no optional package but CuPy."""
+        """Return the facts of this machine.
+
+        Asks the driver for its GPUs, and imports no optional package but CuPy.
+        """
         return cls(
             gpus=_visible_gpus(gpu_count()),
             cores=int(CPU_COUNT),
@@ -59,32 +65,32 @@ class Machine:
 
 
 def _visible_gpus(count: int) -> tuple[str, ...]:
-    """The names of the GPUs that the environment leaves visible: indices or UUIDs, in CUDA's order."""
+    """Return the names of the visible GPUs: indices or UUIDs, in CUDA's order."""
     named = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
     return tuple(named[:count]) if len(named) >= count else tuple(map(str, range(count)))
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The cluster that `start` will start.
+    """A cluster to start, and the reasons.
 
     Attributes
     ----------
     device : "cpu" | "gpu"
     workers : int
     gpus : tuple of str
-        One a worker, as CUDA_VISIBLE_DEVICES names them; empty on the CPU.
+        One per worker, as CUDA_VISIBLE_DEVICES names them; empty on the CPU.
     threads : int
-        Dask threads a worker; a CPU worker's kernels use as many.
+        Dask threads per worker; a CPU worker's kernels use as many.
     protocol : "tcp" | "ucxx"
         The protocol of Dask's own messages.
     exchange : "loopback" | "peer"
-        What a graph on all of the workers takes by default.
+        The default exchange of a graph on all of the workers.
     memory_limit : int, optional
-        Bytes of host memory a worker; None leaves it to dask-cuda.
+        Bytes of host memory per worker; None leaves it to dask-cuda.
     rmm_pool : int or str, optional
     why : dict
-        The reason for each of them, by name.
+        The reason for each choice, by name.
     """
 
     device: str
@@ -109,10 +115,13 @@ def choose(
     memory_limit: int | None = None,
     rmm_pool: int | str | None = None,
 ) -> Choice:
-    """The cluster that `start` would start on `machine`; see `start` for the options and the errors. O(1)."""
+    """Return the cluster that `start` would start on `machine`, with the same options and errors. O(1)."""
+    # Check the options before any is used.
     _check(protocol, machine, workers=workers, threads=threads, memory_limit=memory_limit)
     use_gpus, device_why = _device(machine, kind_of(device), gpus)
     asked = "asked for"
+
+    # Choose the workers, and the resources of each: a GPU, or an equal share of the cores and the memory.
     if use_gpus:
         if memory_limit is not None:
             raise InvalidOption(f"memory_limit={memory_limit} is for CPU workers; these run on GPUs")
@@ -132,6 +141,8 @@ def choose(
         memory_limit, memory_why = (memory_limit, asked) if memory_limit else (machine.memory // count, "equal shares")
         count_why, threads_why = "one a core", "an equal share of the cores, which the kernels use"
         pool_why = "no GPUs"
+
+    # Give each choice its reason.
     exchange, exchange_why = _exchange(use_gpus, count)
     why = {
         "device": device_why,
@@ -147,7 +158,10 @@ def choose(
 
 
 def kind_of(device: str) -> str:
-    """Return "auto", "cpu" or "cuda", the name that graphs have for `device`; `InvalidOption` for an unknown one."""
+    """Return the graphs' name for `device`: "auto", "cpu" or "cuda".
+
+    Raises `InvalidOption` for an unknown one.
+    """
     if device not in KINDS:
         raise InvalidOption(f"device {device!r} is none of {', '.join(KINDS)}")
     return KINDS[device]
@@ -164,7 +178,10 @@ def _check(protocol: str, machine: Machine, **counts: int | None) -> None:
 
 
 def _device(machine: Machine, device: str, gpus: Sequence[int] | None) -> tuple[bool, str]:
-    """Whether to use GPUs, and why; `DeviceError` where they were asked for and cannot be had."""
+    """Return True if GPUs are to be used, and the reason.
+
+    Raises `DeviceError` if GPUs were asked for and cannot be had.
+    """
     if device == "cpu":
         if gpus is not None:
             raise InvalidOption(f'gpus={list(gpus)} and device="cpu" exclude each other; leave one of them out')
@@ -189,7 +206,7 @@ def _count(gpus: tuple[str, ...]) -> str:
 
 
 def _named(machine: Machine, gpus: Sequence[int] | None) -> tuple[str, ...]:
-    """The chosen GPUs by the names that they have in CUDA_VISIBLE_DEVICES."""
+    """Return the chosen GPUs, as CUDA_VISIBLE_DEVICES names them."""
     if gpus is None:
         return machine.gpus
     chosen: list[Any] = list(gpus)
@@ -204,6 +221,6 @@ def _named(machine: Machine, gpus: Sequence[int] | None) -> tuple[str, ...]:
 
 
 def _exchange(use_gpus: bool, workers: int) -> tuple[str, str]:
-    """The exchange that "auto" chooses for a graph on all workers, by the rule that graphs follow."""
+    """Return the exchange of a graph on all workers with "auto", and the reason."""
     names = [str(rank) for rank in range(workers)]
     return best_exchange("cuda" if use_gpus else "cpu", names, [{}] * workers)

@@ -1,7 +1,7 @@
-"""The exchanges that the workers of a cluster can use, which one a graph gets, and how long each takes.
+"""Exchanges that the workers of a cluster can use: the default and the times.
 
-An exchange is measured where graphs use it: in the threads of shards, which the library connects, by a program that
-runs as an algorithm's does.
+An exchange is measured where graphs use it: in the threads of shards, over the library's own connections, by a program
+that runs as an algorithm does.
 """
 
 from __future__ import annotations
@@ -30,15 +30,17 @@ from mgraph.worker import plugin
 
 __all__ = ["BULK", "compare", "connect_ranks", "look", "open_ranks"]
 
-BULK = 64 << 20  #: bytes that each rank sends in the measured alltoallv, in equal parts to the others
+BULK = 64 << 20  #: bytes sent per rank in the measured alltoallv, in equal parts to the others
 PROGRAM = "time_exchange"
-MEASURED = ("peer", "tcp", "ucx")  #: in this order: what could end a worker comes last
+MEASURED = ("peer", "tcp", "ucx")  #: UCX last: it can end a worker
 SMALL_CALLS, BULK_CALLS = 300, 7
 CALLS = 100  #: empty calls that are timed
 
 
 def compare(client: Client, device: str = "auto", bulk: int = BULK) -> dict[str, Any]:
-    """The exchange that a graph on all workers gets, why, and the times of every exchange; takes seconds.
+    """Return the default exchange of a graph on all workers, and the times of every exchange.
+
+    Takes seconds.
 
     Parameters
     ----------
@@ -57,20 +59,25 @@ def compare(client: Client, device: str = "auto", bulk: int = BULK) -> dict[str,
         `bulk_s`, that of an alltoallv of `bulk` bytes, and `bulk_bytes`. Times are medians in seconds, of the slowest
         rank.
     """
+    # Ask the workers first: every exchange needs their answers.
     with open_ranks(client) as ranks:
-        kind, found, apart = look(ranks, device)
+        kind, inspections, apart = look(ranks, device)
         addresses, calls = ranks.addresses, time_calls(ranks)
-    auto, why = best_exchange(kind, addresses, found, apart)
-    measured = [_measured(client, name, kind, found, apart, bulk) for name in MEASURED] if len(addresses) > 1 else []
+
+    # Measure each exchange with fresh sessions, because a failure can end a worker.
+    auto, why = best_exchange(kind, addresses, inspections, apart)
+    measured = (
+        [_measured(client, name, kind, inspections, apart, bulk) for name in MEASURED] if len(addresses) > 1 else []
+    )
     return {"ranks": len(addresses), "device": kind, "auto": auto, "why": why, **calls, "exchanges": measured}
 
 
 def _measured(
-    client: Client, name: str, device: str, found: list[dict[str, Any]], apart: str, bulk: int
+    client: Client, name: str, device: str, inspections: list[dict[str, Any]], apart: str, bulk: int
 ) -> dict[str, Any]:
     try:
         with open_ranks(client) as ranks:
-            why = why_unusable(name, ranks.addresses, found, apart)
+            why = why_unusable(name, ranks.addresses, inspections, apart)
             if not why and name in IN_CLEAR and encrypted(ranks.addresses):
                 why = "it sends unencrypted, and the cluster uses TLS"
             if why:
@@ -92,7 +99,7 @@ def _measured(
 
 @contextmanager
 def open_ranks(client: Client) -> Iterator[Coordinator]:
-    """Sessions with all workers of a cluster, closed at the end."""
+    """Open sessions with all workers of a cluster, and close them at the end."""
     plugin.ensure(client)
     runner, graph = LoopRunner(client.loop.asyncio_loop), uuid.uuid4().hex[:12]
     ranks = Coordinator(graph, runner, placement.choose_workers(client, None), client.connection_args)
@@ -104,10 +111,13 @@ def open_ranks(client: Client) -> Iterator[Coordinator]:
 
 
 def look(ranks: Coordinator, device: str, exchange: str = "auto") -> tuple[str, list[dict[str, Any]], str]:
-    """The device of the ranks' shards; what the workers have; and why they cannot map each other's memory, or ""."""
-    found = ranks.call("inspect")
-    kind = choose_device(kind_of(device), ranks.addresses, found)
-    return kind, found, placement.why_apart(ranks, exchange, kind)
+    """Return the device of the ranks' shards, the workers' inspections, and why memory cannot be mapped.
+
+    The reason is "" if the workers can map each other's memory.
+    """
+    inspections = ranks.call("inspect")
+    kind = choose_device(kind_of(device), ranks.addresses, inspections)
+    return kind, inspections, placement.why_apart(ranks, exchange, kind)
 
 
 def time_calls(ranks: Coordinator) -> dict[str, Any]:
@@ -122,7 +132,7 @@ def time_calls(ranks: Coordinator) -> dict[str, Any]:
 
 
 def connect_ranks(ranks: Coordinator, device: str, exchange: str) -> None:
-    """Give each rank a shard of one vertex, and choose the exchange that the first call connects."""
+    """Give each rank a shard of a single vertex, and set the exchange for the first call to connect."""
     starts = Partition.equal(len(ranks.addresses), len(ranks.addresses)).starts
     spec = {"structure": "csr", "directed": True, "weighted": False, "reverse": False}
     ranks.call("create", {"device": device, "exchange": exchange, "starts": starts, **spec})
@@ -137,15 +147,22 @@ def register() -> None:
 
 
 def unregister() -> None:
-    """Take the program away again: graphs of the process do not know it. Workers may share a process."""
+    """Remove the program from the algorithms of a worker's process.
+
+    Workers may share a process.
+    """
     ALGORITHMS.pop(PROGRAM, None)
 
 
 def times(shard: Shard, bulk: int) -> Columns:
-    """Time an allreduce and an alltoallv; a program, run by all ranks in lockstep."""
+    """Time an allreduce and an alltoallv.
+
+    A program: all ranks run it in lockstep.
+    """
     exchange, counters = shard.exchange, np.zeros(6, np.int64)
     each = bulk // (shard.size - 1)
     parts = [shard.device.full(0 if r == shard.rank else each, shard.rank, np.uint8) for r in range(shard.size)]
+    # The slowest rank counts: the maximum of the ranks' medians.
     medians = np.array(
         [
             _median(shard, SMALL_CALLS, lambda: exchange.allreduce(counters)),
@@ -157,7 +174,7 @@ def times(shard: Shard, bulk: int) -> Columns:
 
 
 def _median(shard: Shard, calls: int, call: Callable[[], Any]) -> float:
-    """Median seconds of `call`, after one that is not counted."""
+    """Return the median seconds of `call`, after a warm-up."""
     taken = []
     for _ in range(calls + 1):
         shard.device.synchronize()

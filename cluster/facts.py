@@ -1,4 +1,4 @@
-"""Facts of a machine that can be found without starting a cluster: GPUs, their links, UCX, versions, the host."""
+"""Facts of a machine that need no cluster: GPUs, their links, UCX, versions, the host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mgraph.budget import host_memory_limit
 
 __all__ = ["gpus", "host", "links", "ucx", "versions"]
 
-LOOK_SECONDS = 30.0  #: how long a compiler, or UCX in its own process, has to answer
+LOOK_SECONDS = 30.0  #: time limit of a compiler, and of UCX in its own process
 PACKAGES = (
     "dask-mgraph", "dask", "distributed", "numpy", "dask-cuda", "distributed-ucxx-cu13", "distributed-ucxx-cu12",
     "ucxx-cu13", "ucxx-cu12", "libucx-cu13", "libucx-cu12", "cupy-cuda13x", "cupy-cuda12x", "rmm-cu13", "rmm-cu12",
@@ -28,7 +28,7 @@ PACKAGES = (
 
 
 def _nvml() -> Any:
-    """NVML, initialised; None without pynvml or without a driver."""
+    """Return NVML, initialised; None without pynvml or without a driver."""
     try:
         import pynvml
 
@@ -43,17 +43,17 @@ def _text(value: Any) -> str:
 
 
 def gpus() -> list[dict[str, Any]]:
-    """The driver's GPUs in its order: name, memory_bytes, driver, uuid; CuPy's list where there is no NVML.
+    """Return the driver's GPUs in its order: name, memory_bytes, driver, uuid.
 
-    NVML shows all GPUs of the machine, also those that CUDA_VISIBLE_DEVICES hides.
+    Without NVML, CuPy's list. NVML shows all GPUs of the machine, also those that CUDA_VISIBLE_DEVICES hides.
     """
     nvml = _nvml()
     if nvml is None:
         return _gpus_of_cupy()
-    driver, found = _text(nvml.nvmlSystemGetDriverVersion()), []
+    driver, gpus = _text(nvml.nvmlSystemGetDriverVersion()), []
     for index in range(nvml.nvmlDeviceGetCount()):
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
-        found.append(
+        gpus.append(
             {
                 "name": _text(nvml.nvmlDeviceGetName(handle)),
                 "memory_bytes": int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
@@ -61,25 +61,28 @@ def gpus() -> list[dict[str, Any]]:
                 "uuid": _text(nvml.nvmlDeviceGetUUID(handle)),
             }
         )
-    return found
+    return gpus
 
 
 def _gpus_of_cupy() -> list[dict[str, Any]]:
-    here = Machine.here().gpus
-    if not here:
+    names = Machine.here().gpus
+    if not names:
         return []
     from cupy.cuda import runtime
 
-    found = [runtime.getDeviceProperties(index) for index in range(len(here))]
+    properties = [runtime.getDeviceProperties(index) for index in range(len(names))]
     driver = f"CUDA {runtime.driverGetVersion()}"
     return [
-        {"name": _text(one["name"]), "memory_bytes": int(one["totalGlobalMem"]), "driver": driver, "uuid": "unknown"}
-        for one in found
+        {"name": _text(gpu["name"]), "memory_bytes": int(gpu["totalGlobalMem"]), "driver": driver, "uuid": "unknown"}
+        for gpu in properties
     ]
 
 
 def links(count: int) -> list[dict[str, Any]]:
-    """How each pair of `count` GPUs is linked: {"gpus": [i, j], "link": "NVLink x18" | "PCIe ..." | "unknown"}."""
+    """Return the link of each pair of `count` GPUs.
+
+    Each is {"gpus": [i, j], "link": "NVLink x18" | "PCIe ..." | "unknown"}.
+    """
     nvml = _nvml()
     return [{"gpus": [i, j], "link": "unknown" if nvml is None else _link(nvml, i, j)} for i, j in _pairs(count)]
 
@@ -89,26 +92,27 @@ def _pairs(count: int) -> list[tuple[int, int]]:
 
 
 def _link(nvml: Any, i: int, j: int) -> str:
-    """NVLink, direct or through a switch, where peers reach each other by it; else their nearest common bridge."""
+    """Return the link of two GPUs: NVLink, direct or through a switch, or their nearest common bridge."""
     try:
-        one, other = nvml.nvmlDeviceGetHandleByIndex(i), nvml.nvmlDeviceGetHandleByIndex(j)
-        if nvml.nvmlDeviceGetP2PStatus(one, other, nvml.NVML_P2P_CAPS_INDEX_NVLINK) == nvml.NVML_P2P_STATUS_OK:
-            return f"NVLink, {min(_active(nvml, one), _active(nvml, other))} links a GPU"
-        level = nvml.nvmlDeviceGetTopologyCommonAncestor(one, other)
+        first, second = nvml.nvmlDeviceGetHandleByIndex(i), nvml.nvmlDeviceGetHandleByIndex(j)
+        if nvml.nvmlDeviceGetP2PStatus(first, second, nvml.NVML_P2P_CAPS_INDEX_NVLINK) == nvml.NVML_P2P_STATUS_OK:
+            return f"NVLink, {min(_active(nvml, first), _active(nvml, second))} links a GPU"
+        level = nvml.nvmlDeviceGetTopologyCommonAncestor(first, second)
     except nvml.NVMLError:
         return "unknown"
-    named = {
+    # Without NVLink: the nearest common bridge.
+    bridges = {
         nvml.NVML_TOPOLOGY_SINGLE: "PCIe, one switch",
         nvml.NVML_TOPOLOGY_MULTIPLE: "PCIe, several switches",
         nvml.NVML_TOPOLOGY_HOSTBRIDGE: "PCIe, one host bridge",
         nvml.NVML_TOPOLOGY_NODE: "PCIe, one NUMA node",
         nvml.NVML_TOPOLOGY_SYSTEM: "PCIe, across NUMA nodes",
     }
-    return named.get(level, "PCIe")
+    return bridges.get(level, "PCIe")
 
 
 def _active(nvml: Any, handle: Any) -> int:
-    """How many NVLinks of a GPU are up."""
+    """Count the active NVLinks of a GPU."""
     up = 0
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
         try:
@@ -119,15 +123,19 @@ def _active(nvml: Any, handle: Any) -> int:
 
 
 def ucx() -> dict[str, Any]:
-    """UCX as a graph's workers would find it: version, ucxx, transports, and cuda (whether one moves GPU memory).
+    """Return UCX as a graph's workers would load it: version, ucxx, transports, and cuda.
 
-    {"why": ...} where UCX cannot be loaded. A process of its own looks at it, because UCX prints and may abort.
+    `cuda` is True if a transport moves GPU memory. Without UCX, {"why": ...}. A separate process loads UCX, because it
+    prints and may abort.
     """
+    # The process finds this package, whatever the current folder is.
     command = [sys.executable, "-m", "cluster.transports"]
     root = str(Path(__file__).parents[1])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+
+    # Its last line of output is the answer.
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             capture_output=True,
             text=True,
@@ -135,27 +143,31 @@ def ucx() -> dict[str, Any]:
             stdin=subprocess.DEVNULL,
             env={**os.environ, "PYTHONPATH": path},
         )
-        found = json.loads(done.stdout.splitlines()[-1]) if done.stdout else None
+        answer = json.loads(process.stdout.splitlines()[-1]) if process.stdout else None
     except subprocess.TimeoutExpired:
         return {"why": f"UCX did not answer within {LOOK_SECONDS:g} s"}
     except ValueError:
-        found = None
-    return found if isinstance(found, dict) else {"why": f"UCX failed: {(done.stderr or done.stdout).strip()[-300:]}"}
+        answer = None
+    return (
+        answer
+        if isinstance(answer, dict)
+        else {"why": f"UCX failed: {(process.stderr or process.stdout).strip()[-300:]}"}
+    )
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that matter; those that are not installed are left out."""
-    found = {"python": platform.python_version()}
+    """Return the versions of Python and of the relevant packages, where installed."""
+    versions = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = importlib.metadata.version(package)
+            versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def host(machine: Machine) -> dict[str, Any]:
-    """Cores and memory that this process may use, and the compiler of the CPU kernels."""
+    """Return this process's cores and memory, and the compiler of the CPU kernels."""
     return {
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cores": machine.cores,
@@ -171,7 +183,9 @@ def _compiler() -> dict[str, Any]:
         name = " ".join(command) or "CXX"
         return {"compiler": None, "compiler_why": f"{name!r} is not on the PATH; CPU workers need a C++17 compiler"}
     try:
-        done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=LOOK_SECONDS, check=True)
+        process = subprocess.run(
+            [*command, "--version"], capture_output=True, text=True, timeout=LOOK_SECONDS, check=True
+        )
     except (OSError, subprocess.SubprocessError) as error:
         return {"compiler": None, "compiler_why": f"{' '.join(command)!r} does not run: {error}"}
-    return {"compiler": done.stdout.splitlines()[0] if done.stdout else " ".join(command)}
+    return {"compiler": process.stdout.splitlines()[0] if process.stdout else " ".join(command)}

@@ -1,4 +1,4 @@
-"""``python -m cluster probe``: what this machine has, what `cluster.start` would start on it, and why.
+"""``python -m cluster probe``: print a machine's facts, the cluster for it, and the reasons.
 
 It also starts that cluster, or connects to one, and times every exchange that its workers can use.
 """
@@ -38,11 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns 0."""
-    found = probe(options.workers, options.device)
+    facts_of_machine = probe(options.workers, options.device)
     if not options.no_exchange:
         with _cluster(options) as client:
-            found["exchange"] = compare(client, options.device)
-    print(json.dumps(found, indent=2) if options.json else as_text(found))
+            facts_of_machine["exchange"] = compare(client, options.device)
+    print(json.dumps(facts_of_machine, indent=2) if options.json else as_text(facts_of_machine))
     return 0
 
 
@@ -53,12 +53,14 @@ def _cluster(options: argparse.Namespace) -> Client:
 
 
 def probe(workers: int | None = None, device: str = "auto") -> dict[str, Any]:
-    """All facts of this machine as plain values: gpus, links, ucx, versions, host, choice. Takes seconds.
+    """Return all facts of this machine as plain values: gpus, links, ucx, versions, host, choice.
+
+    Takes seconds.
 
     Raises
     ------
     InvalidOption, DeviceError
-        What `cluster.start` would raise for these options.
+        The errors of `cluster.start` for these options.
     """
     machine = Machine.here()
     choice = choose(machine, workers, device=device)
@@ -74,16 +76,16 @@ def probe(workers: int | None = None, device: str = "auto") -> dict[str, Any]:
     }
 
 
-def as_text(found: dict[str, Any]) -> str:
-    """What `probe` found, in lines to read."""
+def as_text(facts: dict[str, Any]) -> str:
+    """Format the facts of `probe` as lines."""
     parts = [
-        _section("GPUs", _gpu_lines(found) or ["none"]),
-        _section("links", [f"{i} - {j}: {one['link']}" for one in found["links"] for i, j in [one["gpus"]]]),
-        _section("UCX", _ucx_lines(found["ucx"])),
-        _section("versions", [f"{name} {version}" for name, version in found["versions"].items()]),
-        _section("host", _host_lines(found["host"])),
-        _section("start() would choose", _choice_lines(found["choice"])),
-        _section("exchange", _exchange_lines(found["exchange"]) if "exchange" in found else []),
+        _section("GPUs", _gpu_lines(facts) or ["none"]),
+        _section("links", [f"{i} - {j}: {pair['link']}" for pair in facts["links"] for i, j in [pair["gpus"]]]),
+        _section("UCX", _ucx_lines(facts["ucx"])),
+        _section("versions", [f"{name} {version}" for name, version in facts["versions"].items()]),
+        _section("host", _host_lines(facts["host"])),
+        _section("start() would choose", _choice_lines(facts["choice"])),
+        _section("exchange", _exchange_lines(facts["exchange"]) if "exchange" in facts else []),
     ]
     return "\n".join(filter(None, parts))
 
@@ -92,12 +94,12 @@ def _section(title: str, lines: list[str]) -> str:
     return "\n".join([title, *(f"  {line}" for line in lines)]) if lines else ""
 
 
-def _gpu_lines(found: dict[str, Any]) -> list[str]:
+def _gpu_lines(facts: dict[str, Any]) -> list[str]:
     lines = [
         f"{index}: {gpu['name']}, {format_bytes(gpu['memory_bytes'])}, driver {gpu['driver']}"
-        for index, gpu in enumerate(found["gpus"])
+        for index, gpu in enumerate(facts["gpus"])
     ]
-    usable = ", ".join(found["usable_gpus"]) or "none"
+    usable = ", ".join(facts["usable_gpus"]) or "none"
     return [*lines, f"usable by CuPy: {usable}"] if lines else []
 
 
@@ -126,18 +128,21 @@ def _choice_lines(choice: dict[str, Any]) -> list[str]:
     ]
 
 
-def _exchange_lines(found: dict[str, Any]) -> list[str]:
-    lines = [f"auto, between {found['ranks']} workers: {found['auto']}, because {found['why']}"]
-    way = f"the comms, because {found['calls_by_comm']}" if found["calls_by_comm"] else "channels from thread to thread"
-    lines.append(f"an empty call takes {found['call_s'] * 1e6:.0f} us; calls go by {way}")
-    measured = [one for one in found["exchanges"] if "bulk_s" in one]
+def _exchange_lines(comparison: dict[str, Any]) -> list[str]:
+    lines = [f"auto, between {comparison['ranks']} workers: {comparison['auto']}, because {comparison['why']}"]
+    way = "channels from thread to thread"
+    if comparison["calls_by_comm"]:
+        way = f"the comms, because {comparison['calls_by_comm']}"
+    lines.append(f"an empty call takes {comparison['call_s'] * 1e6:.0f} us; calls go by {way}")
+    # A head over the columns, then one line per exchange.
+    measured = [exchange for exchange in comparison["exchanges"] if "bulk_s" in exchange]
     if measured:
         lines.append(f"{'':9} {'allreduce':>12} {format_bytes(measured[0]['bulk_bytes']):>12} {'each rank sends':>16}")
-    for one in found["exchanges"]:
-        if "why" in one:
-            lines.append(f"{one['exchange']:9} not usable: {one['why']}")
+    for exchange in comparison["exchanges"]:
+        if "why" in exchange:
+            lines.append(f"{exchange['exchange']:9} not usable: {exchange['why']}")
             continue
-        small, large = f"{one['allreduce_s'] * 1e6:.1f} us", f"{one['bulk_s'] * 1e3:.1f} ms"
-        rate = f"{one['bulk_bytes'] / one['bulk_s'] / 1e9:.2f} GB/s"
-        lines.append(f"{one['exchange']:9} {small:>12} {large:>12} {rate:>16}")
+        small, large = f"{exchange['allreduce_s'] * 1e6:.1f} us", f"{exchange['bulk_s'] * 1e3:.1f} ms"
+        rate = f"{exchange['bulk_bytes'] / exchange['bulk_s'] / 1e9:.2f} GB/s"
+        lines.append(f"{exchange['exchange']:9} {small:>12} {large:>12} {rate:>16}")
     return lines

@@ -1,4 +1,4 @@
-"""Connect to a cluster that was started elsewhere, such as a batch job's, by its scheduler file, in bounded time."""
+"""Connect to a running cluster, such as a batch job's, by its scheduler file, in bounded time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["HELP", "ClusterNotReady", "add_arguments", "connect", "run"]
 
 HELP = "wait until a scheduler and its workers are there, and name them"
 POLL_SECONDS = 0.1
-CALL_SECONDS = 5.0  #: how long a scheduler has to answer before the file is read again
+CALL_SECONDS = 5.0  #: time limit of a scheduler's answer, before the file is read again
 
 
 class ClusterNotReady(MgraphError, TimeoutError):
@@ -25,14 +25,14 @@ class ClusterNotReady(MgraphError, TimeoutError):
 
 
 def connect(scheduler_file: str | Path, *, workers: int = 1, timeout: float = 60.0) -> Client:
-    """A client of the scheduler that wrote `scheduler_file`, once it has `workers` workers.
+    """Connect to the scheduler of `scheduler_file`, and wait for `workers` workers.
 
     Parameters
     ----------
     scheduler_file : str or Path
-        What ``dask scheduler --scheduler-file`` writes; may come into being, or be written anew, while this waits.
+        The file that ``dask scheduler --scheduler-file`` writes. It may appear, or be written anew, during the wait.
     workers : int
-        How many workers to wait for; more may join.
+        The number of workers to wait for; more may join.
     timeout : float
         Seconds in all.
 
@@ -48,18 +48,21 @@ def connect(scheduler_file: str | Path, *, workers: int = 1, timeout: float = 60
     ClusterNotReady
         There is no such file, nobody answers at its address, or workers are missing when the time is over.
     """
+    # Check the options, then wait for the scheduler.
     if not isinstance(workers, int) or workers < 1:
         raise InvalidOption(f"workers is {workers!r}; at least 1 is needed")
     if not (math.isfinite(timeout) and timeout > 0):
         raise InvalidOption(f"timeout is {timeout!r}; seconds above 0 are needed")
     end = time.monotonic() + timeout
     client = _reach(Path(scheduler_file), end, timeout)
+
+    # Wait for the workers. A client that cannot be returned is closed.
     try:
         client.wait_for_workers(workers, timeout=max(POLL_SECONDS, end - time.monotonic()))
     except TimeoutError:
-        there = len(_workers(client))
+        count = len(_workers(client))
         client.close(CALL_SECONDS)
-        raise ClusterNotReady(f"{there} of {workers} workers joined {scheduler_file} within {timeout:g} s") from None
+        raise ClusterNotReady(f"{count} of {workers} workers joined {scheduler_file} within {timeout:g} s") from None
     except BaseException:
         client.close(CALL_SECONDS)
         raise
@@ -67,7 +70,10 @@ def connect(scheduler_file: str | Path, *, workers: int = 1, timeout: float = 60
 
 
 def _reach(file: Path, end: float, timeout: float) -> Client:
-    """A client of the scheduler in `file`, which is read again each time nobody answers: it may be an earlier job's."""
+    """Return a client of the scheduler in `file`.
+
+    Reads the file again each time nobody answers: it may be an earlier job's.
+    """
     while True:
         address = _address(file)
         left = end - time.monotonic()
@@ -100,7 +106,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _workers(client: Client) -> list[str]:
-    """The addresses of all workers; none where the scheduler cannot be reached.
+    """Return the addresses of all workers; none if the scheduler cannot be reached.
 
     `Client.scheduler_info` may lack them, since the client's own updates overwrite its answer now and then.
     """

@@ -1,4 +1,4 @@
-"""Start a Dask cluster in one call: a worker per GPU where there are GPUs, CPU processes elsewhere.
+"""Start a Dask cluster in one call: one worker per GPU, or CPU processes on a machine without GPUs.
 
 Guard the script that calls it, because workers are fresh processes that import the script again::
 
@@ -30,7 +30,10 @@ IGNORE_INTERRUPT = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
 
 
 class ClusterClient(Client):
-    """A client that owns its cluster: `close`, or the end of a ``with`` block, closes the client, then the cluster."""
+    """A client that owns its cluster.
+
+    `close`, or the end of a ``with`` block, closes the client, then the cluster.
+    """
 
     _owned: Any = None
 
@@ -39,7 +42,10 @@ class ClusterClient(Client):
         self._owned = cluster
 
     def close(self, *args: Any, **options: Any) -> Any:
-        """Close the client and then its cluster; takes what `Client.close` takes. A second call does nothing."""
+        """Close the client and then its cluster; takes the options of `Client.close`.
+
+        A second call does nothing.
+        """
         cluster, self._owned = self._owned, None
         if cluster is None:
             return super().close(*args, **options)
@@ -58,15 +64,19 @@ class ClusterClient(Client):
 
 @contextmanager
 def _one_interrupt_deferred() -> Iterator[None]:
-    """A first Ctrl-C in here takes effect at the end, so that closing is not left half done; a second one at once."""
+    """Defer a first Ctrl-C to the end, so that closing is not left half done.
+
+    A second one acts at once.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    seen: list[int] = []
+    # Note the first signal, and restore the handler for the second.
+    signals: list[int] = []
     before = signal.getsignal(signal.SIGINT)
 
     def note(number: int, frame: Any) -> None:
-        seen.append(number)
+        signals.append(number)
         signal.signal(signal.SIGINT, before)
 
     signal.signal(signal.SIGINT, note)
@@ -74,7 +84,7 @@ def _one_interrupt_deferred() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-        if seen:
+        if signals:
             signal.raise_signal(signal.SIGINT)
 
 
@@ -97,22 +107,22 @@ def start(
     Parameters
     ----------
     workers : int, optional
-        How many worker processes. Left out: one a GPU, or one a core.
+        The number of worker processes. By default, one per GPU or one per core.
     device : "auto" | "cpu" | "gpu"
         "auto" takes GPUs where CuPy sees one and dask-cuda is installed, else the CPU.
     gpus : sequence of int, optional
-        Which of the GPUs that CuPy sees, from 0; all of them where left out.
+        Indices among the GPUs that CuPy sees, from 0; by default all.
     threads : int, optional
-        Dask threads a worker; the kernels of a CPU worker use as many. Left out: an equal share of the cores, or
-        1 on GPUs. A graph's calls run in a thread of their own beside them.
+        Dask threads per worker; the kernels of a CPU worker use as many. By default an equal share of the cores, or 1
+        on GPUs. A graph's calls run in a thread of their own beside them.
     protocol : "tcp" | "ucxx"
-        The protocol of Dask's own messages. Graphs do not send their data by it: their exchange does that.
+        The protocol of Dask's own messages. A graph sends its data by its exchange.
     dashboard : str, optional
-        Address of Dask's dashboard, such as ":8787"; none where left out.
+        Address of Dask's dashboard, such as ":8787"; by default none.
     memory_limit : int, optional
-        Bytes of host memory a worker; left out, the workers share this machine's memory equally. CPU workers only.
+        Bytes of host memory per worker; by default an equal share of this machine's memory. CPU workers only.
     rmm_pool : int or str, optional
-        Size of an RMM pool on each GPU, such as "10GB"; none where left out. GPU workers only. It serves cuDF and other
+        Size of an RMM pool on each GPU, such as "10GB"; by default none. GPU workers only. It serves cuDF and other
         users of RMM; mgraph's arrays come from CuPy's own pool, and a pool leaves them that much less.
     timeout : float
         Seconds that workers have to start.
@@ -135,6 +145,7 @@ def start(
     ...     len(client.nthreads())
     2
     """
+    # Check the time limit; `choose` checks the rest.
     if not (isinstance(timeout, int | float) and math.isfinite(timeout) and timeout > 0):
         raise InvalidOption(f"timeout is {timeout!r}; seconds above 0 are needed")
     choice = choose(
@@ -147,6 +158,8 @@ def start(
         memory_limit=memory_limit,
         rmm_pool=rmm_pool,
     )
+
+    # Start the cluster. It closes if no client can be made.
     with dask.config.set({"distributed.worker.preload": _preloads()}):
         cluster = _cluster(choice, dashboard_address=dashboard, death_timeout=timeout)
     try:
@@ -157,7 +170,7 @@ def start(
 
 
 def _preloads() -> list[str]:
-    """What the user's configuration preloads, and the line that makes workers leave Ctrl-C to the client."""
+    """Return the user's preloads, and a line for the workers to ignore Ctrl-C: the client handles it."""
     configured = dask.config.get("distributed.worker.preload") or []
     return [*([configured] if isinstance(configured, str) else configured), IGNORE_INTERRUPT]
 

@@ -1,6 +1,6 @@
-"""``python -m cluster.transports``: what UCX offers in this process, as one line of JSON.
+"""``python -m cluster.transports``: print UCX's transports as a line of JSON.
 
-A process of its own: UCX reads its settings from the environment, prints warnings, and may abort.
+It runs in a process of its own: UCX reads its settings from the environment, prints warnings, and may abort.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ __all__ = ["look", "transports_of"]
 
 
 def transports_of(info: str) -> dict[str, list[str]]:
-    r"""The devices by transport, from the text that UCX prints of a context; O(its lines).
+    r"""Return the devices by transport, from UCX's description of a context. O(lines).
 
     Examples
     --------
     >>> transports_of("# resource 1 : md 1 dev 1 flags -- tcp/eth0\n# resource 2 : md 1 dev 2 flags -- tcp/lo")
     {'tcp': ['eth0', 'lo']}
     """
-    found: dict[str, list[str]] = {}
-    for transport, device in re.findall(r"resource\s+\d+.*\s(\w+)/(\S+)\s*$", info, re.MULTILINE):
-        found.setdefault(transport, []).append(device)
-    return found
+    devices: dict[str, list[str]] = {}
+    for transport, name in re.findall(r"resource\s+\d+.*\s(\w+)/(\S+)\s*$", info, re.MULTILINE):
+        devices.setdefault(transport, []).append(name)
+    return devices
 
 
 def look() -> dict[str, Any]:
-    """{"version", "ucxx", "cuda", "transports"}, or {"why"} where UCXX does not load."""
+    """Return {"version", "ucxx", "cuda", "transports"}, or {"why"} if UCXX does not load."""
     try:
         ucxx_version = Ucxx().version
         import ucxx

@@ -1,1 +1,1 @@
-"""Readers, generators, streams and experiments; ``python -m workloads --help`` lists the commands."""
+"""Readers, generators, streams and experiments. ``python -m workloads --help`` lists the commands."""

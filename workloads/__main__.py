@@ -1,4 +1,4 @@
-"""``python -m workloads COMMAND``: one module a command, each with HELP, add_arguments(parser) and run(options)."""
+"""``python -m workloads COMMAND``: a module per command, with HELP, add_arguments(parser) and run(options)."""
 
 from __future__ import annotations
 
@@ -27,9 +27,12 @@ COMMANDS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse, run, and return the exit status: 0, 2 for an error of the user, 130 after an interrupt."""
+    """Parse the arguments, run the command and return the exit status.
+
+    0 for success, 2 for an error of the user, 130 after an interrupt.
+    """
     words = sys.argv[1:] if arguments is None else list(arguments)
-    # a command that is named needs no package but its own: the demo runs without Matplotlib
+    # Import the module of a named command only: the demo runs without Matplotlib.
     options = parser_of(words[:1] if words[:1] and words[0] in COMMANDS else COMMANDS).parse_args(words)
     act = vars(options).pop("act")
     try:
@@ -46,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser_of(names: Sequence[str]) -> argparse.ArgumentParser:
-    """Return a parser with these commands as subcommands, whose modules are imported."""
+    """Import the modules of commands, and return a parser with these as subcommands."""
     parser = argparse.ArgumentParser(prog="python -m workloads", description="Applications of mgraph.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in names:
@@ -58,7 +61,10 @@ def parser_of(names: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _end_record() -> None:
-    """What a run had measured before Ctrl-C, or before memory ran out, counts; its record says that it is not all."""
+    """End the record of a run after Ctrl-C or without memory.
+
+    It counts, and is marked as incomplete.
+    """
     record = sys.modules.get("workloads.results.record")
     if record is not None and record.Record.latest is not None:
         record.Record.latest.add("end", interrupted=True)

@@ -1,4 +1,4 @@
-"""The options that several commands share, and the check of those that are numbers."""
+"""Options that several commands share, and checks of numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["add_born_graph", "add_device", "add_kernel_device", "add_record", "c
 
 
 def add_born_graph(parser: argparse.ArgumentParser) -> None:
-    """Declare where the graph lives and which edges the workers draw for it."""
+    """Declare the graph's device and the edges that its workers draw."""
     add = parser.add_argument
     add_device(parser)
     add("--structure", default="gpma+", help="the workers' local structure (default: %(default)s)")
@@ -44,27 +44,30 @@ def add_record(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
-    """Declare the device on which the graph is; every command that has one declares it here."""
+    """Declare the device of the graph.
+
+    Every command with a graph uses this.
+    """
     parser.add_argument("--device", default="auto", metavar="D", help="auto, cpu or gpu (default: %(default)s)")
 
 
 def add_kernel_device(parser: argparse.ArgumentParser) -> None:
-    """Declare the device of kernels that run in this process, which `device_of` makes."""
+    """Declare the device of kernels in this process, for `device_of`."""
     add_device(parser)
     parser.add_argument("--threads", type=int, metavar="N", help="host threads of CPU kernels (default: all)")
 
 
 def device_of(name: str, threads: int | None = None) -> Device:
-    """Return the device of this process that ``--device`` names; "auto" is a GPU where there is one.
+    """Return the device of this process that ``--device`` names.
 
-    "cuda" is another name of "gpu", and "cuda:1" names one of several GPUs.
+    "auto" prefers a GPU. "cuda" is another name of "gpu", and "cuda:1" names one of several GPUs.
 
     Raises
     ------
     InvalidOption
-        There is no device of this name, or `threads` is less than 1.
+        The name is unknown, or `threads` is less than 1.
     DeviceError
-        The GPU is not there.
+        The GPU is absent.
     """
     if threads is not None and threads < 1:
         raise InvalidOption(f"--threads is {threads}; at least 1 is needed")
@@ -75,7 +78,7 @@ def device_of(name: str, threads: int | None = None) -> Device:
 
 
 def check_least(options: argparse.Namespace, *names: str, least: int = 1) -> None:
-    """Raise `InvalidOption` unless each of these options, where it is given, is `least` or more."""
+    """Raise `InvalidOption` unless each of these options is None, or `least` or more."""
     for name in names:
         value = getattr(options, name)
         if value is not None and value < least:

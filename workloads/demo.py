@@ -1,8 +1,8 @@
-"""``python -m workloads demo``: Debian's package dependencies change over three releases, and are analysed after each.
+"""``python -m workloads demo``: Debian's package dependencies change over three releases, with analyses after each.
 
-An edge leads from a package to one that it depends on, so PageRank flows to the packages that others rest on, and a BFS
-from libc6 along in-edges finds the packages that need libc6. The demo prints three blocks: what goes in, how fast it
-went, and what came out.
+An edge leads from a package to a package that it depends on. So PageRank flows to the packages that others rest on, and
+a BFS from libc6 along in-edges finds the packages that need libc6. The demo prints three blocks: input, speed, and
+results.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ __all__ = ["HELP", "add_arguments", "run"]
 HELP = "stream Debian's package dependencies over three releases and analyse each"
 DATA = Path(__file__).parents[1] / "data" / "debian-deps.npz"
 RELEASES = ("bookworm", "trixie", "sid")
-WITHIN = 3  #: distances up to this one have a row of their own in the last block
+WITHIN = 3  #: distances up to this have a column of their own in the last block
 TOP = 8
 WIDTH = 72
 
 
 @dataclass(frozen=True)
 class Release:
-    """What one release's changes did, how long they took, and what the algorithms found after them.
+    """Changes of a release, their times, and the results of the algorithms after them.
 
-    Seconds are wall time as this process sees it.
+    Seconds are wall time of this process.
     """
 
     name: str
@@ -69,7 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the demo; returns 0."""
+    """Run the demo. Returns 0."""
+    # Read the stream, and check the options.
     check_least(options, "batch")
     console = Console(highlight=False, soft_wrap=True)
     stream = read(options.data).in_order()
@@ -77,6 +78,8 @@ def run(options: argparse.Namespace) -> int:
     if stream.t is None:
         raise InvalidOption(f"{options.data} has no times; t is the release of each operation")
     workers = options.workers or (2 if options.device == "cpu" else min(2, gpu_count() or 2))
+
+    # Start the workers, and stream the releases.
     _what_goes_in(console, stream, options)
     with _Stage(console, len(stream)) as stage:
         stage.says("starting workers; the first run also compiles the kernels")
@@ -87,6 +90,8 @@ def run(options: argparse.Namespace) -> int:
             where = f"{workers} worker{'s' * (workers > 1)} on the {'GPU' if graph.device == 'cuda' else 'CPU'}"
             releases = list(_releases(stage, graph, stream, target, options.batch))
             stage.says("closing the graph and its workers")
+
+    # Print the results.
     _how_fast(console, releases, where)
     _what_came_out(console, stream, releases, options.target)
     return 0
@@ -96,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _Stage:
-    """What the demo is doing: a bar on a terminal, which goes when all is done, and plain lines elsewhere."""
+    """Progress display: a bar on a terminal, which goes at the end, and plain lines elsewhere."""
 
     def __init__(self, console: Console, total: int) -> None:
         self._console, self._live = console, console.is_terminal
@@ -114,20 +119,21 @@ class _Stage:
             self._progress.stop()
 
     def says(self, text: str) -> None:
-        """What comes next."""
+        """Show the next step."""
         if self._live:
             self._progress.update(self._task, description=text)
         else:
             self._console.print(f"   ... {text}")
 
     def advances(self, n: int) -> None:
-        """`n` more changes are in the graph."""
+        """Count `n` more changes."""
         self._progress.advance(self._task, n)
 
 
 def _releases(stage: _Stage, graph: Any, stream: EdgeStream, target: int, batch: int) -> Iterator[Release]:
-    """Stream one release after the other, and run the algorithms after each."""
+    """Stream the releases in succession, and run the algorithms after each."""
     assert stream.t is not None
+    # Apply the changes of a release in batches.
     for number in np.unique(stream.t):
         part = stream[stream.t == number]
         name = RELEASES[int(number)] if 0 <= number < len(RELEASES) else str(number)
@@ -137,6 +143,8 @@ def _releases(stage: _Stage, graph: Any, stream: EdgeStream, target: int, batch:
             report = graph.update(edges)
             inserted, deleted = inserted + report.inserted, deleted + report.deleted
             stage.advances(len(edges))
+
+        # Run the algorithms.
         updated = time.perf_counter()
         stage.says(f"{name}: PageRank and BFS on {graph.num_edges:,} edges")
         ranks = graph.pagerank()
@@ -144,12 +152,12 @@ def _releases(stage: _Stage, graph: Any, stream: EdgeStream, target: int, batch:
         distances = graph.bfs(target, direction="in")
         searched = time.perf_counter()
         seconds = (updated - began, ranked - updated, searched - ranked)
-        found = _within(distances.to_numpy())
-        yield Release(name, len(part), inserted, deleted, graph.num_edges, *seconds, ranks.top(TOP), found)
+        within = _within(distances.to_numpy())
+        yield Release(name, len(part), inserted, deleted, graph.num_edges, *seconds, ranks.top(TOP), within)
 
 
 def _within(distances: np.ndarray) -> list[int]:
-    """How many vertices are at most 1, 2, 3 ... steps away, the source aside. O(n)."""
+    """Count the vertices at most 1, 2, 3 ... steps away, without the source. O(n)."""
     return [int(count) for count in np.cumsum(np.bincount(distances[distances > 0]))[1:]]
 
 
@@ -161,7 +169,10 @@ def _heading(console: Console, text: str) -> None:
 
 
 def _table(*columns: str) -> Table:
-    """A table without lines whose columns but the first are numbers."""
+    """Return a table without lines.
+
+    All columns but the first two are numbers.
+    """
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="")
     for number, column in enumerate(("", *columns)):
         table.add_column(column, justify="right" if number > 1 else "left", no_wrap=True, min_width=1)
@@ -180,28 +191,34 @@ def _what_goes_in(console: Console, stream: EdgeStream, options: argparse.Namesp
 def _how_fast(console: Console, releases: list[Release], where: str) -> None:
     _heading(console, f"2. How fast, with {where}")
     table = _table("release", "inserted", "deleted", "edges then", "changes/s", "PageRank", "BFS")
-    for one in releases:
-        rate = one.changes / one.update_seconds
+    for release in releases:
+        rate = release.changes / release.update_seconds
         table.add_row(
-            "", one.name, f"{one.inserted:,}", f"{one.deleted:,}", f"{one.edges:,}", f"{rate:,.0f}",
-            f"{one.pagerank_seconds * 1e3:,.0f} ms", f"{one.bfs_seconds * 1e3:,.0f} ms",
+            "", release.name, f"{release.inserted:,}", f"{release.deleted:,}", f"{release.edges:,}", f"{rate:,.0f}",
+            f"{release.pagerank_seconds * 1e3:,.0f} ms", f"{release.bfs_seconds * 1e3:,.0f} ms",
         )  # fmt: skip
     console.print(table)
     console.print("   All changes went into one graph; no release was loaded anew.")
 
 
 def _what_came_out(console: Console, stream: EdgeStream, releases: list[Release], target: str) -> None:
+    # The packages of highest rank, and their places in the first release.
     _heading(console, "3. What came out")
     console.print(f"   The packages that most others depend on, by PageRank in {releases[-1].name}:")
     before = [vertex for vertex, _ in releases[0].top]
     for place, (vertex, rank) in enumerate(releases[-1].top, 1):
         then = f"place {before.index(vertex) + 1}" if vertex in before else f"not among the first {len(before)}"
         console.print(f"   {place:3}. {stream.name(vertex):20} {rank:7.2%}   in {releases[0].name}: {then}")
+
+    # The packages near the target.
     console.print(f"\n   How many packages need {target}, directly or through others, by BFS against the edges:")
     table = _table("release", "directly", *(f"within {steps}" for steps in range(2, WITHIN + 1)), "at all", "farthest")
-    for one in releases:
-        counts = [one.within[min(steps, len(one.within)) - 1] if one.within else 0 for steps in range(1, WITHIN + 1)]
-        total = one.within[-1] if one.within else 0
+    for release in releases:
+        counts = [
+            release.within[min(steps, len(release.within)) - 1] if release.within else 0
+            for steps in range(1, WITHIN + 1)
+        ]
+        total = release.within[-1] if release.within else 0
         cells = [f"{count:,}" for count in (*counts, total)]
-        table.add_row("", one.name, *cells, f"{len(one.within)} steps")
+        table.add_row("", release.name, *cells, f"{len(release.within)} steps")
     console.print(table)

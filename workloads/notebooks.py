@@ -1,7 +1,6 @@
 """``python -m workloads notebooks``: run the notebooks and store their outputs, which the documentation shows.
 
-Left out is what a reader has no use for: the times of cells, the state of widgets, and the release of the
-machine's kernel.
+Left out are the times of cells, the state of widgets, and the release of the machine's kernel.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ __all__ = ["HELP", "LIMIT", "add_arguments", "execute", "run"]
 HELP = "run the notebooks and store their outputs"
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "notebooks"
-LIMIT = 500_000  #: bytes that all notebooks may have together
+LIMIT = 500_000  #: total size of the notebooks, at most
 CELL_SECONDS = 60
 
 
@@ -33,14 +32,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns 0, or 1 where the notebooks are larger than `LIMIT` afterwards."""
+    """Run the command. Returns 0, or 1 if the notebooks exceed `LIMIT`."""
     import nbformat
 
     console = Console(highlight=False, soft_wrap=True)
+    # Choose the notebooks.
     every = sorted(options.folder.glob("*.ipynb"))
     chosen = [path for path in every if options.only in path.name]
     if not chosen:
         raise InvalidOption(f"{options.folder} has no notebook whose name contains {options.only!r}")
+
+    # Run each, and store its outputs.
     for path in chosen:
         console.print(f"{path.name} ...")
         book = execute(path)
@@ -52,29 +54,29 @@ def run(options: argparse.Namespace) -> int:
 
 
 def execute(path: Path, **environment: str) -> Any:
-    """The notebook at `path` with its outputs, as a `nbformat.NotebookNode`.
+    """Run the notebook at `path` and return it with its outputs, a `nbformat.NotebookNode`.
 
-    Stdout and stderr of a cell are one output each. Raises what a cell raises, as a `nbclient` error.
+    Stdout and stderr of a cell are one output each. Raises a cell's error, as a `nbclient` error.
     """
     import nbformat
     from nbclient import NotebookClient
 
     book = nbformat.read(path, as_version=4)
-    found = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)]))
+    python_path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)]))
     resources = {"metadata": {"path": str(path.parent)}}
-    # a print is several writes, and a thread that starts a process flushes between them: its line comes in pieces
+    # A print is several writes, and a thread that starts a process flushes between them: join the pieces.
     client = NotebookClient(book, timeout=CELL_SECONDS, resources=resources, coalesce_streams=True)
-    client.execute(env={**os.environ, "PYTHONPATH": found, "PYTHONWARNINGS": "default", **environment})
+    client.execute(env={**os.environ, "PYTHONPATH": python_path, "PYTHONWARNINGS": "default", **environment})
     return book
 
 
 def _tidy(book: Any) -> None:
-    """Leave out what only this run and this machine know."""
+    """Remove the outputs that differ between runs and machines."""
     book.metadata.pop("widgets", None)
     for cell in book.cells:
         cell.metadata.pop("execution", None)
-        if "outputs" in cell:  # without the bars of long calls, which have gone
-            cell.outputs = [one for one in cell.outputs if one.get("data", {}).get("text/html") != ""]
+        if "outputs" in cell:  # drop the empty outputs of progress bars
+            cell.outputs = [output for output in cell.outputs if output.get("data", {}).get("text/html") != ""]
         for output in cell.get("outputs", []):
             output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
             if "text" in output:

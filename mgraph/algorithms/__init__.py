@@ -1,4 +1,4 @@
-"""The algorithms, by family. A program runs on all ranks in lockstep, in each shard's thread.
+"""Algorithms by family. A program runs on all ranks in lockstep, in each shard's thread.
 
 To add an algorithm, name its module in the import and in `ALGORITHMS`, and bind its method in `DynamicGraph`.
 """
@@ -29,7 +29,7 @@ __all__ = [
     "warm",
 ]
 
-#: every algorithm, by the name that users call it by
+#: every algorithm, by the name of its method
 ALGORITHMS: dict[str, Algorithm] = {
     module.ALGORITHM.name: module.ALGORITHM
     for module in (
@@ -43,11 +43,11 @@ ALGORITHMS: dict[str, Algorithm] = {
     )
 }
 
-#: compiled when a graph is created, because most users call these first; the others are compiled before their first run
+#: compiled when a graph is created, because most users call these first; others are compiled before their first run
 WARM = ("bfs", "pagerank")
 
 
 def warm(shard: Shard) -> None:
-    """Compile the kernels that the algorithms in `WARM` run on this shard. Takes seconds, once on each machine."""
+    """Compile the kernels of the algorithms in `WARM` for this shard. Takes seconds, once per machine."""
     for name in WARM:
         ALGORITHMS[name].warm(shard)

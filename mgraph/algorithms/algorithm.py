@@ -1,7 +1,7 @@
-"""The interface of an algorithm: its description for the client, the shard that its program sees, and its kernels.
+"""Interface of an algorithm: its description for the client, the shard of its program, and its kernels.
 
-An algorithm has a method that users call, the check of its arguments, a program that each rank runs in lockstep with
-the others, and the `Algorithm`. All are in one module, or in a folder: `method.py`, `program.py` and the kernels.
+An algorithm consists of a method that users call, a check of its arguments, a program that all ranks run in lockstep,
+and the `Algorithm`. All are in one module, or in a folder: `method.py`, `program.py` and the kernels.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ __all__ = [
     "task_room",
 ]
 
-HUB_DEGREE = 1024  #: a vertex of more edges is a hub: its row is split into tasks of about as many, for any tile
-CHUNK = 128  #: words of a bitmap that one tile compacts: larger means fewer atomics, smaller means more tiles at work
-LANES = 32  #: rows that a tile takes at once
+HUB_DEGREE = 1024  #: a vertex with more edges is a hub: its row is split into tasks of about this size, for any tile
+CHUNK = 128  #: words of a bitmap per tile: larger means fewer atomics, smaller means more active tiles
+LANES = 32  #: rows per tile
 
-#: The result of a program: columns by name, the main one first, each with one entry for each owned vertex, in internal
-#: order on the shard's device; and scalars by name, which are the same on every rank.
+#: Result of a program: columns by name, the main one first, each with an entry per owned vertex, in internal order on
+#: the shard's device; and scalars by name, equal on every rank.
 Columns = tuple[dict[str, Any], dict[str, Any]]
 
-#: ``names(ids)``: users' ids of vertices as the user names them
+#: ``names(ids)``: the vertices of users' ids, as the user names them
 Names = Callable[[np.ndarray], np.ndarray]
 
 Result_co = TypeVar("Result_co", covariant=True)
@@ -63,7 +63,7 @@ Result_co = TypeVar("Result_co", covariant=True)
 
 
 class Runs(Protocol[Result_co]):
-    """The object that a method is bound to: a graph that runs algorithms by name."""
+    """A graph that runs algorithms by name: the object of a method."""
 
     def run(self, algorithm: str, /, **arguments: Any) -> Result_co:
         """Check the arguments, run the algorithm on all ranks, and return its result."""
@@ -72,14 +72,14 @@ class Runs(Protocol[Result_co]):
 
 @dataclass(frozen=True)
 class GraphFacts:
-    """The properties of a graph on which the check of an algorithm's arguments may depend.
+    """Properties of a graph that the check of an algorithm's arguments may use.
 
     Parameters
     ----------
     n_vertices : int
     directed, weighted : bool
     reverse : bool
-        Whether the graph has in-edges: stored with ``reverse=True``, or those of an undirected graph.
+        True if the graph has in-edges: stored with ``reverse=True``, or those of an undirected graph.
     ids : callable, optional
         In a graph with keys, ``ids(keys, name)`` returns the vertices' ids.
     """
@@ -91,7 +91,7 @@ class GraphFacts:
     ids: Callable[[Any, str], np.ndarray] | None = None
 
     def vertex(self, value: Any, name: str) -> int:
-        """The id of a vertex as the user names it; raises as `check_vertex`."""
+        """Return the id of a vertex that the user names. Raises the errors of `check_vertex`."""
         if self.ids is None:
             return check_vertex(value, self.n_vertices, name)
         try:
@@ -100,7 +100,7 @@ class GraphFacts:
             raise type(error)(str(error).replace(f"{name}[0]", name, 1)) from None
 
     def vertices(self, values: Any, name: str) -> np.ndarray:
-        """The ids of vertices as the user names them, uint32[k] with k > 0; raises as `check_vertices`."""
+        """Return the ids of vertices that the user names: uint32[k], k > 0. Raises the errors of `check_vertices`."""
         if self.ids is None:
             return check_vertices(values, self.n_vertices, name)
         try:
@@ -112,7 +112,7 @@ class GraphFacts:
         return ids
 
     def check_distinct(self, values: Any, ids: np.ndarray, name: str, what: str) -> None:
-        """Raise `InvalidOption` if `ids`, those of the vertices `values`, have a vertex twice; it names the place."""
+        """Raise `InvalidOption` if `ids`, the ids of `values`, repeat a vertex. The message names the place."""
         _, first = np.unique(ids, return_index=True)
         if len(first) < len(ids):
             again = int(np.setdiff1d(np.arange(len(ids)), first)[0])
@@ -122,25 +122,24 @@ class GraphFacts:
 
 @dataclass(frozen=True)
 class Vertex:
-    """An argument that is a vertex. `id` is the user's id; the program gets the internal id instead."""
+    """A vertex as an argument. `id` is the user's id; the program gets the internal id."""
 
     id: int
 
 
 @dataclass(frozen=True)
 class Vertices:
-    """An argument that is an array of vertices. `ids` are users' ids, uint32[k]; the program gets internal ids."""
+    """An array of vertices as an argument. `ids` are users' ids, uint32[k]; the program gets internal ids."""
 
     ids: np.ndarray
 
 
 @dataclass(frozen=True)
 class VertexData:
-    """An argument that has a number for each vertex: an array by users' ids, or an earlier result.
+    """A number per vertex as an argument: an array by users' ids, or an earlier result.
 
-    With `rows` it has several rows, float64[k, n_vertices].
-
-    The program gets the part of the own vertices, on the shard's device or in host memory.
+    With `rows` it has several rows, float64[k, n_vertices]. The program gets the part of its own vertices, on the
+    shard's device or in host memory.
     """
 
     values: Any
@@ -149,31 +148,31 @@ class VertexData:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """The description of an algorithm that the client, the workers and the documentation use.
+    """Description of an algorithm for the client, the workers and the documentation.
 
     Parameters
     ----------
     name : str
-        The name of the method, also used in ``run(name)``.
+        The name of the method, and of ``run(name)``.
     check : callable
-        ``check(facts, **arguments)`` returns the program's arguments, or raises. They are checked nowhere else. It
-        returns vertices as `Vertex`, and arguments with a number for each vertex as `VertexData`.
+        ``check(facts, **arguments)`` returns the program's arguments, or raises. It is the only check. It returns
+        vertices as `Vertex`, and numbers per vertex as `VertexData`.
     run : callable
         The program: ``run(shard, **arguments)``, called on each rank.
     columns : mapping of str to str
-        The columns that a result may have, the main one first, and their kinds: "value" for numbers; "vertex" for
-        internal vertex ids, which users get as their own ids; "label" for places in `Shard.by_name`, which they get as
-        their own ids too, -1 for none; "rows" for several rows of numbers, a number a vertex.
+        Possible columns of a result, the main one first, and their kinds: "value" for numbers; "vertex" for internal
+        vertex ids, which users get as their own ids; "label" for places in `Shard.by_name`, which users get as their
+        own ids too, -1 for none; "rows" for several rows of numbers, with a number per vertex each.
     scalars : tuple of str
-        The names of the scalars that a result has.
+        The names of a result's scalars.
     warm : callable
         ``warm(shard)`` compiles the kernels that `run` launches on a shard.
     result : callable, optional
-        ``result(columns, info, names)`` makes what the method returns, in the user's process, from the columns, which
-        are then arrays of any length: a list of one a rank for each name. ``names(ids)`` returns vertices as the user
+        ``result(columns, info, names)`` makes the method's return value in the user's process. The columns are then
+        arrays of any length: a list with an array per rank for each name. ``names(ids)`` returns vertices as the user
         names them. None if the columns stay on the workers.
     maintain : callable, optional
-        ``maintain(shard, **arguments)`` computes a result on each rank that can follow changes of the graph: a
+        ``maintain(shard, **arguments)`` computes a result on each rank that can apply changes of the graph: a
         `Maintained`. None if results of this algorithm cannot be maintained.
     """
 
@@ -186,21 +185,23 @@ class Algorithm:
     result: Callable[[dict[str, list[np.ndarray]], dict[str, Any], Names], Any] | None = None
     maintain: Callable[..., Maintained] | None = None
 
-    def arguments(self, facts: GraphFacts, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The program's arguments, by `check`; a `TypeError` for one that is missing or unknown names the method.
+    def arguments(self, facts: GraphFacts, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Check the user's arguments and return the program's.
 
-        An unknown one comes first: it may be a missing one, misspelled.
+        A `TypeError` for a missing or unknown argument names the method. An unknown argument is reported first: it may
+        be a misspelled one that is missing.
         """
+        # On a wrong signature, raise an error that names the method and the meant argument.
         try:
-            return self.check(facts, **given)
+            return self.check(facts, **arguments)
         except TypeError:
             signature = inspect.signature(self.check)
             try:
-                signature.bind_partial(facts, **given)
-                signature.bind(facts, **given)
+                signature.bind_partial(facts, **arguments)
+                signature.bind(facts, **arguments)
             except TypeError as error:
-                known = list(signature.parameters)[1:]
-                meant = next((hint(name, known) for name in given if name not in known), "")
+                names = list(signature.parameters)[1:]
+                meant = next((hint(name, names) for name in arguments if name not in names), "")
                 raise TypeError(f"{self.name}: {error}{meant}") from None
             raise
 
@@ -210,18 +211,18 @@ class Algorithm:
 
 @dataclass(frozen=True)
 class EdgeDelta:
-    """The arcs that differ between two epochs, the same on every rank. An undirected edge is two arcs, one each way.
+    """Arcs that differ between two epochs, equal on every rank. An undirected edge is two arcs.
 
     Parameters
     ----------
     keys : uint64[k]
         ``src << 32 | dst``, in internal ids, ascending and unique.
     kinds : uint8[k]
-        As the outcomes of a `mgraph.structures.Plan`: 1 inserted, 2 with another weight, 3 deleted.
+        Outcomes of a `mgraph.structures.Plan`: 1 inserted, 2 with another weight, 3 deleted.
     deleted : int
-        The number of arcs that were deleted.
+        The number of deleted arcs.
     old, new : float32[k] or None
-        Weights at the earlier epoch and now, of arcs that were or are there. None in a graph without weights.
+        Weights at the earlier epoch and now, for arcs that existed then or exist now. None in an unweighted graph.
     """
 
     keys: Array
@@ -234,13 +235,13 @@ class EdgeDelta:
         return len(self.keys)
 
     def fields(self) -> dict[str, Any]:
-        """The fields of the kernels' ``Changed``."""
+        """Return the fields of the kernels' ``EdgeDelta``."""
         return {"keys": self.keys, "kinds": self.kinds, "old": self.old, "now": self.new, "n": len(self)}
 
 
 @dataclass(frozen=True)
 class ApplyResult:
-    """What it took to bring a result up to date: the edges that were visited, and whether the result has changed."""
+    """Cost and outcome of an update of a result: the visited edges, and True if the result has changed."""
 
     edges: int
     changed: bool
@@ -248,16 +249,16 @@ class ApplyResult:
 
 @dataclass(frozen=True)
 class Renumbering:
-    """New internal ids of all vertices but some without edges, which were removed. The order of the others stays.
+    """New internal ids after the removal of some vertices without edges. The order of the others stays.
 
     Parameters
     ----------
     kept : int64[n_vertices]
-        The ids before, in the order of the ids afterwards.
+        The old ids, in the order of the new ids.
     rows : int64[hi - lo]
-        The rows before of the own vertices: their ids before, less the first id that this rank owned.
+        The old rows of the own vertices: their old ids, less the first old id of this rank.
     new : int64[n_vertices before]
-        The id afterwards of each id before; -1 for removed vertices.
+        The new id of each old id; -1 for removed vertices.
     """
 
     kept: Array
@@ -266,35 +267,35 @@ class Renumbering:
 
 
 class Maintained(Protocol):
-    """One rank's part of a result that follows the graph, with what it needs for that; made for the graph as it is.
+    """A rank's part of a maintained result, with its state; created for the current graph.
 
     Every rank makes the same calls. Between two calls of `apply_changes` only the rows of the changed arcs differ, and
-    the number of vertices may have grown; ranges and internal ids are the same, or the result is made again.
+    the number of vertices may have grown. After any other change of ranges or internal ids the result is created anew.
     """
 
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
-        """Bring the result up to date with the shard's edges, which differ by `changes` from those of the last call.
+        """Apply `changes`, the difference between the shard's edges now and at the last call.
 
-        It may give up before the result is correct, and return None on every rank: where it would visit about `most`
-        edges of the graph or more, and where going on is not possible. Then the result is made again.
+        It may give up before the result is correct, and return None on every rank: if it would visit about `most` edges
+        of the graph or more, or if it cannot go on. Then the result is computed anew.
         """
         ...
 
     def renumber(self, ids: Renumbering) -> bool:
-        """Take over new internal ids, after a `follow` with all changes; the shard has them already.
+        """Adopt new internal ids, after an `apply_changes` with all changes. The shard has them already.
 
-        Another `follow` comes before `columns`. Makes no exchange. Return False if the result cannot go on, as where
-        its source was removed; the same on every rank.
+        Another `apply_changes` comes before `columns`. Makes no exchange. Returns False if the result cannot go on, for
+        example if its source was removed; equal on every rank.
         """
         ...
 
     @property
     def takes_deletions(self) -> bool:
-        """True if `apply_changes` can go on after deletions; if not, the result is computed again after one."""
+        """True if `apply_changes` supports deletions; else a deletion makes the result be computed anew."""
         ...
 
     def columns(self) -> Columns:
-        """The result, as the algorithm's `run` returns it. Later calls leave its arrays as they are."""
+        """Return the result in the form of the algorithm's `run`. Later calls do not change its arrays."""
         ...
 
     @property
@@ -307,7 +308,7 @@ class Maintained(Protocol):
 
 
 class Shard(Protocol):
-    """One rank's part of a graph, as programs see it. Vertex ids are internal; this rank owns ``lo .. hi - 1``."""
+    """A rank's part of a graph, for programs. Vertex ids are internal; this rank owns ``lo .. hi - 1``."""
 
     @property
     def rank(self) -> int: ...  # noqa: D102
@@ -327,14 +328,15 @@ class Shard(Protocol):
     def n_vertices(self) -> int: ...  # noqa: D102
     @property
     def order(self) -> Array:
-        """The internal id of each user's id, uint32[n_vertices] on the device; None if they are the same."""
+        """The internal id of each user's id, uint32[n_vertices] on the device; None if they are equal."""
         ...
 
     @property
     def by_name(self) -> Array:
-        """The internal ids in the order of what users call the vertices, uint32[n_vertices]; None if they ascend.
+        """The internal ids in the order of users' names, uint32[n_vertices]; None if they ascend.
 
-        By its places programs name groups of vertices: columns of the kind "label". It is `order`, but with keys.
+        Programs use its places as names of groups of vertices: columns of the kind "label". Without keys it equals
+        `order`.
         """
         ...
 
@@ -347,13 +349,13 @@ class Shard(Protocol):
     def in_edges(self) -> Structure | None:
         """The in-edges of the own vertices. Row ``dst - lo`` holds the sources, as ids of the whole graph.
 
-        `out_edges` itself in an undirected graph; None in a directed graph that does not store in-edges.
+        It is `out_edges` in an undirected graph, and None in a directed graph without stored in-edges.
         """
         ...
 
 
 def kernels(shard: Shard, file: str, view: View, **defines: int | str) -> Library:
-    """The kernels of `file` for one of the shard's structures, compiled at the first call on each machine."""
+    """Return the kernels of `file` for a structure of the shard. The first call on a machine compiles them."""
     return load(shard.device, file, view, HUB_DEGREE=HUB_DEGREE, CHUNK_WORDS=CHUNK, **defines)
 
 
@@ -363,13 +365,13 @@ class _Edges(Protocol):
 
 
 def task_room(rows: _Edges) -> int:
-    """The largest number of tasks that the hubs among `rows` can be split into; 0 if no row can be a hub."""
+    """Return the largest number of tasks of the hubs among `rows`; 0 if no row can be a hub."""
     edges = rows.num_edges
     return 2 * edges // HUB_DEGREE if edges > HUB_DEGREE else 0
 
 
 def incoming(shard: Shard, what: str) -> Structure:
-    """The shard's in-edges; `InvalidOption`, naming `what` needs them, if the graph does not have them."""
+    """Return the shard's in-edges. Raises `InvalidOption`, naming `what`, if the graph has none."""
     if shard.in_edges is None:
         raise InvalidOption(f"{what} needs in-edges; create the graph with reverse=True, or directed=False")
     return shard.in_edges

@@ -1,4 +1,4 @@
-"""Graphs from frames, files, matrices and NetworkX, and back. `DynamicGraph` binds each function as a method."""
+"""Conversions of graphs from and to other formats. `DynamicGraph` binds them as methods."""
 
 from mgraph.convert.arrays import from_dlpack
 from mgraph.convert.files import from_csv, from_parquet

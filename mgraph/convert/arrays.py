@@ -26,7 +26,7 @@ def from_dlpack(
     n_vertices: int | None = None,
     **options: Unpack[GraphOptions],
 ) -> Any:
-    """Make a graph of arrays with the DLPack interface: of NumPy, CuPy, PyTorch, JAX, TensorFlow.
+    """Create a graph from arrays with the DLPack interface: NumPy, CuPy, PyTorch and others.
 
     Arrays on a GPU are checked there, and a graph in this process on that GPU takes them without a copy through the
     host. ``DynamicGraph.from_dlpack(*data.edge_index)`` takes a graph of PyTorch Geometric.
@@ -49,9 +49,9 @@ def from_dlpack(
     Raises
     ------
     InvalidBatch
-        An argument is no such array, or has another shape; or as `from_pandas`. No graph was made.
+        An argument is no such array, or has another shape; or an error of `from_pandas`. No graph was created.
     UnknownVertex
-        An id is `n_vertices` or more. No graph was made.
+        An id is `n_vertices` or more. No graph was created.
 
     Examples
     --------

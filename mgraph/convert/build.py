@@ -1,4 +1,4 @@
-"""A new graph of a checked batch or of a table, and the edges of a graph."""
+"""Creation of graphs from batches and tables, and export of edges."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ Labels = Mapping[str, str]  #: what messages call the columns of a batch
 def names_of(
     options: Mapping[str, Any], source: Any = None, target: Any = None, weight: Any = None, time: Any = None
 ) -> Names:
-    """Return the columns that a new graph reads: weights and times that are named, or that the options ask for."""
+    """Return the columns for a new graph.
+
+    Weights and times are among them if they are named, or if the options ask for them.
+    """
     wants = {
         "weight": options.get("weighted"),
         "time": any(options.get(name) for name in ("times", "window", "window_edges")),
@@ -43,7 +46,7 @@ def names_of(
 def from_table(
     cls: Any, table: Any, names: Names, client: Any, n_vertices: int | None, options: Mapping[str, Any]
 ) -> Any:
-    """Make a graph of the rows of a table; see `build`."""
+    """Create a graph from the rows of a table."""
     columns, labels, unused = columns_of(table, names)
     warn_unused(unused)
     return from_columns(cls, columns, labels, client, n_vertices, options)
@@ -57,7 +60,7 @@ def from_columns(
     n_vertices: int | None,
     options: Mapping[str, Any],
 ) -> Any:
-    """Make a graph of users' columns; see `build`."""
+    """Create a graph from users' columns."""
     keys = keys_of(options.get("keys", "auto"), n_vertices)
     stage(f"checking {len(columns['src']):,} edges")
     return build(cls, EdgeBatch.of(columns, keys, labels), labels, client, n_vertices, options)
@@ -72,18 +75,20 @@ def build(
     options: Any,
     vertices: Any = (),
 ) -> Any:
-    """Make a graph of a batch; without `n_vertices` it has the vertices up to the largest id, and grows.
+    """Create a graph from a batch.
+
+    Without `n_vertices` it has the vertices up to the largest id, and grows.
 
     In a graph with keys, `vertices` are keys that have no edge.
 
     Raises
     ------
     InvalidBatch
-        There is no edge, and so no largest id; or the ids are too sparse for it to be meant.
+        The batch has no edges, and so no largest id; or the ids are too sparse for it to be meant.
     UnknownVertex
         An id is `n_vertices` or more.
     InvalidOption
-        There are weights and ``weighted=False``, or times and ``times=False``; or as `DynamicGraph`.
+        Weights with ``weighted=False``, or times with ``times=False``; or an error of `DynamicGraph`.
     """
     options = {**options, "keys": batch.keys}
     check_weighted(options, batch.weight is not None)
@@ -102,7 +107,7 @@ def build(
 
 
 def largest_id(batch: EdgeBatch, labels: Labels) -> tuple[int, str]:
-    """Return the largest id of a batch, and what messages call it; -1 and "" without edges."""
+    """Return the largest id of a batch, and its description; -1 and "" without edges."""
     if not len(batch):
         return -1, ""
     end = "src" if batch.src.max() >= batch.dst.max() else "dst"
@@ -112,9 +117,9 @@ def largest_id(batch: EdgeBatch, labels: Labels) -> tuple[int, str]:
 
 
 def set_times(options: dict[str, Any], dtype: Any) -> None:
-    """Set the option `times` to the dtype of a column; of a graph with a `window` to a unit that holds both.
+    """Set the option `times` to a column's dtype, with a `window` to a common unit.
 
-    `InvalidOption` if it is False.
+    Raises `InvalidOption` if it is False.
     """
     if options.get("times") is False:
         raise InvalidOption("times is False and a column of times is named; leave one of them out")
@@ -125,7 +130,7 @@ def set_times(options: dict[str, Any], dtype: Any) -> None:
 
 @contextmanager
 def filling(graph: Any) -> Iterator[Any]:
-    """Yield a new graph, which the block fills; it is closed if that fails."""
+    """Yield a new graph for the block to fill. If the block fails, close the graph."""
     try:
         yield graph
     except BaseException:
@@ -134,20 +139,20 @@ def filling(graph: Any) -> Iterator[Any]:
 
 
 def check_weighted(options: Any, weights: bool) -> None:
-    """Set the option `weighted` where there are `weights`; `InvalidOption` if it is False."""
+    """Set the option `weighted` if there are `weights`."""
     if weights and not options.setdefault("weighted", True):
         raise InvalidOption("weighted is False and a column of weights is named; leave one of them out")
 
 
 def check_largest(largest: int, what: str, n_vertices: int | None, n_edges: int) -> None:
-    """Raise unless a new graph of `n_vertices` vertices, or for None of one that grows, takes the largest id.
+    """Check that a new graph can hold the largest id. None stands for a graph that grows.
 
     Raises
     ------
     InvalidBatch
-        The graph grows, and there is no edge, or the id is too large to be meant.
+        The graph grows, and has no edge, or the id is too large to be meant.
     UnknownVertex
-        The id, which `what` names, is `n_vertices` or more.
+        The id, described by `what`, is `n_vertices` or more.
     """
     if n_vertices is not None:
         if largest >= check_count(n_vertices, "n_vertices"):
@@ -159,14 +164,15 @@ def check_largest(largest: int, what: str, n_vertices: int | None, n_edges: int)
 
 
 def edges_of(graph: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Return the edges of a graph as `timed_edges_of`, without their times."""
+    """Return the edges of a graph without their times."""
     return timed_edges_of(graph)[:3]
 
 
 def timed_edges_of(graph: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Return the edges of a graph: sources, targets, weights or None, and times or None; an undirected edge once.
+    """Return the edges of a graph: sources, targets, weights, times.
 
-    Ends are uint32[m], or keys in a graph that has them; times are int64[m] or datetime64[m]. O(n + m).
+    Ends are uint32[m], or keys in a graph that has them. Weights and times may be None; times are int64[m] or
+    datetime64[m]. An undirected edge comes once. O(n + m).
     """
     with graph._directory.still():  # vertices that are deleted meanwhile would change places
         csr, names = graph.to_csr(), graph.vertices() if graph.keys in KINDS else None
@@ -180,9 +186,9 @@ def timed_edges_of(graph: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | Non
 
 
 def named_edges(graph: Any, source: str, target: str, weight: str, time: str) -> dict[str, np.ndarray]:
-    """Return the edges of a graph as named columns: int64 ids, or keys; float32 weights and times where it has some.
+    """Return the edges of a graph as named columns.
 
-    Times are int64 or datetime64.
+    Ends are int64 ids or keys, weights float32, times int64 or datetime64.
     """
     src, dst, values, stamps = timed_edges_of(graph)
     ends = [end if graph.keys == "string" else end.astype(np.int64) for end in (src, dst)]

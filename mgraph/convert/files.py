@@ -28,7 +28,7 @@ def from_parquet(
     n_vertices: int | None = None,
     **options: Unpack[GraphOptions],
 ) -> Any:
-    """Make a graph of the rows of a Parquet file, one edge per row, read in this process; needs pyarrow.
+    """Create a graph from a Parquet file: a row per edge. Needs pyarrow.
 
     Only the named columns are read. `DynamicGraph.ingest` has the workers read files.
 
@@ -45,9 +45,9 @@ def from_parquet(
     Raises
     ------
     ReadError
-        The file cannot be read, or has bad values. The message names file, column, row and value. No graph was made.
+        The file cannot be read, or has bad values. The message names file, column, row and value. No graph was created.
     UnknownVertex
-        An id is `n_vertices` or more. No graph was made.
+        An id is `n_vertices` or more. No graph was created.
     """
     names = names_of(options, source, target, weight, time)
     return from_table_file(cls, path, "parquet", None, names, client, n_vertices, options)
@@ -67,7 +67,7 @@ def from_csv(
     n_vertices: int | None = None,
     **options: Unpack[GraphOptions],
 ) -> Any:
-    """Make a graph of the rows of a CSV file, one edge per row, read in this process; needs pyarrow.
+    """Create a graph from a CSV file: a row per edge. Needs pyarrow.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def from_table_file(
     n_vertices: int | None,
     options: Any,
 ) -> Any:
-    """Make a graph of a file of the format `kind`, a table."""
+    """Create a graph from a table file of the format `kind`."""
     keys = keys_of(options.get("keys", "auto"), n_vertices)
     stage(f"reading {os.path.basename(os.fsdecode(path))}")
     with open_table(path, kind, delimiter) as file:

@@ -26,7 +26,7 @@ def from_pandas(
     n_vertices: int | None = None,
     **options: Unpack[GraphOptions],
 ) -> Any:
-    """Make a graph of the rows of a pandas DataFrame, one edge per row; other columns are not read.
+    """Create a graph from a pandas DataFrame: a row per edge. Ignores other columns.
 
     Parameters
     ----------
@@ -35,16 +35,17 @@ def from_pandas(
         The columns with each edge's ends: whole numbers of any dtype, or strings; also nullable, categorical or object.
         By default "source" and "target", or "src" and "dst".
     weight : str, optional
-        The column with the weights. With it the graph is weighted. Without it, weights are read of a column "weight"
-        where ``weighted=True`` is given; otherwise a warning says that the column is not used.
+        The column with the weights. With it the graph is weighted. Without it, ``weighted=True`` reads a column
+        "weight"; otherwise a warning says that the column is not used.
     time : str, optional
         The column with the edges' times: integers, dates, or strings that pandas understands. With it the graph has
-        `times` of its dtype. Without it, times are read of a column "time" where `times` or a window is given.
+        `times` of its dtype. Without it, `times` or a window reads a column "time".
     client : distributed.Client, optional
-        The cluster that holds the graph; without it the graph is in this process.
+        The cluster for the graph; by default the graph is in this process.
     n_vertices : int, optional
         The number of vertices, whose ids are the ends. By default the graph has keys if the ends are strings or sparse
-        numbers, as `DynamicGraph` says; else one vertex more than the largest id, and later batches may bring more.
+        numbers, by the rule of `DynamicGraph`; else one vertex more than the largest id, and later batches may bring
+        more.
     **options
         `directed`, `keys` and the other options of `DynamicGraph`.
 
@@ -56,10 +57,10 @@ def from_pandas(
     Raises
     ------
     InvalidBatch
-        A column is not there, or is there twice; a value is missing, no whole number or negative; or there are no rows
-        and no `n_vertices`. The message names column, row and value. No graph was made.
+        A column is missing, or comes twice; a value is missing, no whole number or negative; or the frame has no rows
+        and `n_vertices` is not given. The message names column, row and value. No graph was created.
     UnknownVertex
-        An id is `n_vertices` or more. No graph was made.
+        An id is `n_vertices` or more. No graph was created.
 
     Examples
     --------
@@ -88,7 +89,7 @@ def from_arrow(
     n_vertices: int | None = None,
     **options: Unpack[GraphOptions],
 ) -> Any:
-    """Make a graph of the rows of an Arrow table, one edge per row; needs pyarrow.
+    """Create a graph from an Arrow table: a row per edge. Needs pyarrow.
 
     Parameters
     ----------
@@ -124,12 +125,12 @@ def from_polars(
     n_vertices: int | None = None,
     **options: Unpack[GraphOptions],
 ) -> Any:
-    """Make a graph of the rows of a Polars DataFrame or LazyFrame, one edge per row; needs Polars and pyarrow.
+    """Create a graph from a Polars DataFrame or LazyFrame: a row per edge. Needs Polars and pyarrow.
 
     Parameters
     ----------
     frame : polars.DataFrame or polars.LazyFrame
-        A lazy frame is collected, only the named columns of it.
+        A lazy frame is collected: the named columns only.
     source, target, weight, time, client, n_vertices, **options
         As in `from_pandas`.
 
@@ -160,10 +161,10 @@ def from_cudf(
     n_vertices: int | None = None,
     **options: Unpack[GraphOptions],
 ) -> Any:
-    """Make a graph of the rows of a cuDF DataFrame, one edge per row; needs cuDF and CuPy.
+    """Create a graph from a cuDF DataFrame: a row per edge. Needs cuDF and CuPy.
 
     Columns of numbers stay on the GPU, where they are checked. A graph in this process on that GPU takes them there;
-    otherwise they travel as an `insert` of CuPy arrays does. Strings go through host memory.
+    otherwise they travel like CuPy arrays in an `insert`. Strings go through host memory.
 
     Parameters
     ----------
@@ -191,10 +192,12 @@ def from_cudf(
 def to_pandas(
     graph: Any, source: str = "source", target: str = "target", weight: str = "weight", time: str = "time"
 ) -> Any:
-    """Return the edges as a pandas DataFrame, one row per edge: int64 ids or keys, float32 weights and times if any.
+    """Return the edges as a pandas DataFrame, a row per edge.
 
-    Rows of one source are together. An undirected edge comes once, with the smaller id as its source, or the key that
-    came first. Times, in a graph that has them, are int64 or datetime64. O(n + m).
+    Ends are int64 ids or keys, weights float32.
+
+    Rows of one source are together. An undirected edge comes once, with the smaller id as its source, or with the key
+    that was added first. Times, in a graph that has them, are int64 or datetime64. O(n + m).
 
     Parameters
     ----------
@@ -216,7 +219,10 @@ def to_pandas(
 def to_arrow(
     graph: Any, source: str = "source", target: str = "target", weight: str = "weight", time: str = "time"
 ) -> Any:
-    """Return the edges as a ``pyarrow.Table``, with the columns and errors of `to_pandas`; needs pyarrow. O(n + m)."""
+    """Return the edges as a ``pyarrow.Table``, with the columns and errors of `to_pandas`.
+
+    O(n + m).
+    """
     import pyarrow as pa
 
     columns = named_edges(graph, source, target, weight, time)
@@ -226,7 +232,10 @@ def to_arrow(
 def to_polars(
     graph: Any, source: str = "source", target: str = "target", weight: str = "weight", time: str = "time"
 ) -> Any:
-    """Return the edges as a ``polars.DataFrame``, with the columns and errors of `to_pandas`; needs it. O(n + m)."""
+    """Return the edges as a ``polars.DataFrame``, with the columns and errors of `to_pandas`.
+
+    O(n + m).
+    """
     import polars as pl
 
     columns = named_edges(graph, source, target, weight, time)

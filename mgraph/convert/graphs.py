@@ -30,7 +30,7 @@ def from_networkx(
     directed: bool | None = None,
     **options: Unpack[WeightOptions],
 ) -> Any:
-    """Make a graph of a NetworkX graph whose nodes are whole numbers or strings.
+    """Create a graph from a NetworkX graph with integers or strings as nodes.
 
     ``networkx.convert_node_labels_to_integers`` makes such a graph of any other.
 
@@ -38,18 +38,17 @@ def from_networkx(
     ----------
     graph : networkx.Graph or networkx.DiGraph
     weight : str, optional
-        The attribute of the edges that is their weight; every edge has it. With it the graph is weighted. Other
-        attributes are not read.
+        The edge attribute with the weights; every edge needs it. With it the graph is weighted. Other attributes are
+        not read.
     time : str, optional
-        The attribute of the edges that is their time, an integer or a `datetime`; every edge has it. With it the graph
-        has `times`.
+        The edge attribute with the times, integers or `datetime`; every edge needs it. With it the graph has `times`.
     client : distributed.Client, optional
-        The cluster that holds the graph; without it the graph is in this process.
+        The cluster for the graph; by default the graph is in this process.
     n_vertices : int, optional
         The number of vertices, whose ids are the nodes. By default the graph has keys if the nodes are strings or
-        sparse numbers, as `DynamicGraph` says; else one vertex more than the largest node.
+        sparse numbers, by the rule of `DynamicGraph`; else one vertex more than the largest node.
     directed : bool, optional
-        By default as `graph` is. With True an undirected graph has each edge both ways, and a loop once.
+        By default the direction of `graph`. With True an undirected graph has each edge both ways, and a loop once.
     **options
         The other options of `DynamicGraph`.
 
@@ -60,10 +59,10 @@ def from_networkx(
     Raises
     ------
     InvalidBatch
-        A node is neither a whole number nor a string, or not as the others; an edge lacks the weight or time; or
-        `graph` has parallel edges. The message names the node or edge. No graph was made.
+        A node is neither a whole number nor a string, or of another kind than the others; an edge lacks the weight or
+        time; or `graph` has parallel edges. The message names the node or edge. No graph was created.
     UnknownVertex
-        A node is `n_vertices` or more. No graph was made.
+        A node is `n_vertices` or more. No graph was created.
     """
     if not hasattr(graph, "is_multigraph"):
         raise InvalidBatch(f"from_networkx takes a NetworkX graph, got {type(graph).__name__}")
@@ -98,7 +97,7 @@ def from_networkx(
 def _edges(
     graph: Any, weight: str | None, time: str | None, both: bool, keys: str | None
 ) -> tuple[EdgeBatch, dict[str, str]]:
-    """Return the edges of a graph whose nodes were checked, with their labels; `both` ways if wanted, a loop once."""
+    """Return the edges of a checked graph, with their labels. `both` adds the reverse edges."""
     pairs = [*graph.edges()]
     source, target = (_objects(pair[end] for pair in pairs) for end in (0, 1))
     columns, labels = {"src": source, "dst": target}, {"src": "column 'source'", "dst": "column 'target'"}
@@ -121,7 +120,7 @@ def _attribute(graph: Any, name: str, what: str) -> np.ndarray:
 
 
 def _objects(values: Any) -> np.ndarray:
-    """Return any objects, tuples among them, as an array of one dimension."""
+    """Return any objects, tuples among them, as a one-dimensional array."""
     values = [*values]
     array = np.empty(len(values), object)
     array[:] = values
@@ -129,21 +128,21 @@ def _objects(values: Any) -> np.ndarray:
 
 
 def to_networkx(graph: Any, weight: str = "weight", time: str = "time") -> Any:
-    """Return the whole graph as a ``networkx.DiGraph``, or a ``networkx.Graph`` if it is undirected; needs NetworkX.
+    """Return the graph as a ``networkx.DiGraph`` or ``networkx.Graph``. Needs NetworkX.
 
     All vertices are nodes. O(n + m), in Python.
 
     Parameters
     ----------
     weight : str
-        The attribute that each edge of a weighted graph has: its weight, a Python float.
+        The attribute for the weight of each edge, a Python float, if the graph is weighted.
     time : str
-        The attribute that each edge of a graph with `times` has: its time, a Python int or a ``numpy.datetime64``.
+        The attribute for the time of each edge, a Python int or a ``numpy.datetime64``, if the graph has `times`.
 
     Raises
     ------
     InvalidOption
-        The graph has weights and times, and both names are the same.
+        The graph has weights and times, and both names are equal.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
     """

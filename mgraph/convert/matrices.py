@@ -22,19 +22,21 @@ ROW_BYTES = 16  #: that a row of a matrix takes while a graph is made of it: its
 def from_scipy(
     cls: Any, matrix: Any, *, client: Any = None, weighted: bool = False, **options: Unpack[DirectionOptions]
 ) -> Any:
-    """Make a graph of a SciPy sparse matrix: a stored entry at (i, j), zero or not, is the edge i -> j.
+    """Create a graph from a SciPy sparse matrix.
+
+    A stored entry at (i, j), zero or not, is the edge i -> j.
 
     Parameters
     ----------
     matrix : scipy.sparse array or matrix, shape (n, n)
         Of any format. Entries at the same place are added up, whole numbers as int64 and others as float64.
     client : distributed.Client, optional
-        The cluster that holds the graph; without it the graph is in this process.
+        The cluster for the graph; by default the graph is in this process.
     weighted : bool
-        Whether the entries are weights.
+        True to take the entries as weights.
     **options
-        `directed` and the other options of `DynamicGraph`. Where ``directed=False`` and there are entries at both
-        (i, j) and (j, i), the one in the later row counts.
+        `directed` and the other options of `DynamicGraph`. If ``directed=False`` and both (i, j) and (j, i) have
+        entries, the entry in the later row counts.
 
     Returns
     -------
@@ -45,7 +47,7 @@ def from_scipy(
     ------
     InvalidBatch
         `matrix` is not sparse or not square, or an entry is NaN, no real number or too large for float32. No graph was
-        made.
+        created.
     CapacityError
         It has more rows than 32-bit ids allow, or than this machine has memory for. Nothing was allocated.
     InvalidOption
@@ -70,7 +72,7 @@ def from_scipy(
 
 
 def check_shape(shape: tuple[int, ...]) -> int:
-    """Return the number of rows of a matrix of this shape, of which a graph is to be made here.
+    """Return the number of rows of a matrix of this shape.
 
     Raises
     ------
@@ -87,7 +89,7 @@ def check_shape(shape: tuple[int, ...]) -> int:
 
 
 def to_scipy(graph: Any) -> Any:
-    """Return the whole graph as a ``scipy.sparse.csr_array`` of float32 weights, or ones if unweighted; needs SciPy.
+    """Return the graph as a ``scipy.sparse.csr_array`` of its float32 weights, or of ones.
 
     O(n + m).
     """

@@ -1,4 +1,7 @@
-"""Graphs from Dask DataFrames. What runs on workers are tasks of Dask; this module itself imports no Dask."""
+"""Graphs from Dask DataFrames.
+
+Dask runs the tasks at the end of this module on workers; the module itself imports no Dask.
+"""
 
 from __future__ import annotations
 
@@ -35,18 +38,18 @@ def from_dask(
     n_vertices: int | None = None,
     **options: Unpack[GraphOptions],
 ) -> Any:
-    """Make a graph of the rows of a Dask DataFrame, one edge per row; other columns are not read.
+    """Create a graph from a Dask DataFrame: a row per edge. Ignores other columns.
 
     With a client, workers check the partitions and `ingest` them: no edge passes through this process, unless the graph
-    has times. Then it takes one partition after another. If the graph has keys, the distinct keys of one partition
-    after another come here to be numbered, and their numbers go back. Without a client the graph is in this process,
-    and so are the rows, once Dask has computed them.
+    has times. Then this process inserts one partition after another. If the graph has keys, this process numbers the
+    distinct keys of one partition after another, and sends the numbers back. Without a client the graph is in this
+    process, and so are the rows, once Dask has computed them.
 
     Parameters
     ----------
     frame : dask.dataframe.DataFrame
-        Of pandas or cuDF. It is computed once, and all partitions of the named columns are held until the graph is
-        made; `DynamicGraph.ingest` says how large they may be.
+        A frame of pandas or cuDF partitions. It is computed once, and all partitions of the named columns are held
+        until the graph is ready; `DynamicGraph.ingest` says how large they may be.
     client : distributed.Client, optional
         The cluster that computes the frame and holds the graph.
     source, target, weight, time, n_vertices, **options
@@ -55,14 +58,14 @@ def from_dask(
     Returns
     -------
     DynamicGraph
-        Of rows with the same ends the last one counts. With a client and without times and `n_vertices`, its first
-        epoch adds the vertices, or with keys one for each partition that brings some, and each step of the ingest is
-        an epoch.
+        Of rows with the same ends the last one counts. With a client and without times and `n_vertices`, the first
+        epoch adds the vertices (with keys, one epoch for each partition that brings new ones), and each step of the
+        ingest is an epoch.
 
     Raises
     ------
     InvalidBatch, UnknownVertex
-        As in `from_pandas`; the message names the partition, too. No graph was made.
+        The errors of `from_pandas`; the message names the partition, too. No graph was created.
     """
     if not hasattr(frame, "to_delayed") or not hasattr(frame, "columns"):
         raise InvalidBatch(f"from_dask takes a Dask DataFrame, got {type(frame).__name__}")
@@ -85,7 +88,10 @@ def from_dask(
 
 
 def _ingested(cls: Any, client: Any, parts: list[Any], names: Names, n_vertices: int | None, options: Any) -> Any:
-    """A graph without keys, whose edges stay on the workers. All partitions are checked first."""
+    """Create a graph without keys; its edges stay on the workers.
+
+    Checks all partitions first.
+    """
     batches = _finished(client.map(_batch, parts, range(len(parts)), names=names, keys=None))
     total, largest = _largest(client.gather(client.map(_facts, batches, names=names)), n_vertices)
     parts.clear()  # Dask frees them
@@ -105,7 +111,7 @@ def _inserted(
     n_vertices: int | None,
     options: Any,
 ) -> Any:
-    """A graph with times, of one partition after another. All are checked first."""
+    """Create a graph with times, partition by partition. Checks all first."""
     kind = options["keys"]
     checked = _finished(client.map(_checked, parts, range(len(parts)), names=names, keys=kind))
     facts = client.gather(checked)
@@ -123,7 +129,10 @@ def _inserted(
 
 
 def _numbered(cls: Any, client: Any, parts: list[Any], names: Names, options: Any) -> Any:
-    """A graph with keys, whose edges stay on the workers. All partitions are checked first."""
+    """Create a graph with keys; its edges stay on the workers.
+
+    Checks all partitions first.
+    """
     coded = _finished(client.map(_coded, parts, range(len(parts)), names=names, keys=options["keys"]))
     brought, batches = client.map(itemgetter(1), coded), []
     parts.clear()
@@ -141,7 +150,7 @@ def _numbered(cls: Any, client: Any, parts: list[Any], names: Names, options: An
 
 
 def _largest(facts: Sequence[tuple[int, int, str]], n_vertices: int | None) -> tuple[int, int]:
-    """Return the number of rows, and the largest id, which is checked."""
+    """Return the number of rows, and the checked largest id."""
     total = sum(rows for rows, *_ in facts)
     i = max(range(len(facts)), key=lambda i: facts[i][1], default=-1)
     _, largest, where = facts[i] if i >= 0 else (0, -1, "")
@@ -150,7 +159,7 @@ def _largest(facts: Sequence[tuple[int, int, str]], n_vertices: int | None) -> t
 
 
 def _finished(futures: list[Any]) -> list[Any]:
-    """The futures when they are finished; raises the error of the first partition that has one."""
+    """Wait for the futures. Raises the error of the first partition that failed."""
     for i, future in enumerate(futures):
         stage(f"{i:,} of {len(futures):,} partitions computed", i, len(futures))
         if (error := future.exception()) is not None:
@@ -171,27 +180,27 @@ def _batch(part: Any, i: int, names: Names, keys: str | None) -> EdgeBatch:
 
 
 def _checked(part: Any, i: int, names: Names, keys: str | None) -> tuple[Any, ...]:
-    """Return of partition `i`, whose values are checked: `_facts`, or the rows alone of keys; the dtype of times."""
+    """Check the values of partition `i`, and return its `_facts` and the dtype of times."""
     batch = _batch(part, i, names, keys)
     facts = _facts(batch, names) if keys is None else (len(batch), -1, "")
     return *facts, batch.time.dtype
 
 
 def _coded(part: Any, i: int, names: Names, keys: str) -> tuple[EdgeBatch, np.ndarray]:
-    """Return partition `i` in numbers of its own; and its keys in their order, as `KeyArray.packed` has them."""
+    """Return partition `i` in its own numbers, and its keys packed."""
     batch, table = _batch(part, i, names, keys), KeyTable(keys, Device("cpu"))
     src, dst = table.number(batch.src), table.number(batch.dst)
     return EdgeBatch(src, dst, batch.weight), table.names.packed()
 
 
 def _renumbered(coded: tuple[EdgeBatch, np.ndarray], ids: np.ndarray) -> EdgeBatch:
-    """A partition in ids of the graph's: `ids` has that of each of its numbers."""
+    """Renumber a partition: `ids[k]` is the graph's id of number k."""
     batch = coded[0]
     return EdgeBatch(ids[batch.src], ids[batch.dst], batch.weight)
 
 
 def _facts(batch: EdgeBatch, names: Names) -> tuple[int, int, str]:
-    """Return the number of rows; and the largest id, and what messages call it."""
+    """Return the number of rows, the largest id, and its description for messages."""
     return len(batch), *largest_id(batch, {"src": label(names.source), "dst": label(names.target)})
 
 
@@ -199,7 +208,7 @@ def _facts(batch: EdgeBatch, names: Names) -> tuple[int, int, str]:
 
 
 def _chosen(client: Any, parts: Sequence[Any], names: Names) -> str | None:
-    """Choose the keys of all partitions together, by their distinct ends, as `chosen_kind` does."""
+    """Choose the keys of all partitions together, by their distinct ends."""
     ends = _finished(client.map(_ends, parts, range(len(parts)), names=names))
     while len(ends) > 1:
         ends = [client.submit(_union, ends[i : i + 2]) for i in range(0, len(ends), 2)]

@@ -1,4 +1,4 @@
-"""A graph from a file of any known format."""
+"""Creation of a graph from a file of any known format."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read(
     n_vertices: int | None = None,
     **options: Unpack[GraphOptions],
 ) -> Any:
-    """Make a graph of a file, read in this process, whose format is recognised; needs pyarrow.
+    """Create a graph from a file, whose format is recognised. Needs pyarrow.
 
     ========================  =======================================================================================
     format                    recognised by, and what its graph is
@@ -79,8 +79,8 @@ def read(
         `weight` is the property of the edges; EVLP takes the first one by default. Matrix Market and METIS have no
         names. Times are read of edge lists and tables only.
     client, n_vertices, **options
-        As in `from_pandas`. ``weighted=False`` leaves the weights out that a format brings; `directed` overrides what a
-        file says of itself.
+        As in `from_pandas`. ``weighted=False`` ignores the weights of a format; `directed` overrides the file's own
+        direction.
 
     Returns
     -------
@@ -90,11 +90,11 @@ def read(
     ------
     ReadError
         The file cannot be read, is malformed, or has bad values. The message names the file, and column, row and value
-        or the line. Rows count from 0, without comments and the line of names. No graph was made.
+        or the line. Rows count from 0, without comments and the line of names. No graph was created.
     UnknownVertex
-        An id is `n_vertices` or more. No graph was made.
+        An id is `n_vertices` or more. No graph was created.
     InvalidOption
-        Columns are named for a format that has none; or as `DynamicGraph`.
+        Columns are named for a format without names; or an error of `DynamicGraph`.
 
     Notes
     -----
@@ -124,7 +124,7 @@ def read(
 
 
 def _check_names(kind: str, names: tuple[Any, ...]) -> None:
-    """Raise `InvalidOption` if columns are named that a format has not."""
+    """Raise `InvalidOption` if columns are named for a format without names."""
     source, target, weight, time = names
     named = {"source": source, "target": target, "time": time}
     if kind not in ("evlp", "graphml"):
@@ -137,7 +137,7 @@ def _check_names(kind: str, names: tuple[Any, ...]) -> None:
 def _edge_list(
     cls: Any, file: str, names: tuple[Any, ...], delimiter: str | None, client: Any, n_vertices: Any, options: Any
 ) -> Any:
-    """Make a graph of a text file."""
+    """Create a graph from a text file."""
     keys = keys_of(options.get("keys", "auto"), n_vertices)
     source, target, weight, time = names
     places = {
@@ -153,7 +153,7 @@ def _edge_list(
 
 
 def _contents(kind: str, file: str, weight: Any, n_vertices: Any, options: Any) -> tuple[GraphFile, dict[str, Any]]:
-    """Read a file of a format of graphs; what the user says overrides what the file says of itself."""
+    """Read a file of a graph format. The user's options take precedence."""
     keys, weighted = options.get("keys", "auto"), options.get("weighted", True)
     if kind == "evlp" and n_vertices is None and keys == "auto":
         keys = "int64"
@@ -172,7 +172,7 @@ def _contents(kind: str, file: str, weight: Any, n_vertices: Any, options: Any) 
 
 
 def _graph(cls: Any, kind: str, contents: GraphFile, client: Any, n_vertices: Any, options: Any) -> Any:
-    """Make a graph of the contents of a file."""
+    """Create a graph from the contents of a file."""
     if contents.n_vertices is not None:
         return _numbered(cls, kind, contents, client, n_vertices, options)
     keys = _chosen(contents, keys_of(options["keys"], n_vertices))
@@ -183,14 +183,14 @@ def _graph(cls: Any, kind: str, contents: GraphFile, client: Any, n_vertices: An
 
 
 def _chosen(contents: GraphFile, keys: str | None) -> str | None:
-    """Return the keys of a graph whose file lists its vertices, where these choose."""
+    """Return the keys of a graph; "auto" decides by the file's vertices."""
     if keys != "auto" or contents.vertices is None:
         return keys
     return chosen_kind(contents.vertices, contents.vertices, ("column 'node'",) * 2)
 
 
 def _numbered(cls: Any, kind: str, contents: GraphFile, client: Any, n_vertices: Any, options: Any) -> Any:
-    """Make a graph of a file that numbers its vertices, with at least as many."""
+    """Create a graph from a file that numbers its vertices."""
     n, columns = contents.n_vertices, dict(contents.columns)
     assert n is not None
     if n_vertices is not None and (n_vertices < n or (kind == "matrix market" and n_vertices != n)):
@@ -212,7 +212,7 @@ def _numbered(cls: Any, kind: str, contents: GraphFile, client: Any, n_vertices:
 def _listed(
     cls: Any, contents: GraphFile, batch: EdgeBatch, client: Any, n_vertices: Any, options: Any, known: bool
 ) -> Any:
-    """Make a graph of a file that lists its vertices; where these are `known`, edges have no others."""
+    """Create a graph from a file that lists its vertices. With `known`, edges may have no others."""
     if contents.directed is False and options["directed"]:
         batch = _both_ways(batch)
     if batch.keys is not None:

@@ -1,4 +1,4 @@
-"""A part of a graph as a graph in this process."""
+"""Parts of a graph as new graphs in this process."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ G = TypeVar("G")  #: the class of the graph
 
 
 def subgraph(self: G, vertices: Any) -> G:
-    """The graph of some vertices and of all edges between them, as a new graph in this process.
+    """Return the subgraph of some vertices, with all edges between them.
 
-    It is a copy: later changes of one graph do not reach the other. Every ``to_*`` and every algorithm goes on from it.
+    It is a copy: later changes of one graph do not reach the other. All exports and algorithms work on it.
 
     Parameters
     ----------
     vertices : array-like, shape (k,)
-        Ids, or keys in a graph that has them. A vertex that comes again counts once.
+        Ids, or keys in a graph that has them. Repeated vertices count once.
 
     Returns
     -------
     DynamicGraph
-        With `keys`, in which vertices keep their names: strings, or for keys of 64 bits and for ids ``keys="int64"``.
-        ``vertices()`` has them in the order in which they were given, isolated ones too. It is directed and weighted,
-        and stores in-edges, as this graph does; other options are the defaults.
+        A graph with `keys`, in which vertices keep their names: strings, or ``keys="int64"`` for keys of 64 bits and
+        for ids. ``vertices()`` has them in the order of the argument, isolated ones too. Direction, weights and
+        in-edges are like this graph's; other options are the defaults.
 
     Raises
     ------
     UnknownVertex
-        A vertex is not one of the graph.
+        A vertex is not in the graph.
     InvalidBatch
         `vertices` is no one-dimensional array of ids or keys.
     WorkerLost, GraphLost, GraphClosed
@@ -44,8 +44,8 @@ def subgraph(self: G, vertices: Any) -> G:
 
     Notes
     -----
-    The rows of the vertices travel to this process in one read, and so are of one epoch: O(r log k), where the rows
-    have r edges.
+    One read brings the rows of the vertices to this process, and so all are of one epoch: O(r log k), for rows with r
+    edges.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def subgraph(self: G, vertices: Any) -> G:
 
 
 def ego(self: G, vertex: Any, k: int = 1, direction: str = "out") -> G:
-    """The neighbourhood of a vertex: `subgraph` of the vertices within `k` edges of it, itself included and first.
+    """Return the `subgraph` of the vertices within `k` edges of a vertex, itself first.
 
     Parameters
     ----------
@@ -82,24 +82,24 @@ def ego(self: G, vertex: Any, k: int = 1, direction: str = "out") -> G:
     k : int
         The largest number of edges, 0 or more.
     direction : "out" | "in"
-        Whether edges are followed, or against their direction, which needs ``reverse=True``.
+        Follow edges, or their reverse, which needs ``reverse=True``.
 
     Returns
     -------
     DynamicGraph
-        As `subgraph` makes it; nearer vertices come first.
+        A result of `subgraph`, with nearer vertices first.
 
     Raises
     ------
     InvalidOption
         `k` is no whole number of 0 or more; or `direction` is "in" and the graph has no in-edges.
     UnknownVertex, InvalidBatch, WorkerLost, GraphLost, GraphClosed
-        As `subgraph`.
+        The errors of `subgraph`.
 
     Notes
     -----
-    k + 1 reads of rows, O(r log r) for r edges of the vertices that are found, whatever the size of the graph. If
-    another thread changes edges meanwhile, the vertices may be of an earlier epoch than the edges.
+    k + 1 reads of rows, O(r log r) for r edges of the vertices reached, whatever the size of the graph. If another
+    thread changes edges meanwhile, the vertices may be of an earlier epoch than the edges.
 
     Examples
     --------
@@ -123,12 +123,12 @@ def ego(self: G, vertex: Any, k: int = 1, direction: str = "out") -> G:
 
 
 def _kind(graph: Any) -> str:
-    """The keys of a part of a graph."""
+    """Return the keys of a part of a graph."""
     return graph.keys if graph.keys in KINDS else "int64"
 
 
 def _once(graph: Any, vertices: Any) -> np.ndarray:
-    """The vertices that a user names, each once: int64[k], or str objects."""
+    """Return the vertices, each once: int64[k], or str objects."""
     numbering = graph._directory.numbering
     ids = numbering.ids(vertices, "vertices")
     _, first = np.unique(ids, return_index=True)
@@ -137,7 +137,10 @@ def _once(graph: Any, vertices: Any) -> np.ndarray:
 
 
 def _places(names: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The place of each wanted name among `names`, which differ, or -1: int64[m]. O((k + m) log k)."""
+    """Return the place of each wanted name among the distinct `names`, or -1.
+
+    O((k + m) log k).
+    """
     if not len(names):
         return np.full(len(wanted), -1)
     order = np.argsort(names)

@@ -1,4 +1,4 @@
-"""A graph as cuGraph's or PyTorch Geometric's, from its rows on the device where they are."""
+"""Exports to cuGraph and PyTorch Geometric, from the rows on their device."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["to_cugraph", "to_pyg"]
 
 
 def to_cugraph(graph: Any) -> Any:
-    """The graph as a ``cugraph.Graph``, whose CSR is made on the GPU and handed over there; needs cuGraph and cuDF.
+    """Return the graph as a ``cugraph.Graph``, built on the GPU. Needs cuGraph and cuDF.
 
-    The graph must be in this process, on a GPU, without an `order`; see `move_to` for one on a cluster. Vertex i is
-    ``vertices()[i]``. In an undirected graph each edge is in the CSR both ways, as cuGraph wants it. O(n + m).
+    The graph must be in this process, on a GPU, without an `order`; `move_to` brings one from a cluster. Vertex i is
+    ``vertices()[i]``. In an undirected graph the CSR has each edge both ways, as cuGraph requires. O(n + m).
 
     Raises
     ------
@@ -30,7 +30,7 @@ def to_cugraph(graph: Any) -> Any:
 
     Notes
     -----
-    Tested without a GPU, cuDF and cuGraph: by classes that stand in for theirs.
+    Tested without a GPU, cuDF and cuGraph: with substitute classes.
     """
     if graph.device != "cuda" or not _is_here(graph):
         where = (
@@ -51,7 +51,7 @@ def to_cugraph(graph: Any) -> Any:
 
 
 def to_pyg(graph: Any) -> Any:
-    """The graph as a ``torch_geometric.data.Data``; needs PyTorch and PyTorch Geometric. O(n + m log n).
+    """Return the graph as a ``torch_geometric.data.Data``. Needs PyTorch Geometric. O(n + m log n).
 
     ``edge_index`` is int64[2, m], and in a weighted graph ``edge_weight`` is float32[m]; ``num_nodes`` is the number of
     vertices, of which number i is ``vertices()[i]``. An undirected edge comes both ways, a loop once. The tensors of a
@@ -60,7 +60,7 @@ def to_pyg(graph: Any) -> Any:
 
     Notes
     -----
-    Tested with PyTorch 2.13 and PyTorch Geometric 2.8 on the CPU; on a GPU by classes that stand in for theirs.
+    Tested with PyTorch 2.13 and PyTorch Geometric 2.8 on the CPU; on a GPU with substitute classes.
     """
     from torch import from_dlpack
     from torch_geometric.data import Data
@@ -71,18 +71,18 @@ def to_pyg(graph: Any) -> Any:
 
 
 def _is_here(graph: Any) -> bool:
-    """Whether the rows are in this process, by users' ids."""
+    """Return True if the rows are in this process, by users' ids."""
     return graph._client is None and graph._directory.numbering.order is None
 
 
 def _rows(graph: Any) -> Csr:
-    """The rows on the graph's device."""
+    """Return the rows on the graph's device."""
     rows: Csr = graph._directory.read(partial(routed_reads.rows_here, graph._directory.coordinator))
     return rows
 
 
 def _ends(rows: Csr) -> Array:
-    """Sources and destinations: int64[2, m], on the device of the rows. O(m log n)."""
+    """Return sources and destinations, int64[2, m], on the rows' device. O(m log n)."""
     if isinstance(rows.dst, np.ndarray):
         xp, device = np, nullcontext()
     else:

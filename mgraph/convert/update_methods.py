@@ -1,4 +1,4 @@
-"""The methods that change a graph by arrays, and by tables whose columns are named."""
+"""Methods that change a graph, by arrays and by tables with named columns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def update(
     op: str | None = None,
     time: str | None = None,
 ) -> UpdateReport:
-    """Apply a batch of insertions and deletions on all workers, completely or not at all.
+    """Apply a batch of insertions and deletions on all workers, atomically.
 
     If the batch names an edge more than once, the last operation counts. Inserting an edge that exists updates its
     weight. Deleting an edge that does not exist changes nothing and is counted as missing.
@@ -87,7 +87,9 @@ def insert(
     source: str | None = None,
     target: str | None = None,
 ) -> UpdateReport:
-    """Insert edges: arrays, pairs, one edge, or the rows of a table. `update` lists returns and errors, and tables.
+    """Insert edges: arrays, pairs, a single edge, or a table's rows.
+
+    Returns and errors are those of `update`.
 
     Parameters
     ----------
@@ -122,7 +124,10 @@ def insert(
 def delete(
     self: Any, src: Any, dst: Any = None, *, source: str | None = None, target: str | None = None
 ) -> UpdateReport:
-    """Delete edges, as `insert` takes them. `update` lists returns and errors."""
+    """Delete edges, with the arguments of `insert`.
+
+    Returns and errors are those of `update`.
+    """
     src, dst, _ = edge_columns(src, dst)
     if dst is None:
         batch = _batch_in(self, src, Names(source, target, reads=()), op=-1)
@@ -134,7 +139,7 @@ def delete(
 
 
 def _check_unnamed(source: str | None, target: str | None) -> None:
-    """Raise `InvalidOption` where columns are named and arrays are given."""
+    """Raise `InvalidOption` if columns are named beside arrays."""
     if source is not None or target is not None:
         raise InvalidOption(
             f"source is {source!r} and target {target!r}; they name columns, and src and dst are arrays"
@@ -142,7 +147,7 @@ def _check_unnamed(source: str | None, target: str | None) -> None:
 
 
 def _batch_of(graph: Any, src: Any, dst: Any, weight: Any, op: Any, time: Any) -> EdgeBatch:
-    """Return the batch in arrays, as the graph takes it."""
+    """Return the batch of some arrays, checked for the graph."""
     keys = graph._directory.keys
     if keys == "undecided":
         return EdgeBatch.of({"src": src, "dst": dst, "weight": weight, "op": op, "time": time}, keys, {})
@@ -150,7 +155,7 @@ def _batch_of(graph: Any, src: Any, dst: Any, weight: Any, op: Any, time: Any) -
 
 
 def _batch_in(graph: Any, table: Any, names: Names, op: int | None = None) -> EdgeBatch:
-    """Return the batch in a table, as the graph takes it; all its rows are the operation `op`, if that is given."""
+    """Return the batch of a table, checked for the graph."""
     if isinstance(table, EdgeBatch):
         raise TypeError("an EdgeBatch says itself what it inserts and deletes; give it to update()")
     columns, labels, unused = columns_of(table_of(table), names)
@@ -173,7 +178,7 @@ def ingest(
     op: str | None = None,
     time: str | None = None,
 ) -> list[Any]:
-    """Apply batches that the workers read or generate themselves, step by step; each step is one batch and epoch.
+    """Apply batches that the workers read or generate. Each step is an epoch.
 
     A source is a sequence of parts. Part i goes to rank ``i % size`` in step ``i // size``. If a step names an edge
     more than once, the operation in the later part counts. While one step is exchanged, merged and committed, each

@@ -1,4 +1,4 @@
-"""The choice of a graph's exchange: the one asked for, or the fastest one that is safe and that all workers have."""
+"""Choice of a graph's exchange: the requested one, or the fastest that is safe on all workers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = [
 ]
 
 EXCHANGES = ("auto", "loopback", "peer", "tcp", "ucx")
-IN_CLEAR = ("ucx",)  #: these send unencrypted, even on a cluster with TLS
-RETIRED = {"nccl": "auto"}  #: accepted for one more release, with a warning: the name that is taken instead
+IN_CLEAR = ("ucx",)  #: exchanges without encryption, even on a cluster with TLS
+RETIRED = {"nccl": "auto"}  #: old names, accepted for another release with a warning, and their replacements
 
 
 def check_exchange(exchange: str, size: int) -> None:
@@ -44,10 +44,11 @@ def check_exchange(exchange: str, size: int) -> None:
         raise InvalidOption(f"exchange 'loopback' is for 1 worker, and the graph has {size}")
 
 
+# Warn, check, then choose.
 def choose_exchange(
-    exchange: str, device: str, workers: Sequence[str], found: Sequence[dict[str, Any]], apart: str = ""
+    exchange: str, device: str, workers: Sequence[str], inspections: Sequence[dict[str, Any]], apart: str = ""
 ) -> str:
-    """Return the exchange to use: `exchange` itself, or that of `best_exchange` for "auto".
+    """Return the exchange to use: `exchange` itself, or the best one for "auto".
 
     Parameters
     ----------
@@ -76,44 +77,50 @@ def choose_exchange(
             f'exchange "{exchange}" sends the edges of the graph unencrypted between workers of a cluster that uses '
             'TLS, and UCX listens on every interface without authentication; exchange="tcp" is encrypted',
         )
-    if why := why_unusable(exchange, workers, found, apart):
+    if why := why_unusable(exchange, workers, inspections, apart):
         raise DeviceError(f'exchange "{exchange}" was asked for and {why}')
-    return best_exchange(device, workers, found, apart)[0] if exchange == "auto" else exchange
+    return best_exchange(device, workers, inspections, apart)[0] if exchange == "auto" else exchange
 
 
 def best_exchange(
-    device: str, workers: Sequence[str], found: Sequence[dict[str, Any]], apart: str = ""
+    device: str, workers: Sequence[str], inspections: Sequence[dict[str, Any]], apart: str = ""
 ) -> tuple[str, str]:
-    """The exchange that "auto" chooses, and why; the parameters are those of `choose_exchange`.
+    """Return the exchange of "auto", and the reason.
 
-    It is loopback for one worker; peer if the workers can map each other's memory; tcp on a cluster with TLS, because
-    UCX sends unencrypted; ucx on GPUs if every worker has UCXX; else tcp.
+    Parameters as in `choose_exchange`. It is loopback for one worker; peer if the workers can map each other's memory;
+    tcp on a cluster with TLS, because UCX sends unencrypted; ucx on GPUs if every worker has UCXX; else tcp.
     """
+    # Ranks that share memory need no network.
     if len(workers) == 1:
         return "loopback", "a single worker exchanges nothing"
     if not apart:
         return "peer", "the workers map each other's memory"
     apart = f"the workers cannot map each other's memory ({apart})"
+
+    # Else the network: UCX for GPUs, unless the cluster encrypts or a worker lacks UCXX.
     if device != "cuda":
         return "tcp", f"{apart}, and they run on the CPU"
     if encrypted(workers):
         return "tcp", f"{apart}, and the cluster uses TLS, which UCX does not"
-    without = [address for address, worker in zip(workers, found, strict=True) if not worker["ucx"]]
+    without = [address for address, worker in zip(workers, inspections, strict=True) if not worker["ucx"]]
     if without:
         return "tcp", f"{apart}, and these have no UCXX: {', '.join(without)}"
     return "ucx", f"{apart}, and every worker has UCXX"
 
 
-def why_unusable(exchange: str, workers: Sequence[str], found: Sequence[dict[str, Any]], apart: str = "") -> str:
-    """Why the workers cannot use `exchange`, or empty; the parameters are those of `choose_exchange`."""
+def why_unusable(exchange: str, workers: Sequence[str], inspections: Sequence[dict[str, Any]], apart: str = "") -> str:
+    """Return why the workers cannot use `exchange`, or "".
+
+    Parameters as in `choose_exchange`.
+    """
     if exchange == "peer" and apart:
         return f"the workers cannot map each other's memory: {apart}; it is for workers of one host and one user"
-    without = [address for address, worker in zip(workers, found, strict=True) if not worker["ucx"]]
+    without = [address for address, worker in zip(workers, inspections, strict=True) if not worker["ucx"]]
     if exchange == "ucx" and without:
         return f'these workers have no UCXX (pip install "dask-mgraph[cuda13]"): {", ".join(without)}'
     return ""
 
 
 def encrypted(workers: Sequence[str]) -> bool:
-    """Whether the workers' addresses are those of a cluster with TLS."""
+    """Return True if the workers' addresses are of a cluster with TLS."""
     return any(address.startswith("tls://") for address in workers)

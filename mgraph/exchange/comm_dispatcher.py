@@ -1,4 +1,4 @@
-"""The dispatcher of one Dask worker, which passes the comms that other ranks open to the exchange that they are for.
+"""Dispatcher of a Dask worker: passes the comms that other ranks open to their exchanges.
 
 A dispatcher uses the worker's event loop, but does not refer to the worker or to graphs. `CommDispatcher.accept` is
 registered as the worker's comm handler `HANDLER`. The first message of a rank that connects, and the answer:
@@ -27,7 +27,9 @@ Key = tuple[str, int]  #: the graph's id and the number of the attempt
 
 
 class Inbox:
-    """The comms that the other ranks opened to one exchange; used on the event loop only.
+    """Comms from the other ranks to an exchange.
+
+    Used on the event loop only.
 
     Attributes
     ----------
@@ -47,7 +49,10 @@ class Inbox:
             self.full.set()
 
     def add(self, source: int, comm: Comm) -> None:
-        """Store the comm that rank `source` opened; `ExchangeError` for an unknown rank, or a second comm of a rank."""
+        """Store the comm of rank `source`.
+
+        Raises `ExchangeError` for an unknown rank, or a second comm of a rank.
+        """
         if not 0 <= source < self.size or source == self.rank:
             raise ExchangeError(f"rank {self.rank} of {self.size} got a hello from rank {source}")
         if source in self.comms:
@@ -64,7 +69,7 @@ class Inbox:
 
 
 class CommDispatcher:
-    """Passes incoming comms to exchanges and opens outgoing ones, for all graphs of one worker.
+    """Dispatcher of incoming comms and connector of outgoing ones, for all graphs of a worker.
 
     Parameters
     ----------
@@ -75,7 +80,7 @@ class CommDispatcher:
     connection_args : mapping, optional
         The worker's ``connection_args`` for `distributed.comm.connect`, with TLS and interfaces.
     deserialize : bool
-        Whether outgoing comms deserialize what they read, as the worker's own comms do.
+        True to deserialize what outgoing comms read, like the worker's own comms.
     """
 
     def __init__(
@@ -91,11 +96,14 @@ class CommDispatcher:
         self._inboxes: dict[tuple[Key, int], Inbox] = {}
 
     def __len__(self) -> int:
-        """The number of exchanges that are open on this worker."""
+        """Return the number of open exchanges on this worker."""
         return len(self._inboxes)
 
     def open(self, key: Key, rank: int, size: int) -> Inbox:
-        """A new inbox for rank `rank` of `key`; `ExchangeError` if there is one already. Callable from any thread."""
+        """Open an inbox for rank `rank` of `key`. Callable from any thread.
+
+        Raises `ExchangeError` if it is open already.
+        """
         inbox = Inbox(rank, size)
         if self._inboxes.setdefault((key, rank), inbox) is not inbox:
             raise ExchangeError(
@@ -104,21 +112,28 @@ class CommDispatcher:
         return inbox
 
     def release(self, key: Key, rank: int) -> None:
-        """Close an inbox and forget it, on the event loop. Does nothing for an unknown one."""
+        """Close an inbox and remove it, on the event loop.
+
+        Ignores unknown keys.
+        """
         inbox = self._inboxes.pop((key, rank), None)
         if inbox is not None:
             inbox.close()
 
     def close(self) -> None:
-        """Release every inbox, so that waiting calls raise `Aborted`. Call it on the event loop."""
+        """Close every inbox, so that waiting calls raise `Aborted`.
+
+        Call it on the event loop.
+        """
         for key, rank in list(self._inboxes):
             self.release(key, rank)
 
     async def accept(self, comm: Comm, key: tuple[Any, ...], source: int, target: int) -> Status:
-        """The comm handler `HANDLER`: pass a comm that rank `source` opened to the inbox of rank `target`.
+        """Pass a comm from rank `source` to the inbox of rank `target`: the comm handler `HANDLER`.
 
         Returns only when the exchange closes, because a Dask server reads from a comm after its handler has returned.
         """
+        # Find the inbox. A refusal is the answer to the sender.
         inbox = self._inboxes.get(((str(key[0]), int(key[1])), target))
         try:
             if inbox is None:
@@ -128,7 +143,9 @@ class CommDispatcher:
             await comm.write({"status": "error", "message": str(error)})
             await comm.close()
             return Status.dont_reply
-        comm.allow_offload = False  # deserializing only makes views, which costs less than a switch of threads
+        comm.allow_offload = False  # deserializing makes views, cheaper than a switch of threads
+
+        # Keep the comm open until the exchange closes.
         try:
             await comm.write({"status": "OK"})
             await inbox.closed.wait()
@@ -137,7 +154,7 @@ class CommDispatcher:
         return Status.dont_reply
 
     async def connect(self, address: str, key: Key, source: int, target: int, timeout: float) -> Comm:
-        """A comm from rank `source` on this worker to rank `target` at `address`.
+        """Open a comm from rank `source` on this worker to rank `target` at `address`.
 
         Raises
         ------
@@ -147,6 +164,7 @@ class CommDispatcher:
             The worker has no such exchange, or no handler `HANDLER`.
         """
         comm = await open_comm(address, timeout=timeout, deserialize=self.deserialize, **self.connection_args)
+        # Say hello, and check the answer.
         try:
             comm.allow_offload = False
             await comm.write({"op": HANDLER, "key": key, "source": source, "target": target})

@@ -1,4 +1,4 @@
-"""What all exchanges have in common: checks of arguments, the code of a call, and reduction in rank order."""
+"""Common parts of all exchanges: checks of arguments, codes of calls, and reduction in rank order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
     "reduce_ranks",
 ]
 
-CODE_BITS = 16  #: the size of a call's code
+CODE_BITS = 16  #: bits of a call's code
 
 _CALLS = ("alltoallv", "allgather", "sum", "min", "max")
 _OPS = {"sum": np.add, "min": np.minimum, "max": np.maximum}
@@ -34,13 +34,16 @@ def check_op(op: str) -> None:
 
 
 def check_addresses(addresses: Sequence[bytes], size: int) -> None:
-    """Raise `InvalidOption` unless there is one address for each rank."""
+    """Raise `InvalidOption` unless each rank has an address."""
     if len(addresses) != size:
         raise InvalidOption(f"{len(addresses)} addresses were given for {size} ranks; each rank needs one")
 
 
 def check_parts(parts: Sequence[Array], size: int) -> np.dtype:
-    """The dtype of `parts`; `ExchangeError` unless there is one part for each rank, all of one dtype. O(size)."""
+    """Return the dtype of `parts`. O(size).
+
+    Raises `ExchangeError` unless each rank has a part, and all parts have one dtype.
+    """
     if len(parts) != size:
         raise ExchangeError(f"{len(parts)} parts were given for {size} ranks; each rank gets one, which may be empty")
     dtype = parts[0].dtype
@@ -54,7 +57,10 @@ def check_parts(parts: Sequence[Array], size: int) -> np.dtype:
 
 @cache
 def call_code(call: str, dtype: np.dtype) -> int:
-    """A number of `CODE_BITS` bits for a call and its dtype, which ranks compare to detect different calls."""
+    """Return a number of `CODE_BITS` bits for a call and its dtype.
+
+    Ranks compare it to detect different calls.
+    """
     return _CALLS.index(call) << 13 | (dtype.itemsize & 63) << 7 | ord(dtype.kind)
 
 
@@ -68,12 +74,15 @@ def call_name(code: int) -> str:
 
 
 def another_call(here: str, code: int, rank: int, theirs: int) -> ExchangeError:
-    """The error to raise if `rank` is in another call than this rank; `here` describes this rank."""
+    """Return the error for a rank that is in another call.
+
+    `here` describes this rank.
+    """
     return ExchangeError(f"{here} is in {call_name(code)} and rank {rank} in {call_name(theirs)}")
 
 
 def reduce_ranks(values: Iterable[np.ndarray], op: str) -> np.ndarray:
-    """The reduction of `values`, given in rank order, from rank 0 upwards: a new array of their dtype."""
+    """Return the reduction of `values` in rank order, from rank 0 upwards: a new array of their dtype."""
     combine, total = _OPS[op], None
     for value in values:
         total = value.copy() if total is None else combine(total, value, out=total)

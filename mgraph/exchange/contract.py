@@ -1,4 +1,4 @@
-"""The interface of worker-to-worker communication. An implementation is called an exchange.
+"""Interface of worker-to-worker communication. An implementation is an *exchange*.
 
 An exchange belongs to one shard and is used by the shard's thread only; its calls block that thread. All ranks make the
 same calls in the same order (SPMD), or get `ExchangeError`. Arrays are one-dimensional, contiguous and on the
@@ -24,11 +24,11 @@ Array = Any  #: a NumPy array, or a CuPy array where the exchange's device is a 
 
 
 class ExchangeError(MgraphError, RuntimeError):
-    """The ranks did not make the same call with the same dtype in the same step, or belong to different attempts."""
+    """The ranks made different calls, or belong to different attempts."""
 
 
 class Exchange(ABC):
-    """Collectives among the ranks of one graph.
+    """Collectives among the ranks of a graph.
 
     Use: construct it, which may open a transport but contacts no rank; send `address` to every other rank; call
     `connect` with the addresses of all ranks; call collectives; `close` it. Every wait polls `aborted` at least every
@@ -42,7 +42,7 @@ class Exchange(ABC):
     """
 
     name: ClassVar[str]
-    maps: bool = False  #: whether all ranks map each other's memory
+    maps: bool = False  #: True if all ranks map each other's memory
     rank: int
     size: int
     _world: World | None = None
@@ -57,50 +57,60 @@ class Exchange(ABC):
 
     @abstractmethod
     def connect(self, addresses: Sequence[bytes]) -> None:
-        """Connect to every other rank. `addresses` is in rank order and includes this rank's own."""
+        """Connect to every other rank.
+
+        `addresses` is in rank order and includes this rank's own.
+        """
 
     @abstractmethod
     def alltoallv(self, parts: Sequence[Array]) -> list[Array]:
-        """Send ``parts[r]`` to each rank r; returns the parts that the ranks sent to this one, in rank order.
+        """Send ``parts[r]`` to each rank r.
 
-        Parts may have any length, including zero. This rank's own part is returned as the same array. Parts on a device
-        are sent only when their data are complete: an implementation whose transport is not ordered by the device's
-        stream waits for the stream, and says so.
+        Returns the parts for this rank, in rank order of their senders. Parts may have any length, including zero. This
+        rank's own part is returned as the same array. Parts on a device are sent once their data are complete: an
+        implementation whose transport does not follow the device's stream waits for the stream, and documents it.
         """
 
     @abstractmethod
     def allgather(self, part: Array) -> list[Array]:
-        """Every rank's `part`, in rank order; lengths may differ. This rank's own is returned as the same array."""
+        """Return every rank's `part`, in rank order.
+
+        Lengths may differ. This rank's own is the same array.
+        """
 
     @abstractmethod
     def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray:
-        """The elementwise "sum", "min" or "max" of a small host array over all ranks, identical on every rank.
+        """Return the elementwise "sum", "min" or "max" of a small host array over all ranks, equal on every rank.
 
-        It is reduced in rank order, so sums of floats do not depend on timing.
+        The reduction is in rank order, so sums of floats do not depend on timing.
         """
 
     def least(self, value: int) -> int:
-        """The least `value` of all ranks, which is below 2**63."""
+        """Return the smallest `value` of all ranks. Values are below 2**63."""
         return int(self.allreduce(np.array([value], np.int64), "min")[0])
 
     def barrier(self) -> None:
-        """Return once every rank has called this."""
+        """Wait for every rank to call this."""
         self.allreduce(np.zeros(1, np.int8), "max")
 
     def world(self, device: Device) -> World:
-        """Return the way in which programs run on all ranks together; made at the first call, by all ranks.
+        """Return the `World` in which programs run on all ranks together.
 
-        Every rank calls it with its own device, once the exchange is connected.
+        The first call creates it, on all ranks. Every rank calls it with its own device, once the exchange is
+        connected.
         """
         if self._world is None:
             self._world = World(self, device, self.maps or self.size == 1)
         return self._world
 
     def close_world(self) -> None:
-        """Free what `world` has made."""
+        """Free the world."""
         if self._world is not None:
             self._world.close()
 
     @abstractmethod
     def close(self) -> None:
-        """Free the transport. It may be called at any time, also twice, and never waits for another rank."""
+        """Free the transport.
+
+        May be called at any time, also twice; never waits for another rank.
+        """

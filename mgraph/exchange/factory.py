@@ -26,7 +26,7 @@ def make_exchange(
     key: tuple[str, int],
     patience: float,
 ) -> Exchange:
-    """Open the exchange that `choose_exchange` has named; it contacts no rank yet.
+    """Open the exchange of that name. It contacts no rank yet.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def make_exchange(
     dispatcher : CommDispatcher
         Accepts the connections of other workers, for "tcp".
     key : (str, int)
-        The graph and the attempt, by which the dispatcher knows this exchange.
+        The graph and the attempt. The dispatcher finds this exchange by it.
     patience : float
         Seconds after which a silent rank counts as lost.
     """

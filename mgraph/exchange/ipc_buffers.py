@@ -1,8 +1,8 @@
-"""Receive buffers in GPU memory, mapped by CUDA IPC: the other ranks of a host copy their parts into them.
+"""Receive buffers in GPU memory, mapped by CUDA IPC.
 
-A rank's buffer has two halves for every other rank, used in turn. A rank writes the n-th part to another rank into
-half n modulo 2. By then the other has finished with the part before the last in that half: it sent its own n - 1st
-part after that, and this rank has received it.
+The other ranks of a host copy their parts into them. A buffer is a double buffer for every other rank: the n-th part
+goes into half n modulo 2. The half is free then: its last part was number n - 2, which the receiver had read before it
+sent its own part n - 1, and this rank has received that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mgraph.errors import CapacityError, DeviceError
 
 __all__ = ["BUFFER_BYTES", "IpcBuffers"]
 
-BUFFER_BYTES = 32 << 20  #: bytes that a rank can send to another at once
+BUFFER_BYTES = 32 << 20  #: largest copy to a rank, in bytes
 
 
 class IpcBuffers:
@@ -29,7 +29,7 @@ class IpcBuffers:
         A GPU.
     rank, size : int
     nbytes : int
-        The most bytes that are sent to a rank at once.
+        The largest copy to a rank, in bytes.
 
     Attributes
     ----------
@@ -39,8 +39,7 @@ class IpcBuffers:
     Raises
     ------
     CapacityError
-        The GPU has not ``2 * size * nbytes`` bytes. They are taken from the driver itself, since memory of a pool
-        cannot be mapped by others.
+        The GPU lacks ``2 * size * nbytes`` bytes. The driver allocates them: memory of a pool cannot be exported.
     """
 
     def __init__(self, device: Device, rank: int, size: int, nbytes: int) -> None:
@@ -56,12 +55,12 @@ class IpcBuffers:
         self.handle = f"{handle.hex()} {self._base:x}"
         self._theirs: list[int] = [0] * size
         self._mapped: list[int] = []
-        self._counts = [0] * size  # parts sent to each rank, and received from it
+        self._counts = [0] * size  # parts exchanged with each rank
         self._read = device.xp.cuda.Event(disable_timing=True)
-        self._reading = False  # whether copies out of the buffer may be under way, which `_read` follows
+        self._reading = False  # True while copies out of the buffer may be in flight; `_read` follows them
 
     def map(self, handles: Sequence[tuple[int, str]]) -> None:
-        """Map the buffers of the others, given the process id and the handle of each rank.
+        """Map the buffers of the other ranks, by the process id and the handle of each rank.
 
         Raises
         ------
@@ -80,7 +79,10 @@ class IpcBuffers:
 
     @staticmethod
     def try_map(handles: Sequence[tuple[int, str]], rank: int) -> None:
-        """Map the buffers of the other ranks and unmap them; `DeviceError` if that is not possible."""
+        """Map the buffers of the other ranks and unmap them.
+
+        Raises `DeviceError` if it fails.
+        """
         import cupy
 
         runtime = cupy.cuda.runtime
@@ -91,21 +93,24 @@ class IpcBuffers:
     def write(self, parts: Sequence[Array], ranks: Sequence[int], first: int) -> None:
         """Copy up to `nbytes` bytes of ``parts[r]``, from byte `first`, into the buffer of each rank r, and wait.
 
-        Waits only if there is something to copy, or if what came last may not be out of the buffer yet.
+        Waits only if there is something to copy, or if the last copies out of the buffer may be in flight.
         """
+        # Queue the copies.
         stream = self.device.xp.cuda.get_current_stream()
         copies = [
             self._copy(self._theirs[r] + self._place(self.rank, r), parts[r].data.ptr + first, parts[r], first, stream)
             for r in ranks
         ]
+
+        # Wait for the last reads: after this call returns, other ranks may overwrite what they read.
         if self._reading:
-            self._read.synchronize()  # whichever stream read it
+            self._read.synchronize()  # on whichever stream
             self._reading = False
         if any(copies):
             stream.synchronize()
 
     def read(self, received: Sequence[Array], ranks: Sequence[int], first: int) -> None:
-        """Copy what the ranks have written into ``received[r]`` from byte `first`, in the stream's order."""
+        """Copy the ranks' writes into ``received[r]`` from byte `first`, in the stream's order."""
         stream = self.device.xp.cuda.get_current_stream()
         for r in ranks:
             at = self._base + self._place(r, r)
@@ -115,22 +120,29 @@ class IpcBuffers:
             self._read.record(stream)
 
     def _place(self, writer: int, pair: int) -> int:
-        """Where in a buffer the part of rank `writer` goes, by the number of parts between this rank and `pair`."""
+        """Return the offset of rank `writer`'s part in a buffer, by the parts exchanged with `pair` so far."""
         return (2 * writer + self._counts[pair] % 2) * self.nbytes
 
     def _copy(self, target: int, source: int, array: Array, first: int, stream: Any) -> bool:
-        """Copy up to `nbytes` bytes of `array` from byte `first` on; whether there are any."""
+        """Copy up to `nbytes` bytes of `array` from byte `first` on.
+
+        Returns True if there are any.
+        """
         count = min(array.nbytes - first, self.nbytes)
         if count > 0:
             self._runtime.memcpyAsync(target, source, count, self._runtime.memcpyDefault, stream.ptr)
         return bool(count > 0)
 
     def close(self) -> None:
-        """Unmap the others' buffers and free the own; it may be called twice. Waits for copies under way."""
+        """Unmap the others' buffers and free this rank's own.
+
+        Waits for copies in flight. May be called twice.
+        """
         mapped, self._mapped = self._mapped, []
         base, self._base = self._base, 0
         if not base:
             return
+        # Wait for copies in flight, unmap, then free. Errors cannot be handled here.
         self.device.use()
         with suppress(self._runtime.CUDARuntimeError):
             self._runtime.deviceSynchronize()

@@ -1,4 +1,4 @@
-"""The exchange of a graph on one worker, which sends nothing."""
+"""Exchange of a graph on a single worker. It sends nothing."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["Loopback"]
 
 
 class Loopback(Exchange):
-    """The exchange of a single rank: collectives return the arrays that they are given, in O(1).
+    """Exchange of a single rank: collectives return their arguments, in O(1).
 
-    It never waits, but every call checks `aborted`, so that a loop of supersteps can be ended from another thread.
+    It never waits, but every call checks `aborted`, so that another thread can end a loop of supersteps.
     """
 
     name: ClassVar[str] = "loopback"
@@ -28,33 +28,33 @@ class Loopback(Exchange):
 
     @property
     def address(self) -> bytes:
-        """Empty, since there is no other rank."""
+        """Empty, because this is the only rank."""
         return b""
 
     def connect(self, addresses: Sequence[bytes]) -> None:
-        """Check that there is no other rank; `InvalidOption` if there is."""
+        """Check that this is the only rank. Raises `InvalidOption` for more."""
         if len(addresses) != 1:
             raise InvalidOption(f"{len(addresses)} addresses were given to a loopback exchange, which has 1 rank")
 
     def alltoallv(self, parts: Sequence[Array]) -> list[Array]:
-        """See `Exchange.alltoallv`; makes no copy."""
+        """Implement `Exchange.alltoallv` without a copy."""
         self._check()
         check_parts(parts, 1)
         return [parts[0]]
 
     def allgather(self, part: Array) -> list[Array]:
-        """See `Exchange.allgather`; makes no copy."""
+        """Implement `Exchange.allgather` without a copy."""
         self._check()
         return [part]
 
     def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray:
-        """See `Exchange.allreduce`; a new array, as from every exchange."""
+        """Implement `Exchange.allreduce`: a new array, like every exchange."""
         self._check()
         check_op(op)
         return np.array(values)
 
     def least(self, value: int) -> int:
-        """See `Exchange.least`; makes no array."""
+        """Implement `Exchange.least` without an array."""
         if self._closed or self.aborted():
             self._check()
         return value

@@ -1,8 +1,8 @@
-// Messages between the ranks of one host, through memory that all of them map. It runs on the host only.
+// Messages between the ranks of a host, through memory that all of them map. Runs on the host only.
 //
-// Each rank has a segment. For every other rank it holds two slots: the other one writes messages into them in turn and
-// counts them in `posted`; the owner reads them and counts them in `taken`. A rank that waits sleeps on the bell of its
-// own segment, which others ring after they have changed something there.
+// Each rank has a segment. For every other rank it holds two slots: the sender writes messages into them alternately
+// and counts them in `posted`; the owner reads them and counts them in `taken`. A waiting rank sleeps on the bell (a
+// futex) of its own segment; others ring it after they have changed something there.
 #pragma once
 #include <linux/futex.h>
 #include <sched.h>
@@ -10,14 +10,14 @@
 #include <time.h>
 #include <unistd.h>
 
-constexpr int line_bytes = 64;  // a cache line, so that ranks do not write to the same one
+constexpr int line_bytes = 64;  // a cache line: ranks do not write to the same line
 constexpr int head_bytes = 64;  // step, code and total bytes of the part
-constexpr int slots = 2;  // one is read while the other is written
-constexpr int inbox_bytes = 16384;  // parts up to this size are received without asking for memory
+constexpr int slots = 2;  // double buffer: one is read while the other is written
+constexpr int inbox_bytes = 16384;  // parts up to this size arrive in preallocated memory
 
-constexpr int bell_line = 1;  // bell: the number of changes; sleeping: whether the owner waits for the next one
-constexpr int stop_line = 2;  // whether the owner has been closed
-constexpr int lanes_line = 3;  // from here on, two lines for each rank: posted and mapped; taken
+constexpr int bell_line = 1;  // bell: the number of changes; sleeping: 1 while the owner waits for the next
+constexpr int stop_line = 2;  // 1 once the owner is closed
+constexpr int lanes_line = 3;  // from here on, two lines per rank: posted and mapped; taken
 
 constexpr u64 unknown = ~0ull;
 
@@ -28,7 +28,7 @@ template <class T> DEVICE void write_to(T* p, T v) { __atomic_store_n(p, v, __AT
 
 struct Segment {
     u8* base;
-    i64 size, slot;  // ranks, and the bytes of a slot
+    i64 size, slot;  // number of ranks; bytes of a slot
 
     u32* bell() const { return (u32*)(base + bell_line * line_bytes); }
     u32* sleeping() const { return bell() + 1; }
@@ -51,24 +51,24 @@ inline i64 nanoseconds() {
     return now.tv_sec * 1000000000ll + now.tv_nsec;
 }
 
-// Sends a part to every rank that takes part, and receives one from each, until all is done or `patience` has passed.
-// Called again with the same arrays, it goes on where it stopped.
+// Sends a part to each rank that takes part, and receives one from each, until all is done or `patience` has passed.
+// Another call with the same arrays resumes it.
 struct Trade {
     static constexpr int lanes = 1;
     i64 step;
-    i64 code;  // of the call, compared with that of the others
+    i64 code;  // of the call; compared with the codes of the others
     i64 patience;  // nanoseconds
-    const u64* out;  // for each rank, the address of its part and the bytes of it; `unknown`: it takes no part
+    const u64* out;  // for each rank, address and bytes of its part; `unknown`: the rank takes no part
     const u64* out_bytes;
-    u64* in;  // for each rank, the address for its part: 0 as long as there is none
-    u64* in_bytes;  // the bytes of the part: `unknown` at first
-    u64* sent;  // messages of this part, sent and received
+    u64* in;  // for each rank, the address for its part; 0 until there is memory for it
+    u64* in_bytes;  // bytes of the part; `unknown` until the first message
+    u64* sent;  // messages of this part sent and received
     u64* got;
-    u64* all_sent;  // messages ever sent and received
+    u64* all_sent;  // all messages ever sent and received
     u64* all_got;
-    u8* inbox;  // `inbox_bytes` for each rank
-    i64* outcome;  // an Outcome; for `differing`, the rank and its code
-    const u64* segments;  // the addresses of all ranks' segments
+    u8* inbox;  // `inbox_bytes` per rank
+    i64* outcome;  // an Outcome; with `differing`, the rank and its code
+    const u64* segments;  // addresses of all ranks' segments
     i64 rank;
     i64 size;
     i64 slot;
@@ -99,6 +99,7 @@ struct Trade {
         bool moved = false;
         while (!complete(r) && read_from(own.posted(r)) != all_got[r]) {
             const u8* message = own.message(r, all_got[r]);
+            // The first message of a part has its head: check the call, and choose the memory.
             if (in_bytes[r] == unknown) {
                 u64 head[3];
                 __builtin_memcpy(head, message, sizeof head);
@@ -113,6 +114,7 @@ struct Trade {
                 end = end == finished ? lacking : end;
                 return moved;
             }
+            // Copy the data, and free the slot.
             u64 first = got[r] * room(), bytes = lesser(in_bytes[r] - first, room());
             if (bytes) __builtin_memcpy((u8*)in[r] + first, message + head_bytes, bytes);
             ++got[r];
@@ -123,9 +125,10 @@ struct Trade {
         return moved;
     }
 
-    // what can be done now; whether that was something
+    // Makes all progress that is possible now. Returns true if there was some.
     bool go_on(int& end) const {
         bool moved = false, whole = true;
+        // Send to all, then receive from all.
         for (i64 r = 0; r < size; ++r)
             if (r != rank && out_bytes[r] != unknown) moved |= send(r);
         end = finished;
@@ -151,7 +154,7 @@ struct Trade {
     }
 
     int run() const {
-        constexpr i64 spin = 20000, yield = 200000;  // ns without a pause; without sleeping
+        constexpr i64 spin = 20000, yield = 200000;  // ns of polling; of polling and yielding
         Segment own = segment(rank);
         i64 began = nanoseconds(), moved_at = began;
         for (bool sleeps = false;;) {
@@ -172,7 +175,7 @@ struct Trade {
             if (now - moved_at < spin) continue;
             if (now - moved_at < yield) {
                 sched_yield();
-            } else if (!sleeps) {  // once more through the loop, as the bell may have been rung without waking
+            } else if (!sleeps) {  // loop once more: the bell may have rung before `sleeping` was set
                 __atomic_store_n(own.sleeping(), 1u, __ATOMIC_SEQ_CST);
                 sleeps = true;
             } else {
@@ -184,7 +187,7 @@ struct Trade {
     }
 };
 
-// Says in every other rank's segment that this rank has mapped it.
+// Tells every other rank, in its segment, that this rank has mapped it.
 struct Greet {
     static constexpr int lanes = 1;
     const u64* segments;

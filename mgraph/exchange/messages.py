@@ -1,8 +1,8 @@
-"""The messages of the exchange over Dask comms.
+"""Messages of the exchange over Dask comms.
 
-A part is sent as one message or, if it is long, as several. One of more than `GRAIN` bytes, or of several messages, is
-announced by a message without data, so that the receiver can refuse it before a comm takes memory for it. The fields of
-a message:
+A part is sent as one message or, if it is long, as several. If it has more than `GRAIN` bytes or takes several
+messages, an empty message announces it, so that the receiver can refuse it before a comm allocates memory. The fields
+of a message:
 
 key, step, source, call, dtype   compared with what the receiver expects
 items                            the number of items in the whole part
@@ -25,7 +25,7 @@ from mgraph.exchange.contract import ExchangeError
 
 __all__ = ["INLINE", "Head", "own"]
 
-INLINE = 32 << 10  #: up to this many bytes, a copy into the message costs less than a separate buffer
+INLINE = 32 << 10  #: bytes up to which a copy into the message costs less than a separate buffer
 
 # A comm reads the first buffer of a message together with the header, so this buffer is misaligned; every later buffer
 # gets its own memory. The pad is sent as the first buffer, so that the data need not be copied to align them.
@@ -34,7 +34,7 @@ _PAD = np.zeros(1, np.uint8)
 
 @dataclass(frozen=True)
 class Head:
-    """The fields that all messages of one part have in common."""
+    """Common fields of all messages of a part."""
 
     key: tuple[str, int]
     step: int
@@ -47,10 +47,16 @@ class Head:
         return asdict(self)
 
     def messages(self, part: np.ndarray, limit: int, copy: bool) -> Iterator[dict[str, Any]]:
-        """The messages of `part`, at least one, with at most `limit` bytes of data each: views, or copies if `copy`."""
+        """Yield the messages of `part`, at least one, with at most `limit` bytes of data each.
+
+        Data are views of the part, or copies if `copy`.
+        """
+        # Announce a long part.
         items = limit // part.dtype.itemsize
         if part.nbytes > min(GRAIN, limit):
             yield {**self._fields, "items": part.size, "at": 0, "data": b""}
+
+        # Send its data.
         for at in range(0, max(part.size, 1), items):
             data = part[at : at + items]
             message = {**self._fields, "items": part.size, "at": at}
@@ -60,13 +66,14 @@ class Head:
                 yield {**message, "pad": Serialize(_PAD), "data": Serialize(data.copy() if copy else data)}
 
     def take(self, message: Any, at: int) -> tuple[int, np.ndarray]:
-        """The number of items in the whole part, and the data of `message`, which must begin with item `at`.
+        """Return the number of items in the whole part, and the data of `message`, which must begin with item `at`.
 
         Raises
         ------
         ExchangeError
             A field of `message` is not the expected one.
         """
+        # Compare every field with the expected one.
         want = {**self._fields, "at": at}
         got = {name: message.get(name) for name in want} if isinstance(message, dict) else dict.fromkeys(want)
         if isinstance(got["key"], list):  # depending on the comm, msgpack turns a tuple into a list
@@ -78,7 +85,7 @@ class Head:
 
 
 def own(data: Any, dtype: np.dtype) -> np.ndarray:
-    """`data` as a writable, aligned array of `dtype`; without a copy if `data` is one already."""
+    """Return `data` as a writable, aligned array of `dtype`, without a copy if it is one."""
     if isinstance(data, bytes):
         return np.frombuffer(data, dtype).copy()
     if isinstance(data, Serialized):  # from a comm that does not deserialize

@@ -1,9 +1,9 @@
-"""The exchange among ranks of one host, through memory that they map: /dev/shm, and each other's GPU memory.
+"""Exchange among ranks of a host, through memory that they map: /dev/shm, and each other's GPU memory.
 
-Every rank has a segment of shared memory, into which the others write their messages; see mailbox.h. On GPUs, data go
-from the sender's GPU straight into a buffer in the receiver's GPU memory (`IpcBuffers`), and messages carry only their
-lengths. A rank that waits for another looks for 20 us without a pause, then yields its core, and sleeps after
-200 us until the other rings; it never waits inside a kernel.
+Every rank has a segment of shared memory, into which the others write their messages (mailbox.h). On GPUs, data go from
+the sender's GPU straight into a buffer in the receiver's GPU memory (`IpcBuffers`), and messages carry their lengths
+alone. A waiting rank polls for 20 us, then yields its core, and after 200 us sleeps until another rank wakes it. It
+never waits inside a kernel.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from mgraph.kernels import constants, load
 __all__ = ["PeerExchange", "why_not"]
 
 FILE = "exchange/mailbox.h"
-SLOT = 256 << 10  #: bytes of a message; a longer part is sent as several
-LOOK = 0.005  #: seconds between two checks of the abort flag
+SLOT = 256 << 10  #: bytes of a message; longer parts are split
+LOOK = 0.005  #: seconds between checks of the abort flag
 LAYOUT = constants(FILE)
 OUTCOMES = LAYOUT.enums["Outcome"]
 UNKNOWN = LAYOUT["unknown"]
@@ -48,13 +48,13 @@ class PeerExchange(Exchange):
     Parameters
     ----------
     rank, size, aborted
-        See `Exchange`.
+        As in `Exchange`.
     device : Device
-        Where the arrays are. With a GPU, a part waits for the device's stream before it is announced.
+        The device of the arrays. On a GPU, a part waits for the device's stream before it is announced.
     patience : float
         Seconds after which `connect` raises `WorkerLost`.
     part_limit : int
-        The most bytes in a message, and on a GPU the most that are sent to a rank at once.
+        The largest message in bytes, and on a GPU the largest copy to a rank.
 
     Raises
     ------
@@ -65,7 +65,7 @@ class PeerExchange(Exchange):
 
     Notes
     -----
-    The segment takes ``2 * size * part_limit`` bytes of /dev/shm, up to 512 KiB a rank, and the buffers
+    The segment takes ``2 * size * part_limit`` bytes of /dev/shm, up to 512 KiB per rank, and the buffers
     ``2 * size * BUFFER_BYTES`` bytes of GPU memory. A part is copied once by its sender and once by its receiver.
     """
 
@@ -82,6 +82,7 @@ class PeerExchange(Exchange):
         patience: float = PATIENCE,
         part_limit: int | None = None,
     ) -> None:
+        # Reserve the messages' memory.
         super().__init__(rank, size, aborted)
         self._device, self._patience = device, patience
         host = device.host
@@ -100,11 +101,12 @@ class PeerExchange(Exchange):
         except BaseException:
             self._free_buffers()
             raise
+
+        # Bind the kernel's arguments once: arrays that every step reuses.
         self._segments: list[Segment | None] = [None] * size
         self._segments[rank] = self._own
         self._addresses = np.zeros(size, np.uint64)
-        # one row each: see `Trade` in mailbox.h
-        self._book = np.zeros((8, size), np.uint64)
+        self._book = np.zeros((8, size), np.uint64)  # one row per argument of `Trade` in mailbox.h
         self._inbox = np.zeros((size, INBOX), np.uint8)
         self._outcome = np.zeros(3, np.int64)
         rows = ("out", "out_bytes", "in", "in_bytes", "sent", "got", "all_sent", "all_got")
@@ -124,7 +126,7 @@ class PeerExchange(Exchange):
         Raises
         ------
         DeviceError
-            A rank's memory cannot be mapped: see `why_not`.
+            A rank's memory cannot be mapped; `why_not` lists the reasons.
         WorkerLost
             A rank has not connected in time.
         """
@@ -141,23 +143,33 @@ class PeerExchange(Exchange):
                 Segment.unlink(self._place)
 
     def alltoallv(self, parts: Sequence[Array]) -> list[Array]:
-        """See `Exchange.alltoallv`; waits for the device's stream if this rank sends something."""
+        """Implement `Exchange.alltoallv`.
+
+        Waits for the device's stream if this rank sends data.
+        """
         check_parts(parts, self.size)
         return self._swap("alltoallv", parts)
 
     def allgather(self, part: Array) -> list[Array]:
-        """See `Exchange.allgather`; waits for the device's stream if this rank sends something."""
+        """Implement `Exchange.allgather`.
+
+        Waits for the device's stream if this rank sends data.
+        """
         return self._swap("allgather", [part] * self.size)
 
     def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray:
-        """See `Exchange.allreduce`; uses host memory only, and does not wait for the device."""
+        """Implement `Exchange.allreduce` in host memory; does not wait for the device."""
         check_op(op)
         flat = np.ascontiguousarray(values).reshape(-1)
         received = self._swap(op, [flat] * self.size, on_host=True)
         return reduce_ranks(received, op).reshape(np.shape(values))
 
     def close(self) -> None:
-        """Unmap everything, from any thread; it may be called twice. Another thread's call ends at once."""
+        """Unmap all memory, from any thread.
+
+        A running call of another thread ends at once. May be called twice.
+        """
+        # End the running call, then free what it used.
         self._over = self._over or "was closed"
         if (own := self._segments[self.rank]) is not None:
             with suppress(MgraphError):
@@ -202,7 +214,10 @@ class PeerExchange(Exchange):
         return f"rank {self.rank} of {self.size}, step {self._step}"
 
     def _swap(self, call: str, parts: Sequence[Array], on_host: bool = False) -> list[Array]:
-        """Send ``parts[r]`` to every other rank r and receive a part from each; the own part stays in its place."""
+        """Send ``parts[r]`` to every other rank r and receive a part from each.
+
+        The own part stays in its place.
+        """
         with self._lock:
             self._check()
             try:
@@ -221,20 +236,25 @@ class PeerExchange(Exchange):
         return received
 
     def _by_buffer(self, call: str, parts: Sequence[Array]) -> list[Array]:
-        """As `_by_host` for device arrays: data by the buffers, lengths by messages, as often as the longest needs."""
+        """Send device arrays: data by the buffers, lengths by messages, in as many rounds as the longest part needs."""
         assert self._buffers is not None
         buffers, dtype = self._buffers, parts[self.rank].dtype
         code, received, left = call_code(call, dtype), list(parts), list(self._others)
         lengths = [np.array([part.nbytes], np.int64) for part in parts]
         first = 0
+        # One round per `buffers.nbytes` bytes.
         while left:
             buffers.write(parts, left, first)
             received_lengths = self._messages(code, lengths, left, _words)
+
+            # The first round brings the lengths: allocate.
             if not first:
                 for r in left:
                     if received_lengths[r].dtype != np.int64 or len(received_lengths[r]) != 1:
                         raise ExchangeError(f"{self._here()}: rank {r} sent no length")
                     received[r] = self._device.empty(int(received_lengths[r][0]) // dtype.itemsize, dtype)
+
+            # Read this round's data, and drop the ranks that are done.
             buffers.read(received, left, first)
             first += buffers.nbytes
             left = [r for r in left if max(parts[r].nbytes, received[r].nbytes) > first]
@@ -246,7 +266,11 @@ class PeerExchange(Exchange):
     def _messages(
         self, code: int, parts: Sequence[np.ndarray], others: list[int], room: Callable[[int], np.ndarray]
     ) -> list[Any]:
-        """Send ``parts[r]``, in host memory, to each rank r of `others`; receive theirs into what `room` gives."""
+        """Send ``parts[r]``, in host memory, to each rank r of `others`.
+
+        Receive theirs into arrays from `room`.
+        """
+        # Set the addresses and sizes of all parts.
         out, out_bytes, into, in_bytes, sent, got, _, _ = self._book
         for r in range(self.size):
             out_bytes[r] = UNKNOWN
@@ -254,6 +278,8 @@ class PeerExchange(Exchange):
             part = parts[r] if parts[r].flags.c_contiguous else np.ascontiguousarray(parts[r])
             out[r], out_bytes[r] = part.__array_interface__["data"][0], part.nbytes
         into[:], in_bytes[:], sent[:], got[:] = 0, UNKNOWN, 0, 0
+
+        # Trade until all is done. The kernel stops to ask for memory, and every `LOOK` seconds to check for an abort.
         received: list[Any] = [None] * self.size
         while True:
             self._trade(1, step=self._step, code=code, patience=int(LOOK * 1e9))
@@ -268,6 +294,8 @@ class PeerExchange(Exchange):
                         received[r] = room(int(in_bytes[r]))
                         into[r] = received[r].__array_interface__["data"][0]
             self._check()
+
+        # Copy the small parts out of the inbox.
         for r in others:
             if received[r] is None:
                 received[r] = room(int(in_bytes[r]))
@@ -280,7 +308,7 @@ def _words(nbytes: int) -> np.ndarray:
 
 
 def why_not(addresses: Sequence[bytes], rank: int, device: Device) -> str:
-    """Why the rank cannot map the memory of the others, given by their trial exchanges' addresses; empty if it can.
+    """Return why this rank cannot map the memory of the others, by their trial exchanges' addresses; "" if it can.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Memory that processes of one host share: a file of /dev/shm, which has a name only until all have mapped it.
+"""Shared memory among processes of a host: a file of /dev/shm, unlinked once all have mapped it.
 
-Who makes a segment holds a lock of its file until it ends, however it ends. So a name that is left by a process that
-was killed is told from others, and the next one that makes a segment removes it.
+The creator of a segment holds a lock on its file until its process ends, in whatever way. So a file that a killed
+process left has no lock, and the next creator removes it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from mgraph.errors import DeviceError
 __all__ = ["FOLDER", "Place", "Segment"]
 
 FOLDER = "/dev/shm"
-CAUSES = {  #: of an error number, for the message
+CAUSES = {  #: explanations of error numbers, for messages
     errno.ENOENT: "; who made it is on another host, or in a container with a /dev/shm of its own",
     errno.EACCES: "; who made it is another user",
 }
-LEFT_SECONDS = 60.0  #: after which a name without a lock is taken for a leftover; in which the lock is taken
-TOKEN_BYTES = 16  #: the first bytes of a segment; they differ between any two
+LEFT_SECONDS = 60.0  #: age from which a file without a lock is a leftover; creators have locked it by then
+TOKEN_BYTES = 16  #: the first bytes of a segment, unique
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a rank's segment is, as other ranks need to know it.
+    """Location of a rank's segment, for the other ranks.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Place:
     nbytes : int
         The size of the segment.
     extra : dict
-        What else the rank says of itself.
+        Further facts, from the rank to the others.
     """
 
     path: str
@@ -56,12 +56,12 @@ class Place:
     extra: dict[str, Any]
 
     def encode(self) -> bytes:
-        """The place as bytes."""
+        """Return the place as bytes."""
         return json.dumps(asdict(self)).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Place:
-        """The place that `encode` made these bytes of."""
+        """Return the place of the bytes from `encode`."""
         return cls(**json.loads(data))
 
 
@@ -79,15 +79,16 @@ class Segment:
 
     @classmethod
     def create(cls, nbytes: int, extra: dict[str, Any]) -> tuple[Segment, Place]:
-        """A new segment of `nbytes` zeros after its token, readable and writable by this user alone.
+        """Create a segment of `nbytes` zeros after its token, readable and writable by this user alone.
 
-        All its memory is taken at once: a write to a page that /dev/shm cannot give would end the process.
+        All memory is allocated at once: a write to a page that /dev/shm cannot supply would kill the process.
 
         Raises
         ------
         DeviceError
             /dev/shm is absent, read-only or has too little space.
         """
+        # Create, lock and fill the file. Without any of the three, remove it.
         token = secrets.token_bytes(TOKEN_BYTES)
         path = os.path.join(FOLDER, f"mgraph-{token.hex()}")
         _remove_left()
@@ -114,8 +115,9 @@ class Segment:
         Raises
         ------
         DeviceError
-            It is not there: the rank is on another host, in another container or of another user.
+            It is absent: the rank is on another host, in another container or of another user.
         """
+        # Map the file, unless it is too short.
         try:
             descriptor = os.open(place.path, os.O_RDWR | os.O_CLOEXEC)
             try:
@@ -126,19 +128,24 @@ class Segment:
         except OSError as error:
             where = CAUSES.get(error.errno or 0, "")
             raise DeviceError(f"{place.path} cannot be mapped: {error.strerror}{where}") from None
+
+        # The token shows that it is the right segment.
         if segment is None or segment.data[:TOKEN_BYTES].tobytes().hex() != place.token:
             raise DeviceError(f"{place.path} is not the segment that its rank made")
         return segment
 
     @staticmethod
     def unlink(place: Place) -> None:
-        """Remove the name of a segment; its memory lives as long as a mapping of it. Does nothing if it is gone."""
+        """Remove the name of a segment.
+
+        Its memory lives as long as a mapping of it. Ignores a missing name.
+        """
         with suppress(FileNotFoundError):
             os.unlink(place.path)
 
 
 def _remove_left() -> None:
-    """Remove the names of segments whose makers have ended."""
+    """Remove the files of segments whose creators have ended."""
     for path in Path(FOLDER).glob("mgraph-*"):
         with suppress(OSError):  # another user's, gone meanwhile, or its maker has the lock
             if time.time() - path.stat().st_mtime < LEFT_SECONDS:

@@ -1,7 +1,7 @@
-"""Copies of small device arrays to and from host memory, through which the UCX exchange sends them.
+"""Staging of small device arrays in host memory, for the UCX exchange.
 
-To send device memory, UCX first asks the receiver and then copies on streams of its own, which costs more than sending
-a small array. A copy to the host is one short command on the stream, for which the exchange waits anyway, and a small
+To send device memory, UCX first asks the receiver and then copies on its own streams, which costs more than sending a
+small array. A copy to the host is a short command on the stream, for which the exchange waits anyway, and a small
 message from host memory is sent at once.
 """
 
@@ -17,7 +17,7 @@ __all__ = ["Staging"]
 
 
 class Staging:
-    """Copies between one GPU and the host on the calling thread's current stream.
+    """Copies between a GPU and the host on the calling thread's current stream.
 
     Parameters
     ----------
@@ -35,9 +35,9 @@ class Staging:
         self._slots = np.frombuffer(pinned, np.uint8, size * limit).reshape(size, limit)
 
     def out(self, parts: Sequence[Array], ranks: Iterable[int]) -> dict[int, np.ndarray]:
-        """The bytes of ``parts[r]`` in host memory, for each rank r of `ranks`.
+        """Copy the bytes of ``parts[r]`` to host memory, for each rank r of `ranks`.
 
-        They are filled once the stream is done, and valid until the next call. An array that is the part of several
+        They are complete once the stream is done, and valid until the next call. An array that is the part of several
         ranks, as in an allgather, is copied once.
         """
         stream = self._device.xp.cuda.get_current_stream().ptr
@@ -55,7 +55,10 @@ class Staging:
         return staged
 
     def into(self, data: np.ndarray) -> Array:
-        """`data` as a new device array, in the stream's order. `data` may be changed as soon as this returns."""
+        """Copy `data` to a new device array, in the stream's order.
+
+        `data` may be changed as soon as this returns.
+        """
         array = self._device.empty(data.size, data.dtype)
         if not data.size:
             return array

@@ -1,9 +1,9 @@
-"""The exchange over Dask's comms, for CPUs and for clusters without UCX. It uses the cluster's TLS and interfaces.
+"""Exchange over Dask's comms, for CPUs and for clusters without UCX.
 
-There is one comm for each directed pair of ranks, opened by the sender; messages on it keep their order. A call is one
-coroutine on the event loop: it queues all messages, which the loop writes in the background, and then reads from one
-rank after another. A rank reads only in a call, which bounds its memory: messages of ranks that are ahead, by one step
-at most, stay in the socket buffers and in the sender.
+It uses the cluster's TLS and interfaces. Each directed pair of ranks has a comm, opened by the sender; messages on it
+keep their order. A call is a coroutine on the event loop: it queues all messages, which the loop writes in the
+background, and then reads from one rank after another. A rank reads only in a call, which bounds its memory: messages
+of ranks that are ahead, by one step at most, stay in the socket buffers and in the sender.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mgraph.exchange.waiting import PATIENCE, POLL
 
 __all__ = ["TcpExchange"]
 
-PART_LIMIT = 64 << 20  #: the most bytes in a message; larger parts are sent as several messages
+PART_LIMIT = 64 << 20  #: bytes in a message, at most; larger parts are split
 
 _T = TypeVar("_T")
 
@@ -40,15 +40,15 @@ class TcpExchange(Exchange):
     Parameters
     ----------
     rank, size, aborted
-        See `Exchange`.
+        As in `Exchange`.
     device : Device
-        Where the arrays are. Arrays on a GPU are copied through host memory: ``get`` waits for the device's stream.
+        The device of the arrays. Arrays on a GPU are copied through host memory: ``get`` waits for the device's stream.
     dispatcher : CommDispatcher
         The worker's dispatcher. Calls run on its loop and must come from another thread.
     key : tuple of str and int
         The graph's id and the number of the attempt. A message of another attempt is an `ExchangeError`.
     part_limit : int
-        The most bytes in a message.
+        The largest message in bytes.
     patience : float
         Seconds after which `connect` raises `WorkerLost`. No connection is closed sooner because another rank does not
         read from it.
@@ -56,10 +56,10 @@ class TcpExchange(Exchange):
     Notes
     -----
     A part up to `messages.INLINE` bytes is copied once on each side, a longer one on neither: the sender waits until
-    the kernel has taken it, the receiver keeps the buffer that was read into. It knows the size before it reads, and
-    refuses with `CapacityError` where its memory does not suffice. A part longer than `part_limit` is copied once on
-    receipt. Measured between two processes of one 2-core machine: alltoallv of 8 B 134 us, of 16 MiB 4.9 ms; the bare
-    comms take 77 us and 4.3 ms of that.
+    the operating system has taken it, and the receiver keeps the buffer that it was read into. The receiver knows the
+    size before it reads, and raises `CapacityError` if its memory does not suffice. A part longer than `part_limit` is
+    copied once on receipt. Measured between two processes of a 2-core machine: alltoallv of 8 B takes 134 us, of 16 MiB
+    4.9 ms; the bare comms take 77 us and 4.3 ms of that.
     """
 
     name: ClassVar[str] = "tcp"
@@ -82,7 +82,7 @@ class TcpExchange(Exchange):
         self._device, self._dispatcher, self._key = device, dispatcher, key
         self._part_limit, self._patience = part_limit, patience
         self._out: dict[int, Comm] = {}
-        self._step, self._over = 0, ""  # _over: why no further call is possible
+        self._step, self._over = 0, ""  # _over: the reason why no call is possible any more
         self._inbox = dispatcher.open(key, rank, size)
 
     @property
@@ -104,25 +104,29 @@ class TcpExchange(Exchange):
         self._call(self._connect([address.decode() for address in addresses]))
 
     def alltoallv(self, parts: Sequence[Array]) -> list[Array]:
-        """See `Exchange.alltoallv`."""
+        """Implement `Exchange.alltoallv`."""
         check_parts(parts, self.size)
         host = [part if rank == self.rank else self._device.fetch(part) for rank, part in enumerate(parts)]
         return self._to_device(self._call(self._swap("alltoallv", host)))
 
     def allgather(self, part: Array) -> list[Array]:
-        """See `Exchange.allgather`."""
+        """Implement `Exchange.allgather`."""
         host = [self._device.fetch(part)] * self.size
         host[self.rank] = part
         return self._to_device(self._call(self._swap("allgather", host)))
 
     def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray:
-        """See `Exchange.allreduce`."""
+        """Implement `Exchange.allreduce`."""
         check_op(op)
         flat = np.ascontiguousarray(values).reshape(-1)
         return reduce_ranks(self._call(self._swap(op, [flat] * self.size)), op).reshape(np.shape(values))
 
     def close(self) -> None:
-        """Abort the comms, from any thread; it may be called twice. Returns when that is done, or after 5 s."""
+        """Abort the comms, from any thread.
+
+        Returns when that is done, or after 5 s. May be called twice.
+        """
+        # On the event loop, or after its end, release at once.
         if not self._over:
             self._over = "was closed"
         loop = self._dispatcher.loop
@@ -136,13 +140,17 @@ class TcpExchange(Exchange):
         if here:
             self._release()
             return
+        # From another thread, let the loop do it.
         with suppress(RuntimeError, TimeoutError, CancelledError):  # the loop is stopping, and then closes the comms
             asyncio.run_coroutine_threadsafe(self._close(), loop).result(5)
 
     # ---- on the shard's thread -------------------------------------------------------------------------------------
 
     def _call(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        """The result of `coroutine`, run on the loop; after the first failure no further call is possible."""
+        """Run `coroutine` on the loop and return its result.
+
+        After the first failure no further call is possible.
+        """
         if self._over or self.aborted():
             coroutine.close()
             raise Aborted(f"{self._here()} {self._over or 'was aborted'}")
@@ -179,12 +187,15 @@ class TcpExchange(Exchange):
     # ---- on the event loop -----------------------------------------------------------------------------------------
 
     async def _connect(self, addresses: list[str]) -> None:
+        # Open the comms to all ranks at once.
         reaching = [asyncio.ensure_future(self._reach(rank, addresses[rank])) for rank in self._others()]
         try:
             await asyncio.gather(*reaching)
         finally:
             for task in reaching:  # after a failure, the other tasks still run
                 task.cancel()
+
+        # Wait for the comms from all ranks.
         try:
             await asyncio.wait_for(self._inbox.full.wait(), self._patience)
         except TimeoutError:
@@ -203,7 +214,11 @@ class TcpExchange(Exchange):
         self._out[rank] = comm
 
     async def _swap(self, call: str, parts: list[np.ndarray]) -> list[np.ndarray]:
-        """Send ``parts[r]`` to every other rank r and receive a part from each; the own part stays in its place."""
+        """Send ``parts[r]`` to every other rank r and receive a part from each.
+
+        The own part stays in its place.
+        """
+        # Queue all sends, receive in turn, then wait until the sends have left.
         mine = Head(self._key, self._step, self.rank, call, parts[self.rank].dtype.str)
         received: list[Any] = list(parts)
         rank = self.rank
@@ -227,9 +242,12 @@ class TcpExchange(Exchange):
 
     async def _receive(self, rank: int, head: Head) -> np.ndarray:
         comm = self._inbox.comms[rank]
+        # A short part is one message.
         total, data = head.take(await comm.read(), 0)
         if data.size == total:
             return data
+
+        # A long part: reserve its memory, then read its messages.
         nbytes, whole, host = total * data.dtype.itemsize, data, self._device.host
         if nbytes > self._part_limit:
             whole = await asyncio.to_thread(host.empty, total, data.dtype)  # maps it, where memory is limited
@@ -256,7 +274,10 @@ class TcpExchange(Exchange):
 
 
 async def _flushed(comm: Comm) -> None:
-    """Wait until the operating system has taken all queued data: until then `comm` has views of the caller's arrays."""
+    """Wait until the operating system has taken all queued data.
+
+    Until then `comm` has views of the caller's arrays.
+    """
     stream = getattr(comm, "stream", None)
     if stream is not None and stream.writing():
         await stream.write(b"")

@@ -1,4 +1,4 @@
-"""The exchange over UCX, through UCXX's core API: GPU buffers by NVLink or InfiniBand, host buffers by shared memory.
+"""Exchange over UCX, by UCXX's core API: GPU buffers by NVLink or InfiniBand, host buffers by shared memory.
 
 A shard has its own UCX context and worker. While it waits, it polls the worker in its own thread, without an event
 loop. In each step, every rank sends one message to every other rank: its part, which may be empty. Lengths are not sent
@@ -6,8 +6,8 @@ ahead: the receiver probes for the message, which gives its length and tag, then
 
     step (32 bits) | call and dtype (16 bits) | source (16 bits)
 
-The probe ignores the middle field, so that a rank that makes another call is detected. Device arrays of up to `staged`
-bytes are sent from host memory; the receiver knows from the length whether a message was.
+The probe ignores the middle field, so that a rank in another call is detected. Device arrays of up to `staged` bytes
+are sent from host memory; the receiver recognises these by their length.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from mgraph.exchange.waiting import PATIENCE, wait_until
 
 __all__ = ["UcxExchange"]
 
-SLOT = 4096  #: up to this many bytes, a host message is received into memory allocated at construction
-STAGED = 8 << 10  #: up to this many bytes, a device array is sent through host memory: measured on two H200s
-FLUSH = 0.1  #: seconds for which `close` waits until the last messages are sent
-IDLE = 0.02  #: seconds between two polls while no call is running
+SLOT = 4096  #: bytes of the preallocated receive buffer for a host message
+STAGED = 8 << 10  #: bytes up to which a device array is staged in host memory: measured on two H200s
+FLUSH = 0.1  #: seconds that `close` waits for the last messages to leave
+IDLE = 0.02  #: seconds between polls between calls
 
 _SOURCE_BITS = 16
 _STEPS = (1 << 32) - 1
@@ -55,9 +55,10 @@ class UcxExchange(Exchange):
     Parameters
     ----------
     rank, size, aborted
-        See `Exchange`.
+        As in `Exchange`.
     device : Device
-        Where the arrays are. Construct the exchange in the shard's thread: the device's CUDA context must be current.
+        The device of the arrays. Construct the exchange in the shard's thread: the device's CUDA context must be
+        current.
     patience : float
         Seconds after which `connect` raises `WorkerLost`.
     staged : int
@@ -73,12 +74,11 @@ class UcxExchange(Exchange):
 
     Notes
     -----
-    Endpoints are made without error handling, which would disable the fast transports. So UCX may not report a dead
-    peer; a wait for it ends by `aborted`. Between calls a thread polls every `IDLE` seconds, because UCX calls a
-    message sent when a transport has accepted it, which may be before it has left; its receiver must not wait until
-    this rank's next call. Measured between two processes on a 2-core machine over shared memory: an alltoallv takes
-    7 us for 8 B, 17 us for 64 KiB and 0.8 ms for 16 MiB. UCXX alone, with known lengths, takes 4 us and 11 us for the
-    first two.
+    Endpoints are created without error handling, which would disable the fast transports. So UCX may not report a dead
+    peer; `aborted` ends a wait for it. Between calls a thread polls every `IDLE` seconds, because UCX calls a message
+    sent when a transport has accepted it, which may be before it has left; its receiver must not wait until this rank's
+    next call. Measured between two processes on a 2-core machine over shared memory: an alltoallv takes 7 us for 8 B,
+    17 us for 64 KiB and 0.8 ms for 16 MiB. UCXX alone, with known lengths, takes 4 us and 11 us for the first two.
     """
 
     name: ClassVar[str] = "ucx"
@@ -95,14 +95,17 @@ class UcxExchange(Exchange):
         config: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(rank, size, aborted)
+        # State: the step, the reason of the end, the order of sends.
         self._device, self._patience = device, patience
-        self._step, self._over = 0, ""  # _over: why no further call is possible
+        self._step, self._over = 0, ""  # _over: the reason why no call is possible any more
         self._lock = threading.Lock()  # held by the running call; close() waits for it
         self._others = [(rank + i) % size for i in range(1, size)]
         self._on_gpu, self._staged = device.kind != "cpu", staged
         device.use()
-        device.synchronize()  # creates the CUDA context, which UCX looks for when its worker is made
+        device.synchronize()  # creates the CUDA context, which a new UCX worker looks for
         self._staging = Staging(device, size, staged) if self._on_gpu else None
+
+        # UCX's objects, and the receive buffers of small messages.
         self._api = Ucxx()
         self._worker = self._api.worker(dict(config or {}))
         self._endpoints: dict[int, Any] = {}
@@ -124,7 +127,7 @@ class UcxExchange(Exchange):
         return self._worker.address.tobytes()
 
     def connect(self, addresses: Sequence[bytes]) -> None:
-        """Make an endpoint to every other rank, and exchange a first message, with which UCX connects.
+        """Create an endpoint to every other rank, and exchange a first message, with which UCX connects.
 
         Raises
         ------
@@ -138,32 +141,32 @@ class UcxExchange(Exchange):
         self._swap("max", [np.zeros(1, np.int8)] * self.size, on_host=True, timeout=self._patience)
 
     def alltoallv(self, parts: Sequence[Array]) -> list[Array]:
-        """See `Exchange.alltoallv`; waits for the calling thread's stream."""
+        """Implement `Exchange.alltoallv`. Waits for the calling thread's stream."""
         check_parts(parts, self.size)
         return self._swap("alltoallv", parts)
 
     def allgather(self, part: Array) -> list[Array]:
-        """See `Exchange.allgather`; waits for the calling thread's stream."""
+        """Implement `Exchange.allgather`. Waits for the calling thread's stream."""
         return self._swap("allgather", [part] * self.size)
 
     def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray:
-        """See `Exchange.allreduce`; uses host memory only, and does not wait for the device."""
+        """Implement `Exchange.allreduce` in host memory; does not wait for the device."""
         check_op(op)
         flat = np.ascontiguousarray(values).reshape(-1)
         return reduce_ranks(self._swap(op, [flat] * self.size, on_host=True), op).reshape(np.shape(values))
 
     def close(self) -> None:
-        """Free endpoints, worker and context. It may be called twice, and ends another thread's call at its next poll.
+        """Free endpoints, worker and context.
 
-        After a regular end, it waits up to `FLUSH` seconds until the last messages are sent. After an abort, it waits
-        only for copies that UCX has begun on the GPU.
+        Ends another thread's call at its next poll. May be called twice. After a regular end, it waits up to `FLUSH`
+        seconds for the last messages to leave. After an abort, it waits only for UCX's copies on the GPU.
         """
         regular = not self._over and not self.aborted()
         self._over = self._over or "was closed"
         self._ended.set()
         if self._keeper.is_alive():
             self._keeper.join(5)
-        if not self._lock.acquire(timeout=5):  # a call is stuck and does not poll: leave it what it uses
+        if not self._lock.acquire(timeout=5):  # a call is stuck and does not poll: leave it its buffers
             return
         try:
             if self._worker is not None:
@@ -189,7 +192,10 @@ class UcxExchange(Exchange):
     def _swap(
         self, call: str, parts: Sequence[Array], on_host: bool = False, timeout: float | None = None
     ) -> list[Array]:
-        """Send ``parts[r]`` to every other rank r and receive a part from each; the own part stays in its place."""
+        """Send ``parts[r]`` to every other rank r and receive a part from each.
+
+        The own part stays in its place.
+        """
         with self._lock:
             if self._over or self.aborted():
                 raise Aborted(f"{self._here()} {self._over or 'was aborted'}")
@@ -205,11 +211,16 @@ class UcxExchange(Exchange):
         deadline = None if timeout is None else time.monotonic() + timeout
         dtype = parts[self.rank].dtype
         code = call_code(call, dtype)
+        # Post the sends.
         self._post_sends(code, self._leaving(parts) if on_gpu else parts)
+
+        # Receive each part when the probe finds it.
         received, missing = list(parts), list(self._others)
-        small: list[tuple[int, int]] = []  # rank and bytes of each message that was received into the inbox
+        small: list[tuple[int, int]] = []  # rank and bytes of each message in the inbox
         receive = partial(self._receive, code, dtype, on_gpu, received, small)
         wait_until(partial(self._turn, missing, receive), partial(self._look, missing, deadline))
+
+        # Copy the small parts out of the inbox.
         for r, nbytes in small:
             data = self._inbox[r, :nbytes].view(dtype)
             received[r] = self._staging.into(data) if on_gpu and self._staging else data.copy()
@@ -217,11 +228,14 @@ class UcxExchange(Exchange):
         return received
 
     def _leaving(self, parts: Sequence[Array]) -> list[Array]:
-        """The buffers that UCX is to send for device arrays: host copies of short ones. Complete when this returns."""
+        """Return the buffers to send for device arrays: host copies of short ones.
+
+        Complete on return.
+        """
         short = [r for r in self._others if 0 < parts[r].nbytes <= self._staged]
         staged = self._staging.out(parts, short) if self._staging and short else {}
-        # UCX accesses device memory without regard to streams. So the kernels that compute the parts must be done, the
-        # copies to the host, and the work that last used the memory that the pool will return for receiving.
+        # UCX ignores streams. So these must be done: the kernels that compute the parts, the copies to the host, and
+        # the last use of the memory that the pool will return for receiving.
         self._device.synchronize()
         return [staged.get(r, part) for r, part in enumerate(parts)]
 
@@ -237,20 +251,23 @@ class UcxExchange(Exchange):
             self._post(r, self._endpoints[r].tag_send(buffer, tag))
 
     def _post(self, rank: int, request: Any) -> None:
-        """Check `request` now if it is complete, as small ones are; otherwise keep it for later."""
+        """Check `request` now if it is complete, as small ones are; else keep it for later."""
         if request.completed:
             self._check(rank, request)
         else:
             self._requests.append((rank, request))
 
     def _turn(self, missing: list[int], receive: Callable[[int, Any], None]) -> bool:
-        """Poll once, and receive what has come from the ranks in `missing`; whether all transfers are complete."""
+        """Poll once, and receive the messages of ranks in `missing`.
+
+        Returns True if all transfers are complete.
+        """
         self._worker.progress()
         for r in missing[:]:
-            found = self._worker.tag_probe(self._api.tag((self._step & _STEPS) << 32 | r), self._any_code)
-            if found.matched:
+            probe = self._worker.tag_probe(self._api.tag((self._step & _STEPS) << 32 | r), self._any_code)
+            if probe.matched:
                 missing.remove(r)
-                receive(r, found)
+                receive(r, probe)
         requests = self._requests
         while requests and requests[-1][1].completed:
             self._check(*requests.pop())
@@ -264,13 +281,16 @@ class UcxExchange(Exchange):
         received: list[Array],
         small: list[tuple[int, int]],
         rank: int,
-        found: Any,
+        probe: Any,
     ) -> None:
-        """Receive the message `found` of `rank`, into its slot of the inbox or into a new array in `received`."""
-        tag, nbytes = found.sender_tag, found.length
+        """Receive the message `probe` of `rank`, into its slot of the inbox or into a new array in `received`."""
+        # The tag has the sender's call.
+        tag, nbytes = probe.sender_tag, probe.length
         theirs = tag.value >> _SOURCE_BITS & (1 << CODE_BITS) - 1
         if theirs != code:
             raise another_call(self._here(), code, rank, theirs)
+
+        # Receive: short messages into the inbox.
         if nbytes <= (self._staged if on_gpu else SLOT):
             small.append((rank, nbytes))
             buffer = self._slots[rank]

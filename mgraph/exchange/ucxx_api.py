@@ -1,4 +1,4 @@
-"""The part of UCXX that the exchange uses: its core API, which is below its asyncio API."""
+"""Facade of UCXX's core API, which is below its asyncio API."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ __all__ = ["Ucxx", "ucx_installed"]
 
 
 def ucx_installed() -> bool:
-    """Whether UCXX is installed; does not import it."""
+    """Return True if UCXX is installed; does not import it."""
     return find_spec("ucxx") is not None
 
 
 class Ucxx:
-    """UCXX, imported at the first use; `DeviceError` if it cannot be loaded."""
+    """UCXX, imported at the first use.
+
+    Raises `DeviceError` if it cannot be loaded.
+    """
 
     def __init__(self) -> None:
         # UCXX sets environment variables for old releases of UCX; newer releases would warn of them on standard output
@@ -33,12 +36,12 @@ class Ucxx:
         self.array, self.tag, self.mask, self._lib = arr.Array, libucxx.UCXXTag, libucxx.UCXXTagMask, libucxx
 
     def worker(self, config: dict[str, str]) -> Any:
-        """A UCX worker in its own context, to be polled by one thread at a time."""
+        """Create a UCX worker in its own context, to be polled by one thread at a time."""
         # without the feature WAKEUP: polling needs no events, and transports without events can be used
         context = self._lib.UCXContext(config, feature_flags=(self._lib.Feature.TAG,))
         return self._lib.UCXWorker(context, enable_delayed_submission=False, enable_python_future=False)
 
     def endpoint(self, worker: Any, address: bytes) -> Any:
-        """An endpoint from `worker` to the worker at `address`."""
+        """Create an endpoint from `worker` to the worker at `address`."""
         target = self._lib.UCXAddress.create_from_buffer(address)
         return worker.create_endpoint_from_worker_address(target, endpoint_error_handling=False)

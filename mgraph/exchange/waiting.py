@@ -8,18 +8,18 @@ from collections.abc import Callable
 
 __all__ = ["PATIENCE", "POLL", "SPIN", "wait_until"]
 
-PATIENCE = 60.0  #: seconds that `connect` waits for another rank, unless the exchange was given another `patience`
-POLL = 0.05  #: the most seconds between two checks of the abort flag
-SPIN = 200e-6  #: seconds of polling without pauses; a small message takes a tenth of that
+PATIENCE = 60.0  #: seconds that `connect` waits for another rank, by default
+POLL = 0.05  #: seconds between checks of the abort flag, at most
+SPIN = 200e-6  #: seconds of polling without pauses; a small message takes a tenth of it
 
 
 def wait_until(done: Callable[[], bool], look: Callable[[], None]) -> None:
-    """Return once `done()` is true; or raise what `done` or `look` raises.
+    """Poll until `done()` is true. Raises the errors of `done` and `look`.
 
     Parameters
     ----------
     done : callable
-        Called repeatedly. It also makes the progress that is waited for.
+        Called repeatedly. It also makes the progress that the caller waits for.
     look : callable
         Called every ``POLL / 5`` seconds after the first `SPIN` seconds. It raises if waiting is pointless.
     """
@@ -30,7 +30,7 @@ def wait_until(done: Callable[[], bool], look: Callable[[], None]) -> None:
         if now - began < SPIN:
             os.sched_yield()  # the rank that this one waits for may run on the same core
             continue
-        time.sleep(0)  # lets the event loop have the interpreter for some 60 us
+        time.sleep(0)  # yields the interpreter to the event loop for some 60 us
         if now - looked > POLL / 5:
             looked = now
             look()

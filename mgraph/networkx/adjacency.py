@@ -1,4 +1,4 @@
-"""The rows of a graph of the backend as the mappings that NetworkX reads: node, neighbour, attribute."""
+"""Rows of a backend graph as the mappings of NetworkX: node, neighbour, attribute."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mgraph.structures import Csr
 
 __all__ = ["Adjacency", "EdgeData"]
 
-AHEAD = 1 << 14  #: rows that are read at once, at most, while they are read in order
+AHEAD = 1 << 14  #: rows per read, at most, while rows are read in order
 
 
 class EdgeData(dict):
-    """The attributes of one edge, as NetworkX has them; to set the attribute changes the edge."""
+    """The attributes of an edge. Assignments change the graph."""
 
     __slots__ = ("_contents", "_edge")
 
@@ -39,13 +39,13 @@ class EdgeData(dict):
         return self
 
     def setdefault(self, name: Hashable, default: Any = None) -> Any:
-        """The value of an attribute, which is set if the edge has none."""
+        """Return the value of an attribute; set it first if the edge has none."""
         if name not in self:
             self[name] = default
         return self[name]
 
     def pop(self, name: Hashable, *default: Any) -> Any:
-        """The default, for an attribute that the edge does not have; another cannot be removed."""
+        """Return the default of an absent attribute. Raises `Refused` for a present one: it cannot be removed."""
         return self._refuse() if name in self else dict[Any, Any]().pop(name, *default)
 
     def _refuse(self, *args: Any) -> Any:
@@ -54,7 +54,7 @@ class EdgeData(dict):
     __delitem__ = popitem = clear = _refuse
 
     def copy(self) -> dict:
-        """The attributes as a plain dict."""
+        """Return the attributes as a plain dict."""
         return dict(self)
 
     def __reduce__(self) -> Any:
@@ -62,10 +62,10 @@ class EdgeData(dict):
 
 
 class Adjacency(Mapping):
-    """The neighbours of every node: ``adjacency[node]`` is a new dict of `EdgeData` by neighbour.
+    """Neighbours of every node: ``adjacency[node]`` is a new dict of `EdgeData` by neighbour.
 
-    A row is read at each access, from the live graph. Rows that are read in order are read ahead, twice as many each
-    time, so that a loop over all nodes reads the graph in a few large parts.
+    Each access reads a row from the live graph. Rows in order are read ahead, twice as many each time, so that a loop
+    over all nodes reads the graph in a few large parts.
 
     Parameters
     ----------
@@ -83,24 +83,28 @@ class Adjacency(Mapping):
         return Adjacency, (self._contents, self._direction)
 
     def __getitem__(self, node: Any) -> dict[Any, Any]:
+        # Read the row: ids of neighbours, and values if edges have an attribute.
         contents = self._contents
         i = contents.index[node]
         dst, weights = self._row(i)
         nodes, name = contents.nodes, contents.attribute
-        others = [nodes[j] for j in dst.tolist()]
+        neighbours = [nodes[j] for j in dst.tolist()]
+
+        # Wrap the values: each `EdgeData` knows its edge, so that assignments reach the graph.
         if weights is None:
-            return {other: EdgeData({}, contents, self._edge(node, other)) for other in others}
+            return {neighbour: EdgeData({}, contents, self._edge(node, neighbour)) for neighbour in neighbours}
         numbers = (weights.astype(np.int64) if contents.whole else weights).tolist()
         return {
-            other: EdgeData({name: value}, contents, self._edge(node, other))
-            for other, value in zip(others, numbers, strict=True)
+            neighbour: EdgeData({name: value}, contents, self._edge(node, neighbour))
+            for neighbour, value in zip(neighbours, numbers, strict=True)
         }
 
     def _edge(self, node: Any, other: Any) -> tuple[Any, Any]:
         return (node, other) if self._direction == "out" else (other, node)
 
     def _row(self, i: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """The ids in row i, and their values."""
+        """Return the ids in row i, and their values."""
+        # Read ahead if rows are read in order.
         contents = self._contents
         graph = contents.flushed()
         now = self._version == contents.version
@@ -110,6 +114,8 @@ class Adjacency(Mapping):
             self._rows = graph.neighbors(np.arange(i, self._end), self._direction)
             self._version = contents.version
         assert self._rows is not None
+
+        # Cut the row out of the rows in memory.
         a, b = self._rows.offsets[i - self._first], self._rows.offsets[i - self._first + 1]
         return self._rows.dst[a:b], None if self._rows.weight is None else self._rows.weight[a:b]
 

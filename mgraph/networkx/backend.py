@@ -1,4 +1,4 @@
-"""The entry point of NetworkX: conversions, the functions, and whether they can and should run."""
+"""Entry point of NetworkX: conversions, functions, and whether those can and should run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
     "should_run",
 ]
 
-#: NetworkX's tests that the backend fails, by class and name, and why
+#: NetworkX's tests that fail with the backend, by class and name, and the reasons
 XFAILED = {
     "TestStronglyConnected::test_condensation_mapping_and_members": "it numbers components in the order of "
     "NetworkX's algorithm; the backend gives them in the order of their first nodes",
@@ -50,27 +50,27 @@ def can_run(name: str, args: Any, kwargs: Any) -> bool | str:
     why_not = getattr(function, "why_not", None)
     if why_not is None:
         return True
-    given = inspect.signature(function).bind(*args, **kwargs)
-    return why_not(**given.arguments) or True
+    bound = inspect.signature(function).bind(*args, **kwargs)
+    return why_not(**bound.arguments) or True
 
 
 def should_run(name: str, args: Any, kwargs: Any) -> bool | str:
-    """Return True if the graph is so large that a conversion pays; if not, what it has."""
-    given = inspect.signature(globals()[name]).bind(*args, **kwargs)
-    graph = given.arguments.get("G")
-    least = nx.config.backends.mgraph.min_edges
-    if graph is None or graph.number_of_edges() >= least:
+    """Return True if the graph is large enough for a conversion to pay; else the reason."""
+    bound = inspect.signature(globals()[name]).bind(*args, **kwargs)
+    graph = bound.arguments.get("G")
+    min_edges = nx.config.backends.mgraph.min_edges
+    if graph is None or graph.number_of_edges() >= min_edges:
         return True
-    return f"the graph has {graph.number_of_edges()} edges, less than nx.config.backends.mgraph.min_edges = {least}"
+    return f"the graph has {graph.number_of_edges()} edges, less than nx.config.backends.mgraph.min_edges = {min_edges}"
 
 
 def graph__new__(cls: type, *args: Any, backend: str | None = None, **attr: Any) -> Graph:
-    """The object for ``nx.Graph(backend="mgraph")``, which Python then initialises."""
+    """Return the uninitialised object of ``nx.Graph(backend="mgraph")``."""
     return _new(Graph, cls, nx.Graph)
 
 
 def digraph__new__(cls: type, *args: Any, backend: str | None = None, **attr: Any) -> DiGraph:
-    """The object for ``nx.DiGraph(backend="mgraph")``, which Python then initialises."""
+    """Return the uninitialised object of ``nx.DiGraph(backend="mgraph")``."""
     return _new(DiGraph, cls, nx.DiGraph)
 
 
@@ -81,7 +81,7 @@ def _new(own: type, cls: type, plain: type) -> Any:
 
 
 def on_start_tests(items: Any) -> None:
-    """Mark NetworkX's tests that the backend is known to fail, when NetworkX tests itself with it."""
+    """Mark NetworkX's tests that fail with the backend, when NetworkX tests itself with it."""
     import pytest
 
     for item in items:

@@ -30,7 +30,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def offered(why_not: Callable[..., str | None] | None = None) -> Callable[[F], F]:
-    """Mark a function as one that NetworkX may call; `why_not` takes its arguments and says why it may not."""
+    """Mark a function as one for NetworkX to call. `why_not` takes its arguments and returns the reason against it."""
 
     def mark(function: F) -> F:
         function.why_not = why_not  # type: ignore[attr-defined]
@@ -41,7 +41,7 @@ def offered(why_not: Callable[..., str | None] | None = None) -> Callable[[F], F
 
 @contextmanager
 def refusing(graph: Graph) -> Iterator[DynamicGraph]:
-    """The graph to run an algorithm on; what mgraph cannot do is `Refused`, so that NetworkX may do it.
+    """Yield the graph to run an algorithm on. Errors of mgraph become `Refused`, so that NetworkX can fall back.
 
     The message names nodes, not their ids.
     """
@@ -56,11 +56,14 @@ def refusing(graph: Graph) -> Iterator[DynamicGraph]:
 def weighted(graph: Graph, weight: Hashable | None, exactly: bool = False, merged: str = "least") -> bool:
     """Return True if edges have the attribute `weight`; without it, each counts 1.
 
-    `Refused` if they have it and float32 changed a value that is needed `exactly`. If parallel edges were `merged` in
-    another way, for another function, the graph's contents are replaced: take its `DynamicGraph` after this call.
+    Raises `Refused` if float32 has rounded a value that is needed `exactly`. If parallel edges were `merged` by another
+    function's rule, the graph's contents are replaced: take its `DynamicGraph` after this call.
     """
+    # Merge parallel edges by the rule of this function.
     if weight is not None and graph._contents.merged not in (None, merged):
         graph._merge(merged)
+
+    # Refuse rounded values, unless the user allows them.
     contents = graph._contents
     if weight is None or contents.attribute != weight:
         return False
@@ -78,12 +81,12 @@ def why_no_weight(weight: Any) -> str | None:
 
 
 def by_node(graph: Graph, values: np.ndarray) -> dict[Any, Any]:
-    """Values in the order of ids as a dict by node, in the order of nodes."""
+    """Return values in the order of ids as a dict by node, in the order of nodes."""
     return dict(zip(graph._contents.nodes, values.tolist(), strict=True))
 
 
 def id_of(graph: Graph, node: Hashable, message: str) -> int:
-    """The id of a node; `NodeNotFound` with a message if it is not there."""
+    """Return the id of a node. Raises `NodeNotFound` with `message` for an unknown node."""
     try:
         return graph._contents.index[node]
     except (KeyError, TypeError):
@@ -91,12 +94,15 @@ def id_of(graph: Graph, node: Hashable, message: str) -> int:
 
 
 def chosen(graph: Graph, result: Any, nodes: Any) -> Any:
-    """A result of all nodes: by node; for an iterable of `nodes`, of these; the value alone for one node."""
+    """Return a result of all nodes, of the iterable `nodes`, or the value of the single node `nodes`."""
     index = graph._contents.index
+    # All nodes, or a single node.
     if nodes is None:
         return by_node(graph, result.to_numpy())
     if nodes in graph:
         return result[index[nodes]]
+
+    # An iterable: each node counts once, and unknown nodes are ignored.
     wanted: Iterable[Any] = dict.fromkeys(graph.nbunch_iter(nodes))
     ids = [index[node] for node in wanted]
     return dict(zip(wanted, result[ids].tolist() if ids else [], strict=True))
@@ -113,13 +119,13 @@ def check_no_loops(graph: DynamicGraph) -> None:
 
 
 def part(graph: Graph, inside: np.ndarray) -> Graph:
-    """Return a graph of its own with the nodes that are `inside`, bool[n], their edges and all attributes.
+    """Return a new graph of the nodes that are `inside`, bool[n], their edges and all attributes.
 
-    `Refused` if float32 changed a value of an edge.
+    Raises `Refused` if float32 has rounded a value of an edge.
     """
     if not graph._contents.exact:
         raise Refused("float32 does not hold all values of the edges' attribute, which the part would have")
     contents = graph._contents.part(inside)
-    made: Graph = type(graph)._of(contents, {node: dict(graph._node[node]) for node in contents.nodes})
-    made.graph.update(graph.graph)
-    return made
+    subgraph: Graph = type(graph)._of(contents, {node: dict(graph._node[node]) for node in contents.nodes})
+    subgraph.graph.update(graph.graph)
+    return subgraph

@@ -27,7 +27,7 @@ __all__ = [
     "out_degree_centrality",
 ]
 
-SEARCHES = 64  #: `distances` does so many at once
+SEARCHES = 64  #: searches per call of `distances`
 
 
 def _why_no_betweenness(G: Any, weight: Any = None, **others: Any) -> str | None:
@@ -43,13 +43,16 @@ def betweenness_centrality(
     endpoints: bool = False,
     seed: Any = None,
 ) -> dict[Any, float]:
-    """Do as `networkx.betweenness_centrality`, of paths by numbers of edges; with `k`, from the same nodes as there."""
+    """Implement `networkx.betweenness_centrality`, by numbers of edges. With `k`, draws the same nodes as NetworkX."""
+    # Draw the sources.
     if weighted(G, weight):
         raise Refused("the backend has no betweenness centrality by weights")
     nodes = list(G)
     drawn = (seed or Random()).sample(nodes, k) if k is not None and k != len(G) else nodes
     if len(G) == 0:
         return {}
+
+    # Run the searches; ends count in a second pass.
     with refusing(G) as graph:
         ids = None if drawn is nodes else np.array([G._contents.index[node] for node in drawn], np.int64)
         if not endpoints:
@@ -58,21 +61,24 @@ def betweenness_centrality(
 
 
 def _with_endpoints(graph: DynamicGraph, ids: np.ndarray | None, normalized: bool) -> np.ndarray:
-    """Betweenness in which paths count for their ends, too. A second search from each source finds which there are."""
+    """Return the betweenness in which paths count for their ends, too. Searches twice from each source."""
     n = graph.num_vertices
     if n < 2:
         return np.zeros(n)
     sources = np.arange(n) if ids is None else ids
+    # Undo the scaling of the library: c[v] is a number of paths again. NaN stands for 0 paths.
     counts = graph.betweenness_centrality(sources, normalized=False).to_numpy()
     if n > 2:
         paths = np.full(n, len(sources))
         paths[sources] -= 1
-        counts = np.nan_to_num(counts) * (paths / (n - 1)) * (1 if graph.directed else 2)  # as they were; NaN: 0 paths
+        counts = np.nan_to_num(counts) * (paths / (n - 1)) * (1 if graph.directed else 2)
+
+    # Add the paths' ends: one for each pair of a source and a vertex it reaches.
     for at in range(0, len(sources), SEARCHES):
-        some = sources[at : at + SEARCHES]
-        reached = graph.distances(some).to_numpy() >= 0
+        chunk = sources[at : at + SEARCHES]
+        reached = graph.distances(chunk).to_numpy() >= 0
         counts += reached.sum(axis=0)
-        counts[some] += reached.sum(axis=1) - 2  # itself once as a source and once as an end
+        counts[chunk] += reached.sum(axis=1) - 2  # itself once as a source and once as an end
     return counts * (1 / (len(sources) * (n - 1)) if normalized else n / (len(sources) * (1 if graph.directed else 2)))
 
 
@@ -84,12 +90,12 @@ def _why_no_degrees(G: Any) -> str | None:
 
 
 def _by_degree(G: Graph, *directions: str) -> dict[Any, float]:
-    """The sum of degrees of each node over the largest degree in a simple graph; 1 for a node that is alone."""
+    """Return the sum of degrees of each node over n - 1, the largest degree in a simple graph. A lone node gets 1."""
     if len(G) <= 1:
         return dict.fromkeys(G, 1)
     with refusing(G) as graph:
         degrees = np.sum([graph.degrees(direction=direction) for direction in directions], axis=0, dtype=np.int64)
-        if not graph.directed:  # a self-loop ends twice at its node
+        if not graph.directed:  # a self-loop counts twice
             every = np.arange(graph.num_vertices)
             degrees += graph.has_edges(every, every)
     return by_node(G, np.asarray(degrees * (1.0 / (len(G) - 1.0))))
@@ -97,19 +103,19 @@ def _by_degree(G: Graph, *directions: str) -> dict[Any, float]:
 
 @offered(_why_no_degrees)
 def degree_centrality(G: Graph) -> dict[Any, float]:
-    """Do as `networkx.degree_centrality`."""
+    """Implement `networkx.degree_centrality`."""
     return _by_degree(G, *(("out", "in") if G.is_directed() else ("out",)))
 
 
 @offered(_why_no_degrees)
 def in_degree_centrality(G: Graph) -> dict[Any, float]:
-    """Do as `networkx.in_degree_centrality`."""
+    """Implement `networkx.in_degree_centrality`."""
     return _by_degree(G, "in")
 
 
 @offered(_why_no_degrees)
 def out_degree_centrality(G: Graph) -> dict[Any, float]:
-    """Do as `networkx.out_degree_centrality`."""
+    """Implement `networkx.out_degree_centrality`."""
     return _by_degree(G, "out")
 
 
@@ -117,7 +123,7 @@ def out_degree_centrality(G: Graph) -> dict[Any, float]:
 
 
 def _array(G: Graph, values: Mapping[Any, float]) -> np.ndarray:
-    """Values by node, one for each, as an array by id; `Refused` if one is missing."""
+    """Return values by node as an array by id. Raises `Refused` if a node has none."""
     try:
         return np.array([values[node] for node in G._contents.nodes], np.float64)
     except (KeyError, TypeError, ValueError) as error:
@@ -136,20 +142,23 @@ def eigenvector_centrality(
     nstart: Mapping[Any, float] | None = None,
     weight: Any = None,
 ) -> dict[Any, float]:
-    """Do as `networkx.eigenvector_centrality`, in float64."""
+    """Implement `networkx.eigenvector_centrality` in float64."""
+    # Check the start vector as NetworkX does.
     if len(G) == 0:
         raise nx.NetworkXPointlessConcept("cannot compute centrality for the null graph")
     start = None if nstart is None else _array(G, nstart)
     if start is not None and not start.any():
         raise nx.NetworkXError("initial vector cannot have all zero values")
+
+    # Iterate on the normalised start vector.
     by_weight = weighted(G, weight)
     with refusing(G) as graph, warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # an error says it
+        warnings.simplefilter("ignore", RuntimeWarning)  # the error below reports it
         start = None if start is None else start / start.sum()
-        found = graph.eigenvector_centrality(max_iter, tol, start, by_weight)
-        if not found.converged:
+        centrality = graph.eigenvector_centrality(max_iter, tol, start, by_weight)
+        if not centrality.converged:
             raise nx.PowerIterationFailedConvergence(max_iter)
-        return by_node(G, found.to_numpy())
+        return by_node(G, centrality.to_numpy())
 
 
 @offered(_why_no_eigenvector)
@@ -163,7 +172,8 @@ def katz_centrality(
     normalized: bool = True,
     weight: Any = None,
 ) -> dict[Any, float]:
-    """Do as `networkx.katz_centrality`, in float64."""
+    """Implement `networkx.katz_centrality` in float64."""
+    # Read `beta`: one number, or one per node.
     if len(G) == 0:
         return {}
     try:
@@ -172,13 +182,15 @@ def katz_centrality(
         if set(beta) != set(G):
             raise nx.NetworkXError("beta dictionary must have a value for every node") from None
         own = _array(G, beta)
+
+    # Iterate.
     start, by_weight = None if nstart is None else _array(G, nstart), weighted(G, weight)
     with refusing(G) as graph, warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        found = graph.katz_centrality(alpha, own, max_iter, tol, start, normalized, by_weight)
-        if not found.converged:
+        centrality = graph.katz_centrality(alpha, own, max_iter, tol, start, normalized, by_weight)
+        if not centrality.converged:
             raise nx.PowerIterationFailedConvergence(max_iter)
-        return by_node(G, found.to_numpy())
+        return by_node(G, centrality.to_numpy())
 
 
 # ---- by distances ----------------------------------------------------------------------------------------------------
@@ -190,7 +202,8 @@ def _why_no_distances(G: Any, distance: Any = None, **others: Any) -> str | None
 
 @offered(_why_no_distances)
 def closeness_centrality(G: Graph, u: Any = None, distance: Any = None, wf_improved: bool = True) -> Any:
-    """Do as `networkx.closeness_centrality`. A search from each node."""
+    """Implement `networkx.closeness_centrality`. Searches from each node."""
+    # Sum the lengths of paths to each node, and count the nodes with a path to it.
     n = len(G)
     if u is not None and u not in G:
         raise nx.NodeNotFound(f"Source {u} is not in G")
@@ -199,10 +212,12 @@ def closeness_centrality(G: Graph, u: Any = None, distance: Any = None, wf_impro
         total, reached = np.nan_to_num(row, posinf=0).sum(keepdims=True), np.isfinite(row).sum(keepdims=True)
     else:
         total, reached = np.zeros(n), np.zeros(n, np.int64)
-        for row in length_rows(G, range(n), distance):  # lengths to a node: those from each of the others
-            there = np.isfinite(row)
-            total[there] += row[there]
-            reached += there
+        for row in length_rows(G, range(n), distance):  # from every node: column v has the lengths to v
+            finite = np.isfinite(row)
+            total[finite] += row[finite]
+            reached += finite
+
+    # closeness[v] = (reached - 1) / total, times (reached - 1) / (n - 1) with `wf_improved`.
     closeness = np.zeros(len(total))
     if n > 1:
         near = total > 0
@@ -216,7 +231,7 @@ def closeness_centrality(G: Graph, u: Any = None, distance: Any = None, wf_impro
 
 @offered(_why_no_distances)
 def harmonic_centrality(G: Graph, nbunch: Any = None, distance: Any = None, sources: Any = None) -> dict[Any, float]:
-    """Do as `networkx.harmonic_centrality`. A search from each source."""
+    """Implement `networkx.harmonic_centrality`. A search from each source."""
     targets = set(G.nbunch_iter(nbunch) if nbunch is not None else G.nodes)
     begins = set(G.nbunch_iter(sources) if sources is not None else G.nodes)
     index, sums = G._contents.index, np.zeros(len(G))

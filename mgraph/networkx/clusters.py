@@ -24,7 +24,7 @@ def _no_weights(G: Graph, weight: Any) -> None:
 
 @offered(_why_no_triangles)
 def triangles(G: Graph, nodes: Any = None) -> Any:
-    """Do as `networkx.triangles`."""
+    """Implement `networkx.triangles`."""
     if len(G) == 0:
         return dict.fromkeys(G.nbunch_iter(nodes))  # an error for a node
     with refusing(G) as graph:
@@ -33,7 +33,7 @@ def triangles(G: Graph, nodes: Any = None) -> Any:
 
 @offered(_why_no_triangles)
 def clustering(G: Graph, nodes: Any = None, weight: Any = None) -> Any:
-    """Do as `networkx.clustering`."""
+    """Implement `networkx.clustering`."""
     _no_weights(G, weight)
     if len(G) == 0:
         return dict.fromkeys(G.nbunch_iter(nodes))
@@ -43,9 +43,9 @@ def clustering(G: Graph, nodes: Any = None, weight: Any = None) -> Any:
 
 @offered(_why_no_triangles)
 def average_clustering(G: Graph, nodes: Any = None, weight: Any = None, count_zeros: bool = True) -> float:
-    """Do as `networkx.average_clustering`."""
-    found = clustering(G, nodes, weight).values()
-    counted = [value for value in found if count_zeros or value > 0]
+    """Implement `networkx.average_clustering`."""
+    coefficients = clustering(G, nodes, weight).values()
+    counted = [value for value in coefficients if count_zeros or value > 0]
     return sum(counted) / len(counted)
 
 
@@ -55,7 +55,7 @@ def _why_no_transitivity(G: Any) -> str | None:
 
 @offered(_why_no_transitivity)
 def transitivity(G: Graph) -> float:
-    """Do as `networkx.transitivity`."""
+    """Implement `networkx.transitivity`."""
     if len(G) == 0:
         return 0
     with refusing(G) as graph:
@@ -64,7 +64,7 @@ def transitivity(G: Graph) -> float:
 
 @offered()
 def core_number(G: Graph) -> dict[Any, int]:
-    """Do as `networkx.core_number`."""
+    """Implement `networkx.core_number`."""
     if len(G) == 0:
         return {}
     with refusing(G) as graph:

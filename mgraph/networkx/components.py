@@ -26,11 +26,14 @@ __all__ = [
 
 
 def _sets(G: Graph, algorithm: str) -> Iterator[set[Any]]:
-    """The sets of nodes with the same label, in the order of their first nodes."""
+    """Return the sets of nodes with equal labels, in the order of their first nodes."""
+    # Label the nodes.
     if len(G) == 0:
         return iter(())
     with refusing(G) as graph:
         labels = graph.run(algorithm).to_numpy()
+
+    # Sort stably by label, and split where the label changes.
     nodes, order = G._contents.nodes, np.argsort(labels, kind="stable")
     parts = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
     return ({nodes[i] for i in ids.tolist()} for ids in parts)
@@ -51,61 +54,61 @@ def _is_one(G: Graph, algorithm: str) -> bool:
 
 @offered()
 def connected_components(G: Graph) -> Iterator[set[Any]]:
-    """Do as `networkx.connected_components`."""
+    """Implement `networkx.connected_components`."""
     return _sets(G, "connected_components")
 
 
 @offered()
 def number_connected_components(G: Graph) -> int:
-    """Do as `networkx.number_connected_components`."""
+    """Implement `networkx.number_connected_components`."""
     return _number(G, "connected_components")
 
 
 @offered()
 def is_connected(G: Graph) -> bool:
-    """Do as `networkx.is_connected`."""
+    """Implement `networkx.is_connected`."""
     return _is_one(G, "connected_components")
 
 
 @offered()
 def node_connected_component(G: Graph, n: Any) -> set[Any]:
-    """Do as `networkx.node_connected_component`."""
+    """Implement `networkx.node_connected_component`."""
     with refusing(G) as graph:
-        there = graph.bfs(G._contents.index[n]).to_numpy() >= 0
-    return {G._contents.nodes[i] for i in np.flatnonzero(there).tolist()}
+        reached = graph.bfs(G._contents.index[n]).to_numpy() >= 0
+    return {G._contents.nodes[i] for i in np.flatnonzero(reached).tolist()}
 
 
 @offered()
 def weakly_connected_components(G: Graph) -> Iterator[set[Any]]:
-    """Do as `networkx.weakly_connected_components`."""
+    """Implement `networkx.weakly_connected_components`."""
     return _sets(G, "connected_components")
 
 
 @offered()
 def number_weakly_connected_components(G: Graph) -> int:
-    """Do as `networkx.number_weakly_connected_components`."""
+    """Implement `networkx.number_weakly_connected_components`."""
     return _number(G, "connected_components")
 
 
 @offered()
 def is_weakly_connected(G: Graph) -> bool:
-    """Do as `networkx.is_weakly_connected`."""
+    """Implement `networkx.is_weakly_connected`."""
     return _is_one(G, "connected_components")
 
 
 @offered()
 def strongly_connected_components(G: Graph) -> Iterator[set[Any]]:
-    """Do as `networkx.strongly_connected_components`, in the order of the components' first nodes."""
+    """Implement `networkx.strongly_connected_components`, in the order of the components' first nodes."""
     return _sets(G, "strongly_connected_components")
 
 
 @offered()
 def number_strongly_connected_components(G: Graph) -> int:
-    """Do as `networkx.number_strongly_connected_components`."""
+    """Implement `networkx.number_strongly_connected_components`."""
     return _number(G, "strongly_connected_components")
 
 
 @offered()
 def is_strongly_connected(G: Graph) -> bool:
-    """Do as `networkx.is_strongly_connected`."""
+    """Implement `networkx.is_strongly_connected`."""
     return _is_one(G, "strongly_connected_components")

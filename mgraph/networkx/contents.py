@@ -1,12 +1,12 @@
-"""Contents of a graph of the backend: a `DynamicGraph`, the nodes by its ids, and pending changes.
+"""Contents of a backend graph: a `DynamicGraph`, the nodes by its ids, and pending changes.
 
-The `DynamicGraph` is in this process and is made at the first read. Node i of `nodes` is its vertex i. Changes are
-kept in a dict, the last one for each edge, and become one batch at the next read or after `ROOM` of them. A removed
-node leaves a hole: a vertex without edges. Reads of rows do not mind holes; for an algorithm they are closed first.
+The `DynamicGraph` is in this process; the first read creates it. Node i of `nodes` is its vertex i. Changes are kept in
+a dict, the last one for each edge, and become one batch at the next read or after `ROOM` of them. A removed node leaves
+a hole: a vertex without edges. Reads of rows tolerate holes; an algorithm closes them first.
 
-Invariants: (1) ``index[nodes[i]] == i`` for every i that is no hole; (2) ids ascend in the order in which nodes were
-added; (3) in an undirected graph the keys of `_pending` have the smaller id first; (4) no edge is at a hole, once the
-pending changes are made.
+Invariants: (1) ``index[nodes[i]] == i`` for every i but holes; (2) ids ascend in the order in which nodes were added;
+(3) in an undirected graph the keys of `_pending` have the smaller id first; (4) once the pending changes are applied,
+holes have no edges.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from mgraph.tables.ids import EXACT
 
 __all__ = ["KEEP", "LARGEST", "NUMBERS", "Contents", "Refused", "is_number"]
 
-ROOM = 1 << 18  #: pending changes that become a batch without a read: at 200 bytes each, 50 MB
-_HOLE = object()  #: stands in `nodes` for a removed node
-NUMBERS: tuple[Any, ...] = (int, float, np.integer, np.floating)  #: the types that values may have
+ROOM = 1 << 18  #: pending changes, at most; more become a batch: 50 MB, at 200 bytes each
+_HOLE = object()  #: a removed node in `nodes`
+NUMBERS: tuple[Any, ...] = (int, float, np.integer, np.floating)  #: types of values
 LARGEST = float(np.finfo(np.float32).max)
-KEEP = object()  #: the value of an edge that is added without one: it keeps what it has, and has 1 if it is new
+KEEP = object()  #: the value of an edge that is added without a value: an old edge keeps its own, a new one has 1
 
 
 class Refused(nx.NetworkXError, NotImplementedError):
-    """The backend does not do this. NetworkX then tries the next backend, where it is allowed to."""
+    """Error for a request that the backend cannot fulfil. NetworkX then tries the next backend, if it may."""
 
     @classmethod
     def of_value(cls, name: Hashable, edge: tuple[Any, Any], value: Any) -> Refused:
-        """The error for a value that `is_number` does not accept."""
+        """Return the error for a value that `is_number` does not accept."""
         return cls(
             f"attribute {name!r} of edge {edge!r} is {value!r}; the mgraph backend keeps numbers up to {LARGEST:.8g}"
         )
 
 
 def is_number(value: Any) -> bool:
-    """Return True if an edge attribute can have this value: a real number that is not past float32, and not NaN."""
+    """Return True for a real number within float32's range, the values of an edge attribute. False for NaN."""
     return isinstance(value, NUMBERS) and abs(value) <= LARGEST
 
 
 class Contents:
-    """The nodes and edges of one graph.
+    """Nodes and edges of a graph.
 
     Parameters
     ----------
@@ -66,10 +66,9 @@ class Contents:
     whole, exact : bool
         Whether all values so far were integers up to `EXACT`, and whether float32 has held all of them exactly.
     merged : "sum" | "least" | None
-        How parallel edges became one; None if there were none.
+        The rule that merged parallel edges; None if the graph had none.
     edits, version : int
-        Count the changes that were asked for, and those that were made to the `DynamicGraph`; rows read at an earlier
-        version may be old.
+        Counts of requested changes, and of changes to the `DynamicGraph`. Rows of an earlier version may be stale.
     """
 
     def __init__(self, directed: bool, nodes: Iterable[Hashable] = ()) -> None:
@@ -87,14 +86,15 @@ class Contents:
     # ---- nodes -------------------------------------------------------------------------------------------------------
 
     def add_node(self, node: Hashable) -> int:
-        """The id of a new node."""
+        """Add a node and return its id."""
         self.edits += 1
         i = self.index[node] = len(self.nodes)
         self.nodes.append(node)
         return i
 
     def remove_nodes(self, nodes: Sequence[Hashable]) -> None:
-        """Remove nodes that are there, each named once, with their edges. One read of their rows."""
+        """Remove present nodes, each named once, with their edges. Reads their rows once."""
+        # Remove the edges of both directions.
         self.edits += 1
         ids = np.array([self.index[node] for node in nodes], np.int64)
         graph = self.flushed()
@@ -103,6 +103,8 @@ class Contents:
             ends = [np.repeat(ids, np.diff(rows.offsets)).tolist(), rows.dst.tolist()]
             for i, j in zip(*(ends if direction == "out" else ends[::-1]), strict=True):
                 self.remove_edge(i, j)
+
+        # Leave holes, so that other ids stay.
         for node in nodes:
             self.nodes[self.index.pop(node)] = _HOLE
 
@@ -112,16 +114,16 @@ class Contents:
         return (i, j) if self.directed or i <= j else (j, i)
 
     def value(self, edge: tuple[Any, Any], attributes: Mapping[Any, Any]) -> Any:
-        """The value in the attributes of an edge; the first name becomes that of the graph's attribute.
+        """Return the value in the attributes of an edge. The first name becomes the graph's attribute.
 
-        `Refused` for another name than the graph's, for several, and for what is no number.
+        Raises `Refused` for a second name, several attributes, or a value that is no number.
         """
         for name, value in attributes.items():
             if len(attributes) > 1 or self.attribute not in (None, name):
-                there = "" if self.attribute is None else f", here {self.attribute!r}"
+                own = "" if self.attribute is None else f", here {self.attribute!r}"
                 raise Refused(
                     f"edge {edge!r} has the attributes {', '.join(map(repr, attributes))}; a graph of the mgraph "
-                    f"backend keeps one{there}"
+                    f"backend keeps one{own}"
                 )
             if not is_number(value):
                 raise Refused.of_value(name, edge, value)
@@ -133,31 +135,32 @@ class Contents:
         """Add the edge from id i to id j, or change its value."""
         self.edits += 1
         key, pending = self._key(i, j), self._pending
+        # Track whether all values are integers, and exact in float32.
         if value is not KEEP:
             whole = isinstance(value, int | np.integer)
             small = not whole or abs(value) <= EXACT
             self.whole = self.whole and whole and small
             self.exact = self.exact and small and bool(np.float32(value) == value)
             pending[key] = float(value)
-        elif pending.setdefault(key, KEEP) is None:  # it was removed, and is a new edge
+        elif pending.setdefault(key, KEEP) is None:  # removed before: a new edge
             pending[key] = 1.0
         if len(pending) >= ROOM:
             self.flushed()
 
     def remove_edge(self, i: int, j: int) -> None:
-        """Remove the edge from id i to id j; one that is not there is ignored."""
+        """Remove the edge from id i to id j, if present."""
         self.edits += 1
         self._pending[self._key(i, j)] = None
         if len(self._pending) >= ROOM:
             self.flushed()
 
     def has_edge(self, i: int, j: int) -> bool:
-        """Return True if there is an edge from id i to id j; pending changes stay pending."""
+        """Return True if there is an edge from id i to id j. Pending changes stay pending."""
         key = self._key(i, j)
         if key in self._pending:
             return self._pending[key] is not None
-        known = self._graph.num_vertices if self._graph is not None else 0
-        return self._graph is not None and max(key) < known and bool(self._graph.has_edges([key[0]], [key[1]])[0])
+        count = self._graph.num_vertices if self._graph is not None else 0
+        return self._graph is not None and max(key) < count and bool(self._graph.has_edges([key[0]], [key[1]])[0])
 
     def clear(self) -> None:
         """Remove all nodes."""
@@ -166,7 +169,7 @@ class Contents:
         self.index.clear()
 
     def clear_edges(self) -> None:
-        """Remove all edges, and forget the attribute."""
+        """Remove all edges and the attribute."""
         self.edits += 1
         self._pending.clear()
         self._set(None)
@@ -175,13 +178,14 @@ class Contents:
     # ---- the DynamicGraph --------------------------------------------------------------------------------------------
 
     def fill(self, src: np.ndarray, dst: np.ndarray, values: np.ndarray | None) -> None:
-        """Make the edges of new contents, uint32[m], with float64[m] `values` where there is an attribute."""
+        """Insert the edges of new contents, uint32[m], with float64[m] `values` if they have an attribute."""
         graph = self._open(len(self.nodes), values is not None)
         graph.insert(src, dst, values)
         self._set(graph)
 
     def flushed(self) -> DynamicGraph:
-        """The `DynamicGraph` with all changes made; it may have holes."""
+        """Return the `DynamicGraph` with all changes applied. It may have holes."""
+        # Create or enlarge the graph.
         n, weighted = len(self.nodes), self.attribute is not None
         graph = self._graph
         if graph is None or (weighted and not graph.weighted):
@@ -190,6 +194,8 @@ class Contents:
             graph.add_vertices(n - graph.num_vertices)
             self.version += 1
         assert self._graph is not None
+
+        # Apply the pending changes as one batch.
         if self._pending:
             self._graph.update(self._batch(self._graph))
             self._pending.clear()
@@ -197,25 +203,28 @@ class Contents:
         return self._graph
 
     def part(self, inside: np.ndarray | None) -> Contents:
-        """Contents of their own with the nodes that are `inside`, bool[n], or all, and their edges. O(n + m)."""
+        """Return new contents of the nodes that are `inside`, bool[n], or of all nodes, and their edges. O(n + m)."""
+        # Copy the nodes and the attribute.
         graph = self.graph()
         inside = np.ones(len(self.nodes), bool) if inside is None else inside
-        made = Contents(self.directed, (self.nodes[i] for i in np.flatnonzero(inside).tolist()))
-        made.attribute, made.merged = self.attribute, self.merged
-        made.whole, made.exact = self.whole, self.exact
+        part = Contents(self.directed, (self.nodes[i] for i in np.flatnonzero(inside).tolist()))
+        part.attribute, part.merged = self.attribute, self.merged
+        part.whole, part.exact = self.whole, self.exact
+
+        # Renumber the edges: place i is the number of kept nodes before it.
         src, dst, values = edges_of(graph)
         kept, places = inside[src] & inside[dst], np.cumsum(inside) - 1
-        made.fill(places[src[kept]], places[dst[kept]], None if values is None else values[kept])
-        return made
+        part.fill(places[src[kept]], places[dst[kept]], None if values is None else values[kept])
+        return part
 
     def __reduce__(self) -> Any:
-        """A copy, as of `pickle` or `copy.deepcopy`, has the same nodes and edges in a `DynamicGraph` of its own."""
+        """Pickle or copy to the same nodes and edges in a new `DynamicGraph`."""
         edges = edges_of(self.graph())  # which closes the holes among the nodes
         names = ("attribute", "merged", "whole", "exact")
         return _restored, (self.directed, self.nodes, {name: getattr(self, name) for name in names}, edges)
 
     def graph(self) -> DynamicGraph:
-        """The `DynamicGraph` with all changes made and without holes. O(n + m) if nodes were removed before."""
+        """Return the `DynamicGraph` with all changes applied and without holes. O(n + m) after removals of nodes."""
         graph = self.flushed()
         if len(self.index) < len(self.nodes):
             live = np.fromiter((node is not _HOLE for node in self.nodes), bool, len(self.nodes))
@@ -226,22 +235,25 @@ class Contents:
         return self._graph
 
     def _batch(self, graph: DynamicGraph) -> EdgeBatch:
-        """The pending changes."""
+        """Return the pending changes as a batch."""
+        # Split the changes into ends, operations and values.
         count, values = len(self._pending), list(self._pending.values())
         ends = np.fromiter(chain.from_iterable(self._pending), np.int64, 2 * count).reshape(count, 2)
         op = np.fromiter((-1 if value is None else 1 for value in values), np.int8, count)
-        weights, made = None, np.ones(count, bool)
+        weights, selected = None, np.ones(count, bool)
+
+        # With weights: drop additions without a value of edges that exist, so that these keep theirs.
         if graph.weighted:
             kept = np.fromiter((value is KEEP for value in values), bool, count)
             numbers = (1.0 if value is None or value is KEEP else value for value in values)
             weights = np.fromiter(numbers, np.float64, count)
             kept[kept] = graph.has_edges(*ends[kept].T)
-            made = ~kept
-            weights = weights[made]
-        return EdgeBatch(ends[made, 0], ends[made, 1], weights, op[made])
+            selected = ~kept
+            weights = weights[selected]
+        return EdgeBatch(ends[selected, 0], ends[selected, 1], weights, op[selected])
 
     def _remade(self, places: np.ndarray, n: int, weighted: bool) -> None:
-        """Make the graph anew, of n vertices: vertex i becomes ``places[i]``. Edges without a weight get 1."""
+        """Rebuild the graph with n vertices: vertex i becomes ``places[i]``. Edges without a weight get 1."""
         graph = self._open(n, weighted)
         if self._graph is not None and self._graph.num_edges:
             src, dst, values = edges_of(self._graph)
@@ -253,7 +265,7 @@ class Contents:
         return DynamicGraph(None, n, directed=self.directed, reverse=self.directed, weighted=weighted, device=device)
 
     def _set(self, graph: DynamicGraph | None) -> None:
-        """Take a graph in place of the one there was, which is closed; it is closed with the contents, too."""
+        """Replace the graph and close the old one. The new one is closed with the contents."""
         self._close()
         self._graph = graph
         self._close = weakref.finalize(self, _nothing if graph is None else graph.close)
@@ -262,7 +274,7 @@ class Contents:
 
 
 def _restored(directed: bool, nodes: list[Any], attributes: dict[str, Any], edges: tuple[Any, ...]) -> Contents:
-    """The contents that `Contents.__reduce__` has taken apart."""
+    """Rebuild the contents from the parts that `Contents.__reduce__` returned."""
     contents = Contents(directed, nodes)
     vars(contents).update(attributes)
     contents.fill(*edges)
@@ -270,4 +282,4 @@ def _restored(directed: bool, nodes: list[Any], attributes: dict[str, Any], edge
 
 
 def _nothing() -> None:
-    """There is no graph to close."""
+    """Do nothing: the contents have no graph to close."""

@@ -1,4 +1,4 @@
-"""From NetworkX's graphs to the backend's, and back."""
+"""Conversions between NetworkX's graphs and the backend's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mgraph.networkx.graph import DiGraph, Graph
 
 __all__ = ["convert_from_nx", "convert_to_nx"]
 
-#: functions to which parallel edges are one of their sum; to others, of the least
+#: functions for which parallel edges become their sum; for others, the smallest
 SUMMED = {"hits", "louvain_communities", "pagerank"}
 
 
@@ -30,39 +30,42 @@ def convert_from_nx(
     name: str | None = None,
     graph_name: str | None = None,
 ) -> Graph:
-    """A graph of the backend with the nodes and edges of a NetworkX graph. O(n + m), in Python.
+    """Return a backend graph with the nodes and edges of a NetworkX graph. O(n + m), in Python.
 
     Parameters
     ----------
     graph : networkx.Graph
-        Parallel edges of a multigraph become one.
+        Parallel edges of a multigraph are merged.
     edge_attrs : mapping, optional
-        The name of the edge attribute to keep, and what an edge without it has.
+        The name of the edge attribute to keep, and its default.
     preserve_edge_attrs : bool
         Keep the attribute that the edges have.
     name : str, optional
-        The function that is to be called; see `SUMMED`.
+        The function to be called; `SUMMED` decides by it how parallel edges are merged.
     node_attrs, preserve_node_attrs, preserve_graph_attrs, graph_name
-        As NetworkX gives them.
+        NetworkX's options.
 
     Raises
     ------
     Refused
-        Edges have two attributes to keep, or a value that is no number, or only some have one that has no default.
+        Edges have two attributes to keep, a value is no number, or some edges lack an attribute without a default.
     """
+    # Copy the edges, with at most one attribute.
     wanted = dict.fromkeys(attribute_names(graph), NO_DEFAULT) if preserve_edge_attrs else edge_attrs or {}
     contents = filled_contents(graph, wanted, "sum" if name in SUMMED else "least")
+
+    # Copy the nodes, and remember the source of merged edges: another function may need another rule.
     nodes = _node_data(graph, node_attrs, preserve_node_attrs)
-    made: Graph = (DiGraph if contents.directed else Graph)._of(contents, nodes)
+    result: Graph = (DiGraph if contents.directed else Graph)._of(contents, nodes)
     if contents.merged is not None:
-        made._source = weakref.ref(graph), wanted
+        result._source = weakref.ref(graph), wanted
     if preserve_graph_attrs:
-        made.graph.update(graph.graph)
-    return made
+        result.graph.update(graph.graph)
+    return result
 
 
 def _node_data(graph: Any, wanted: Mapping[Hashable, Any] | None, preserve: bool) -> dict[Any, dict]:
-    """The attributes of each node that are kept."""
+    """Return the kept attributes of each node."""
     if preserve:
         return {node: dict(data) for node, data in graph.nodes(data=True)}
     if wanted:
@@ -74,20 +77,23 @@ def _node_data(graph: Any, wanted: Mapping[Hashable, Any] | None, preserve: bool
 
 
 def convert_to_nx(result: Any, *, name: str | None = None) -> Any:
-    """The `networkx.Graph` or `networkx.DiGraph` of a graph of the backend; anything else as it is. O(n + m)."""
+    """Return the `networkx.Graph` or `networkx.DiGraph` of a backend graph, and anything else unchanged. O(n + m)."""
+    # Copy the graph's attributes and the nodes.
     if not isinstance(result, Graph):
         return result
     contents = result._contents
     src, dst, values = edges_of(contents.graph())
     plain = nx.DiGraph if contents.directed else nx.Graph
-    made = object.__new__(plain)  # `plain()` is a graph of the backend where `backend_priority.classes` says so
-    made.__init__()
-    made.graph.update(result.graph)
-    made.add_nodes_from((node, dict(data)) for node, data in result._node.items())
+    graph = object.__new__(plain)  # `plain()` is a graph of the backend where `backend_priority.classes` says so
+    graph.__init__()
+    graph.graph.update(result.graph)
+    graph.add_nodes_from((node, dict(data)) for node, data in result._node.items())
+
+    # Copy the edges, as integers if all values were.
     ends = (map(contents.nodes.__getitem__, side.tolist()) for side in (src, dst))
     if values is None:
-        made.add_edges_from(zip(*ends, strict=True))
+        graph.add_edges_from(zip(*ends, strict=True))
     else:
         numbers = (values.astype(np.int64) if contents.whole else values).tolist()
-        made.add_weighted_edges_from(zip(*ends, numbers, strict=True), weight=contents.attribute)
-    return made
+        graph.add_weighted_edges_from(zip(*ends, numbers, strict=True), weight=contents.attribute)
+    return graph

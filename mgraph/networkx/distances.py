@@ -1,4 +1,4 @@
-"""Eccentricity, and what is made of it: diameter, radius, center, periphery; the average length of shortest paths."""
+"""Eccentricity, diameter, radius, center, periphery; the average length of shortest paths."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def _why_no_eccentricity(G: Any, v: Any = None, sp: Any = None, weight: Any = No
 
 @offered(_why_no_eccentricity)
 def eccentricity(G: Graph, v: Any = None, sp: Any = None, weight: Any = None) -> Any:
-    """Do as `networkx.eccentricity`. A search from each node."""
+    """Implement `networkx.eccentricity`. Searches from each node."""
     nodes = list(G.nbunch_iter(v))
-    whole, found = weight is None or G._contents.attribute != weight or G._contents.whole, {}
+    whole, eccentricities = weight is None or G._contents.attribute != weight or G._contents.whole, {}
     rows = length_rows(G, [G._contents.index[node] for node in nodes], weight)
     for node, row in zip(nodes, rows, strict=True):
         if not np.isfinite(row).all():
             what = "digraph is not strongly connected" if G.is_directed() else "graph is not connected"
             raise nx.NetworkXError(f"Found infinite path length because the {what}")
-        found[node] = int(row.max()) if whole else float(row.max())
-    return found[v] if v in G else found
+        eccentricities[node] = int(row.max()) if whole else float(row.max())
+    return eccentricities[v] if v in G else eccentricities
 
 
 def _why_none(G: Any, e: Any = None, usebounds: bool = False, weight: Any = None) -> str | None:
@@ -39,19 +39,19 @@ def _why_none(G: Any, e: Any = None, usebounds: bool = False, weight: Any = None
 
 @offered(_why_none)
 def diameter(G: Graph, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:
-    """Do as `networkx.diameter`."""
+    """Implement `networkx.diameter`."""
     return max(eccentricity(G, weight=weight).values())
 
 
 @offered(_why_none)
 def radius(G: Graph, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:
-    """Do as `networkx.radius`."""
+    """Implement `networkx.radius`."""
     return min(eccentricity(G, weight=weight).values())
 
 
 @offered(_why_none)
 def center(G: Graph, e: Any = None, usebounds: bool = False, weight: Any = None) -> list[Any]:
-    """Do as `networkx.center`."""
+    """Implement `networkx.center`."""
     far = eccentricity(G, weight=weight)
     least = min(far.values())
     return [node for node in far if far[node] == least]
@@ -59,7 +59,7 @@ def center(G: Graph, e: Any = None, usebounds: bool = False, weight: Any = None)
 
 @offered(_why_none)
 def periphery(G: Graph, e: Any = None, usebounds: bool = False, weight: Any = None) -> list[Any]:
-    """Do as `networkx.periphery`."""
+    """Implement `networkx.periphery`."""
     far = eccentricity(G, weight=weight)
     most = max(far.values())
     return [node for node in far if far[node] == most]
@@ -71,7 +71,8 @@ def _why_no_average(G: Any, weight: Any = None, method: str | None = None) -> st
 
 @offered(_why_no_average)
 def average_shortest_path_length(G: Graph, weight: Any = None, method: str | None = None) -> float:
-    """Do as `networkx.average_shortest_path_length`. A search from each node."""
+    """Implement `networkx.average_shortest_path_length`. Searches from each node."""
+    # Refuse graphs for which the average is not defined.
     n = len(G)
     if n == 0:
         raise nx.NetworkXPointlessConcept("the null graph has no paths, thus there is no average shortest path length")
@@ -81,5 +82,7 @@ def average_shortest_path_length(G: Graph, weight: Any = None, method: str | Non
         raise nx.NetworkXError("Graph is not strongly connected.")
     if not G.is_directed() and not is_connected(G):
         raise nx.NetworkXError("Graph is not connected.")
+
+    # average = sum of all lengths / (n (n - 1)).
     by = None if method == "unweighted" else weight
     return sum(float(row.sum()) for row in length_rows(G, range(n), by)) / (n * (n - 1))

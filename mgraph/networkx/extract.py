@@ -1,4 +1,4 @@
-"""The nodes and edges of a NetworkX graph as arrays, in new `Contents`."""
+"""Nodes and edges of a NetworkX graph as arrays, in new `Contents`."""
 
 from __future__ import annotations
 
@@ -14,42 +14,47 @@ from mgraph.tables.ids import EXACT
 
 __all__ = ["NO_DEFAULT", "attribute_names", "filled_contents"]
 
-NO_DEFAULT = object()  #: the default of an attribute that every edge must have, or none
+NO_DEFAULT = object()  #: the default of an attribute that all edges or no edges have
 _ABSENT = object()
 
 
 def attribute_names(graph: Any) -> list[Hashable]:
-    """The names of the edges' attributes. O(m)."""
+    """Return the names of the edges' attributes. O(m)."""
     return list(dict.fromkeys(name for *_, data in graph.edges(data=True) for name in data))
 
 
 def filled_contents(graph: Any, wanted: Mapping[Hashable, Any], merged: str = "least") -> Contents:
-    """Contents with the nodes and edges of a NetworkX graph. O(n + m), in Python.
+    """Return contents with the nodes and edges of a NetworkX graph. O(n + m), in Python.
 
     Parameters
     ----------
     graph : networkx.Graph
     wanted : mapping
-        The name of the attribute to keep, if any, and what an edge without it has.
+        The name of the attribute to keep, if any, and its default.
     merged : "least" | "sum"
-        The value of parallel edges, which become one.
+        The value of merged parallel edges.
 
     Raises
     ------
     Refused
-        Two attributes are wanted, or a value is no number, or only some edges have one that has no default.
+        Two attributes are wanted, a value is no number, or some edges lack an attribute without a default.
     """
+    # Collect the rows. A subclass may override them.
     if len(wanted) > 1:
         raise Refused(f"the mgraph backend keeps one attribute of edges, and not {', '.join(map(repr, wanted))}")
     nodes = list(graph)
     contents = Contents(graph.is_directed(), nodes)
-    own = type(graph).__getitem__ is not nx.Graph.__getitem__  # as of a subclass whose edges are not those of `_adj`
+    own = type(graph).__getitem__ is not nx.Graph.__getitem__  # a subclass whose edges differ from `_adj`
     rows = [graph[node] if own else graph._adj[node] for node in nodes]
+
+    # Concatenate the rows: arc k goes from src[k] to dst[k].
     if graph.is_multigraph() and any(len(parallel) > 1 for row in rows for parallel in row.values()):
         contents.merged = merged
     lengths = np.fromiter(map(len, rows), np.int64, len(nodes))
     src = np.repeat(np.arange(len(nodes)), lengths)
     dst = np.fromiter(map(contents.index.__getitem__, chain.from_iterable(rows)), np.int64, int(lengths.sum()))
+
+    # Read the attribute. An undirected edge counts once: from its smaller end.
     once = slice(None) if contents.directed else src <= dst
     values = None
     for attribute, default in wanted.items():
@@ -65,21 +70,24 @@ def filled_contents(graph: Any, wanted: Mapping[Hashable, Any], merged: str = "l
 
 
 def _alike(src: np.ndarray, dst: np.ndarray, values: np.ndarray) -> bool:
-    """Return True if each edge has the same value in both rows: an undirected view of a directed graph may have two."""
+    """Return True if each edge has the same value in both rows. An undirected view of a directed graph may have two."""
     out, back = np.flatnonzero(src < dst), np.flatnonzero(src > dst)
     out, back = out[np.lexsort((dst[out], src[out]))], back[np.lexsort((src[back], dst[back]))]
     return np.array_equal(values[out], values[back])
 
 
 def _values(graph: Any, rows: Any, attribute: Any, default: Any, merged: str, contents: Contents) -> np.ndarray | None:
-    """The value of each arc, float64[arcs], checked; None where all would be 1 by default."""
+    """Return the checked value of each arc, float64[arcs]; None if all are 1 by default."""
+    # Read the attribute of every arc.
     several = graph.is_multigraph()
     if several:
         parallel = [[data.get(attribute, _ABSENT) for data in keyed.values()] for row in rows for keyed in row.values()]
-        found = list(chain.from_iterable(parallel))
+        arc_values = list(chain.from_iterable(parallel))
     else:
-        found = [data.get(attribute, _ABSENT) for row in rows for data in row.values()]
-    kinds = set(map(type, found))
+        arc_values = [data.get(attribute, _ABSENT) for row in rows for data in row.values()]
+
+    # Check the types once each, instead of every value.
+    kinds = set(map(type, arc_values))
     if kinds <= {type(_ABSENT)} and default == 1 and not (several and merged == "sum"):
         return None
     if type(_ABSENT) in kinds:
@@ -88,13 +96,17 @@ def _values(graph: Any, rows: Any, attribute: Any, default: Any, merged: str, co
         kinds = (kinds - {type(_ABSENT)}) | {type(default)}
     if not all(issubclass(kind, NUMBERS) for kind in kinds):
         raise _refusal(graph, attribute)
+
+    # Fill in the default, and merge parallel edges.
     if several:
         merge = sum if merged == "sum" else min
-        found = [merge(default if value is _ABSENT else value for value in parts) for parts in parallel]
+        arc_values = [merge(default if value is _ABSENT else value for value in parts) for parts in parallel]
     else:
-        found = [default if value is _ABSENT else value for value in found]
+        arc_values = [default if value is _ABSENT else value for value in arc_values]
+
+    # Check the range, and note if all values are integers and exact in float64.
     try:
-        values = np.array(found, np.float64)
+        values = np.array(arc_values, np.float64)
     except OverflowError:  # an integer past float64
         raise _refusal(graph, attribute) from None
     if not (np.abs(values) <= LARGEST).all():
@@ -106,7 +118,7 @@ def _values(graph: Any, rows: Any, attribute: Any, default: Any, merged: str, co
 
 
 def _refusal(graph: Any, attribute: Any) -> Refused:
-    """The error for the first edge whose value is no number that float32 has."""
+    """Return the error for the first edge with a value that float32 cannot hold."""
     for u, v, value in graph.edges(data=attribute, default=0):
         if not is_number(value):
             return Refused.of_value(attribute, (u, v), value)

@@ -16,28 +16,28 @@ __all__ = ["DiGraph", "Graph"]
 
 
 class Graph(nx.Graph):
-    """An undirected NetworkX graph whose edges are in a `DynamicGraph`: what ``nx.Graph(backend="mgraph")`` makes.
+    """An undirected NetworkX graph whose edges are in a `DynamicGraph`, as from ``nx.Graph(backend="mgraph")``.
 
-    It has the methods of ``nx.Graph``. Changes are buffered: the next read makes one batch of them. Nodes, their
+    It has the methods of ``nx.Graph``. Changes are buffered: the next read applies them as one batch. Nodes, their
     attributes and those of the graph are in Python dicts. Edges have one numeric attribute, stored as float32: the
-    first one that is named. Each edge has it: 1, where nothing else was said.
+    first one that is named. An edge without a value has 1.
 
     Parameters
     ----------
     incoming_graph_data : optional
-        What ``nx.Graph`` takes.
+        The input of ``nx.Graph``.
     **attr
         Attributes of the graph.
 
     Raises
     ------
     networkx.NetworkXError
-        By any method that is given another edge attribute, or a value of it that is no number: `Refused`, with the name
-        and the edge. That edge and those after it are not added.
+        From methods with a second edge attribute, or a value that is no number: `Refused`, with the name and the edge.
+        That edge and later ones are not added.
 
     Notes
     -----
-    An `add_edge` is O(1); so is `has_edge`, with a call of the `DynamicGraph` where the edge is not among the buffered
+    `add_edge` is O(1); so is `has_edge`, with a call of the `DynamicGraph` unless the edge is among the buffered
     changes. Reading a row is a call. Removing a node reads its rows; the first algorithm afterwards takes O(n + m) to
     renumber the nodes. Neighbours come in the order in which the nodes were added.
 
@@ -51,10 +51,10 @@ class Graph(nx.Graph):
 
     __networkx_backend__ = "mgraph"
     _directed = False
-    _source: Any = None  #: the multigraph that was converted, as a weak reference, and the attribute that was wanted
+    _source: Any = None  #: the converted multigraph, as a weak reference, and its attribute
 
     def __new__(cls, *args: Any, **attr: Any) -> Any:
-        """An object of this class: NetworkX's own `__new__` asks the backends."""
+        """Return an uninitialised object: NetworkX's own `__new__` asks the backends."""
         return object.__new__(cls)
 
     def __init__(self, incoming_graph_data: Any = None, **attr: Any) -> None:
@@ -69,14 +69,14 @@ class Graph(nx.Graph):
         self.graph.update(attr)
 
     def _adopt(self, contents: Contents) -> None:
-        """Have these nodes and edges."""
+        """Set the nodes and edges."""
         self._contents, self._rows = contents, Adjacency(contents)
         self._cache: tuple[int, dict[str, Any]] = (contents.edits, {})
 
     def _merge(self, merged: str) -> None:
-        """Take the edges of the multigraph that was converted again, where parallel ones become one by another rule.
+        """Convert the edges of the source multigraph again, and merge parallel ones by another rule.
 
-        `Refused` if that is gone, or this graph was changed since.
+        Raises `Refused` if the source is gone, or this graph was changed since.
         """
         source = None if self._source is None or self._contents.edits else self._source[0]()
         if source is None:
@@ -85,14 +85,15 @@ class Graph(nx.Graph):
 
     @classmethod
     def _of(cls, contents: Contents, node: dict[Any, dict]) -> Any:
-        """A graph of filled contents; `node` has the attributes of each node, in order."""
-        made = cls()
-        made._adopt(contents)
-        made._node.update(node)
-        return made
+        """Return a graph of filled contents. `node` has the attributes of each node, in order."""
+        graph = cls()
+        graph._adopt(contents)
+        graph._node.update(node)
+        return graph
 
     def _take(self, graph: nx.Graph) -> None:
         """Begin with the nodes, edges and attributes of another graph."""
+        # Copy the edges: by arrays if the directions agree, one by one if not.
         if isinstance(graph, Graph) and graph._directed == self._directed:
             self._adopt(graph._contents.part(None))
         elif graph.is_directed() == self._directed:
@@ -102,17 +103,19 @@ class Graph(nx.Graph):
             self.add_edges_from(graph.edges(data=True))
             if self._directed:
                 self.add_edges_from((v, u, data) for u, v, data in graph.edges(data=True))
+
+        # Copy the attributes.
         self._node.update((node, dict(data)) for node, data in graph.nodes(data=True))
         self.graph.update(graph.graph)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_cache": (-1, {}), "_source": None}  # what NetworkX converted is not copied
+        return {**self.__dict__, "_cache": (-1, {}), "_source": None}  # a copy has no source
 
     # ---- reads -------------------------------------------------------------------------------------------------------
 
     @property
     def __networkx_cache__(self) -> dict[str, Any]:
-        """Where NetworkX keeps this graph as it converted it; a new one after a change of nodes or edges."""
+        """NetworkX's cache of conversions of this graph; emptied by a change of nodes or edges."""
         if self._cache[0] != self._contents.edits:
             self._cache = (self._contents.edits, {})
         return self._cache[1]
@@ -127,14 +130,14 @@ class Graph(nx.Graph):
         self._adj = rows
 
     def _become_view(self, plain: type) -> None:
-        """Become a plain graph of NetworkX: what `nx.subgraph_view` and its kind fill with filtered rows."""
+        """Become a plain graph of NetworkX, which `nx.subgraph_view` and its like fill with filtered rows."""
         for own in ("_contents", "_rows", "_back", "_cache"):
             self.__dict__.pop(own, None)
         self.__class__ = plain
         self.__dict__["__networkx_cache__"] = {}
 
     def has_edge(self, u: Hashable, v: Hashable) -> bool:
-        """Return True if the edge is there; the buffered changes stay buffered."""
+        """Return True if the edge exists. Buffered changes stay buffered."""
         index = self._contents.index
         try:
             return self._contents.has_edge(index[u], index[v])
@@ -142,7 +145,7 @@ class Graph(nx.Graph):
             return False
 
     def size(self, weight: Hashable | None = None) -> int | float:
-        """The number of edges, or the sum of their values."""
+        """Return the number of edges, or the sum of their values."""
         if weight is None:
             return self._contents.flushed().num_edges
         return super().size(weight)
@@ -150,7 +153,7 @@ class Graph(nx.Graph):
     # ---- nodes -------------------------------------------------------------------------------------------------------
 
     def _id(self, node: Hashable) -> int:
-        """The id of a node, which is added if it is new."""
+        """Return the id of a node. A new node is added."""
         i = self._contents.index.get(node)
         if i is None:
             if node is None:
@@ -168,14 +171,14 @@ class Graph(nx.Graph):
     def add_nodes_from(self, nodes_for_adding: Iterable[Any], **attr: Any) -> None:
         """Add nodes, each alone or with a dict of its attributes."""
         for node in nodes_for_adding:
-            given = attr
+            attributes = attr
             try:
                 hash(node)
             except TypeError:  # a pair of a node and its attributes
                 node, own = node
-                given = {**attr, **own}
+                attributes = {**attr, **own}
             self._id(node)
-            self._node[node].update(given)
+            self._node[node].update(attributes)
         nx._clear_cache(self)
 
     def remove_node(self, n: Hashable) -> None:
@@ -185,17 +188,17 @@ class Graph(nx.Graph):
         self.remove_nodes_from([n])
 
     def remove_nodes_from(self, nodes: Iterable[Hashable]) -> None:
-        """Remove the nodes that are there, and their edges."""
-        there = [node for node in dict.fromkeys(nodes) if node in self._node]
-        if there:
-            self._contents.remove_nodes(there)
-        for node in there:
+        """Remove the present nodes among `nodes`, and their edges."""
+        present = [node for node in dict.fromkeys(nodes) if node in self._node]
+        if present:
+            self._contents.remove_nodes(present)
+        for node in present:
             del self._node[node]
 
     # ---- edges -------------------------------------------------------------------------------------------------------
 
     def add_edge(self, u_of_edge: Hashable, v_of_edge: Hashable, **attr: Any) -> None:
-        """Add an edge, and its ends; the attribute, where it is given, is set."""
+        """Add an edge and its ends, with an optional attribute."""
         value = self._contents.value((u_of_edge, v_of_edge), attr) if attr else KEEP
         self._contents.put(self._id(u_of_edge), self._id(v_of_edge), value)
 
@@ -205,8 +208,8 @@ class Graph(nx.Graph):
             if len(edge) not in (2, 3):
                 raise nx.NetworkXError(f"Edge tuple {edge} must be a 2-tuple or 3-tuple.")
             u, v = edge[:2]
-            given = {**attr, **edge[2]} if len(edge) == 3 else attr
-            value = self._contents.value((u, v), given) if given else KEEP
+            attributes = {**attr, **edge[2]} if len(edge) == 3 else attr
+            value = self._contents.value((u, v), attributes) if attributes else KEEP
             self._contents.put(self._id(u), self._id(v), value)
 
     def remove_edge(self, u: Hashable, v: Hashable) -> None:
@@ -216,7 +219,7 @@ class Graph(nx.Graph):
         self.remove_edges_from([(u, v)])
 
     def remove_edges_from(self, ebunch: Iterable[Any]) -> None:
-        """Remove edges; those that are not there are ignored."""
+        """Remove edges; absent ones are ignored."""
         index = self._contents.index
         for u, v, *_ in ebunch:
             if u in index and v in index:
@@ -235,20 +238,20 @@ class Graph(nx.Graph):
     # ---- other graphs ------------------------------------------------------------------------------------------------
 
     def copy(self, as_view: bool = False) -> Any:
-        """A live graph of its own with the same nodes, edges and attributes, or a view."""
+        """Return a live copy with the same nodes, edges and attributes, or a view."""
         return super().copy(as_view=True) if as_view else type(self)(self)
 
     def to_directed_class(self) -> type:
-        """The class of `to_directed`."""
+        """Return the class of `to_directed`."""
         return DiGraph
 
     def to_undirected_class(self) -> type:
-        """The class of `to_undirected`."""
+        """Return the class of `to_undirected`."""
         return Graph
 
 
 class DiGraph(Graph, nx.DiGraph):
-    """A directed NetworkX graph whose edges are in a `DynamicGraph`, with in-edges; see `Graph`."""
+    """A directed NetworkX graph whose edges are in a `DynamicGraph`, with in-edges."""
 
     _directed = True
 

@@ -1,4 +1,4 @@
-"""Description of the backend for NetworkX, which reads it at its import; nothing here imports NetworkX."""
+"""Description of the backend for NetworkX, which reads it when imported. Does not import NetworkX."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["get_info"]
 FLOAT64 = "Computed in float64; weights are stored as float32."
 EXACT = f"{FLOAT64} Refused where float32 does not hold a weight exactly, unless `round_weights` is set."
 
-#: the functions of the backend, and what differs from NetworkX's
+#: the backend's functions, and their differences from NetworkX
 FUNCTIONS = {
     "all_pairs_dijkstra": EXACT,
     "all_pairs_dijkstra_path": EXACT,
@@ -79,11 +79,11 @@ FUNCTIONS = {
 
 
 def get_info() -> dict[str, Any]:
-    """The backend's description, functions and configuration, as NetworkX's entry point ``networkx.backend_info``.
+    """Return the backend's description, functions and configuration, for the entry point ``networkx.backend_info``.
 
-    The configuration is ``nx.config.backends.mgraph``: `device`, "auto", "cpu" or "cuda"; `min_edges`, from which a
-    graph is converted without being asked to; and `round_weights`, whether shortest paths may use weights that float32
-    has rounded.
+    The configuration is ``nx.config.backends.mgraph``: `device`, "auto", "cpu" or "cuda"; `min_edges`, the smallest
+    graph that is converted without being asked to; and `round_weights`, True to let shortest paths use weights that
+    float32 has rounded.
     """
     return {
         "backend_name": "mgraph",

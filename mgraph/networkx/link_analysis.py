@@ -24,7 +24,7 @@ def _why_no_pagerank(G: Any, alpha: float = 0.85, weight: Any = "weight", **othe
 
 
 def _array(graph: Graph, values: Mapping[Any, float]) -> np.ndarray:
-    """Values by node as an array by id, 0 for nodes that are not named."""
+    """Return values by node as an array by id; 0 for nodes without a value."""
     return np.array([values.get(node, 0) for node in graph._contents.nodes], np.float64)
 
 
@@ -39,19 +39,22 @@ def pagerank(
     weight: Hashable | None = "weight",
     dangling: Mapping[Any, float] | None = None,
 ) -> dict[Any, float]:
-    """Do as `networkx.pagerank`, in float64."""
+    """Implement `networkx.pagerank` in float64."""
     if len(G) == 0:
         return {}
+    # Turn the mappings into arrays.
     by_weight = weighted(G, weight, merged="sum")
     with refusing(G) as graph:
-        given = {"personalization": personalization, "start": nstart, "dangling": dangling}
-        arrays = {name: _array(G, values) for name, values in given.items() if values is not None}
+        mappings = {"personalization": personalization, "start": nstart, "dangling": dangling}
+        arrays = {name: _array(G, values) for name, values in mappings.items() if values is not None}
         if personalization is not None and arrays["personalization"].sum() == 0:
             raise ZeroDivisionError
-        found = graph.pagerank(alpha, len(G) * tol, max_iter, dtype="float64", weight=by_weight, **arrays)
-        if not found.converged:
+
+        # Iterate. NetworkX's tolerance is per node.
+        ranks = graph.pagerank(alpha, len(G) * tol, max_iter, dtype="float64", weight=by_weight, **arrays)
+        if not ranks.converged:
             raise nx.PowerIterationFailedConvergence(max_iter)
-        return by_node(G, found.to_numpy())
+        return by_node(G, ranks.to_numpy())
 
 
 @offered()
@@ -62,14 +65,14 @@ def hits(
     nstart: Mapping[Any, float] | None = None,
     normalized: bool = True,
 ) -> tuple[dict[Any, float], dict[Any, float]]:
-    """Do as `networkx.hits`, in float64, with the same rule for `tol`; an iteration is up to 20 products."""
+    """Implement `networkx.hits` in float64, with the same rule for `tol`. An iteration is up to 20 products."""
     if len(G) == 0:
         return {}, {}
     start, by_weight = None if nstart is None else _array(G, nstart), weighted(G, "weight", merged="sum")
     with refusing(G) as graph:
         if graph.num_edges == 0:
             raise Refused("the graph has no edges, and so no hubs")
-        found = graph.hits(tol, max(max_iter, 0), start, weight=by_weight, normalized=normalized)
-        if not found.converged:
+        hubs = graph.hits(tol, max(max_iter, 0), start, weight=by_weight, normalized=normalized)
+        if not hubs.converged:
             raise nx.PowerIterationFailedConvergence(max_iter)
-        return by_node(G, found.to_numpy()), by_node(G, found.authorities.to_numpy())
+        return by_node(G, hubs.to_numpy()), by_node(G, hubs.authorities.to_numpy())

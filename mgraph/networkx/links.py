@@ -17,7 +17,8 @@ __all__ = ["jaccard_coefficient"]
 
 @offered()
 def jaccard_coefficient(G: Graph, ebunch: Iterable[tuple[Any, Any]] | None = None) -> Iterator[tuple[Any, Any, float]]:
-    """Do as `networkx.jaccard_coefficient`."""
+    """Implement `networkx.jaccard_coefficient`."""
+    # Check the nodes.
     pairs = list(nx.non_edges(G) if ebunch is None else ebunch)
     index = G._contents.index
     for node in (node for pair in pairs for node in pair):
@@ -25,6 +26,8 @@ def jaccard_coefficient(G: Graph, ebunch: Iterable[tuple[Any, Any]] | None = Non
             raise nx.NodeNotFound(f"Node {node} not in G.")
     if not pairs:
         return iter(())
+
+    # Refuse self-loops, then score all pairs in one call.
     with refusing(G) as graph:
         ids = np.array([[index[u], index[v]] for u, v in pairs], np.int64)
         if graph.has_edges(*(np.unique(ids),) * 2).any():

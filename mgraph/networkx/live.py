@@ -1,4 +1,4 @@
-"""Functions of NetworkX that need all edges, for live graphs: they run on a copy, as NetworkX's own fallback does."""
+"""Functions of NetworkX that need all edges, for live graphs. They run on a copy, like NetworkX's own fallback."""
 
 from __future__ import annotations
 

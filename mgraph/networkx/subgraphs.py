@@ -17,33 +17,39 @@ __all__ = ["ego_graph", "k_core", "k_truss", "louvain_communities"]
 
 @offered()
 def k_core(G: Graph, k: int | None = None, core_number: dict[Any, int] | None = None) -> Graph:
-    """Do as `networkx.k_core`: a graph of the backend."""
+    """Implement `networkx.k_core`; returns a backend graph."""
+    # The caller has the core numbers.
     with refusing(G) as graph:
         if core_number is not None:
             least = max(core_number.values()) if k is None else k
             return part(G, np.array([node in core_number and core_number[node] >= least for node in G], bool))
+
+        # Compute them. NetworkX's k may be negative.
         check_no_loops(graph)
         if len(G) == 0 and k is None:
             raise ValueError("the graph has no nodes, and so no innermost core")
-        found = None if len(G) == 0 else graph.k_core(None if k is None else max(k, 0))
-        return part(G, np.zeros(0, bool) if found is None else found.to_numpy())
+        inside = None if len(G) == 0 else graph.k_core(None if k is None else max(k, 0))
+        return part(G, np.zeros(0, bool) if inside is None else inside.to_numpy())
 
 
 @offered()
 def k_truss(G: Graph, k: int) -> Graph:
-    """Do as `networkx.k_truss`: a graph of the backend."""
+    """Implement `networkx.k_truss`; returns a backend graph."""
+    # The nodes with an edge in the truss, and all edges among them.
     with refusing(G) as graph:
         check_no_loops(graph)
         inside = np.zeros(len(G), bool)
         edges = graph.k_truss(max(k, 0)) if len(G) else None
         if edges is not None:
             inside[edges.src] = inside[edges.dst] = True
-        made = part(G, inside)
+        truss = part(G, inside)
+
+        # Remove the edges outside the truss.
         if edges is not None and len(edges):
             names = ([G._contents.nodes[i] for i in ends.tolist()] for ends in (edges.src, edges.dst))
             kept = set(map(frozenset, zip(*names, strict=True)))
-            made.remove_edges_from([edge for edge in made.edges if frozenset(edge) not in kept])
-        return made
+            truss.remove_edges_from([edge for edge in truss.edges if frozenset(edge) not in kept])
+        return truss
 
 
 def _why_no_ego(
@@ -58,11 +64,14 @@ def _why_no_ego(
 def ego_graph(
     G: Graph, n: Any, radius: float = 1, center: bool = True, undirected: bool = False, distance: Any = None
 ) -> Graph:
-    """Do as `networkx.ego_graph`: a graph of the backend."""
+    """Implement `networkx.ego_graph`; returns a backend graph."""
+    # Search from the node.
     if distance is not None:
         near = single_source_dijkstra_path_length(G, n, cutoff=radius, weight=distance)
     else:
         near = single_source_shortest_path_length(G, n, cutoff=radius)
+
+    # Cut the neighbourhood out.
     with refusing(G) as graph:
         inside = np.zeros(graph.num_vertices, bool)
     inside[[G._contents.index[node] for node in near]] = True
@@ -94,13 +103,16 @@ def louvain_communities(
     max_level: int | None = None,
     seed: Any = None,
 ) -> list[set[Any]]:
-    """Do as `networkx.community.louvain_communities`: by the same method, other communities of about the modularity."""
+    """Implement `networkx.community.louvain_communities`: other communities, of similar modularity."""
+    # Refuse weights that the caller does not want.
     if len(G) == 0:
         return []
     by_weight = weighted(G, weight, merged="sum")
     with refusing(G) as graph:
         if graph.weighted and not by_weight:
             raise Refused(f"edges have the attribute {G._contents.attribute!r}, which would count")
+
+        # Label the nodes, and group them by label.
         drawn = seed.getrandbits(31) if isinstance(seed, Random) else seed
         labels = graph.louvain(resolution, drawn).to_numpy()
     groups: dict[int, set[Any]] = {}

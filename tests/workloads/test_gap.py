@@ -188,9 +188,9 @@ def test_the_report_has_a_table_a_structure(tmp_path, capsys):
 def test_rules():
     assert {k.name: k.trials for k in kernels.KERNELS} == {"bfs": 64, "sssp": 64, "pr": 16, "cc": 16, "bc": 16, "tc": 3}
     (bc,) = (k for k in kernels.KERNELS if k.name == "bc")
-    assert bc.given(iter([5, 7, 5, 5, 9, 7, 2, 8])) == [5, 7, 9, 2]
+    assert bc.next_sources(iter([5, 7, 5, 5, 9, 7, 2, 8])) == [5, 7, 9, 2]
     with pytest.raises(InvalidOption, match="4 different sources"):
-        bc.given(itertools.cycle([1, 2, 3]))
+        bc.next_sources(itertools.cycle([1, 2, 3]))
 
 
 FAKE = """#!{python}

@@ -1,4 +1,4 @@
-"""``python -m workloads bench``: one module says what is measured, `workloads.bench.harness` how."""
+"""``python -m workloads bench``: a module per measurement, on the harness of `workloads.bench.harness`."""
 
 from workloads.bench.command import HELP, add_arguments, run
 

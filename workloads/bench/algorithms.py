@@ -1,6 +1,6 @@
 """``bench algorithms``: milliseconds of any algorithm, by the program that shards run.
 
-Values must be those found with ``csr``: labels and counts exactly, floats within a relative 1e-4.
+Values must equal those of ``csr``: labels and counts exactly, floats within a relative 1e-4.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from workloads.bench.shards import Graph
 __all__ = ["HELP", "add_arguments", "measure"]
 
 HELP = "time any algorithms, through the programs that shards run"
-#: the arguments of a run; a name is a method's, or a method's with a word that tells what is special
+#: arguments of a run, by a method's name or a method's with a qualifier
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "betweenness": ("betweenness_centrality", {"k": 16, "seed": 1}),
     "clustering": ("clustering", {}),
@@ -50,12 +50,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(bench: Bench) -> None:
     """Run each algorithm on each structure."""
+    # Check the names before any graph is built.
     options, rows = bench.options, []
     names = options.names.split(",")
     for name in names:
         if name not in CASES:
             raise InvalidOption(f"--names has {name!r}; there are {', '.join(CASES)}")
     check_least(options, "repeats")
+
+    # Run each algorithm; the first structure, csr, is the oracle.
     graph = Graph(bench)
     oracle: dict[str, Array] = {}
     for structure, shard in graph.shards():
@@ -68,13 +71,15 @@ def measure(bench: Bench) -> None:
             line = bench.add(name, structure=structure, arcs=shard.num_edges, **summary(seconds), info=info)
             rows.append([name, structure, line["p50_ms"], line["min_ms"], line["max_ms"]])
         del shard, run, columns, main
+
+    # Print the table in the order of the names.
     rows.sort(key=lambda row: names.index(row[0]))
     title = f"{options.repeats} runs; values equal to csr's"
     bench.table(title, ["algorithm", "structure", "p50 ms", "least ms", "most ms"], rows)
 
 
 def _program(shard: Shard, name: str, arguments: dict[str, Any]) -> Any:
-    """A run of an algorithm, its arguments as a shard that owns every vertex gets them."""
+    """Return a run of an algorithm, with its arguments as a shard that owns every vertex gets them."""
     directed = shard.in_edges is not shard.out_edges
     facts = GraphFacts(shard.n_vertices, directed, shard.out_edges.weighted, shard.in_edges is not None)
     checked = ALGORITHMS[name].check(facts, **arguments)
@@ -89,10 +94,10 @@ def _own(shard: Shard, value: Any) -> Any:
     return shard.device.asarray(np.asarray(value.values)) if isinstance(value, VertexData) else value
 
 
-def _check(bench: Bench, what: str, found: Array, right: Array) -> None:
-    """`Mismatch` where a value is not csr's."""
-    exact = found.dtype.kind != "f"
-    same = found == right if exact else bench.xp.isclose(found, right, rtol=1e-4, atol=1e-9, equal_nan=True)
+def _check(bench: Bench, what: str, values: Array, oracle: Array) -> None:
+    """Raise `Mismatch` if a value differs from csr's."""
+    exact = values.dtype.kind != "f"
+    same = values == oracle if exact else bench.xp.isclose(values, oracle, rtol=1e-4, atol=1e-9, equal_nan=True)
     wrong = int((~same).sum())
     if wrong:
-        raise Mismatch(f"{what}: {wrong} of {found.size} values differ from csr's")
+        raise Mismatch(f"{what}: {wrong} of {values.size} values differ from csr's")

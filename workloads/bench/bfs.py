@@ -1,7 +1,7 @@
 """``bench bfs``: the search that shards run, from random roots of the giant component.
 
-The rate is Graph500's: drawn edges within what the root reached, repeats and self-loops included, each once, by the
-time of the search. Levels must equal those found with ``csr``; predecessors too, and be edges one level up.
+The rate is Graph500's: the drawn edges among the reached vertices, repeats and self-loops included, each once, per
+second of the search. Levels must equal those of ``csr``; predecessors too, and be edges one level up.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from workloads.bench.shards import Graph
 __all__ = ["HELP", "add_arguments", "measure"]
 
 HELP = "time BFS from random roots of the giant component, through the program that shards run"
-WARM = 2  #: searches that do not count
+WARM = 2  #: uncounted searches
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(bench: Bench) -> None:
     """Search each structure from the same roots."""
+    # Draw the roots, once for all structures.
     check_least(bench.options, "roots")
     graph = Graph(bench)
     per_vertex = graph.drawn_per_vertex()
@@ -43,15 +44,21 @@ def measure(bench: Bench) -> None:
     trees: dict[int, Any] = {}
     for name, shard in graph.shards():
         roots = roots or _roots(bench, shard, per_vertex)
+
+        # Time the searches, after warm-up.
         for _ in range(WARM):
             bfs(shard, roots[0], predecessors=bench.options.predecessors)
         lines = [_search(bench, name, shard, root, per_vertex, levels) for root in roots]
-        found = {line["root"]: line.get("tree") for line in lines}
-        trees = trees or found
-        if found != trees:
+
+        # Compare the trees by their hashes: csr's come first.
+        hashes = {line["root"]: line.get("tree") for line in lines}
+        trees = trees or hashes
+        if hashes != trees:
             raise Mismatch(f"{name}: BFS from some of {roots} gives other predecessors than with csr")
         _summarise(bench, name, shard, lines)
         del shard
+
+    # Print the table.
     columns = ["structure", "p50 ms", "p99 ms", "GTEPS, median", "levels", "bottom-up"]
     done = bench.record.of("bfs")
     rows = [[f[c] for c in ("structure", "p50_ms", "p99_ms", "gteps_median", "levels", "bottom_up")] for f in done]
@@ -60,7 +67,7 @@ def measure(bench: Bench) -> None:
 
 
 def _roots(bench: Bench, shard: Shard, per_vertex: Array) -> list[int]:
-    """Random vertices with an edge that the busiest vertex reaches; it lies in the giant component."""
+    """Draw roots among the vertices with an edge that the busiest vertex reaches: in the giant component."""
     distance = bfs(shard, int(per_vertex.argmax()))[0]["distance"]
     inside = bench.device.to_host(bench.xp.flatnonzero((distance >= 0) & (per_vertex > 0)))
     rng = np.random.default_rng(bench.options.seed)
@@ -70,12 +77,16 @@ def _roots(bench: Bench, shard: Shard, per_vertex: Array) -> list[int]:
 def _search(
     bench: Bench, name: str, shard: Shard, root: int, per_vertex: Array, levels: dict[int, np.ndarray]
 ) -> dict[str, Any]:
-    """One timed search, checked. The first structure's levels are kept on the host."""
-    seconds, (found, info) = bench.time(lambda: bfs(shard, root, predecessors=bench.options.predecessors))
-    distance = found["distance"]
+    """Time a search and check it.
+
+    Keeps the first structure's levels on the host.
+    """
+    seconds, (columns, info) = bench.time(lambda: bfs(shard, root, predecessors=bench.options.predecessors))
+    distance = columns["distance"]
     if bench.options.predecessors:
-        info["tree"] = _checked_tree(bench, name, shard, root, found)
+        info["tree"] = _checked_tree(bench, name, shard, root, columns)
     edges = int(per_vertex[distance >= 0].sum(dtype=np.int64))
+    # Compare the levels.
     host = bench.device.to_host(distance)
     if not (levels.setdefault(root, host) == host).all():
         at = int((levels[root] != host).argmax())
@@ -85,12 +96,18 @@ def _search(
     )
 
 
-def _checked_tree(bench: Bench, name: str, shard: Shard, root: int, found: dict[str, Array]) -> int:
-    """A hash of the predecessors; `Mismatch` where one is no in-neighbour, or not one level up."""
-    distance, predecessors = found["distance"], found["predecessors"]
+def _checked_tree(bench: Bench, name: str, shard: Shard, root: int, columns: dict[str, Array]) -> int:
+    """Return a hash of the predecessors.
+
+    Raises `Mismatch` if one is no in-neighbour one level up.
+    """
+    distance, predecessors = columns["distance"], columns["predecessors"]
     vertices = bench.xp.flatnonzero(distance > 0)
+    # Vertices with a level above 0 have a predecessor, and no others.
     if not bool(((predecessors >= 0) == (distance > 0)).all()):
         raise Mismatch(f"{name}: BFS from {root} gives a wrong vertex a predecessor, or one none")
+
+    # Each predecessor is an in-neighbour, one level up.
     before = predecessors[vertices]
     edges = shard.out_edges.has_edges(before.astype(np.uint32), vertices.astype(np.uint32))
     if not bool(edges.all()) or not bool((distance[before] == distance[vertices] - 1).all()):

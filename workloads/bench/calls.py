@@ -1,7 +1,7 @@
-"""``bench calls``: small calls of a graph, one after another, as a user makes them: in this process, or on one worker.
+"""``bench calls``: small calls of a graph in succession, in this process or on a worker.
 
-Each kind of call is timed in rounds of 100. The machine may have other work, so a figure is the least of the rounds'
-medians; the least of their 99th percentiles stands beside it.
+Each kind of call is timed in rounds of 100. The machine may have other work, so a figure is the minimum of the rounds'
+medians; the minimum of their 99th percentiles stands beside it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from workloads.bench.harness import Bench, Mismatch
 __all__ = ["HELP", "add_arguments", "measure"]
 
 HELP = "small calls, in this process or on one worker: insert, delete, has_edges, neighbors"
-ROUND = 100  #: calls of a round
-DRAWN = 5000  #: different edges that the calls take in turn
+ROUND = 100  #: calls per round
+DRAWN = 5000  #: distinct edges, which the calls take in turn
 Call = Callable[[], Any]
 
 
@@ -44,11 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(bench: Bench) -> None:
-    """Time each kind of call; what the last ones answered is compared with a set of edges."""
+    """Time each kind of call, and compare the last answers with a set of edges."""
     options, rows = bench.options, []
     if options.rounds is None:
         options.rounds = 3 if options.worker else 20
     check_least(options, "vertices", "edges", "rounds")
+    # Fill the graph, then time the calls.
     rng = np.random.default_rng(options.seed)
     with ExitStack() as stack:
         graph = stack.enter_context(_graph(bench, stack))
@@ -58,6 +59,8 @@ def measure(bench: Bench) -> None:
             line = bench.add("call", call=name, worker=options.worker, **_times(call, options.rounds))
             rows.append([name, *list(line.values())[-2:]])
         _check(graph, src, dst)
+
+    # Print the table.
     where = "on one worker" if options.worker else "in this process"
     columns = ["call", "p50 us", "p99 us"]
     bench.table(f"small calls {where}, the least of {options.rounds} rounds of {ROUND}", columns, rows)
@@ -75,44 +78,50 @@ def _graph(bench: Bench, stack: ExitStack) -> Any:
 
 
 def _calls(graph: Any, rng: np.random.Generator, n_vertices: int) -> dict[str, Call]:
-    """The calls by name. Each one names other edges, and "delete 1" those that "insert 1" has inserted."""
+    """Return the calls by name.
+
+    Each call of a series names other edges; "delete 1" deletes those of "insert 1".
+    """
 
     def over(call: Callable[..., Any], ids: np.ndarray) -> Call:
-        there = cycle(list(ids))
-        return lambda: call(*next(there))
+        arguments = cycle(list(ids))
+        return lambda: call(*next(arguments))
 
-    one, many = (rng.integers(0, n_vertices, (DRAWN, 2, n), np.uint32) for n in (1, 100))
+    singles, hundreds = (rng.integers(0, n_vertices, (DRAWN, 2, n), np.uint32) for n in (1, 100))
     calls = {
-        "insert 1": over(graph.insert, one),
-        "insert 100": over(graph.insert, many),
-        "delete 1": over(graph.delete, one),
-        "has_edges 1": over(graph.has_edges, one),
-        "degrees 1": over(graph.degrees, one[:, :1]),
-        "neighbors 1": over(graph.neighbors, one[:, :1]),
+        "insert 1": over(graph.insert, singles),
+        "insert 100": over(graph.insert, hundreds),
+        "delete 1": over(graph.delete, singles),
+        "has_edges 1": over(graph.has_edges, singles),
+        "degrees 1": over(graph.degrees, singles[:, :1]),
+        "neighbors 1": over(graph.neighbors, singles[:, :1]),
     }
     coordinator = graph._directory.coordinator
     return {"empty": lambda: coordinator.call("order", {"wanted": False}), **calls}
 
 
 def _times(call: Call, rounds: int) -> dict[str, Any]:
-    """The least median and the least 99th percentile of the rounds, in microseconds, after a round that warms up."""
-    found = np.empty((rounds + 1, ROUND))
-    for taken in found:
+    """Return the minimum median and 99th percentile of the rounds, in microseconds, after a warm-up round."""
+    # Time each call.
+    seconds = np.empty((rounds + 1, ROUND))
+    for taken in seconds:
         for i in range(ROUND):
             began = perf_counter()
             call()
             taken[i] = perf_counter() - began
-    us = found[1:] * 1e6
+
+    # Leave out the warm-up round.
+    us = seconds[1:] * 1e6
     p50, p99 = np.percentile(us, 50, axis=1), np.percentile(us, 99, axis=1)
     return {"n": us.size, "p50_us": round(float(p50.min()), 1), "p99_us": round(float(p99.min()), 1)}
 
 
 def _check(graph: Any, src: np.ndarray, dst: np.ndarray) -> None:
-    """Raise unless the graph still answers: for one edge after another what it answers for all at once."""
-    some = slice(0, 100)
-    together = graph.has_edges(src[some], dst[some])
-    singly = [bool(graph.has_edges(s, d)[0]) for s, d in zip(src[some, None], dst[some, None], strict=True)]
-    degrees = graph.degrees(src[some])
-    rows = np.diff(graph.neighbors(src[some]).offsets)
+    """Raise unless single queries give the same answers as all queries at once."""
+    chunk = slice(0, 100)
+    together = graph.has_edges(src[chunk], dst[chunk])
+    singly = [bool(graph.has_edges(s, d)[0]) for s, d in zip(src[chunk, None], dst[chunk, None], strict=True)]
+    degrees = graph.degrees(src[chunk])
+    rows = np.diff(graph.neighbors(src[chunk]).offsets)
     if singly != together.tolist() or (rows != degrees).any():
         raise Mismatch("single queries answer otherwise than all of them at once")

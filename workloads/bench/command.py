@@ -1,4 +1,4 @@
-"""``python -m workloads bench NAME``: one module each, with HELP, add_arguments(parser) and measure(bench)."""
+"""``python -m workloads bench NAME``: a module per benchmark, with HELP, add_arguments(parser) and measure(bench)."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     names = parser.add_subparsers(dest="bench", required=True, metavar="BENCHMARK")
     for name in BENCHMARKS:
         module = importlib.import_module(f"workloads.bench.{name}")
-        one = names.add_parser(name, help=module.HELP, description=module.HELP)
-        module.add_arguments(one)
-        add_kernel_device(one)
-        add_record(one, "JSON lines")
+        benchmark = names.add_parser(name, help=module.HELP, description=module.HELP)
+        module.add_arguments(benchmark)
+        add_kernel_device(benchmark)
+        add_record(benchmark, "JSON lines")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run one benchmark; 0, or `Mismatch` where a result was wrong."""
+    """Run a benchmark. Returns 0; raises `Mismatch` for a wrong result."""
     module = importlib.import_module(f"workloads.bench.{options.bench}")
     bench = Bench(options.bench, options)
     module.measure(bench)

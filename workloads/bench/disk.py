@@ -1,4 +1,4 @@
-"""The disk alone: what a store's logs, snapshots and openings are compared with.
+"""Speed of the disk alone, the baseline of a store's logs, snapshots and openings.
 
 Files are written with `write` and `fdatasync` and read with `read`, through the page cache. Before a cold read the
 file's pages are dropped with `posix_fadvise`; the host of a virtual machine may keep them all the same.
@@ -27,14 +27,15 @@ __all__ = [
     "write_seconds",
 ]
 
-PIECE = 8 << 20  #: bytes of one call of write or read
-DRAWN = 64 << 20  #: random bytes that a file repeats, so that no disk makes less of them
+PIECE = 8 << 20  #: bytes per write or read
+DRAWN = 64 << 20  #: random bytes that a file repeats: too many for a disk to compress
 
 
 def touch_memory(nbytes: int) -> float:
-    """Use so many bytes of the free memory once, up to a half of it, and give them back; the seconds that took.
+    """Use `nbytes` of the free memory once, up to half of it, and free them.
 
-    A virtual machine gets its memory when it is used first, at 0.3 to 4 s a GB, which the first files would pay.
+    Returns the seconds. A virtual machine gets its memory at the first use, at 0.3 to 4 s per GB, which the first files
+    would pay.
     """
     began, threads = time.perf_counter(), len(os.sched_getaffinity(0))
     part = min(nbytes, host_memory_limit() // 2) // threads + 1
@@ -49,7 +50,7 @@ def _touch(part: np.ndarray) -> None:
 
 
 def write_seconds(path: Path, nbytes: int, sync_every: int | None = None) -> float:
-    """Seconds until a new file of so many bytes is on the disk, synced once, or after each `sync_every` bytes too."""
+    """Return the seconds of writing a file of `nbytes` to the disk, synced once, or every `sync_every` bytes."""
     data = memoryview(np.random.default_rng(1).bytes(min(nbytes, DRAWN)))
     step = min(sync_every or PIECE, len(data))
     with path.open("wb", buffering=0) as file:
@@ -69,9 +70,9 @@ def _write(fd: int, data: memoryview) -> None:
 
 
 def read_seconds(paths: Iterable[Path]) -> float:
-    """Seconds to read some files into memory, one after another."""
+    """Return the seconds of reading files into memory, one after another."""
     buffer = bytearray(PIECE)
-    buffer[:] = bytes(PIECE)  # its pages are there
+    buffer[:] = bytes(PIECE)  # touch its pages
     began = time.perf_counter()
     for path in paths:
         with path.open("rb", buffering=0) as file:
@@ -84,25 +85,25 @@ def drop_cached(paths: Iterable[Path]) -> None:
     """Ask the system to drop the cached pages of some files."""
     for path in paths:
         with path.open("rb") as file:
-            os.fdatasync(file.fileno())  # only pages that are on the disk are dropped
+            os.fdatasync(file.fileno())  # only clean pages are dropped
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def files_in(folder: Path) -> list[Path]:
-    """All files below a folder."""
+    """Return all files below a folder."""
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def size_of(paths: Iterable[Path]) -> int:
-    """Their bytes together."""
+    """Return the total bytes of files."""
     return sum(path.stat().st_size for path in paths)
 
 
 def file_system(path: Path) -> str:
-    """The type of the file system that a path is on, such as "ext4"; "unknown" where the system does not tell."""
+    """Return the type of a path's file system, such as "ext4"; "unknown" if the system does not tell."""
     try:
         mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     except OSError:
         return "unknown"
-    found = [(len(where), kind) for _, where, kind, *_ in mounts if path.resolve().is_relative_to(where)]
-    return max(found, default=(0, "unknown"))[1]
+    mounts_of_path = [(len(where), kind) for _, where, kind, *_ in mounts if path.resolve().is_relative_to(where)]
+    return max(mounts_of_path, default=(0, "unknown"))[1]

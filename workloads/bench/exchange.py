@@ -1,10 +1,10 @@
-"""``bench exchange``: latency and bandwidth of each collective by size, and of the bare transport, in one run.
+"""``bench exchange``: latency and bandwidth of each collective by size, beside the bare transport's.
 
-The bare transport is the exchange's own. Beside ``peer`` on GPUs it is NCCL, which maps GPU memory too, if the workers
-have it and CuPy finds it.
+The bare transport is the exchange's own. For ``peer`` on GPUs it is NCCL, which maps GPU memory too, if the workers and
+CuPy have it.
 
-Runs on the workers of a real cluster, in the shards' threads, with the exchange that the library made and connected:
-the benchmark is a program like BFS. Every collective's result is checked before it is timed.
+Runs on the workers of a real cluster, in the shards' threads, on the exchange that the library has connected: the
+benchmark is a program like BFS. Every collective's result is checked before it is timed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["HELP", "add_arguments", "collectives", "measure"]
 HELP = "latency and bandwidth of each collective by size, beside the bare transport's"
 PROGRAM = "bench_exchange"
 SMALL = 1 << 16  #: bytes below which a call is repeated often
-REDUCED = 1 << 14  #: bytes up to which allreduce is timed: it is for small host arrays
+REDUCED = 1 << 14  #: bytes up to which allreduce is timed: it serves small host arrays
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,10 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(bench: Bench) -> None:
-    """Start a cluster, and run the program on an exchange of each kind in turn."""
-    from cluster import start  # the other benchmarks run where Dask is absent
+    """Start a cluster, and run the program on each exchange in turn."""
+    from cluster import start  # the other benchmarks run without Dask
     from cluster.exchanges import open_ranks
 
+    # Check the options.
     options = bench.options
     sizes = counts_of(options.sizes, "sizes")
     check_least(options, "repeats")
@@ -67,6 +68,8 @@ def measure(bench: Bench) -> None:
     for name in names:
         if name not in EXCHANGES:
             raise InvalidOption(f"--exchange names {name!r}; there are {', '.join(EXCHANGES)}")
+
+    # Measure each exchange with fresh sessions.
     bench.free()
     with start(options.workers, device=bench.device.kind) as client:
         client.run(register)
@@ -79,10 +82,13 @@ def measure(bench: Bench) -> None:
 def _measure_one(bench: Bench, ranks: Coordinator, name: str, sizes: list[int]) -> None:
     from cluster.exchanges import connect_ranks, look
 
+    # Connect the exchange.
     addresses, size = ranks.addresses, len(ranks.addresses)
-    device, found, apart = look(ranks, bench.device.kind, name)
-    name = choose_exchange(name, device, addresses, found, apart)
+    device, inspections, apart = look(ranks, bench.device.kind, name)
+    name = choose_exchange(name, device, addresses, inspections, apart)
     connect_ranks(ranks, device, name)
+
+    # Run the program on all ranks.
     hosts = [urlsplit(address).hostname for address in addresses]
     raw = _baseline(name, device)
     args = {"sizes": sizes, "repeats": bench.options.repeats, "hosts": hosts, "raw": raw}
@@ -91,9 +97,9 @@ def _measure_one(bench: Bench, ranks: Coordinator, name: str, sizes: list[int]) 
 
 
 def _baseline(exchange: str, device: str) -> str:
-    """Return the bare transport beside which an exchange is timed; empty if there is none.
+    """Return the bare transport beside which an exchange is timed; "" for none.
 
-    It is NCCL for mapped GPU memory, since NCCL maps it too, and otherwise the exchange's own.
+    It is NCCL for mapped GPU memory, because NCCL maps it too, and otherwise the exchange's own.
     """
     if exchange == "peer":
         return "nccl" if device == "cuda" else ""
@@ -103,15 +109,16 @@ def _baseline(exchange: str, device: str) -> str:
 def _report(bench: Bench, name: str, size: int, raw: str, lines: list[dict[str, Any]]) -> None:
     bare_lines = {line["bytes"]: line for line in lines if line["call"].startswith("raw ")}
     rows = []
+    # One row per call and size, relative to the bare transport.
     for line in lines:
         p50, p99 = line["p50_s"], line["p99_s"]
         sent, bare = line["bytes"] * (size - 1) / p50 / 1e9, bare_lines.get(line["bytes"])
-        found = {"call": line["call"], "bytes": line["bytes"], "n": line["n"]}
-        found |= {"p50_us": round(p50 * 1e6, 1), "p99_us": round(p99 * 1e6, 1), "gb_per_s_sent": float(f"{sent:.4g}")}
-        found["times_raw"] = round(p50 / bare["p50_s"], 3) if bare else None
-        bench.add("exchange", exchange=name, ranks=size, **found)
-        times = found["times_raw"]
-        rows.append([line["call"], short(line["bytes"]), found["p50_us"], found["p99_us"], sent, times or ""])
+        figures = {"call": line["call"], "bytes": line["bytes"], "n": line["n"]}
+        figures |= {"p50_us": round(p50 * 1e6, 1), "p99_us": round(p99 * 1e6, 1), "gb_per_s_sent": float(f"{sent:.4g}")}
+        figures["times_raw"] = round(p50 / bare["p50_s"], 3) if bare else None
+        bench.add("exchange", exchange=name, ranks=size, **figures)
+        times = figures["times_raw"]
+        rows.append([line["call"], short(line["bytes"]), figures["p50_us"], figures["p99_us"], sent, times or ""])
     columns = ["call", "bytes a peer", "p50 us", "p99 us", "GB/s sent a rank", "times raw"]
     bench.table(f"{name}, {size} ranks, {bench.device.kind}: {RAW[raw].what if bare_lines else ''}", columns, rows)
 
@@ -125,7 +132,9 @@ def register() -> None:
 
 
 def collectives(shard: Shard, sizes: list[int], repeats: int, hosts: list[str], raw: str) -> Columns:
-    """Check and time every collective at each size; a program, run by all ranks in lockstep.
+    """Check and time every collective at each size.
+
+    A program: all ranks run it in lockstep.
 
     Returns
     -------
@@ -136,10 +145,12 @@ def collectives(shard: Shard, sizes: list[int], repeats: int, hosts: list[str], 
     """
     lines: list[dict[str, Any]] = []
 
+    # Small calls are repeated more often.
     def timed(call: str, nbytes: int, function: Callable[[], Any], settle: Callable[[], None] = _nothing) -> None:
         count = repeats if nbytes < SMALL else max(5, repeats // 10)
         lines.append({"call": call, "bytes": nbytes, "n": count, **_times(shard, function, count, settle)})
 
+    # Time the collectives and the bare transport, size by size.
     bare = _bare_transport(shard, raw, hosts)
     try:
         for nbytes in sizes:
@@ -154,7 +165,7 @@ def collectives(shard: Shard, sizes: list[int], repeats: int, hosts: list[str], 
 
 
 def _bare_transport(shard: Shard, raw: str, hosts: list[str]) -> Any:
-    """Return the connected bare transport `raw`; None for a single rank, and where a rank has no NCCL."""
+    """Return the connected bare transport `raw`; None for a single rank, or if a rank has no NCCL."""
     if not raw or shard.size == 1:
         return None
     if raw == "nccl" and not shard.exchange.least(int(RawNccl.installed())):
@@ -164,10 +175,13 @@ def _bare_transport(shard: Shard, raw: str, hosts: list[str]) -> Any:
 
 def _time_size(shard: Shard, nbytes: int, timed: Callable[..., None]) -> None:
     exchange, parts = shard.exchange, [_part(shard, shard.rank, r, nbytes) for r in range(shard.size)]
+    # alltoallv and allgather
     _check(shard, exchange.alltoallv(parts), [_part(shard, r, shard.rank, nbytes) for r in range(shard.size)])
     timed("alltoallv", nbytes, lambda: exchange.alltoallv(parts))
     _check(shard, exchange.allgather(parts[0]), [_part(shard, r, 0, nbytes) for r in range(shard.size)])
     timed("allgather", nbytes, lambda: exchange.allgather(parts[0]))
+
+    # allreduce, of small arrays
     if nbytes <= REDUCED:
         values = np.full(-(-nbytes // 8), shard.rank + 1, np.int64)
         if not (exchange.allreduce(values) == shard.size * (shard.size + 1) // 2).all():
@@ -186,21 +200,24 @@ def _check(shard: Shard, got: list[Array], expected: list[Array]) -> None:
 
 
 def _superstep(shard: Shard) -> None:
-    """The exchange of an empty BFS level: six counters, and an empty part to every rank."""
+    """Run the exchange of an empty BFS level: six counters, and an empty part to every rank."""
     shard.exchange.allreduce(np.zeros(6, np.int64))
     shard.exchange.alltoallv([shard.device.empty(0, np.uint32)] * shard.size)
 
 
 def _nothing() -> None:
-    """What the exchanges need after a series of calls: they keep what was sent moving by themselves."""
+    """Do nothing after a series of calls: exchanges need no help to send what is queued."""
 
 
 def _times(shard: Shard, function: Callable[[], Any], count: int, settle: Callable[[], None]) -> dict[str, float]:
-    """Median and 99th percentile of `count` calls, of the slowest rank."""
+    """Return median and 99th percentile of `count` calls, on the slowest rank."""
+    # Warm up, and start together.
     seconds = np.zeros(count)
     function()
     settle()
     shard.exchange.barrier()
+
+    # Time each call, until the device is done.
     for k in range(count):
         shard.device.synchronize()
         began = time.perf_counter()

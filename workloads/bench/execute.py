@@ -1,14 +1,14 @@
-"""``bench execute``: mixed streams against their updates alone, and against one batch and one read of all queries.
+"""``bench execute``: mixed streams, relative to their updates alone and to an update and a read.
 
-Each stream is executed on a graph in this process, by the calls that a user makes. Before each timed call the graph is
-the same: what the stream inserts is not there, and what it deletes is. Then:
+Each stream is executed on a graph in this process, by a user's calls. Before each timed call the graph is reset: the
+stream's inserts are absent, and its deletes present. Then:
 
 - ``execute``: the stream;
 - ``updates``: its updates alone, by ``update``;
-- ``update and read``: its updates by ``update``, then all queries by one ``has_edges`` and one ``degrees``, which is
-  no answer to them: each query is answered as of the end;
-- ``runs``: the first operations of the stream cut into runs of one kind, a call each. Their answers must be those of
-  ``execute``.
+- ``update and read``: its updates by ``update``, then all queries by one ``has_edges`` and one ``degrees``. This does
+  not answer them: each query is answered as of the end;
+- ``runs``: the first operations of the stream cut into runs of one kind, with a call each. Their answers must equal
+  those of ``execute``.
 
 Rows are timed apart: queries for neighbours alone, and among the updates, against ``neighbors``.
 """
@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(bench: Bench) -> None:
+    # Build the graph of each structure, and time all streams on it.
     """Time every stream on every structure."""
     options = bench.options
     check_least(options, "operations", "rows", "repeats", "runs")
@@ -56,11 +57,13 @@ def measure(bench: Bench) -> None:
         with DynamicGraph(n_vertices=edges.n_vertices, structure=name, device=bench.device.kind) as graph:
             graph.insert(*edges.between(0, edges.n_edges))
             bench.say(f"{name}: {graph.num_edges:,} edges, {bench.device}")
-            one = _One(bench, name, graph, edges)
-            rows += [row for share in shares for row in one.points(share)]
-            row_rows += one.rows()
-        del one
+            streams = _Streams(bench, name, graph, edges)
+            rows += [row for share in shares for row in streams.points(share)]
+            row_rows += streams.rows()
+        del streams
         bench.free()
+
+    # Print the tables.
     bench.table(
         f"{short(options.operations)} operations; the counts of all ways are equal, the answers those of the runs",
         ["structure", "queries", "way", "p50 ms", "max ms", "execute / this"],
@@ -71,39 +74,49 @@ def measure(bench: Bench) -> None:
 
 def _shares(text: str) -> list[float]:
     try:
-        found = [float(word) for word in text.split(",") if word]
+        shares = [float(word) for word in text.split(",") if word]
     except ValueError:
-        found = []
-    if not found or any(not 0 < share < 1 for share in found):
+        shares = []
+    if not shares or any(not 0 < share < 1 for share in shares):
         raise InvalidOption(f"--queries is {text!r}; a list of numbers between 0 and 1 is needed")
-    return found
+    return shares
 
 
-class _One:
-    """The streams of one graph."""
+class _Streams:
+    """Streams of a graph."""
 
     def __init__(self, bench: Bench, name: str, graph: DynamicGraph, edges: Edges) -> None:
         self.bench, self.name, self.graph, self.edges = bench, name, graph, edges
 
     def _stream(self, share: float) -> Operations:
-        """Inserts of new edges, deletes of old ones, and queries about either: half for edges, half for degrees."""
+        """Return inserts of new edges, deletes of old ones, and queries about both.
+
+        Half of the queries are for edges, half for degrees.
+        """
+        # Draw the kinds.
         bench, n = self.bench, self.bench.options.operations
         rng = np.random.default_rng(1)
         update, half = (1 - share) / 2, share / 2
         codes = [Operations.INSERT, Operations.DELETE, Operations.HAS_EDGE, Operations.DEGREE]
         kinds = bench.device.asarray(rng.choice(np.array(codes, np.int8), n, p=[update, update, half, half]))
+
+        # Draw the edges: inserts take new ones, deletes old ones, queries either.
         fresh, old = self.edges.between(self.edges.n_edges, self.edges.n_edges + n), self.edges.between(0, n)
         new = (kinds == Operations.INSERT) | bench.device.asarray(rng.random(n) < 0.5) & (kinds != Operations.DELETE)
         return Operations(kinds, *(bench.xp.where(new, a, b) for a, b in zip(fresh, old, strict=True)))
 
     def _reset(self, stream: Operations) -> None:
-        """The graph as it is to be before the stream."""
+        """Reset the graph: remove the stream's inserts, and insert its deletes."""
         for code, change in ((Operations.INSERT, self.graph.delete), (Operations.DELETE, self.graph.insert)):
             mine = stream.kind == code
             change(stream.src[mine], stream.dst[mine])
 
     def points(self, share: float) -> list[list[Any]]:
-        """Time a stream with such a share of queries; lines for the table."""
+        """Time a stream with a `share` of queries.
+
+        Returns rows for the table.
+        """
+        # The ways: the stream, its updates alone, and its updates followed by one read.
         bench, graph, stream = self.bench, self.graph, self._stream(share)
         batch, asked = stream.updates(), [stream.kind == code for code in (Operations.HAS_EDGE, Operations.DEGREE)]
         edges, vertices = (stream.src[asked[0]], stream.dst[asked[0]]), stream.src[asked[1]]
@@ -115,6 +128,8 @@ class _One:
             return report
 
         calls = [lambda: graph.execute(stream).report, lambda: graph.update(batch), update_and_read]
+
+        # Time them in turn, so that other load affects all alike.
         seconds: dict[str, list[float]] = {way: [] for way in WAYS}
         counts = set()
         for _ in range(1 + bench.options.repeats):  # the first does not count
@@ -125,6 +140,8 @@ class _One:
                 counts.add((report.inserted, report.updated, report.deleted, report.missing))
         if len(counts) != 1:
             raise Mismatch(f"{self.name}: the updates did {sorted(counts)}, by the ways {', '.join(WAYS)}")
+
+        # One row per way, relative to `execute`.
         lines = []
         median = {way: float(np.median(taken[1:])) for way, taken in seconds.items()}
         for way, taken in seconds.items():
@@ -137,18 +154,25 @@ class _One:
 
     def _runs(self, stream: Operations, share: float, seconds: float) -> list[Any]:
         """Time the first operations in runs of one kind, and compare their answers with those of `execute`."""
+        # Cut the operations where the kind changes.
         n = min(self.bench.options.runs, len(stream))
         host = [self.bench.device.to_host(column[:n]) for column in (stream.kind, stream.src, stream.dst)]
         cut = Operations(*host)
         cuts = [0, *(np.flatnonzero(np.diff(cut.kind)) + 1).tolist(), n]
+
+        # Time the runs.
         self._reset(stream)
-        spent, found = self.bench.time(lambda: [self._run(cut, a, b) for a, b in pairwise(cuts)])
+        spent, parts = self.bench.time(lambda: [self._run(cut, a, b) for a, b in pairwise(cuts)])
+
+        # Compare the answers.
         self._reset(stream)
         answers = self.graph.execute(cut)
         for code, mine in ((Operations.HAS_EDGE, answers.has_edge), (Operations.DEGREE, answers.degree)):
-            theirs = [part for kind, part in found if kind == code]
+            theirs = [part for kind, part in parts if kind == code]
             if np.concatenate([mine[:0], *theirs]).tolist() != mine.tolist():
                 raise Mismatch(f"{self.name}: the first {n} operations are answered otherwise in runs of one kind")
+
+        # Extrapolate to the whole stream.
         rate, executed = n / spent, len(stream) / seconds
         facts = {"structure": self.name, "queries": share, "operations": n, "runs": len(cuts) - 1}
         self.bench.add("runs", **facts, per_second=round(rate), execute_per_second=round(executed))
@@ -166,6 +190,7 @@ class _One:
 
     def rows(self) -> list[list[Any]]:
         """Time queries for the neighbours of the sources of some edges."""
+        # The streams: rows alone, and rows spread evenly among the operations.
         bench, options = self.bench, self.bench.options
         ids, stream = self.edges.between(0, options.rows)[0], self._stream(1e-9)
         alone = Operations(np.full(len(ids), Operations.NEIGHBORS), *[bench.device.to_host(ids)] * 2)
@@ -173,6 +198,8 @@ class _One:
         kinds, src = stream.kind.copy(), stream.src.copy()
         kinds[places * every], src[places * every] = Operations.NEIGHBORS, ids[: len(places)]
         among = Operations(kinds, src, stream.dst)
+
+        # Time each way.
         lines = []
         for way, call in (
             ("neighbors", lambda: self.graph.neighbors(ids)),
@@ -182,10 +209,10 @@ class _One:
             taken, nbytes = [], 0
             for _ in range(1 + options.repeats):
                 self._reset(stream)
-                spent, found = bench.time(call)
+                spent, result = bench.time(call)
                 taken.append(spent)
-                nbytes = _bytes(found.neighbors if isinstance(found, Answers) else found)
-                del found
+                nbytes = _bytes(result.neighbors if isinstance(result, Answers) else result)
+                del result
             seconds = float(np.median(taken[1:]))
             rate = round(nbytes / seconds / 1e9, 6)
             facts = {"structure": self.name, "way": way, "rows": len(ids), "nbytes": nbytes, "gb_per_s": rate}

@@ -1,9 +1,9 @@
-"""``bench handover``: edges from this process's memory into a graph on workers of this host, and a result's way back.
+"""``bench handover``: edges from this process's memory into a graph on workers of this host, and results back.
 
-Each is measured in turn through memory that the client shares with the workers, and by Dask's comms alone. The batches
-are in flight together, by `pipeline()`. The first pass inserts them; later ones insert the same edges again, so that
-structures have less to do. Last they are only carried: the workers copy them to their device and do not apply them. A
-result is compared between the two ways.
+Each is measured in turn through shared memory of the client and the workers, and by Dask's comms alone. The batches are
+in flight together, in a `pipeline()`. The first pass inserts them; later ones insert the same edges again, so that
+structures have less to do. The last passes only carry them: the workers copy them to their device and do not apply
+them. The results of the two ways are compared.
 """
 
 from __future__ import annotations
@@ -41,15 +41,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(bench: Bench) -> None:
-    """Start a cluster with a graph of each way, and measure them in turn."""
+    """Start a cluster with a graph per way, and measure them in turn."""
     from cluster import start
 
+    # Draw the batches.
     options = bench.options
     check_least(options, "vertices", "batch", "batches", "repeats")
     rng = np.random.default_rng(options.seed)
     batches = [
         EdgeBatch(*rng.integers(0, options.vertices, (2, options.batch), np.uint32)) for _ in range(options.batches)
     ]
+
+    # Open the two graphs.
     bench.free()
     with (
         start(options.workers, device=bench.device.kind) as client,
@@ -75,6 +78,7 @@ def _measure(bench: Bench, client: Any, graphs: dict[str, DynamicGraph], batches
             for batch in batches:
                 pipe.update(batch)
 
+    # Insert, fetch a result, and carry.
     first = _in_turn(bench, graphs, insert, 1)
     again = _in_turn(bench, graphs, insert, options.repeats)
     results = {way: graph.bfs(int(batches[0].src[0])) for way, graph in graphs.items()}
@@ -87,28 +91,32 @@ def _measure(bench: Bench, client: Any, graphs: dict[str, DynamicGraph], batches
         carried = _in_turn(bench, graphs, insert, options.repeats)
     finally:
         client.run(replace_update, back=True)
+
+    # One row per way.
     n, rows = options.batch * options.batches / 1e6, []
     for way, graph in graphs.items():
         rates = {"first": n / first[way][0], "again": n / float(np.median(again[way])), "best": n / min(again[way])}
         rates["carried"] = n / min(carried[way])
-        found = {f"{name}_m_edges_per_s": round(rate, 1) for name, rate in rates.items()}
-        found["least_result_ms"] = round(min(fetched[way]) * 1e3, 2)
-        found["result_ms"] = round(float(np.median(fetched[way])) * 1e3, 2)
+        figures = {f"{name}_m_edges_per_s": round(rate, 1) for name, rate in rates.items()}
+        figures["least_result_ms"] = round(min(fetched[way]) * 1e3, 2)
+        figures["result_ms"] = round(float(np.median(fetched[way])) * 1e3, 2)
         bench.add(
-            "handover", way=way, workers=len(graph.workers), batch=options.batch, batches=options.batches, **found
+            "handover", way=way, workers=len(graph.workers), batch=options.batch, batches=options.batches, **figures
         )
-        rows.append([way, *found.values()])
+        rows.append([way, *figures.values()])
     columns = ["way", "M edges/s, first pass", "again", "best", "carried", "result ms, least", "median"]
     where = f"{len(client.ncores())} workers, {bench.device.kind}"
     bench.table(f"{where}, batches of {options.batch:,}, results of {options.vertices:,} int32", columns, rows)
 
 
-def _in_turn(bench: Bench, things: dict[str, Any], call: Callable[[Any], Any], repeats: int) -> dict[str, list[float]]:
-    """The seconds of a call on each thing, of so many rounds: so that what else runs meanwhile hits all alike."""
-    taken: dict[str, list[float]] = {way: [] for way in things}
+def _in_turn(
+    bench: Bench, subjects: dict[str, Any], call: Callable[[Any], Any], repeats: int
+) -> dict[str, list[float]]:
+    """Return the seconds of `repeats` calls on each thing, round by round, so that other load affects all alike."""
+    taken: dict[str, list[float]] = {way: [] for way in subjects}
     for _ in range(repeats):
-        for way, thing in things.items():
-            taken[way].append(bench.time(partial(call, thing))[0])
+        for way, subject in subjects.items():
+            taken[way].append(bench.time(partial(call, subject))[0])
     return taken
 
 
@@ -116,12 +124,12 @@ def _in_turn(bench: Bench, things: dict[str, Any], call: Callable[[Any], Any], r
 
 
 def replace_update(back: bool = False) -> None:
-    """Have a worker's process take batches without applying them; or `back` as it was."""
+    """Let a worker's process take batches without applying them; or with `back`, apply them again."""
     calls.HANDLERS["update"] = changes.update if back else take
 
 
 def take(rank: Any, epoch: int, ahead: bool = False, **columns: Any) -> dict[str, Any]:
-    """Copy the columns of a batch to the device, if they are not there, and count them as a change."""
+    """Copy the columns of a batch to the device, and count them as a change."""
     shard = rank.shard
     for column in columns.values():
         shard.here(column)

@@ -1,7 +1,7 @@
-"""The one harness of the benchmarks: wall time between two synchronisations of the device, after a warm-up.
+"""Harness of the benchmarks: wall time between two synchronisations of the device, after a warm-up.
 
-The lines of a run: "run" (parameters, versions, hardware, commit), "device" (driver, memory, copy bandwidth), then what
-the benchmark measured, and "end", without which the run was cut short.
+The lines of a run: "run" (parameters, versions, hardware, commit), "device" (driver, memory, copy bandwidth), the
+benchmark's measurements, and "end". A run without "end" was cut short.
 """
 
 from __future__ import annotations
@@ -43,25 +43,28 @@ class Mismatch(MgraphError, AssertionError):
 
 
 def summary(seconds: Sequence[float]) -> dict[str, Any]:
-    """Median, 99th percentile, mean and extremes of some times, in milliseconds."""
+    """Return median, 99th percentile, mean and extremes of times, in milliseconds."""
     ms = np.asarray(seconds, np.float64) * 1e3
-    found = {"p50_ms": np.median(ms), "p99_ms": np.percentile(ms, 99), "mean_ms": ms.mean(), "min_ms": ms.min()}
-    return {"n": len(ms), **{name: round(float(v), 4) for name, v in {**found, "max_ms": ms.max()}.items()}}
+    figures = {"p50_ms": np.median(ms), "p99_ms": np.percentile(ms, 99), "mean_ms": ms.mean(), "min_ms": ms.min()}
+    return {"n": len(ms), **{name: round(float(v), 4) for name, v in {**figures, "max_ms": ms.max()}.items()}}
 
 
 def counts_of(text: str, option: str) -> list[int]:
-    """The whole numbers of a list such as "10000,1e6"; `InvalidOption` for anything else, and for none above 0."""
+    """Return the whole numbers above 0 of a list such as "10000,1e6".
+
+    Raises `InvalidOption` for others.
+    """
     try:
-        found = [float(word) for word in text.split(",") if word]
+        numbers = [float(word) for word in text.split(",") if word]
     except ValueError:
-        found = []
-    if not found or any(n < 1 or n != int(n) for n in found):
+        numbers = []
+    if not numbers or any(n < 1 or n != int(n) for n in numbers):
         raise InvalidOption(f"--{option} is {text!r}; a list of whole numbers above 0 is needed")
-    return [int(n) for n in found]
+    return [int(n) for n in numbers]
 
 
 def short(n: int) -> str:
-    """A count in short form: 10k, 1M, 268.4M."""
+    """Return a count in short form: 10k, 1M, 268.4M."""
     for unit, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
         if n >= unit:
             return f"{round(n / unit, 1):g}{letter}"
@@ -69,21 +72,24 @@ def short(n: int) -> str:
 
 
 def archive_folder(hardware: dict[str, Any]) -> Path:
-    """Where results of this hardware are kept: named for its GPUs, or for its CPU where it has none."""
+    """Return the folder for results of this hardware, named for its GPUs, or for its CPU."""
     gpus = hardware["gpus"]
     name = f"{len(gpus)}x {gpus[0]}" if gpus else hardware["cpu"]
     return ARCHIVE / re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def open_record(name: str, options: argparse.Namespace) -> Record:
-    """The record of a run; `--archive` chooses its folder by the hardware, `--out` by name."""
+    """Open the record of a run.
+
+    `--archive` chooses its folder by the hardware, `--out` by name.
+    """
     chosen = {k: str(v) if isinstance(v, Path) else v for k, v in vars(options).items()}
     folder = archive_folder(environment()["hardware"]) if options.archive else options.out
     return Record(name, folder, chosen)
 
 
 def show_table(console: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """A table on the terminal; columns of numbers stand to the right."""
+    """Print a table. Columns of numbers are right-justified."""
     table = Table(title=title, title_justify="left")
     for at, column in enumerate(columns):
         words = any(isinstance(row[at], str) for row in rows)
@@ -94,7 +100,7 @@ def show_table(console: Console, title: str, columns: Sequence[str], rows: Seque
 
 
 class Bench:
-    """One run: what was asked for, the device, a clock, and the record.
+    """Run of a benchmark: its options, its device, a clock, and its record.
 
     Parameters
     ----------
@@ -118,25 +124,26 @@ class Bench:
         self.record.add("device", **self._describe())
 
     def _describe(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"device": str(self.device), "threads": self.device.threads}
-        found["load"] = os.getloadavg()[0]  # what else ran on the machine
+        facts: dict[str, Any] = {"device": str(self.device), "threads": self.device.threads}
+        facts["load"] = os.getloadavg()[0]  # other load on the machine
         if self.device.kind == "cuda":
             runtime = self.xp.cuda.runtime
-            found |= {"driver": runtime.driverGetVersion(), "cuda": runtime.runtimeGetVersion()}
-            found["memory_bytes"] = runtime.memGetInfo()[1]
+            facts |= {"driver": runtime.driverGetVersion(), "cuda": runtime.runtimeGetVersion()}
+            facts["memory_bytes"] = runtime.memGetInfo()[1]
+        # Measure the copy bandwidth, read and written.
         n = 1 << (30 if self.device.kind == "cuda" else 26)
         seconds = self.copy_seconds(n)
-        return {**found, "copy_gb_per_s": round(2 * n / seconds / 1e9, 1)}  # read and written
+        return {**facts, "copy_gb_per_s": round(2 * n / seconds / 1e9, 1)}  # read and written
 
     # ---- time --------------------------------------------------------------------------------------------------------
 
     def synchronize(self) -> None:
-        """Wait for everything that the device was given, on any stream."""
+        """Wait for all work of the device, on any stream."""
         if self.device.kind == "cuda":
             self.xp.cuda.runtime.deviceSynchronize()
 
     def time(self, call: Callable[[], T]) -> tuple[float, T]:
-        """Seconds that `call` takes until the device is done, and what it returned."""
+        """Return the seconds of `call` until the device is done, and its result."""
         self.synchronize()
         began = time.perf_counter()
         value = call()
@@ -144,20 +151,23 @@ class Bench:
         return time.perf_counter() - began, value
 
     def times(self, call: Callable[[], Any], repeats: int, warm: int = 1) -> list[float]:
-        """The seconds of `repeats` calls after `warm` that do not count."""
+        """Return the seconds of `repeats` calls, after `warm` uncounted ones."""
         return [self.time(call)[0] for _ in range(warm + repeats)][warm:]
 
     def copy_seconds(self, nbytes: int) -> float:
-        """The median time of copying so many bytes on the device, from memory to memory; takes twice as many."""
+        """Return the median seconds of copying `nbytes` on the device.
+
+        Takes twice as much memory.
+        """
         source, target = self.device.zeros(nbytes // 8 + 1, np.uint64), self.device.zeros(nbytes // 8 + 1, np.uint64)
         return float(np.median(self.times(lambda: self.xp.copyto(target, source), 5)))
 
     def pool_bytes(self) -> int:
-        """Bytes of GPU memory that the pool holds, used or not; 0 on the CPU."""
+        """Return the bytes of GPU memory in the pool, used or not; 0 on the CPU."""
         return int(self.xp.get_default_memory_pool().total_bytes()) if self.device.kind == "cuda" else 0
 
     def free(self) -> None:
-        """Give back the memory that a pool keeps, so that the next structure starts as this one did."""
+        """Free the pool's unused memory, so that the next structure starts like this one."""
         if self.device.kind == "cuda":
             self.synchronize()
             self.xp.get_default_memory_pool().free_all_blocks()
@@ -165,19 +175,19 @@ class Bench:
     # ---- what comes of it --------------------------------------------------------------------------------------------
 
     def add(self, kind: str, **values: Any) -> dict[str, Any]:
-        """Keep one line of the record."""
+        """Add a line to the record."""
         return self.record.add(kind, **values)
 
     def say(self, text: str) -> None:
-        """A line on the terminal, at once."""
+        """Print a line on the terminal, at once."""
         self.console.print(text, highlight=False, soft_wrap=True)
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """A table on the terminal."""
+        """Print a table on the terminal."""
         show_table(self.console, title, columns, rows)
 
     def close(self) -> None:
-        """End the record and say where it is."""
+        """End the record and print its path."""
         self.add("end")
         if self.record.path is not None:
             self.say(f"wrote {self.record.path}")

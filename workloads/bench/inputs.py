@@ -1,4 +1,4 @@
-"""The inputs of the benchmarks: the same edges for every structure, made on the device, and a hash to compare them."""
+"""Inputs of the benchmarks: the same edges for every structure, drawn on the device, and orders of their vertices."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = [
     "filled",
 ]
 
-CHUNK = 1 << 26  #: edges drawn at once where array operations draw them, 40 bytes of scratch each
+CHUNK = 1 << 26  #: edges drawn at once by array operations, with 40 bytes of scratch each
 
 
 def add_graph_arguments(parser: argparse.ArgumentParser, structures: str = "gpma+,csr") -> None:
-    """Declare which graph and which structures."""
+    """Declare the graph and the structures."""
     add = parser.add_argument
     add(
         "--structure",
@@ -45,24 +45,24 @@ def add_graph_arguments(parser: argparse.ArgumentParser, structures: str = "gpma
     add("--seed", type=int, default=1, help="of the edges (default: %(default)s)")
 
 
-def chosen_structures(options: argparse.Namespace, others: tuple[str, ...] = ()) -> list[str]:
-    """The names in `--structure`, "csr" first, which is the oracle and is always included."""
-    asked = list(dict.fromkeys(name for name in options.structure.split(",") if name))
-    for name in asked:
-        if name not in others:
+def chosen_structures(options: argparse.Namespace, accepted: tuple[str, ...] = ()) -> list[str]:
+    """Return the names in `--structure`, after "csr", the oracle."""
+    names = list(dict.fromkeys(name for name in options.structure.split(",") if name))
+    for name in names:
+        if name not in accepted:
             parse(name)
-    return ["csr", *(name for name in asked if name != "csr")]
+    return ["csr", *(name for name in names if name != "csr")]
 
 
 class Edges:
-    """An endless numbered sequence of random edges with shuffled ids and with repeats.
+    """Endless numbered sequence of random edges, with shuffled ids and with repeats.
 
     Parameters
     ----------
     options : argparse.Namespace
         With scale, edge_factor, uniform or shape, and seed.
     device : Device
-        The device on which they are made.
+        The device that draws them.
     """
 
     def __init__(self, options: argparse.Namespace, device: Device) -> None:
@@ -72,16 +72,19 @@ class Edges:
 
     @property
     def n_vertices(self) -> int:
-        """How many vertices."""
+        """The number of vertices."""
         return self.generator.n_vertices
 
     @property
     def n_edges(self) -> int:
-        """edge_factor * 2**scale."""
+        """The number of edges: edge_factor * 2**scale."""
         return self.generator.n_edges
 
     def between(self, start: int, stop: int) -> tuple[Array, Array]:
-        """The edges numbered start .. stop - 1, uint32 each; one launch where a kernel draws them."""
+        """Return the edges numbered start .. stop - 1, uint32 each.
+
+        One launch if a kernel draws them.
+        """
         if isinstance(self.generator, Generator):
             return self.source(start, stop - start)(0, 1, 0, self.device)
         xp = self.device.xp
@@ -90,14 +93,14 @@ class Edges:
         return xp.concatenate(src), xp.concatenate(dst)
 
     def source(self, first: int, size: int) -> Rmat:
-        """A source of the edges from `first` on, `size` for each rank and step of an ingest."""
-        made = self.generator
-        if not isinstance(made, Generator):
+        """Return a source of the edges from `first` on, `size` per rank and step of an ingest."""
+        generator = self.generator
+        if not isinstance(generator, Generator):
             raise InvalidOption("only recursive-matrix graphs are drawn on the workers")
-        return Rmat(made.scale, size, made.seed, made.quadrants, first=first)
+        return Rmat(generator.scale, size, generator.seed, generator.quadrants, first=first)
 
     def batches(self, start: int, size: int, count: int) -> Iterator[tuple[Array, Array]]:
-        """`count` batches of `size` edges each, from number `start` on."""
+        """Yield `count` batches of `size` edges each, from number `start` on."""
         for k in range(count):
             yield self.between(start + k * size, start + (k + 1) * size)
 
@@ -105,24 +108,24 @@ class Edges:
 def filled(
     structure: Structure, src: Array, dst: Array, parts: int = 1, mirrored: bool = False, weight: Array = None
 ) -> Structure:
-    """`structure`, built from the first of `parts` equal parts of the edges, the others inserted as batches.
+    """Fill `structure` with the edges, in `parts` equal parts: the first builds it, the others are batches.
 
-    Where `mirrored`, each edge goes both ways.
+    With `mirrored`, each edge goes both ways.
     """
     concatenate = structure.device.xp.concatenate
     ends = [len(src) * k // parts for k in range(parts + 1)]
     for first, end in pairwise(ends):
-        there, back = src[first:end], dst[first:end]
+        out, back = src[first:end], dst[first:end]
         weights = None if weight is None else weight[first:end]
         if mirrored:
-            there, back = concatenate([there, back]), concatenate([back, there])
+            out, back = concatenate([out, back]), concatenate([back, out])
             weights = None if weights is None else concatenate([weights, weights])
-        (structure.apply if first else structure.build)(EdgeBatch(there, back, weights))
+        (structure.apply if first else structure.build)(EdgeBatch(out, back, weights))
     return structure
 
 
 def degree_order(src: Array, dst: Array, n_vertices: int, xp: Any) -> Array:
-    """New ids by descending degree, in and out together, repeats counted: uint32[n_vertices]."""
+    """Return new ids by descending degree, in and out together, repeats counted: uint32[n_vertices]."""
     degree = xp.bincount(src, minlength=n_vertices) + xp.bincount(dst, minlength=n_vertices)
     order = xp.argsort(-degree)
     ids = xp.empty(n_vertices, np.uint32)
@@ -131,7 +134,10 @@ def degree_order(src: Array, dst: Array, n_vertices: int, xp: Any) -> Array:
 
 
 def distinct(keys: Array, xp: Any) -> Array:
-    """Sorted keys without repeats. ``numpy.unique`` is no choice: NumPy 2.4 hashes, which took 30 s for 10M keys."""
+    """Return sorted keys without repeats.
+
+    ``numpy.unique`` of NumPy 2.4 hashes, which took 30 s for 10M keys.
+    """
     keep = xp.ones(len(keys), bool)
     keep[1:] = keys[1:] != keys[:-1]
     return keys[keep]

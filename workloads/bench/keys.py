@@ -1,7 +1,7 @@
-"""``bench keys``: inserts by users' own ids in a graph of this process, beside those by numbers 0, 1 and so on.
+"""``bench keys``: inserts by users' own ids into a graph of this process, relative to inserts by numbers.
 
-A first batch brings all keys. Batches of random edges between them follow, in which every key is known. Of those the
-median is taken. Integers are on the device. Strings are an Arrow array in host memory.
+A first batch brings all keys. Batches of random edges among them follow, with known keys only; their median counts.
+Integers are on the device. Strings are an Arrow array in host memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["HELP", "add_arguments", "measure"]
 
 HELP = "inserts by users' own ids, beside those by numbers, and bytes of a key"
 KINDS = (None, "int64", "string")
-#: of the table: the value of a line by its heading
+#: values of a line, by the heading of their column in the table
 COLUMNS = {"ids": "ids", "keys in the batch": "batch", "edges": "edges", "median ms": "p50_ms"}
 COLUMNS |= {"M edges/s": "m_edges_per_s", "relative to numbers": "times", "bytes per key": "bytes_a_key"}
 
@@ -36,7 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(bench: Bench) -> None:
-    """Time the batches of each kind of ids; all graphs must then have the same edges."""
+    """Time the batches of each kind of ids.
+
+    All graphs must then have the same edges.
+    """
+    # Draw a first batch with every key, and batches of random edges.
     options = bench.options
     options.keys, options.batch = int(options.keys), int(options.batch)
     check_least(options, "keys", "batch", "batches")
@@ -46,8 +50,12 @@ def measure(bench: Bench) -> None:
         np.stack([first, np.roll(first, 1)]),
         *rng.integers(0, options.keys, (options.batches, 2, options.batch)),
     ]
+
+    # Draw sparse keys.
     sparse = np.unique(rng.integers(-(2**63), 2**63, options.keys + options.keys // 8 + 8))
     sparse = rng.permutation(sparse)[: options.keys]
+
+    # Time each kind, relative to numbers.
     rows, plain, edges = [], dict[str, float](), set[int]()
     for kind in KINDS:
         for line in _kind(bench, kind, sparse, batches):
@@ -55,22 +63,25 @@ def measure(bench: Bench) -> None:
             edges.add(line.pop("total"))
             rows.append([line[name] for name in COLUMNS.values()])
             bench.add("keys", **line)
-    if len(edges) != 2:  # after the first batch, and after all
+    if len(edges) != 2:  # Compare the numbers of edges: two, after the first batch and after all.
         raise Mismatch(f"graphs of the same edges have {sorted(edges)} of them")
     bench.table(f"inserts into a graph of {short(options.keys)} vertices", [*COLUMNS], rows)
 
 
 def _kind(bench: Bench, kind: str | None, sparse: np.ndarray, batches: list[np.ndarray]) -> list[dict[str, Any]]:
-    """The lines of one kind of ids: a batch that brings its keys, and those that know them."""
+    """Return the lines of a kind of ids: a batch with new keys, and batches with known keys."""
+    # Make the columns that users would pass.
     options = bench.options
-    given: dict[str, Any] = {"n_vertices": options.keys} if kind is None else {"keys": kind}
-    given |= {"structure": options.structure, "device": bench.device.kind}
+    graph_options: dict[str, Any] = {"n_vertices": options.keys} if kind is None else {"keys": kind}
+    graph_options |= {"structure": options.structure, "device": bench.device.kind}
     names = None if kind is None else _names(sparse, kind)
     columns = [[_column(bench, kind, names, end) for end in batch] for batch in batches]
     lines = []
-    with DynamicGraph(**given) as small:  # the kernels are loaded
+    with DynamicGraph(**graph_options) as small:  # load the kernels
         small.insert(*(end[:9] for end in columns[0]))
-    with DynamicGraph(**given) as graph:
+
+    # Time the two kinds of batches.
+    with DynamicGraph(**graph_options) as graph:
         for batch, several in (("new", columns[:1]), ("known", columns[1:])):
             seconds = float(np.median([bench.time(partial(graph.insert, *ends))[0] for ends in several]))
             table, n = graph._directory.numbering.keys, len(several[0][0])
@@ -84,7 +95,7 @@ def _kind(bench: Bench, kind: str | None, sparse: np.ndarray, batches: list[np.n
 
 
 def _names(sparse: np.ndarray, kind: str) -> Any:
-    """The key of each number."""
+    """Return the key of each number."""
     if kind == "int64":
         return sparse
     import pyarrow as pa
@@ -93,7 +104,7 @@ def _names(sparse: np.ndarray, kind: str) -> Any:
 
 
 def _column(bench: Bench, kind: str | None, names: Any, ends: np.ndarray) -> Any:
-    """One end of the edges as the graph takes it."""
+    """Return an end of the edges as an argument of `insert`."""
     if kind is None:
         return bench.device.asarray(ends, np.uint32)
     return names.take(ends) if kind == "string" else bench.device.asarray(names[ends])

@@ -1,13 +1,13 @@
-"""``bench live``: results that follow a graph, read after each batch, against fresh runs of the same method.
+"""``bench live``: maintained results, read after each batch, relative to fresh runs of the same method.
 
 The graph is undirected, in this process, and gets batches of several sizes and kinds:
 
 - ``inserts``: edges drawn like those of the graph;
-- ``mixed``: as many of these, and edges that are there, deleted;
-- ``weights``: edges that are there, with new weights.
+- ``mixed``: half of these, and half deletes of present edges;
+- ``weights``: present edges, with new weights.
 
-After each batch the result is read, which brings it up to date. Only that is timed. Then fresh runs of the method are
-timed on the same graph, and the last of them is compared with what was read.
+Reading a result after a batch brings it up to date. Only that is timed. Then fresh runs of the method are timed on the
+same graph, and the last of them is compared with the maintained result.
 """
 
 from __future__ import annotations
@@ -45,11 +45,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(bench: Bench) -> None:
-    """Follow each result on each structure through all batches."""
+    """Maintain each result on each structure through all batches."""
+    # Check the options.
     options = bench.options
     names, kinds = _chosen(options, "names", NAMES), _chosen(options, "kinds", KINDS)
     sizes, edges = counts_of(options.batches, "batches"), Edges(options, bench.device)
     check_least(options, "repeats", "fresh")
+
+    # Weighted results need a weighted graph of their own.
     rows: list[list[Any]] = []
     for structure in dict.fromkeys(options.structure.split(",")):
         for weighted in (False, True):
@@ -61,20 +64,21 @@ def measure(bench: Bench) -> None:
     bench.table(title, ["structure", "result", "batch", "p50 ms", "max ms", "fresh ms", "share", "how"], rows)
 
 
-def _chosen(options: argparse.Namespace, option: str, known: tuple[str, ...]) -> list[str]:
-    found = list(dict.fromkeys(getattr(options, option).split(",")))
-    if unknown := [one for one in found if one not in known]:
-        raise InvalidOption(f"--{option} names {unknown[0]!r}; there are {', '.join(known)}")
-    return found
+def _chosen(options: argparse.Namespace, option: str, choices: tuple[str, ...]) -> list[str]:
+    chosen = list(dict.fromkeys(getattr(options, option).split(",")))
+    if unknown := [name for name in chosen if name not in choices]:
+        raise InvalidOption(f"--{option} names {unknown[0]!r}; there are {', '.join(choices)}")
+    return chosen
 
 
 def _followed(
     bench: Bench, structure: str, edges: Edges, weighted: bool, names: list[str], kinds: list[str], sizes: list[int]
 ) -> list[list[Any]]:
-    """Lines for the table of one graph."""
+    """Measure the results on one graph. Returns rows for the table."""
+    # Build the graph, with ids in the order of degrees.
     src, dst = edges.between(0, edges.n_edges)
     order = degree_order(src, dst, edges.n_vertices, bench.xp)
-    source = int(bench.xp.argmin(order))  # the vertex of most edges, from which searches begin
+    source = int(bench.xp.argmin(order))  # the vertex of most edges: the source of searches
     rows = []
     options: dict[str, Any] = {"n_vertices": edges.n_vertices, "structure": structure, "weighted": weighted}
     options |= {"directed": False, "order": bench.device.to_host(order), "device": bench.device.kind}
@@ -83,6 +87,8 @@ def _followed(
         graph.insert(src, dst, stream.weights(edges.n_edges))
         del src, dst
         bench.say(f"{structure}: {graph.num_edges:,} edges, {'weighted, ' if weighted else ''}{bench.device}")
+
+        # Maintain each result through all kinds and sizes.
         for name in names:
             arguments: dict[str, Any] = {"source": source} if name in ("bfs", "sssp") else {}
             with graph.maintain(name, **arguments) as live:
@@ -96,24 +102,27 @@ def _followed(
 
 
 class _Stream:
-    """Batches: new edges are never drawn twice."""
+    """Stream of batches, without repeated new edges."""
 
     def __init__(self, bench: Bench, edges: Edges, weighted: bool) -> None:
         self.bench, self.edges, self.weighted, self.at = bench, edges, weighted, edges.n_edges
         self.rng = np.random.default_rng(bench.options.seed)
 
     def weights(self, n: int) -> Any:
-        """Weights of `n` edges between 1 and 2, where the graph has some."""
+        """Return weights between 1 and 2 for `n` edges; None in an unweighted graph."""
         return self.bench.xp.asarray(1 + self.rng.random(n, np.float32)) if self.weighted else None
 
     def batch(self, kind: str, size: int) -> EdgeBatch:
-        """The next batch of a kind."""
+        """Return the next batch of a kind."""
+        # Choose new edges, and a span of old ones.
         xp, old = self.bench.xp, 0 if kind == "inserts" else size if kind == "weights" else size // 2
         first = int(self.rng.integers(max(1, self.edges.n_edges - old)))
         spans = [(self.at, self.at + size - old), (first, first + old)]
         self.at += size - old
         parts = [self.edges.between(*span) for span in spans if span[0] < span[1]]
         src, dst = (xp.concatenate(columns) for columns in zip(*parts, strict=True))
+
+        # Old edges are deleted, or get new weights.
         op = xp.ones(size, np.int8)
         op[size - old :] = 1 if kind == "weights" else -1
         return EdgeBatch(src, dst, self.weights(size), op)
@@ -122,16 +131,19 @@ class _Stream:
 def _point(
     bench: Bench, graph: DynamicGraph, stream: _Stream, live: Any, run: tuple[str, Any], kind: str, size: int
 ) -> dict[str, Any]:
-    """Follow one result through batches of one size and kind."""
+    """Maintain a result through batches of one size and kind."""
     name, arguments = run
     seconds, how, visited = [], Counter[str](), []
+    # Time the reads after each batch.
     for number in range(1 + bench.options.repeats):
         graph.update(stream.batch(kind, size))
         spent, result = bench.time(live.result)
-        if number:  # the first does not count
+        if number:  # the first is a warm-up
             seconds.append(spent)
             how[live.report.how] += 1
             visited.append(live.report.edges)
+
+    # Time fresh runs, and compare.
     fresh = [bench.time(lambda: getattr(graph, name)(**arguments)) for _ in range(1 + bench.options.fresh)]
     _check(name, result, fresh[-1][1])
     line = summary(seconds)
@@ -141,12 +153,12 @@ def _point(
     return {**line, "fresh_ms": ms, "share": share, "how": ways, "visited": int(np.median(visited))}
 
 
-def _check(name: str, found: Any, fresh: Any) -> None:
-    """`Mismatch` unless a followed result is a fresh one; PageRank's within the bounds of both."""
-    mine, theirs = found.to_numpy(), fresh.to_numpy()
+def _check(name: str, maintained: Any, fresh: Any) -> None:
+    """Raise `Mismatch` unless a maintained result equals a fresh one; PageRank's within the bounds of both."""
+    mine, theirs = maintained.to_numpy(), fresh.to_numpy()
     if name == "pagerank":
         apart = float(np.abs(mine.astype(np.float64) - theirs).sum())
-        bound = ALPHA / (1 - ALPHA) * (found.error + fresh.error)
+        bound = ALPHA / (1 - ALPHA) * (maintained.error + fresh.error)
         if not apart <= bound:
             raise Mismatch(f"pagerank: {apart:.3g} from a fresh run, by L1; {bound:.3g} is the bound of both")
     elif not np.array_equal(mine, theirs):

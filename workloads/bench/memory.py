@@ -1,8 +1,8 @@
-"""``bench memory``: bytes an edge after the build and while the graph grows, and the peak during a batch.
+"""``bench memory``: bytes per edge after the build and while the graph grows, and the peak during a batch.
 
-The peak of a batch is the structure, its plan and every temporary of prepare and commit, over the structure before it.
-On a GPU it is read off the memory pool's allocations, and what is mapped behind arrays that grow; on the CPU it is the
-larger of the structure with the arrays of its plan and the structure afterwards, which leaves temporaries out.
+The peak of a batch is the structure, its plan and every temporary of prepare and commit, relative to the structure
+before. On a GPU it comes from the memory pool's allocations and the mapped memory of growing arrays. On the CPU it is
+the larger of the structure with its plan's arrays and the structure afterwards, without temporaries.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(bench: Bench) -> None:
     """Build each structure, grow it by the same batches, and record its memory."""
+    # Grow each structure.
     options = bench.options
     check_least(options, "batch", "growth")
     edges, rows = Edges(options, bench.device), []
@@ -49,6 +50,8 @@ def measure(bench: Bench) -> None:
         del structure
         bench.free()
         rows.append(_summarise(bench, name, lines))
+
+    # Print the table.
     columns = ["structure", "bytes/edge built", "least", "mean", "most", "peak / before: build", "mean", "most"]
     columns.append("peak / after: most")
     bench.table(f"memory over growth by {options.growth:g}", columns, rows)
@@ -59,7 +62,7 @@ def _grow(bench: Bench, name: str, structure: Structure, edges: Edges) -> list[d
     resident = options.resident or edges.n_edges
     lines = [_step(bench, name, structure, edges, 0, resident)]
     goal, at = options.growth * structure.num_edges, resident
-    limit = resident + 100 * int(options.growth * resident)  # a small graph may be full before
+    limit = resident + 100 * int(options.growth * resident)  # a small graph may be full before the goal
     while structure.num_edges < goal and at < limit:
         lines.append(_step(bench, name, structure, edges, at, at + options.batch))
         at += options.batch
@@ -67,6 +70,7 @@ def _grow(bench: Bench, name: str, structure: Structure, edges: Edges) -> list[d
 
 
 def _step(bench: Bench, name: str, structure: Structure, edges: Edges, start: int, stop: int) -> dict[str, Any]:
+    # Sort the batch, then watch the memory of prepare and commit.
     batch = EdgeBatch(*edges.between(start, stop))
     run = sort_batch(bench.device, batch, structure.n_rows, structure.n_vertices)
     del batch
@@ -77,6 +81,8 @@ def _step(bench: Bench, name: str, structure: Structure, edges: Edges, start: in
         structure.commit(plan)
         bench.synchronize()
         del plan
+
+    # Without a high-water mark (on the CPU), add up the arrays.
     peak = before + high[0] if high else max(before + planned, structure.nbytes)
     return bench.add(
         "memory",
@@ -93,7 +99,7 @@ def _step(bench: Bench, name: str, structure: Structure, edges: Edges, start: in
 
 @contextmanager
 def _high_water(bench: Bench) -> Iterator[list[int]]:
-    """Most bytes of the GPU that were taken inside, over those at the beginning; empty on the CPU."""
+    """Yield the peak of the GPU's allocated bytes in the block, over those at its beginning; empty on the CPU."""
     if bench.device.kind == "cpu":
         yield []
         return
@@ -115,14 +121,18 @@ def _high_water(bench: Bench) -> Iterator[list[int]]:
 
 
 def held_bytes(plan: Plan, structure: Structure) -> int:
-    """Bytes of the arrays that a plan holds beside its run and the structure's own."""
-    own, found = dict(_memory(vars(structure))), dict(_memory([plan.outcome, plan.work]))
+    """Return the bytes of a plan's arrays, without its run's and the structure's own."""
+    own, planned = dict(_memory(vars(structure))), dict(_memory([plan.outcome, plan.work]))
     run = dict(_memory(plan.run))
-    return sum(n for at, n in found.items() if at not in own and at not in run)
+    return sum(n for at, n in planned.items() if at not in own and at not in run)
 
 
 def _memory(value: Any) -> Iterator[tuple[int, int]]:
-    """Address and length of every allocation that holds an array in `value`; views of one count as it."""
+    """Yield address and length of every allocation under the arrays in `value`.
+
+    Views count as their base.
+    """
+    # An array: its base's allocation.
     if hasattr(value, "nbytes") and hasattr(value, "dtype"):
         while isinstance(value, np.ndarray) and isinstance(value.base, np.ndarray):
             value = value.base
@@ -144,11 +154,10 @@ def _memory(value: Any) -> Iterator[tuple[int, int]]:
 
 def _summarise(bench: Bench, name: str, lines: list[dict[str, Any]]) -> list[Any]:
     per_edge, peaks = ([line[key] for line in lines] for key in ("bytes_per_edge", "peak_ratio"))
-    build = round(
-        lines[0]["peak_bytes"] / max(lines[0]["nbytes"], 1), 4
-    )  # over the structure built: before it is empty
+    # The build's peak is relative to the structure built: before it, the structure is empty.
+    build = round(lines[0]["peak_bytes"] / max(lines[0]["nbytes"], 1), 4)
     growing = peaks[1:] or [0.0]
-    found = {
+    figures = {
         "built": per_edge[0],
         "least": min(per_edge),
         "mean": round(float(np.mean(per_edge)), 4),
@@ -158,5 +167,5 @@ def _summarise(bench: Bench, name: str, lines: list[dict[str, Any]]) -> list[Any
         "most_peak_ratio": max(growing),
         "most_peak_after_ratio": max((line["peak_after_ratio"] for line in lines[1:]), default=0.0),
     }
-    bench.add("growth", structure=name, batches=len(lines) - 1, edges=lines[-1]["edges"], **found)
-    return [name, *found.values()]
+    bench.add("growth", structure=name, batches=len(lines) - 1, edges=lines[-1]["edges"], **figures)
+    return [name, *figures.values()]

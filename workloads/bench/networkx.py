@@ -1,7 +1,7 @@
-"""``bench networkx``: milliseconds of NetworkX's functions, by NetworkX and by its backend, conversions included.
+"""``bench networkx``: milliseconds of NetworkX's functions, by NetworkX and by its backend, with conversions.
 
-The same undirected graph, drawn at each scale, is given to both as a ``networkx.Graph`` with integer weights, and its
-directed form where a function needs one. The results must agree.
+Both get the same undirected graph of each scale, a ``networkx.Graph`` with integer weights, or its directed form. The
+results must agree.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["FUNCTIONS", "HELP", "add_arguments", "measure"]
 HELP = "time NetworkX's functions against backend='mgraph'"
 WEIGHTS = 255  #: weights are whole numbers from 1 to this
 SEARCHES = 8  #: sources of betweenness centrality
-#: of the table: the value of a line by its heading
+#: values of a line, by the heading of their column in the table
 COLUMNS = {"function": "function", "NetworkX": "networkx_ms", "mgraph": "mgraph_ms", "times faster": "times"}
 COLUMNS |= {"live graph": "live_ms"}
 Call = Callable[[Any, Any, str], Any]  #: takes the module NetworkX, a graph and the name of a backend
@@ -32,14 +32,14 @@ Call = Callable[[Any, Any, str], Any]  #: takes the module NetworkX, a graph and
 
 @dataclass(frozen=True)
 class _Function:
-    """A call of one of NetworkX's functions, and whether it needs a directed graph."""
+    """Call of one of NetworkX's functions, and the direction that it needs."""
 
     call: Call
     directed: bool = False
 
 
 def _first(graph: Any) -> Any:
-    """A node with many neighbours, the same for every backend."""
+    """Return a node with many neighbours, the same for every backend."""
     return next(iter(graph))
 
 
@@ -64,12 +64,12 @@ FUNCTIONS: dict[str, _Function] = {
 
 
 def _sets(components: Any) -> dict[Any, int]:
-    """The size of each node's component."""
+    """Return the size of each node's component."""
     return {node: len(component) for component in components for node in component}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the sizes and how long NetworkX may take."""
+    """Declare the sizes and NetworkX's time limit."""
     add = parser.add_argument
     add("--scales", default="10,12,14", metavar="A,B", help="2**S nodes each (default: %(default)s)")
     add("--edge-factor", type=int, default=8, metavar="F", help="F * 2**S edges drawn (default: %(default)s)")
@@ -101,11 +101,17 @@ def measure(bench: Bench) -> None:
 
 
 def _graph(nx: Any, scale: int, edge_factor: int, seed: int) -> Any:
-    """A graph without self-loops; its first node has the most neighbours."""
+    """Draw a graph without self-loops.
+
+    Its first node has the most neighbours.
+    """
+    # Draw edges and weights.
     drawn = of_shape("rmat", scale, edge_factor, seed)
     ends = np.column_stack(drawn.edges(0, drawn.n_edges, np))
     ends = ends[ends[:, 0] != ends[:, 1]]
     weights = np.random.default_rng(seed).integers(1, WEIGHTS, len(ends), endpoint=True)
+
+    # Add the node of most edges first.
     most = int(np.bincount(ends.ravel()).argmax())
     graph = nx.Graph()
     graph.add_nodes_from([most, *range(1 << scale)])
@@ -114,28 +120,36 @@ def _graph(nx: Any, scale: int, edge_factor: int, seed: int) -> Any:
 
 
 def _measured(bench: Bench, nx: Any, name: str, forms: dict[bool, Any], scale: int, slow: set[str]) -> list[Any]:
-    """A row of the table: milliseconds of NetworkX, of the backend with the conversion, and on a live graph."""
+    """Measure a function.
+
+    Returns a row: ms of NetworkX, of the backend with conversion, and on a live graph.
+    """
     from mgraph.networkx.backend import convert_from_nx
 
     function = FUNCTIONS[name]
     graph = forms[function.directed]
     live = convert_from_nx(graph, edge_attrs={"weight": 1}, name=name)
-    ms, found = {}, None
-    for where, given in (("mgraph", graph), ("live", live)):
-        function.call(nx, given, "mgraph")  # compiles
+    # Time the backend, with conversion and on a live graph.
+    ms, result = {}, None
+    for where, form in (("mgraph", graph), ("live", live)):
+        function.call(nx, form, "mgraph")  # compiles
         times = []
         for _ in range(bench.options.repeats):
-            seconds, found = _timed(partial(function.call, nx, given, "mgraph"))
+            seconds, result = _timed(partial(function.call, nx, form, "mgraph"))
             times.append(seconds)
         ms[where] = float(np.median(times)) * 1e3
+
+    # Time NetworkX once, unless it was too slow at a smaller size.
     plain = None
     if name not in slow:
         function.call(nx, nx.complete_graph(SEARCHES, nx.DiGraph if function.directed else None), "networkx")  # imports
-        seconds, want = _timed(partial(function.call, nx, graph, "networkx"))
+        seconds, expected = _timed(partial(function.call, nx, graph, "networkx"))
         plain = seconds * 1e3
-        _check(name, want, found, len(graph))
+        _check(name, expected, result, len(graph))
         if seconds > bench.options.patience:
             slow.add(name)
+
+    # Record the line.
     shape = {"nodes": len(graph), "edges": graph.number_of_edges(), "directed": function.directed}
     figures = {"networkx_ms": plain, "mgraph_ms": ms["mgraph"], "times": plain and plain / ms["mgraph"]}
     line = bench.add("networkx", function=name, scale=scale, **shape, **figures, live_ms=ms["live"])
@@ -143,18 +157,18 @@ def _measured(bench: Bench, nx: Any, name: str, forms: dict[bool, Any], scale: i
 
 
 def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
-    """Return the seconds of a call, and its result, which is in Python's memory."""
+    """Return the seconds of a call, and its result in Python's memory."""
     began = time.perf_counter()
     result = call()
     return time.perf_counter() - began, result
 
 
-def _check(name: str, want: dict[Any, Any], found: Any, n: int) -> None:
-    """`Mismatch` where the results differ by more than the functions' tolerances allow."""
-    if want.keys() != found.keys():
-        raise Mismatch(f"{name}: {len(found)} nodes have a value, with NetworkX {len(want)}")
-    a, b = (np.array([values[node] for node in want], np.float64) for values in (want, found))
+def _check(name: str, expected: dict[Any, Any], result: Any, n: int) -> None:
+    """Raise `Mismatch` if the results differ by more than the functions' tolerances allow."""
+    if expected.keys() != result.keys():
+        raise Mismatch(f"{name}: {len(result)} nodes have a value, with NetworkX {len(expected)}")
+    a, b = (np.array([values[node] for node in expected], np.float64) for values in (expected, result))
     near = np.isclose(b, a, rtol=1e-9, atol=1e-6 / n if name in ("hits", "pagerank") else 0)
     if not near.all():
         at = int((~near).argmax())
-        raise Mismatch(f"{name}: node {list(want)[at]} has {b[at]}, with NetworkX {a[at]}")
+        raise Mismatch(f"{name}: node {list(expected)[at]} has {b[at]}, with NetworkX {a[at]}")

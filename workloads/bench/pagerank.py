@@ -1,6 +1,6 @@
-"""``bench pagerank``: milliseconds an iteration of the shards' PageRank, with and without its setup.
+"""``bench pagerank``: milliseconds per iteration of the shards' PageRank, with and without its setup.
 
-Ranks must be those found with ``csr`` by the same rule, to an L1 distance under 1e-5, and sum to 1.
+Ranks must equal those of ``csr`` with the same rule, up to an L1 distance of 1e-5, and sum to 1.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["HELP", "add_arguments", "measure"]
 
 HELP = "time PageRank's iterations, through the program that shards run"
 LIMIT = 1e-5  #: L1 distance to csr's ranks
-TOL = 1e-7  #: the least tolerance at which shares travel as 16 bits, as they do by default
+TOL = 1e-7  #: the smallest tolerance with the default exchange of shares as 16 bits
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,19 +37,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(bench: Bench) -> None:
-    """Rank each structure's vertices, to the same tolerance or by the same number of iterations."""
+    """Rank each structure's vertices, to a tolerance or by a number of iterations."""
+    # Check the options.
     options = bench.options
     if not options.tol >= 0:
         raise InvalidOption(f"--tol is {options.tol}; it is not negative")
     check_least(options, "iterations", "repeats")
     check_least(options, "warm", least=0)
+
+    # Time whole runs, and runs without iterations: the setup.
     graph, oracle, rows = Graph(bench), None, []
     for name, shard in graph.shards():
         rank = partial(pagerank, shard, tol=options.tol, dtype=options.dtype)
         whole = bench.times(partial(rank, max_iter=options.iterations), options.repeats)
         start = bench.times(partial(rank, max_iter=0), options.repeats)
-        found, info = rank(max_iter=options.iterations)
-        ranks, iterations = bench.device.to_host(found["rank"]).astype(np.float64), info["iterations"]
+
+        # Compare the ranks.
+        values, info = rank(max_iter=options.iterations)
+        ranks, iterations = bench.device.to_host(values["rank"]).astype(np.float64), info["iterations"]
         oracle = ranks if oracle is None else oracle
         distance = _checked(name, ranks, oracle)
         line = bench.add(
@@ -67,6 +72,8 @@ def measure(bench: Bench) -> None:
         if options.warm:
             _go_on(bench, name, graph, shard)
         del shard
+
+    # Print the table.
     columns = ["structure", "ms an iteration", "without the start", "start ms", "L1 to csr"]
     bench.table(
         f"PageRank, at most {options.iterations} iterations a run, median of {options.repeats} runs", columns, rows
@@ -74,18 +81,21 @@ def measure(bench: Bench) -> None:
 
 
 def _go_on(bench: Bench, name: str, graph: Graph, shard: Shard) -> None:
-    """After a batch: to the default tolerance from equal ranks, and from those before the batch."""
+    """Time runs after a batch, to the default tolerance: from equal ranks, and from the ranks before the batch."""
+    # Run both ways.
     before = pagerank(shard)[0]["rank"]
     graph.insert_more(shard, bench.options.warm)
-    found = {}
+    runs = {}
     for way, start in (("cold", None), ("warm", before)):
         seconds = bench.times(partial(pagerank, shard, start=start), bench.options.repeats)
         columns, info = pagerank(shard, start=start)
-        found[way] = {"iterations": info["iterations"], "ms": summary(seconds)["p50_ms"]}, columns["rank"]
-    apart = float(abs(found["cold"][1].astype(np.float64) - found["warm"][1]).sum())
+        runs[way] = {"iterations": info["iterations"], "ms": summary(seconds)["p50_ms"]}, columns["rank"]
+
+    # Compare their ranks.
+    apart = float(abs(runs["cold"][1].astype(np.float64) - runs["warm"][1]).sum())
     if not apart < LIMIT:
         raise Mismatch(f"{name}: warm and cold ranks lie {apart:.3g} apart; {LIMIT:g} at most is allowed")
-    cold, warm = found["cold"][0], found["warm"][0]
+    cold, warm = runs["cold"][0], runs["warm"][0]
     bench.add("warm", structure=name, batch=bench.options.warm, cold=cold, warm=warm, l1=apart)
     bench.say(
         f"{name}, after {bench.options.warm:,} inserts: {cold['iterations']} iterations in {cold['ms']:.4g} ms "
@@ -94,7 +104,10 @@ def _go_on(bench: Bench, name: str, graph: Graph, shard: Shard) -> None:
 
 
 def _checked(name: str, ranks: np.ndarray, oracle: np.ndarray) -> float:
-    """The L1 distance to the oracle's ranks; `Mismatch` where it is too much, or where they do not sum to 1."""
+    """Return the L1 distance to the oracle's ranks.
+
+    Raises `Mismatch` if it is too large, or if the sum is not 1.
+    """
     distance, total = float(np.abs(ranks - oracle).sum()), float(ranks.sum())
     if not (distance < LIMIT and abs(total - 1) < LIMIT):
         raise Mismatch(f"{name}: ranks sum to {total} and lie {distance:.3g} from csr's; {LIMIT:g} at most is allowed")

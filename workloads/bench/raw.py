@@ -1,7 +1,7 @@
 """All-to-alls on the bare transports: the baseline of the exchanges.
 
-Buffers are made before and used again, lengths are known to both sides, nothing is checked, and nothing can be aborted;
-a peer that is gone ends it after `LIMIT` seconds; over NCCL, with the cluster.
+Buffers are allocated once and reused, both sides know the lengths, nothing is checked, and nothing can be aborted. A
+silent peer ends a run after `LIMIT` seconds; over NCCL, the cluster does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RANK = struct.Struct("<i")
 
 
 class RawTcp:
-    """Plain TCP sockets between host buffers, one for each pair of ranks, without Nagle's delay.
+    """Plain TCP sockets between host buffers, one per pair of ranks, without Nagle's delay.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class RawTcp:
         Connected; carries the ports.
     device : Device
     hosts : sequence of str
-        Where each rank's process runs.
+        The host of each rank's process.
     """
 
     what = "plain sockets, host memory"
@@ -44,6 +44,7 @@ class RawTcp:
     def __init__(self, exchange: Exchange, device: Device, hosts: Sequence[str]) -> None:
         self.rank, self.size = exchange.rank, exchange.size
         self.sockets: dict[int, socket.socket] = {}
+        # Share the ports, connect to higher ranks, accept from lower ones.
         with socket.create_server((hosts[self.rank], 0), backlog=self.size) as server:
             server.settimeout(LIMIT)
             ports = np.zeros(self.size, np.int64)
@@ -53,18 +54,18 @@ class RawTcp:
                 self._keep(peer, socket.create_connection((hosts[peer], int(ports[peer])), LIMIT))
                 self.sockets[peer].sendall(RANK.pack(self.rank))
             for _ in range(self.rank):
-                made, _ = server.accept()
-                made.settimeout(LIMIT)
-                self._keep(RANK.unpack(made.recv(RANK.size, socket.MSG_WAITALL))[0], made)
-        for made in self.sockets.values():
-            made.setblocking(False)
+                connection, _ = server.accept()
+                connection.settimeout(LIMIT)
+                self._keep(RANK.unpack(connection.recv(RANK.size, socket.MSG_WAITALL))[0], connection)
+        for connection in self.sockets.values():
+            connection.setblocking(False)
 
-    def _keep(self, peer: int, made: socket.socket) -> None:
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.sockets[peer] = made
+    def _keep(self, peer: int, connection: socket.socket) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sockets[peer] = connection
 
     def prepare(self, nbytes: int) -> Callable[[], None]:
-        """What sends `nbytes` to every other rank and receives as many from each."""
+        """Return a function that sends `nbytes` to every other rank and receives as many from each."""
         out = {peer: memoryview(bytearray(nbytes)) for peer in self.sockets}
         into = {peer: memoryview(bytearray(nbytes)) for peer in self.sockets}
         return lambda: self._swap(dict(out), dict(into))
@@ -91,12 +92,12 @@ class RawTcp:
         return n
 
     def settle(self) -> None:
-        """Nothing to do: the system sends what it has taken."""
+        """Do nothing: the system sends what it has accepted."""
 
     def close(self) -> None:
         """Close the sockets."""
-        for made in self.sockets.values():
-            made.close()
+        for connection in self.sockets.values():
+            connection.close()
 
 
 class RawUcx:
@@ -116,7 +117,7 @@ class RawUcx:
         self.settle()
 
     def prepare(self, nbytes: int) -> Callable[[], None]:
-        """What sends `nbytes` to every other rank and receives as many from each."""
+        """Return a function that sends `nbytes` to every other rank and receives as many from each."""
         out: dict[int, Array] = {peer: self.device.full(nbytes, 1, np.uint8) for peer in self.endpoints}
         into: dict[int, Array] = {peer: self.device.zeros(nbytes, np.uint8) for peer in self.endpoints}
         self.device.synchronize()  # UCX reads and writes device memory in no stream's order
@@ -124,10 +125,13 @@ class RawUcx:
         return lambda: self._swap(sends, receives)
 
     def _swap(self, sends: dict[int, Any], receives: dict[int, Any]) -> None:
+        # Post all receives and sends.
         self.round += 1
         pending = [self.worker.tag_recv(a, self.api.tag(self.round << 16 | peer)) for peer, a in receives.items()]
         mine = self.api.tag(self.round << 16 | self.rank)
         pending += [self.endpoints[peer].tag_send(a, mine) for peer, a in sends.items()]
+
+        # Poll until all are complete.
         deadline = time.monotonic() + LIMIT
         while pending:
             self.worker.progress()
@@ -137,7 +141,7 @@ class RawUcx:
                 raise WorkerLost(f"rank {self.rank}: bare UCXX moved no data for {LIMIT} s")
 
     def settle(self) -> None:
-        """Poll on for `SETTLE` seconds: a send may count as done before it has left, and a peer may wait for it."""
+        """Poll on for `SETTLE` seconds: a completed send may not have left yet, and a peer may wait for it."""
         end = time.monotonic() + SETTLE
         while time.monotonic() < end:
             self.worker.progress()
@@ -149,7 +153,7 @@ class RawUcx:
 
 
 class RawNccl:
-    """NCCL by CuPy between device buffers: one group of sends and receives a call, then a synchronised stream."""
+    """NCCL by CuPy between device buffers: a group of sends and receives per call, then a synchronised stream."""
 
     what = "NCCL by CuPy, device memory"
 
@@ -172,7 +176,7 @@ class RawNccl:
         self.peers = [(self.rank + i) % self.size for i in range(1, self.size)]
 
     def prepare(self, nbytes: int) -> Callable[[], None]:
-        """What sends `nbytes` to every other rank and receives as many from each."""
+        """Return a function that sends `nbytes` to every other rank and receives as many from each."""
         out: dict[int, Array] = {peer: self.device.full(nbytes, 1, np.uint8) for peer in self.peers}
         into: dict[int, Array] = {peer: self.device.zeros(nbytes, np.uint8) for peer in self.peers}
         return lambda: self._swap(out, into, nbytes)
@@ -187,7 +191,7 @@ class RawNccl:
         self.device.synchronize()
 
     def settle(self) -> None:
-        """Nothing to do: a synchronised stream has sent everything."""
+        """Do nothing: a synchronised stream has sent all data."""
 
     def close(self) -> None:
         """Destroy the communicator."""

@@ -1,4 +1,4 @@
-"""The baseline without a dynamic structure: keep the edge list, append the batch, sort, drop repeats, rebuild."""
+"""Baseline without a dynamic structure: keep the edge list, append the batch, sort, drop repeats, rebuild."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["Rebuild"]
 
 
 class Rebuild:
-    """A CSR made anew from the list of all edges by every batch, with the array library alone: ``sort``, ``bincount``.
+    """CSR rebuilt from the list of all edges by every batch, with the array library alone: ``sort``, ``bincount``.
 
-    It has as much of `mgraph.structures.Structure` as the benchmark of updates calls.
+    It has the methods of `mgraph.structures.Structure` that the benchmark of updates calls.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class Rebuild:
 
     @property
     def num_edges(self) -> int:
-        """How many edges there are."""
+        """The number of edges."""
         return len(self.keys)
 
     @property
@@ -42,17 +42,18 @@ class Rebuild:
         return int(self.keys.nbytes + self.csr.offsets.nbytes + self.csr.dst.nbytes)
 
     def apply(self, batch: EdgeBatch) -> Counts:
-        """Insert or delete, all of a batch the one or the other, and rebuild. O((m + n) log(m + n))."""
+        """Insert or delete a batch, and rebuild. O((m + n) log(m + n))."""
         deletes = isinstance(batch.op, int)
         return self._rebuild(make_keys(self.device, batch.src, batch.dst), deletes)
 
     build = apply
 
     def apply_run(self, run: Run) -> Counts:
-        """`apply` of keys that are sorted and unique already."""
+        """Apply keys that are sorted and unique."""
         return self._rebuild(run.keys, run.op is not None)
 
     def _rebuild(self, keys: Array, deletes: bool) -> Counts:
+        # Merge the keys into the sorted list, or remove them.
         xp, before = self.device.xp, self.num_edges
         keys = distinct(xp.sort(keys), xp)
         if deletes:
@@ -64,6 +65,8 @@ class Rebuild:
         else:
             self.keys = distinct(xp.sort(xp.concatenate([self.keys, keys])), xp)
             counts = Counts(inserted=self.num_edges - before, updated=len(keys) - self.num_edges + before)
+
+        # Rebuild the CSR.
         degrees = xp.bincount((self.keys >> np.uint64(32)).astype(np.int64), minlength=self.n_rows)
         offsets = self.device.zeros(self.n_rows + 1, np.int64)
         xp.cumsum(degrees, out=offsets[1:])
@@ -71,12 +74,12 @@ class Rebuild:
         return counts
 
     def degrees(self, rows: Array = None) -> Array:
-        """The lengths of `rows`, or of all rows."""
+        """Return the lengths of `rows`, or of all rows."""
         lengths = self.device.xp.diff(self.csr.offsets)
         return lengths if rows is None else lengths[rows]
 
     def neighbors(self, rows: Array) -> Csr:
-        """The contiguous rows `rows` as `Structure.neighbors` gives them."""
+        """Return the contiguous rows `rows`, as `Structure.neighbors` does."""
         first, end = int(rows[0]), int(rows[-1]) + 1
         offsets = self.csr.offsets[first : end + 1]
         return Csr(offsets - offsets[0], self.csr.dst[int(offsets[0]) : int(offsets[-1])])

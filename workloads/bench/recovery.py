@@ -1,4 +1,4 @@
-"""From the death of one of a graph's workers to the next call that is acknowledged, with ``recover="auto"``."""
+"""Time from the death of a worker to the next acknowledged call, with ``recover="auto"``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from workloads.bench.stored import Stored
 
 __all__ = ["measure_recovery"]
 
-WORKERS_SECONDS = 60.0  #: for which to wait until the nanny has started another worker
-AGAIN = 1000  #: edges of the call after the kill, which are there already
+WORKERS_SECONDS = 60.0  #: that the nanny may take to start another worker
+AGAIN = 1000  #: edges of the call after the kill; the graph has them already
 
-Call = tuple[str, float, float]  #: method, when it began, when it ended
+Call = tuple[str, float, float]  #: method, begin, end
 
 
 def measure_recovery(run: Stored, edges: list[int]) -> None:
@@ -34,15 +34,20 @@ def measure_recovery(run: Stored, edges: list[int]) -> None:
 
 
 def _kill(run: Stored, graph: DynamicGraph) -> None:
+    # Choose the victim before the clock starts.
     what = f"the recovered graph after epoch {graph.epoch}"
     edges, _ = run.same(what, graph)
     batch, count = run.batch(0, AGAIN), len(graph.recoveries)
     pid = run.client.run(os.getpid, workers=[graph.workers[-1]])[graph.workers[-1]]
+
+    # Kill it, and wait for the next call.
     with _noted() as calls:
         began, clock = time.perf_counter(), time.monotonic()
         os.kill(pid, signal.SIGKILL)
         graph.update(batch)
         seconds = time.perf_counter() - began
+
+    # The graph must have recovered, with the same edges.
     run.same(what, graph)
     if len(graph.recoveries) == count:
         raise AssertionError("the worker was killed, and the graph did not notice")
@@ -52,21 +57,22 @@ def _kill(run: Stored, graph: DynamicGraph) -> None:
 
 
 def _where(calls: list[Call], began: float) -> dict[str, float]:
-    """Where the seconds went, by the calls of the graph: until the loss was noticed, until sessions were open, in each
-    call of the opening.
+    """Return the seconds of each phase, by the graph's calls.
+
+    Phases: until the loss was noticed, until sessions were open, and each call of the opening.
     """
     lost = next((end for method, _, end in calls if method == "update"), began)
     survey = next((start for method, start, _ in calls if method == "survey"), lost)
-    found = {"noticed_s": lost - began, "sessions_s": survey - lost}
+    seconds = {"noticed_s": lost - began, "sessions_s": survey - lost}
     for method, start, end in calls:
         if start >= survey:
-            found[f"{method}_s"] = found.get(f"{method}_s", 0.0) + end - start
-    return found
+            seconds[f"{method}_s"] = seconds.get(f"{method}_s", 0.0) + end - start
+    return seconds
 
 
 @contextmanager
 def _noted() -> Iterator[list[Call]]:
-    """The calls of all graphs of this process that are made inside, by the workers' methods."""
+    """Yield a list of the calls that graphs of this process make in the block, by the workers' methods."""
     from mgraph.client.calls.coordinator import Coordinator  # needs Dask, which the other parts do not
 
     calls: list[Call] = []
@@ -79,9 +85,10 @@ def _noted() -> Iterator[list[Call]]:
         finally:
             calls.append((name, began, time.monotonic()))
 
+    # Wrap the calls, and silence the report of the loss.
     quiet = logging.getLogger("mgraph.client.stores.recovery")
     level = quiet.level
-    quiet.setLevel(logging.ERROR)  # the loss is what is measured
+    quiet.setLevel(logging.ERROR)
     Coordinator.call = noting  # type: ignore[assignment,method-assign]
     try:
         yield calls

@@ -1,4 +1,4 @@
-"""Shards to run algorithms on: one process that owns every vertex, and the programs that a worker's shard would run."""
+"""Shards for algorithms: a process that owns every vertex, with the programs of a worker's shard."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Graph", "add_arguments"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the graph, and how it is kept."""
+    """Declare the graph and its options."""
     add_graph_arguments(parser)
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--symmetric", dest="directed", action="store_false", help="each edge both ways (the default)")
@@ -40,16 +40,17 @@ class Graph:
     ----------
     bench : Bench
     weighted : bool
-        Whether edges have weights: whole numbers from 1 to 255, the same both ways.
+        True for edges with weights: whole numbers from 1 to 255, the same both ways.
 
     Attributes
     ----------
     src, dst : uint32[n_edges]
-        As drawn: each edge once, repeats among them.
+        As drawn: each edge once, with repeats.
     """
 
     def __init__(self, bench: Bench, weighted: bool = False) -> None:
         self.bench, self.weighted, options, xp = bench, weighted, bench.options, bench.xp
+        # Draw the edges, and relabel them on demand.
         check_least(options, "parts")
         self.edges = edges = Edges(options, bench.device)
         self.n_vertices = edges.n_vertices
@@ -62,12 +63,16 @@ class Graph:
         bench.say(f"{edges.n_edges:,} edges drawn on {edges.n_vertices:,} vertices, {kind}, {bench.device}")
 
     def shards(self) -> Iterator[tuple[str, Shard]]:
-        """Each structure's name and the graph in it; the one before must be gone by then. "csr" first."""
+        """Yield each structure's name and the graph in it, "csr" first.
+
+        Drop a shard before the next.
+        """
         for name in chosen_structures(self.bench.options):
             yield name, self._shard(name)
             self.bench.free()
 
     def _shard(self, name: str) -> Shard:
+        # Fill the shard's structures.
         options = self.bench.options
         partition = Partition.equal(self.n_vertices, 1)
         spec = ShardSpec("bench", 0, partition, name, options.directed, self.weighted, options.reverse)
@@ -76,6 +81,8 @@ class Graph:
         filled(shard.out_edges, self.src, self.dst, options.parts, mirrored=not options.directed, weight=weight)
         if options.directed and shard.in_edges is not None:
             filled(shard.in_edges, self.dst, self.src, options.parts, weight=weight)
+
+        # Compile its programs.
         shard.num_edges = shard.out_edges.num_edges
         warm(shard)
         self.bench.free()
@@ -83,31 +90,34 @@ class Graph:
         return shard
 
     def weights(self) -> Array:
-        """The weight of each edge: float32[n_edges], by a hash of its ends."""
+        """Return the weight of each edge, a hash of its ends: float32[n_edges]."""
         xp = self.bench.xp
         low, high = xp.minimum(self.src, self.dst), xp.maximum(self.src, self.dst)
         mixed = (low * np.uint32(0x9E3779B1) ^ high) * np.uint32(0x85EBCA77)
         return (mixed >> np.uint32(16)).astype(np.float32) % np.float32(255) + np.float32(1)
 
     def insert_more(self, shard: Shard, size: int) -> None:
-        """Insert the `size` edges that are drawn next as a batch."""
+        """Insert the next `size` drawn edges as a batch."""
+        # Draw and relabel the edges like the first ones.
         src, dst = self.edges.between(self.edges.n_edges, self.edges.n_edges + size)
         if self.ids is not None:
             src, dst = self.ids[src], self.ids[dst]
         if not self.bench.options.directed:
             src, dst = (self.bench.xp.concatenate(ends) for ends in ((src, dst), (dst, src)))
+
+        # Insert them in both structures.
         shard.out_edges.insert(EdgeBatch(src, dst))
         if self.bench.options.directed and shard.in_edges is not None:
             shard.in_edges.insert(EdgeBatch(dst, src))
         shard.num_edges = shard.out_edges.num_edges
 
     def drawn_per_vertex(self) -> Array:
-        """How many of the drawn edges begin at each vertex: uint32[n_vertices].
+        """Return the number of drawn edges from each vertex: uint32[n_vertices].
 
-        Their sum over what a search reached is the edge count of Graph500's rate, which counts repeats.
+        Their sum over the reached vertices is the edge count of Graph500's rate, which counts repeats.
         """
         return self.bench.xp.bincount(self.src, minlength=self.n_vertices).astype(np.uint32)
 
     def busiest(self) -> int:
-        """The vertex where most drawn edges begin: it lies in the giant component."""
+        """Return the vertex of most drawn edges: it lies in the giant component."""
         return int(self.drawn_per_vertex().argmax())

@@ -1,7 +1,7 @@
 """``bench sssp``: shortest paths by weights from random roots, by the program that shards run.
 
-Weights are whole numbers from 1 to 255. Distances must be those found with ``csr``, bit for bit. No drawn edge may be a
-shorter way; with predecessors, each must be as near as its edge says.
+Weights are whole numbers from 1 to 255. Distances must equal those of ``csr``, bit for bit. No drawn edge may be a
+shorter path; with predecessors, each must be nearer than its vertex.
 """
 
 from __future__ import annotations
@@ -37,18 +37,21 @@ def measure(bench: Bench) -> None:
     options, rows = bench.options, []
     check_least(options, "roots")
     graph = Graph(bench, weighted=True)
+    # Draw the roots.
     rng = np.random.default_rng(options.seed)
     roots = bench.device.to_host(
         graph.src[bench.device.asarray(rng.integers(0, len(graph.src), options.roots))]
     ).tolist()
+
+    # Search each structure, and check every search.
     oracle: dict[int, Array] = {}
     for name, shard in graph.shards():
         seconds, reached, supersteps = [], [], []
         sssp(shard, roots[0], options.predecessors, options.dtype)  # compiles
         for root in roots:
             search = partial(sssp, shard, root, options.predecessors, options.dtype)
-            took, (found, info) = bench.time(search)
-            _check(bench, name, graph, root, found, oracle)
+            took, (result, info) = bench.time(search)
+            _check(bench, name, graph, root, result, oracle)
             seconds.append(took)
             reached.append(info["reached"])
             supersteps.append(info["supersteps"])
@@ -63,22 +66,29 @@ def measure(bench: Bench) -> None:
         )
         rows.append([name, *(line[c] for c in ("p50_ms", "min_ms", "max_ms", "reached", "supersteps"))])
         del shard
+
+    # Print the table.
     columns = ["structure", "p50 ms", "least ms", "most ms", "reached", "supersteps"]
     bench.table(f"Shortest paths, {len(roots)} roots; distances equal to csr's", columns, rows)
 
 
-def _check(bench: Bench, name: str, graph: Graph, root: int, found: dict[str, Any], oracle: dict[int, Array]) -> None:
-    """`Mismatch` where a distance is not csr's, an edge is a shorter way, or a predecessor does not fit."""
-    distance = found["distance"]
+def _check(bench: Bench, name: str, graph: Graph, root: int, columns: dict[str, Any], oracle: dict[int, Array]) -> None:
+    """Raise `Mismatch` if a distance differs from csr's, an edge is shorter, or a predecessor does not fit."""
+    # Compare with csr.
+    distance = columns["distance"]
     if not bool((oracle.setdefault(root, distance) == distance).all()) or float(distance[root]) != 0:
         raise Mismatch(f"{name}: shortest paths from {root} differ from csr's")
+
+    # No edge may be shorter: d[u] + w >= d[v].
     weights = graph.weights().astype(distance.dtype)
     ways = [(graph.src, graph.dst)] if bench.options.directed else [(graph.src, graph.dst), (graph.dst, graph.src)]
     shorter = sum(int((distance[u] + weights < distance[v]).sum()) for u, v in ways)
     if shorter:
         raise Mismatch(f"{name}: from {root}, {shorter} edges are shorter ways")
-    if "predecessors" in found:
-        before = found["predecessors"]
+
+    # Predecessors are nearer, and only reached vertices have them.
+    if "predecessors" in columns:
+        before = columns["predecessors"]
         reached = bench.xp.isfinite(distance)
         reached[root] = False
         fits = (distance[before[reached]] <= distance[reached]).all() and bool(((before >= 0) == reached).all())

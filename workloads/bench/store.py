@@ -1,8 +1,8 @@
-"""``bench store``: what a store costs: batches with and without one, snapshots, openings, and a killed worker.
+"""``bench store``: costs of a store: logged batches, snapshots, openings, and a killed worker.
 
-All figures stand beside those of the disk alone, measured in the same run and folder. Batches are drawn beforehand.
-What each graph holds is compared: graphs of the same batches, and a graph with itself after it was opened again, must
-have the same number of edges and the same hash of them.
+All figures stand beside those of the disk alone, measured in the same run and folder. Batches are drawn beforehand. The
+contents of graphs are compared: graphs of the same batches, and a graph before and after it is opened again, must have
+the same number of edges and the same hash of them.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ __all__ = ["HELP", "add_arguments", "measure"]
 
 HELP = "what a store costs: logged batches, snapshots, openings and a lost worker, beside the disk alone"
 PARTS = ("disk", "stream", "snapshot", "open", "recover")
-TRIES = 2  #: files of each kind that are written; the faster one counts
-COPIES = 3  #: stores of all edges that are on the disk at the same time, at most; a snapshot counts as one
+TRIES = 2  #: files written per kind; the faster one counts
+COPIES = 3  #: stores of all edges on the disk at the same time, at most; a snapshot counts as one
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,13 +56,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(bench: Bench) -> None:
-    """Measure the parts that were asked for, each beside the disk alone."""
+    """Measure the requested parts, each beside the disk alone."""
+    # Check the options and the room on the disk, and touch the memory.
     options = bench.options
     parts = _checked(options)
     with ExitStack() as stack:
         root = _folder(options, stack)
         needed = _check_room(options, parts, root)
         bench.say(f"up to {needed / 2e9:.3g} GB of memory used once, in {touch_memory(needed // 2):.3g} s")
+
+        # Measure part by part; a part may leave its store to the next.
         client = _client(bench, stack) if options.workers else None
         run = Stored(bench, root, client, Edges(options, bench.device))
         where = f"on {options.workers} workers" if client is not None else "in this process"
@@ -100,7 +103,7 @@ def _checked(options: argparse.Namespace) -> list[str]:
 
 
 def _folder(options: argparse.Namespace, stack: ExitStack) -> Path:
-    """A new folder, which is removed at the end."""
+    """Make a temporary folder, removed at the end."""
     try:
         if options.path is not None:
             options.path.mkdir(parents=True, exist_ok=True)
@@ -112,7 +115,10 @@ def _folder(options: argparse.Namespace, stack: ExitStack) -> Path:
 
 
 def _check_room(options: argparse.Namespace, parts: list[str], root: Path) -> int:
-    """Bytes of the files that there are at the same time; `InvalidOption` if the disk has fewer."""
+    """Return the bytes of the files that exist at the same time.
+
+    Raises `InvalidOption` if the disk has fewer.
+    """
     edges = 0
     if {"stream", "snapshot", "open"} & set(parts):
         batches = sum(map(sum, passes_of(options).values())) if "stream" in parts else 0
@@ -132,7 +138,8 @@ def _client(bench: Bench, stack: ExitStack) -> Any:
 
 
 def _disk(run: Stored) -> None:
-    """Write and read a file; the rates go to `run`."""
+    """Write and read a file, and set the disk's rates."""
+    # Write, with one sync and with a sync per batch.
     path, nbytes, every = run.root / "file", run.bench.options.disk_bytes, 8 * run.bench.options.batch
     kind = file_system(run.root)
     run.bench.say(f"{run.root} is on {kind}")
@@ -140,6 +147,8 @@ def _disk(run: Stored) -> None:
         seconds = min(write_seconds(path, nbytes, sync_every) for _ in range(TRIES))
         run.disk["always" if sync_every else "background"] = nbytes / seconds
         run.add("disk", what, seconds=seconds, nbytes=nbytes, file_system=kind)
+
+    # Read, cached and cold.
     warm = read_seconds([path])
     drop_cached([path])
     for what, seconds in (("read, cold", read_seconds([path])), ("read, cached", warm)):
@@ -147,6 +156,6 @@ def _disk(run: Stored) -> None:
     path.unlink()
 
 
-#: the columns of the table, by what a line has
+#: values of a line, by the heading of their column in the table
 COLUMNS = {"part": "part", "": "what", "s": "seconds", "ms": "p50_ms", "MB/s": "mb_per_s", "of disk": "disk_share"}
 COLUMNS |= {"loss %": "loss_percent", "ratio": "ratio"}

@@ -1,4 +1,4 @@
-"""One run of ``bench store``: its folder, its edges, the stores that its parts leave to each other, and its lines."""
+"""State of a run of ``bench store``: its folder, edges, kept store, and lines."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from workloads.bench.inputs import Edges
 __all__ = ["Kept", "Stored", "wait_until"]
 
 POLL_SECONDS = 0.005
-WAIT_SECONDS = 300.0  #: for which a disk may take to have what was written
+WAIT_SECONDS = 300.0  #: that a disk may take to sync a log
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A store that one part leaves to the next: where, what is in it, and whether it has a snapshot of that."""
+    """A store that a part leaves to the next: its path, its edges, and whether it has a snapshot of them."""
 
     path: Path
     drawn: int
@@ -31,12 +31,12 @@ class Kept:
 
     @property
     def name(self) -> str:
-        """By which what is in it is compared."""
+        """The name under which contents are compared."""
         return f"the graph in {self.path.name}"
 
 
 class Stored:
-    """What the parts share.
+    """Shared state of the parts.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Stored:
     Attributes
     ----------
     disk : dict of str to float
-        Bytes a second that the disk takes, synced as with each `sync`.
+        Bytes per second of the disk, for each `sync`.
     kept : Kept or None
     """
 
@@ -63,20 +63,24 @@ class Stored:
     # ---- graphs ------------------------------------------------------------------------------------------------------
 
     def graph(self, sync: str | None = None, path: Path | None = None, **logging: Any) -> DynamicGraph:
-        """A new graph, with a store if `sync` is given."""
+        """Create a graph, with a store if `sync` is given."""
         options, kind = self.bench.options, self.bench.device.kind
-        made: dict[str, Any] = {"structure": options.structure, "device": kind}
+        graph_options: dict[str, Any] = {"structure": options.structure, "device": kind}
         if sync is not None:
-            made |= {"store": path, "sync": sync, "lag_bytes": options.lag_bytes, **logging}
-        return DynamicGraph(self.client, self.edges.n_vertices, **made)
+            graph_options |= {"store": path, "sync": sync, "lag_bytes": options.lag_bytes, **logging}
+        return DynamicGraph(self.client, self.edges.n_vertices, **graph_options)
 
     def opened(self, kept: Kept) -> DynamicGraph:
-        """The graph of a store."""
+        """Open the graph of a store."""
         kind = self.bench.device.kind
         return DynamicGraph.open(self.client, kept.path, sync="background", device=kind, snapshot_bytes=0, retain=0)
 
     def fill(self, graph: DynamicGraph, first: int, stop: int) -> float:
-        """Insert the edges from number `first` to `stop`, drawn where the graph is; the seconds that took."""
+        """Insert the edges from number `first` to `stop`, drawn where the graph is.
+
+        Returns the seconds.
+        """
+        # Steps of equal size, and a last batch of the rest.
         size = len(graph.workers)
         step = max(1, min(self.bench.options.part, (stop - first) // size))
         steps = (stop - first) // (step * size)
@@ -87,29 +91,38 @@ class Stored:
         return time.perf_counter() - began
 
     def batch(self, first: int, stop: int) -> EdgeBatch:
-        """Edges by their numbers: on the device, or in host memory where workers get them."""
+        """Return edges by their numbers: on the device, or in host memory for workers."""
         src, dst = self.edges.between(first, stop)
         if self.client is not None:
             src, dst = self.bench.device.to_host(src), self.bench.device.to_host(dst)
         return EdgeBatch(src, dst)
 
     def same(self, what: str, graph: DynamicGraph) -> tuple[int, int]:
-        """The edges of a graph and their hash; `Mismatch` where they were others under the same name."""
-        found = graph.num_edges, graph.fingerprint()
-        if found != (known := self._checks.setdefault(what, found)):
+        """Return the number of edges of a graph and their hash.
+
+        Raises `Mismatch` if they differ under the same name.
+        """
+        state = graph.num_edges, graph.fingerprint()
+        if state != (before := self._checks.setdefault(what, state)):
             raise Mismatch(
-                f"{what}: {found[0]:,} edges with hash {found[1]:016x}; they were {known[0]:,}, {known[1]:016x}"
+                f"{what}: {state[0]:,} edges with hash {state[1]:016x}; they were {before[0]:,}, {before[1]:016x}"
             )
-        return found
+        return state
 
     def keep(self, path: Path, drawn: int, graph: DynamicGraph) -> None:
-        """Leave the store of a graph, which is closed then, to the next part."""
+        """Leave the store of a graph to the next part.
+
+        The graph is closed then.
+        """
         self.drop()
         edges, _ = self.same(f"the graph in {path.name}", graph)
         self.kept = Kept(path, drawn, edges)
 
     def need(self) -> Kept:
-        """A store of the resident edges, without a snapshot if it is made now."""
+        """Return a store of the resident edges.
+
+        A new one has no snapshot.
+        """
         if self.kept is None:
             path = self.root / "resident"
             with self.graph("background", path, snapshot_bytes=0) as graph:
@@ -120,7 +133,7 @@ class Stored:
         return self.kept
 
     def drop(self) -> None:
-        """Remove what was kept, and give back the device's memory."""
+        """Remove the kept store, and free the device's memory."""
         if self.kept is not None:
             shutil.rmtree(self.kept.path, ignore_errors=True)
         self.kept = None
@@ -129,24 +142,30 @@ class Stored:
     # ---- lines -------------------------------------------------------------------------------------------------------
 
     def add(self, part: str, what: str, **values: Any) -> dict[str, Any]:
-        """Keep a line, with rates by its seconds, and print it at once."""
+        """Add a line, with rates by its seconds, and print it at once."""
+        # Add the rates.
         seconds = values.get("seconds")
         if seconds and "nbytes" in values:
             values.setdefault("mb_per_s", values["nbytes"] / seconds / 1e6)
         if seconds and "edges" in values and part != "recover":
             values.setdefault("edges_per_s", int(values["edges"] / seconds))
+
+        # Round, print, record.
         line = {name: float(f"{v:.4g}") if isinstance(v, float) else v for name, v in values.items()}
         self.bench.say(f"{part}, {what}: " + ", ".join(f"{name} {value}" for name, value in line.items()))
         return self.bench.add("store", part=part, what=what, **line)
 
     def rows(self, names: Iterable[str]) -> list[list[Any]]:
-        """The lines for a table."""
+        """Return the lines as rows of a table."""
         names = list(names)
         return [[line.get(name, "") for name in names] for line in self.bench.record.of("store")]
 
 
 def wait_until(done: Any, what: str) -> float:
-    """Poll until `done` says so; the seconds that took. `MgraphError` after `WAIT_SECONDS`."""
+    """Poll until `done` returns True.
+
+    Returns the seconds; raises `MgraphError` after `WAIT_SECONDS`.
+    """
     began = time.perf_counter()
     while not done():
         if time.perf_counter() - began > WAIT_SECONDS:

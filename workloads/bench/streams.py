@@ -1,8 +1,8 @@
-"""Streams of the same batches into a graph without a store, with one in the background, and with one synced always.
+"""Streams of the same batches into graphs without a store, with one in the background, and with one synced always.
 
-The passes that go into each graph: batches without a pause; several times as many as fit in the lag of the background;
-one batch each so many milliseconds, such that the log needs `TARGET` of what the disk takes; and, if asked for, a pause
-after each. The graphs take turns, since the same batches take some percent longer at one time than at another.
+Each graph gets these passes: batches without a pause; several bursts that fit in the background's lag; batches at a
+fixed period, such that the log needs `TARGET` of the disk's rate; and on demand, a pause after each batch. The graphs
+take turns, because the same batches take some percent longer at one time than at another.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from workloads.bench.stored import Stored, wait_until
 
 __all__ = ["measure_streams", "passes_of"]
 
-TARGET = 0.7  #: of the disk's rate, which the log needs in the pass at a given rate
-WARM = 3  #: batches that do not count
-BURSTS = 7  #: whose median counts
-EDGE_BYTES = 8  #: of a logged edge, without its batch's header
+TARGET = 0.7  #: share of the disk's rate that the log needs in the paced pass
+WARM = 3  #: warm-up batches
+BURSTS = 7  #: bursts; their median counts
+EDGE_BYTES = 8  #: per logged edge, without its batch's header
 
 
 def passes_of(options: argparse.Namespace) -> dict[str, list[int]]:
-    """The passes by name: how many batches come before the next graph's turn, for each turn."""
+    """Return the passes by name: for each turn, the number of batches before the next graph's turn."""
     burst = max(1, min(options.batches, options.lag_bytes * 9 // 10 // (EDGE_BYTES * options.batch)))
     passes = {"no pause": [options.batches], "burst": BURSTS * [burst], "paced": [options.batches]}
     return passes | ({"paused": [options.batches]} if options.pause else {})
 
 
 def measure_streams(run: Stored) -> None:
-    """Time the passes in each graph; the one in the background is kept."""
+    """Time the passes in each graph, and keep the store of the background."""
+    # Draw all batches beforehand.
     options, first = run.bench.options, run.resident
     period = EDGE_BYTES * options.batch / (TARGET * run.disk["background"])
     turns: dict[str, list[list[EdgeBatch]]] = {}
@@ -46,6 +47,8 @@ def measure_streams(run: Stored) -> None:
             first += count * options.batch
     run.bench.synchronize()
     warm = turns.pop("warm")[0]
+
+    # Fill and warm up the graphs.
     graphs: dict[str | None, DynamicGraph] = {}
     with ExitStack() as stack:
         for sync in (None, "background", "always"):
@@ -56,9 +59,13 @@ def measure_streams(run: Stored) -> None:
             run.add("fill", sync or "no store", edges=run.resident, seconds=seconds)
             for batch in warm:
                 graph.update(batch)
+
+        # Time the passes in turn.
         for name, rounds in turns.items():
             pace = _Pace(period if name == "paced" else 0.0, (options.pause or 0.0) / 1e3 * (name == "paused"))
             _pass(run, graphs, name, rounds, pace)
+
+        # Compare the graphs, and keep a store.
         for graph in graphs.values():
             run.same("the graph of the streams", graph)
         run.keep(run.root / "background", first, graphs["background"])
@@ -67,7 +74,7 @@ def measure_streams(run: Stored) -> None:
 
 
 class _Pace(NamedTuple):
-    """When the batches of a pass come: one a `period`, or as soon as the one before is done and a `pause` is over."""
+    """Times of the batches of a pass: one per `period`, or each a `pause` after the last."""
 
     period: float
     pause: float
@@ -80,7 +87,7 @@ class _Pace(NamedTuple):
 
 
 class _Turn(NamedTuple):
-    """What the batches of one turn took: seconds in all and of each, and of the log bytes, and what was behind then."""
+    """Measurements of the batches of a turn: seconds in all and of each, log bytes, and the lag at the end."""
 
     seconds: float
     spent: list[float]
@@ -93,18 +100,21 @@ class _Turn(NamedTuple):
 def _pass(
     run: Stored, graphs: dict[str | None, DynamicGraph], name: str, rounds: list[list[EdgeBatch]], pace: _Pace
 ) -> None:
-    """Time one pass in all graphs; what counts of several turns are their medians."""
+    """Time a pass in all graphs. Several turns count by their medians."""
+    # Run the turns.
     turns: dict[str | None, list[_Turn]] = {sync: [] for sync in graphs}
     for batches in rounds:
         for sync, graph in graphs.items():
             turns[sync].append(_timed(graph, batches, pace))
+
+    # One line per graph, relative to the graph without a store.
     plain = median(turn.seconds for turn in turns[None])
     edges = sum(map(len, rounds[0]))
     for sync, done in turns.items():
         seconds = median(turn.seconds for turn in done)
         values: dict[str, Any] = {"sync": sync, "period_ms": pace.period * 1e3, "pause_ms": pace.pause * 1e3}
         values |= {"turns": len(done), "seconds": seconds, "edges": edges}
-        values |= summary([one for turn in done for one in turn.spent])
+        values |= summary([spent for turn in done for spent in turn.spent])
         if sync is not None:
             rate = median(turn.logged / (turn.seconds + turn.drained) for turn in done)
             values |= {"bytes_per_edge": done[0].logged / edges, "mb_per_s": rate / 1e6}
@@ -115,6 +125,7 @@ def _pass(
 
 
 def _timed(graph: DynamicGraph, batches: list[EdgeBatch], pace: _Pace) -> _Turn:
+    # Start with an empty lag.
     _settled(graph)
     before, spent = graph.store, []
     began = time.perf_counter()
@@ -124,6 +135,8 @@ def _timed(graph: DynamicGraph, batches: list[EdgeBatch], pace: _Pace) -> _Turn:
         spent.append(time.perf_counter() - start)
         pace.wait(began, len(spent))
     seconds = time.perf_counter() - began
+
+    # Measure the lag, then drain it.
     after = graph.store
     if before is None or after is None:
         return _Turn(seconds, spent)
@@ -132,7 +145,7 @@ def _timed(graph: DynamicGraph, batches: list[EdgeBatch], pace: _Pace) -> _Turn:
 
 
 def _settled(graph: DynamicGraph) -> float:
-    """Wait until all that was acknowledged is on the disk; the seconds that took."""
+    """Wait until all acknowledged changes are on the disk. Returns the seconds."""
     if graph.store is None:
         return 0.0
     return wait_until(lambda: graph.durable_epoch == graph.epoch, "the log is on the disk")

@@ -1,7 +1,7 @@
-"""``python -m workloads gap``: the GAP benchmark's generated graphs and kernels, as its rules have them.
+"""``python -m workloads gap``: the GAP benchmark's generated graphs and kernels, by its rules.
 
-A trial is a call of `DynamicGraph`'s method in this process, from the call until the result lies on the device. Making
-the graph is not timed, and neither is the first call of a kernel, which compiles. Results are verified outside of the
+A trial is a call of `DynamicGraph`'s method in this process, from the call until the result lies on the device. Neither
+the creation of the graph nor the first call of a kernel, which compiles, is timed. Results are verified outside of the
 time.
 """
 
@@ -27,7 +27,7 @@ from workloads.results.result_table import pivot
 
 __all__ = ["HELP", "add_arguments", "means", "run"]
 
-INSERTED = 1 << 25  #: edges inserted at once; gpma+ takes 200 bytes for each meanwhile
+INSERTED = 1 << 25  #: edges per insert; gpma+ takes 200 bytes for each meanwhile
 HELP = "run the six kernels of the GAP benchmark on its generated graphs"
 
 
@@ -50,28 +50,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the kernels; 0, or `Mismatch` where a result was wrong."""
+    """Run the kernels. Returns 0; raises `Mismatch` for a wrong result."""
+    # Check the options.
     kinds, kernels = _chosen(options)
     if options.gapbs is not None:
         gapbs.check(options.gapbs, kernels)
-    folder, options.gapbs = options.gapbs, options.gapbs is not None  # the record does not tell where
+    folder, options.gapbs = options.gapbs, options.gapbs is not None  # the record does not name the folder
     bench = Bench("gap", options)
+
+    # Run the kernels on each graph: ours, then the peers'.
     for kind in kinds:
         graph = generate(kind, options.scale, options.degree, bench.device)
         bench.free()
         bench.say(f"{kind}: {graph.n_vertices:,} vertices, {len(graph):,} edges, {bench.device.kind}")
         for weighted in (False, True):
-            some = [kernel for kernel in kernels if kernel.weighted == weighted]
-            if some:
-                _ours(bench, kind, graph, some, weighted)
-                _others(bench, kind, graph, some, weighted, folder)
+            matching = [kernel for kernel in kernels if kernel.weighted == weighted]
+            if matching:
+                _ours(bench, kind, graph, matching, weighted)
+                _others(bench, kind, graph, matching, weighted, folder)
     _table(bench)
     bench.close()
     return 0
 
 
 def _chosen(options: argparse.Namespace) -> tuple[list[str], list[Kernel]]:
-    """The graphs and kernels that were asked for, after a look at the other options."""
+    """Return the requested graphs and kernels, after checks of all options."""
     check_least(options, "trials")
     check_least(options, "verify", least=0)
     peers_of(options.peer)
@@ -116,40 +119,47 @@ def _fill(g: DynamicGraph, graph: GapGraph, weighted: bool) -> None:
 
 
 def _time(bench: Bench, kind: str, graph: GapGraph, g: DynamicGraph, kernel: Kernel) -> None:
-    """The trials of a kernel; `Mismatch` where one is wrong that is verified."""
+    """Time the trials of a kernel.
+
+    Raises `Mismatch` if a verified one is wrong.
+    """
     picked, seconds, verified = sources(graph), [], 0
-    kernel.run(g, kernel.given(sources(graph)))  # compiles
+    kernel.run(g, kernel.next_sources(sources(graph)))  # compiles
+    # The warm-up has drawn its own sources: trials begin with the first.
     for trial in range(_trials(bench, kernel)):
-        given = kernel.given(picked)
-        spent, found = bench.time(partial(kernel.run, g, given))
+        chosen = kernel.next_sources(picked)
+        spent, result = bench.time(partial(kernel.run, g, chosen))
         seconds.append(spent)
         if trial < bench.options.verify:
-            wrong = kernel.wrong(g, graph, given, found)
+            wrong = kernel.wrong(g, graph, chosen, result)
             if wrong:
-                raise Mismatch(f"{kernel.name} on {kind} from {given}: {wrong}")
+                raise Mismatch(f"{kernel.name} on {kind} from {chosen}: {wrong}")
             verified += 1
-        del found
+        del result
     _add(bench, "mgraph", kind, kernel, seconds, verified=verified)
 
 
 def _others(
     bench: Bench, kind: str, graph: GapGraph, kernels: list[Kernel], weighted: bool, folder: Path | None
 ) -> None:
-    """The peers' times and gapbs's."""
+    """Time the peers and gapbs."""
+    # The peers run each kernel once.
     for name in peers_of(bench.options.peer):
         runs = PEERS[name](graph, weighted)
         for kernel in kernels:
             if kernel.name in runs:
-                seconds, _ = bench.time(partial(runs[kernel.name], kernel.given(sources(graph))))
+                seconds, _ = bench.time(partial(runs[kernel.name], kernel.next_sources(sources(graph))))
                 _add(bench, name, kind, kernel, [seconds])
+
+    # gapbs reads the graph from a file.
     if folder is None:
         return
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / f"{kind}.{'wsg' if weighted else 'sg'}"
         gapbs.write_serialized(graph, path, weighted)
         for kernel in kernels:
-            found = gapbs.milliseconds(folder, kernel, path, _trials(bench, kernel), bench.device.threads)
-            _add(bench, "gapbs", kind, kernel, [ms / 1e3 for ms in found])
+            times_ms = gapbs.milliseconds(folder, kernel, path, _trials(bench, kernel), bench.device.threads)
+            _add(bench, "gapbs", kind, kernel, [ms / 1e3 for ms in times_ms])
 
 
 def _add(bench: Bench, who: str, kind: str, kernel: Kernel, seconds: list[float], **more: Any) -> None:
@@ -157,14 +167,14 @@ def _add(bench: Bench, who: str, kind: str, kernel: Kernel, seconds: list[float]
 
 
 def _table(bench: Bench) -> None:
-    """A row a graph and kernel; the mean, as gapbs reports it, of each who ran."""
+    """Print a row per graph and kernel, with the mean of each runner, as gapbs reports it."""
     columns, rows = pivot(means(bench.record.lines))
     where = provenance(bench.record.lines[0])
     bench.table(f"GAP, scale {bench.options.scale}, mean ms of the trials; {where}", columns, rows)
 
 
 def means(lines: list[dict[str, Any]]) -> Iterator[tuple[str, str, str, Any]]:
-    """Graph, kernel, who and mean time in ms of each kernel of a run; and how many of our trials were verified."""
+    """Yield graph, kernel, runner and mean time in ms, and then the numbers of our trials and verified trials."""
     titles = {kernel.name: kernel.title for kernel in KERNELS}
     ran = [line for line in lines if line["kind"] == "kernel"]
     for line in ran:

@@ -1,12 +1,12 @@
-// What gapbs and libstdc++ draw with std::mt19937 (M. Matsumoto, T. Nishimura, ACM TOMACS 8(1), 1998), whose outputs are
-// called words here. A block has one twister, in shared memory.
+// Random draws of gapbs and libstdc++ with std::mt19937 (M. Matsumoto, T. Nishimura, ACM TOMACS 8(1), 1998), whose
+// outputs are called words here. A block has a twister of its own, in shared memory.
 #pragma once
 
 constexpr i64 state_words = 624, far_word = 397, most_levels = 27;
-constexpr u32 biased = 0xfffffffeu;  // 255 divides the number of the words below; a weight of another is drawn again
+constexpr u32 biased = 0xfffffffeu;  // 255 divides the number of words below; other words are drawn again
 
 struct Twister {
-    u32* state;  // twice, for the present words and those before
+    u32* state;  // two halves: the present words and the words before
     i64 turn = 0;
     template <class Block> DEVICE Twister(Block block, u32* state, u32 seed) : state(state) {
         block.sync();
@@ -16,11 +16,11 @@ struct Twister {
         }
         block.sync();
     }
-    template <class Block> DEVICE void next(Block block) {  // 624 further words
+    template <class Block> DEVICE void next(Block block) {  // the next 624 words
         const u32* old = state + turn * state_words;
         turn = 1 - turn;
         u32* fresh = state + turn * state_words;
-        constexpr i64 part = state_words - far_word;  // so many need no fresh word but those of earlier parts
+        constexpr i64 part = state_words - far_word;  // words of a part depend on words of earlier parts only
         for (i64 from = 0; from < state_words; from += part) {
             for (i64 k = from + block.rank(), end = lesser(from + part, state_words); k < end; k += block.size()) {
                 u32 below = k + 1 < state_words ? old[k + 1] : fresh[0], y = (old[k] & ~0u << 31) | (below & ~0u >> 1);
@@ -38,17 +38,17 @@ struct Twister {
     }
 };
 
-struct DrawEdges {  // a block 2^18 edges: (lesser end, greater end, weight - 1) in a word each
+struct DrawEdges {  // draws 2^18 edges per block: (lesser end, greater end, weight - 1) in a word each
     static constexpr int lanes = 256;
     i64 scale;
     i64 edges;  // in all
-    i64 of_block;  // edges of a block
-    i64 first;  // the number of the first block, which tells the twisters' seeds
+    i64 of_block;  // edges per block
+    i64 first;  // number of the first block; the seeds of the twisters follow
     i64 seed;
     const u32* ids;  // the id of each vertex of kron; null for urand
-    u8* weights;  // out: by edge, less 1
+    u8* weights;  // out: per edge, less 1
     u64* keys;  // out
-    u8* again;  // out: by block, whether a weight must be drawn again
+    u8* again;  // out: per block, 1 if a weight must be drawn again
     DEVICE void operator()(Grid grid) const {
         SHARED(u32, state, 2 * state_words);
         SHARED(u8, drawn, state_words * most_levels);
@@ -71,9 +71,10 @@ struct DrawEdges {  // a block 2^18 edges: (lesser end, greater end, weight - 1)
     DEVICE void put(i64 edge, u32 u, u32 v) const {
         keys[edge] = ((u64)lesser(u, v) << scale | greater(u, v)) << 8 | weights[edge];
     }
-    // One word a level, as a float between 0 and 1, chooses a quadrant: .57, .19, .19 and .05.
+    // A word per level, as a float between 0 and 1, chooses a quadrant: .57, .19, .19 and .05.
     template <class Block> DEVICE void kron(Block block, Twister& words, u8* drawn, i64 b, i64 done, i64 n) const {
         constexpr f32 a = 0.57f, ab = 0.57f + 0.19f, abc = ab + 0.19f;
+        // Draw the quadrants of all levels, a word per edge and level.
         for (i64 level = 0; level < scale; ++level) {
             words.next(block);
             weigh(block, words, b, done * scale + level * state_words, n);
@@ -84,6 +85,7 @@ struct DrawEdges {  // a block 2^18 edges: (lesser end, greater end, weight - 1)
             }
         }
         block.sync();
+        // Join the bits of each edge's quadrants.
         for (i64 e = block.rank(); e < state_words && done + e < n; e += block.size()) {
             u32 u = 0, v = 0;
             for (i64 level = 0; level < scale; ++level) {
@@ -104,7 +106,7 @@ struct DrawEdges {  // a block 2^18 edges: (lesser end, greater end, weight - 1)
     }
 };
 
-struct DrawSwaps {  // one block: places[k] is a random number up to k, as std::uniform_int_distribution draws it
+struct DrawSwaps {  // one block: draws places[k], a random number up to k, like std::uniform_int_distribution
     static constexpr int lanes = 256;
     i64 n;
     i64 seed;
@@ -117,7 +119,7 @@ struct DrawSwaps {  // one block: places[k] is a random number up to k, as std::
             Twister words(block, state, (u32)(seed + only));
             for (i64 k = 1; k < n;) {
                 words.next(block);
-                for (i64 at = 0; at < state_words && k < n;) {  // a word that is refused moves all that follow
+                for (i64 at = 0; at < state_words && k < n;) {  // a rejected word moves all that follow
                     i64 most = lesser(lesser((i64)block.size(), state_words - at), n - k);
                     if (block.rank() == 0) refused[0] = (u32)most;
                     block.sync();

@@ -1,4 +1,4 @@
-"""gapbs beside ours: its programs, which the user built, run on the very same graph."""
+"""gapbs as a peer: its programs, built by the user, run on the very same graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMIT_SECONDS = 3600
 
 
 def check(folder: Path, kernels: list[Kernel]) -> None:
-    """`InvalidOption` where a program is missing in the folder that the user named."""
+    """Raise `InvalidOption` if a program is missing in the user's folder."""
     missing = [k.name for k in kernels if not os.access(folder / k.name, os.X_OK)]
     if missing:
         raise InvalidOption(f"--gapbs {folder} has no program {', '.join(missing)}; build gapbs and name its folder")
@@ -31,6 +31,7 @@ def write_serialized(graph: GapGraph, path: Path, weighted: bool) -> None:
     A byte 0 (undirected), the number of arcs and of vertices as int64, the offsets as int64, and per arc its end as
     int32, followed by its weight as int32 in a ``.wsg``. Rows ascend. O(m log m) on the device.
     """
+    # Sort the arcs of both directions.
     xp, n = graph.device.xp, graph.n_vertices
     lesser, greater, weight = graph.columns()
     src, dst = xp.concatenate([lesser, greater]), xp.concatenate([greater, lesser])
@@ -41,6 +42,8 @@ def write_serialized(graph: GapGraph, path: Path, weighted: bool) -> None:
     arcs[:, 0] = graph.device.to_host(dst[order])
     if weighted:
         arcs[:, 1] = graph.device.to_host(xp.concatenate([weight, weight])[order])
+
+    # Write the header, the offsets and the arcs.
     with path.open("wb") as file:
         file.write(b"\0")
         for part in (np.array([len(order), n], np.int64), offsets, arcs):
@@ -48,17 +51,20 @@ def write_serialized(graph: GapGraph, path: Path, weighted: bool) -> None:
 
 
 def milliseconds(folder: Path, kernel: Kernel, graph: Path, trials: int, threads: int) -> list[float]:
-    """The time of each trial of a program; `MgraphError` where it fails, or prints other than gapbs does."""
+    """Return the time of each trial of a program.
+
+    Raises `MgraphError` if it fails, or prints other than gapbs does.
+    """
     command = [str(folder / kernel.name), "-f", str(graph), "-n", str(trials), *kernel.flags]
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=LIMIT_SECONDS, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MgraphError(f"{' '.join(command)}: {error}") from None
-    found = [float(seconds) * 1e3 for seconds in re.findall(r"^Trial Time:\s+(\S+)$", done.stdout, re.MULTILINE)]
-    if done.returncode or len(found) != trials:
-        said = (done.stderr or done.stdout).strip()[-200:]
-        raise MgraphError(f"{' '.join(command)}: exit status {done.returncode}, {len(found)} trial times: {said}")
-    return found
+    times = [float(seconds) * 1e3 for seconds in re.findall(r"^Trial Time:\s+(\S+)$", process.stdout, re.MULTILINE)]
+    if process.returncode or len(times) != trials:
+        output = (process.stderr or process.stdout).strip()[-200:]
+        raise MgraphError(f"{' '.join(command)}: exit status {process.returncode}, {len(times)} trial times: {output}")
+    return times

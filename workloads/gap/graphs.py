@@ -2,7 +2,7 @@
 
 gapbs draws blocks of 2**18 edges, each from a Mersenne twister of its own, and whole numbers by its ``UniDist``. It
 permutes the ids of kron by the C++ library's ``std::shuffle``; here that is libstdc++'s, since GCC 11. Weights are
-whole numbers from 1 to 255; of equal edges, in either direction, the least weight stays. Self-loops are dropped.
+whole numbers from 1 to 255; equal edges, in either direction, keep the smallest weight. Self-loops are dropped.
 
 References
 ----------
@@ -28,24 +28,24 @@ __all__ = ["KINDS", "GapGraph", "generate", "shuffled", "sources"]
 
 KINDS = ("kron", "urand")
 SEED = 27491095  #: gapbs's kRandSeed
-BLOCK = 1 << 18  #: edges drawn from one seed
-PART = 1 << 27  #: edges of a part of the list, about
+BLOCK = 1 << 18  #: edges per seed
+PART = 1 << 27  #: edges in a part of the list, about
 MAX_SCALE = 27  #: two ids and a weight fit into 64 bits, and so do the steps of the shuffle
 WORDS = 1 << 32
-PAIRED = 1 << 16  #: libstdc++ shuffles shorter sequences by two steps a draw
+PAIRED = 1 << 16  #: libstdc++ shuffles shorter sequences by two steps per draw
 DRAW = str(Path(__file__).with_name("draw.cuh"))
 
 
 @dataclass(frozen=True, eq=False)
 class GapGraph:
-    """An undirected weighted graph: unique edges without self-loops.
+    """Undirected weighted graph: unique edges without self-loops.
 
     Attributes
     ----------
     scale : int
-        There are 2**scale vertices, or fewer.
+        The graph has 2**scale vertices, or fewer.
     parts : tuple of uint64[m]
-        On the device: each edge once, ``(lesser end << scale | greater end) << 8 | weight - 1``. They ascend, also from
+        On the device: each edge once, ``(lesser end << scale | greater end) << 8 | weight - 1``. Ascending, also from
         part to part.
     device : Device
     n_vertices : int
@@ -58,7 +58,7 @@ class GapGraph:
 
     @classmethod
     def of(cls, n_vertices: int, src: np.ndarray, dst: np.ndarray, weight: np.ndarray, device: Device) -> GapGraph:
-        """The graph of given edges, src < dst, ascending; weights are whole numbers from 1 to 256."""
+        """Return the graph of given edges, src < dst, ascending; weights are whole numbers from 1 to 256."""
         scale = max(n_vertices - 1, 1).bit_length()
         keys = (src.astype(np.uint64) << np.uint64(scale) | dst) << np.uint64(8) | (weight - 1).astype(np.uint64)
         return cls(scale, (device.asarray(keys),), device, n_vertices)
@@ -67,7 +67,7 @@ class GapGraph:
         return sum(map(len, self.parts))
 
     def edges(self) -> Iterator[tuple[Array, Array, Array]]:
-        """Part by part, the ends of edges and their weights: uint32[k], uint32[k], src < dst, and float32[k]."""
+        """Yield the edges part by part: ends uint32[k], uint32[k], src < dst, and weights float32[k]."""
         for keys in self.parts:
             ends = keys >> np.uint64(8)
             src, dst = ends >> np.uint64(self.scale), ends & np.uint64((1 << self.scale) - 1)
@@ -75,7 +75,7 @@ class GapGraph:
             yield src.astype(np.uint32), dst.astype(np.uint32), weight
 
     def columns(self) -> tuple[Array, Array, Array]:
-        """All edges: src, dst and weight."""
+        """Return all edges: src, dst and weight."""
         src, dst, weight = (self.device.concatenate(list(column)) for column in zip(*self.edges(), strict=True))
         return src, dst, weight
 
@@ -83,15 +83,15 @@ class GapGraph:
     def degrees(self) -> Array:
         """The degree of each vertex: int64[n_vertices]."""
         xp, n = self.device.xp, self.n_vertices
-        found = xp.zeros(n, np.int64)
+        degrees = xp.zeros(n, np.int64)
         for src, dst, _ in self.edges():
             for ends in (src, dst):
-                found += xp.bincount(ends, minlength=n)
-        return found
+                degrees += xp.bincount(ends, minlength=n)
+        return degrees
 
 
 def generate(kind: str, scale: int, degree: int, device: Device) -> GapGraph:
-    """The graph of ``-g SCALE -k DEGREE`` (kron) or ``-u SCALE -k DEGREE`` (urand) of gapbs.
+    """Draw the graph of gapbs's options ``-g SCALE -k DEGREE`` (kron) or ``-u SCALE -k DEGREE`` (urand).
 
     Parameters
     ----------
@@ -99,20 +99,23 @@ def generate(kind: str, scale: int, degree: int, device: Device) -> GapGraph:
     scale : int
         2**scale vertices, 1 to 27.
     degree : int
-        degree * 2**scale edges are drawn, repeats and self-loops included.
+        degree * 2**scale edges are drawn, with repeats and self-loops.
     device : Device
-        Where the graph is drawn and kept.
+        The device of the graph.
 
     Notes
     -----
     O(m * scale) draws and two sorts of m 64-bit keys. Takes 16 bytes for each drawn edge, and 3 GB.
     """
+    # Check the options.
     if kind not in KINDS:
         raise InvalidOption(f"graph {kind!r} is none of {', '.join(map(repr, KINDS))}")
     if not 1 <= scale <= MAX_SCALE:
         raise InvalidOption(f"scale is {scale}; it goes from 1 to {MAX_SCALE}")
     if degree < 1:
         raise InvalidOption(f"degree is {degree}; at least 1 is needed")
+
+    # Draw the edges in steps, and merge the sorted pieces.
     ids = shuffled(1 << scale, device).astype(np.uint32) if kind == "kron" else None
     edges, step = degree << scale, 2 * PART // BLOCK * BLOCK or BLOCK
     pieces = [_drawn(scale, first, min(step, edges - first), ids, device) for first in range(0, edges, step)]
@@ -120,17 +123,23 @@ def generate(kind: str, scale: int, degree: int, device: Device) -> GapGraph:
 
 
 def _drawn(scale: int, first: int, n: int, ids: Array, device: Device) -> Array:
-    """The `n` edges from number `first` on, sorted, each once, without self-loops."""
+    """Draw the `n` edges from number `first` on.
+
+    Returns them sorted, unique, without self-loops.
+    """
+    # Draw the edges, then redraw the weights of blocks with a rejected word: one of 8,000.
     blocks = -(-n // BLOCK)
     weights, keys, again = device.empty(n, np.uint8), device.empty(n, np.uint64), device.zeros(blocks, np.uint8)
     load(device, DRAW).DrawEdges(
         blocks, scale=scale, edges=n, of_block=BLOCK, first=first // BLOCK, seed=SEED, ids=ids, weights=weights,
         keys=keys, again=again,
     )  # fmt: skip
-    for block in np.flatnonzero(device.to_host(again)).tolist():  # one of 8,000
+    for block in np.flatnonzero(device.to_host(again)).tolist():
         at = slice(block * BLOCK, min((block + 1) * BLOCK, n))
         keys[at] &= ~np.uint64(255)
         keys[at] |= device.asarray(_weights(SEED + first // BLOCK + block, at.stop - at.start))
+
+    # Sort, and drop self-loops and repeats.
     del weights
     device.sort(keys)
     ends = keys >> np.uint64(8)
@@ -139,21 +148,24 @@ def _drawn(scale: int, first: int, n: int, ids: Array, device: Device) -> Array:
 
 
 def _firsts(keys: Array, device: Device) -> Array:
-    """Which of some sorted keys are the first with their ends: bool[n]."""
+    """Return a mask of the sorted keys that are the first with their ends: bool[n]."""
     ends, first = keys >> np.uint64(8), device.xp.ones(len(keys), bool)
     first[1:] = ends[1:] != ends[:-1]
     return first
 
 
 def _merged(pieces: list[Array], device: Device) -> Iterator[Array]:
-    """The edges of sorted pieces in sorted parts, those with equal ends once."""
+    """Yield the edges of sorted pieces in sorted parts, equal ends once."""
+    # A single piece is sorted and unique.
     if len(pieces) == 1:
         yield pieces[0]
         return
+
+    # Choose cuts from a sample, and merge the spans between them.
     xp = device.xp
-    some = xp.sort(device.concatenate([piece[::1024] for piece in pieces]))
+    sample = xp.sort(device.concatenate([piece[::1024] for piece in pieces]))
     step = max(PART // 1024, 1)
-    cuts = xp.unique(some[step::step] & ~np.uint64(255))  # between keys with different ends
+    cuts = xp.unique(sample[step::step] & ~np.uint64(255))  # between keys with different ends
     places = [[0, *device.to_host(xp.searchsorted(piece, cuts)).tolist(), len(piece)] for piece in pieces]
     for at in range(len(cuts) + 1):
         spans = zip(pieces, places, strict=True)
@@ -163,14 +175,17 @@ def _merged(pieces: list[Array], device: Device) -> Iterator[Array]:
 
 
 def _weights(seed: int, n: int) -> np.ndarray:
-    """The weights of a block, less 1: uint64. Two of 2**32 draws are drawn again, so that 255 divides the rest."""
+    """Return the weights of a block, less 1: uint64.
+
+    Rejects 2 of 2**32 words, so that 255 divides the rest.
+    """
     spare = 64
     words = np.random.RandomState(seed).randint(0, WORDS, n + spare, np.uint32)
     return (words[words < WORDS - 2][:n] % np.uint32(255)).astype(np.uint64)
 
 
 def sources(graph: GapGraph) -> Iterator[int]:
-    """The starting points of gapbs's searches, without end: random vertices that have an edge."""
+    """Yield the sources of gapbs's searches, without end: random vertices with an edge."""
     device = graph.device
     if not len(graph):
         raise InvalidOption("the graph has no edges; choose a larger scale")
@@ -184,7 +199,10 @@ def sources(graph: GapGraph) -> Iterator[int]:
 
 
 def shuffled(n: int, device: Device) -> Array:
-    """0 .. n - 1 as ``std::shuffle`` of libstdc++ leaves them with ``std::mt19937(SEED)``: int64[n]. O(n log n)."""
+    """Return 0 .. n - 1 as ``std::shuffle`` of libstdc++ leaves them with ``std::mt19937(SEED)``: int64[n].
+
+    O(n log n).
+    """
     if n < PAIRED:
         return _after_swaps(device.asarray(_swaps(n)), device.xp)
     places = device.zeros(n, np.int64)
@@ -193,21 +211,25 @@ def shuffled(n: int, device: Device) -> Array:
 
 
 def _swaps(n: int) -> np.ndarray:
-    """For each place i, the place that it is swapped with in step i: int64[n], at most i. For `n` below `PAIRED`."""
-    found = np.zeros(n, np.int64)
+    """Return for each place i the place that step i swaps it with: int64[n], at most i.
+
+    For `n` below `PAIRED`.
+    """
+    # An even length begins with a single draw.
+    targets = np.zeros(n, np.int64)
     if n < 2:
-        return found
+        return targets
     words = iter(np.random.RandomState(SEED).randint(0, WORDS, 2 * n + 64, np.uint32).tolist())
     at = 1 + (n % 2 == 0)
     if at == 2:
-        found[1] = _below(2, words)
+        targets[1] = _below(2, words)
     for i in range(at, n, 2):  # two places by one draw
-        found[i], found[i + 1] = divmod(_below((i + 1) * (i + 2), words), i + 2)
-    return found
+        targets[i], targets[i + 1] = divmod(_below((i + 1) * (i + 2), words), i + 2)
+    return targets
 
 
 def _below(size: int, words: Iterator[int]) -> int:
-    """A random number below `size`, as ``std::uniform_int_distribution`` draws it."""
+    """Draw a random number below `size`, like ``std::uniform_int_distribution``."""
     for word in words:
         if word * size % WORDS >= (WORDS - size) % size:
             return word * size // WORDS
@@ -215,19 +237,22 @@ def _below(size: int, words: Iterator[int]) -> int:
 
 
 def _after_swaps(target: Array, xp: Any) -> Array:
-    """What lies at each place after place i was swapped with place ``target[i] <= i``, for i = 0, 1, 2 ...
+    """Apply the swaps of place i with place ``target[i] <= i``, for i = 0, 1, 2 ...
 
-    Step i puts i at its target, and what lay there at place i. So what lies at a place before step t is the last step
-    before t that has the place as its target; where there is none, it is what lay at ``target[place]`` before step
-    `place`.
+    Returns the final contents. Step i puts i at its target, and the target's value at place i. So the value at a place
+    before step t is the last step before t with that place as its target; without such a step, it is the value at
+    ``target[place]`` before step `place`.
     """
+    # Sort the steps by target.
     n = len(target)
     steps = xp.sort(target * n + xp.arange(n))
-    found, place, before, open_ = xp.empty(n, np.int64), xp.arange(n), xp.full(n, n), xp.arange(n)
+    values, place, before, open_ = xp.empty(n, np.int64), xp.arange(n), xp.full(n, n), xp.arange(n)
+
+    # Look up each open place; places without an earlier step move on to their target.
     while len(open_):
         last = steps[xp.maximum(xp.searchsorted(steps, place * n + before) - 1, 0)]
         here = (last // n == place) & (last < place * n + before)
-        found[open_[here]] = last[here] % n
+        values[open_[here]] = last[here] % n
         open_, place = open_[~here], place[~here]
         place, before = target[place], place
-    return found
+    return values

@@ -1,4 +1,4 @@
-"""The six kernels of the GAP benchmark: how often each runs, what a trial is, and how its result is verified."""
+"""The six kernels of the GAP benchmark: their numbers of trials, their calls, and their verification."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ __all__ = ["KERNELS", "Kernel"]
 
 TOL, MAX_ITER = 1e-4, 1000
 BC_SOURCES = 4
-PICKS = 10_000  #: after so many vertices, a graph is taken to have no further ones with edges
+PICKS = 10_000  #: vertices to try, before a graph counts as one with too few sources
 
-Given = list[int]  #: the sources of a trial
+Sources = list[int]  #: sources of a trial
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel.
+    """A kernel of the benchmark.
 
     Attributes
     ----------
     name, title : str
-        As gapbs's program is named; in words.
+        The name of gapbs's program; a title in words.
     trials : int
-        By the benchmark's rules.
+        The number of trials, by the benchmark's rules.
     sources : int
-        How many sources a trial has.
+        The number of sources per trial.
     weighted : bool
-        Whether it runs on the weighted graph.
+        True if it runs on the weighted graph.
     run : callable
-        ``run(graph, sources)``: what is timed.
+        ``run(graph, sources)``: the timed call.
     wrong : callable
-        ``wrong(graph, edges, sources, result)``: what is wrong with a result, or "".
+        ``wrong(graph, edges, sources, result)``: the fault of a result, or "".
     flags : tuple of str
-        gapbs's, beside the graph and the number of trials.
+        gapbs's flags, beside the graph and the number of trials.
     """
 
     name: str
@@ -50,46 +50,46 @@ class Kernel:
     trials: int
     sources: int
     weighted: bool
-    run: Callable[[DynamicGraph, Given], Any]
-    wrong: Callable[[DynamicGraph, GapGraph, Given, Any], str]
+    run: Callable[[DynamicGraph, Sources], Any]
+    wrong: Callable[[DynamicGraph, GapGraph, Sources, Any], str]
     flags: tuple[str, ...] = ()
 
-    def given(self, picked: Iterator[int]) -> Given:
-        """The sources of the next trial, by gapbs's order; one that a trial has already is passed over."""
-        found: dict[int, None] = {}
+    def next_sources(self, picked: Iterator[int]) -> Sources:
+        """Return the sources of the next trial, in gapbs's order, without repeats."""
+        chosen: dict[int, None] = {}
         for vertex in islice(picked, PICKS if self.sources else 0):
-            found[vertex] = None
-            if len(found) == self.sources:
+            chosen[vertex] = None
+            if len(chosen) == self.sources:
                 break
-        if len(found) < self.sources:
+        if len(chosen) < self.sources:
             raise InvalidOption(f"{self.name} needs {self.sources} different sources; choose a larger scale")
-        return list(found)
+        return list(chosen)
 
 
 def _on(edges: GapGraph, values: Any) -> Any:
-    """A result's values in users' order on the device of `edges`."""
+    """Return a result's values in users' order on the device of `edges`."""
     return edges.device.asarray(values.to_numpy())
 
 
-def _bfs_wrong(g: DynamicGraph, edges: GapGraph, given: Given, found: Any) -> str:
-    return verify.bfs(edges, given[0], _on(edges, found), _on(edges, found.predecessors))
+def _bfs_wrong(g: DynamicGraph, edges: GapGraph, chosen: Sources, result: Any) -> str:
+    return verify.bfs(edges, chosen[0], _on(edges, result), _on(edges, result.predecessors))
 
 
-def _components_wrong(g: DynamicGraph, edges: GapGraph, given: Given, found: Any) -> str:
-    labels = found.to_numpy()
+def _components_wrong(g: DynamicGraph, edges: GapGraph, chosen: Sources, result: Any) -> str:
+    labels = result.to_numpy()
     reached = g.multi_source_bfs(np.unique(labels))
     return verify.cc(edges, edges.device.asarray(labels), _on(edges, reached))
 
 
-def _betweenness_wrong(g: DynamicGraph, edges: GapGraph, given: Given, found: Any) -> str:
-    """The sums over the sources are undone of their scale, which is another one at the sources themselves."""
-    k = len(given)
-    sums = found.to_numpy() * k * (edges.n_vertices - 2)
-    sums[given] *= (k - 1) / k
-    return verify.bc(edges, given, edges.device.asarray(sums))
+def _betweenness_wrong(g: DynamicGraph, edges: GapGraph, chosen: Sources, result: Any) -> str:
+    """Undo the scale of the library's sums, which differs at the sources, and verify them."""
+    k = len(chosen)
+    sums = result.to_numpy() * k * (edges.n_vertices - 2)
+    sums[chosen] *= (k - 1) / k
+    return verify.bc(edges, chosen, edges.device.asarray(sums))
 
 
-def _pagerank(g: DynamicGraph, given: Given) -> Any:
+def _pagerank(g: DynamicGraph, chosen: Sources) -> Any:
     return g.pagerank(verify.ALPHA, TOL, MAX_ITER, dangling="drop")
 
 
@@ -102,7 +102,7 @@ KERNELS = (
         0,
         False,
         _pagerank,
-        lambda g, edges, s, found: verify.pr(edges, _on(edges, found), TOL),
+        lambda g, edges, s, result: verify.pr(edges, _on(edges, result), TOL),
         ("-i", str(MAX_ITER), "-t", str(TOL)),
     ),
     Kernel("cc", "components", 16, 0, False, lambda g, s: g.connected_components(), _components_wrong),
@@ -123,7 +123,7 @@ KERNELS = (
         0,
         False,
         lambda g, s: g.triangles(),
-        lambda g, edges, s, found: verify.tc(edges, _on(edges, found), found.total),
+        lambda g, edges, s, result: verify.tc(edges, _on(edges, result), result.total),
     ),
     Kernel(
         "sssp",
@@ -132,7 +132,7 @@ KERNELS = (
         1,
         True,
         lambda g, s: g.sssp(s[0]),
-        lambda g, edges, s, found: verify.sssp(edges, s[0], _on(edges, found)),
+        lambda g, edges, s, result: verify.sssp(edges, s[0], _on(edges, result)),
         ("-d", "2"),
     ),
 )

@@ -1,4 +1,4 @@
-"""What a user would pick without mgraph, beside ours: the same kernels with SciPy and with NetworkX, on the CPU."""
+"""Peers on the CPU: the same kernels with SciPy and with NetworkX."""
 
 from __future__ import annotations
 
@@ -18,16 +18,21 @@ Run = Callable[[list[int]], Any]
 
 
 def _scipy(graph: GapGraph, weighted: bool) -> dict[str, Run]:
-    """SciPy has no betweenness. Its PageRank is what one writes with a sparse matrix, to the same tolerance."""
+    """Return SciPy's kernels, without betweenness.
+
+    Its PageRank is a loop over a sparse matrix, to the same tolerance.
+    """
     import scipy.sparse as sparse
     from scipy.sparse import csgraph
 
+    # Build the matrix of both directions.
     src, dst, weight = map(graph.device.to_host, graph.columns())
     n, ends = graph.n_vertices, (np.concatenate([src, dst]), np.concatenate([dst, src]))
     data = np.tile(weight if weighted else np.ones(len(src), np.float32), 2).astype(np.float64)
     matrix = sparse.csr_array((data, ends), shape=(n, n))
     degree = np.maximum(np.diff(matrix.indptr), 1)
 
+    # Iterate r = (1 - alpha) / n + alpha A (r / degree).
     def pagerank(sources: list[int]) -> Any:
         ranks = np.full(n, 1 / n)
         for _ in range(1000):
@@ -47,9 +52,13 @@ def _scipy(graph: GapGraph, weighted: bool) -> dict[str, Run]:
 
 
 def _networkx(graph: GapGraph, weighted: bool) -> dict[str, Run]:
-    """NetworkX's tol is one vertex's share, and its betweenness draws its own sources, as many."""
+    """Return NetworkX's kernels.
+
+    Its tol is per vertex, and its betweenness draws its own sources, as many.
+    """
     import networkx as nx
 
+    # Build the graph.
     g = nx.Graph()
     g.add_nodes_from(range(graph.n_vertices))
     src, dst, weight = (graph.device.to_host(column).tolist() for column in graph.columns())
@@ -70,7 +79,7 @@ PEERS: dict[str, Callable[[GapGraph, bool], dict[str, Run]]] = {"scipy": _scipy,
 
 
 def peers_of(text: str) -> list[str]:
-    """The peers named in an option such as "scipy,networkx"."""
+    """Return the peers named in an option such as "scipy,networkx"."""
     names = [name for name in text.split(",") if name]
     for name in names:
         if name not in PEERS:

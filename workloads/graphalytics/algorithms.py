@@ -1,4 +1,4 @@
-"""Graphalytics' six algorithms as calls of a `DynamicGraph`, and the rule by which each is validated."""
+"""Graphalytics' six algorithms as calls of a `DynamicGraph`, with their validation rules."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ __all__ = ["ALGORITHMS", "Algorithm"]
 
 @dataclass(frozen=True)
 class Algorithm:
-    """One algorithm.
+    """An algorithm of Graphalytics.
 
     Attributes
     ----------
     name : str
-        As in the names of output files.
+        The name in output files.
     run : callable
-        ``run(graph, dataset)``: what is timed; the result lies on the device.
+        ``run(graph, dataset)``: the timed call; the result lies on the device.
     values : callable
-        ``values(dataset, array)``: the result by Graphalytics' conventions, from that by ours.
+        ``values(dataset, array)``: the result by Graphalytics' conventions, from ours.
     real : bool
-        Whether values are real numbers.
+        True for values that are real numbers.
     wrong : callable
-        ``wrong(expected, found)``: where values do not match.
+        ``wrong(expected, actual)``: a mask of values that do not match.
     """
 
     name: str
@@ -48,12 +48,12 @@ def _bfs(g: DynamicGraph, data: Dataset) -> Any:
     return g.bfs(_source(data, "bfs"))
 
 
-def _depths(data: Dataset, found: np.ndarray) -> np.ndarray:
-    return np.where(found < 0, INFINITE, found.astype(np.int64))
+def _depths(data: Dataset, depths: np.ndarray) -> np.ndarray:
+    return np.where(depths < 0, INFINITE, depths.astype(np.int64))
 
 
 def _pr(g: DynamicGraph, data: Dataset) -> Any:
-    """Exactly so many iterations, in float64."""
+    """Run a fixed number of iterations, in float64."""
     iterations = data.parameter("pr.num-iterations", int)
     return g.pagerank(data.parameter("pr.damping-factor", float), tol=0, max_iter=iterations, dtype="float64")
 
@@ -74,13 +74,16 @@ def _sssp(g: DynamicGraph, data: Dataset) -> Any:
     return g.sssp(_source(data, "sssp"), dtype="float64")
 
 
-def _labels(data: Dataset, found: np.ndarray) -> np.ndarray:
-    """The ids that the places stand for: both ascend, so that the smallest stays the smallest."""
-    return data.ids[found]
+def _labels(data: Dataset, places: np.ndarray) -> np.ndarray:
+    """Return the ids of places.
+
+    Both ascend, so the smallest label stays the smallest.
+    """
+    return data.ids[places]
 
 
-def _as_is(data: Dataset, found: np.ndarray) -> np.ndarray:
-    return found
+def _as_is(data: Dataset, values: np.ndarray) -> np.ndarray:
+    return values
 
 
 ALGORITHMS = (

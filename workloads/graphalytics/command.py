@@ -1,7 +1,7 @@
-"""``python -m workloads graphalytics``: LDBC Graphalytics' six algorithms on EVLP files or on graphs drawn here.
+"""``python -m workloads graphalytics``: LDBC Graphalytics' six algorithms on EVLP files or on drawn graphs.
 
-The results are unaudited: this is no run of LDBC's driver. The processing time is that of one call, until the result
-lies on the device; reading and making the graph are the loading time. Weights are stored as float32.
+The results are unaudited: this is no run of LDBC's driver. The processing time is that of a call, until the result lies
+on the device; reading and creating the graph are the loading time. Weights are stored as float32.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["HELP", "add_arguments", "run"]
 
 HELP = "run the six algorithms of LDBC Graphalytics, unaudited"
 NOT_VALIDATED = "not validated"
-PART = 1 << 28  #: edges inserted at once
+PART = 1 << 28  #: edges per insert
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,22 +58,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the algorithms; 0, or `Mismatch` where an output does not match its reference."""
+    """Run the algorithms.
+
+    Returns 0; raises `Mismatch` if an output does not match its reference.
+    """
+    # Check the options.
     check_least(options, "repeats")
     asked = [name for name in options.algorithm.split(",") if name]
     for name in asked:
         if name not in REFERENCE:
             raise InvalidOption(f"--algorithm names {name!r}; there are {', '.join(REFERENCE)}")
+
+    # Open the record: it does not name folders.
     folders = {name: getattr(options, name) for name in ("data", "write", "output")}
     for name, folder in folders.items():
-        setattr(options, name, folder is not None)  # the record does not tell where
+        setattr(options, name, folder is not None)
     bench = Bench("graphalytics", options)
     options.__dict__.update(folders)
+
+    # Read or draw the graph.
     reading, graph = bench.time(partial(_graph, bench))
     if options.write is not None:
         bench.say(f"wrote {evlp.write(graph, options.write)}")
     n, m, weighted = len(graph.ids), len(graph.src), graph.weight is not None
     bench.say(f"{graph.name}: {n:,} vertices, {m:,} edges, scale {scale_of(graph)}, {bench.device.kind}")
+
+    # Load it, and run the algorithms.
     with DynamicGraph(
         n_vertices=n,
         directed=graph.directed,
@@ -115,36 +125,45 @@ def _load(g: DynamicGraph, graph: Dataset) -> None:
 
 
 def _run(bench: Bench, g: DynamicGraph, graph: Dataset, algorithm: Algorithm) -> None:
+    # Time the algorithm.
     call = partial(algorithm.run, g, graph)
     seconds = bench.times(call, bench.options.repeats)
-    found = algorithm.values(graph, call().to_numpy())
+    output = algorithm.values(graph, call().to_numpy())
+
+    # Write and validate its output.
     if bench.options.output is not None:
         bench.options.output.mkdir(parents=True, exist_ok=True)
-        evlp.write_output(bench.options.output / f"{graph.name}-{algorithm.name}", graph.ids, found)
+        evlp.write_output(bench.options.output / f"{graph.name}-{algorithm.name}", graph.ids, output)
     size, mean = len(graph.ids) + len(graph.src), float(np.mean(seconds))
     rates = {"eps": round(len(graph.src) / mean), "evps": round(size / mean)}
-    told = _validated(bench, graph, algorithm, found)
-    bench.add("algorithm", algorithm=algorithm.name, **summary(seconds), **rates, validation=told)
+    validation = _validated(bench, graph, algorithm, output)
+    bench.add("algorithm", algorithm=algorithm.name, **summary(seconds), **rates, validation=validation)
 
 
-def _validated(bench: Bench, graph: Dataset, algorithm: Algorithm, found: np.ndarray) -> str:
-    """By what the output was validated; `Mismatch` where it does not match."""
+def _validated(bench: Bench, graph: Dataset, algorithm: Algorithm, actual: np.ndarray) -> str:
+    """Validate an output, and return by which reference.
+
+    Raises `Mismatch` if it does not match.
+    """
+    # Choose the reference: a file, or SciPy for small graphs.
     data = bench.options.data
     beside = None if data is None else data.parent / f"{graph.name}-{algorithm.name}"
     if beside is not None and beside.exists():
-        expected, told = evlp.read_output(beside, graph.ids, algorithm.real), "reference output"
+        expected, source = evlp.read_output(beside, graph.ids, algorithm.real), "reference output"
     elif len(graph.src) <= bench.options.reference_edges and find_spec("scipy") is not None:
-        expected, told = REFERENCE[algorithm.name](graph), "SciPy"
+        expected, source = REFERENCE[algorithm.name](graph), "SciPy"
     else:
         return NOT_VALIDATED
-    wrong = algorithm.wrong(expected, found)
+
+    # Compare.
+    wrong = algorithm.wrong(expected, actual)
     if wrong.any():
         at = int(wrong.argmax())
         raise Mismatch(
             f"{algorithm.name} on {graph.name}: {int(wrong.sum())} values do not match, the first one of vertex "
-            f"{graph.ids[at]}, {found[at]}, where the {told} has {expected[at]}"
+            f"{graph.ids[at]}, {actual[at]}, where the {source} has {expected[at]}"
         )
-    return told
+    return source
 
 
 def _table(bench: Bench, graph: Dataset) -> None:

@@ -1,4 +1,4 @@
-"""Graphs in LDBC Graphalytics' files: vertices (.v), edges (.e), what they are (.properties), and algorithms' output.
+"""Graphs in LDBC Graphalytics' files: vertices (.v), edges (.e), properties (.properties), and algorithms' output.
 
 References
 ----------
@@ -19,7 +19,7 @@ from mgraph.errors import InvalidOption, ReadError
 
 __all__ = ["INFINITE", "Dataset", "read", "read_output", "write", "write_output"]
 
-INFINITE = np.iinfo(np.int64).max  #: stands for infinity where values are whole numbers
+INFINITE = np.iinfo(np.int64).max  #: infinity among whole numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,11 +32,11 @@ class Dataset:
     ids : int64[n]
         The vertices, ascending; any numbers.
     src, dst : uint32[m]
-        Places in `ids`. Of an undirected edge the lesser is `src`.
+        Places in `ids`. For an undirected edge, `src` is the smaller.
     weight : float64[m] or None
     directed : bool
     parameters : mapping of str to str
-        Those of the algorithms, such as "bfs.source-vertex".
+        Parameters of the algorithms, such as "bfs.source-vertex".
     """
 
     name: str
@@ -48,7 +48,10 @@ class Dataset:
     parameters: Mapping[str, str] = field(default_factory=dict)
 
     def parameter(self, name: str, kind: type) -> Any:
-        """A parameter as a number; `InvalidOption` where it is missing or none."""
+        """Return a parameter as a number.
+
+        Raises `InvalidOption` if it is missing or no number.
+        """
         try:
             return kind(self.parameters[name])
         except KeyError:
@@ -57,7 +60,10 @@ class Dataset:
             raise InvalidOption(f"graph {self.name}: {name} is {self.parameters[name]!r}, and no number") from None
 
     def place(self, vertex: int) -> int:
-        """The place of a vertex in `ids`; `InvalidOption` where there is no such vertex."""
+        """Return the place of a vertex in `ids`.
+
+        Raises `InvalidOption` for an unknown one.
+        """
         at = int(np.searchsorted(self.ids, vertex))
         if at == len(self.ids) or int(self.ids[at]) != vertex:
             raise InvalidOption(f"graph {self.name} has no vertex {vertex}")
@@ -65,33 +71,40 @@ class Dataset:
 
 
 def read(path: Path) -> Dataset:
-    """The graph that a ``NAME.properties`` describes; its files lie beside it.
+    """Read the graph of a ``NAME.properties``; its other files lie beside it.
 
     Raises
     ------
     ReadError
-        A file is missing or malformed: vertices do not ascend, an edge names no vertex, is a self-loop, or has no
-        weight; or there are not as many as the properties say.
+        A file is missing or malformed: vertices do not ascend; an edge names an unknown vertex, is a self-loop, or has
+        no weight; or the numbers differ from the properties.
     """
-    given = _properties(path)
-    names = {key.split(".")[1] for key in given if key.startswith("graph.") and key.count(".") > 1}
+    # Find the graph's name and its own properties.
+    properties = _properties(path)
+    names = {key.split(".")[1] for key in properties if key.startswith("graph.") and key.count(".") > 1}
     if len(names) != 1:
         raise ReadError(f"{path}: the properties of one graph are needed, as graph.NAME.directed = true")
     (name,) = names
-    own = {key.removeprefix(f"graph.{name}."): value for key, value in given.items()}
+    own = {key.removeprefix(f"graph.{name}."): value for key, value in properties.items()}
     directed = own.get("directed", "").lower()
     if directed not in ("true", "false"):
         raise ReadError(f"{path}: graph.{name}.directed is {directed!r}; true or false is needed")
+
+    # Read the vertices.
     ids = _table(path.parent / own.get("vertex-file", f"{name}.v"), ["id"])["id"]
     if (ids[1:] <= ids[:-1]).any():
         at = int((ids[1:] <= ids[:-1]).argmax())
         raise ReadError(f"{path}: vertex {ids[at + 1]} follows {ids[at]}; vertices must ascend")
+
+    # Read the edges.
     weighted = bool(own.get("edge-properties.names"))
     edge_file = path.parent / own.get("edge-file", f"{name}.e")
     edges = _table(edge_file, ["src", "dst", *(["weight"] if weighted else [])])
     for what, count in (("vertices", len(ids)), ("edges", len(edges))):
         if own.get(f"meta.{what}", str(count)) != str(count):
             raise ReadError(f"{path}: meta.{what} is {own[f'meta.{what}']}, and there are {count}")
+
+    # Check the ends.
     src, dst = (_places(edge_file, ids, edges[end]) for end in ("src", "dst"))
     loops = src == dst
     if loops.any():
@@ -101,7 +114,11 @@ def read(path: Path) -> Dataset:
 
 
 def write(dataset: Dataset, folder: Path) -> Path:
-    """Write the three files into a folder, which is made, and return the path of the properties. O(bytes)."""
+    """Write the three files into a folder, created if needed.
+
+    Returns the path of the properties. O(bytes).
+    """
+    # Vertices and sorted edges.
     folder.mkdir(parents=True, exist_ok=True)
     name, weighted = dataset.name, dataset.weight is not None
     np.savetxt(folder / f"{name}.v", dataset.ids, "%d")
@@ -113,6 +130,8 @@ def write(dataset: Dataset, folder: Path) -> Path:
     if dataset.weight is not None:
         rows["weight"] = dataset.weight[order]
     np.savetxt(folder / f"{name}.e", rows, "%d %d %.17g" if weighted else "%d %d")
+
+    # Properties.
     own: dict[str, Any] = {"vertex-file": f"{name}.v", "edge-file": f"{name}.e"}
     own |= {"meta.vertices": len(dataset.ids), "meta.edges": len(dataset.src)}
     own["directed"] = str(dataset.directed).lower()
@@ -124,7 +143,7 @@ def write(dataset: Dataset, folder: Path) -> Path:
 
 
 def read_output(path: Path, ids: np.ndarray, real: bool) -> np.ndarray:
-    """An algorithm's values of `ids` from a file of lines "id value": float64 where `real`, else int64."""
+    """Read an algorithm's values of `ids` from a file of lines "id value": float64 if `real`, else int64."""
     rows = _table(path, ["id", "weight" if real else "value"])
     order = np.argsort(rows["id"])
     if not np.array_equal(rows["id"][order], ids):
@@ -141,7 +160,7 @@ def write_output(path: Path, ids: np.ndarray, values: np.ndarray) -> None:
 
 
 def _properties(path: Path) -> dict[str, str]:
-    """The lines ``key = value`` of a file; # begins a comment."""
+    """Return the pairs ``key = value`` of a file. Lines with # are comments."""
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -151,7 +170,10 @@ def _properties(path: Path) -> dict[str, str]:
 
 
 def _table(path: Path, columns: list[str]) -> Any:
-    """A text file's columns, by name; "weight" is float64, all others int64."""
+    """Read a text file's columns, by name.
+
+    "weight" is float64, all others int64.
+    """
     kinds = [(name, np.float64 if name == "weight" else np.int64) for name in columns]
     try:
         with warnings.catch_warnings():
@@ -162,7 +184,7 @@ def _table(path: Path, columns: list[str]) -> Any:
 
 
 def _places(path: Path, ids: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """The places of an edge file's ends among the vertices."""
+    """Return the places of an edge file's ends among the vertices."""
     at = np.minimum(np.searchsorted(ids, ends), len(ids) - 1)
     unknown = ids[at] != ends if len(ids) else np.ones(len(ends), bool)
     if unknown.any():

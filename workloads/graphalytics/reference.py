@@ -1,6 +1,6 @@
-"""The six algorithms once more, in float64 with NumPy and SciPy: the reference where a graph comes without one.
+"""Reference implementations of the six algorithms, in float64 with NumPy and SciPy.
 
-SciPy's product of matrices takes memory like the number of paths of two edges: for graphs of some million edges.
+SciPy's product of matrices takes memory like the number of paths of two edges: enough for some million edges.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["REFERENCE"]
 
 
 def _matrix(graph: Dataset, weights: np.ndarray | None = None) -> Any:
-    """The adjacency matrix, symmetric where the graph is undirected."""
+    """Return the adjacency matrix, symmetric for an undirected graph."""
     import scipy.sparse as sparse
 
     n, src, dst = len(graph.ids), graph.src, graph.dst
@@ -26,7 +26,7 @@ def _matrix(graph: Dataset, weights: np.ndarray | None = None) -> Any:
 
 
 def bfs(graph: Dataset) -> np.ndarray:
-    """Depths from the source."""
+    """Return depths from the source."""
     from scipy.sparse import csgraph
 
     source = graph.place(graph.parameter("bfs.source-vertex", int))
@@ -35,40 +35,43 @@ def bfs(graph: Dataset) -> np.ndarray:
 
 
 def pr(graph: Dataset) -> np.ndarray:
-    """Ranks after a fixed number of iterations."""
+    """Return ranks after a fixed number of iterations."""
     n, alpha = len(graph.ids), graph.parameter("pr.damping-factor", float)
     matrix = _matrix(graph)
     degree = np.diff(matrix.indptr)
     back, ranks = matrix.T.tocsr(), np.full(n, 1 / max(n, 1))
     for _ in range(graph.parameter("pr.num-iterations", int)):
+        # r = (1 - alpha + alpha dangling) / n + alpha A^T (r / degree)
         dangling = ranks[degree == 0].sum()
         ranks = (1 - alpha + alpha * dangling) / n + alpha * (back @ (ranks / np.maximum(degree, 1)))
     return ranks
 
 
 def wcc(graph: Dataset) -> np.ndarray:
-    """The number of each vertex's component."""
+    """Return the number of each vertex's component."""
     from scipy.sparse import csgraph
 
     return csgraph.connected_components(_matrix(graph), directed=True, connection="weak")[1].astype(np.int64)
 
 
 def cdlp(graph: Dataset) -> np.ndarray:
-    """Labels after rounds of label propagation: of the most frequent around a vertex, the smallest."""
+    """Return labels after rounds of label propagation: the most frequent around a vertex, of these the smallest."""
     n = len(graph.ids)
     u, v = np.concatenate([graph.src, graph.dst]), np.concatenate([graph.dst, graph.src])
     labels = np.arange(n)
     for _ in range(graph.parameter("cdlp.max-iterations", int)):
+        # Count each label around each vertex.
         pairs, count = np.unique(u.astype(np.int64) * n + labels[v], return_counts=True)
         vertex, label = pairs // n, pairs % n
-        order = np.lexsort((-label, count, vertex))  # the last one of a vertex is its choice
+        # Sort so that the last pair of a vertex has its choice.
+        order = np.lexsort((-label, count, vertex))
         labels = labels.copy()
         labels[vertex[order]] = label[order]
     return graph.ids[labels]
 
 
 def lcc(graph: Dataset) -> np.ndarray:
-    """Clustering coefficients: edges among a vertex's neighbours by all that there could be."""
+    """Return clustering coefficients: edges among a vertex's neighbours, by all possible ones."""
     arcs = _matrix(graph)
     near = arcs + arcs.T
     near.data[:] = 1
@@ -78,7 +81,10 @@ def lcc(graph: Dataset) -> np.ndarray:
 
 
 def sssp(graph: Dataset) -> np.ndarray:
-    """Distances by weights from the source; SciPy drops a weight of 0, so that the least number stands for it."""
+    """Return distances by weights from the source.
+
+    SciPy drops weights of 0: the smallest number replaces them.
+    """
     from scipy.sparse import csgraph
 
     source = graph.place(graph.parameter("sssp.source-vertex", int))

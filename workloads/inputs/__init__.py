@@ -1,1 +1,1 @@
-"""What the commands read: streams of edges from files, and drawn ones."""
+"""Inputs of the commands: streams of edges from files, and drawn ones."""

@@ -1,4 +1,4 @@
-"""Batches of inserts and deletes mixed, drawn where they are needed: a source for `DynamicGraph.ingest`."""
+"""Mixed batches of inserts and deletes, drawn on the workers: a source for `DynamicGraph.ingest`."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ __all__ = ["Churn"]
 
 @dataclass(frozen=True)
 class Churn:
-    """In each step the next edges of one sequence are inserted, and after them the next of another deleted.
+    """Source that inserts the next edges of a sequence in each step, and deletes the next of another.
 
     Parameters
     ----------
     come, go : Rmat
-        What is inserted, and what is deleted: where `go` starts behind `come` in the same sequence, old edges.
+        Inserted and deleted edges. If `go` starts behind `come` in the same sequence, old edges are deleted.
     """
 
     come: Rmat
     go: Rmat
 
     def __call__(self, rank: int, size: int, step: int, device: Device) -> tuple[Array, Array, None, Array]:
-        """The operations of a rank's step: src, dst, no weight, op; on `device`, asynchronous on a GPU."""
+        """Return the operations of a rank's step: src, dst, no weight, op.
+
+        On `device`, asynchronous on a GPU.
+        """
         xp = device.xp
         come, go = (part(rank, size, step, device) for part in (self.come, self.go))
         op = device.full(len(come[0]) + len(go[0]), 1, np.int8)

@@ -1,6 +1,6 @@
 """Random graphs of any size, equal for every chunk size and every device.
 
-Every random bit is a hash of (seed, edge number): chunks can be made in any order, on any device, and agree to the bit.
+Every random bit is a hash of (seed, edge number): chunks can be drawn in any order, on any device, bit for bit.
 
 References
 ----------
@@ -28,19 +28,21 @@ __all__ = ["SHAPES", "Drawn", "Generator", "Hub", "Road", "from_spec", "of_shape
 GRAPH500 = (0.57, 0.19, 0.19, 0.05)
 UNIFORM = (0.25, 0.25, 0.25, 0.25)
 MAX_SCALE = 31  #: 2**32 ids would not leave one for "no vertex"
-LEVELS = 4  #: quadrants drawn from one 64-bit hash, 16 bits each
+LEVELS = 4  #: quadrants per 64-bit hash, 16 bits each
 
 
 @dataclass(frozen=True)
 class Drawn(ABC):
-    """A numbered sequence of random edges, without end: the first edge_factor * 2**scale of them are the graph.
+    """Endless numbered sequence of random edges.
+
+    The first edge_factor * 2**scale are the graph.
 
     Parameters
     ----------
     scale : int
         2**scale vertices, 1 to `MAX_SCALE`.
     edge_factor : int
-        edge_factor * 2**scale edges, repeats and self-loops included.
+        edge_factor * 2**scale edges, with repeats and self-loops.
     seed : int
     """
 
@@ -56,22 +58,22 @@ class Drawn(ABC):
 
     @property
     def n_vertices(self) -> int:
-        """How many vertices."""
+        """The number of vertices."""
         return 1 << self.scale
 
     @property
     def n_edges(self) -> int:
-        """How many edges, repeats included."""
+        """The number of edges, with repeats."""
         return self.edge_factor << self.scale
 
     @abstractmethod
     def edges(self, start: int = 0, stop: int | None = None, xp: Any = np) -> tuple[Any, Any]:
-        """The edges start .. stop - 1.
+        """Return the edges start .. stop - 1.
 
         Parameters
         ----------
         start, stop : int
-            Edge numbers; `stop` is `n_edges` where left out.
+            Edge numbers; `stop` is `n_edges` by default.
         xp : module
             numpy or cupy.
 
@@ -81,28 +83,28 @@ class Drawn(ABC):
         """
 
     def chunks(self, size: int, xp: Any = np) -> Iterator[tuple[Any, Any]]:
-        """All edges in order, `size` at a time."""
+        """Yield all edges in order, `size` at a time."""
         if size < 1:
             raise InvalidOption(f"chunk size is {size}; at least 1 is needed")
         for start in range(0, self.n_edges, size):
             yield self.edges(start, min(start + size, self.n_edges), xp)
 
     def stream(self, chunk: int = 1 << 22) -> EdgeStream:
-        """All edges in host memory, 8 bytes each."""
+        """Return all edges in host memory, 8 bytes each."""
         src, dst = np.empty(self.n_edges, np.uint32), np.empty(self.n_edges, np.uint32)
         for at, (s, d) in enumerate(self.chunks(chunk)):
             src[at * chunk : at * chunk + len(s)], dst[at * chunk : at * chunk + len(d)] = s, d
         return EdgeStream(src, dst, self.n_vertices)
 
     def _bits(self, start: int, stop: int | None, word: int, xp: Any) -> Any:
-        """64 random bits for each edge; `word` 0 and 1 are others."""
+        """Return 64 random bits per edge, different for `word` 0 and 1."""
         number = xp.arange(start, self.n_edges if stop is None else stop, dtype=np.uint64)
         return splitmix(number * np.uint64(2) + np.uint64(word), start_of(self.seed))
 
 
 @dataclass(frozen=True)
 class Road(Drawn):
-    """Like a road network: a torus of 2**scale crossings in rows, each edge from a random one to one of its four sides.
+    """Graph like a road network: a torus of 2**scale crossings, with edges from random crossings to random neighbours.
 
     With an edge factor of 4 a vertex has 2.5 edges on average and 4 at most; ids of neighbours are near each other,
     and distances go up to 2**(scale / 2).
@@ -120,7 +122,7 @@ class Road(Drawn):
 
 @dataclass(frozen=True)
 class Hub(Drawn):
-    """Every second edge begins at vertex 0, the others anywhere; all end anywhere."""
+    """Graph with a hub: every second edge begins at vertex 0, all other ends are random."""
 
     def edges(self, start: int = 0, stop: int | None = None, xp: Any = np) -> tuple[Any, Any]:  # noqa: D102
         shift = np.uint64(64 - self.scale)
@@ -131,7 +133,7 @@ class Hub(Drawn):
 
 @dataclass(frozen=True)
 class Generator(Drawn):
-    """A recursive-matrix graph: each edge picks a quadrant of the adjacency matrix `scale` times over.
+    """Recursive-matrix graph: each edge picks a quadrant of the adjacency matrix, `scale` times.
 
     Parameters
     ----------
@@ -140,7 +142,7 @@ class Generator(Drawn):
     quadrants : four floats that sum to 1
         Probabilities of (low, low), (low, high), (high, low), (high, high); rounded to 1/65536.
     shuffled : bool
-        Permute the vertex ids, so that an id tells nothing of its degree.
+        Permute the vertex ids, so that ids and degrees are independent.
     """
 
     quadrants: tuple[float, float, float, float] = GRAPH500
@@ -152,7 +154,8 @@ class Generator(Drawn):
             raise InvalidOption(f"quadrants {self.quadrants}; four probabilities that sum to 1 are needed")
 
     def edges(self, start: int = 0, stop: int | None = None, xp: Any = np) -> tuple[Any, Any]:
-        """As `Drawn.edges`. O((stop - start) * scale); about 40 bytes of scratch an edge."""
+        """Return the edges start .. stop - 1. O((stop - start) * scale), with about 40 bytes of scratch per edge."""
+        # Each level adds a bit to both ends: 16 random bits choose the quadrant.
         stop = self.n_edges if stop is None else stop
         number = xp.arange(start, stop, dtype=np.uint64)
         src, dst = xp.zeros(len(number), np.uint32), xp.zeros(len(number), np.uint32)
@@ -167,7 +170,7 @@ class Generator(Drawn):
         return (self._shuffle(src), self._shuffle(dst)) if self.shuffled else (src, dst)
 
     def _shuffle(self, ids: Any) -> Any:
-        """A permutation of 0 .. 2**scale - 1: odd multiplications and xor-shifts, each of them invertible."""
+        """Permute 0 .. 2**scale - 1 by odd multiplications and xor-shifts, which are invertible."""
         mask, half = np.uint32(self.n_vertices - 1), np.uint32((self.scale + 1) // 2)
         for turn in range(4):
             key = int(splitmix(np.array([turn], np.uint64), start_of(self.seed ^ 0x5EED))[0])
@@ -189,14 +192,14 @@ SHAPES: dict[str, Callable[[int, int, int], Drawn]] = {
 
 
 def of_shape(shape: str, scale: int, edge_factor: int, seed: int = 0) -> Drawn:
-    """The random graph of one of `SHAPES`."""
+    """Return the random graph of a shape in `SHAPES`."""
     if shape not in SHAPES:
         raise InvalidOption(f"shape {shape!r} is none of {', '.join(map(repr, SHAPES))}")
     return SHAPES[shape](scale, edge_factor, seed)
 
 
 def from_spec(spec: str, seed: int = 0) -> Drawn:
-    """The generator that ``SHAPE:SCALE:EDGEFACTOR`` stands for, the shape being one of `SHAPES`.
+    """Return the generator of ``SHAPE:SCALE:EDGEFACTOR``, with a shape of `SHAPES`.
 
     Examples
     --------

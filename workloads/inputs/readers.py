@@ -1,4 +1,4 @@
-"""Reading edge streams by the rules of `mgraph.tables`, with more names of columns, and ids that are relabelled."""
+"""Readers of edge streams by the rules of `mgraph.tables`, with further column names and relabelled ids."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def read(
         names. All may be compressed.
     relabel : bool
         Give vertices the ids 0, 1, 2 ... in order of first appearance and keep the old ids, numbers or not, as names.
-        Without it ids are numbers, kept as they are.
+        By default ids are numbers, kept as they are.
     columns : sequence of "src" | "dst" | "t" | "op" | "weight" | "_", optional
-        What the columns of a text table hold ("_" is skipped). Left out: the header's names; without a header
-        src, dst; src, dst, t; or src, dst, weight, t (SNAP's signed networks), by their number.
+        The columns of a text table ("_" is skipped). By default the header's names; without a header src, dst; src,
+        dst, t; or src, dst, weight, t (SNAP's signed networks), by their number.
     directed : bool, optional
-        Overrides what the file says (SNAP's comment, Matrix Market's symmetry, a "directed" entry of an .npz).
+        Overrides the file's direction (SNAP's comment, Matrix Market's symmetry, a "directed" entry of an .npz).
 
     Returns
     -------
@@ -69,6 +69,7 @@ def read(
     -----
     O(bytes); relabelling adds O(m log m). An .npz holds src, dst [, t, op, weight, names, directed, n_vertices].
     """
+    # Recognise the format, then read it.
     if columns is not None:
         _check_columns(columns)
     file = check_path(path)
@@ -84,17 +85,20 @@ def read(
 
 
 def _check_columns(columns: Sequence[str]) -> None:
-    known = {*COLUMNS, "_"}
+    allowed = {*COLUMNS, "_"}
     for name in columns:
-        if name not in known:
-            raise InvalidOption(f"column {name!r} is none of {', '.join(sorted(known))}")
+        if name not in allowed:
+            raise InvalidOption(f"column {name!r} is none of {', '.join(sorted(allowed))}")
     named = [name for name in columns if name != "_"]
     if len(set(named)) < len(named) or not {"src", "dst"} <= set(named):
         raise InvalidOption(f"columns {', '.join(columns)}: src and dst are needed, each name at most once")
 
 
 def _known(names: Iterable[str]) -> dict[str, str]:
-    """Return the column of each name that is understood; the first of two for one column counts."""
+    """Return the column of each understood name.
+
+    Of two names for one column, the first counts.
+    """
     columns: dict[str, str] = {}
     for name in names:
         plain = name.strip().strip('"').lower()
@@ -105,43 +109,49 @@ def _known(names: Iterable[str]) -> dict[str, str]:
 
 
 def _of_columns(file: str, kind: str) -> tuple[Columns, dict[str, Any]]:
-    """Return the columns of an .npz or Parquet file, and what it says besides."""
+    """Return the columns and the metadata of an .npz or Parquet file."""
+    # Read the columns with known names, and the metadata.
     with open_table(file, kind) as table:
-        known = _known(table.names)
-        read = table.read(list(known), None)
+        aliases = _known(table.names)
+        read = table.read(list(aliases), None)
         more = [name for name in ("names", "directed", "n_vertices") if kind == "npz" and name in table.names]
-        said = {name: np.asarray(value) for name, value in table.read(more, None).items()} if more else {}
-    if (names := said.pop("names", None)) is not None:
-        said["names"] = np.char.decode(names, "utf-8") if names.dtype.kind == "S" else names.astype(str)
-    return {column: read[name] for name, column in known.items()}, {
-        name: value if name == "names" else value.item() for name, value in said.items()
+        metadata = {name: np.asarray(value) for name, value in table.read(more, None).items()} if more else {}
+
+    # Decode the names of vertices.
+    if (names := metadata.pop("names", None)) is not None:
+        metadata["names"] = np.char.decode(names, "utf-8") if names.dtype.kind == "S" else names.astype(str)
+    return {column: read[name] for name, column in aliases.items()}, {
+        name: value if name == "names" else value.item() for name, value in metadata.items()
     }
 
 
 def _of_text(file: str, kind: str, columns: Sequence[str] | None, relabel: bool) -> tuple[Columns, dict[str, Any]]:
-    """Return the columns of a table in text, and what a leading comment says of direction."""
+    """Return the columns of a text table, and the direction in its leading comment."""
+    # Split the first line.
     body = body_of(file)
-    said = {"directed": b"undirected" not in b"".join(_leading(body)).lower()}
+    metadata = {"directed": b"undirected" not in b"".join(_leading(body)).lower()}
     body, delimiter = plain_rows(body, {"csv": ",", "tsv": "\t"}.get(kind))
     first = first_row(body, delimiter)
     if first is not None and len(first) == 1 and ";" in first[0]:
         delimiter, first = ";", first_row(body, ";")
     if first is None:
-        return {"src": [], "dst": []}, said
-    # what the columns hold: by the user, by a line of names, or by their number
-    known = _known(first)
-    named = {"src", "dst"} <= set(known.values())
+        return {"src": [], "dst": []}, metadata
+    # Decide the columns: by the user, by a line of names, or by their number.
+    aliases = _known(first)
+    named = {"src", "dst"} <= set(aliases.values())
     header = named or (columns is not None and not relabel and not _all_numbers(first))
     if not header and not relabel and not _all_numbers(first):
         raise ReadError(f"its first line, {' '.join(first)[:60]!r}, has neither numbers nor the names of src and dst")
-    layout = columns or ([known.get(name, "_") for name in first] if named else BY_WIDTH.get(len(first), ()))
+
+    # Choose and parse the columns.
+    layout = columns or ([aliases.get(name, "_") for name in first] if named else BY_WIDTH.get(len(first), ()))
     if len(layout) != len(first):
         raise ReadError(f"it has {len(first)} columns, and {len(layout)} are named")
     places = {name: str(at) for at, name in enumerate(layout) if name != "_"}
     wanted = [places["src"], places["dst"], *(at for name, at in places.items() if name not in ("src", "dst"))]
     keys = "string" if relabel else None
     table = parse(body, delimiter, [str(at) for at in range(len(first))], int(header), wanted, keys)
-    return {name: table.column(at) for name, at in places.items()}, said
+    return {name: table.column(at) for name, at in places.items()}, metadata
 
 
 def _all_numbers(row: Sequence[str]) -> bool:
@@ -158,35 +168,40 @@ def _leading(body: bytes) -> Iterable[bytes]:
         yield line
 
 
-def _stream(columns: Columns, said: dict[str, Any], relabel: bool, directed: bool | None) -> EdgeStream:
-    """Return the checked stream of columns; `said` is what the file says besides."""
+def _stream(columns: Columns, metadata: dict[str, Any], relabel: bool, directed: bool | None) -> EdgeStream:
+    """Return the checked stream of columns; `metadata` comes from the file."""
+    # Check and convert the ends.
     missing = [name for name in ("src", "dst") if name not in columns]
     if missing:
         raise ReadError(f"it has no column {missing[0]}; it has {', '.join(columns) or 'none'}")
-    names = said.get("names")
+    names = metadata.get("names")
     if relabel:
         src, dst, names = _relabelled(columns["src"], columns["dst"])
-        said = {**said, "n_vertices": len(names)}
+        metadata = {**metadata, "n_vertices": len(names)}
     else:
         src, dst = as_ids(columns["src"], "src"), as_ids(columns["dst"], "dst")
-    found: dict[str, Any] = {"src": src, "dst": dst}
+
+    # Convert the other columns.
+    checked: dict[str, Any] = {"src": src, "dst": dst}
     if "t" in columns:
-        found["t"] = _times(columns["t"])
+        checked["t"] = _times(columns["t"])
     if "op" in columns:
-        found["op"] = as_ops(columns["op"])
+        checked["op"] = as_ops(columns["op"])
     if "weight" in columns:
-        found["weight"] = as_weights(columns["weight"])
-    for name, column in found.items():
+        checked["weight"] = as_weights(columns["weight"])
+    for name, column in checked.items():
         if column.shape != src.shape:
             raise ReadError(f"{name} has shape {column.shape} and src has shape {src.shape}; both need one per edge")
+
+    # Check the number of vertices.
     least = max(int(src.max()), int(dst.max())) + 1 if len(src) else 0
-    n = said.get("n_vertices", least if names is None else len(names))
+    n = metadata.get("n_vertices", least if names is None else len(names))
     if least > n:
         raise ReadError(f"it has the vertex {least - 1} and {n} vertices; ids go up to {n - 1}")
     if names is not None and len(names) != n:
         raise ReadError(f"it has {len(names)} names for {n} vertices; each vertex has one")
-    said_directed = bool(said.get("directed", True))
-    return EdgeStream(**found, n_vertices=n, names=names, directed=said_directed if directed is None else directed)
+    said_directed = bool(metadata.get("directed", True))
+    return EdgeStream(**checked, n_vertices=n, names=names, directed=said_directed if directed is None else directed)
 
 
 def _times(values: Any) -> np.ndarray:
@@ -204,12 +219,15 @@ def _relabelled(src: Any, dst: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
     O(m log m).
     """
+    # Bring both ends to one type.
     ends = [np.asarray(end) for end in (src, dst)]
     if any(end.dtype.kind not in "iu" for end in ends):
         ends = [end.astype(str) for end in ends]
     for name, end in zip(("src", "dst"), ends, strict=True):
         if end.dtype.kind == "U" and (empty := np.isin(end, ["", "None", "nan"])).any():
             raise ReadError(f"{name}[{int(empty.argmax())}] is missing; every vertex needs a name")
+
+    # Number the distinct ids by their first appearance.
     old, first, inverse = np.unique(np.stack(ends, 1).ravel(), return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     new = np.empty(len(old), np.uint32)

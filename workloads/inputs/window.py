@@ -1,4 +1,4 @@
-"""Cut a stream into batches, with a sliding window that deletes old edges.
+"""Batches of a stream, with a sliding window that deletes old edges.
 
 The window keeps the last N insertions. The insertion with number q (from 0) expires when number q + N arrives: its
 deletion goes into the stream right before that arrival. An edge that was inserted or deleted again in between has a
@@ -19,18 +19,18 @@ __all__ = ["Batches"]
 
 
 class Batches:
-    """The edge batches of a stream.
+    """Edge batches of a stream.
 
     Parameters
     ----------
     stream : EdgeStream
         On the host, in order.
     window : int, optional
-        How many insertions live; all of them where left out.
+        The number of live insertions; by default all.
 
     Notes
     -----
-    Without a window O(1) up front; with one O(m log m) time and 24 bytes an operation, once.
+    Without a window O(1) up front; with one O(m log m) time and 24 bytes per operation, once.
     """
 
     def __init__(self, stream: EdgeStream, window: int | None = None) -> None:
@@ -41,16 +41,21 @@ class Batches:
             self._expired = _expiries(stream, window)
 
     def between(self, start: int, stop: int) -> EdgeBatch:
-        """The operations start .. stop - 1 of the stream with the expiries that fall among them; O(their number)."""
+        """Return the operations start .. stop - 1 of the stream with the expiries among them. O(their number)."""
+        # Without a window, a slice.
         part = self.stream[start:stop]
         if self.window is None:
             return part.batch()
+
+        # Each expiry goes right before the operation that causes it.
         expired = self._expired[start:stop]
         old = expired >= 0
         place = np.arange(stop - start) + np.cumsum(old)  # of each operation, its expiry right before it
         n = stop - start + int(old.sum())
         src, dst, op = np.empty(n, np.uint32), np.empty(n, np.uint32), np.empty(n, np.int8)
         src[place], dst[place], op[place] = part.src, part.dst, 1 if part.op is None else part.op
+
+        # Fill the expiries in: deletions of earlier edges.
         at, which = place[old] - 1, expired[old]
         src[at], dst[at], op[at] = self.stream.src[which], self.stream.dst[which], -1
         weight = None
@@ -60,7 +65,10 @@ class Batches:
         return EdgeBatch(src, dst, weight, op)
 
     def of(self, size: int, start: int = 0) -> Iterator[EdgeBatch]:
-        """Batches of `size` operations from `start` on, the last one shorter; expiries come on top."""
+        """Yield batches of `size` operations from `start` on, the last one shorter.
+
+        Expiries come on top.
+        """
         if size < 1:
             raise InvalidOption(f"batch is {size}; at least 1 edge is needed")
         for at in range(start, len(self.stream), size):
@@ -68,7 +76,8 @@ class Batches:
 
 
 def _expiries(stream: EdgeStream, window: int) -> np.ndarray:
-    """For each operation, which earlier one expires right before it, or -1; int64, shape (m,)."""
+    """Return for each operation the earlier one that expires right before it, or -1: int64, shape (m,)."""
+    # The q-th arrival expires at arrival q + window, unless its edge has a younger event.
     m = len(stream)
     arrivals = np.arange(m) if stream.op is None else np.flatnonzero(stream.op > 0)
     expired = np.full(m, -1, np.int64)
@@ -79,13 +88,16 @@ def _expiries(stream: EdgeStream, window: int) -> np.ndarray:
 
 
 def _next_event(stream: EdgeStream) -> np.ndarray:
-    """The next operation on the same edge, m where there is none; int64, shape (m,)."""
+    """Return the next operation on the same edge, m for none: int64, shape (m,)."""
+    # Group the operations by edge, in stream order.
     m = len(stream)
     src, dst = stream.src.astype(np.uint64), stream.dst.astype(np.uint64)
     if not stream.directed:
         src, dst = np.minimum(src, dst), np.maximum(src, dst)
     key = (src << np.uint64(32)) | dst
     order = np.argsort(key, kind="stable")
+
+    # Link each operation to the next of its group.
     same = key[order[1:]] == key[order[:-1]]
     following = np.full(m, m, np.int64)
     following[order[:-1][same]] = order[1:][same]

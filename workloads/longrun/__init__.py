@@ -1,4 +1,4 @@
-"""``python -m workloads longrun``: batches for a long time, and analyses between."""
+"""``python -m workloads longrun``: batches for a long time, with analyses between."""
 
 from workloads.longrun.command import HELP, add_arguments, run
 

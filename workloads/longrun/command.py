@@ -1,10 +1,9 @@
 """``python -m workloads longrun``: a graph of billions of edges changes for a while, and its final edges are checked.
 
-The graph is built on the workers; then come batches of inserts and deletes mixed, born on the workers too, with BFS and
-PageRank after every tenth, on the graph as it stands. At the end its edges must be those that what was sent leaves
-over: as many as the reports add up to, and of the same hash, which the workers work out from the sequence of edges
-alone (`workloads.longrun.replay`). Each worker's device memory is noted at every tenth batch: what is taken beside the
-graph must not grow.
+The graph is built on the workers. Then come mixed batches of inserts and deletes, also drawn on the workers, with BFS
+and PageRank on the live graph after every tenth. At the end the graph must have as many edges as the reports add up to,
+and the hash that the workers compute from the sequence of edges alone (`workloads.longrun.replay`). Each worker's
+device memory is recorded at every tenth batch: memory outside the graph must not grow.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from workloads.scaling.point import Point
 __all__ = ["HELP", "add_arguments", "run"]
 
 HELP = "build a graph of billions of edges, change it by many batches, analyse it between them, check what is left"
-SLACK = 256 << 20  #: bytes that a worker may take beside the graph at the end more than at the first look
+SLACK = 256 << 20  #: growth of a worker's memory outside the graph, at most, in bytes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; 0, or `Mismatch` where the graph is not what was sent."""
+    """Run the command. Returns 0; raises `Mismatch` if the final graph is wrong."""
     check_least(options, "part", "batch", "batches", "every")
     record, console = open_record("longrun", options), Console()
     with start(options.workers, device=options.device) as client:
@@ -61,23 +60,26 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _LongRun:
-    """One graph from its first edge to its last check."""
+    """Run of a graph from its first edge to its last check."""
 
     def __init__(self, options: argparse.Namespace, client: Client, record: Record, console: Console) -> None:
         workers = choose_workers(client, None)
         self.options, self.record, self.console = options, record, console
         self.point = Point(options, client, workers, options.scale)
-        self.half = max(1, options.batch // (2 * len(workers)))  # edges that come, and that go, on each worker
+        self.half = max(1, options.batch // (2 * len(workers)))  # inserts, and deletes, per worker
         self.gained, self.operations = 0, 0
         self.root = int(self.point.host(0, 1).src[0])
 
     def run(self) -> None:
-        """All of it."""
+        """Build the graph, apply the batches with analyses between, and check the edges."""
+        # Internal ids in the order of degrees, on demand.
         point, options = self.point, self.options
         order = None
         if options.ids == "degree":
             order = point.maker.to_host(degree_order(point.degrees(point.edges.n_edges), len(point.workers)))
             point.free()
+
+        # Build, change and analyse, check.
         with point.graph(directed=options.directed, order=order) as graph:
             seconds, self.gained = point.fill(graph, point.edges.n_edges)
             self._note("built", graph, drawn=point.edges.n_edges, seconds=round(seconds, 3))
@@ -87,7 +89,7 @@ class _LongRun:
             self._check(graph)
 
     def _batches(self, graph: DynamicGraph) -> Iterator[tuple[int, list[UpdateReport], float]]:
-        """How many batches were applied so far, the reports of the newest, and their seconds."""
+        """Yield the number of batches so far, the reports of the newest, and their seconds."""
         for first in range(0, self.options.batches, self.options.every):
             steps = min(self.options.every, self.options.batches - first)
             began = time.perf_counter()
@@ -95,7 +97,10 @@ class _LongRun:
             yield first + steps, reports, time.perf_counter() - began
 
     def _churn(self, first: int) -> Churn:
-        """Batch number `first` and those after it: edges after the built ones come, the built ones go."""
+        """Return a source of batch number `first` and later ones.
+
+        Edges after the built ones are inserted, the built ones deleted.
+        """
         skip, source = first * self.half * len(self.point.workers), self.point.edges.source
         return Churn(source(self.point.edges.n_edges + skip, self.half), source(skip, self.half))
 
@@ -106,23 +111,26 @@ class _LongRun:
 
     def _analysed(self, graph: DynamicGraph) -> dict[str, Any]:
         began = time.perf_counter()
-        found = graph.bfs(self.root)
+        distances = graph.bfs(self.root)
         searched = time.perf_counter()
         ranks = graph.pagerank()
         ranked = time.perf_counter()
         return {
             "bfs_ms": round((searched - began) * 1e3, 3),
-            "reached": found.reached,
+            "reached": distances.reached,
             "pagerank_ms": round((ranked - searched) * 1e3, 3),
             "pagerank_iterations": ranks.iterations,
             "pagerank_ms_an_iteration": round((ranked - searched) * 1e3 / max(ranks.iterations, 1), 4),
         }
 
     def _note(self, kind: str, graph: DynamicGraph, **values: Any) -> None:
+        # Measure the memory of each worker: the graph's, and the rest.
         loads = graph.balance()
-        held = {load.address: load.nbytes for load in loads.workers}
+        nbytes = {load.address: load.nbytes for load in loads.workers}
         taken = self.point.client.run(_taken, workers=self.point.workers)
-        beside = [(taken[a]["used"] or held[a]) - held[a] for a in self.point.workers]
+        beside = [(taken[a]["used"] or nbytes[a]) - nbytes[a] for a in self.point.workers]
+
+        # Record and print the line.
         line = self.record.add(
             kind,
             **values,
@@ -130,31 +138,36 @@ class _LongRun:
             arcs=sum(load.arcs for load in loads.workers),
             epoch=graph.epoch,
             most_arcs_over_mean=round(loads.ratio, 4),
-            nbytes=[held[address] for address in self.point.workers],
+            nbytes=[nbytes[address] for address in self.point.workers],
             beside=beside,
             pool=[taken[address]["pool"] for address in self.point.workers],
         )
-        said = f"{short(line['edges'])} edges, {short(line['arcs'])} arcs, {sum(line['nbytes']) / 1e9:.2f} GB"
+        text = f"{short(line['edges'])} edges, {short(line['arcs'])} arcs, {sum(line['nbytes']) / 1e9:.2f} GB"
         if kind == "batches":
-            said = (
-                f"{line['done']} batches: {said}; {short(line['updates_per_s'])} updates/s, "
+            text = (
+                f"{line['done']} batches: {text}; {short(line['updates_per_s'])} updates/s, "
                 f"BFS {line['bfs_ms']:.1f} ms, PageRank {line['pagerank_ms_an_iteration']:.2f} ms an iteration"
             )
-        self.console.print(said, highlight=False, soft_wrap=True)
+        self.console.print(text, highlight=False, soft_wrap=True)
 
     def _check(self, graph: DynamicGraph) -> None:
-        """`Mismatch` where the graph is not what was sent, or a worker keeps more beside it than before."""
+        """Raise `Mismatch` if the final graph is wrong, or if a worker's other memory grew."""
+        # Replay the stream without a graph.
         began = time.perf_counter()
         built, size = self.point.edges, len(self.point.workers)
         churn, directed = self._churn(0), self.options.directed
         sent = Sent(built.source(0, 1), built.n_edges, churn, self.options.batches, size, directed)
-        right = replayed(self.point.client, self.point.workers, sent)
-        found = {"edges": graph.num_edges, "arcs": self._arcs(graph), "hash": f"{graph.fingerprint():016x}"}
-        expected = {"edges": self.gained, "arcs": right.arcs, "hash": f"{right.hash:016x}"}
-        self.record.add("check", **found, operations=self.operations, seconds=round(time.perf_counter() - began, 3))
+        replay = replayed(self.point.client, self.point.workers, sent)
+
+        # Compare edges, arcs and hash.
+        actual = {"edges": graph.num_edges, "arcs": self._arcs(graph), "hash": f"{graph.fingerprint():016x}"}
+        expected = {"edges": self.gained, "arcs": replay.arcs, "hash": f"{replay.hash:016x}"}
+        self.record.add("check", **actual, operations=self.operations, seconds=round(time.perf_counter() - began, 3))
         for what, value in expected.items():
-            if found[what] != value:
-                raise Mismatch(f"{what} of the graph: {found[what]}; what was sent and reported leaves {value}")
+            if actual[what] != value:
+                raise Mismatch(f"{what} of the graph: {actual[what]}; what was sent and reported leaves {value}")
+
+        # Compare the memory of the first and the last measurement.
         lines = self.record.of("batches")
         grown = np.subtract(lines[-1]["beside"], lines[0]["beside"])
         if grown.max() > SLACK:
@@ -166,7 +179,7 @@ class _LongRun:
 
 
 def _taken() -> dict[str, int | None]:
-    """Bytes of arrays, and of the memory pool, in a worker's process; on the CPU nobody counts them."""
+    """Return bytes of arrays and of the memory pool in a worker's process; None on the CPU."""
     if not gpu_count():
         return {"used": None, "pool": None}
     pool = Device("cuda").xp.get_default_memory_pool()

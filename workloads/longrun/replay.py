@@ -1,7 +1,7 @@
-"""The edges that a stream of batches leaves, computed without a graph: sort all operations, keep the last of each edge.
+"""Edges that a stream of batches leaves, computed without a graph: sort all operations, keep the last of each edge.
 
-Each worker takes a range of sources, draws the whole stream again and keeps what is in its range. A key holds an arc
-and when it came, so that one sort puts the last operation on each arc behind the others.
+Each worker takes a range of sources, draws the whole stream again and keeps the operations in its range. A key holds an
+arc and its time, so that one sort puts the last operation on each arc behind the others.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from workloads.inputs.churn import Churn
 
 __all__ = ["Left", "Sent", "replayed"]
 
-DRAWN = 1 << 26  #: edges drawn at once
-SORTED = 1 << 30  #: operations sorted at once, about
+DRAWN = 1 << 26  #: edges per draw
+SORTED = 1 << 30  #: operations per sort, about
 
 
 @dataclass(frozen=True)
 class Sent:
-    """What a graph was sent: edges `0 .. n - 1` of `built`, then `steps` steps of `churn` from `size` workers.
+    """Operations sent to a graph: edges `0 .. n - 1` of `built`, then `steps` steps of `churn` from `size` workers.
 
     Attributes
     ----------
     directed : bool
-        Whether each edge is one arc; otherwise it is one each way.
+        True if an edge is one arc; otherwise it is two.
     """
 
     built: Rmat
@@ -45,26 +45,29 @@ class Sent:
 
     @property
     def n_vertices(self) -> int:
-        """How many vertices."""
+        """The number of vertices."""
         return 1 << self.built.scale
 
     @property
     def arcs(self) -> int:
-        """How many operations on arcs, repeats included."""
+        """The number of operations on arcs, with repeats."""
         batches = self.steps * self.size * (self.churn.come.batch + self.churn.go.batch)
         return (self.n + batches) * (1 if self.directed else 2)
 
 
 @dataclass(frozen=True)
 class Left:
-    """How many arcs there are in the end, and the sum of their hashes, as `DynamicGraph.fingerprint` has it."""
+    """Final number of arcs and sum of their hashes, as in `DynamicGraph.fingerprint`."""
 
     arcs: int
     hash: int
 
 
 def replayed(client: Client, workers: Sequence[str], sent: Sent) -> Left:
-    """What `sent` leaves; each of `workers` works it out for a range of sources."""
+    """Compute the arcs that `sent` leaves.
+
+    Each of `workers` takes a range of sources.
+    """
     ends = [sent.n_vertices * r // len(workers) for r in range(len(workers) + 1)]
     jobs = [
         client.submit(_range_left, sent, lo, hi, workers=[worker], pure=False)
@@ -77,6 +80,7 @@ def replayed(client: Client, workers: Sequence[str], sent: Sent) -> Left:
 def _range_left(sent: Sent, lo: int, hi: int) -> Left:
     device = Device("cuda" if gpu_count() else "cpu")
     device.use()
+    # Cut the range into pieces that can be sorted at once.
     pieces = sent.arcs * (hi - lo) // (SORTED * sent.n_vertices) + 1
     arcs = total = 0
     for piece in range(pieces):
@@ -90,19 +94,24 @@ def _range_left(sent: Sent, lo: int, hi: int) -> Left:
 
 
 def _left(device: Device, sent: Sent, lo: int, hi: int) -> Array:
-    """``src << 32 | dst`` of the arcs left with sources ``lo .. hi - 1``, ascending."""
+    """Return ``src << 32 | dst`` of the final arcs with sources ``lo .. hi - 1``, ascending."""
+    # Check that a key fits: source from lo, destination, time, and 1 for a deletion.
     xp, bits = device.xp, sent.built.scale
-    when = (sent.steps * sent.size).bit_length() + 1  # of a key: source from lo, destination, time, whether it deletes
+    when = (sent.steps * sent.size).bit_length() + 1
     if (max(hi - lo, 1) - 1).bit_length() + bits + when > 64:
         raise InvalidOption(f"2**{bits} vertices and {sent.steps} steps are too many to replay; a key has 64 bits")
-    found = []
+
+    # Draw all operations, and keep those of the range.
+    parts = []
     for src, dst, time, deletes in _operations(device, sent):
         for a, b in ((src, dst),) if sent.directed else ((src, dst), (dst, src)):
             here = (a >= np.uint32(lo)) & (a < np.uint32(hi))
             keys = (a[here] - np.uint32(lo)).astype(np.uint64) << np.uint64(bits) | b[here]
-            found.append(keys << np.uint64(when) | np.uint64(2 * time + deletes))
-    keys = xp.concatenate(found)
-    del found
+            parts.append(keys << np.uint64(when) | np.uint64(2 * time + deletes))
+
+    # Sort, and keep arcs whose last operation is an insert.
+    keys = xp.concatenate(parts)
+    del parts
     keys.sort()
     arc = keys >> np.uint64(when)
     last = xp.ones(len(keys), bool)
@@ -112,7 +121,10 @@ def _left(device: Device, sent: Sent, lo: int, hi: int) -> Array:
 
 
 def _operations(device: Device, sent: Sent) -> Iterator[tuple[Array, Array, int, int]]:
-    """All operations as (src, dst, time, whether they delete); of one time, deletions follow."""
+    """Yield all operations as (src, dst, time, deletes).
+
+    At the same time, deletions follow inserts.
+    """
     for at in range(0, sent.n, DRAWN):
         yield *_drawn(sent.built, at, min(DRAWN, sent.n - at), device), 0, 0
     for part in range(sent.steps * sent.size):

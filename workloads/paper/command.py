@@ -1,7 +1,7 @@
-"""``python -m workloads paper NAME``: a paper's experiments that can be run, each structure with the same batches.
+"""``python -m workloads paper NAME``: a paper's experiments, each structure with the same batches.
 
 Graphs are drawn with a paper's numbers of vertices and edges, divided by ``--divide``, and so are the sizes of its
-batches. Real graphs are read where their folder is named.
+batches. Real graphs are read from the folder of ``--data``.
 """
 
 from __future__ import annotations
@@ -44,18 +44,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the experiments; 0, or `Mismatch` where structures differ."""
+    """Run the experiments. Returns 0; raises `Mismatch` if structures differ."""
+    # Check the options.
     paper = PAPERS[options.paper]
     check_least(options, "divide", "repeats")
     asked = options.experiment.split(",") if options.experiment else list(paper.experiments)
     for name in asked:
         if name not in paper.experiments:
             raise InvalidOption(f"--experiment names {name!r}; {options.paper} has {', '.join(paper.experiments)}")
-    folder, options.data = options.data, options.data is not None  # the record does not tell where
+    folder, options.data = options.data, options.data is not None  # the record does not name the folder
     bench = Bench(f"paper-{options.paper}", options)
     options.divide = options.divide or (1 if bench.device.kind == "cuda" else HUNDREDTH)
     structures = _there(bench, options.structure.split(",") if options.structure else list(paper.structures))
     bench.say(f"{paper.title}: sizes divided by {options.divide}, {bench.device.kind}")
+
+    # Run the experiments on each graph.
     for source in paper.graphs:
         if not options.graph or source.name.startswith(tuple(options.graph.split(","))):
             stream = source.stream(bench.device, options.divide, options.seed, folder)
@@ -63,38 +66,40 @@ def run(options: argparse.Namespace) -> int:
                 bench.say(f"{source.name}: not there, left out; --data names the folder of real graphs")
             else:
                 _measure(bench, structures, stream, asked)
+
+    # One table per graph.
     columns, rows = pivot(measured(bench.record.lines))
     for graph in dict.fromkeys(row[0] for row in rows):
-        some = [row[1:] for row in rows if row[0] == graph]
-        bench.table(f"{graph}: results of all structures are equal", columns[1:], some)
+        graph_rows = [row[1:] for row in rows if row[0] == graph]
+        bench.table(f"{graph}: results of all structures are equal", columns[1:], graph_rows)
     bench.close()
     return 0
 
 
 def measured(lines: list[dict[str, Any]]) -> Iterator[tuple[str, str, str, Any]]:
-    """Graph, what, structure and value of each measurement of a run."""
+    """Yield graph, measure, structure and value of each measurement of a run."""
     for line in lines:
         if line["kind"] == "measured":
             yield line["graph"], line["what"], line["structure"], line["value"]
 
 
 def _there(bench: Bench, names: list[str]) -> list[str]:
-    """Those of the structures that the library has; a line for each that it has not."""
-    found = []
+    """Return the structures that the library has. Reports each missing one."""
+    available = []
     for name in names:
         try:
             parse(name)
         except InvalidOption as error:
             bench.say(f"{name}: left out, {error}")
         else:
-            found.append(name)
-    if not found:
+            available.append(name)
+    if not available:
         raise InvalidOption(f"none of the structures {', '.join(names)} is there")
-    return found
+    return available
 
 
 def _measure(bench: Bench, structures: list[str], stream: Stream, asked: list[str]) -> None:
-    """The experiments on one stream."""
+    """Run the experiments on a stream."""
     options = bench.options
     bench.say(f"{stream.name}: {stream.n_vertices:,} vertices, {len(stream):,} edges")
     bench.add("stream", graph=stream.name, vertices=stream.n_vertices, edges=len(stream), divide=options.divide)

@@ -1,8 +1,8 @@
 """The papers' experiments, each a function of a run, a stream and its parameters.
 
-Every structure gets the same batches, on the device, and times are those between two synchronisations. What a batch
-does is known beforehand, because a stream's edges are unique: all of it is inserted, all of it is deleted. Answers and
-results of algorithms must be those of the first structure.
+Every structure gets the same batches, on the device, and times are between two synchronisations. The outcome of a batch
+is known beforehand, because a stream's edges are unique: all are inserted, or all are deleted. Answers and results of
+algorithms must equal those of the first structure.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ __all__ = [
     "windows",
 ]
 
-WARM = 2  #: batches of each size that do not count
-GROWN = 1.05  #: a batch that leaves the structure so many times as large made it grow
+WARM = 2  #: warm-up batches of each size
+GROWN = 1.05  #: growth of the structure's size by which a batch counts as growing
 
 
 class Run:
-    """The structures of a run, its clock, and what was measured.
+    """Structures of a run, its clock, and its measurements.
 
     Parameters
     ----------
@@ -62,58 +62,64 @@ class Run:
         self._oracle: dict[Any, Any] = {}
 
     def sizes(self, asked: Sequence[int], room: int) -> list[int]:
-        """The papers' sizes of batches by the divisor; those of which all batches fit into `room` edges, or one."""
+        """Return the papers' batch sizes, divided, whose batches all fit into `room` edges; at least one."""
         most = max(room // (WARM + self.repeats), 1)
         return [size for size in self.divided(asked) if size <= most] or [most]
 
     def divided(self, asked: Sequence[int]) -> list[int]:
-        """The papers' sizes by the divisor, each once and at least 1."""
+        """Return the papers' sizes, divided, each once and at least 1."""
         return list(dict.fromkeys(max(size // self.divide, 1) for size in asked))
 
     def add(self, stream: Stream, what: str, structure: str, value: float, **more: Any) -> None:
-        """Keep one value."""
+        """Record a value."""
         rounded = float(f"{value:.4g}")
         self.bench.add("measured", graph=stream.name, what=what, structure=structure, value=rounded, **more)
 
     def add_ms(self, stream: Stream, what: str, structure: str, ms: list[float], **more: Any) -> None:
-        """Keep the median of some times, with their mean and number."""
+        """Record the median of some times, with their mean and number."""
         more = {"mean": float(f"{np.mean(ms):.4g}"), "n": len(ms), **more}
         self.add(stream, f"{what}, ms", structure, float(np.median(ms)), **more)
 
     def same(self, what: Any, structure: str, value: Any) -> None:
-        """`Mismatch` where a value, or array, is not the first structure's."""
+        """Raise `Mismatch` if a value, or array, differs from the first structure's."""
         first = self._oracle.setdefault(what, value)
         if not bool((first == value).all() if hasattr(value, "all") else first == value):
             raise Mismatch(f"{structure}: {what} is {value}, and with {self.names[0]} it is {first}")
 
     def near(self, what: Any, structure: str, value: Array) -> None:
-        """`Mismatch` where an array is 1e-4 or more from the first structure's, by the sum of all differences."""
+        """Raise `Mismatch` if an array is 1e-4 or more from the first structure's, by L1."""
         apart = float(abs(self._oracle.setdefault(what, value) - value).sum())
         if not apart < 1e-4:
             raise Mismatch(f"{structure}: {what} is {apart:.3g} from that with {self.names[0]}")
 
     def empty(self, name: str, stream: Stream) -> Structure:
-        """A new structure."""
+        """Create a structure."""
         return create(name, stream.n_vertices, device=self.bench.device)
 
     def filled(self, name: str, stream: Stream, n: int) -> Structure:
-        """A structure with the stream's first n edges."""
+        """Create a structure with the stream's first n edges."""
         structure = self.empty(name, stream)
         structure.build(EdgeBatch(*stream.between(0, n)))
         return structure
 
     def each(self, stream: Stream, n: int) -> Iterator[tuple[str, Structure]]:
-        """Every structure in turn with the first n edges; what is left in it in the end must be equal."""
+        """Yield every structure in turn with the first n edges.
+
+        Their final edges must be equal.
+        """
         for name in self.names:
             structure = self.filled(name, stream, n)
             yield name, structure
-            found = (structure.num_edges, f"{edge_hash(structure):016x}")
-            self.same(("edges and hash in the end", stream.name), name, found)
+            final = (structure.num_edges, f"{edge_hash(structure):016x}")
+            self.same(("edges and hash in the end", stream.name), name, final)
             del structure
             self.bench.free()
 
     def apply(self, structure: Structure, batch: EdgeBatch, expected: Counts, name: str) -> float:
-        """Milliseconds of a batch; `Mismatch` where it did something else than it had to."""
+        """Return the milliseconds of a batch.
+
+        Raises `Mismatch` if its counts are wrong.
+        """
         seconds, counts = self.bench.time(partial(structure.apply, batch))
         if counts != expected:
             raise Mismatch(f"{name}: a batch gave {counts}, and {expected} was right")
@@ -121,7 +127,7 @@ class Run:
 
 
 def _slide(stream: Stream, at: int, window: int, size: int) -> EdgeBatch:
-    """A slide of the window: its oldest edges are deleted, the stream's next ones inserted."""
+    """Return a slide of the window: delete its oldest edges, insert the stream's next ones."""
     xp = stream.device.xp
     old, new = stream.between(at - window, at - window + size), stream.between(at, at + size)
     src, dst = (xp.concatenate(ends) for ends in zip(old, new, strict=True))
@@ -131,11 +137,12 @@ def _slide(stream: Stream, at: int, window: int, size: int) -> EdgeBatch:
 
 
 def slides(run: Run, stream: Stream, sizes: Sequence[int]) -> None:
-    """Latency of a slide of a window over half the stream, by the size of the slide."""
+    """Measure the latency of a slide of a window over half the stream, by the size of the slide."""
     window = len(stream) // 2
-    some = run.sizes(sizes, len(stream) - window)
+    slide_sizes = run.sizes(sizes, len(stream) - window)
+    # Slide through the stream.
     for name in run.names:
-        for size in some:
+        for size in slide_sizes:
             structure, ms = run.filled(name, stream, window), []
             for at in range(window, window + size * (WARM + run.repeats), size):
                 batch = _slide(stream, at, window, size)
@@ -150,7 +157,10 @@ def slides(run: Run, stream: Stream, sizes: Sequence[int]) -> None:
 
 
 def _shard(run: Run, name: str, stream: Stream, n: int, directed: bool = True) -> Shard:
-    """The stream's first n edges as a worker has them; each both ways where not `directed`."""
+    """Build a worker's shard of the stream's first n edges.
+
+    Without `directed`, each edge goes both ways.
+    """
     spec = ShardSpec("paper", 0, Partition.equal(stream.n_vertices, 1), name, directed, False, False)
     shard = Shard(spec, Loopback(), run.bench.device)
     shard.out_edges.build(_mirrored(stream, 0, n) if not directed else EdgeBatch(*stream.between(0, n)))
@@ -190,7 +200,10 @@ ALGORITHMS: dict[str, Callable[[Shard, int], Array]] = {
 
 
 def _timed(run: Run, shard: Shard, algorithm: str, name: str, root: int, key: Any) -> float:
-    """Milliseconds of an algorithm, its result compared with the first structure's."""
+    """Return the milliseconds of an algorithm.
+
+    Compares its result with the first structure's.
+    """
     seconds, values = run.bench.time(partial(ALGORITHMS[algorithm], shard, root))
     check = run.near if algorithm.startswith("PageRank") else run.same
     check((algorithm, key), name, values)
@@ -198,31 +211,36 @@ def _timed(run: Run, shard: Shard, algorithm: str, name: str, root: int, key: An
 
 
 def windows(run: Run, stream: Stream, shares: Sequence[float], algorithms: Sequence[str]) -> None:
-    """Slides by shares of the stream, and the algorithms after each: latencies."""
+    """Measure slides by shares of the stream, and the algorithms after each."""
     window = len(stream) // 2
     for share in shares:
         size = max(int(share * len(stream)), 1)
         slid = min(run.repeats, (len(stream) - window) // size)
+        # Build the shard of a window, and compile.
         for name in run.names:
             shard, update = _shard(run, name, stream, window), []
-            found: dict[str, list[float]] = {algorithm: [] for algorithm in algorithms}
+            times_ms: dict[str, list[float]] = {algorithm: [] for algorithm in algorithms}
             for algorithm in algorithms:
                 ALGORITHMS[algorithm](shard, 0)  # compiles
+
+            # Slide, then run each algorithm.
             for number, at in enumerate(range(window, window + slid * size, size)):
                 batch, root = _slide(stream, at, window, size), int(stream.src[at])
                 update.append(run.apply(shard.out_edges, batch, Counts(inserted=size, deleted=size), name))
                 shard.num_edges = shard.out_edges.num_edges
                 for algorithm in algorithms:
                     ms = _timed(run, shard, algorithm, name, root, (stream.name, share, number))
-                    found[algorithm].append(ms)
-            for what, spent in (("update", update), *found.items()):
+                    times_ms[algorithm].append(ms)
+
+            # Record the latencies.
+            for what, spent in (("update", update), *times_ms.items()):
                 run.add_ms(stream, f"window slid by {share:.2%}: {what}", name, spent)
             del shard
             run.bench.free()
 
 
 def analytics(run: Run, stream: Stream, algorithms: Sequence[str]) -> None:
-    """Algorithms on the whole stream, undirected."""
+    """Measure algorithms on the whole stream, undirected."""
     for name in run.names:
         shard, root = _shard(run, name, stream, len(stream), directed=False), int(stream.src[0])
         for algorithm in algorithms:
@@ -234,20 +252,23 @@ def analytics(run: Run, stream: Stream, algorithms: Sequence[str]) -> None:
 
 
 def triangle_counts(run: Run, stream: Stream, size: int, times: int) -> None:
-    """A batch of inserts and a count of all triangles, in turns: the time of all together."""
-    some = min(run.divided([size])[0], len(stream) // (2 * times))
+    """Measure a batch of inserts and a count of all triangles, in turns: the total times."""
+    size_of_batch = min(run.divided([size])[0], len(stream) // (2 * times))
+    # Build all but the batches.
     for name in run.names:
-        begin = len(stream) - times * some
+        begin = len(stream) - times * size_of_batch
         shard, insert, count = _shard(run, name, stream, begin, directed=False), 0.0, 0.0
         _triangles(shard, 0)
+
+        # Insert and count in turns.
         for turn in range(times):
-            at = begin + turn * some
-            seconds, _ = run.bench.time(partial(shard.out_edges.apply, _mirrored(stream, at, at + some)))
+            at = begin + turn * size_of_batch
+            seconds, _ = run.bench.time(partial(shard.out_edges.apply, _mirrored(stream, at, at + size_of_batch)))
             shard.num_edges = shard.out_edges.num_edges
             insert += seconds * 1e3
             count += _timed(run, shard, "triangles", name, 0, (stream.name, turn))
-        run.add(stream, f"{times} times {short(some)} inserts: all inserts, ms", name, insert)
-        run.add(stream, f"{times} times {short(some)} inserts: all counts of triangles, ms", name, count)
+        run.add(stream, f"{times} times {short(size_of_batch)} inserts: all inserts, ms", name, insert)
+        run.add(stream, f"{times} times {short(size_of_batch)} inserts: all counts of triangles, ms", name, count)
         del shard
         run.bench.free()
 
@@ -256,10 +277,11 @@ def triangle_counts(run: Run, stream: Stream, size: int, times: int) -> None:
 
 
 def batches(run: Run, stream: Stream, sizes: Sequence[int]) -> None:
-    """Batches of inserts onto half the stream, and of the same as deletes: latencies and rates."""
+    """Measure batches of inserts onto half the stream, and of the same as deletes: latencies and rates."""
     resident = len(stream) // 2
     for name, structure in run.each(stream, resident):
         for size in run.sizes(sizes, len(stream) - resident):
+            # Insert each batch, then delete each.
             for op, expected in ((1, Counts(inserted=size)), (-1, Counts(deleted=size))):
                 ms = []
                 for at in range(resident, resident + size * (WARM + run.repeats), size):
@@ -271,37 +293,47 @@ def batches(run: Run, stream: Stream, sizes: Sequence[int]) -> None:
 
 
 def build(run: Run, stream: Stream) -> None:
-    """An empty structure, the build of all edges at once, and bytes an edge; hornet's fill as its paper has it."""
+    """Measure an empty structure, the build of all edges at once, and bytes per edge; hornet's fill like its paper."""
+    # An empty structure.
     for name in run.names:
         run.filled(name, stream, min(len(stream), 1000))  # compiles
         began = run.bench.times(partial(run.empty, name, stream), 3)
         run.add_ms(stream, "make it empty", name, [seconds * 1e3 for seconds in began])
+
+        # The build.
         ms = []
         for _ in range(min(run.repeats, 3)):
             structure = run.empty(name, stream)
             ms.append(run.apply(structure, EdgeBatch(stream.src, stream.dst), Counts(inserted=len(stream)), name))
         run.add_ms(stream, f"build {short(len(stream))} edges", name, ms)
         run.add(stream, "bytes an edge, built", name, structure.nbytes / len(stream))
+
+        # Hornet's fill.
         if isinstance(structure, Hornet):
             fill = structure.fill()
             for what in ("blocks", "arrays"):
                 run.add(stream, f"share of {what} in use", name, getattr(fill, what))
+
+        # Compare the edges.
         run.same(("hash of all edges", stream.name), name, edge_hash(structure))
         del structure
         run.bench.free()
 
 
 def loading(run: Run, stream: Stream, sizes: Sequence[int]) -> None:
-    """The whole stream in batches, from an empty graph: rate, latencies, and the batches in which memory grew."""
+    """Load the whole stream in batches, from an empty graph: rate, latencies, and the batches in which memory grew."""
     most = max(len(stream) // 20, 1)
     for size in dict.fromkeys(min(size, most) for size in run.divided(sizes)):
         what = f"load in batches of {short(size)}"
+        # Apply the batches, and note which ones grew the structure.
         for name in run.names:
             structure, spent, grew = run.empty(name, stream), [], []
             for at in range(0, len(stream) - size + 1, size):
                 before, batch = structure.nbytes, EdgeBatch(*stream.between(at, at + size))
                 spent.append(run.apply(structure, batch, Counts(inserted=size), name))
                 grew.append(structure.nbytes > GROWN * before)
+
+            # Record rate and latencies; batches that grow also apart.
             ms, large = np.array(spent[WARM:]), np.array(grew[WARM:])
             run.add(stream, f"{what}: million edges a second", name, size * len(ms) / float(ms.sum()) / 1e3)
             run.add_ms(stream, f"{what}: median", name, ms.tolist())
@@ -315,15 +347,15 @@ def loading(run: Run, stream: Stream, sizes: Sequence[int]) -> None:
 
 
 def vertices(run: Run, stream: Stream, sizes: Sequence[int]) -> None:
-    """Deletion of vertices from an undirected graph: million vertices a second."""
+    """Measure deletions of vertices from an undirected graph, in million vertices per second."""
     for name in run.names:
         for size in run.divided(sizes):
             size = min(size, stream.n_vertices // 2)
             structure = run.empty(name, stream)
             structure.build(_mirrored(stream, 0, len(stream)))
             ids = np.random.default_rng(size).choice(stream.n_vertices, size, replace=False).astype(np.uint32)
-            held = run.bench.device.asarray(ids)
-            seconds, counts = run.bench.time(partial(structure.delete_vertices, held, symmetric=True))
+            device_ids = run.bench.device.asarray(ids)
+            seconds, counts = run.bench.time(partial(structure.delete_vertices, device_ids, symmetric=True))
             run.same(("edges deleted", stream.name, size), name, counts.deleted)
             run.add(stream, f"delete {short(size)} vertices, million a second", name, size / seconds / 1e6)
             del structure
@@ -331,31 +363,34 @@ def vertices(run: Run, stream: Stream, sizes: Sequence[int]) -> None:
 
 
 def queries(run: Run, stream: Stream, sizes: Sequence[int]) -> None:
-    """Edge queries, half of them of edges that are there; neighbour queries; the conversion to CSR."""
+    """Measure edge queries, half of them with an answer of True; neighbour queries; the conversion to CSR."""
     for name, structure in run.each(stream, len(stream)):
+        # Edge queries.
         for size in run.divided(sizes):
             src, dst = _asked(stream, size)
             key = (stream.name, size)
             edge, row = f"{short(size)} edge queries", f"{short(size)} neighbour queries"
-            found = _answered(run, stream, name, edge, partial(structure.has_edges, src, dst))
-            run.same((edge, *key), name, found)
-            if not bool(found[: size // 2].all()):
+            answers = _answered(run, stream, name, edge, partial(structure.has_edges, src, dst))
+            run.same((edge, *key), name, answers)
+            if not bool(answers[: size // 2].all()):
                 raise Mismatch(f"{name}: an edge that was inserted is not found")
+
+            # Neighbour queries.
             rows = _answered(run, stream, name, row, partial(structure.neighbors, src))
             run.same((row, *key), name, rows.offsets)
         _answered(run, stream, name, "conversion to CSR", structure.to_csr)
 
 
 def _asked(stream: Stream, size: int) -> tuple[Array, Array]:
-    """Ends of edges: of `size // 2` of the stream, and of others at random."""
+    """Return ends of edges: `size // 2` of the stream, and others at random."""
     rng, xp = np.random.default_rng(size), stream.device.xp
-    there = stream.device.asarray(rng.integers(0, len(stream), size // 2))
+    rows = stream.device.asarray(rng.integers(0, len(stream), size // 2))
     src, dst = stream.device.asarray(rng.integers(0, stream.n_vertices, (2, size - size // 2)).astype(np.uint32))
-    return xp.concatenate([stream.src[there], src]), xp.concatenate([stream.dst[there], dst])
+    return xp.concatenate([stream.src[rows], src]), xp.concatenate([stream.dst[rows], dst])
 
 
 def _answered(run: Run, stream: Stream, name: str, what: str, call: Callable[[], Any]) -> Any:
-    """The answer to a read, and its median time kept."""
+    """Time a read, record the median, and return its answer."""
     seconds = run.bench.times(call, min(run.repeats, 5))
-    run.add_ms(stream, what, name, [one * 1e3 for one in seconds])
+    run.add_ms(stream, what, name, [spent * 1e3 for spent in seconds])
     return call()

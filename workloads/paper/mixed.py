@@ -1,6 +1,6 @@
-"""The mixed streams of LPMA's paper: updates with 3% queries, answered in stream order.
+"""Mixed streams of LPMA's paper: updates with 3% queries, answered in stream order.
 
-They are executed together, and cut into runs of one kind, as the paper's baseline is.
+They are executed together, and cut into runs of one kind like the paper's baseline.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from workloads.paper.streams import Stream
 
 __all__ = ["mixed"]
 
-BATCHES = 3  #: of a size, the first to warm up
-CUT = 1  #: of a size that are cut into runs: one takes thousands of calls, and 1.4 s for 100k operations on an H200
-WARM = 500  #: operations that warm up those that are cut: on edges that are there, so that nothing changes
-Answer = Callable[[], np.ndarray]  #: does the operations, and gives the answers of the queries
+BATCHES = 3  #: per size, the first to warm up
+CUT = 1  #: batches per size that are cut into runs: each takes thousands of calls, 1.4 s for 100k operations on an H200
+WARM = 500  #: warm-up operations before the cut ones: on present edges, so that nothing changes
+Answer = Callable[[], np.ndarray]  #: applies the operations, and returns the answers of the queries
 
 
 def mixed(run: Run, stream: Stream, sizes: Sequence[int], share: float) -> None:
-    """Inserts with a share of edge queries at random places, cut into runs and at once."""
+    """Measure inserts with a share of edge queries at random places, cut into runs and at once."""
+    # Draw the places of queries, the same for both ways.
     resident = len(stream) // 2
     most = max((len(stream) - resident) // BATCHES, 1)
     for name in run.names:
@@ -33,6 +34,8 @@ def mixed(run: Run, stream: Stream, sizes: Sequence[int], share: float) -> None:
             what = f"{short(size)} operations, {share:.0%} queries"
             query = np.random.default_rng(size).random(size) < share
             warm = min(size, WARM, resident)
+
+            # Measure each way on a fresh graph.
             for way, prepare, batches in (("cut into runs", _cut, CUT), ("executed at once", _at_once, BATCHES)):
                 n = min(batches, 1 + run.repeats)
                 with DynamicGraph(n_vertices=stream.n_vertices, structure=name, device=run.bench.device.kind) as g:
@@ -40,9 +43,9 @@ def mixed(run: Run, stream: Stream, sizes: Sequence[int], share: float) -> None:
                     prepare(g, query[:warm], *_on_host(stream, 0, warm))()
                     ms = []
                     for at in range(resident, resident + n * size, size):
-                        seconds, found = run.bench.time(prepare(g, query, *_on_host(stream, at, at + size)))
+                        seconds, answers = run.bench.time(prepare(g, query, *_on_host(stream, at, at + size)))
                         ms.append(seconds * 1e3)
-                        if found.any():  # a stream's edges are unique, and those that are asked for are not inserted
+                        if answers.any():  # edges are unique, and queried edges are not inserted
                             raise Mismatch(f"{name}, {way}: an edge is found that is not there")
                     run.same(("edges after", what, n, stream.name), name, g.fingerprint())
                 run.add_ms(stream, f"{what}, {way}", name, ms[1:] or ms)
@@ -54,22 +57,22 @@ def _on_host(stream: Stream, start: int, stop: int) -> tuple[np.ndarray, np.ndar
 
 
 def _at_once(g: Any, query: np.ndarray, src: np.ndarray, dst: np.ndarray) -> Answer:
-    """One call for all operations."""
+    """Prepare one call for all operations."""
     operations = Operations(np.where(query, Operations.HAS_EDGE, Operations.INSERT), src, dst)
     return lambda: g.execute(operations).has_edge
 
 
 def _cut(g: Any, query: np.ndarray, src: np.ndarray, dst: np.ndarray) -> Answer:
-    """One call a run of operations of one kind."""
+    """Prepare a call per run of operations of one kind."""
     ends = [0, *(np.flatnonzero(query[1:] != query[:-1]) + 1).tolist(), len(query)]
 
     def answer() -> np.ndarray:
-        found = [np.empty(0, bool)]
+        answers = [np.empty(0, bool)]
         for start, stop in pairwise(ends):
             if query[start]:
-                found.append(g.has_edges(src[start:stop], dst[start:stop]))
+                answers.append(g.has_edges(src[start:stop], dst[start:stop]))
             else:
                 g.insert(src[start:stop], dst[start:stop])
-        return np.concatenate(found)
+        return np.concatenate(answers)
 
     return answer

@@ -1,4 +1,4 @@
-"""What each paper measured: its structures, its graphs, and its experiments with their parameters."""
+"""Experiments of each paper: its structures, its graphs, and its measurements with their parameters."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["PAPERS", "Paper"]
 
 @dataclass(frozen=True)
 class Paper:
-    """One paper.
+    """A paper's experiments.
 
     Attributes
     ----------
     title : str
     structures : tuple of str
-        The paper's own first; those of ours that stand for what it compared with.
+        The paper's own first; then ours in place of its competitors.
     graphs : tuple of StandIn or Real
     experiments : dict of str to callable
         ``experiment(run, stream)`` by name.

@@ -1,8 +1,8 @@
-"""The papers' graphs as streams of unique edges: stand-ins that are drawn, and real graphs from files.
+"""The papers' graphs as streams of unique edges: drawn stand-ins, and real graphs from files.
 
-A paper's edges without times get random ones, so a stream is the edges in random order. A drawn stand-in has a paper's
-numbers of vertices (the next power of two) and edges and its kind of degrees: ``rmat`` for social and web graphs,
-``road`` for roads and meshes, ``uniform`` for random geometric graphs.
+Edges without times get random ones, so a stream is the edges in random order. A drawn stand-in has a paper's numbers of
+vertices (the next power of two) and edges and its kind of degrees: ``rmat`` for social and web graphs, ``road`` for
+roads and meshes, ``uniform`` for random geometric graphs.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from workloads.inputs.readers import read
 __all__ = ["Real", "StandIn", "Stream"]
 
 CHUNK = 1 << 24
-SMALLEST = 6  #: the least scale of a stand-in
-ROUNDS = 4  #: how often edges are drawn anew for those that were repeats
+SMALLEST = 6  #: the smallest scale of a stand-in
+ROUNDS = 4  #: rounds of drawing, each to replace the repeats
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +40,13 @@ class Stream:
         return len(self.src)
 
     def between(self, start: int, stop: int) -> tuple[Array, Array]:
-        """The edges start .. stop - 1."""
+        """Return the edges start .. stop - 1."""
         return self.src[start:stop], self.dst[start:stop]
 
 
 @dataclass(frozen=True)
 class StandIn:
-    """A drawn graph for one of a paper's.
+    """Drawn graph in place of a paper's.
 
     Attributes
     ----------
@@ -64,12 +64,15 @@ class StandIn:
     edges: int
 
     def stream(self, device: Device, divide: int, seed: int, folder: Path | None) -> Stream | None:
-        """The stream with both numbers divided by `divide`; fewer edges where most are repeats."""
+        """Return the stream with both numbers divided by `divide`, or fewer edges if most are repeats."""
+        # Divide the sizes.
         xp = device.xp
         scale = max(math.ceil(math.log2(max(self.vertices // divide, 2))), SMALLEST)
         wanted = max(self.edges // divide, 1)
         drawn = of_shape(self.shape, scale, 1, seed)
         keys, at = xp.empty(0, np.uint64), 0
+
+        # Draw edges until there are enough without repeats.
         for _ in range(ROUNDS):
             stop = at + wanted - len(keys)
             parts = [drawn.edges(start, min(start + CHUNK, stop), xp) for start in range(at, stop, CHUNK)]
@@ -81,27 +84,28 @@ class StandIn:
 
 @dataclass(frozen=True)
 class Real:
-    """A real graph, ``NAME.npz`` in the folder of data; times order its edges where it has them."""
+    """Real graph, ``NAME.npz`` in the folder of data, ordered by its times if it has any."""
 
     name: str
 
     def stream(self, device: Device, divide: int, seed: int, folder: Path | None) -> Stream | None:
-        """The whole graph, whatever `divide` is; None where the file is not there."""
+        """Return the whole graph, whatever `divide` is; None if the file is absent."""
         path = None if folder is None else folder / f"{self.name}.npz"
         if path is None or not path.exists():
             return None
-        found = read(path).in_order()
-        keys = found.src.astype(np.uint64) << np.uint64(32) | found.dst
-        if found.t is None:
-            return _shuffled(self.name, found.n_vertices, device.asarray(np.unique(keys)), device, seed)
+        # Order the edges by their first times.
+        edges = read(path).in_order()
+        keys = edges.src.astype(np.uint64) << np.uint64(32) | edges.dst
+        if edges.t is None:
+            return _shuffled(self.name, edges.n_vertices, device.asarray(np.unique(keys)), device, seed)
         unique, first = np.unique(keys, return_index=True)
         keys = unique[np.argsort(first)]
         src, dst = (device.asarray(part.astype(np.uint32)) for part in (keys >> np.uint64(32), keys))
-        return Stream(self.name, found.n_vertices, src, dst, device)
+        return Stream(self.name, edges.n_vertices, src, dst, device)
 
 
 def _shuffled(name: str, n: int, keys: Array, device: Device, seed: int) -> Stream:
-    """Distinct keys in random order."""
+    """Return distinct keys in random order."""
     xp = device.xp
     keys = keys[xp.argsort(splitmix(xp.arange(len(keys), dtype=np.uint64), seed))]
     return Stream(name, n, (keys >> np.uint64(32)).astype(np.uint32), keys.astype(np.uint32), device)

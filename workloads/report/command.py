@@ -1,8 +1,8 @@
-"""``python -m workloads report``: archived JSON lines as Markdown tables, on the terminal or inside a document.
+"""``python -m workloads report``: archived JSON lines as Markdown tables, on the terminal or in a document.
 
-In a document a table goes between two markers. The first one may name the tables that belong there, and the folders of
-the archive that they are from: ``<!-- results:begin headline -->``, ``<!-- results:begin bench-networkx amd-epyc -->``
-and ``<!-- results:end -->``.
+In a document a table goes between two markers. The first may name the tables to put there, and the folders of the
+archive to take them from: ``<!-- results:begin headline -->``, ``<!-- results:begin bench-networkx amd-epyc -->`` and
+``<!-- results:end -->``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from workloads.results.result_table import pivot
 __all__ = ["HELP", "add_arguments", "inside", "run", "shown"]
 
 HELP = "turn archived results into Markdown tables"
-#: tables that are made from all benchmarks of one machine
+#: tables of all benchmarks of a machine
 OVERVIEWS = {"headline": headline, "summary": summary, "pauses": slow_batches, "others": published_results}
 MARKED = re.compile(r"(<!-- results:begin([ a-z0-9,-]*) -->\n).*?(<!-- results:end -->)", re.DOTALL)
 
@@ -47,9 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the tables, or write them, or the picture."""
+    """Print the tables, or write them, or draw the picture."""
     folders = [f for f in sorted(options.results.glob("*")) if f.is_dir() and (options.hardware or "") in f.name]
 
+    # Words name tables or folders.
     def tables(wanted: str) -> str:
         words = wanted.replace(",", " ").split()
         chosen = [folder for folder in folders if folder.name in words] or folders
@@ -63,6 +64,7 @@ def run(options: argparse.Namespace) -> int:
             raise InvalidOption(f"{options.results} has no folder{named} with results of {', '.join(names)}")
         return text
 
+    # Choose the output.
     if options.latencies is not None:
         _draw([run for folder in folders for run in doubling(newest(folder))], options.latencies)
     elif options.write is not None:
@@ -88,7 +90,7 @@ def _write(path: Path, tables: Callable[[str], str]) -> None:
         whole = path.read_text()
     except OSError as error:
         raise InvalidOption(f"{path}: {error.strerror}") from None
-    whole, places = MARKED.subn(lambda found: f"{found[1]}\n{tables(found[2])}\n{found[3]}", whole)
+    whole, places = MARKED.subn(lambda match: f"{match[1]}\n{tables(match[2])}\n{match[3]}", whole)
     if not places:
         raise InvalidOption(
             f"{path} has no place for a table: add the lines <!-- results:begin --> and <!-- results:end -->"
@@ -97,7 +99,7 @@ def _write(path: Path, tables: Callable[[str], str]) -> None:
 
 
 def _sections(folder: Path, names: Sequence[str]) -> Iterator[str]:
-    """The named tables of one hardware's results."""
+    """Yield the named tables of a machine's results."""
     runs = newest(folder)
     for name in names:
         where, columns, rows = OVERVIEWS[name](runs) if name in OVERVIEWS else ("", [], [])
@@ -110,9 +112,9 @@ def _sections(folder: Path, names: Sequence[str]) -> Iterator[str]:
 
 
 def _says(first: dict[str, Any]) -> str:
-    """Parameters, hardware, day and commit, in one line."""
-    given = parameters(first).items()
-    what = ", ".join(name.replace("_", " ") + ("" if value is True else f" {value}") for name, value in given)
+    """Return parameters, hardware, day and commit, in one line."""
+    chosen = parameters(first).items()
+    what = ", ".join(name.replace("_", " ") + ("" if value is True else f" {value}") for name, value in chosen)
     return f"{what}. {provenance(first)}."
 
 
@@ -127,7 +129,8 @@ def _markdown(columns: Sequence[str], rows: Sequence[Row]) -> str:
 
 
 def _updates(lines: Run) -> tuple[list[str], list[Row]]:
-    """A row a phase, a column a structure."""
+    """Return a row per phase, a column per structure."""
+    # Collect the cells by phase and structure.
     cells: dict[str, dict[str, Any]] = {}
     for line in lines:
         ratio = "" if line.get("structure") == "csr" else f" ({line.get('csr_ratio', 0):.3g})"
@@ -146,17 +149,19 @@ def _updates(lines: Run) -> tuple[list[str], list[Row]]:
             slowest[line["structure"]] = line["slowest_copies"], ""
     for line in of(lines, "check"):
         cells.setdefault("bytes an edge after the batches", {})[line["structure"]] = line["bytes_per_edge"], ""
+
+    # Lay them out, structures in the order of their first appearance.
     names = list(dict.fromkeys(name for row in cells.values() for name in row))
     rows: list[Row] = [[what, *(_cell(row.get(name)) for name in names)] for what, row in cells.items()]
     return ["median ms (speed-up over csr)", *names], rows
 
 
-def _cell(found: tuple[float, str] | None) -> str:
-    return "" if found is None else f"{found[0]:.4g}{found[1]}"
+def _cell(value: tuple[float, str] | None) -> str:
+    return "" if value is None else f"{value[0]:.4g}{value[1]}"
 
 
 def _plain(kind: str, columns: dict[str, str]) -> Callable[[Run], tuple[list[str], list[Row]]]:
-    """A row a line of `kind`, a column a value of it, by the heading."""
+    """Return a function that makes a row per line of `kind`, with a column per value, by the heading."""
 
     def table(lines: Run) -> tuple[list[str], list[Row]]:
         return list(columns), [[shown(line, name) for name in columns.values()] for line in of(lines, kind)]
@@ -165,7 +170,7 @@ def _plain(kind: str, columns: dict[str, str]) -> Callable[[Run], tuple[list[str
 
 
 def inside(line: dict[str, Any], name: str) -> Any:
-    """``line["a"]["b"]`` for "a.b"; None where there is none."""
+    """Return ``line["a"]["b"]`` for "a.b"; None if absent."""
     value: Any = line
     for part in name.split("."):
         value = value.get(part) if isinstance(value, dict) else None
@@ -173,7 +178,7 @@ def inside(line: dict[str, Any], name: str) -> Any:
 
 
 def shown(line: dict[str, Any], name: str) -> Any:
-    """The same as a table has it: large counts in few characters, nothing where there is none."""
+    """Return such a value as a table cell: large counts in few characters, "" if absent."""
     value = inside(line, name)
     return "" if value is None else _short(value)
 
@@ -239,7 +244,7 @@ GRAPHALYTICS |= {"validated by": "validation"}
 
 
 def _longrun(lines: Run) -> tuple[list[str], list[Row]]:
-    """The first, the middle and the last measurement; the bytes of all workers, of the graph and of other memory."""
+    """Return the first, the middle and the last measurement, with the gigabytes of the graph and of other memory."""
     columns, rows = _plain("batches", LONGRUN)(lines)
     gigabytes = [[f"{sum(line[name]) / 1e9:.2f}" for name in ("nbytes", "beside")] for line in of(lines, "batches")]
     rows = [[*row, *more] for row, more in zip(rows, gigabytes, strict=True)]
@@ -249,27 +254,30 @@ def _longrun(lines: Run) -> tuple[list[str], list[Row]]:
 
 
 def _store(lines: Run) -> tuple[list[str], list[Row]]:
-    """A row a figure, without the columns that none of them has."""
+    """Return a row per figure, without empty columns."""
     columns, rows = _plain("store", STORE)(lines)
     kept = [at for at in range(len(columns)) if any(row[at] != "" for row in rows)]
     return [columns[at] for at in kept], [[row[at] for at in kept] for row in rows]
 
 
 def _pagerank(lines: Run) -> tuple[list[str], list[Row]]:
-    """A row a structure; what an older result saves after a batch, where that was measured."""
+    """Return a row per structure, with the runs after a batch if they were measured."""
+    # Without runs after a batch, a plain table.
     columns, rows = _plain("pagerank", PAGERANK)(lines)
     again = {line["structure"]: line for line in of(lines, "warm")}
     if not again:
         return columns, rows
+
+    # Add a column per way to start.
     batch = short(next(iter(again.values()))["batch"])
     columns += [f"after {batch} inserts: iterations (ms) from equal ranks", "from those before"]
     ways = ([line[way] for way in ("cold", "warm")] for line in again.values())
-    said = [[f"{way['iterations']} ({way['ms']:.4g})" for way in both] for both in ways]
-    return columns, [[*row, *more] for row, more in zip(rows, said, strict=True)]
+    texts = [[f"{way['iterations']} ({way['ms']:.4g})" for way in both] for both in ways]
+    return columns, [[*row, *more] for row, more in zip(rows, texts, strict=True)]
 
 
 def _algorithms(lines: Run) -> tuple[list[str], list[Row]]:
-    """A row an algorithm, a column a structure."""
+    """Return a row per algorithm, a column per structure."""
     cells: dict[str, dict[str, Any]] = {}
     for line in lines:
         if "p50_ms" in line:
@@ -285,11 +293,11 @@ def _gap(lines: Run) -> tuple[list[str], list[Row]]:
 
 
 def _graphalytics(lines: Run) -> tuple[list[str], list[Row]]:
-    """A row an algorithm, with the graph."""
+    """Return a row per algorithm, with the graph."""
     (graph,) = of(lines, "graph")
     columns, rows = _plain("algorithm", GRAPHALYTICS)(lines)
-    told = ["graph", "data", "vertices", "edges", "scale"]
-    return [*told, *columns], [[*(_short(graph[name]) for name in told), *row] for row in rows]
+    facts = ["graph", "data", "vertices", "edges", "scale"]
+    return [*facts, *columns], [[*(_short(graph[name]) for name in facts), *row] for row in rows]
 
 
 def _paper(lines: Run) -> tuple[list[str], list[Row]]:

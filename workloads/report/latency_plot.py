@@ -1,4 +1,4 @@
-"""The picture of pauses: the time of each batch while a graph doubles, a panel a run and a line a structure."""
+"""Picture of pauses: the time of each batch while a graph doubles, a panel per run and a line per structure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ from workloads.results.archive import Run, of, provenance
 
 __all__ = ["save_latencies"]
 
-#: the same file from the same archive: no date, no random ids
+#: reproducible files: no date, no random ids
 SETTINGS: Any = {"svg.fonttype": "none", "svg.hashsalt": "mgraph", "font.size": 9}
 
 
 def save_latencies(runs: list[Run], path: Path) -> None:
-    """Write an SVG of the batches of `runs`, with no memory reserved; needs no display."""
+    """Write an SVG of the batches of `runs`, without reserved memory.
+
+    Needs no display.
+    """
+    # A panel per run, a line per structure.
     with rc_context(SETTINGS):
         figure = Figure(figsize=(9, 3.4 * len(runs)), layout="constrained")
         FigureCanvasSVG(figure)
@@ -29,6 +33,8 @@ def save_latencies(runs: list[Run], path: Path) -> None:
                 if not line["reserved_bytes"]:
                     label = f"{line['structure']}, median {line['p50_ms']:.3g} ms"
                     panel.plot(range(1, line["n"] + 1), line["each_ms"], linewidth=0.8, label=label)
+
+            # Times on a log scale.
             panel.set_yscale("log")
             panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             panel.yaxis.set_major_formatter("{x:g}")

@@ -1,4 +1,4 @@
-"""What one machine does, in one table: a row a measurement, a column a structure, from the newest archived runs."""
+"""Summary of a machine in a table: a row per measurement, a column per structure, from the newest archived runs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from workloads.results.archive import Run, of, parameters, provenance
 
 __all__ = ["headline", "summary"]
 
-Table = tuple[str, list[str], list[list[Any]]]  #: where and when, the columns, the rows
+Table = tuple[str, list[str], list[list[Any]]]  #: provenance, columns, rows
 SHAPES = {"rmat": "", "hub": "one hub", "road": "road-like"}
 
-#: the six rows that stand for all: patterns of the summary's rows
+#: six rows that stand for all: patterns of the summary's rows
 HEADLINE = (
     r"build from [\d.]+M edges, ms",
     r"insert 1M into [\d.]+M edges, ms",
@@ -28,7 +28,7 @@ HEADLINE = (
 
 @dataclass
 class _Row:
-    """One measurement: its value by structure, and the runs that it is from."""
+    """A measurement: its value by structure, and the runs that it is from."""
 
     what: str
     values: dict[str, Any] = field(default_factory=dict)
@@ -36,21 +36,26 @@ class _Row:
 
 
 def summary(runs: list[Run]) -> Table:
-    """All measurements of runs on the same hardware."""
+    """Return all measurements of runs on the same hardware."""
     return _table(_rows(runs))
 
 
 def headline(runs: list[Run]) -> Table:
-    """The rows of `HEADLINE`, each where most structures were compared, for the structures that are in all of them.
+    """Return the rows of `HEADLINE`, for the structures common to all.
+
+    Each row is of the run that compared most structures. Without one of the rows, none is returned.
 
     No row where one of them is missing.
     """
+    # Choose a run for each row.
     chosen = []
     for pattern in HEADLINE:
-        found = [row for row in _rows(runs) if re.fullmatch(pattern, row.what)]
-        chosen += sorted(found, key=lambda row: len(row.values))[-1:]
+        matches = [row for row in _rows(runs) if re.fullmatch(pattern, row.what)]
+        chosen += sorted(matches, key=lambda row: len(row.values))[-1:]
     if len(chosen) < len(HEADLINE):
         return _table([])
+
+    # Keep the common structures.
     common = set.intersection(*(set(row.values) for row in chosen))
     for row in chosen:
         row.values = {name: value for name, value in row.values.items() if name in common}
@@ -68,14 +73,14 @@ def _rows(runs: list[Run]) -> list[_Row]:
 
 
 def _order(run: Run) -> tuple[int, str, int, str]:
-    """Updates first, by shape and size of the graph; of two runs on one graph the newer one last, which counts."""
+    """Return a key that puts updates first, by shape and size of the graph, and of equal runs the newest last."""
     name = run[0]["name"]
     drawn = max((line["drawn"] for line in of(run, "build")), default=0) if name == "bench-updates" else 0
     return list(ROWS).index(name), _shape(run), drawn, run[0]["time"]
 
 
 def _table(rows: list[_Row]) -> Table:
-    """Rows with a column a structure, csr last."""
+    """Return the rows with a column per structure, csr last."""
     names = list(dict.fromkeys(name for row in rows for name in row.values))
     names = [name for name in names if name != "csr"] + ["csr"] * ("csr" in names)
     where = "; ".join(dict.fromkeys(run for row in rows for run in row.runs))
@@ -83,8 +88,8 @@ def _table(rows: list[_Row]) -> Table:
 
 
 def _shape(run: Run) -> str:
-    given = parameters(run[0])
-    shape = given.get("shape", "uniform" if given.get("uniform") else "rmat")
+    chosen = parameters(run[0])
+    shape = chosen.get("shape", "uniform" if chosen.get("uniform") else "rmat")
     return SHAPES.get(shape, shape)
 
 
@@ -103,15 +108,15 @@ def _updates(run: Run) -> Iterator[tuple[str, str, Any]]:
 
 
 def _graph(run: Run, line: dict[str, Any]) -> str:
-    """Which graph, by a run's parameters."""
-    given = parameters(run[0])
-    kind = "directed" if given.get("directed") else "symmetric"
-    told = (
-        "with in-edges" if given.get("reverse") else "",
+    """Describe the graph of a run's parameters."""
+    chosen = parameters(run[0])
+    kind = "directed" if chosen.get("directed") else "symmetric"
+    details = (
+        "with in-edges" if chosen.get("reverse") else "",
         _shape(run),
-        "ordered by degree" if given.get("degree_order") else "",
+        "ordered by degree" if chosen.get("degree_order") else "",
     )
-    return ", ".join(t for t in (f"{round(line['arcs'] / 10**6, -1):,.0f}M arcs", kind, *told) if t)
+    return ", ".join(t for t in (f"{round(line['arcs'] / 10**6, -1):,.0f}M arcs", kind, *details) if t)
 
 
 def _bfs(run: Run) -> Iterator[tuple[str, str, Any]]:

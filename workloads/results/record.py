@@ -1,4 +1,4 @@
-"""The record of a run: JSON lines, the first of which says what ran, where and on which hardware."""
+"""Record of a run: JSON lines, of which the first has parameters, versions and hardware."""
 
 from __future__ import annotations
 
@@ -30,21 +30,22 @@ PACKAGES = (
 
 
 class Record:
-    """The measurements of one run, kept, and written as JSON lines at once where a folder is given.
+    """Measurements of a run, kept, and written as JSON lines at once if a folder is given.
 
     Parameters
     ----------
     name : str
         First part of the file's name; the time and the process id follow.
     folder : Path, optional
-        Made where it is missing. `InvalidOption` where that cannot be done.
+        Created if missing. Raises `InvalidOption` if it cannot be.
     parameters : dict
-        What the user chose; goes into the first line with `environment()`.
+        The user's choices, for the first line, beside `environment()`.
     """
 
-    latest: Record | None = None  #: of this process
+    latest: Record | None = None  #: the latest record of this process
 
     def __init__(self, name: str, folder: Path | None, parameters: dict[str, Any]) -> None:
+        # Create the file.
         self.lines: list[dict[str, Any]] = []
         self.path: Path | None = None
         if folder is not None:
@@ -55,11 +56,12 @@ class Record:
                 self.path.touch(exist_ok=False)
             except OSError as error:
                 raise InvalidOption(f"cannot write to {folder}: {error.strerror}") from None
+        # The first line.
         self.add("run", name=name, parameters=parameters, **environment())
         Record.latest = self
 
     def add(self, kind: str, **values: Any) -> dict[str, Any]:
-        """Keep one line and write it at once."""
+        """Add a line and write it at once."""
         line = {"kind": kind, **values}
         self.lines.append(line)
         if self.path is not None:
@@ -68,12 +70,12 @@ class Record:
         return line
 
     def of(self, kind: str) -> list[dict[str, Any]]:
-        """The lines of one kind, in order."""
+        """Return the lines of a kind, in order."""
         return [line for line in self.lines if line["kind"] == kind]
 
 
 def environment() -> dict[str, Any]:
-    """Time, versions, hardware and, in a git checkout, the commit."""
+    """Return time, versions, hardware and, in a git checkout, the commit."""
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "versions": _versions(),
@@ -83,13 +85,13 @@ def environment() -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = importlib.metadata.version(package)
+            versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def _hardware() -> dict[str, Any]:
@@ -119,10 +121,12 @@ def _gpu_names() -> list[str]:
 
 
 def _commit() -> str | None:
-    """The checkout's commit, with "-dirty" where tracked files differ from it; None outside of one."""
+    """Return the checkout's commit, with "-dirty" if tracked files differ; None outside of a checkout."""
     command = ["git", "-C", str(ROOT), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True, stdin=subprocess.DEVNULL)
+        process = subprocess.run(
+            command, capture_output=True, text=True, timeout=10, check=True, stdin=subprocess.DEVNULL
+        )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip() or None
+    return process.stdout.strip() or None

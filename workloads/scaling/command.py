@@ -1,11 +1,11 @@
 """``python -m workloads scaling``: ingest, BFS and PageRank on 1, 2, 4 ... workers, through `DynamicGraph`.
 
-Strong scaling keeps the graph; weak scaling keeps the edges of a worker, with twice the vertices on twice the workers.
-Times are those of the client's calls, as its user sees them. BFS and PageRank run on an undirected graph whose hubs
-have the first internal ids. Batches go into a directed one of half as many edges: from the client's host memory, one a
-call and with several in flight, and from the workers, as many operations from each. All points share one cluster; a
-graph is placed on the first of its workers. The graphs of strong scaling must agree, whatever the number of workers:
-counts of every batch from the client, distances, ranks to 1e-5.
+Strong scaling keeps the graph; weak scaling keeps the edges per worker, with twice the vertices on twice the workers.
+Times are those of the client's calls. BFS and PageRank run on an undirected graph whose hubs have the first internal
+ids. Batches go into a directed one of half as many edges: from the client's host memory, one per call and with several
+in flight, and from the workers, as many operations from each. All points share a cluster; a graph is placed on the
+first of its workers. The graphs of strong scaling must agree, whatever the number of workers: counts of every batch
+from the client, distances, ranks to 1e-5.
 """
 
 from __future__ import annotations
@@ -63,30 +63,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; 0, or `Mismatch` where two numbers of workers do not agree."""
+    """Run the command. Returns 0; raises `Mismatch` if two numbers of workers disagree."""
+    # Check the options.
     _check(options)
     record, console = open_record("scaling", options), Console()
     workers = _workers(options)
+
+    # Measure each point, strong and weak; equal points once.
     with start(workers[-1], device=options.device) as client:
         addresses = choose_workers(client, None)
         results: dict[Any, Any] = {}
         for count in workers:
             for kind in options.scaling.split(","):
                 scale = options.scale if kind == "strong" else options.scale + _doublings(count, workers[0])
-                known = results.get((count, scale))
-                if known is None:
-                    known = results[count, scale] = _measured(options, Point(options, client, addresses[:count], scale))
-                line = record.add("scaling", scaling=kind, workers=count, scale=scale, **known["line"])
+                point = results.get((count, scale))
+                if point is None:
+                    point = results[count, scale] = _measured(options, Point(options, client, addresses[:count], scale))
+                line = record.add("scaling", scaling=kind, workers=count, scale=scale, **point["line"])
                 console.print(f"{kind}: {_says(line)}", highlight=False, soft_wrap=True)
                 if kind == "strong":
-                    _compare(results.setdefault("strong", known), known, count)
+                    _compare(results.setdefault("strong", point), point, count)
     record.add("end")
     _close(record, console)
     return 0
 
 
 def _measured(options: argparse.Namespace, point: Point) -> dict[str, Any]:
-    """The figures of a point as one line, and what must not depend on the number of workers."""
+    """Measure a point.
+
+    Returns its figures as a line, and results that must not depend on the number of workers.
+    """
     line: dict[str, Any] = {"device": point.maker.kind}
     for part in options.measure.split(","):
         line |= (Analytics if part == "analytics" else Updates)(point).measure()
@@ -119,30 +125,30 @@ def _doublings(count: int, first: int) -> int:
     return doublings
 
 
-def _compare(one: dict[str, Any], other: dict[str, Any], workers: int) -> None:
-    """`Mismatch` where two numbers of workers found different results."""
-    for what, value in one["checks"].items():
-        found = other["checks"][what]
+def _compare(first: dict[str, Any], second: dict[str, Any], workers: int) -> None:
+    """Raise `Mismatch` if two numbers of workers gave different results."""
+    for what, value in first["checks"].items():
+        actual = second["checks"][what]
         if what == "ranks":
-            same = float(np.abs(value.astype(np.float64) - found).sum()) < 1e-5
+            same = float(np.abs(value.astype(np.float64) - actual).sum()) < 1e-5
         else:
-            same = np.array_equal(value, found)
+            same = np.array_equal(value, actual)
         if not same:
-            raise Mismatch(f"{what}: {workers} workers found {found}, fewer found {value}")
+            raise Mismatch(f"{what}: {workers} workers found {actual}, fewer found {value}")
 
 
 def _says(line: dict[str, Any]) -> str:
-    said = [f"{line['workers']} workers, scale {line['scale']}"]
+    parts = [f"{line['workers']} workers, scale {line['scale']}"]
     if "bfs" in line:
-        said.append(f"{short(line['built'])} edges, built in {line['build_s']:.2f} s")
-        said.append(f"BFS {line['bfs']['p50_ms']:.2f} ms, PageRank {line['pagerank']['p50_ms']:.3f} ms an iteration")
+        parts.append(f"{short(line['built'])} edges, built in {line['build_s']:.2f} s")
+        parts.append(f"BFS {line['bfs']['p50_ms']:.2f} ms, PageRank {line['pagerank']['p50_ms']:.3f} ms an iteration")
     if "born" in line:
-        said.append(f"{short(line['insert']['updates_per_s'])} inserts/s by calls")
+        parts.append(f"{short(line['insert']['updates_per_s'])} inserts/s by calls")
         pipelined = line["pipelined"]
-        said.append(f"{short(pipelined['updates_per_s'])} pipelined, {pipelined['share_of_link']:.0%} of the link")
+        parts.append(f"{short(pipelined['updates_per_s'])} pipelined, {pipelined['share_of_link']:.0%} of the link")
         for name in ("born", "mixed"):
-            said.append(f"{short(line[name]['updates_per_s'])} {name}, {line[name]['p50_ms']:.2f} ms a step")
-    return "; ".join(said)
+            parts.append(f"{short(line[name]['updates_per_s'])} {name}, {line[name]['p50_ms']:.2f} ms a step")
+    return "; ".join(parts)
 
 
 ROWS: dict[str, str] = {
@@ -163,12 +169,15 @@ ROWS: dict[str, str] = {
 
 
 def _close(record: Record, console: Console) -> None:
-    """The table, and the plot."""
+    """Print the table, and save the plot."""
+    # A row per figure, a column per point.
     lines = record.of("scaling")
     rows = [[name, *(shown(line, value) for line in lines)] for name, value in ROWS.items()]
     rows = [row for row in rows if any(cell != "" for cell in row[1:])]
     columns = ["", *(f"{line['scaling']} {line['workers']}" for line in lines)]
     show_table(console, "scaling, by the number of workers; times as the client sees them", columns, rows)
+
+    # The plot.
     if record.path is not None:
         plot = record.path.with_suffix(".png")
         save_scaling_plot(record, plot)

@@ -1,4 +1,4 @@
-"""The bandwidth of the client's link to the workers: arrays are written to bare Dask comms and dropped there."""
+"""Bandwidth of the client's link to the workers: arrays go to bare Dask comms and are dropped there."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ HANDLER = "workloads_sink"
 
 
 def link_rate(client: Client, workers: Sequence[str], nbytes: int, messages: int) -> float:
-    """Bytes a second from this process's memory to all of `workers` at once, over Dask's own comms.
+    """Return the bytes per second from this process's memory to all of `workers` at once, over Dask's own comms.
 
-    Each is sent `messages` arrays of ``nbytes / len(workers)`` bytes, as a pipeline of batches deals them, after one
-    that does not count. No two are the same memory: what is sent again comes from the processor's cache.
+    Each gets `messages` arrays of ``nbytes / len(workers)`` bytes, like from a pipeline of batches, after a warm-up
+    message. All are distinct memory: memory that is sent again comes from the processor's cache.
     """
     client.run(_listen, workers=list(workers))
     each = max(1, nbytes // len(workers))
@@ -36,7 +36,7 @@ def _listen(dask_worker: Any) -> None:
 
 
 async def _sink(comm: Comm) -> Status:
-    """Read until the client closes; answer each message that asks for it."""
+    """Read until the client closes. Answer each message that asks for it."""
     try:
         while True:
             message = await comm.read()
@@ -48,10 +48,13 @@ async def _sink(comm: Comm) -> Status:
 
 async def _rate(client: Client, workers: list[str], parts: np.ndarray) -> float:
     comms = await asyncio.gather(*(connect(address, **client.connection_args) for address in workers))
+    # Open the sinks, and warm up.
     try:
         for comm in comms:
             await comm.write({"op": HANDLER, "reply": False})
         await asyncio.gather(*(_send(comm, own[:1]) for comm, own in zip(comms, parts, strict=True)))
+
+        # Send the rest to all at once.
         began = time.perf_counter()
         await asyncio.gather(*(_send(comm, own[1:]) for comm, own in zip(comms, parts, strict=True)))
         return parts[:, 1:].nbytes / (time.perf_counter() - began)

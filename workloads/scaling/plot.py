@@ -1,4 +1,4 @@
-"""The picture of scaling: rate of updates and time of each algorithm over the number of workers."""
+"""Picture of scaling: rate of updates and time of each algorithm over the number of workers."""
 
 from __future__ import annotations
 
@@ -21,17 +21,22 @@ PANELS: dict[str, tuple[str, float]] = {
 
 
 def save_scaling_plot(record: Record, path: Path) -> None:
-    """Write a PNG of a run's scaling lines; needs no display. Panels of what was not measured stay empty."""
+    """Write a PNG of a run's scaling lines.
+
+    Needs no display. Panels without measurements stay empty.
+    """
     figure = Figure(figsize=(9, 6.5), layout="constrained")
     FigureCanvasAgg(figure)
     lines = record.of("scaling")
     for panel, (label, (name, unit)) in zip(figure.subplots(2, 2).ravel(), PANELS.items(), strict=True):
+        # A curve per kind of scaling.
         for kind in dict.fromkeys(line["scaling"] for line in lines):
-            found = [(line["workers"], inside(line, name)) for line in lines if line["scaling"] == kind]
-            points = [(workers, value * unit) for workers, value in found if value is not None]
+            curve = [(line["workers"], inside(line, name)) for line in lines if line["scaling"] == kind]
+            points = [(workers, value * unit) for workers, value in curve if value is not None]
             if points:
                 panel.plot(*zip(*points, strict=True), "o-", label=f"{kind} scaling")
                 panel.legend()
+        # Axes from 0.
         panel.set_xlabel("workers")
         panel.set_ylabel(label)
         panel.set_xticks(sorted({line["workers"] for line in lines}))

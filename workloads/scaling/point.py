@@ -1,4 +1,4 @@
-"""One point of a scaling curve: the analytics of one graph on so many workers, and what makes the graphs of a point."""
+"""Point of a scaling curve: analytics of a graph on some workers, and the source of the point's graphs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from workloads.bench.inputs import Edges
 
 __all__ = ["WARM", "Analytics", "Point"]
 
-WARM = 3  #: batches and calls that do not count: compilation, memory pools, UCX's mappings of the other GPUs' memory
-CHUNK = 1 << 26  #: edges drawn at once on the client
-TOL = 1e-7  #: the least tolerance at which PageRank's shares travel as 16 bits, as they do by default
+WARM = 3  #: warm-up batches and calls: compilation, memory pools, UCX's mappings of the other GPUs' memory
+CHUNK = 1 << 26  #: edges per draw on the client
+TOL = 1e-7  #: the smallest tolerance with PageRank's default exchange of shares as 16 bits
 
 
 class Point:
-    """So many workers, and the numbered edges that all graphs of the point are made of.
+    """Some workers, and the numbered edges of all graphs of the point.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Point:
     Attributes
     ----------
     checks : dict
-        What must not depend on the number of workers, by a name for messages.
+        Results that must not depend on the number of workers, by a name for messages.
     """
 
     def __init__(self, options: argparse.Namespace, client: Client, workers: Sequence[str], scale: int) -> None:
@@ -51,13 +51,22 @@ class Point:
         self.checks: dict[str, Any] = {}
 
     def graph(self, **more: Any) -> DynamicGraph:
-        """An empty graph on the point's workers."""
+        """Create an empty graph on the point's workers."""
         options = self.options
-        made = {"structure": options.structure, "exchange": options.exchange, "reserve": options.reserve, **more}
-        return DynamicGraph(self.client, self.edges.n_vertices, workers=self.workers, **made)
+        graph_options = {
+            "structure": options.structure,
+            "exchange": options.exchange,
+            "reserve": options.reserve,
+            **more,
+        }
+        return DynamicGraph(self.client, self.edges.n_vertices, workers=self.workers, **graph_options)
 
     def fill(self, graph: DynamicGraph, total: int) -> tuple[float, int]:
-        """Insert the first `total` edges, drawn on the workers; the seconds that took, and how many were inserted."""
+        """Insert the first `total` edges, drawn on the workers.
+
+        Returns the seconds, and the number inserted.
+        """
+        # Steps of equal size, and a last batch of the rest.
         size = len(self.workers)
         step = max(1, min(self.options.part, total // size))
         steps = total // (step * size)
@@ -68,28 +77,28 @@ class Point:
         return time.perf_counter() - began, sum(report.inserted for report in reports)
 
     def host(self, start: int, stop: int) -> EdgeBatch:
-        """Edges in the client's host memory."""
+        """Return edges in the client's host memory."""
         src, dst = (self.maker.to_host(ids) for ids in self.edges.between(start, stop))
         self.free()
         return EdgeBatch(src, dst)
 
     def free(self) -> None:
-        """Give up what was drawn here: on a GPU, which a worker uses too, the pool would keep it."""
+        """Free the memory of draws: on a GPU that a worker uses too, the pool would keep it."""
         if self.maker.kind == "cuda":
             self.maker.xp.get_default_memory_pool().free_all_blocks()
 
     def degrees(self, total: int) -> Array:
-        """How often each vertex is an end of the first `total` edges, a self-loop twice: int64[n], on the maker."""
+        """Count the ends of the first `total` edges at each vertex, a self-loop twice: int64[n], on the maker."""
         xp, n = self.maker.xp, self.edges.n_vertices
-        found = xp.zeros(n, np.int64)
+        degrees = xp.zeros(n, np.int64)
         for at in range(0, total, CHUNK):
             for ids in self.edges.between(at, min(at + CHUNK, total)):
-                found += xp.bincount(ids, minlength=n)
-        return found
+                degrees += xp.bincount(ids, minlength=n)
+        return degrees
 
 
 class Analytics:
-    """BFS and PageRank on one graph, with the hubs' ids first unless `--ids drawn`."""
+    """BFS and PageRank on a graph, with the hubs' ids first unless `--ids drawn`."""
 
     def __init__(self, point: Point) -> None:
         self.point, self.options = point, point.options
@@ -102,26 +111,34 @@ class Analytics:
         point.free()
 
     def measure(self) -> dict[str, Any]:
-        """Its figures."""
+        """Build the graph and measure it. Returns the figures."""
         point, total = self.point, self.point.edges.n_edges
         with point.graph(directed=self.options.directed, order=self.order) as graph:
             seconds, _ = point.fill(graph, total)
             point.checks["edges built"] = graph.num_edges
-            found = {"exchange": graph.exchange, "built": graph.num_edges, "drawn": total, "build_s": round(seconds, 4)}
-            found |= {"nbytes": graph.nbytes, "bfs": self._bfs(graph), "pagerank": self._pagerank(graph)}
+            figures = {
+                "exchange": graph.exchange,
+                "built": graph.num_edges,
+                "drawn": total,
+                "build_s": round(seconds, 4),
+            }
+            figures |= {"nbytes": graph.nbytes, "bfs": self._bfs(graph), "pagerank": self._pagerank(graph)}
             balance = graph.balance()
-            found |= {"arcs": sum(load.arcs for load in balance.workers)}
-            return {**found, "most_arcs_over_mean": round(balance.ratio, 4)}
+            figures |= {"arcs": sum(load.arcs for load in balance.workers)}
+            return {**figures, "most_arcs_over_mean": round(balance.ratio, 4)}
 
     def _bfs(self, graph: DynamicGraph) -> dict[str, Any]:
-        """Searches from sources of random edges that reach more than a hundredth of the vertices."""
+        """Measure searches from sources of random edges that reach more than a hundredth of the vertices."""
+        # Draw roots, and warm up.
         sources = np.unique(self.point.host(0, min(16 * self.options.roots, self.point.edges.n_edges)).src)
         roots = np.random.default_rng(self.options.seed).permutation(sources).tolist()
         for root in roots[:WARM]:
             graph.bfs(root)
+
+        # Search. The edges reached are counted once for each number of vertices reached.
         seconds: list[float] = []
         rates: list[float] = []
-        searched: dict[int, int] = {}  # edges among the vertices that a search reaches, by how many those are
+        searched: dict[int, int] = {}  # edges among the reached vertices, by the number of these
         for root in roots:
             if len(seconds) == self.options.roots:
                 break
@@ -130,7 +147,7 @@ class Analytics:
             spent = time.perf_counter() - began
             if result.reached * 100 <= len(self.degrees):
                 continue
-            if result.reached not in searched:  # the giant component, as a rule, from every root
+            if result.reached not in searched:  # mostly the giant component, from every root
                 distance = result.to_numpy()
                 self.point.checks[f"distances from {root}"] = distance
                 searched[result.reached] = int(self.degrees[distance >= 0].sum()) // 2

@@ -1,4 +1,4 @@
-"""One point of a scaling curve: how fast batches go in, from the client's host memory and born on the workers."""
+"""Point of a scaling curve: the rate of batches, from the client's host memory and drawn on the workers."""
 
 from __future__ import annotations
 
@@ -19,28 +19,30 @@ IN_FLIGHT = 4  #: batches in a pipeline
 
 
 class Updates:
-    """Batches into a directed graph with ids as they were drawn, `--resident` edges in it."""
+    """Batches into a directed graph with ids as drawn, after `--resident` edges."""
 
     def __init__(self, point: Point) -> None:
         self.point, self.options = point, point.options
         self.resident = self.options.resident or point.edges.n_edges // 2
-        self.next = self.resident  # the number of the first edge that was not yet used
+        self.next = self.resident  # number of the first unused edge
 
     def measure(self) -> dict[str, Any]:
-        """Its figures."""
+        """Build the graph and measure all batches. Returns the figures."""
         point = self.point
+        # Build.
         with point.graph() as graph:
             seconds, _ = point.fill(graph, self.resident)
             point.checks["edges resident"] = graph.num_edges
-            found: dict[str, Any] = {"exchange": graph.exchange, "fill_s": round(seconds, 4)}
-            found |= {"resident": graph.num_edges}
-            found |= {op: self._calls(graph, op) for op in ("insert", "delete")}
-            found |= {"pipelined": self._pipelined(graph)}
-            found |= {"born": self._born(graph), "mixed": self._mixed(graph)}
-            return {**found, "resident_end": graph.num_edges, "nbytes_end": graph.nbytes}
+            figures: dict[str, Any] = {"exchange": graph.exchange, "fill_s": round(seconds, 4)}
+            # Measure each kind of batches.
+            figures |= {"resident": graph.num_edges}
+            figures |= {op: self._calls(graph, op) for op in ("insert", "delete")}
+            figures |= {"pipelined": self._pipelined(graph)}
+            figures |= {"born": self._born(graph), "mixed": self._mixed(graph)}
+            return {**figures, "resident_end": graph.num_edges, "nbytes_end": graph.nbytes}
 
     def _calls(self, graph: DynamicGraph, op: str) -> dict[str, Any]:
-        """A call of the client a batch: new edges, then the same deleted."""
+        """Measure a client's call per batch: new edges, or the same deleted."""
         size, count, seconds = self.options.batch, self.options.batches, []
         for k in range(WARM + count):
             batch = self.point.host(self.next + k * size, self.next + (k + 1) * size)
@@ -51,12 +53,15 @@ class Updates:
         return {"size": size, **summary(seconds[WARM:]), "updates_per_s": round(size * count / sum(seconds[WARM:]))}
 
     def _pipelined(self, graph: DynamicGraph) -> dict[str, Any]:
-        """New batches from the client, several in flight; beside it what the bare link carries."""
+        """Measure new batches from the client, several in flight, beside the bandwidth of the bare link."""
+        # Draw the batches beforehand, and warm up.
         size, count = self.options.batch, self.options.batches
         batches = [self.point.host(self.next + k * size, self.next + (k + 1) * size) for k in range(WARM + count)]
         self.next += (WARM + count) * size
         for batch in batches[:WARM]:
             graph.update(batch)
+
+        # Measure the pipeline, then the link.
         began = time.perf_counter()
         with graph.pipeline(max_bytes=8 * size * IN_FLIGHT) as pipeline:
             for batch in batches[WARM:]:
@@ -72,7 +77,7 @@ class Updates:
         }
 
     def _born(self, graph: DynamicGraph) -> dict[str, Any]:
-        """New edges drawn on the workers, `--batch` on each for each step, in one call."""
+        """Measure new edges drawn on the workers, `--batch` on each per step, in one call."""
         size, count = self.options.batch, self.options.batches
         before, first, each = graph.num_edges, self.next, size * len(self.point.workers)
         self.next += (WARM + count) * each
@@ -82,7 +87,7 @@ class Updates:
         return self._rate(graph, before, [*warm, *reports], time.perf_counter() - began)
 
     def _mixed(self, graph: DynamicGraph) -> dict[str, Any]:
-        """Half new edges, half old ones deleted."""
+        """Measure half new edges, half old ones deleted."""
         size, count, source = self.options.batch // 2, self.options.batches, self.point.edges.source
         before, each = graph.num_edges, size * len(self.point.workers)
         warm = graph.ingest(Churn(source(self.next, size), source(0, size)), steps=WARM)
@@ -94,7 +99,10 @@ class Updates:
         return self._rate(graph, before, [*warm, *reports], spent)
 
     def _rate(self, graph: DynamicGraph, before: int, reports: list[Any], spent: float) -> dict[str, Any]:
-        """Of all but the first `WARM` steps; `Mismatch` where their counts are not what became of the graph."""
+        """Return the rate of all but the first `WARM` steps.
+
+        Raises `Mismatch` if the reports do not add up.
+        """
         gained = sum(report.inserted - report.deleted for report in reports)
         if graph.num_edges - before != gained:
             raise Mismatch(f"the graph gained {graph.num_edges - before} edges and the reports say {gained}")

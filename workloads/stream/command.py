@@ -65,13 +65,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def load(options: argparse.Namespace) -> EdgeStream:
-    """The stream that ``--data`` names, in order of time.
+    """Return the stream of ``--data``, in order of time.
 
     Raises
     ------
     ReadError, InvalidOption
-        A file that is no graph, a spec that is none, or no edges at all.
+        A file without a graph, a malformed spec, or no edges.
     """
+    # A spec, unless a file has that name.
     directed = False if options.undirected else None
     if ":" in options.data and not Path(options.data).exists():
         stream = from_spec(options.data, options.seed).stream()
@@ -108,7 +109,7 @@ ALGORITHMS: dict[str, Callable[[Any, int], tuple[float, dict[str, Any]]]] = {"bf
 
 
 class _Run:
-    """One run: the graph, its measurements and its display."""
+    """Run of a stream: the graph, its measurements and its display."""
 
     def __init__(self, options: argparse.Namespace, stream: EdgeStream, record: Record) -> None:
         self.options, self.stream, self.record = options, stream, record
@@ -120,7 +121,7 @@ class _Run:
         self._operations, self._seconds = 0, 0.0
 
     def on_cluster(self, console: Console, interrupt: Interrupt) -> None:
-        """Start the workers, make the graph, `go`, and close everything."""
+        """Start the workers, create the graph, `go`, and close everything."""
         options, stream = self.options, self.stream
         with (
             start(options.workers, device=options.device) as client,
@@ -141,6 +142,7 @@ class _Run:
         """Build, then apply batch after batch until the stream ends or the user interrupts."""
         if self.split:
             self._build(graph, display)
+        # Apply the batches; after every few, run the algorithms.
         consumed = self.split
         for number, batch in enumerate(self.batches.of(self.options.batch, self.split), 1):
             if interrupt.asked:
@@ -168,12 +170,15 @@ class _Run:
         for name in self.algorithms:
             if interrupt.asked:
                 return
-            seconds, found = ALGORITHMS[name](graph, self.source)
-            display.analytic(self.record.add("analytic", name=name, seconds=seconds, **found))
+            seconds, values = ALGORITHMS[name](graph, self.source)
+            display.analytic(self.record.add("analytic", name=name, seconds=seconds, **values))
 
 
 def _busiest(ids: np.ndarray) -> int:
-    """The most frequent id; sorts, because a histogram of sparse ids would be as long as the largest."""
+    """Return the most frequent id.
+
+    Sorts, because a histogram of sparse ids would be as long as the largest.
+    """
     values, counts = np.unique(ids, return_counts=True)
     return int(values[counts.argmax()])
 
@@ -190,17 +195,23 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; 0 also where Ctrl-C ended it, with what was measured until then."""
+    """Run the command.
+
+    Returns 0, also after Ctrl-C, with the measurements until then.
+    """
+    # Check the options, open the record, load the stream.
     _check(options)
     console = Console()
     record = Record("stream", options.out, {k: str(v) if isinstance(v, Path) else v for k, v in vars(options).items()})
     stream = load(options)
     console.print(f"{options.data}: {stream}", highlight=False, soft_wrap=True)
+
+    # Run. A second Ctrl-C ends it at once.
     work = _Run(options, stream, record)
     interrupt = Interrupt()
     try:
         work.on_cluster(console, interrupt)
-    except KeyboardInterrupt:  # the second one, or one while starting and closing
+    except KeyboardInterrupt:  # a second one, or one while starting and closing
         if not record.of("batch"):
             raise
         interrupt.asked = True
@@ -209,7 +220,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _close(options: argparse.Namespace, record: Record, console: Console, interrupted: bool) -> None:
-    """The table, the last line of the record, and the plot."""
+    """Print the table, end the record, and save the plot."""
     batches = record.of("batch")
     record.add("summary", interrupted=interrupted, batches=len(batches), updates_per_second=updates_per_second(batches))
     if interrupted:

@@ -1,4 +1,4 @@
-"""What a user sees of a run: a live line on a terminal, plain lines elsewhere, and a table at the end."""
+"""Display of a run: a live line on a terminal, plain lines elsewhere, and a table at the end."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ PLAIN_EVERY = 1.0  #: seconds between plain lines
 
 
 class Display:
-    """Progress of a stream: rate, epoch, edges and the last analytics; a context manager.
+    """Progress of a stream: rate, epoch, edges and the last analytics.
 
-    On a terminal one live line, refreshed a few times a second; elsewhere at most one plain line a second.
+    A context manager. On a terminal a live line, refreshed a few times per second; elsewhere at most one plain line per
+    second.
     """
 
     def __init__(self, console: Console, total: int) -> None:
@@ -44,18 +45,18 @@ class Display:
             self._live.stop()
 
     def batch(self, line: dict[str, Any], rate: float) -> None:
-        """One more batch: its record line, and the rate so far in operations a second."""
+        """Show a batch: its record line, and the rate so far in operations per second."""
         text = f"epoch {line['epoch']}  {line['edges']:,} edges  {rate:,.0f} updates/s"
         self._show(text, line["consumed"])
 
     def analytic(self, line: dict[str, Any]) -> None:
-        """The last result of an algorithm, shown until the next one."""
+        """Show the last result of an algorithm, until the next."""
         self._last = f"{line['name']} {line['seconds'] * 1e3:,.1f} ms: {line['says']}"
         if not self._live:
             self.console.print(f"epoch {line['epoch']}  {self._last}", highlight=False, soft_wrap=True)
 
     def note(self, text: str) -> None:
-        """One line that stays."""
+        """Print a line that stays."""
         self.console.print(text, highlight=False, soft_wrap=True)
 
     def _show(self, text: str, done: int) -> None:
@@ -67,13 +68,13 @@ class Display:
 
 
 def updates_per_second(batches: list[dict[str, Any]]) -> float:
-    """Operations, expiries included, over the seconds spent in updates; 0 before the first."""
+    """Return operations, expiries included, per second of updates; 0 before the first."""
     seconds = sum(line["seconds"] for line in batches)
     return sum(line["operations"] for line in batches) / seconds if seconds else 0.0
 
 
 def closing_table(record: Record, title: str) -> Table:
-    """What was measured, as two columns."""
+    """Return the measurements as two columns."""
     table = Table("measure", "value", title=title, title_justify="left")
     table.columns[1].justify = "right"
     for line in record.of("build"):

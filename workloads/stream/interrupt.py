@@ -1,4 +1,4 @@
-"""Ctrl-C as a request to finish: the first one is noted, the second one interrupts."""
+"""Ctrl-C as a request to finish: the first is noted, the second interrupts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ __all__ = ["Interrupt"]
 
 
 class Interrupt:
-    """A context manager in which the first SIGINT only sets `asked`; the next one raises KeyboardInterrupt as usual.
+    """Context manager in which the first SIGINT only sets `asked`.
 
-    Outside the main thread, where Python allows no handlers, it changes nothing.
+    The next raises KeyboardInterrupt as usual. Outside the main thread, where Python allows no handlers, it changes
+    nothing.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The picture of a run: update rate, graph size and the time of each algorithm, by epoch."""
+"""Picture of a run: update rate, graph size and the time of each algorithm, by epoch."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ __all__ = ["save_plot"]
 
 
 def save_plot(record: Record, path: Path, title: str) -> None:
-    """Write a PNG of a run's batches and analytics; needs no display."""
+    """Write a PNG of a run's batches and analytics. Needs no display."""
     figure = Figure(figsize=(9, 6.5), layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(title, fontsize=11)
+    # Panels of rate and size.
     batches = record.of("batch")
     epochs = [line["epoch"] for line in batches]
     names = list(dict.fromkeys(line["name"] for line in record.of("analytic")))
@@ -25,6 +26,7 @@ def save_plot(record: Record, path: Path, title: str) -> None:
     panels[0].set_ylabel("updates [M/s]")
     panels[1].plot(epochs, [line["edges"] / 1e6 for line in batches], ".-", linewidth=1, color="tab:green")
     panels[1].set_ylabel("edges [M]")
+    # A panel of algorithms.
     for name in names:
         runs = [line for line in record.of("analytic") if line["name"] == name]
         panels[2].plot([r["epoch"] for r in runs], [r["seconds"] * 1e3 for r in runs], ".-", linewidth=1, label=name)

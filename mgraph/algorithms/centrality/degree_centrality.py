@@ -1,4 +1,4 @@
-"""Degree centrality: each edge weighs 1, at its row and, in a directed graph, at its other end."""
+"""Degree centrality: each edge counts 1, at its row and, in a directed graph, at its other end."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ T = TypeVar("T")
 
 
 def degree_centrality(self: Runs[T]) -> T:
-    """The degree of each vertex divided by ``num_vertices - 1``: float64, on the workers. Weights are ignored.
+    """Compute the degree of each vertex divided by ``num_vertices - 1``: float64, on the workers.
 
-    In an undirected graph a self-loop counts 2. In a directed graph edges to and from a vertex count. In a graph of one
-    vertex it is 1. All this is as in NetworkX. Deleted vertices count as vertices.
+    Weights are ignored. In an undirected graph a self-loop counts 2. In a directed graph edges to and from a vertex
+    count. In a graph of a single vertex the value is 1. All this is like NetworkX. Deleted vertices count as vertices.
 
     Raises
     ------
     CapacityError
-        A worker has too little memory. It needs 16 bytes for each of its own vertices and, for a directed graph, 12 for
-        each vertex of the whole graph.
+        A worker has too little memory: 16 bytes per own vertex and, for a directed graph, 12 per vertex of the whole
+        graph.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
     Notes
     -----
-    O(n + m). In a directed graph the workers add up in-degrees in one superstep, in which 8 bytes travel for each
-    vertex. After L. C. Freeman, "Centrality in social networks: conceptual clarification", Social Networks 1, 1979.
+    O(n + m). In a directed graph the workers add up in-degrees in one superstep, in which 8 bytes per vertex travel.
+    After L. C. Freeman, "Centrality in social networks: conceptual clarification", Social Networks 1, 1979.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def degree_centrality(self: Runs[T]) -> T:
 
 
 def check(graph: GraphFacts) -> dict[str, Any]:
-    """The program's arguments: none."""
+    """Return the program's arguments: none."""
     return {}
 
 
@@ -55,7 +55,7 @@ def warm(shard: Shard) -> None:
 
 
 def run(shard: Shard) -> Columns:
-    """The degree of each own vertex by the number of other vertices.
+    """Return the degree of each own vertex by the number of other vertices.
 
     Returns
     -------
@@ -66,8 +66,9 @@ def run(shard: Shard) -> Columns:
 
     Notes
     -----
-    O(n + m): one launch, two for directed graphs, twice as many where there may be hubs.
+    O(n + m): one launch, two for directed graphs, twice as many if there may be hubs.
     """
+    # Count the edges at their rows, and in a directed graph at their other ends.
     device, out, n = shard.device, shard.out_edges, shard.n_vertices
     directed = shard.in_edges is not out
     weights = WeightSums(shard, out.view(), out, shard.lo, shard.hi - shard.lo, loops=1 if directed else 2)
@@ -76,6 +77,8 @@ def run(shard: Shard) -> Columns:
         sums = device.zeros(n, np.int64)
         weights.weigh("received", device.arange(0, n, np.uint32), sums)
         degrees += sum_to_owners(shard, sums)
+
+    # Divide by the number of other vertices.
     if n == 1:
         return {"centrality": device.full(len(degrees), 1, np.float64)}, {}
     values = device.astype(degrees, np.float64)

@@ -1,4 +1,4 @@
-"""The method `katz_centrality` that users call, written with `gather`."""
+"""Method `katz_centrality`, written with `gather`."""
 
 from __future__ import annotations
 
@@ -25,26 +25,28 @@ def katz_centrality(
     normalized: bool = True,
     weight: bool = False,
 ) -> T:
-    """The Katz centrality of each vertex: `beta` plus `alpha` times that of its in-neighbours; on the workers.
+    """Compute the Katz centrality of each vertex: `beta` plus `alpha` times its in-neighbours' sum.
+
+    The result is on the workers.
 
     Parameters
     ----------
     alpha : float
-        How much of a neighbour's value counts. It converges if this is below 1 / the largest eigenvalue; a warning says
-        where it does not.
+        The factor of a neighbour's value. The iteration converges if it is below 1 / the largest eigenvalue; a warning
+        says where it does not.
     beta : float, result, mapping, pandas.Series, or array of `num_vertices` numbers
-        What each vertex has by itself; 0 for those that a mapping or the index of a Series does not name.
+        The value of each vertex by itself; 0 for those missing in a mapping or a Series.
     max_iter : int
         The largest number of iterations, 1 or more.
     tol : float
-        Stop when the values change by less than ``num_vertices * tol`` in total, as NetworkX does.
+        Stop when the values change by less than ``num_vertices * tol`` in total, like NetworkX.
     nstart : result, mapping, pandas.Series, or array of `num_vertices` numbers, optional
-        The values to begin with; 0 by default. Vertices that a mapping does not name begin with 0, and those that the
-        index of a Series does not name with the mean.
+        The starting vector; 0 by default. Vertices that are missing in a mapping begin with 0, and those missing in a
+        Series with the mean.
     normalized : bool
-        Whether to scale the values to a Euclidean norm of 1.
+        Scale the values to a Euclidean norm of 1.
     weight : bool
-        Whether edges count by their weights.
+        Count edges by their weights.
 
     Returns
     -------
@@ -56,20 +58,20 @@ def katz_centrality(
     ------
     InvalidOption
         An argument is out of its range, the graph is directed and has no in-edges, or has no weights and needs them; or
-        values are past the range of float64, by an infinite weight, which the message names, or by growth.
+        values exceed float64, because of an infinite weight, which the message names, or by growth.
     UnknownVertex
-        A mapping or a Series names what is not a vertex of the graph.
+        A mapping or a Series names an unknown vertex.
     CapacityError
-        A worker has too little memory: 48 bytes for each of its vertices, and what `gather` takes.
+        A worker has too little memory: 48 bytes per own vertex, and the memory of `gather`.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
     Notes
     -----
     The values are the limit of ``x = alpha A^T x + beta`` [1]_. An iteration is a `gather`, O(n + m), and four calls of
-    O(n). It has one superstep, in which each worker receives 8 bytes a vertex of the whole graph, or 4 if `nstart` is a
-    result of float32; the other calls send numbers only, but for a `beta` in this process. If the graph changes
-    meanwhile, the next iteration is of the new graph.
+    O(n). It has one superstep, in which each worker receives 8 bytes per vertex of the whole graph, or 4 if `nstart` is
+    a result of float32; the other calls send numbers only, but for a `beta` in this process. If the graph changes
+    meanwhile, the next iteration uses the new graph.
 
     References
     ----------
@@ -81,12 +83,15 @@ def katz_centrality(
     >>> g.katz_centrality(normalized=False).to_numpy()  # doctest: +SKIP
     array([1.  , 1.1 , 1.11])
     """
+    # Check the arguments.
     alpha = check_number(alpha, "alpha")
     if not math.isfinite(alpha):
         raise InvalidOption(f"alpha is {alpha}; it must be finite")
     edge = checked_edge(self, "katz_centrality", max_iter, tol, weight)
+
+    # Iterate x' = alpha A^T x + beta.
     own = self._by_vertex(beta, "beta")
     start = 0.0 if nstart is None else self._by_vertex(nstart, "nstart", mean=True)
     x, info = iterate(self, lambda x: alpha * self.gather(x, edge=edge) + own, start, max_iter, tol, weight)
-    found: T = (unit(x) if normalized else x).named("katz_centrality", **info)
-    return found
+    centrality: T = (unit(x) if normalized else x).named("katz_centrality", **info)
+    return centrality

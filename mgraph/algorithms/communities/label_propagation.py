@@ -4,11 +4,11 @@
 step              launches                                                  exchange among p ranks
 ================= ========================================================= ===========================================
 a round           1; 3 more, 4 if directed, for each group of rows of more  an allreduce of one number; an allgather of
-                  than 192 edges; a read-back                               4 bytes a vertex
+                  than 192 edges; a read-back                               4 bytes per vertex
 ================= ========================================================= ===========================================
 
-A group is as many rows as have tables in 200 MB; see `primitives.label_counts`. On a GPU rows with gaps are copied once
-for the call, see `compact_rows`, unless the graph is directed.
+A group has as many rows as 200 MB have room for their tables (`primitives.label_counts`). On a GPU `compact_rows`
+copies rows with gaps once for the call, unless the graph is directed.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ T = TypeVar("T")
 
 
 def label_propagation(self: Runs[T], max_iter: int = 10) -> T:
-    """The label of each vertex after `max_iter` rounds of label propagation: a vertex id, int64, on the workers.
+    """Compute the label of each vertex, a vertex id, by `max_iter` rounds of label propagation.
 
-    Every vertex begins with its own id as its label. In each round all vertices at once take the label that most of
-    their neighbours have; of labels equally frequent, the smallest. A vertex without neighbours keeps its label. On a
-    directed graph, in- and out-neighbours count, and a neighbour joined by both arcs counts twice. A self-loop makes a
-    vertex a neighbour of its own. Weights are ignored. These are the rules of LDBC Graphalytics.
+    Labels are int64, and stay on the workers. Every vertex begins with its own id as its label. In each round all
+    vertices at once take the most frequent label among their neighbours; of labels equally frequent, the smallest. A
+    vertex without neighbours keeps its label. On a directed graph, in- and out-neighbours count, and a neighbour joined
+    by both arcs counts twice. A self-loop makes a vertex a neighbour of its own. Weights are ignored. These are the
+    rules of LDBC Graphalytics.
 
     Parameters
     ----------
@@ -49,22 +50,22 @@ def label_propagation(self: Runs[T], max_iter: int = 10) -> T:
     Returns
     -------
     VertexValues
-        With ``.communities``, the number of different labels, and ``.iterations``, the rounds that were computed: fewer
-        than `max_iter` if a round has changed no label, as further ones would not either.
+        With ``.communities``, the number of different labels, and ``.iterations``, the computed rounds: fewer than
+        `max_iter` if a round changed no label.
 
     Raises
     ------
     InvalidOption
         `max_iter` is not a whole number of 0 or more, or the graph is directed and has no in-edges.
     CapacityError
-        A worker has too little memory. It needs 5 bytes for each vertex of the whole graph, 12 for each of its own, and
-        200 MB, or 24 for each edge of the largest row if that is more, for rows of more than 192 edges.
+        A worker has too little memory: 5 bytes per vertex of the whole graph, 12 per own vertex, and for rows of more
+        than 192 edges 200 MB, or 24 per edge of the largest row if that is more.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
     Notes
     -----
-    O(n + m) a round, which is one superstep. Labels are counted in hash tables. Each worker receives 4 bytes for each
+    O(n + m) per round, which is one superstep. Labels are counted in hash tables. Each worker receives 4 bytes per
     vertex of the others in a round. The result is exact: it does not depend on the order of the vertices, the structure
     or the number of workers. After U. N. Raghavan, R. Albert, S. Kumara, "Near linear time algorithm to detect
     community structures in large-scale networks", Phys. Rev. E 76, 2007, made synchronous.
@@ -79,7 +80,7 @@ def label_propagation(self: Runs[T], max_iter: int = 10) -> T:
 
 
 def check(graph: GraphFacts, max_iter: Any = 10) -> dict[str, Any]:
-    """The program's arguments from the user's."""
+    """Return the program's arguments."""
     if not graph.reverse:
         raise InvalidOption(
             "label_propagation needs in-edges; create the graph with reverse=True, or with directed=False"
@@ -88,7 +89,7 @@ def check(graph: GraphFacts, max_iter: Any = 10) -> dict[str, Any]:
 
 
 def count_labels(device: Device, labels: Array, n: int) -> int:
-    """How many different labels there are, all less than `n`; one read-back."""
+    """Count the different labels, all less than `n`. One read-back."""
     seen = device.zeros(n, np.uint8)
     for part in device.slices(len(labels)):
         seen[labels[part]] = 1
@@ -96,39 +97,42 @@ def count_labels(device: Device, labels: Array, n: int) -> int:
 
 
 def warm(shard: Shard) -> None:
-    """Compile what `run` launches on this shard."""
+    """Compile the launches of `run` on this shard."""
     out = shard.out_edges
     label_count_kernels(shard, (compact_rows_sample(shard, out) if shard.in_edges is out else out).view())
 
 
 def run(shard: Shard, max_iter: int = 10) -> Columns:
-    """The label of each own vertex after `max_iter` rounds.
+    """Return the label of each own vertex after `max_iter` rounds.
 
     Returns
     -------
     columns : dict
         "label", int64[hi - lo] on the shard's device: places in `Shard.by_name`.
     scalars : dict
-        ``communities``, the number of different labels; ``iterations``, rounds up to the first that changed none.
+        ``communities``, the number of different labels; ``iterations``, the rounds up to the first that changed no
+        label.
 
     Raises
     ------
     CapacityError
-        There is too little memory for 5 bytes a vertex of the whole graph, 12 bytes an owned vertex, and what
-        `LabelCounts` takes.
+        Too little memory: 5 bytes per vertex of the whole graph, 12 bytes per owned vertex, and that of `LabelCounts`.
 
     Notes
     -----
-    O(n + m) a round. The result is exact, and does not depend on timing, order, structure or the number of ranks.
+    O(n + m) per round. The result is exact, and does not depend on timing, order, structure or the number of ranks.
     """
+    # Choose the rows, and the tables of wide ones.
     device, out, back = shard.device, shard.out_edges, incoming(shard, "label_propagation")
     degrees = out.degrees()
     if back is out:
         views = [compact_rows(shard, out).view()]
     else:
-        views = [out.view(), back.view()]  # of one type, so that a kernel can read both
+        views = [out.view(), back.view()]  # of one type: a kernel reads both
         degrees += back.degrees()
     tally = LabelCounts(shard, views, degrees)
+
+    # Each round: vote, end if no label changed, and gather the labels of all vertices.
     labels = vertex_labels(shard)
     chosen, rounds = labels[shard.lo : shard.hi].copy(), 0
     votes: dict[str, Any] = {"first": shard.lo, "unit": 0.0, "price": 0.0, "classes": 0, "turn": 0, "seed": 0}

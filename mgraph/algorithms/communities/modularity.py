@@ -1,4 +1,4 @@
-"""Modularity, from the weights of vertices and communities in whole units; see `primitives.weight_sums`."""
+"""Modularity, from the weights of vertices and communities in whole units (`primitives.weight_sums`)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from mgraph.errors import InvalidOption
 
 __all__ = ["ALGORITHM", "modularity", "run", "warm"]
 
-PART = 1 << 22  #: sums of communities that are added up at once
+PART = 1 << 22  #: sums of communities per exchange
 
 
 def modularity(self: Runs[Any], labels: Any, resolution: float = 1.0) -> float:
-    """The modularity of communities: a float64 number, at most 1. Weights count, and a self-loop counts twice.
+    """Return the modularity of communities: a float64 number, at most 1.
 
-    It is the share of weight on edges inside of communities, less the share that would be there if edges were drawn at
-    random between vertices of the same strengths, times `resolution`. On a directed graph these are the strengths of
-    out- and in-edges, and a self-loop counts once in each. This is NetworkX's definition.
+    It is the share of weight on edges inside of communities, less `resolution` times the expected share if edges were
+    drawn at random between vertices of the same strengths. On a directed graph these are the strengths of out- and
+    in-edges, and a self-loop counts once in each; on an undirected graph it counts twice. This is NetworkX's
+    definition.
 
     Parameters
     ----------
@@ -45,16 +46,16 @@ def modularity(self: Runs[Any], labels: Any, resolution: float = 1.0) -> float:
     InvalidOption
         `labels` has another length, or other numbers; a weight is negative or not finite; or `resolution` is.
     GraphClosed
-        `labels` is a result that was closed.
+        `labels` is a closed result.
     CapacityError
-        A worker has too little memory. It needs 12 bytes for each vertex of the whole graph and 32 for each of its own.
+        A worker has too little memory: 12 bytes per vertex of the whole graph and 32 per own vertex.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
     Notes
     -----
-    O(n + m), in two supersteps: each worker receives 4 bytes for each vertex of the others, and 8 bytes for each vertex
-    of the graph from each of them. Weights are added up as whole numbers of a unit that is 2**-61 of the sum of all.
+    O(n + m), in two supersteps: each worker receives 4 bytes per vertex of the others, and 8 bytes per vertex of the
+    graph from each of them. Weights are added up as whole numbers of a unit of 2**-61 of the sum of all.
     ``g.run("modularity", labels=...)`` gives each vertex's share of it, too. After M. E. J. Newman, "Analysis of
     weighted networks", Phys. Rev. E 70, 2004; for directed graphs E. A. Leicht, M. E. J. Newman, "Community structure
     in directed networks", Phys. Rev. Lett. 100, 2008.
@@ -69,28 +70,34 @@ def modularity(self: Runs[Any], labels: Any, resolution: float = 1.0) -> float:
 
 
 def check(graph: GraphFacts, labels: Any, resolution: Any = 1.0) -> dict[str, Any]:
-    """The program's arguments from the user's. The labels themselves are checked on the workers."""
+    """Return the program's arguments. The labels are checked on the workers."""
     try:
-        given = len(labels)
+        count = len(labels)
     except TypeError:
         raise InvalidOption(f"labels is {labels!r}; it must be a result, or an array with a label a vertex") from None
-    if given != graph.n_vertices:
-        raise InvalidOption(f"there are {given} labels and {graph.n_vertices} vertices; each vertex needs one")
+    if count != graph.n_vertices:
+        raise InvalidOption(f"there are {count} labels and {graph.n_vertices} vertices; each vertex needs one")
     return {"labels": VertexData(labels), "resolution": check_resolution(resolution)}
 
 
 def warm(shard: Shard) -> None:
-    """Compile what `run` launches on this shard."""
+    """Compile the launches of `run` on this shard."""
     WeightSums(shard, shard.out_edges.view(), shard.out_edges, shard.lo, 0, file=FILE)
 
 
 def _everyones(shard: Shard, labels: Array) -> Array:
-    """The labels of all vertices as indices: uint32[n]; `InvalidOption` on every rank if one is none."""
+    """Return the labels of all vertices as indices: uint32[n].
+
+    Raises `InvalidOption` on every rank for a bad label.
+    """
+    # Check the own labels.
     labels, n = shard.device.asarray(labels), shard.n_vertices
     wrong, low, high = 0, np.inf, -np.inf
     if len(labels):
         low, high = float(labels.min()), float(labels.max())
         wrong = int(not (low >= 0 and high < n)) or int(bool((labels != labels.astype(np.int64)).any()))
+
+    # All ranks report a bad label together.
     if int(shard.exchange.allreduce(np.array([wrong]))[0]):
         low, high = (float(shard.exchange.allreduce(np.array([x]), op)[0]) for x, op in ((low, "min"), (high, "max")))
         raise InvalidOption(
@@ -100,7 +107,7 @@ def _everyones(shard: Shard, labels: Array) -> Array:
 
 
 def _summed(shard: Shard, sums: Array) -> None:
-    """Replace sums by those over all ranks, which every rank needs whole; an allgather for each `PART` of them."""
+    """Replace sums by those over all ranks, on every rank. An allgather per `PART` of them."""
     if shard.size == 1:
         return
     for begin in range(0, len(sums), PART):
@@ -111,7 +118,7 @@ def _summed(shard: Shard, sums: Array) -> None:
 
 
 def run(shard: Shard, labels: Array, resolution: float = 1.0) -> Columns:
-    """The modularity of the communities that `labels` gives, and each own vertex's share of it.
+    """Return the modularity of the communities of `labels`, and each own vertex's share of it.
 
     Parameters
     ----------
@@ -123,7 +130,7 @@ def run(shard: Shard, labels: Array, resolution: float = 1.0) -> Columns:
     Returns
     -------
     columns : dict
-        "share", float64[hi - lo] on the shard's device: what the edges of each own vertex and its strength contribute.
+        "share", float64[hi - lo] on the shard's device: the contribution of each own vertex's edges and strength.
     scalars : dict
         ``modularity``, the sum of the shares of all vertices.
 
@@ -134,27 +141,30 @@ def run(shard: Shard, labels: Array, resolution: float = 1.0) -> Columns:
 
     Notes
     -----
-    O(n + m): up to five launches, twice as many where there may be hubs. Sums of weights are exact in their unit, and
-    do not depend on timing.
+    O(n + m): up to five launches, twice as many if there may be hubs. Sums of weights are exact in their unit, and do
+    not depend on timing.
     """
+    # Weigh the rows and the communities.
     device, rows, out = shard.device, shard.hi - shard.lo, shard.out_edges
     directed = shard.in_edges is not out
-    every = _everyones(shard, labels)
+    labels_of_all = _everyones(shard, labels)
     loops = 1 if directed else 2
     weights = WeightSums(shard, out.view(), out, shard.lo, rows, loops, unit_of(shard, "modularity", loops, FILE), FILE)
     strength, within, sums = weights.strengths(), device.zeros(rows, np.int64), device.zeros(shard.n_vertices, np.int64)
-    weights.weigh("within", every, within)
+    weights.weigh("within", labels_of_all, within)
     if directed:
-        weights.weigh("received", every, sums)
+        weights.weigh("received", labels_of_all, sums)
     else:
-        own = every[shard.lo : shard.hi]
+        own = labels_of_all[shard.lo : shard.hi]
         weights.kernels.SumByLabel(rows, labels=own, strength=strength, n=rows, sums=sums)
     _summed(shard, sums)
+
+    # Share of v: within(v) / total - resolution * strength(v) / total * sum(community of v) / total.
     total = int(shard.exchange.allreduce(Device.to_host(strength.sum(dtype=np.int64)).reshape(1))[0])
     shares = device.zeros(rows, np.float64)
     if total:
         weights.kernels.Contributions(
-            rows, labels=every, within=within, strength=strength, sums=sums, first=shard.lo, n=rows,
+            rows, labels=labels_of_all, within=within, strength=strength, sums=sums, first=shard.lo, n=rows,
             total=float(total), resolution=resolution, shares=shares,
         )  # fmt: skip
     q = float(shard.exchange.allreduce(Device.to_host(shares.sum()).reshape(1))[0])

@@ -1,4 +1,4 @@
-"""Local clustering coefficients, from what triangles add to each vertex; see `density.triangles`."""
+"""Local clustering coefficients, from the triangles at each vertex (`density.triangles`)."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from mgraph.errors import InvalidOption
 
 __all__ = ["ALGORITHM", "DEFINITIONS", "clustering", "run", "warm"]
 
-#: what a triangle adds to each of its vertices, by definition
+#: the amount that a triangle adds to each of its vertices, by definition
 DEFINITIONS = {"ldbc": COUNTING["arcs_opposite"], "fagiolo": COUNTING["arcs_multiplied"]}
 
 T = TypeVar("T")
 
 
 def clustering(self: Runs[T], definition: str = "ldbc") -> T:
-    """The clustering coefficient of each vertex: float64 from 0 to 1, on the workers. Weights and loops are ignored.
+    """Compute the clustering coefficient of each vertex: float64 from 0 to 1, on the workers.
 
     On an undirected graph it is the share of pairs of neighbours that are neighbours themselves, with both definitions.
+    Weights and loops are ignored.
 
     Parameters
     ----------
     definition : "ldbc" | "fagiolo"
-        What it is on a directed graph. "ldbc": with N the set of all in- and out-neighbours of a vertex, each once and
-        without the vertex itself, the number of arcs among them by ``|N| (|N| - 1)`` [1]_. "fagiolo": directed
-        triangles by all that there could be [2]_, as in NetworkX.
+        The definition on a directed graph. "ldbc": with N the set of all in- and out-neighbours of a vertex, each once
+        and without the vertex itself, the number of arcs among them by ``|N| (|N| - 1)`` [1]_. "fagiolo": directed
+        triangles by all possible ones [2]_, as in NetworkX.
 
     Returns
     -------
@@ -40,15 +41,15 @@ def clustering(self: Runs[T], definition: str = "ldbc") -> T:
     InvalidOption
         `definition` is neither of the two.
     CapacityError
-        A worker has too little memory. It needs what `triangles` needs, in a directed graph 4 bytes more for each
-        vertex of the whole graph. If that does not store in-edges, they are made for the call, which takes 32 bytes an
-        arc meanwhile.
+        A worker has too little memory: that of `triangles`, and in a directed graph 4 bytes more per vertex of the
+        whole graph. In-edges that a directed graph does not store are made for the call, which takes 32 bytes per arc
+        meanwhile.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
     Notes
     -----
-    O(m sqrt(m)) at most, as `triangles`. Counts are exact, and the coefficient is one division of them.
+    O(m sqrt(m)) at most, like `triangles`. Counts are exact, and the coefficient is one division of them.
 
     References
     ----------
@@ -65,20 +66,22 @@ def clustering(self: Runs[T], definition: str = "ldbc") -> T:
 
 
 def check(graph: GraphFacts, definition: Any = "ldbc") -> dict[str, Any]:
-    """The program's arguments from the user's."""
+    """Return the program's arguments."""
     if not isinstance(definition, str) or definition not in DEFINITIONS:
         raise InvalidOption(f"definition is {definition!r}; it must be one of {', '.join(map(repr, DEFINITIONS))}")
     return {"definition": definition}
 
 
 def run(shard: Shard, definition: str = "ldbc") -> Columns:
-    """The clustering coefficient of each own vertex; self-loops are ignored.
+    """Return the clustering coefficient of each own vertex.
+
+    Self-loops are ignored.
 
     Parameters
     ----------
     shard : Shard
     definition : "ldbc" | "fagiolo"
-        For directed graphs; the same on undirected ones.
+        For directed graphs; equal on undirected ones.
 
     Returns
     -------
@@ -89,13 +92,13 @@ def run(shard: Shard, definition: str = "ldbc") -> Columns:
 
     Notes
     -----
-    `corners` of triangles says what it costs. The counts are exact, and the coefficient is one division of them.
+    Costs are those of `corners` of triangles. The counts are exact, and the coefficient is one division of them.
     """
     directed, rows = shard.in_edges is not shard.out_edges, shard.hi - shard.lo
     counting = DEFINITIONS[definition] if directed else COUNTING["triangles"]
-    found, values = corners(shard, counting), shard.device.empty(rows, np.float64)
+    triangles, values = corners(shard, counting), shard.device.empty(rows, np.float64)
     load_kernels(shard).Coefficients(
-        rows, counts=found.counts, degrees=found.degrees, loops=found.loops, both=found.both, n=rows,
+        rows, counts=triangles.counts, degrees=triangles.degrees, loops=triangles.loops, both=triangles.both, n=rows,
         counting=counting, values=values,
     )  # fmt: skip
     return {"coefficient": values}, {}

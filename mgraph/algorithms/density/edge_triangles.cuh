@@ -1,12 +1,12 @@
-// Closing edges: each kept edge from u to v, with the vertices w to which both keep an edge.
+// Closes edges: finds for each kept edge from u to v the vertices w to which both keep an edge.
 #pragma once
 #include "kernels/search.cuh"
 
-constexpr i64 alone = 8;  // vertices of the shorter row up to which a lane closes an edge by itself
-// groups of 32 edges that a tile takes one after another: the row of an edge is sought from that of the last one
+constexpr i64 alone = 8;  // vertices of the shorter row, up to which a single lane closes an edge
+// Groups of 32 edges per tile, taken one after another: the row of an edge is searched from that of the last.
 constexpr i64 turns_at_once = Tile<32>::size() == 1 ? 1 : 8;
 
-struct Part {  // rows of one rank's kept edges, from the vertex `first` on
+struct Part {  // rows of a rank's kept edges, from the vertex `first` on
     const i64* offsets;
     const u32* ids;
     const u8* twice;  // null in an undirected graph
@@ -15,8 +15,8 @@ struct Part {  // rows of one rank's kept edges, from the vertex `first` on
     DEVICE u32 arcs(i64 slot) const { return twice ? 1u + twice[slot] : 1u; }
 };
 
-// Each lane brings an edge of `part`, from u to v: close(group, edge, row of u, row of v) where v is an own vertex and both
-// rows have edges, by one lane or by the tile.
+// Calls close(group, edge, row of u, row of v) for each edge of `part`, from u to v, whose v is an own vertex and whose
+// rows both have edges; one edge per lane, closed by one lane or by the tile.
 template <class Close>
 DEVICE void close_edges(Grid grid, const Part& part, const Part& own, i64 edges, Close close) {
     Tile<32> tile;
@@ -27,9 +27,11 @@ DEVICE void close_edges(Grid grid, const Part& part, const Part& own, i64 edges,
             i64 edge = turn * tile.size() + tile.rank(), v = edge < edges ? (i64)part.ids[edge] - own.first : -1;
             i64 least = 0;
             if (v >= 0 && v < own.rows && own.offsets[v] < own.offsets[v + 1]) {
+                // Find the row of the edge, and the shorter of the two rows.
                 row = lower_bound_near(part.offsets, part.rows + 1, row, edge + 1) - 1;
                 least = lesser(part.offsets[row + 1] - part.offsets[row], own.offsets[v + 1] - own.offsets[v]);
             }
+            // Close short rows by lanes, longer ones by the tile.
             if (least > 0 && least <= alone) close(Tile<1>{}, edge, row, v);
             for (u32 rest = tile.ballot(least > alone); rest; rest &= rest - 1) {
                 int lane = lowest_bit(rest);
@@ -38,11 +40,11 @@ DEVICE void close_edges(Grid grid, const Part& part, const Part& own, i64 edges,
         }
 }
 
-// The places of the vertices of u's row, hashed by the low bits of their ids. A CPU's thread makes it once for all edges
-// from u; a GPU has no use for it.
+// Hash table of the places of the vertices of u's row, by the low bits of their ids. A CPU's thread builds it once for
+// all edges from u; a GPU does not use it.
 struct Places {
     static constexpr bool used = Tile<32>::size() == 1;
-    static constexpr i64 size = used ? 8192 : 1, most = size / 4;  // fits into L1; longer rows are left out
+    static constexpr i64 size = used ? 8192 : 1, most = size / 4;  // fits into L1; longer rows do without
     const u32* ids = nullptr;
     i64 n = 0;
     u16 places[size] = {};  // from 1 on
@@ -54,14 +56,14 @@ struct Places {
     DEVICE bool take(const u32* row, i64 length) {
         if (row == ids) return true;
         if (length > most) return false;
-        for (i64 i = n; i--;) of(ids[i]) = 0;  // the last first, so that no search meets a gap
+        for (i64 i = n; i--;) of(ids[i]) = 0;  // in reverse, so that no search meets a gap
         ids = row, n = length;
         for (i64 i = 0; i < n; ++i) of(ids[i]) = (u16)(i + 1);
         return true;
     }
 };
 
-// The group's lanes share the shorter row, and look for what they find there in the longer one.
+// Intersects two rows: the group's lanes divide the shorter row, and search its vertices in the longer one.
 template <class Group, class Hit>
 DEVICE void seek_row(Group group, const u32* shorter, i64 n, const u32* longer, i64 most, Hit hit) {
     i64 hint = 0;
@@ -72,7 +74,7 @@ DEVICE void seek_row(Group group, const u32* shorter, i64 n, const u32* longer, 
     }
 }
 
-// hit(edge of part, edge of own) for each vertex that both rows have.
+// Calls hit(edge of part, edge of own) for each vertex that both rows have.
 template <class Group, class Hit>
 DEVICE void each_common(Group group, const Part& part, const Part& own, i64 row, i64 v, Places& places, Hit hit) {
     i64 at_u = part.offsets[row], at_v = own.offsets[v];

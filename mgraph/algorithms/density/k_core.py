@@ -1,4 +1,4 @@
-"""The vertices of the k-core: all levels below k at once, by the peeling of `density.core_number`."""
+"""Vertices of the k-core: all levels below k at once, by the peeling of `density.core_number`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def k_core(self: Runs[T], k: int | None = None) -> T:
-    """Which vertices are in the k-core: bool, True for those inside, on the workers.
+    """Compute which vertices are in the k-core: bool, True for those inside, on the workers.
 
     The k-core is the largest subgraph in which every vertex has k edges or more. On a directed graph, edges to and from
     a vertex count. Self-loops are ignored. The ids of its vertices are ``numpy.flatnonzero(g.k_core(k))``; its edges
@@ -29,26 +29,26 @@ def k_core(self: Runs[T], k: int | None = None) -> T:
     Parameters
     ----------
     k : int, optional
-        0 or more. Without it, the innermost core: that of the largest core number.
+        0 or more. By default the innermost core: that of the largest core number.
 
     Returns
     -------
     VertexValues
-        With ``.k``, and ``.vertices``, how many vertices the k-core has.
+        With ``.k``, and ``.vertices``, the number of vertices in the k-core.
 
     Raises
     ------
     InvalidOption
         `k` is not a whole number of 0 or more.
     CapacityError
-        A worker has too little memory; it needs what `core_number` needs.
+        A worker has too little memory; it needs that of `core_number`.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
     Notes
     -----
-    O(n + m) work. With `k`, all levels below it are peeled as one, so that it takes less time and fewer supersteps than
-    `core_number`, with the same bytes for a vertex that has lost edges. Without `k` it takes as long. The result is
+    O(n + m) work. With `k`, all levels below it are peeled at once, which takes less time and fewer supersteps than
+    `core_number`, with the same bytes per vertex that has lost edges. Without `k` it takes as long. The result is
     exact. After S. B. Seidman, "Network structure and minimum degree", Social Networks 5, 1983.
 
     Examples
@@ -61,24 +61,25 @@ def k_core(self: Runs[T], k: int | None = None) -> T:
 
 
 def check(graph: GraphFacts, k: Any = None) -> dict[str, Any]:
-    """The program's arguments from the user's."""
+    """Return the program's arguments."""
     return {} if k is None else {"k": min(check_whole(k, "k"), sys.maxsize)}
 
 
 def run(shard: Shard, k: int | None = None) -> Columns:
-    """Whether each own vertex is in the k-core; without `k` in the innermost core that is not empty.
+    """Return a mask of own vertices in the k-core; without `k` in the innermost core.
 
     Returns
     -------
     columns : dict
         "inside", bool[hi - lo] on the shard's device.
     scalars : dict
-        ``k``; ``vertices``, how many vertices the k-core has.
+        ``k``; ``vertices``, the number of vertices in the k-core.
 
     Notes
     -----
-    O(n + m) work, with as many supersteps as there are frontiers among the ranks; without `k` that of `core_number`.
+    O(n + m) work, with as many supersteps as frontiers; without `k` that of `core_number`.
     """
+    # Without k, peel level by level; else all levels below k at once.
     peeling = Peeling(shard, sides(shard, "k_core"))
     least = peeling.least()
     if k is None:
@@ -92,6 +93,8 @@ def run(shard: Shard, k: int | None = None) -> Columns:
         if k > 0 and least < k:
             peeling.peel(min(k - 1, REMOVED - 1))
         inside = peeling.left < np.uint32(REMOVED)
+
+    # Count the vertices inside.
     inside = shard.device.asarray(inside)
     mine = np.array([int(Device.to_host(inside.sum(dtype=np.int64)))])
     return {"inside": inside}, {"k": k, "vertices": int(shard.exchange.allreduce(mine)[0])}

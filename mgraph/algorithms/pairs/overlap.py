@@ -1,4 +1,4 @@
-"""The method `overlap` that users call."""
+"""Method `overlap`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ALGORITHM", "overlap"]
 
 
 def overlap(self: Runs[Any], pairs: Any) -> np.ndarray:
-    """The overlap coefficient of each pair of vertices: common neighbours divided by the smaller degree of the two.
+    """Return the overlap coefficient of each pair of vertices: common neighbours by the smaller degree of the two.
 
     Parameters
     ----------
@@ -23,8 +23,8 @@ def overlap(self: Runs[Any], pairs: Any) -> np.ndarray:
     Returns
     -------
     float64[k]
-        In this process: ``|N(u) & N(v)| / min(|N(u)|, |N(v)|)``, 0 where one of them has no neighbours. `jaccard` says
-        what neighbours are, what it costs and what it raises.
+        In this process: ``|N(u) & N(v)| / min(|N(u)|, |N(v)|)``, 0 if one of them has no neighbours. Neighbours, costs
+        and errors are those of `jaccard`.
 
     Notes
     -----

@@ -1,8 +1,8 @@
-"""Bitmaps of vertices, in words of 32 bits; their kernels are those of `kernels/bits.cuh`."""
+"""Bitmaps of vertices in 32-bit words, for the kernels of `kernels/bits.cuh`."""
 
 __all__ = ["words_of"]
 
 
 def words_of(n: int) -> int:
-    """Return the words that n bits need."""
+    """Return the number of words for n bits."""
     return -(-n // 32)

@@ -1,12 +1,12 @@
-// The live edges of all rows, one row after another. A lane, a tile, or for a hub several tiles copy a row; its edges keep
-// the order in which they are visited.
+// Copies the live edges of all rows, one row after another. A lane, a tile, or for a hub several tiles copy a row; its
+// edges keep the order of visits.
 #pragma once
 #include "kernels/rows.cuh"
 
 struct CompactCsr {
-    const i64* offsets;  // where each row begins
+    const i64* offsets;  // first place of each row
     u32* dst;
-    f32* weights;  // or null
+    f32* weights;  // null without weights
     // Copies the edges of a unit to the places from `next` on. Returns the place after them.
     template <class View, class Group>
     DEVICE i64 copy(const View& graph, Group group, i64 row, i64 unit, i64 next) const {
@@ -25,7 +25,7 @@ struct CompactCsr {
 };
 
 template <class View>
-struct CompactRows {  // a lane brings a row; hubs become tasks
+struct CompactRows {  // copies rows, a row per lane; hubs become tasks
     static constexpr int lanes = 32;
     View graph;
     i64 n;
@@ -41,7 +41,7 @@ struct CompactRows {  // a lane brings a row; hubs become tasks
 };
 
 template <class View>
-struct CountLive {  // a tile a task of a hub: its edges
+struct CountLive {  // counts the edges of a hub's task per tile
     static constexpr int lanes = 32;
     View graph;
     const u64* tasks;
@@ -65,13 +65,13 @@ struct CountLive {  // a tile a task of a hub: its edges
 };
 
 template <class View>
-struct PlaceTasks {  // one lane a task: that of a row's first unit places the row's tasks, which follow it
+struct PlaceTasks {  // one lane per task: the task of a row's first unit places the row's tasks, which follow it
     static constexpr int lanes = 1;
     View graph;
     CompactCsr out;
     const u64* tasks;
     const i64* n_tasks;
-    i64* places;  // in: how many edges; out: where they begin
+    i64* places;  // in: numbers of edges; out: their first places
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(*n_tasks)) {
             if ((u32)tasks[i] != 0) continue;
@@ -86,7 +86,7 @@ struct PlaceTasks {  // one lane a task: that of a row's first unit places the r
 };
 
 template <class View>
-struct CompactHubs {  // a tile a task of a hub
+struct CompactHubs {  // copies a hub's task per tile
     static constexpr int lanes = 32;
     View graph;
     CompactCsr out;

@@ -1,6 +1,6 @@
 """Copies of a structure's rows without gaps, for calls that read all rows ten times or more.
 
-In some structures four slots of ten hold no edge. A pass over the rows reads them too, and takes longer than one over a
+In some structures four slots of ten hold no edge. A pass over the rows reads them too, and takes longer than over a
 CSR. The copy is freed when the call ends.
 """
 
@@ -15,12 +15,12 @@ from mgraph.structures import Structure
 __all__ = ["compact_rows", "compact_rows_sample"]
 
 FILE = "algorithms/primitives/compact_csr.cuh"
-LEAST = 1 << 20  #: edges from which a copy is made: a pass over fewer of them takes as long as its launches
-SHARE = 4  #: a copy takes at most one part in so many of the memory that is left
+LEAST = 1 << 20  #: edges from which a copy is made: a pass over fewer takes as long as its launches
+SHARE = 4  #: a copy takes at most 1 / SHARE of the free memory
 
 
 def compact_rows(shard: Shard, edges: Structure, weights: bool = False) -> Structure | CsrRows:
-    """The rows of one of the shard's structures, copied where this is worth it, else the structure itself.
+    """Return the rows of a structure of the shard: a copy if it pays, else the structure itself.
 
     Parameters
     ----------
@@ -28,23 +28,23 @@ def compact_rows(shard: Shard, edges: Structure, weights: bool = False) -> Struc
     edges : Structure
         The shard's out-edges or in-edges.
     weights : bool
-        Whether the weights are needed too, if there are some.
+        Copy the weights too, if there are some.
 
     Returns
     -------
     rows : Structure or CsrRows
-        A copy only on a GPU, of a structure whose rows have gaps, and where it takes no more than a quarter of the
-        memory that is left. Rows keep the order in which the structure is visited.
+        A copy only on a GPU, of a structure whose rows have gaps, and if it takes no more than a quarter of the free
+        memory. Rows keep the order in which the structure is visited.
 
     Notes
     -----
-    5 launches. 4 bytes an edge (8 with weights) and 8 bytes a row.
+    5 launches. 4 bytes per edge (8 with weights) and 8 bytes per row.
     """
     return _copy(shard, edges, weights and edges.weighted) if _worth(shard, edges) else edges
 
 
 def compact_rows_sample(shard: Shard, edges: Structure) -> Structure | CsrRows:
-    """Return no rows where `compact_rows` makes a copy, else the structure: a call runs the kernels for their view."""
+    """Return an empty CSR if `compact_rows` makes a copy, else the structure: a call runs the kernels for its view."""
     if not _worth(shard, edges):
         return edges
     kernels(shard, FILE, edges.view())
@@ -59,10 +59,13 @@ def _worth(shard: Shard, edges: Structure) -> bool:
 
 
 def _copy(shard: Shard, edges: Structure, weights: bool) -> CsrRows:
+    # Place the rows.
     device, n, m, room = shard.device, edges.n_rows, edges.num_edges, task_room(edges)
     offsets = device.zeros(n + 1, np.int64)
     device.cumsum(edges.degrees(), out=offsets[1:])
     dst, weight = device.empty(m, np.uint32), device.empty(m, np.float32) if weights else None
+
+    # Copy short rows; cut hubs into tasks, and place and copy these.
     library, graph, tasks = kernels(shard, FILE, edges.view()), edges.view(), device.empty(room, np.uint64)
     listed = {"graph": graph, "tasks": tasks, "n_tasks": device.zeros(1, np.int64)}
     out = {"offsets": offsets, "dst": dst, "weights": weight}

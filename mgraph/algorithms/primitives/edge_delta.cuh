@@ -1,8 +1,8 @@
-// The arcs that have changed since a result was computed: `Changes` in algorithm.py.
+// The arcs that have changed since a result was computed: `EdgeDelta` in algorithm.py.
 #pragma once
 #include "structures/outcome.cuh"
 
-struct EdgeDelta {  // arcs between vertices of any rank, the same on all
+struct EdgeDelta {  // arcs between vertices of any rank, equal on all
     const u64* keys;
     const u8* kinds;
     const f32* old;  // weights before and now; null in a graph without weights

@@ -1,9 +1,9 @@
-// Labels, and weights as whole numbers, of which sums do not depend on their order.
+// Labels, and weights as whole numbers, whose sums do not depend on their order.
 #pragma once
 
 constexpr u32 no_label = ~0u;
 
-// The weight of an edge in units of 1 / unit, or 1 where unit is 0.
+// Returns the weight of an edge in units of 1 / unit, or 1 if unit is 0.
 template <class View> DEVICE u64 fixed(const View& graph, i64 slot, f64 unit) {
     return unit == 0 ? 1 : (u64)((f64)graph.weight(slot) * unit + 0.5);
 }

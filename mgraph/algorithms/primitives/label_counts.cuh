@@ -1,17 +1,17 @@
-// Each own vertex adds up, by label, what its edges lead to, and chooses a label. Labels and sums are in hash tables: a
-// lane has one of `short_degree` entries, a tile one in shared memory, and a row that does not fit there, `wide`, has
-// one in memory with two slots an edge, into which many tiles add what they have added up in shared memory. Sums are
-// integers, so that timing changes none.
+// Adds up each own vertex's edges by label, and chooses a label. Labels and sums are in hash tables: a lane has a table
+// of `short_degree` entries, a tile one in shared memory, and a wide row, which does not fit there, one in memory with
+// two slots per edge, into which many tiles add their sums from shared memory. Sums are integers, so that timing does
+// not change them.
 #pragma once
 #include "algorithms/primitives/fixed_point.cuh"
 #include "kernels/rows.cuh"
 #include "kernels/search.cuh"
 #include "kernels/splitmix.cuh"
 
-constexpr i64 table_slots = 256, most_tabled = 192;  // of a tile's table: its slots, and the edges of rows that use it
+constexpr i64 table_slots = 256, most_tabled = 192;  // slots of a tile's table; most edges of a row that uses it
 constexpr i64 tiles_of_block = 8, chunk_slots = 1024;
 
-struct Best {  // the largest score wins, of equals the smallest label
+struct Best {  // the largest score wins; among equals, the smallest label
     u64 score;
     u32 label;
     DEVICE void meet(u64 other_score, u32 other) {
@@ -23,32 +23,32 @@ template <class Group> DEVICE Best best_of(Group group, Best mine) {
     return {score, ~group.most(mine.score == score ? ~mine.label : 0u)};
 }
 
-DEVICE u32 spread(u32 x) {  // a bijection, after which labels lie evenly
+DEVICE u32 spread(u32 x) {  // hashes a label, bijectively
     x ^= x >> 16, x *= 0x7feb352du;
     x ^= x >> 15, x *= 0x846ca68bu;
     return x ^ x >> 16;
 }
 DEVICE u64 spread(u64 x) { return mix64(x); }
-DEVICE u64 ordered(f64 v) {  // ascends with v
+DEVICE u64 ordered(f64 v) {  // order-preserving bits of v
     u64 bits = bits_of(v);
     return bits >> 63 ? ~bits : bits | 1ull << 63;
 }
 
-// How a vertex chooses: the label of most edges; or, where strengths are given, the community that it gains most from
-// joining. The gain is what its edges to the community weigh, less `price` by its own strength and by the community's.
+// The rule by which a vertex chooses: the most frequent label; or, with strengths, the community with the largest gain.
+// The gain is the weight of its edges to the community, less `price` times its own strength times the community's.
 struct Votes {
-    const u32* labels;  // of all vertices
+    const u32* labels;  // per vertex of the graph
     i64 first;  // the vertex of row 0
     f64 unit;
-    const i64* strength;  // of all vertices: what their edges weigh; or null
-    const i64* sums;  // of strengths by label
+    const i64* strength;  // per vertex of the graph: weight of its edges; or null
+    const i64* sums;  // sums of strengths per label
     f64 price;
-    const u32* names;  // by which turns are dealt, of all vertices; null for their ids
-    i64 classes;  // in how many turns the vertices choose; 0 for all at once
+    const u32* names;  // names by which turns are dealt, per vertex of the graph; null for ids
+    i64 classes;  // number of turns in which vertices choose; 0 for all at once
     i64 turn;
     u64 seed;
-    u32* chosen;  // out: by row; or, where strengths are given,
-    u64* moves;  // out: vertex << 32 | community, of those that join another one
+    u32* chosen;  // out, without strengths: label per row
+    u64* moves;  // out, with strengths: vertex << 32 | community, for moving vertices
     i64* count;
     DEVICE u64 turn_of(i64 row) const {
         u64 name = names ? names[first + row] : (u64)(first + row);
@@ -61,7 +61,7 @@ struct Votes {
         bool own = labels[first + row] == label;
         i64 mine = strength[first + row], others = sums[label] - (own ? mine : 0);
         f64 gain = (f64)sum - price * (f64)mine * (f64)others;
-        return (ordered(gain) & ~1ull) | own;  // of equals the own one
+        return (ordered(gain) & ~1ull) | own;  // among equals, the own community
     }
     DEVICE void settle(i64 row, Best best) const {
         if (best.label == no_label) return;
@@ -75,7 +75,7 @@ struct Votes {
     }
 };
 
-// Whether a table's slot is the label's, to which it is given if it is nobody's.
+// Returns true if a table's slot has this label, after claiming a free slot for it.
 template <bool alone> DEVICE bool claim(u32* key, u32 label) {
     u32 held = alone ? *key : load(key);
     if (held == no_label) {
@@ -90,8 +90,8 @@ template <bool alone> DEVICE i64 slot_of(u32* keys, i64 slots, u32 label) {
     return at;
 }
 
-// A table in shared memory. A GPU adds 32 bits there at once, and 64 bits by a loop of compare-and-swap: so sums are in
-// two words each.
+// A table in shared memory. A GPU has 32-bit adds there, and emulates 64-bit ones by compare-and-swap: so sums take two
+// words.
 struct TileTable {
     u32 *keys, *low, *high;
     DEVICE void clear(i64 at) const { keys[at] = no_label, low[at] = high[at] = 0; }
@@ -103,12 +103,12 @@ struct TileTable {
         if (above) alone ? high[at] += above : atomic_add(high + at, above);
     }
 };
-template <class Tile32> DEVICE TileTable table_of(Tile32 tile, u32* words) {  // of a block's words, 3 a slot
+template <class Tile32> DEVICE TileTable table_of(Tile32 tile, u32* words) {  // from a block's words, 3 per slot
     i64 own = tile.index() * table_slots, all = tiles_of_block * table_slots;
     return {words + own, words + all + own, words + 2 * all + own};
 }
 
-// put(label, amount) for the edges of a unit.
+// Calls put(label, amount) for the edges of a unit.
 template <class View, class Group, class Put>
 DEVICE void cast(const View& graph, Group group, i64 row, i64 unit, const Votes& votes, Put put) {
     graph.visit(group, row, unit, [&](u32 id, i64 slot, bool live) {
@@ -123,10 +123,10 @@ DEVICE void cast_row(const View& graph, Group group, i64 row, const Votes& votes
 }
 
 template <class View>
-struct Vote {  // a lane brings a row; wide ones are left to CastWide
+struct Vote {  // lets rows vote, a row per lane; leaves wide rows to CastWide
     static constexpr int lanes = 32;
     View graph;
-    View back;  // in-edges, which count too where `both` is 1
+    View back;  // in-edges, which count too if `both` is 1
     i64 both;
     i64 rows;
     Votes votes;
@@ -137,6 +137,7 @@ struct Vote {  // a lane brings a row; wide ones are left to CastWide
         for (i64 i : grid.items(tile, (rows + tile.size() - 1) / tile.size())) {
             i64 row = i * tile.size() + tile.rank();
             i64 degree = row < rows && votes.open(row) ? graph.degree(row) + (both ? back.degree(row) : 0) : 0;
+            // Short rows by lanes, longer ones by the tile with its table.
             if (degree > 0 && degree <= short_degree) votes.settle(row, by_lane(row));
             for (u32 rest = tile.ballot(degree > short_degree && degree <= most_tabled); rest; rest &= rest - 1) {
                 int lane = lowest_bit(rest);
@@ -163,6 +164,7 @@ struct Vote {  // a lane brings a row; wide ones are left to CastWide
         return best;
     }
     template <class Tile32> DEVICE Best by_tile(Tile32 tile, i64 row, i64 slots, const TileTable& table) const {
+        // Clear the table, add up the edges, and find the best label.
         constexpr bool alone = Tile32::size() == 1;
         for (i64 at = tile.rank(); at < slots; at += tile.size()) table.clear(at);
         tile.sync();
@@ -181,7 +183,7 @@ struct Vote {  // a lane brings a row; wide ones are left to CastWide
     }
 };
 
-struct Turns {  // one lane a wide row: the turn in which it chooses
+struct Turns {  // computes the turn of a wide row, one lane per wide row
     static constexpr int lanes = 1;
     Votes votes;
     const u32* wide;
@@ -193,7 +195,7 @@ struct Turns {  // one lane a wide row: the turn in which it chooses
 };
 
 template <class View>
-struct CountTasks {  // one lane a wide row: how many tasks it is cut into
+struct CountTasks {  // counts the tasks of a wide row, one lane per wide row
     static constexpr int lanes = 1;
     View graph;
     const u32* wide;
@@ -208,14 +210,14 @@ struct CountTasks {  // one lane a wide row: how many tasks it is cut into
 };
 
 template <class View>
-struct CastWide {  // a tile a task of a wide row: adds its edges to the row's table
+struct CastWide {  // adds the edges of a wide row's task to the row's table, a task per tile
     static constexpr int lanes = 32;
     View graph;
     Votes votes;
     const u32* wide;
-    const i64* places;  // where each wide row's table begins
-    const i64* task_of;  // the first task of each
-    i64 begin;  // the wide rows whose tables there are now
+    const i64* places;  // first slot of each wide row's table
+    const i64* task_of;  // first task of each wide row
+    i64 begin;  // the wide rows with tables now: begin .. end - 1
     i64 end;
     i64 tasks;
     u32* keys;
@@ -224,7 +226,7 @@ struct CastWide {  // a tile a task of a wide row: adds its edges to the row's t
         SHARED(u32, words, 3 * tiles_of_block * table_slots);
         Tile<lanes> tile;
         TileTable table = table_of(tile, words);
-        constexpr bool direct = Tile<lanes>::size() == 1;  // a CPU has no use for a table that is nearer
+        constexpr bool direct = Tile<lanes>::size() == 1;  // a CPU does not need a nearer table
         if (!direct)
             for (i64 at = tile.rank(); at < table_slots; at += tile.size()) table.clear(at);
         tile.sync();
@@ -234,17 +236,19 @@ struct CastWide {  // a tile a task of a wide row: adds its edges to the row's t
             auto into_row = [&](u32 found, u64 amount) {
                 atomic_add(sums + first + slot_of<false>(keys + first, slots, found), amount);
             };
-            auto into = [&](u32 found, u64 amount) {  // a label has one place in the nearer table, or none
+            auto into = [&](u32 found, u64 amount) {  // a label has a single place in the nearer table
                 i64 near = (i64)((u64)spread(found) * (u64)table_slots >> 32);
                 if (direct || !claim<false>(table.keys + near, found)) return into_row(found, amount);
                 table.template add<false>(near, amount);
             };
+            // Add up the task, first in shared memory.
             visit_task(graph, (u64)row << 32 | (u64)((task - task_of[at]) * task_units(graph, row)),
                        [&](i64 r, i64 unit) {
                            cast(graph, tile, r, unit, votes, into);
                            return false;
                        });
             if (direct) continue;
+            // Flush the nearer table into the row's.
             tile.sync();
             for (i64 at = tile.rank(); at < table_slots; at += tile.size()) {
                 if (table.keys[at] == no_label) continue;
@@ -256,9 +260,9 @@ struct CastWide {  // a tile a task of a wide row: adds its edges to the row's t
     }
 };
 
-// The tables of wide rows are looked through in chunks. What lies in one chunk of one row is a piece; pieces are numbered
-// by the chunks and rows before them, which leaves some numbers out.
-struct RankWide {  // a tile a chunk of the tables: the best of each piece
+// The tables of wide rows are searched in chunks. A piece is the part of a row's table in a chunk. Pieces are numbered
+// by the chunks and rows before them, which skips some numbers.
+struct RankWide {  // finds the best label of each piece, a chunk of the tables per tile
     static constexpr int lanes = 32;
     Votes votes;
     const u32* wide;
@@ -267,7 +271,7 @@ struct RankWide {  // a tile a chunk of the tables: the best of each piece
     i64 end;
     const u32* keys;
     const u64* sums;
-    u64* scores;  // out: by piece
+    u64* scores;  // out: per piece
     u32* labels;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
@@ -290,7 +294,7 @@ struct RankWide {  // a tile a chunk of the tables: the best of each piece
     }
 };
 
-struct SettleWide {  // a tile a wide row: the best of its pieces
+struct SettleWide {  // takes the best of a wide row's pieces, a wide row per tile
     static constexpr int lanes = 32;
     Votes votes;
     const u32* wide;

@@ -1,8 +1,8 @@
-"""Adding up each own vertex's edges by label in hash tables, and choosing a label, as the kernels' `Votes` says.
+"""Sums of own vertices' edges by label, in hash tables, and the choice of a label.
 
 Rows of up to 8 edges are added up by a lane, rows of up to `TABLED` in a tile's shared memory. Wider rows have tables
-of two slots an edge in memory. As many rows as fit into `ROOM` slots have theirs at a time, or one larger row, so a hub
-of a million edges is worked on by as many tiles as there are.
+of two slots per edge in memory. The rows are grouped so that a group's tables fit into `ROOM` slots; a larger row is a
+group of its own, so all tiles work on a hub of a million edges.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ __all__ = ["LabelCounts", "label_count_kernels"]
 FILE = "algorithms/primitives/label_counts.cuh"
 _CONSTANTS = constants(FILE, HUB_DEGREE=1024)
 TABLED, CHUNK_SLOTS = _CONSTANTS["most_tabled"], _CONSTANTS["chunk_slots"]
-ROOM = 1 << 24  #: slots of the tables of wide rows at a time: 12 bytes each
+ROOM = 1 << 24  #: slots of the tables of a group of wide rows: 12 bytes each
 
 
 def label_count_kernels(shard: Shard, view: View) -> Library:
-    """The kernels for one of the shard's structures."""
+    """Return the kernels for a structure of the shard."""
     return kernels(shard, FILE, view)
 
 
 class LabelCounts:
-    """The rows of one rank, and the tables of those that are wide.
+    """Rows of a rank, and the tables of the wide ones.
 
-    Takes 45 bytes a wide row, and 12 bytes for each of `ROOM` slots or for twice the edges of the largest row.
+    Takes 45 bytes per wide row, and 12 bytes for each of `ROOM` slots or for twice the edges of the largest row.
 
     Parameters
     ----------
@@ -46,12 +46,15 @@ class LabelCounts:
     def __init__(self, shard: Shard, views: list[View], degrees: Array) -> None:
         self.device, self.views, self.rows = shard.device, views, len(degrees)
         self.kernels = label_count_kernels(shard, views[0])
+        # Find the wide rows, and the slots of their tables.
         device, xp = self.device, self.device.xp
         self.wide = device.astype(xp.flatnonzero(degrees > TABLED), np.uint32)
         self.slots = device.astype(device.gather(degrees, self.wide), np.int64)
         self.slots *= 2
         n = len(self.wide)
         self.total, most = (int(self.slots.sum()), int(self.slots.max())) if n else (0, 0)
+
+        # Allocate the tables of a group, and the scores of its pieces.
         room = min(self.total, ROOM + most)
         self.keys, self.sums = device.empty(room, np.uint32), device.empty(room, np.uint64)
         pieces = -(-room // CHUNK_SLOTS) + n
@@ -59,9 +62,9 @@ class LabelCounts:
         self._arrange(np.array([0, n]))
 
     def deal(self, votes: dict[str, Any]) -> None:
-        """Put the wide rows in the order of the turns in which they choose, before the turns of a sweep.
+        """Sort the wide rows by their turns in a sweep, before its first turn.
 
-        `votes` has the number of turns, up to 255, as "classes". A sort of a byte a wide row, and three read-backs.
+        `votes` has the number of turns, up to 255, as "classes". A sort of a byte per wide row, and three read-backs.
         """
         device, n = self.device, len(self.wide)
         if n == 0:
@@ -70,12 +73,12 @@ class LabelCounts:
         turns = device.empty(n, np.uint8)
         self.kernels.Turns(n, votes=votes, wide=self.wide, n=n, turns=turns)
         order = device.xp.argsort(turns, kind="stable")
-        self.wide, self.slots, turns = (device.gather(one, order) for one in (self.wide, self.slots, turns))
+        self.wide, self.slots, turns = (device.gather(column, order) for column in (self.wide, self.slots, turns))
         marks = device.arange(0, votes["classes"] + 1, np.uint8)
         self._arrange(device.to_host(device.xp.searchsorted(turns, marks)))
 
     def _arrange(self, turns: np.ndarray) -> None:
-        """Divide the wide rows of each turn into groups whose tables there is room for at a time.
+        """Divide each turn's wide rows into groups whose tables fit into memory.
 
         Turn k's rows begin at ``turns[k]``.
         """
@@ -83,21 +86,26 @@ class LabelCounts:
         self.groups: list[list[tuple[int, int, int, list[int]]]] = [[] for _ in turns[1:]]
         if n == 0:
             return
+        # Place the tables, and list the tasks.
         self.places = device.zeros(n + 1, np.int64)
         device.cumsum(self.slots, out=self.places[1:])
         self.tasks = [self._tasks(view) for view in self.views]
+
+        # Cut where a group's tables are full, and where a turn ends.
         marks = device.asarray(np.arange(1, -(-self.total // ROOM), dtype=np.int64) * ROOM)
         inner = device.to_host(xp.searchsorted(self.places, marks))
         cuts = np.unique(np.concatenate([inner, turns]).astype(np.int64))
         at = device.asarray(cuts)
-        bounds = device.to_host(device.concatenate([device.gather(one, at) for one in (self.places, *self.tasks)]))
+        bounds = device.to_host(
+            device.concatenate([device.gather(column, at) for column in (self.places, *self.tasks)])
+        )
         sizes = np.diff(bounds.reshape(-1, len(cuts))).T.tolist()
         for (begin, end), (slots, *tasks) in zip(pairwise(cuts.tolist()), sizes, strict=True):
             turn = int(np.searchsorted(turns, begin, side="right")) - 1
             self.groups[turn].append((begin, end, slots, tasks))
 
     def _tasks(self, view: View) -> Array:
-        """The first task of each wide row in a view: int64[wide + 1]."""
+        """Return each wide row's first task in a view: int64[wide + 1]."""
         n = len(self.wide)
         first, counts = self.device.zeros(n + 1, np.int64), self.device.empty(n, np.int64)
         self.kernels.CountTasks(n, graph=view, wide=self.wide, n=n, counts=counts)
@@ -105,17 +113,21 @@ class LabelCounts:
         return first
 
     def vote(self, votes: dict[str, Any]) -> None:
-        """Have each row of a turn choose; where there are several turns, `deal` comes first.
+        """Let each row of a turn choose.
 
-        One launch, and for each group of wide rows 3, 4 with two views; no read-back.
+        With several turns, call `deal` before. One launch, and per group of wide rows 3, 4 with two views; no
+        read-back.
         """
-        rows, turn, given = -(-self.rows // LANES), votes["turn"], Struct(**votes)
+        # Rows that are not wide.
+        rows, turn, fields = -(-self.rows // LANES), votes["turn"], Struct(**votes)
         both = {"graph": self.views[0], "back": self.views[-1], "both": len(self.views) - 1}
-        self.kernels.Vote(rows, **both, rows=self.rows, votes=given)
+        self.kernels.Vote(rows, **both, rows=self.rows, votes=fields)
+
+        # Wide rows, group by group: add up, rank the pieces, choose.
         for begin, end, slots, tasks in self.groups[turn]:
             self.device.fill(self.keys[:slots], 2**32 - 1)
             self.device.fill(self.sums[:slots], 0)
-            group = {"votes": given, "wide": self.wide, "places": self.places, "begin": begin}
+            group = {"votes": fields, "wide": self.wide, "places": self.places, "begin": begin}
             tables = {**group, "end": end, "keys": self.keys, "sums": self.sums}
             for view, first, n in zip(self.views, self.tasks, tasks, strict=True):
                 self.kernels.CastWide(n, graph=view, task_of=first, tasks=n, **tables)

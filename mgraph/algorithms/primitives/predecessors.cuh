@@ -1,7 +1,7 @@
-// Notes about the predecessors of vertices: the minimum of level << 32 | predecessor, or all ones for none.
+// Notes of predecessors: the minimum of level << 32 | predecessor per vertex, or all ones for none.
 #pragma once
 
-struct MergePredecessors {  // one lane an own vertex: takes the minimum of the own and another rank's note
+struct MergePredecessors {  // merges another rank's notes by minimum, one lane per own vertex
     static constexpr int lanes = 1;
     const u64* part;
     i64 n;
@@ -11,7 +11,7 @@ struct MergePredecessors {  // one lane an own vertex: takes the minimum of the 
     }
 };
 
-struct Predecessors {  // one lane an own vertex: replaces its note by its predecessor, or -1
+struct Predecessors {  // replaces a note by the predecessor, or -1, one lane per own vertex
     static constexpr int lanes = 1;
     u64* notes;
     i64 n;

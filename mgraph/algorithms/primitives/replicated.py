@@ -1,4 +1,4 @@
-"""Arrays with a value for each vertex of the graph, of which every rank has a copy: gathered, and summed by owner."""
+"""Replicated arrays: one value per vertex of the graph, on every rank."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from mgraph.structures import Structure
 
 __all__ = ["PART", "all_gather", "sides", "sum_to_owners", "total"]
 
-PART = 1 << 22  #: values that a rank sends at once, with which exchanges come near their full bandwidth
+PART = 1 << 22  #: values per exchange and rank, enough for nearly full bandwidth
 
 
 def sides(shard: Shard, what: str) -> list[Structure | CsrRows]:
-    """The edges from which a rank sees all neighbours of its vertices: out-edges, and in-edges of a directed graph.
+    """Return the edges to all neighbours of own vertices: out-edges, and in-edges of a directed graph.
 
-    In-edges that the graph does not store are made for the call. `CapacityError` on every rank, naming `what` needs
-    them, if a rank has too little memory for that.
+    In-edges that the graph does not store are made for the call. Raises `CapacityError` on every rank, naming `what`,
+    if a rank has too little memory for that.
     """
     if shard.in_edges is shard.out_edges:
         return [shard.out_edges]
@@ -35,20 +35,22 @@ def sides(shard: Shard, what: str) -> list[Structure | CsrRows]:
 
 
 def _parts(shard: Shard) -> Iterator[list[tuple[int, int]]]:
-    """For each exchange, the vertices of each rank that it is about, as first and end."""
+    """Yield each exchange's vertices per rank, as first and end."""
     ranges = [shard.partition.range(rank) for rank in range(shard.size)]
     for at in range(0, max(end - first for first, end in ranges), PART):
         yield [(min(first + at, end), min(first + at + PART, end)) for first, end in ranges]
 
 
 def all_gather(shard: Shard, own: Array, whole: Array = None) -> Array:
-    """The values of all vertices, from each rank's values of its own; `own` itself on one rank.
+    """Gather the values of all vertices from each rank's own ones.
 
-    Written to `whole`, or to a new array. An allgather for each `PART` vertices of the largest range.
+    Returns `own` itself on one rank. Writes to `whole`, or to a new array. An allgather per `PART` vertices of the
+    largest range.
     """
     if shard.size == 1:
         return own
     whole = shard.device.empty(shard.n_vertices, own.dtype) if whole is None else whole
+    # Exchange part by part, which bounds the buffers.
     for ranges in _parts(shard):
         first, end = ranges[shard.rank]
         parts = shard.exchange.allgather(own[first - shard.lo : end - shard.lo])
@@ -58,9 +60,9 @@ def all_gather(shard: Shard, own: Array, whole: Array = None) -> Array:
 
 
 def sum_to_owners(shard: Shard, whole: Array, least: bool = False) -> Array:
-    """The sums over all ranks of the own vertices' values in `whole`, or the least ones, as a view of it.
+    """Sum the own vertices' values in `whole` over all ranks, or take the smallest.
 
-    An alltoallv for each `PART` vertices of the largest range.
+    Returns a view of it. An alltoallv per `PART` vertices of the largest range.
     """
     own = whole[shard.lo : shard.hi]
     if shard.size == 1:
@@ -75,5 +77,8 @@ def sum_to_owners(shard: Shard, whole: Array, least: bool = False) -> Array:
 
 
 def total(shard: Shard, values: Array) -> np.ndarray:
-    """The sums over all ranks of a few numbers that lie on the device, in host memory. A read-back, an allreduce."""
+    """Sum a few device numbers over all ranks, to host memory.
+
+    A read-back, an allreduce.
+    """
     return shard.exchange.allreduce(shard.device.to_host(values))

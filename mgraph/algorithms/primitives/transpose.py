@@ -1,4 +1,4 @@
-"""In-edges for one call: the out-edges of all ranks, reversed, sent to the owners of their heads and sorted."""
+"""In-edges for a call: the out-edges of all ranks, reversed, sent to the owners of their destinations and sorted."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mgraph.structures import Run
 
 __all__ = ["CsrRows", "sample_rows", "transposed"]
 
-ROOM = 32  #: bytes an arc while the keys are sorted: keys, the sort's buffers, and the CSR that they were read from
+ROOM = 32  #: bytes per arc while the keys are sorted: keys, the sort's buffers, and the CSR that they come from
 
 
 @dataclass(frozen=True)
 class CsrRows:
-    """The edges of the own vertices as a CSR, with what an algorithm's kernels need of a structure.
+    """Edges of the own vertices as a CSR, with the structure's interface for kernels.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class CsrRows:
         The other ends of each vertex's edges.
     weights : float32[num_edges] or None
     sorted_rows : bool
-        Whether the ids of a row ascend.
+        True if the ids of a row ascend.
     """
 
     offsets: Array
@@ -42,20 +42,23 @@ class CsrRows:
         return len(self.ids)
 
     def view(self) -> View:
-        """The view through which kernels read the rows."""
+        """Return the view of the rows for kernels."""
         fields = {"offsets": self.offsets, "dst": self.ids, "weights": self.weights}
         return View("structures/csr/view.cuh", "CsrView", fields)
 
 
 def transposed(shard: Shard) -> CsrRows | None:
-    """The in-edges of the own vertices; None on every rank if any rank has too little memory to make them.
+    """Return the in-edges of the own vertices; None on every rank if any rank has too little memory.
 
-    O(m log m): one sort of 8 bytes an arc; on several ranks also an alltoallv and a second sort (529M arcs on one H200:
-    59 ms). Needs 32 bytes an arc while it runs. The result takes 4 bytes an arc and 8 bytes an owned vertex.
+    O(m log m): a sort of 8 bytes per arc; on several ranks also an alltoallv and a second sort (529M arcs on one H200:
+    59 ms). Needs 32 bytes per arc while it runs. The result takes 4 bytes per arc and 8 bytes per owned vertex.
     """
+    # Reverse and sort the own arcs.
     if not _fits(shard, ROOM * shard.out_edges.num_edges):
         return None
     keys = _turned(shard.device, _keys(shard))
+
+    # Send them to the owners of their destinations, and sort again.
     if shard.size > 1:
         parts = [part.keys for part in Run(keys).split(shard.partition.starts)]
         coming = shard.exchange.allreduce(np.array([len(part) for part in parts], np.int64))
@@ -67,18 +70,24 @@ def transposed(shard: Shard) -> CsrRows | None:
 
 
 def sample_rows(device: Device) -> CsrRows:
-    """The rows of a graph of one vertex. Making them compiles what `transposed` runs and gives a view."""
+    """Return the rows of a graph of one vertex.
+
+    This compiles the launches of `transposed`, and gives a view.
+    """
     return _rows(device, _turned(device, device.zeros(1, np.uint64)), 0, 1)
 
 
 def _fits(shard: Shard, nbytes: int) -> bool:
-    """Whether every rank has the memory that it needs, `nbytes` on this one; an allreduce."""
+    """Return True if every rank has the memory it needs, `nbytes` on this one.
+
+    An allreduce.
+    """
     left = shard.exchange.allreduce(np.array([shard.device.memory_free - nbytes], np.int64), "min")
     return int(left[0]) >= 0
 
 
 def _keys(shard: Shard) -> Array:
-    """The keys ``src << 32 | dst`` of the own out-edges: uint64[m]."""
+    """Return the own out-edges' keys ``src << 32 | dst``: uint64[m]."""
     csr, device = shard.out_edges.to_csr(), shard.device
     keys = device.empty(len(csr.dst), np.uint64)
     load(device, "kernels/arcs.cuh").RowKeys(
@@ -88,7 +97,7 @@ def _keys(shard: Shard) -> Array:
 
 
 def _turned(device: Device, keys: Array) -> Array:
-    """`keys` with source and destination exchanged, ``dst << 32 | src``, and sorted; both in place."""
+    """Swap source and destination of `keys`, and sort: ``dst << 32 | src``, in place."""
     sources = device.xp.right_shift(keys, np.uint64(32), out=device.empty(len(keys), np.uint64))
     keys <<= np.uint64(32)
     keys |= sources

@@ -1,4 +1,4 @@
-"""The vertices as users name them: the user's id of each internal id, and the label that stands for it in a result."""
+"""User's id of each internal id, and its label in a result."""
 
 from __future__ import annotations
 

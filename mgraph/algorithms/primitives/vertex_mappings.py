@@ -1,4 +1,4 @@
-"""Numbers that users give together with the vertices that they belong to: in a mapping, or in a Series of pandas."""
+"""Numbers by vertex from users: in a mapping, or in a Series of pandas."""
 
 from __future__ import annotations
 
@@ -15,44 +15,54 @@ from mgraph.tables.arrays import shown
 __all__ = ["is_mapping", "mapping_array", "numbers", "pairs", "starting_vector"]
 
 
-def is_mapping(given: Any) -> bool:
-    """Whether numbers come with their vertices."""
-    return isinstance(given, Mapping) or is_series(given)
+def is_mapping(argument: Any) -> bool:
+    """Return True if numbers come with their vertices."""
+    return isinstance(argument, Mapping) or is_series(argument)
 
 
-def pairs(given: Any, graph: GraphFacts, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """The vertices and the numbers of what `is_mapping`: uint32[k] and float64[k]. Errors name the argument `name`."""
-    if isinstance(given, Mapping):
-        ids = graph.vertices(list(given), name)
-        return ids, np.array([check_number(value, f"{name}[{vertex}]") for vertex, value in given.items()], np.float64)
-    if not given.index.is_unique:
-        raise InvalidOption(f"the index of {name} has {shown(given.index[given.index.duplicated()][0])} more than once")
-    return graph.vertices(given.index, f"the index of {name}"), numbers(given, name)
+def pairs(argument: Any, graph: GraphFacts, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the vertices and the numbers of a mapping: uint32[k] and float64[k].
+
+    Errors name the argument `name`.
+    """
+    if isinstance(argument, Mapping):
+        ids = graph.vertices(list(argument), name)
+        return ids, np.array(
+            [check_number(value, f"{name}[{vertex}]") for vertex, value in argument.items()], np.float64
+        )
+    if not argument.index.is_unique:
+        raise InvalidOption(
+            f"the index of {name} has {shown(argument.index[argument.index.duplicated()][0])} more than once"
+        )
+    return graph.vertices(argument.index, f"the index of {name}"), numbers(argument, name)
 
 
-def numbers(given: Any, name: str) -> np.ndarray:
-    """An array of numbers as float64; `InvalidOption` if it is none."""
+def numbers(argument: Any, name: str) -> np.ndarray:
+    """Return an array of numbers as float64.
+
+    Raises `InvalidOption` for anything else.
+    """
     try:
-        return np.asarray(given, np.float64)
+        return np.asarray(argument, np.float64)
     except (TypeError, ValueError):
         raise InvalidOption(f"{name} is not an array of numbers") from None
 
 
-def mapping_array(given: Any, graph: GraphFacts, name: str, mean: bool = False) -> np.ndarray:
-    """What `is_mapping` as an array with a number for each vertex: float64[n_vertices].
+def mapping_array(argument: Any, graph: GraphFacts, name: str, mean: bool = False) -> np.ndarray:
+    """Return the array of a mapping, with a number per vertex: float64[n_vertices].
 
-    Vertices that it does not name have 0; or, with `mean`, those that a Series does not name have its mean.
+    Missing vertices have 0; with `mean`, those missing in a Series have its mean.
     """
-    ids, values = pairs(given, graph, name)
-    array = np.full(graph.n_vertices, values.mean() if mean and is_series(given) else 0.0)
+    ids, values = pairs(argument, graph, name)
+    array = np.full(graph.n_vertices, values.mean() if mean and is_series(argument) else 0.0)
     array[ids] = values
     return array
 
 
 def starting_vector(graph: GraphFacts, start: Any, nstart: Any) -> tuple[str, Any]:
-    """What a computation begins with, None for nothing, after the name that the user gave it; a mapping as an array.
+    """Return the name, `start` or `nstart`, of the starting vector, and the vector.
 
-    `InvalidOption` if both names are given.
+    Mappings become arrays; None stays. Raises `InvalidOption` if both names are given.
     """
     if start is not None and nstart is not None:
         raise InvalidOption("start and nstart are two names of one argument; give one of them")

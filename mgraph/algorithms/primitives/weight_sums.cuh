@@ -1,20 +1,20 @@
-// Sums of edge weights in whole units, by row or by label. Integers, so that timing does not change them.
+// Sums edge weights in whole units, by row or by label. Integers, so that timing does not change them.
 #pragma once
 #include "algorithms/primitives/fixed_point.cuh"
 #include "kernels/rows.cuh"
 
-// What is weighed: the largest weight, as the bits of a float, and how many are negative or not finite; the edges of each
-// row; those of each row, or of all together, that stay inside of a community; or the arcs to each community.
+// The sum to compute: the largest weight, as the bits of a float, and the number of negative or infinite ones; the
+// edges of each row; those of each row, or of all together, inside of a community; or the arcs to each community.
 enum Weighing { largest, strengths, within, inside, received };
 
 struct Scale {
     i64 weighing;
     i64 first;
     f64 unit;
-    i64 loops;          // how often a self-loop weighs: twice in an undirected graph
-    const u32* labels;  // of all vertices
-    i64* sums;          // out: by row, or by label
-    i64* found;         // out: the largest weight or the sum, and how many are refused
+    i64 loops;          // factor of a self-loop: 2 in an undirected graph
+    const u32* labels;  // per vertex of the graph
+    i64* sums;          // out: per row, or per label
+    i64* found;         // out: the largest weight or the sum; the number refused
     template <class View, class Group>
     DEVICE i64 weigh(const View& graph, Group group, i64 row, i64 unit_of_row) const {
         i64 sum = 0, most = 0, bad = 0;
@@ -44,7 +44,7 @@ struct Scale {
 };
 
 template <class View>
-struct WeighRows {  // a lane brings a row; hubs are left to WeighHubs
+struct WeighRows {  // weighs rows, a row per lane; leaves hubs to WeighHubs
     static constexpr int lanes = 32;
     View graph;
     i64 rows;
@@ -62,7 +62,7 @@ struct WeighRows {  // a lane brings a row; hubs are left to WeighHubs
 };
 
 template <class View>
-struct WeighHubs {  // a tile a task of a hub's row
+struct WeighHubs {  // weighs a hub's task per tile
     static constexpr int lanes = 32;
     View graph;
     Scale scale;

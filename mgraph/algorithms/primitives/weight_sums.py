@@ -1,8 +1,8 @@
-"""Weights as whole numbers of one unit, and their sums by vertex and by community, the same on any number of ranks.
+"""Weights as whole numbers of a unit, and their sums by vertex and by community.
 
-Floats do not add up to the same in every order. So weights are rounded to multiples of a unit, a power of two, chosen
-such that all weights together are about 2**61 units: the rounding is far below that of float32 weights. In an
-unweighted graph every weight is 1 unit.
+Sums of floats depend on their order. So weights are rounded to multiples of a unit, a power of two, such that all
+weights together are about 2**61 units: the rounding is far below that of float32 weights. In an unweighted graph every
+weight is 1 unit.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["WEIGHING", "WeightSums", "unit_of"]
 FILE = "algorithms/primitives/weight_sums.cuh"
 _CONSTANTS = constants(FILE, HUB_DEGREE=1024)
 WEIGHING = {name: _CONSTANTS[name] for name in _CONSTANTS.enums["Weighing"]}
-BITS = 61  #: of the sum of all weights
+BITS = 61  #: bits of the sum of all weights
 
 
 class WeightSums:
-    """The rows of one rank, to be weighed.
+    """Rows of a rank, to be weighed.
 
     Parameters
     ----------
@@ -37,11 +37,11 @@ class WeightSums:
     first, rows : int
         The vertex of row 0, and the number of rows.
     loops : int
-        How often a self-loop weighs.
+        The factor of a self-loop's weight.
     unit : float
-        What weights are multiplied with to be whole numbers; 0 where each edge weighs 1.
+        The factor that makes weights whole numbers; 0 if each edge weighs 1.
     file : str
-        The kernel file to load, which includes that of this module.
+        The kernel file to load. It includes that of this module.
     """
 
     def __init__(
@@ -62,37 +62,38 @@ class WeightSums:
         self.tasks, self.n_tasks = self.device.empty(self.room, np.uint64), self.device.zeros(1, np.int64)
 
     def hubs(self) -> dict[str, Array]:
-        """An empty list of tasks."""
+        """Return an empty list of tasks."""
         self.device.fill(self.n_tasks, 0)
         return {"tasks": self.tasks, "n_tasks": self.n_tasks}
 
     def weigh(self, what: str, labels: Array = None, sums: Array = None) -> Array:
-        """Weigh one of `WEIGHING`; int64[2] on the device, the sum or the largest and the number refused."""
-        found = self.device.zeros(2, np.int64)
+        """Compute a sum of `WEIGHING`: int64[2] on the device, the sum or the largest, and the number refused."""
+        sum_and_refused = self.device.zeros(2, np.int64)
         scale = {"weighing": WEIGHING[what], "first": self.first, "unit": self.unit, "loops": self.loops}
-        scale |= {"labels": labels, "sums": sums, "found": found}
+        scale |= {"labels": labels, "sums": sums, "found": sum_and_refused}
         hubs = self.hubs()
         self.kernels.WeighRows(-(-self.rows // LANES), graph=self.view, rows=self.rows, scale=scale, **hubs)
         self.kernels.WeighHubs(self.room, graph=self.view, scale=scale, **hubs)
-        return found
+        return sum_and_refused
 
     def strengths(self) -> Array:
-        """What the edges of each row weigh: int64[rows]."""
+        """Return the weight of each row's edges: int64[rows]."""
         sums = self.device.zeros(self.rows, np.int64)
         self.weigh("strengths", sums=sums)
         return sums
 
 
 def unit_of(shard: Shard, what: str, loops: int, file: str = FILE) -> float:
-    """The number of units that weight 1 has; 0.0 in an unweighted graph.
+    """Return weight 1 in units; 0.0 in an unweighted graph.
 
-    Two launches, two read-backs, three allreduces; 4 launches where there may be hubs.
+    Two launches, two read-backs, three allreduces; 4 launches if there may be hubs.
 
     Raises
     ------
     InvalidOption
-        A weight is negative or not finite; on every rank, naming the edge, and `what` needs other ones.
+        A weight is negative or not finite; on every rank, naming the edge and `what`.
     """
+    # Find the largest weight.
     out = shard.out_edges
     if not out.weighted:
         return 0.0
@@ -101,10 +102,12 @@ def unit_of(shard: Shard, what: str, loops: int, file: str = FILE) -> float:
     most = int(shard.exchange.allreduce(np.array([most]), "max")[0])
     refused, arcs = shard.exchange.allreduce(np.array([refused, out.num_edges])).tolist()
     if refused:
-        check_weights(shard, f"the sums of {what}", finite=True)  # which names one
+        check_weights(shard, f"the sums of {what}", finite=True)  # it names one of them
+
+    # Choose a unit by the bound of the sum, then by the sum itself.
     largest = float(np.array([most], np.uint32).view(np.float32)[0])
     if largest == 0:
         return 1.0
-    weights.unit = 2.0 ** (BITS - math.ceil(math.log2(largest * loops * arcs)))  # at most so many bits in all
+    weights.unit = 2.0 ** (BITS - math.ceil(math.log2(largest * loops * arcs)))  # at most BITS bits in all
     units = int(shard.exchange.allreduce(Device.to_host(weights.strengths().sum(dtype=np.int64)).reshape(1))[0])
     return weights.unit * 2.0 ** (BITS - units.bit_length())

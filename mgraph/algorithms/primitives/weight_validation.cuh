@@ -1,11 +1,11 @@
-// Weights that are negative or NaN, and on demand infinite ones.
+// Finds weights that are negative or NaN, and on demand infinite ones.
 #pragma once
 #include "kernels/rows.cuh"
 
-struct InvalidWeight {  // the least edge whose weight is wrong: source << 32 | destination
+struct InvalidWeight {  // the smallest edge with a bad weight: source << 32 | destination
     u64* edge;
     i64 first;
-    i64 finite;  // whether infinite weights are, too
+    i64 finite;  // 1 to refuse infinite weights, too
     DEVICE void see(i64 row, u32 id, f32 weight) const {
         if (!(weight >= 0) || (finite && weight == float_of((u32)0x7f800000)))
             atomic_min(edge, (u64)(first + row) << 32 | id);
@@ -21,7 +21,7 @@ DEVICE void check_weights(const View& graph, Tile tile, i64 row, i64 unit, Inval
 }
 
 template <class View>
-struct CheckWeights {  // a tile 32 rows; hubs become tasks
+struct CheckWeights {  // checks 32 rows per tile; hubs become tasks
     static constexpr int lanes = 32;
     View graph;
     i64 rows;
@@ -35,7 +35,7 @@ struct CheckWeights {  // a tile 32 rows; hubs become tasks
 };
 
 template <class View>
-struct CheckHubs {  // a tile a task of a hub's row
+struct CheckHubs {  // checks a hub's task per tile
     static constexpr int lanes = 32;
     View graph;
     InvalidWeight bad;

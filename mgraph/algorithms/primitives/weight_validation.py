@@ -1,4 +1,4 @@
-"""The check that no edge has a negative weight, before algorithms for which it would make no sense."""
+"""Validation of weights for algorithms that need them non-negative."""
 
 from __future__ import annotations
 
@@ -16,32 +16,34 @@ from mgraph.structures import Structure
 __all__ = ["check_weights", "weight_kernels"]
 
 NONE = 2**64 - 1
-#: the states of structures at which no such edge was found
+#: states of structures whose weights were valid
 _fine: WeakKeyDictionary[Structure, object] = WeakKeyDictionary()
 
 
 def weight_kernels(shard: Shard) -> Library:
-    """The kernels of the check."""
+    """Return the kernels of the check."""
     return kernels(shard, "algorithms/primitives/weight_validation.cuh", shard.out_edges.view())
 
 
 def check_weights(shard: Shard, what: str, finite: bool = False) -> None:
-    """`InvalidOption` on every rank if an edge has a negative weight or NaN; it names the edge.
+    """Raise `InvalidOption` on every rank if an edge has a negative weight or NaN.
 
-    With `finite`, an infinite one, too: for algorithms that have found out that there are some.
-
-    O(m). Up to 2 launches, a read-back, and an allreduce of a number; nothing in a graph without weights, and only the
-    allreduce where the edges are those of the last check, unless `finite`.
+    It names the edge. With `finite`, infinite weights are refused, too: for algorithms that have found that there are
+    some. O(m). Up to 2 launches, a read-back, and an allreduce of a number; no work in a graph without weights, and
+    only the allreduce if the edges are those of the last check, unless `finite`.
     """
+    # Check the own edges, unless they were checked before.
     edges = shard.out_edges
     if not edges.weighted:
         return
-    found = np.full(1, NONE, np.uint64)
+    first_bad = np.full(1, NONE, np.uint64)
     if finite or _fine.get(edges) is not edges.state:
-        found = _first_bad(shard, edges, finite)
-        if int(found[0]) == NONE:
+        first_bad = _first_bad(shard, edges, finite)
+        if int(first_bad[0]) == NONE:
             _fine[edges] = edges.state
-    edge = int(shard.exchange.allreduce(found, "min")[0])
+
+    # The smallest bad edge of all ranks is named.
+    edge = int(shard.exchange.allreduce(first_bad, "min")[0])
     if edge != NONE:
         src, dst = edge >> 32, edge & 0xFFFFFFFF
         ends = user_id(shard, src), user_id(shard, dst)
@@ -51,18 +53,18 @@ def check_weights(shard: Shard, what: str, finite: bool = False) -> None:
 
 
 def _first_bad(shard: Shard, edges: Structure, finite: bool) -> np.ndarray:
-    """The first edge of this rank with such a weight, src << 32 | dst, or `NONE`: uint64[1]."""
+    """Return the first edge of this rank with a bad weight, src << 32 | dst, or `NONE`: uint64[1]."""
     device, rows, room, check = shard.device, shard.hi - shard.lo, task_room(edges), weight_kernels(shard)
-    found, tasks, n_tasks = device.full(1, NONE, np.uint64), device.empty(room, np.uint64), device.zeros(1, np.int64)
-    bad = {"edge": found, "first": shard.lo, "finite": int(finite)}
+    edge, tasks, n_tasks = device.full(1, NONE, np.uint64), device.empty(room, np.uint64), device.zeros(1, np.int64)
+    bad = {"edge": edge, "first": shard.lo, "finite": int(finite)}
     common = {"graph": edges.view(), "bad": bad, "tasks": tasks, "n_tasks": n_tasks}
     check.CheckWeights(-(-rows // LANES), rows=rows, **common)
     check.CheckHubs(room, **common)
-    return Device.to_host(found)
+    return Device.to_host(edge)
 
 
 def _weight(shard: Shard, src: int, dst: int) -> float:
-    """The weight of an edge, on every rank."""
+    """Return the weight of an edge, on every rank."""
     weight = np.zeros(1)
     if shard.lo <= src < shard.hi:
         row = shard.out_edges.neighbors(shard.device.asarray(np.array([src - shard.lo], np.uint32)))

@@ -1,7 +1,7 @@
-// Numbers of shortest paths, and dependencies, level by level: every vertex of a level sums over its neighbours in the
-// level before (forward, over in-edges) or after (backward, over out-edges), which a bitmap shows. A vertex sums by
-// itself, so that no sum depends on timing. Numbers of paths may be past any float: they are m * 2^(512 power), m from 1
-// to below 2^512.
+// Counts shortest paths and sums dependencies, level by level: each vertex of a level sums over its neighbours in the
+// level before (forward, over in-edges) or after (backward, over out-edges), which a bitmap marks. Sums are pulled, so
+// that no sum depends on timing. Numbers of paths may exceed any float: they are m * 2^(512 power), with m from 1 to
+// below 2^512.
 #pragma once
 #include "kernels/bits.cuh"
 #include "kernels/rows.cuh"
@@ -12,7 +12,7 @@ struct Big {
     f64 m;
     i64 power;
 };
-DEVICE f64 scaled(f64 m, i64 steps) {  // down by so many steps; what is two steps down is too small to count
+DEVICE f64 scaled(f64 m, i64 steps) {  // scaled down by `steps` powers; after two of them it is negligible
     return steps == 0 ? m : steps == 1 ? m * step_down : 0;
 }
 DEVICE Big add(Big a, Big b) {
@@ -26,30 +26,32 @@ template <class Tile> DEVICE Big sum(Tile tile, Big part) {
 }
 
 struct Counts {
-    const u32* near;  // a bit for each vertex: whether it is in the level that is summed over
-    f64* paths;  // of all vertices: the number of shortest paths from the source
+    const u32* near;  // a bit per vertex: 1 in the level to sum over
+    f64* paths;  // per vertex of the graph: number of shortest paths from the source
     i32* power;
-    i64* raised;  // 1 once a power is above 0: until then no power is read
-    f64* credit;  // of all vertices: (1 + dependency) / paths
-    f64* total;  // of own rows: the sum of the dependencies of all sources
+    i64* raised;  // 1 once a power is above 0; until then no power is read
+    f64* credit;  // per vertex of the graph: (1 + dependency) / paths
+    f64* total;  // per own row: sum of the dependencies of all sources
     i64 first;
     i64 backward;
     DEVICE void put(i64 row, Big sum) const {
+        // Backward: delta(v) = sigma(v) * sum over w in the next level of (1 + delta(w)) / sigma(w).
         i64 v = first + row;
         if (backward) {
             f64 dependency = paths[v] * sum.m;
             credit[v] = (1 + dependency) / paths[v], total[row] += dependency;
             return;
         }
+        // Forward: sigma(v) = sum over u in the level before of sigma(u), with an exponent of its own.
         bool up = sum.m >= step_up;
         paths[v] = up ? sum.m * step_down : sum.m, power[v] = (i32)(sum.power + up);
         if (sum.power + up) store(raised, (i64)1);
     }
 };
 
-struct Terms {  // the fold of a row: what its neighbours that are near add to its sum
+struct Terms {  // the fold of a row: the sum over its neighbours in `near`
     const Counts& counts;
-    bool plain;  // all powers are 0
+    bool plain;  // true if all powers are 0
     DEVICE explicit Terms(const Counts& counts) : counts(counts), plain(load(counts.raised) == 0) {}
     DEVICE Big nothing() const { return {0, 0}; }
     DEVICE Big with(Big sum, i64 row, u32 id, i64) const {
@@ -65,8 +67,8 @@ struct Terms {  // the fold of a row: what its neighbours that are near add to i
     }
 };
 
-// One lane a listed vertex. Lists ascend, so the first vertex of each word writes it. The words of the vertices listed in
-// `old` become 0.
+// Marks a level in a bitmap, one lane per listed vertex. Lists ascend, so the first vertex of each word writes it.
+// Clears the words of the vertices in `old`.
 struct MarkLevel {
     static constexpr int lanes = 1;
     const i64* listed;
@@ -91,7 +93,7 @@ struct MarkLevel {
 };
 
 template <class View>
-struct SumRows {  // a tile 32 vertices of a level; hubs become tasks
+struct SumRows {  // sums the rows of 32 vertices of a level per tile; hubs become tasks
     static constexpr int lanes = 32;
     View graph;
     Counts counts;
@@ -115,7 +117,7 @@ struct SumRows {  // a tile 32 vertices of a level; hubs become tasks
 };
 
 template <class View>
-struct SumHubs {  // a tile a task: its part of the sum
+struct SumHubs {  // sums a task per tile
     static constexpr int lanes = 32;
     View graph;
     Counts counts;
@@ -134,7 +136,7 @@ struct SumHubs {  // a tile a task: its part of the sum
 };
 
 template <class View>
-struct JoinHubs {  // one lane a task: that of a row's first unit adds up the parts of the row, whose tasks follow it
+struct JoinHubs {  // one lane per task: the task of a row's first unit adds up the row's parts, which follow it
     static constexpr int lanes = 1;
     View graph;
     Counts counts;

@@ -1,4 +1,4 @@
-"""The method `betweenness_centrality` that users call, and the check of its arguments."""
+"""Method `betweenness_centrality`, and the check of its arguments."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ T = TypeVar("T")
 
 
 def betweenness_centrality(self: Runs[T], k: Any = None, seed: int | None = None, normalized: bool = True) -> T:
-    """The betweenness centrality of each vertex, as ``networkx.betweenness_centrality``: float64, on the workers.
+    """Compute the betweenness centrality of each vertex, like ``networkx.betweenness_centrality``.
 
-    It is the sum over all pairs of other vertices of the share of their shortest paths that go through the vertex.
-    Weights are ignored.
+    It is the sum over all pairs of other vertices of the share of their shortest paths that go through the vertex:
+    float64, on the workers. Weights are ignored.
 
     Parameters
     ----------
     k : None, int, or array of ints
-        The sources whose shortest paths are counted: all vertices; so many drawn at random; or these. With fewer than
-        all, the result is an estimate, scaled up as NetworkX 3.6 does: sources are scaled by k - 1, since paths from
+        The sources whose shortest paths count: all vertices; this many, drawn at random; or these. With fewer than all,
+        the result is an estimate, scaled up like in NetworkX 3.6: sources are scaled by k - 1, because paths from
         themselves do not count, and so are NaN if k is 1.
     seed : int, optional
-        The seed of the draw. The same seed draws the same sources, but not those that NetworkX draws.
+        The seed of the draw. Equal seeds draw equal sources, but not those of NetworkX.
     normalized : bool
-        Whether to divide by the number of pairs, (n - 1) (n - 2). Otherwise a pair counts once in undirected graphs.
+        Divide by the number of pairs, (n - 1) (n - 2). Otherwise a pair counts once in undirected graphs.
 
     Returns
     -------
@@ -47,15 +47,15 @@ def betweenness_centrality(self: Runs[T], k: Any = None, seed: int | None = None
     InvalidOption
         `k` is more than the number of vertices or below 1, or names a vertex twice.
     CapacityError
-        A worker has too little memory: 64 bytes for each vertex of the whole graph suffice if in-edges are stored.
+        A worker has too little memory: 64 bytes per vertex of the whole graph suffice if in-edges are stored.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
     Notes
     -----
-    O(n + m) for each source: a search, and two supersteps for each of its levels, in which 28 bytes travel for each
-    vertex in all. Sums are float64, and numbers of paths may be past its range. The result does not depend on timing.
-    After U. Brandes, "A faster algorithm for betweenness centrality", J. Mathematical Sociology 25(2), 2001.
+    O(n + m) per source: a search, and two supersteps per level, in which 28 bytes per vertex travel in all. Sums are
+    float64, and numbers of paths may exceed its range. The result does not depend on timing. After U. Brandes, "A
+    faster algorithm for betweenness centrality", J. Mathematical Sociology 25(2), 2001.
 
     Examples
     --------
@@ -67,17 +67,20 @@ def betweenness_centrality(self: Runs[T], k: Any = None, seed: int | None = None
 
 
 def check(graph: GraphFacts, k: Any = None, seed: Any = None, normalized: Any = True) -> dict[str, Any]:
-    """The program's arguments from the user's."""
+    """Return the program's arguments."""
+    # Draw or check the sources.
     n = graph.n_vertices
     seed = None if seed is None else check_whole(seed, "seed")
     sources = None if k is None else _sources(k, seed, graph)
+
+    # Scale the sums; paths from a source itself do not count for it.
     count = n - 1 if sources is None else len(sources)
     factors = [_factor(n, count, graph.directed, bool(normalized))] * 2
     if sources is not None:
-        own = count - 1  # paths from a source itself do not count for it
+        own = count - 1
         factors[1] = math.nan if n > 2 and own == 0 else _factor(n, own, graph.directed, bool(normalized))
-    given = None if sources is None else Vertices(sources)
-    return {"sources": given, "factor": factors[0], "source_factor": factors[1]}
+    vertices = None if sources is None else Vertices(sources)
+    return {"sources": vertices, "factor": factors[0], "source_factor": factors[1]}
 
 
 def _sources(k: Any, seed: Any, graph: GraphFacts) -> np.ndarray:
@@ -98,9 +101,9 @@ def _sources(k: Any, seed: Any, graph: GraphFacts) -> np.ndarray:
 
 
 def _factor(n: int, sources: int, directed: bool, normalized: bool) -> float:
-    """By what a sum over so many sources is multiplied."""
+    """Return the factor of a sum over this many sources."""
     if n < 3:
-        return 1.0  # nothing lies between two vertices
+        return 1.0  # no vertex lies between two others
     if normalized:
         return 1 / (sources * (n - 2))
     return (n - 1) / (sources * (1 if directed else 2))

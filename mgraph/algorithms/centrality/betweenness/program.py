@@ -1,22 +1,22 @@
-"""Betweenness centrality on each rank: Brandes' algorithm, one source after another.
+"""Betweenness centrality on each rank: Brandes' algorithm, source by source.
 
-For each source: a breadth-first search finds levels, and every rank learns the levels of all vertices. Then, level by
-level, each vertex counts its shortest paths as the sum over its in-neighbours in the level before. Backwards from the
-last level, it sums its share of the paths that go on through its out-neighbours in the level after. Sums are float64
-and are pulled, so that they do not depend on timing. Numbers of paths have an exponent of their own: on a grid of
-4096 x 4096 there are about 2^8184 paths from corner to corner, and float64 ends at 2^1024.
+For each source: a breadth-first search finds levels, and an allgather brings the levels of all vertices to every rank.
+Then, level by level, each vertex counts its shortest paths as the sum over its in-neighbours in the level before.
+Backwards from the last level, it sums its share of the paths through its out-neighbours in the level after. Sums are
+float64 and pulled, so that they do not depend on timing. Numbers of paths have an exponent of their own: a grid of 4096
+x 4096 has about 2^8184 paths from corner to corner, and float64 ends at 2^1024.
 
-If the graph is directed and does not store in-edges, they are made once for all sources, see `transposed`. On a GPU
-rows with gaps are copied once for all sources, see `compact_rows`.
+If the graph is directed and does not store in-edges, `transposed` makes them once for all sources. On a GPU
+`compact_rows` copies rows with gaps once for all sources.
 
 ================ =================================== ========== ======================================================
 step             launches                            read-backs exchange among p ranks
 ================ =================================== ========== ======================================================
 search           see `paths.bfs`                     the same
-levels           a sort by a byte, or by more bytes  1          an allgather of 4 bytes a vertex
+levels           a sort by a byte, or by more bytes  1          an allgather of 4 bytes per vertex
                  where there are more levels
-a level, forward 2, 5 where there may be hubs        0          an allgather of 16 bytes a vertex of the level
-and backward     the same                            0          an allgather of 8 bytes a vertex of the level
+a level, forward 2, 5 where there may be hubs        0          an allgather of 16 bytes per vertex of the level
+and backward     the same                            0          an allgather of 8 bytes per vertex of the level
 ================ =================================== ========== ======================================================
 
 References
@@ -46,7 +46,7 @@ def _library(shard: Shard, rows: Structure | CsrRows) -> Library:
 
 
 def warm(shard: Shard) -> None:
-    """Compile what `run` launches on this shard."""
+    """Compile the launches of `run` on this shard."""
     bfs.ALGORITHM.warm(shard)
     for rows in (shard.out_edges, shard.in_edges):
         if rows is not None:
@@ -54,7 +54,7 @@ def warm(shard: Shard) -> None:
 
 
 class _Side:
-    """The edges of one direction, and the tasks of its hubs."""
+    """Out-edges or in-edges, and the tasks of their hubs."""
 
     def __init__(self, shard: Shard, rows: Structure | CsrRows) -> None:
         self.kernels, self.view, self.device = _library(shard, rows), rows.view(), shard.device
@@ -64,7 +64,7 @@ class _Side:
         self.parts["powers"] = self.device.empty(self.room, np.int64)
 
     def sum(self, counts: Struct, listed: Array) -> None:
-        """Sum over the neighbours of the listed own vertices. 1 launch, 4 where there may be hubs."""
+        """Sum over the neighbours of the listed own vertices. 1 launch, 4 if there may be hubs."""
         common = {"graph": self.view, "counts": counts, "tasks": self.tasks, "n_tasks": self.n_tasks}
         if self.room:
             self.device.fill(self.n_tasks, 0)
@@ -74,48 +74,52 @@ class _Side:
 
 
 class _Levels:
-    """The vertices of the graph by their level, from one source.
+    """Vertices of the graph by their level, from a source.
 
     Parameters
     ----------
     shard : Shard
     level : int32[n_vertices]
-        The level of each vertex; -1 where the source does not reach it.
+        The level of each vertex; -1 without a path from the source.
     count : int
         The number of levels.
 
     Attributes
     ----------
     order : int64[n_vertices]
-        The internal ids of all vertices by level, and ascending in each; at the end those that are not reached.
+        The internal ids of all vertices by level, ascending in each; unreached vertices at the end.
     """
 
     def __init__(self, shard: Shard, level: Array, count: int) -> None:
+        # Sort the vertices by level, with the smallest dtype: few bits sort faster.
         device, xp = shard.device, shard.device.xp
         with device.taking(20 * len(level), "the order of the vertices by level"):
-            narrow = level.astype(np.min_scalar_type(count))  # -1 becomes the largest number: few bits sort faster
+            narrow = level.astype(np.min_scalar_type(count))  # -1 becomes the largest number
             self.order = xp.argsort(narrow, kind="stable")
             keys = narrow[self.order].astype(np.int64)
             keys <<= 32
             keys |= self.order
+
+        # Find where each level, and this rank's part of it, begins and ends.
         starts = np.arange(count + 1, dtype=np.int64) << 32
         marks = device.asarray(np.concatenate([starts, starts + shard.lo, starts + shard.hi]))
-        self.count, found = count, Device.to_host(xp.searchsorted(keys, marks))
-        self.first, self.own_first, self.own_end = np.split(found, 3)
+        self.count, places = count, Device.to_host(xp.searchsorted(keys, marks))
+        self.first, self.own_first, self.own_end = np.split(places, 3)
 
     def whole(self, level: int) -> Array:
-        """The vertices of a level."""
+        """Return the vertices of a level."""
         return self.order[self.first[level] : self.first[level + 1]]
 
     def own(self, level: int) -> Array:
-        """Those of this rank."""
+        """Return this rank's vertices of a level."""
         return self.order[self.own_first[level] : self.own_end[level]]
 
 
 class _Brandes:
-    """What one rank keeps for all sources."""
+    """A rank's state for all sources."""
 
     def __init__(self, shard: Shard) -> None:
+        # In-edges sum forward, out-edges backward.
         self.shard, self.device, n = shard, shard.device, shard.n_vertices
         self.out = self.back = _Side(shard, compact_rows(shard, shard.out_edges))
         if shard.in_edges is not shard.out_edges:
@@ -123,38 +127,48 @@ class _Brandes:
             if incoming is None:
                 raise CapacityError("there is too little memory to make in-edges; create the graph with reverse=True")
             self.back = _Side(shard, incoming)
+
+        # Allocate the sums, and the bitmaps of two levels in turn.
         self.total = self.device.zeros(shard.hi - shard.lo, np.float64)
         self.paths, self.credit = (self.device.empty(n, np.float64) for _ in range(2))
         self.power, self.raised = self.device.empty(n, np.int32), self.device.zeros(1, np.int64)
-        self.near = [self.device.empty(words_of(n), np.uint32) for _ in range(2)]  # of levels in turn
+        self.near = [self.device.empty(words_of(n), np.uint32) for _ in range(2)]  # of two levels in turn
         fields = {"paths": self.paths, "power": self.power, "raised": self.raised, "credit": self.credit}
         fields |= {"total": self.total, "first": shard.lo}
         self.counts = [[Struct(near=near, backward=way, **fields) for near in self.near] for way in (0, 1)]
 
     def add(self, source: int) -> None:
-        """Add the dependencies of one source."""
+        """Add the dependencies of a source."""
+        # Find the levels.
         shard = self.shard
-        columns, found = bfs.ALGORITHM.run(shard, source=source)
+        columns, info = bfs.ALGORITHM.run(shard, source=source)
         own = columns.pop("distance")
         level = own if shard.size == 1 else self.device.concatenate(shard.exchange.allgather(own))
-        levels = _Levels(shard, level, found["levels"])
+        levels = _Levels(shard, level, info["levels"])
         del own, level
+
+        # Start at the source.
         self.paths[source : source + 1] = 1
         self.power[source : source + 1] = 0
         for array in (self.raised, *self.near):
             self.device.fill(array, 0)
         self.turn, self.marked = 0, levels.order[:0]
+
+        # Forward: count the paths of each level.
         last = levels.count - 1
         for at in range(1, last + 1):
             self._sum(levels, at, backward=0)
             self._share(levels, at, self.paths, self.power)
+
+        # Backward: sum the dependencies of each level.
         self.credit[levels.whole(last)] = 1 / self.paths[levels.whole(last)]
         for at in range(last - 1, 0, -1):
             self._sum(levels, at, backward=1)
             self._share(levels, at, self.credit)
 
     def _sum(self, levels: _Levels, at: int, backward: int) -> None:
-        """Sum over the neighbours of a level's own vertices that are in the level before, or after it."""
+        """Sum over the neighbours of a level's own vertices in the level before, or after it."""
+        # Mark the other level in the bitmap, and clear the mark before.
         side, old = self.out if backward else self.back, self.marked
         listed = levels.whole(at + 1 if backward else at - 1)
         self.turn, self.marked = 1 - self.turn, listed
@@ -165,7 +179,7 @@ class _Brandes:
         side.sum(self.counts[backward][self.turn], levels.own(at))
 
     def _share(self, levels: _Levels, at: int, *arrays: Array) -> None:
-        """Make the values of a level known to all ranks. One allgather."""
+        """Send the values of a level to all ranks. One allgather."""
         if self.shard.size == 1:
             return
         own, everyone = levels.own(at), levels.whole(at)
@@ -179,7 +193,7 @@ class _Brandes:
 
 
 def run(shard: Shard, sources: np.ndarray | None, factor: float, source_factor: float) -> Columns:
-    """The betweenness centrality of the own vertices.
+    """Return the betweenness centrality of the own vertices.
 
     Parameters
     ----------
@@ -187,7 +201,7 @@ def run(shard: Shard, sources: np.ndarray | None, factor: float, source_factor: 
     sources : uint32[k] or None
         Internal ids of the sources, no repeats, the same on every rank; None for all vertices.
     factor, source_factor : float
-        What the sums of vertices and of sources are multiplied by.
+        Factors of the sums of vertices and of sources.
 
     Returns
     -------
@@ -199,20 +213,23 @@ def run(shard: Shard, sources: np.ndarray | None, factor: float, source_factor: 
     Raises
     ------
     CapacityError
-        There is too little memory for 44 bytes a vertex of the whole graph, 8 bytes an owned vertex, a search, 1 / 21
-        byte an edge for hubs' tasks or, in directed graphs without in-edges, for what `transposed` says.
+        Too little memory: 44 bytes per vertex of the whole graph, 8 bytes per owned vertex, a search, 1 / 21 byte per
+        edge for hubs' tasks and, in directed graphs without in-edges, the memory of `transposed`.
 
     Notes
     -----
-    O(n + m) for each source, and a sort of n levels. The result does not depend on timing, bit for bit. Its last digits
+    O(n + m) per source, and a sort of n levels. The result does not depend on timing, bit for bit. Its last digits
     depend on the structure and the number of ranks.
     """
+    # Add up the sources.
     brandes = _Brandes(shard) if shard.n_vertices else None
-    some = range(shard.n_vertices) if sources is None else sources.tolist()
-    for source in some:
+    chosen = range(shard.n_vertices) if sources is None else sources.tolist()
+    for source in chosen:
         assert brandes is not None
         brandes.add(source)
     total = brandes.total if brandes is not None else shard.device.empty(0, np.float64)
+
+    # Scale the sums; sources have a factor of their own.
     if sources is not None and source_factor != factor:
         own = sources[(sources >= shard.lo) & (sources < shard.hi)].astype(np.int64) - shard.lo
         own = shard.device.asarray(own)
@@ -221,4 +238,4 @@ def run(shard: Shard, sources: np.ndarray | None, factor: float, source_factor: 
         total[own] = kept
     else:
         total *= factor
-    return {"centrality": total}, {"sources": len(some)}
+    return {"centrality": total}, {"sources": len(chosen)}

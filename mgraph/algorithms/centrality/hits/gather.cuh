@@ -1,5 +1,5 @@
-// The product of a matrix of edges with a vector: each row sums the values of its neighbours, times the weight of the
-// edge with BY_WEIGHT. A row sums by itself, in an order of its own, so that no sum depends on timing.
+// Multiplies a matrix of edges with a vector: each row sums the values of its neighbours, times the weight of the edge
+// with BY_WEIGHT. Each row sums in an order of its own, so that no sum depends on timing.
 #pragma once
 #include "kernels/rows.cuh"
 
@@ -14,10 +14,10 @@ DEVICE f64 gathered(const View& graph, const f64* values, Tile tile, i64 row, i6
 }
 
 template <class View>
-struct GatherRows {  // a tile 32 rows; hubs become tasks
+struct GatherRows {  // sums 32 rows per tile; hubs become tasks
     static constexpr int lanes = 32;
     View graph;
-    const f64* values;  // of all vertices
+    const f64* values;  // per vertex of the graph
     f64* sums;
     i64 n;
     u64* tasks;
@@ -30,6 +30,7 @@ struct GatherRows {  // a tile 32 rows; hubs become tasks
         }
     }
     template <class Tile32> DEVICE void take(Tile32 tile, i64 row) const {
+        // Short rows per lane, longer rows per tile, hubs as tasks.
         i64 degree = row < 0 ? 0 : (i64)graph.degree(row);
         if (row >= 0 && degree <= short_degree) sums[row] = whole(Tile<1>{}, row);
         for (u32 rest = tile.ballot(degree > short_degree && degree <= HUB_DEGREE); rest; rest &= rest - 1) {
@@ -48,7 +49,7 @@ struct GatherRows {  // a tile 32 rows; hubs become tasks
 };
 
 template <class View>
-struct GatherHubs {  // a tile a task: its part of the sum
+struct GatherHubs {  // sums a task per tile
     static constexpr int lanes = 32;
     View graph;
     const f64* values;
@@ -70,7 +71,7 @@ struct GatherHubs {  // a tile a task: its part of the sum
 };
 
 template <class View>
-struct JoinGathered {  // one lane a task: a row's first one adds up the parts of the row, which follow its own
+struct JoinGathered {  // one lane per task: a row's first task adds up the row's parts, which follow it
     static constexpr int lanes = 1;
     View graph;
     f64* sums;

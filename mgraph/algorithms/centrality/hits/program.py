@@ -1,17 +1,17 @@
-"""HITS: the dominant right singular vector of the adjacency matrix A, found by restarted Lanczos iterations.
+"""HITS: the dominant right singular vector of the adjacency matrix A, by restarted Lanczos iterations.
 
 Authorities `a` are the dominant eigenvector of B = A^T A, and hubs are A a. A product with A is a sum over out-edges at
-each vertex, one with A^T a sum over in-edges. An iteration makes an orthonormal basis of `STEPS` vectors ``v, B v, B^2
-v, ...`` by the three-term recurrence, in which B is tridiagonal, and goes on from the best vector in it. That vector's
-residual ``|B a - s a|`` is known from the recurrence. The basis is not orthogonalised again: rounding makes copies of
-an eigenvalue that was found, and does no harm to the largest one.
+each vertex, a product with A^T a sum over in-edges. An iteration makes an orthonormal basis of `STEPS` vectors
+``v, B v, B^2 v, ...`` by the three-term recurrence, in which B is tridiagonal, and goes on from the best vector in it.
+The recurrence gives that vector's residual ``|B a - s a|``. The basis is not orthogonalised again: rounding makes
+copies of known eigenvalues, and does no harm to the largest.
 
 All values are float64, and sums do not depend on timing.
 
 ================ =================================== ========== ======================================================
 step             launches                            read-backs exchange among p ranks
 ================ =================================== ========== ======================================================
-a product        1, 4 where there may be hubs        0          an allgather of 8 bytes a vertex
+a product        1, 4 where there may be hubs        0          an allgather of 8 bytes per vertex
 a step           two products, elementwise           2          two allreduces of a number
 an iteration     up to `STEPS` steps                 2          the same
 ================ =================================== ========== ======================================================
@@ -39,7 +39,7 @@ from mgraph.structures import Structure
 
 __all__ = ["STEPS", "run", "warm"]
 
-STEPS = 20  #: vectors of a basis; 160 bytes a vertex
+STEPS = 20  #: vectors of a basis: 160 bytes per vertex
 WHAT = "hubs and authorities by weights"
 
 
@@ -48,14 +48,14 @@ def _library(shard: Shard, rows: Structure | CsrRows, weight: bool) -> Library:
 
 
 def warm(shard: Shard) -> None:
-    """Compile what `run` launches on this shard without weights."""
+    """Compile the launches of `run` on this shard, without weights."""
     for rows in (shard.out_edges, shard.in_edges):
         if rows is not None:
             _library(shard, rows, False)
 
 
 class _Matrix:
-    """The edges of one direction as a matrix."""
+    """Out-edges or in-edges as a matrix."""
 
     def __init__(self, shard: Shard, rows: Structure | CsrRows, weight: bool) -> None:
         self.shard, self.device, self.n = shard, shard.device, shard.hi - shard.lo
@@ -65,7 +65,7 @@ class _Matrix:
         self.everyone = self.device.empty(shard.n_vertices if shard.size > 1 else 0, np.float64)
 
     def product(self, own: Array) -> Array:
-        """The matrix times a vector, of which this rank has its own part: float64[hi - lo]."""
+        """Return the matrix times a vector, of which this rank has its own part: float64[hi - lo]."""
         sums, values = self.device.empty(self.n, np.float64), all_gather(self.shard, own, self.everyone)
         if self.room:
             self.device.fill(self.n_tasks, 0)
@@ -77,14 +77,17 @@ class _Matrix:
 
 
 def _dot(shard: Shard, a: Array, b: Array) -> float:
-    """The sum of products over all ranks. A read-back and an allreduce."""
+    """Return the sum of products over all ranks.
+
+    A read-back and an allreduce.
+    """
     with shard.device.taking(a.nbytes, "the products of two vectors"):
         mine = np.array([float((a * b).sum())])
     return float(shard.exchange.allreduce(mine)[0])
 
 
 class _Lanczos:
-    """The iteration on one rank, for the matrix `forth` and its transpose `back`.
+    """The iteration on a rank, for the matrix `forth` and its transpose `back`.
 
     Attributes
     ----------
@@ -99,34 +102,46 @@ class _Lanczos:
         self.vector, self.error = start / math.sqrt(_dot(shard, start, start)), math.inf
 
     def iterate(self, tol: float) -> None:
-        """One iteration; it ends early where the basis is complete."""
+        """Make an iteration. It ends early if the basis is complete."""
         shard, basis, diagonal, beside = self.shard, [self.vector], list[float](), list[float]()
         while True:
+            # Multiply: w = B v_k, alpha_k = w . v_k.
             last = basis[-1]
             more = self.back.product(self.forth.product(last))
             diagonal.append(_dot(shard, more, last))
             if not math.isfinite(diagonal[-1]):
                 check_weights(shard, WHAT, finite=True)
                 raise InvalidOption("a sum of weights is past the range of float64")
+
+            # Orthogonalise: w = w - alpha_k v_k - beta_(k-1) v_(k-1), beta_k = |w|.
             more -= diagonal[-1] * last
             if beside:
                 more -= beside[-1] * basis[-2]
             left = math.sqrt(_dot(shard, more, more))
+
+            # The residual of the best vector is beta_k times its last coefficient.
             value, weights = _largest(diagonal, beside)
             self.error = left * abs(weights[-1]) / value if value > 0 else 0.0
             if len(basis) == STEPS or self.error <= tol or left <= 1e-14 * value:
                 break
+
+            # Extend the basis: v_(k+1) = w / beta_k.
             more /= left
             basis.append(more)
             beside.append(left)
-        found = basis[0] * weights[0]
+
+        # Combine the basis into the best vector.
+        combined = basis[0] * weights[0]
         for vector, weight in zip(basis[1:], weights[1:], strict=True):
-            found += weight * vector
-        self.vector = found / math.sqrt(_dot(shard, found, found))
+            combined += weight * vector
+        self.vector = combined / math.sqrt(_dot(shard, combined, combined))
 
 
 def _largest(diagonal: list[float], beside: list[float]) -> tuple[float, list[float]]:
-    """The largest eigenvalue of a symmetric tridiagonal matrix, and its eigenvector, with a positive first entry."""
+    """Return the largest eigenvalue of a symmetric tridiagonal matrix, and its eigenvector.
+
+    The first entry is not negative.
+    """
     values, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1))
     vector = vectors[:, -1]
     return float(values[-1]), (vector if vector[0] >= 0 else -vector).tolist()
@@ -141,7 +156,7 @@ def run(
     start: Array = None,
     nstart: Array = None,
 ) -> Columns:
-    """The hubs and the authorities of the own vertices.
+    """Return the hubs and the authorities of the own vertices.
 
     Parameters
     ----------
@@ -150,13 +165,13 @@ def run(
         The largest relative residual at which the iteration ends.
     max_iter : int
     weight : bool
-        Whether edges count by their weights.
+        Count edges by their weights.
     normalized : bool
-        Whether both columns sum to 1.
+        Scale both columns to sum to 1.
     start : array, shape (k,), optional
-        The authorities to begin with, of the first k own vertices; the others begin with 1.
+        The first authorities, of the first k own vertices; others begin with 1.
     nstart : optional
-        The same, where the user gave it this name, for messages.
+        The same, under the user's other name for it, for messages.
 
     Returns
     -------
@@ -171,18 +186,21 @@ def run(
         `start` has negative or infinite values or NaN, or is 0 for all vertices; an edge has a negative or an infinite
         weight. Raised on every rank.
     CapacityError
-        There is too little memory for `STEPS` + 3 vectors, or for the in-edges; see `transposed`.
+        Too little memory for `STEPS` + 3 vectors, or for the in-edges of `transposed`.
 
     Notes
     -----
-    O(n + m) a product, of which an iteration has 2 `STEPS`.
+    O(n + m) per product; an iteration has 2 `STEPS` of them.
     """
+    # No vertices, or bad weights.
     device, own = shard.device, shard.hi - shard.lo
     if shard.n_vertices == 0:
         none = device.empty(0, np.float64)
         return {"hubs": none, "authorities": none}, {"iterations": 0, "error": 0.0, "converged": True}
     if weight:
         check_weights(shard, WHAT)
+
+    # Iterate until the residual is small.
     matrices = [_Matrix(shard, rows, weight) for rows in sides(shard, "HITS")]
     lanczos = _Lanczos(shard, matrices[0], matrices[-1], _first(shard, start, nstart))
     iterations, converged = 0, False
@@ -190,13 +208,17 @@ def run(
         iterations += 1
         lanczos.iterate(tol)
         converged = lanczos.error <= tol
+
+    # Hubs are A times the authorities. Rounding may leave authorities slightly below 0.
     authorities = lanczos.vector
-    device.xp.maximum(authorities, 0, out=authorities)  # rounding
+    device.xp.maximum(authorities, 0, out=authorities)
     hubs, ones = matrices[0].product(authorities), device.full(own, 1, np.float64)
-    # no authority points anywhere: there are no edges that count, or `start` is 0 where they lead
+    # Without a hub, no edge counts, or `start` is 0 at all destinations.
     if iterations and _dot(shard, hubs, ones) == 0 and _dot(shard, matrices[0].product(ones), ones) > 0:
         name = "start" if nstart is None else "nstart"
         raise InvalidOption(f"{name} is 0 for each vertex that an edge leads to; one of them must be above 0")
+
+    # Scale to sums of 1; equal values without edges.
     if normalized:
         for column in (hubs, authorities):
             total = _dot(shard, column, ones)
@@ -207,12 +229,18 @@ def run(
 
 
 def _first(shard: Shard, start: Array, nstart: Array) -> Array:
-    """The vector to begin with; `InvalidOption` on every rank if what was given is none."""
+    """Return the starting vector.
+
+    Raises `InvalidOption` on every rank if it is invalid.
+    """
+    # Fill up with 1.
     own, (name, first) = shard.hi - shard.lo, ("start", start) if nstart is None else ("nstart", nstart)
     vector = shard.device.full(own, 1, np.float64)
     if first is not None:
-        given = shard.device.asarray(first, np.float64)[:own]
-        vector[: len(given)] = given
+        values = shard.device.asarray(first, np.float64)[:own]
+        vector[: len(values)] = values
+
+    # All ranks must agree: values are finite and not negative, and one is positive.
     xp = shard.device.xp
     bad = not bool((xp.isfinite(vector) & (vector >= 0)).all())
     flags = shard.exchange.allreduce(np.array([bad, bool((vector > 0).any())], np.int64), "max")

@@ -1,16 +1,16 @@
-// The vertices that shares have reached from a teleport to few: these few, and what lies behind as many out-edges as
-// there were steps. Each step visits the out-edges of those that joined in the step before.
+// Keeps the active set of a personalised PageRank: the few vertices that a teleport reaches in as many steps as were
+// made. Each step visits the out-edges of the vertices that joined in the step before.
 #pragma once
 #include "kernels/bits.cuh"
 #include "kernels/rows.cuh"
 
 struct ActiveSet {
     u32* bits;
-    u32* rows;  // a list, of the first `most` of them
+    u32* rows;  // list of the first `most` of them
     i64 most;
-    i64* state;  // how many are reached; their in-edges; how many hubs are among them
+    i64* state;  // numbers of reached vertices, of their in-edges, and of hubs among them
     template <class View> DEVICE void join(const View& out, const View& in, u32 row) const {
-        if (load(state) > most) return;  // too many: nobody asks for more
+        if (load(state) > most) return;  // too many: the caller visits all rows from now on
         if (saw_bit(bits, row) || atomic_or(bits + row / word_bits, bit_of(row)) & bit_of(row)) return;
         i64 place = take_place(state), degree = in.degree(row);
         if (place < most) rows[place] = row;
@@ -20,7 +20,7 @@ struct ActiveSet {
 };
 
 template <class View>
-struct Begin {  // one lane a vertex: it joins if walks begin there
+struct Begin {  // adds the vertices where walks begin, one lane per vertex
     static constexpr int lanes = 1;
     View out;
     View in;
@@ -34,7 +34,7 @@ struct Begin {  // one lane a vertex: it joins if walks begin there
 };
 
 template <class View>
-struct Reach {  // a tile 32 vertices of the list, from `first` on: their out-neighbours join
+struct Reach {  // adds the out-neighbours of the list's vertices from `first` on, 32 per tile
     static constexpr int lanes = 32;
     View out;
     View in;

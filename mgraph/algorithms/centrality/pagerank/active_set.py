@@ -1,4 +1,4 @@
-"""The vertices that shares have reached from a teleport to few vertices, while they are few."""
+"""Active set of a personalised PageRank: vertices with mass, kept as a list while it is short."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from mgraph.structures import Structure
 __all__ = ["ActiveSet"]
 
 FILE = "algorithms/centrality/pagerank/active_set.cuh"
-SHARE = 16  #: not few: more than one part in so many of the vertices, or of the edges
+SHARE = 16  #: the set is long with more than 1 / SHARE of the vertices, or of the edges
 
 
 class ActiveSet:
-    """The vertices whose ranks can differ from 0, where all walks begin at few vertices, of a graph on one rank.
+    """Vertices whose ranks can differ from 0, if all walks begin at few vertices.
+
+    For a graph on one rank.
 
     Parameters
     ----------
@@ -28,13 +30,13 @@ class ActiveSet:
     Attributes
     ----------
     rows : uint32[n_vertices // SHARE]
-        The first `n` of them are the vertices reached, while they are `few`.
+        The first `n` of them are the active vertices, while they are `few`.
     few : bool
-        Whether to visit only these rows takes less time than to visit all: they are few, with few edges and no hub.
+        True if a visit of only these rows is faster than of all: they are few, with few edges and no hub.
 
     Notes
     -----
-    4 bytes for one vertex of `SHARE`, and one bit a vertex.
+    4 bytes per `SHARE` vertices, and one bit per vertex.
     """
 
     def __init__(self, shard: Shard, incoming: Structure, teleport: Array) -> None:
@@ -48,13 +50,16 @@ class ActiveSet:
         self._read()
 
     def grow(self) -> None:
-        """Let the out-neighbours of those that joined last join. One launch, one read-back."""
+        """Add the out-neighbours of the vertices that joined last.
+
+        One launch, one read-back.
+        """
         if self.few:
             new = self.n - self.first
             self.kernels.Reach(-(-new // LANES), first=self.first, n=new, **self.given)
             self._read()
 
     def _read(self) -> None:
-        self.first = self.n  # of those that joined last
+        self.first = self.n  # the vertices that joined last begin here
         self.n, edges, hubs = Device.to_host(self.state).tolist()
         self.few = self.n <= len(self.rows) and edges <= self.most_edges and not hubs

@@ -1,22 +1,22 @@
-// PageRank from changed edges outwards. x is the solution of x = b + alpha * P' x but for a residual r, both of own
-// vertices. A vertex hands its residual on: x takes it, and each out-neighbour's residual gets a part of it. What a
-// vertex gets in a round is summed up first, in fixed point, so that the order does not matter.
+// Updates PageRank by forward push from changed edges. x solves x = b + alpha * P' x up to a residual r, both per own
+// vertex. A vertex pushes its residual: it adds it to x, and passes a part to each out-neighbour's residual. The parts
+// that a vertex receives in a round are summed first, in fixed point, so that the order does not matter.
 #pragma once
 #include "algorithms/primitives/edge_delta.cuh"
 #include "kernels/bits.cuh"
 #include "kernels/rows.cuh"
 #include "kernels/search.cuh"
 
-// The words of `state`, which has them twice: for even and odd rounds of Rounds.
+// The words of `state`, twice: for even and odd rounds of Rounds.
 enum ForwardPush { o_listed, o_next, o_edges, o_tasks, o_words };
 
 struct Flow {
     f64* x;
     i64* residual;
-    i64* value;  // what each own row hands to each out-neighbour in this round
-    i64* sums;   // of all vertices: what they get in this round
-    u32* marks;  // a bitmap of all vertices: who is in `list`
-    u32* list;   // vertices that get something
+    i64* value;  // per own row: its push to each out-neighbour in this round
+    i64* sums;   // per vertex of the graph: the sum of pushes to it in this round
+    u32* marks;  // a bitmap of all vertices: 1 for members of `list`
+    u32* list;   // vertices with a push to them
     u32* next;   // out: own rows whose residual is above `most`
     i64* state;
     i64 first;
@@ -31,16 +31,16 @@ struct Flow {
         list[take_place(state + o_listed)] = id;
     }
     DEVICE bool owns(i64 row) const { return row >= 0 && row < n; }
-    DEVICE i64 part(f64 share, i64 degree) const {  // of each of `degree` edges
+    DEVICE i64 part(f64 share, i64 degree) const {  // per edge of `degree`
         return degree ? (i64)(alpha * share / (f64)degree * one) : 0;
     }
-    DEVICE void take(i64 row, i64 degree) const {  // an own row takes its residual, and hands it on
+    DEVICE void take(i64 row, i64 degree) const {  // an own row adds its residual to x, and sets its push
         f64 share = (f64)residual[row] / one;
         residual[row] = 0;
         x[row] += share;
         store(value + row, part(share, degree));
     }
-    DEVICE void end(u32 id) const {  // a listed vertex: an own one's residual takes what it got
+    DEVICE void end(u32 id) const {  // adds the pushes to a listed own vertex to its residual
         i64 row = (i64)id - first;
         atomic_and(marks + id / word_bits, ~bit_of(id));
         if (!owns(row)) return;
@@ -51,7 +51,7 @@ struct Flow {
 };
 
 template <class View>
-struct FirstValues {  // one lane an own row: hands on all of x; the residual is what x lacks to b
+struct FirstValues {  // one lane per own row: pushes all of x, with the residual b - x
     static constexpr int lanes = 1;
     View graph;
     Flow flow;
@@ -65,7 +65,7 @@ struct FirstValues {  // one lane an own row: hands on all of x; the residual is
 };
 
 template <class View>
-struct Values {  // one lane a row of a list: hands on its residual
+struct Values {  // one lane per row of a list: pushes its residual
     static constexpr int lanes = 1;
     View graph;
     Flow flow;
@@ -76,7 +76,8 @@ struct Values {  // one lane a row of a list: hands on its residual
     }
 };
 
-// Whether a changed arc came to an own row, or went. What is known of its row stands at the place of the row's first arc.
+// Returns true if a changed arc of an own row was inserted or deleted. Data of its row is at the place of the row's
+// first arc.
 DEVICE bool counts(const Flow& flow, const EdgeDelta& changed, i64 i) {
     return changed.kinds[i] != updated && flow.owns(changed.src(i) - flow.first);
 }
@@ -84,14 +85,14 @@ DEVICE i64 place_of(const EdgeDelta& changed, i64 i) {
     return lower_bound_near(changed.keys, changed.n, i, first_key_of(changed.src(i)));
 }
 
-struct ChangedRows {  // one lane a changed arc: by how much the degree of its row grows; lists each row once
+struct ChangedRows {  // one lane per changed arc: adds up the growth of its row's degree; lists each row once
     static constexpr int lanes = 1;
     Flow flow;
     EdgeDelta changed;
     i64* more;
     u32* arcs;  // of a row
     i64* places;  // out: of the rows, in any order
-    i64* rows;    // how many they are
+    i64* rows;    // their number
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(changed.n)) {
             if (!counts(flow, changed, i)) continue;
@@ -103,7 +104,7 @@ struct ChangedRows {  // one lane a changed arc: by how much the degree of its r
 };
 
 template <class View>
-struct ChangedValues {  // one lane a listed row: what each of its edges carries now, and before
+struct ChangedValues {  // one lane per listed row: the push along each of its edges now, and before
     static constexpr int lanes = 1;
     View graph;
     Flow flow;
@@ -124,7 +125,7 @@ struct ChangedValues {  // one lane a listed row: what each of its edges carries
     }
 };
 
-struct ChangedArcs {  // one lane a changed arc from an own row: what it carried, or did not yet carry
+struct ChangedArcs {  // one lane per changed arc of an own row: pushes its mass of before, or takes it back
     static constexpr int lanes = 1;
     Flow flow;
     EdgeDelta changed;
@@ -148,7 +149,7 @@ template <class View, class Group> DEVICE void hand_on(const View& graph, Group 
 }
 
 template <class View>
-struct HandOn {  // a tile 32 rows, all or those of a list; hubs become tasks
+struct HandOn {  // pushes 32 rows per tile, of all rows or of a list; hubs become tasks
     static constexpr int lanes = 32;
     View graph;
     Flow flow;
@@ -170,7 +171,7 @@ struct HandOn {  // a tile 32 rows, all or those of a list; hubs become tasks
 };
 
 template <class View>
-struct HandOnHubs {  // a tile a task
+struct HandOnHubs {  // pushes a task of a hub per tile
     static constexpr int lanes = 32;
     View graph;
     Flow flow;
@@ -186,7 +187,7 @@ struct HandOnHubs {  // a tile a task
     }
 };
 
-struct SendOut {  // one lane a vertex of another rank that gets something: what it gets is taken out
+struct SendOut {  // one lane per vertex of another rank: moves the sum of pushes to it into the send buffer
     static constexpr int lanes = 1;
     Flow flow;
     const u32* ids;
@@ -200,7 +201,7 @@ struct SendOut {  // one lane a vertex of another rank that gets something: what
     }
 };
 
-struct TakeIn {  // one lane an own vertex to which another rank hands something
+struct TakeIn {  // one lane per own vertex with a push from another rank
     static constexpr int lanes = 1;
     Flow flow;
     const u32* ids;
@@ -211,10 +212,10 @@ struct TakeIn {  // one lane an own vertex to which another rank hands something
     }
 };
 
-struct Sums {  // one lane an own row: sums in fixed point
+struct Sums {  // one lane per own row: sums in fixed point
     static constexpr int lanes = 1;
     Flow flow;
-    i64* sums;  // of what residuals are without their signs, of x, and of x where it is above 0
+    i64* sums;  // of absolute residuals, of x, and of positive x
     DEVICE void operator()(Grid grid) const {
         i64 lacks = 0, all = 0, positive = 0;
         for (i64 row : grid.items(flow.n)) {
@@ -228,7 +229,7 @@ struct Sums {  // one lane an own row: sums in fixed point
     }
 };
 
-struct ShareOut {  // one lane an own row: its rank
+struct ShareOut {  // one lane per own row: its rank
     static constexpr int lanes = 1;
     Flow flow;
     f64 sum;
@@ -243,7 +244,7 @@ struct ShareOut {  // one lane an own row: its rank
     }
 };
 
-struct EndRound {  // one lane a listed vertex: an own one's residual takes what it got
+struct EndRound {  // one lane per listed vertex: adds the pushes to own residuals
     static constexpr int lanes = 1;
     Flow flow;
     i64 count;
@@ -252,9 +253,10 @@ struct EndRound {  // one lane a listed vertex: an own one's residual takes what
     }
 };
 
-// Round after round without the host, on a rank that is alone, while at most `few` rows are above the limit. It leaves
-// when none are, when more than `visits` edges were visited, and after `rounds` rounds. Then the last rows are in `next`,
-// or after an odd number of rounds in `rows`; state, which is 0 before, has that number in place of those listed.
+// Makes round after round without the host, on a single rank, while at most `few` rows are above the limit. It ends
+// when none are, when more than `visits` edges were visited, and after `rounds` rounds. Then the last rows are in
+// `next`, or after an odd number of rounds in `rows`; state, which is 0 before, has that number in place of the listed
+// vertices.
 template <class View>
 struct Rounds {
     static constexpr int lanes = 32;
@@ -268,7 +270,7 @@ struct Rounds {
     i64 visits;
     i64 rounds;
     u64* arrived;
-    // What round `round` works with. It begins with the rows of the list that it does not write to.
+    // The arrays of round `round`. It begins with the rows of the list that it does not write to.
     DEVICE Flow at(i64 round) const {
         Flow now = flow;
         now.state += round % 2 * o_words;
@@ -279,6 +281,7 @@ struct Rounds {
         u64 goal = 0;
         i64 round = 0, edges = 0, count = first;
         while (count > 0 && count <= few && edges <= visits && round < rounds) {
+            // Push the rows of the front, then the tasks of hubs.
             Flow now = at(round);
             hand_on_all(grid, now, at(round + 1).next, count);
             grid.meet(arrived, goal);
@@ -289,6 +292,7 @@ struct Rounds {
                 grid.meet(arrived, goal);
                 listed = load(now.state + o_listed);
             }
+            // Add the pushes to the residuals, and clear the state of the next round.
             for (i64 i : grid.items(listed)) now.end(load(now.list + i));
             for (i64 one : grid.items(1)) {
                 i64* next = at(round + 1).state + one;
@@ -298,7 +302,7 @@ struct Rounds {
             count = load(now.state + o_next);
             ++round;
         }
-        grid.meet(arrived, goal);  // all have read the counts
+        grid.meet(arrived, goal);  // all blocks have read the counts
         for (i64 one : grid.items(1)) {
             store(flow.state + o_listed + one, round);
             store(flow.state + o_next, count), store(flow.state + o_edges, edges);

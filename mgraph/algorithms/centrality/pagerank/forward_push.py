@@ -1,17 +1,17 @@
-"""PageRank from changed edges outwards, on each rank: residuals are handed on while they are large.
+"""PageRank by forward push from changed edges, on each rank: residuals are pushed while they are large.
 
-Where a walk that follows no edge and one from a vertex without edges go alike, ranks are proportional to the solution x
-of ``x = b + alpha P' x``: b says where walks go, and P' has what vertices hand to their out-neighbours. What x lacks is
-the residual r. A changed edge changes the residuals of its source's neighbours. A vertex whose residual is above a
-limit adds it to its x, and hands alpha times of it to its out-neighbours, round by round [1]_.
+If a teleport and a jump from a vertex without edges lead to the same distribution, ranks are proportional to the
+solution x of ``x = b + alpha P' x``: b is that distribution, and P' the transition matrix, transposed. The residual r
+is what x lacks. A changed edge changes the residuals of its source's neighbours. A vertex whose residual is above a
+limit adds it to its x, and pushes alpha times of it to its out-neighbours, round by round [1]_.
 
-The L1 distance of x to the solution is at most that of r to 0, divided by ``1 - alpha``, and that of the ranks at most
-twice as much over the sum of x. `ForwardPush.error` is that in the unit of the tolerance of
+The L1 distance of x to the solution is at most the L1 norm of r, divided by ``1 - alpha``, and that of the ranks at
+most twice as much over the sum of x. `ForwardPush.error` has the unit of the tolerance of
 `centrality.pagerank.program`: the distance is at most ``alpha / (1 - alpha)`` times the error.
 
-A round costs 4 launches, 5 where there may be hubs, two read-backs and an allreduce; on several ranks also a sort, and
-alltoallvs of 12 bytes for each vertex of another rank that gets something. On one rank, a single kernel makes many
-rounds while few residuals are large.
+A round costs 4 launches, 5 if there may be hubs, two read-backs and an allreduce; on several ranks also a sort, and
+alltoallvs of 12 bytes per vertex of another rank with a push to it. On one rank, a persistent kernel makes many rounds
+while few residuals are large.
 
 References
 ----------
@@ -32,12 +32,15 @@ from mgraph.kernels import Struct
 __all__ = ["ForwardPush"]
 
 LISTED, NEXT, EDGES, TASKS = range(4)
-FEW = {"cuda": 1 << 15, "cpu": 2048}  #: so many rows are left to one kernel: launches and read-backs take longer
-ROUNDS = 256  #: of one launch, after which the host looks whether the call was aborted
+FEW = {
+    "cuda": 1 << 15,
+    "cpu": 2048,
+}  #: rows up to which a persistent kernel makes the rounds: launches and read-backs would take longer
+ROUNDS = 256  #: rounds per launch, after which the host checks for an abort
 
 
 class ForwardPush:
-    """The solution x on one rank.
+    """The solution x on a rank.
 
     Parameters
     ----------
@@ -46,27 +49,32 @@ class ForwardPush:
     x : float64[hi - lo]
         Numbers in proportion to the ranks.
     base : float64[hi - lo] or None
-        Where walks go; None for 1 everywhere.
+        The distribution of teleports; None for 1 everywhere.
 
     Attributes
     ----------
     edges : int
-        The edges that this rank has visited in the last call of `apply_changes`.
+        The edges that this rank visited in the last `apply_changes`.
     error : float
-        The error as of the last call, the same on every rank.
+        The error as of the last call, equal on every rank.
     """
 
     def __init__(self, shard: Shard, alpha: float, tol: float, x: Array, base: Array = None) -> None:
+        # Scale x: ranks p solve p = c t + alpha P' p, where c is 1 - alpha and alpha times the mass on vertices without
+        # edges.
         self.shard, self.device, self.alpha, self.tol = shard, shard.device, alpha, tol
         self.kernels = kernels(shard, "algorithms/centrality/pagerank/forward_push.cuh", shard.out_edges.view())
         self.x, self.base, self.edges, self.lost, self.made_for = x, base, 0, 0.0, shard.n_vertices
         dangling = x[shard.out_edges.degrees() == 0]
         total, loose, based = self._sum(x.sum(), dangling.sum(), len(x) if base is None else base.sum())
-        # ranks p solve p = c t + alpha P' p, where c is 1 - alpha and alpha times what is on vertices without edges
         scale = based / (total * (1 - alpha) + alpha * loose)
         self.x, self.total = x * scale, total * scale
-        room = 2 * based / (1 - alpha)  # more than the sum of x, and than any sum of residuals
+
+        # Choose the fixed point: 1 is so large that no sum overflows.
+        room = 2 * based / (1 - alpha)  # an upper bound of the sum of x, and of any sum of residuals
         self.one = 2.0 ** (62 - math.ceil(math.log2(max(room, 1.0))))
+
+        # Compute the residuals of x: r = b + alpha P' x - x.
         self._take()
         self.kernels.FirstValues(len(self.x), graph=shard.out_edges.view(), flow=self.flow, base=base)
         self._hand_on(None, len(self.x))
@@ -74,7 +82,7 @@ class ForwardPush:
         self._measure()
 
     def _take(self) -> None:
-        """Allocate what rounds work on."""
+        """Allocate the arrays of rounds."""
         device, rows, n = self.device, len(self.x), self.shard.n_vertices
         self.residual, self.value = device.zeros(rows, np.int64), device.zeros(rows, np.int64)
         self.sums, self.marks = device.zeros(n, np.int64), device.zeros(-(-n // 32) + 1, np.uint32)
@@ -83,7 +91,7 @@ class ForwardPush:
         self._aim()
 
     def _aim(self) -> None:
-        """Set the limit of residuals: where none is above it, the error is below the tolerance."""
+        """Set the limit of residuals: with none above it, the error is below the tolerance."""
         most = self.tol * self.alpha * self.total / (2.2 * max(1, self.shard.n_vertices))
         self.most = max(int(most * self.one), 1)
         self._face(0)
@@ -96,39 +104,41 @@ class ForwardPush:
         )  # fmt: skip
 
     def _sum(self, *mine: float) -> list[float]:
-        found: list[float] = self.shard.exchange.allreduce(np.array([float(one) for one in mine])).tolist()
-        return found
+        sums: list[float] = self.shard.exchange.allreduce(np.array([float(number) for number in mine])).tolist()
+        return sums
 
     @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
-        held = (self.x, self.residual, self.value, self.sums, self.marks, self.list, *self.fronts)
-        return sum(int(array.nbytes) for array in held)
+        arrays = (self.x, self.residual, self.value, self.sums, self.marks, self.list, *self.fronts)
+        return sum(int(array.nbytes) for array in arrays)
 
     def ranks(self, dtype: str) -> Array:
-        """The ranks: x without what is below 0 by less than the error, and with a sum of 1."""
-        found = self.device.empty(len(self.x), dtype)
-        into = {"single": found, "twice": None} if found.dtype == np.float32 else {"single": None, "twice": found}
-        self.kernels.ShareOut(len(found), flow=self.flow, sum=self.positive, **into)
-        return found
+        """Return the ranks: x without slightly negative values, scaled to a sum of 1."""
+        ranks = self.device.empty(len(self.x), dtype)
+        into = {"single": ranks, "twice": None} if ranks.dtype == np.float32 else {"single": None, "twice": ranks}
+        self.kernels.ShareOut(len(ranks), flow=self.flow, sum=self.positive, **into)
+        return ranks
 
     def _measure(self) -> None:
-        """Compute the error, of residuals and of what fixed point has cut off; and the sums of x."""
+        """Compute the error, from residuals and losses of fixed point, and the sums of x."""
         sums = self.device.zeros(3, np.int64)
         self.kernels.Sums(len(self.x), flow=self.flow, sums=sums)
-        lacks, total, positive = (int(one) / self.one for one in self.device.to_host(sums))
+        lacks, total, positive = (int(number) / self.one for number in self.device.to_host(sums))
         lacks, self.total, self.positive = self._sum(lacks + self.lost, total, positive)
         self.error = 2 * lacks / (self.alpha * self.total) if self.total else 0.0
 
     # ---- following changes -------------------------------------------------------------------------------------------
 
     def apply_changes(self, changes: EdgeDelta, most: int, renumbered: bool = False) -> bool:
-        """Bring x up to date; False, with an error that may be large, where about `most` edges would be visited.
+        """Apply changes to x.
 
-        After vertices were `renumbered`, the sum of x is another, and so is the limit of residuals.
+        Returns False, with an error that may be large, if about `most` edges would be visited. After vertices were
+        `renumbered`, the sum of x differs, and so does the limit of residuals.
         """
-        if self.shard.n_vertices > 2 * self.made_for:  # fixed point has room for so many
+        if self.shard.n_vertices > 2 * self.made_for:  # fixed point has no room for more
             return False
+        # Take in new vertices and changed edges.
         fresh = self._grow()
         if renumbered:
             self._measure()
@@ -136,6 +146,8 @@ class ForwardPush:
         self.edges = 0
         self._take_changes(changes)
         self._take_fresh(fresh)
+
+        # Push round by round, until no residual is above the limit.
         front = 0
         count = self._end_round()
         while True:
@@ -154,7 +166,10 @@ class ForwardPush:
         return waiting == 0
 
     def _rounds(self, count: int, front: int, most: int) -> tuple[int, int]:
-        """Make rounds by one kernel, on a rank that is alone: how many rows are above the limit, and their list."""
+        """Make rounds by a persistent kernel, on a single rank.
+
+        Returns the number and list of rows above the limit.
+        """
         edges, few = self.shard.out_edges, FEW[self.device.kind]
         self.device.fill(self.state, 0)
         self.kernels.Rounds(
@@ -162,6 +177,7 @@ class ForwardPush:
             tasks=self.device.empty(task_room(edges), np.uint64), few=few, visits=most - self.edges, rounds=ROUNDS,
             arrived=self.arrived,
         )  # fmt: skip
+        # Read the counts. After an odd number of rounds the lists are swapped.
         state = self.device.to_host(self.state)
         self.edges += int(state[EDGES])
         self.lost += int(state[EDGES]) / self.one
@@ -171,7 +187,10 @@ class ForwardPush:
         return int(state[NEXT]), front
 
     def renumber(self, ids: Renumbering) -> None:
-        """Take over new internal ids. Vertices without edges hand nothing on, so the solution stays for the others."""
+        """Adopt new internal ids.
+
+        Vertices without edges push nothing, so the solution stays for the others.
+        """
         residual = self.residual[ids.rows]
         self.x = self.x[ids.rows]
         self.base = None if self.base is None else self.base[ids.rows]
@@ -179,7 +198,10 @@ class ForwardPush:
         self.residual[:] = residual
 
     def _grow(self) -> int:
-        """Take vertices that were added, where nothing is yet; how many of them are this rank's."""
+        """Allocate rows for added vertices, with x and residuals of 0.
+
+        Returns how many are this rank's.
+        """
         if self.shard.n_vertices == len(self.sums):
             return 0
         device, residual = self.device, self.residual
@@ -192,7 +214,7 @@ class ForwardPush:
         return rows
 
     def _take_fresh(self, n: int) -> None:
-        """Let walks go to the last `n` own vertices, if they go to all."""
+        """Let walks teleport to the last `n` own vertices, if they teleport to all."""
         if n == 0 or self.base is not None:
             return
         ids, ones = self.device.arange(self.shard.hi - n, self.shard.hi, np.uint32), int(self.one)
@@ -200,30 +222,38 @@ class ForwardPush:
         self.kernels.TakeIn(n, flow=self.flow, ids=ids, values=values, count=n)
 
     def _take_changes(self, changes: EdgeDelta) -> None:
-        """Change the residuals of those to whom vertices with changed edges hand something."""
+        """Change the residuals of the neighbours of vertices with changed edges."""
+        # List the rows with changed degrees.
         device, n, graph = self.device, len(changes), self.shard.out_edges.view()
         changed, listed = Struct(**changes.fields()), device.zeros(1, np.int64)
         more, arcs, places = device.zeros(n, np.int64), device.zeros(n, np.uint32), device.empty(n, np.int64)
         self.kernels.ChangedRows(n, flow=self.flow, changed=changed, more=more, arcs=arcs, places=places, rows=listed)
         count = int(device.to_host(listed)[0])
+
+        # Push the difference along all edges of these rows.
         rows, before = device.empty(count, np.uint32), device.empty(n, np.int64)
         self.kernels.ChangedValues(
             count, graph=graph, flow=self.flow, changed=changed, more=more, places=places, count=count, before=before,
             rows=rows,
         )  # fmt: skip
         self._hand_on(rows, count)
+
+        # Correct it along the changed arcs.
         self.kernels.ChangedArcs(n, flow=self.flow, changed=changed, before=before)
 
     def _hand_on(self, rows: Array, count: int) -> None:
         view, room = self.shard.out_edges.view(), task_room(self.shard.out_edges)
         self.device.fill(self.state, 0)
         tasks = self.device.empty(room, np.uint64)
-        given = {"graph": view, "flow": self.flow, "tasks": tasks}
-        self.kernels.HandOn(-(-count // LANES), rows=rows, count=count, **given)
-        self.kernels.HandOnHubs(room, **given)
+        arguments = {"graph": view, "flow": self.flow, "tasks": tasks}
+        self.kernels.HandOn(-(-count // LANES), rows=rows, count=count, **arguments)
+        self.kernels.HandOnHubs(room, **arguments)
 
     def _end_round(self) -> int:
-        """Give residuals what was handed on; how many own rows are above the limit then."""
+        """Add the pushes to residuals.
+
+        Returns the number of own rows above the limit.
+        """
         state = self.device.to_host(self.state).copy()
         self.edges += int(state[EDGES])
         self.lost += int(state[EDGES]) / self.one
@@ -234,16 +264,24 @@ class ForwardPush:
         return int(self.device.to_host(self.state)[NEXT])
 
     def _swap(self, listed: int) -> int:
-        """Hand to other ranks what their vertices get; how many vertices are listed then."""
+        """Send the pushes to vertices of other ranks.
+
+        Returns the number of listed vertices then.
+        """
+        # Group the vertices by owner.
         shard, device, xp = self.shard, self.device, self.device.xp
         ids = self.list[:listed]
         ids = xp.sort(ids[(ids < shard.lo) | (ids >= shard.hi)])
         cuts = device.to_host(
             xp.searchsorted(ids.astype(np.int64), device.asarray(np.asarray(shard.partition.starts, np.int64)))
         ).tolist()
+
+        # Take the sums out, and send them.
         values = device.empty(len(ids), np.int64)
         self.kernels.SendOut(len(ids), flow=self.flow, ids=ids, count=len(ids), values=values)
         sent = ([column[a:b] for a, b in pairwise(cuts)] for column in (ids, values))
-        for theirs, given in zip(*(shard.exchange.alltoallv(parts) for parts in sent), strict=True):
-            self.kernels.TakeIn(len(theirs), flow=self.flow, ids=theirs, values=given, count=len(theirs))
+        for their_ids, their_values in zip(*(shard.exchange.alltoallv(parts) for parts in sent), strict=True):
+            self.kernels.TakeIn(
+                len(their_ids), flow=self.flow, ids=their_ids, values=their_values, count=len(their_ids)
+            )
         return int(device.to_host(self.state)[LISTED])

@@ -1,4 +1,4 @@
-"""The state of PageRank's power iteration on one rank, by pull and by push; `program` says what they cost."""
+"""State of PageRank's power iteration on a rank, by pull and by push; `program` has their costs."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from mgraph.structures import Structure
 
 __all__ = ["Iteration", "Pull", "Push", "common"]
 
-SHARES = {16: np.uint16, 32: np.float32, 64: np.float64}  #: the dtype in which shares are sent, by their bits
+SHARES = {16: np.uint16, 32: np.float32, 64: np.float64}  #: the dtype of sent shares, by their bits
 _RANKS = constants("algorithms/centrality/pagerank/ranks.cuh")
 CELLS, LOW_BITS = _RANKS["tally_cells"], _RANKS["low_bits"]  #: the words of a tally; the bits of each low word
 TALLY_ONE = 1 << _RANKS["tally_bits"] + LOW_BITS  # the number 1 in a tally's fixed point of two words
 
 
 class Iteration:
-    """The state of the power iteration on one rank; its subclasses pull or push.
+    """State of the power iteration on a rank; its subclasses pull or push.
 
     Attributes
     ----------
     sums : float64[hi - lo]
-        The ranks are ``base + alpha * sums``. At first the sums are the first ranks; later see the subclasses.
+        The ranks are ``base + alpha * sums``. At first the sums are the first ranks; subclasses define them later.
     degrees : uint32[hi - lo], or float64[hi - lo] with weights
         Out-degrees, or the sums of the weights of out-edges.
     tally : list of two uint64[CELLS]
-        Sums over the own vertices in fixed point, for even and odd iterations: the difference between the ranks and
-        the mass sent before, the mass sent, and the mass that was cut off.
+        Sums over the own vertices in fixed point, for even and odd iterations: the difference between the ranks and the
+        mass sent before, the mass sent, and the mass cut off.
     """
 
     file = ""
@@ -51,7 +51,7 @@ class Iteration:
         self._visit(edges)
 
     def _visit(self, edges: Structure | CsrRows) -> None:
-        """Take the rows to visit from now on."""
+        """Set the rows to visit from now on."""
         self.edges, self.view = edges, edges.view()
         self.kernels = self._library(self.bits)
         self.tasks, self.n_tasks, self.hub_rows = self._list_hubs()
@@ -60,12 +60,15 @@ class Iteration:
         return kernels(self.shard, self.file, self.view, BY_WEIGHT=self.weight)
 
     def _out_weights(self) -> Array:
-        """The sums of the weights of each own vertex's out-edges; one launch, a read-back and an allreduce."""
+        """Return the sums of the weights of each own vertex's out-edges.
+
+        A launch, a read-back and an allreduce.
+        """
         sums = self.device.empty(self.n, np.float64)
         self.common.OutWeights(self.n, graph=self.shard.out_edges.view(), n=self.n, sums=sums)
         bad = np.array([not bool(self.device.xp.isfinite(sums).all())], np.int64)
         if int(self.shard.exchange.allreduce(bad, "max")[0]):
-            check_weights(self.shard, "PageRank by weights", finite=True)  # which names an infinite one
+            check_weights(self.shard, "PageRank by weights", finite=True)  # it names an infinite weight
         return sums
 
     def _list_hubs(self) -> tuple[Array, int, int]:
@@ -78,7 +81,10 @@ class Iteration:
         return tasks[:n_tasks], n_tasks, hub_rows
 
     def begin(self, start: Array, scale: float, even: float, bits: int) -> None:
-        """Compute degrees and first ranks; `bits` are those of the first shares, by pull. One launch."""
+        """Compute degrees and first ranks.
+
+        `bits` are those of the first shares, by pull. One launch.
+        """
         view = self.shard.out_edges.view()
         self.common.StartRanks(
             self.n, graph=view, n=self.n, start=start, given=0 if start is None else min(len(start), self.n),
@@ -86,7 +92,7 @@ class Iteration:
         )  # fmt: skip
 
     def read(self, step: int) -> tuple[float, float, float]:
-        """The tally of iteration `step`, summed over all ranks: change, mass sent, mass cut off.
+        """Return the tally of iteration `step`, summed over all ranks: change, mass sent, mass cut off.
 
         One read-back, one allreduce.
         """
@@ -96,35 +102,35 @@ class Iteration:
         return change, handed, kept
 
     def step(self, step: int, base: dict[str, Any], alpha: float) -> None:
-        """Compute the ranks of iteration `step`: `base` plus `alpha` times the shares received."""
+        """Compute the ranks of iteration `step`: `base` plus `alpha` times the received shares."""
         raise NotImplementedError
 
     def result(self, dtype: str) -> Array:
-        """The ranks: dtype[hi - lo]. One launch."""
+        """Return the ranks: dtype[hi - lo]. One launch."""
         wide = dtype == "float64"
-        given = self.sums if wide else self.device.empty(self.n, np.float32)
+        ranks = self.sums if wide else self.device.empty(self.n, np.float32)
         self.common.GiveRanks(
             self.n, sums=self.sums, n=self.n, base=self.base, alpha=self.alpha,
-            single_ranks=None if wide else given, double_ranks=given if wide else None,
+            single_ranks=None if wide else ranks, double_ranks=ranks if wide else None,
         )  # fmt: skip
-        return given
+        return ranks
 
 
 class Pull(Iteration):
-    """The pull iteration: rows are destinations, with their in-edges.
+    """Pull iteration: rows are destinations, with their in-edges.
 
     Attributes
     ----------
     sums : float64[hi - lo]
-        From the first iteration on, the shares that each vertex has received in total.
+        From the first iteration on, the total of shares received by each vertex.
     handed : float64[hi - lo]
-        The share that each vertex has sent in total to each of its out-neighbours.
+        The total share sent by each vertex to each of its out-neighbours.
     news : SHARES[bits][hi - lo]
-        The share, or the change of it, that was sent last; `handed` itself if shares are whole.
+        The last share sent, or its change; `handed` itself if shares are whole.
     reached : ActiveSet or None
-        The rows that are visited, while they are few: all others have no shares and get none. None if all are visited.
+        The rows to visit, while they are few: all others send and receive nothing. None if all are visited.
     rest : callable
-        Makes the rows to visit once too many are reached.
+        Makes the rows to visit once the active set is long.
     """
 
     file = "algorithms/centrality/pagerank/pull.cuh"
@@ -139,7 +145,7 @@ class Pull(Iteration):
 
     def _visit(self, edges: Structure | CsrRows) -> None:
         super()._visit(edges)
-        self.hub_sums = self.device.zeros(self.hub_rows, np.uint64)  # rows after that of the last hub have none
+        self.hub_sums = self.device.zeros(self.hub_rows, np.uint64)  # rows after the last hub have none
         if edges.sorted_rows and self.n_tasks:
             self._sort_tasks()
 
@@ -150,7 +156,7 @@ class Pull(Iteration):
         return kernels(self.shard, self.file, self.view, SHARE_BITS=bits, BY_WEIGHT=self.weight)
 
     def _sort_tasks(self) -> None:
-        """Sort the tasks by their first sources, so that tiles that run at the same time read the same cache lines.
+        """Sort the tasks by their first sources, so that concurrent tiles read the same cache lines.
 
         Done once; takes 0.3 ms for 600k tasks.
         """
@@ -190,7 +196,8 @@ class Pull(Iteration):
         return self.everyones
 
     def step(self, step: int, base: dict[str, Any], alpha: float) -> None:
-        """See `Iteration`; one allgather."""
+        """Implement `Iteration.step` with one allgather."""
+        # Visit all rows once the active set is long.
         if step == 1:
             self.device.fill(self.sums, 0)
         if self.reached and not self.reached.few:
@@ -198,12 +205,16 @@ class Pull(Iteration):
             self.reached = None
             self._visit(self.rest())
             self.gathering = self.kernels
+
+        # Gather the shares of all vertices, and sum them per row.
         rows, n = (self.reached.rows, self.reached.n) if self.reached else (None, self.n)
         news, sums = self._gathered(), self.sums
         self.gathering.PullHubs(
             self.n_tasks, graph=self.view, tasks=self.tasks, n=self.n_tasks, news=news, sums=self.hub_sums
         )
         self.gathering.PullRows(-(-n // LANES), graph=self.view, rows=rows, n=n, news=news, sums=sums)
+
+        # Compute ranks and next shares.
         if self.gathering is not self.kernels:
             self._take(self.bits)
         self.base, self.alpha = base, alpha
@@ -216,7 +227,9 @@ class Pull(Iteration):
 
 
 class Push(Iteration):
-    """The push iteration: rows are sources, with their out-edges. Shares are whole, and `sums` are the ranks.
+    """Push iteration: rows are sources, with their out-edges.
+
+    Shares are whole, and `sums` are the ranks.
 
     Attributes
     ----------
@@ -245,11 +258,14 @@ class Push(Iteration):
                 self.kernels.AddSums(self.n, part=part, n=self.n, sums=self._pushed(shard.lo, shard.hi))
 
     def step(self, step: int, base: dict[str, Any], alpha: float) -> None:
-        """See `Iteration`; one alltoallv."""
-        given = {"graph": self.view, "degrees": self.degrees, "ranks": self.sums}
-        given["sums"] = self._pushed(0, self.shard.n_vertices)
-        self.kernels.PushHubs(self.n_tasks, tasks=self.tasks, n=self.n_tasks, **given)
-        self.kernels.PushRanks(-(-self.n // LANES), n=self.n, **given)
+        """Implement `Iteration.step` with one alltoallv."""
+        # Push the shares of all rows, hubs by tasks.
+        arguments = {"graph": self.view, "degrees": self.degrees, "ranks": self.sums}
+        arguments["sums"] = self._pushed(0, self.shard.n_vertices)
+        self.kernels.PushHubs(self.n_tasks, tasks=self.tasks, n=self.n_tasks, **arguments)
+        self.kernels.PushRanks(-(-self.n // LANES), n=self.n, **arguments)
+
+        # Send sums to their owners, and compute ranks.
         if self.shard.size > 1:
             self._to_owners()
         self.kernels.FinishRanks(
@@ -259,5 +275,5 @@ class Push(Iteration):
 
 
 def common(shard: Shard, weight: int = 0) -> Library:
-    """The kernels that pull and push share."""
+    """Return the kernels that pull and push share."""
     return kernels(shard, "algorithms/centrality/pagerank/ranks.cuh", shard.out_edges.view(), BY_WEIGHT=weight)

@@ -1,4 +1,4 @@
-"""PageRank that follows the graph: from changed edges outwards, or by iterations that begin with the last ranks."""
+"""Maintained PageRank: by forward push from changed edges, or by iterations from the last ranks."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ from mgraph.structures.plan import UPDATED
 
 __all__ = ["Ranks"]
 
-CLOSER = 8  #: going outwards begins from ranks with so much smaller an error than the tolerance
+CLOSER = 8  #: forward push begins from ranks whose error is this many times below the tolerance
 
-MOST_FUTILE = 5  #: going outwards is tried again after 2**MOST_FUTILE iterations at most
+MOST_FUTILE = 5  #: forward push is tried again after 2**MOST_FUTILE iterations at most
 
 
 class Ranks:
-    """The ranks of the own vertices; `arguments` are those of `centrality.pagerank.program.run`.
+    """Ranks of the own vertices.
+
+    `arguments` are those of `centrality.pagerank.program.run`.
 
     Attributes
     ----------
     forward_push : ForwardPush or None
-        What the ranks are computed from while they go on from changed edges. None where walks from vertices without
-        edges go elsewhere than others that follow no edge, with weights, and where the iteration did not converge.
+        Computes the ranks while they go on from changed edges. None with weights, if jumps from vertices without edges
+        and teleports have different distributions, and if the iteration did not converge.
     found : dict
-        The last result of the iteration, where `forward_push` is None.
+        The last result of the iteration, without a `forward_push`.
     futile, rest : int
-        How often in a row going outwards was given up; how often it is not tried from now on.
+        How often in a row forward push gave up; how often it is not tried from now on.
     """
 
     takes_deletions = True
@@ -43,39 +45,54 @@ class Ranks:
         self._iterate(start)
 
     def _iterate(self, start: Any) -> None:
-        given = self.arguments
+        # Iterate.
+        arguments = self.arguments
         self.forward_push = None
-        self.found, self.info = run(self.shard, start=start, **given)
-        teleports = given.get("dense") is not None or given.get("chosen") is not None
+        self.found, self.info = run(self.shard, start=start, **arguments)
+
+        # Forward push needs equal distributions of teleports and dangling mass, and no weights.
+        teleports = arguments.get("dense") is not None or arguments.get("chosen") is not None
         alike = ("personalization",) if teleports else ("personalization", "uniform")
-        loose = given.get("loose") is not None or given.get("loose_dense") is not None
-        if given.get("weight") or given.get("several") or loose or given.get("dangling", alike[0]) not in alike:
+        loose = arguments.get("loose") is not None or arguments.get("loose_dense") is not None
+        if (
+            arguments.get("weight")
+            or arguments.get("several")
+            or loose
+            or arguments.get("dangling", alike[0]) not in alike
+        ):
             return
         self.rest -= 1
+
+        # Start forward push, from closer ranks: residuals must be far below their limit, or each push causes further
+        # ones.
         if self.info["converged"] and self.shard.n_vertices and self.rest < 0:
             base = None
             if teleports:
-                base = whole(self.shard, given.get("dense"), given.get("chosen"), given.get("chosen_values"))
-            # residuals must be far below their limit, or what a change hands on makes all those around it hand on, too
-            closer, _ = run(self.shard, start=self.found["rank"], **{**given, "tol": given["tol"] / CLOSER})
+                base = whole(
+                    self.shard, arguments.get("dense"), arguments.get("chosen"), arguments.get("chosen_values")
+                )
+            closer, _ = run(self.shard, start=self.found["rank"], **{**arguments, "tol": arguments["tol"] / CLOSER})
             ranks = self.shard.device.astype(closer["rank"], np.float64)
-            self.forward_push = ForwardPush(self.shard, given["alpha"], given["tol"], ranks, base)
+            self.forward_push = ForwardPush(self.shard, arguments["alpha"], arguments["tol"], ranks, base)
             self.found = {}
 
     @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
-        held = 0 if self.forward_push is None else self.forward_push.nbytes
-        return held + sum(int(column.nbytes) for column in self.found.values())
+        nbytes = 0 if self.forward_push is None else self.forward_push.nbytes
+        return nbytes + sum(int(column.nbytes) for column in self.found.values())
 
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
-        """Bring the ranks up to date; see `mgraph.algorithms.algorithm.Maintained`."""
+        """Implement `Maintained.apply_changes`."""
+        # Return at once if no change matters to ranks.
         more, self.n_vertices = self.shard.n_vertices - self.n_vertices, self.shard.n_vertices
-        all_matter = self.arguments.get("weight") or changes.old is None  # without weights there are no updates
+        all_matter = self.arguments.get("weight") or changes.old is None  # unweighted edges have no updates
         matter = len(changes) if all_matter else int((changes.kinds != UPDATED).sum())
         renumbered, self.renumbered = self.renumbered, False
         if not matter and not more and not renumbered:
             return ApplyResult(0, False)
+
+        # Try forward push.
         visited, start = 0, self.found.get("rank")
         if self.forward_push is not None:
             settled = self.forward_push.apply_changes(changes, most, renumbered)
@@ -86,16 +103,18 @@ class Ranks:
             self.futile = min(self.futile + 1, MOST_FUTILE)
             self.rest = 2**self.futile
             start = self.forward_push.ranks("float64")
+
+        # Else iterate from the last ranks, unless they depend on their start or new vertices lack numbers.
         dense = self.arguments.get("dense") is not None or self.arguments.get("loose_dense") is not None
         if start is None or not self.info["converged"] or (more and dense):
-            return None  # several rows; ranks that hang on those they began with; no numbers for vertices that came
+            return None
         self._iterate(start)
         if not self.info["converged"]:
             return None
         return ApplyResult(visited + int(self.info["iterations"] * self._sum(self.shard.out_edges.num_edges)), True)
 
     def renumber(self, ids: Renumbering) -> bool:
-        """Take over new internal ids; see `mgraph.algorithms.algorithm.Maintained`. False with a teleport vector."""
+        """Implement `Maintained.renumber`. Returns False with a teleport vector."""
         by_vertex = ("dense", "chosen", "loose", "loose_dense")
         if self.arguments.get("several") or any(self.arguments.get(name) is not None for name in by_vertex):
             return False
@@ -109,7 +128,7 @@ class Ranks:
         return float(self.shard.exchange.allreduce(np.array([mine], np.float64))[0])
 
     def columns(self) -> Columns:
-        """The ranks of the own vertices."""
+        """Return the ranks of the own vertices."""
         if self.forward_push is None:
             return {name: column.copy() for name, column in self.found.items()}, self.info
         return {"rank": self.forward_push.ranks(self.arguments["dtype"])}, self.info

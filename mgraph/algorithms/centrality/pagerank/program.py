@@ -1,19 +1,19 @@
 """PageRank by power iteration, as NetworkX defines it, with and without personalization and weights.
 
-A vertex's share is what it sends along each out-edge: rank / out-degree. By default each rank pulls: every row sums the
-shares of its in-neighbours. With float32, they send only the change of their shares since the previous iteration, cut
-to 16 bits, of which 64 fit into a cache line. The part that was cut off is added to the next change, so the limit is
-the same, and is reached in as many iterations, unless dangling mass is dropped: what the first shares lack then shrinks
-by alpha only in each iteration. To a tol of 1e-4, RMAT 18 took 9 iterations with 16 bits and 8 with 32, and a uniform
-graph 9 and 6, of the same duration on a CPU, which therefore takes 32 bits then. If the graph is directed and does not
-store in-edges, they are made for the call by a sort (see `transpose`). If there is too little memory for that, or for a
-few iterations only, ranks push: whole shares are added to a sum for every vertex of the graph, and the sums of other
-ranges are sent to their owners. On a GPU, in-edges whose rows have gaps are copied for the call, unless it has a start
-or few iterations (see `compact_rows`).
+A vertex's share is the mass that it sends along each out-edge: rank / out-degree. By default each rank pulls: every row
+sums the shares of its in-neighbours. With float32, they send only the change of their shares since the previous
+iteration, cut to 16 bits, of which 64 fit into a cache line. The part that was cut off is added to the next change, so
+the limit is the same, and is reached in as many iterations, unless dangling mass is dropped: the error of the first
+shares then shrinks by alpha only in each iteration. To a tol of 1e-4, RMAT 18 took 9 iterations with 16 bits and 8 with
+32, and a uniform graph 9 and 6, of the same duration on a CPU, which therefore takes 32 bits then. If the graph is
+directed and does not store in-edges, a sort makes them for the call (`transpose`). If there is too little memory for
+that, or for a few iterations only, ranks push: whole shares are added to a sum for every vertex of the graph, and the
+sums of other ranges are sent to their owners. On a GPU, in-edges whose rows have gaps are copied for the call, unless
+it has a start or few iterations (`compact_rows`).
 
-Where walks that follow no edge go to given vertices, and the iteration will converge, it begins with all mass on these
-vertices: RMAT 16 takes 15 iterations then, and 31 from equal ranks. While the vertices that shares have reached from
-there are few (`ActiveSet`), only these are visited, on one rank, in graphs that have in-edges. The others' ranks are
+If walks that follow no edge go to given vertices, and the iteration will converge, it begins with all mass on these
+vertices: RMAT 16 takes 15 iterations then, and 31 from equal ranks. While the active set, the vertices that shares have
+reached, is short (`ActiveSet`), only its rows are visited, on one rank, in graphs with in-edges. The others' ranks are
 0, so the result is the same, bit for bit.
 
 With weights, a vertex sends rank / the sum of its out-edges' weights, times the edge's weight. Then whole float64
@@ -27,25 +27,25 @@ float32, less than 1e-7      changes cut to 32 bits          float32's rounding
 float64                      whole float64 shares            float64's rounding
 ============================ =============================== ===================================================
 
-The sums of what a vertex has received and sent are float64 in all three cases: changes are added over thousands of
-iterations, and float32's rounding errors would add up. The mass that a step does not send (dangling vertices and what
-was cut off) is spread over all vertices, evenly or as asked for, so that ranks always sum to 1. Only with dangling
-"drop" it is not spread: what was cut off is sent later, and what dangling vertices have is lost. Sums to which many
-tiles add are in fixed point, so the result does not depend on timing.
+The sums of the shares that a vertex has received and sent are float64 in all three cases: changes are added over
+thousands of iterations, and float32's rounding errors would add up. The mass that a step does not send (dangling
+vertices and what was cut off) is spread over all vertices, evenly or as requested, so that ranks always sum to 1. Only
+with dangling "drop" it is not spread: the part cut off is sent later, and the mass of dangling vertices is lost. Sums
+to which many tiles add are in fixed point, so the result does not depend on timing.
 
 The error bound: let H be the mass that the vertices have sent, where the mass not sent counts as one more vertex that
 sends to all evenly. The next ranks are T(H), and T reduces L1 distances by the factor alpha. So the L1 distance of the
 next ranks to the limit is at most ``alpha / (1 - alpha)`` times their L1 distance to H. The latter is at most their L1
-change plus twice what was cut off in the previous step. This sum is compared with `tol`.
+change plus twice the part cut off in the previous step. This sum is compared with `tol`.
 
 An iteration on p ranks costs one read-back of 48 bytes, one allreduce of three numbers (a copy on one rank) and:
 
-================= =============================================================== =====================================
-way               launches                                                        exchange
-================= =============================================================== =====================================
-pull              2, 3 where there are hubs; p copies of shares where p > 1       allgather of 2, 4 or 8 bytes a vertex
-push              2, 3 where there are hubs; p more where p > 1                   alltoallv of 8 bytes a vertex
-================= =============================================================== =====================================
+================= ============================================================= =======================================
+way               launches                                                      exchange
+================= ============================================================= =======================================
+pull              2, 3 where there are hubs; p copies of shares where p > 1     allgather of 2, 4 or 8 bytes per vertex
+push              2, 3 where there are hubs; p more where p > 1                 alltoallv of 8 bytes per vertex
+================= ============================================================= =======================================
 
 Pull takes a third launch and a second read-back, of 24 bytes, while it visits few vertices.
 """
@@ -72,12 +72,12 @@ from mgraph.structures import Structure
 __all__ = ["run", "warm"]
 
 NARROW_TOL = 1e-7  #: shares are sent with 16 bits down to this tolerance; below it, iterates follow the definition
-FAR = 8.0  #: as many times alpha**max_iter below `tol`, and an iteration has converged, wherever it began
-FEW = 8  #: up to this `max_iter` in-edges are not made: for 529M arcs that takes 59 ms and saves 9 ms an iteration
+FAR = 8.0  #: an iteration converges, wherever it begins, if alpha**max_iter is this many times below `tol`
+FEW = 8  #: up to this `max_iter` in-edges are not made: for 529M arcs that takes 59 ms and saves 9 ms per iteration
 
 
 def warm(shard: Shard) -> None:
-    """Compile what PageRank runs on this shard, except for float64, push and few rows, which few calls need."""
+    """Compile PageRank's kernels for this shard, except for float64, push and few rows, which are rare."""
     rows = sample_rows(shard.device) if shard.in_edges is None else compact_rows_sample(shard, shard.in_edges)
     common(shard)
     for bits in (16, 32):  # shares by default, and those of a given start
@@ -95,7 +95,7 @@ def run(
     several: int = 0, loose_dense: Array = None, loose: np.ndarray | None = None,
     loose_values: np.ndarray | None = None, nstart: Array = None,
 ) -> Columns:  # fmt: skip
-    """The PageRank of the own vertices, as ``networkx.pagerank``.
+    """Return the PageRank of the own vertices, like ``networkx.pagerank``.
 
     Parameters
     ----------
@@ -103,34 +103,34 @@ def run(
     alpha : float
         The damping factor, 0 to 1.
     tol : float
-        Stop once ``error`` is below it. The L1 distance of the ranks to the limit is then at most
-        ``alpha / (1 - alpha) * tol`` plus rounding: 1e-7 for float32 (measured for `alpha` up to 0.999), 1e-12 for
-        float64 (measured up to 0.99; it grows with ``1 / (1 - alpha)``). 0 means exactly `max_iter` iterations.
-        NetworkX multiplies its tol by the number of vertices; with 100,000 vertices it stops after 4 iterations, at a
-        distance of 0.07. Below 1e-7, or with float64, the k-th iterate is the definition's up to 1e-4 relative.
+        Stop once ``error`` is below it. The L1 distance of the ranks to the limit is then at most ``alpha / (1 - alpha)
+        * tol`` plus rounding: 1e-7 for float32 (measured for `alpha` up to 0.999), 1e-12 for float64 (measured up to
+        0.99; it grows with ``1 / (1 - alpha)``). 0 means exactly `max_iter` iterations. NetworkX multiplies its tol by
+        the number of vertices; with 100,000 vertices it stops after 4 iterations, at a distance of 0.07. Below 1e-7, or
+        with float64, the k-th iterate is the definition's up to 1e-4 relative.
     max_iter : int
         The largest number of iterations.
     start : float32 or float64[k] or [several, k], or None
-        The ranks of the own vertices to begin with, usually an earlier result; scaled to sum to 1 over the whole graph.
-        Vertices past its end, which were added later, begin at ``1 / n_vertices``, as all do if it is None.
+        The first ranks of the own vertices, usually an earlier result; scaled to sum to 1 over the whole graph.
+        Vertices past its end, which were added later, begin at ``1 / n_vertices``, and so do all if it is None.
     dtype : "float32" | "float64"
         The dtype of the ranks. With float64, whole float64 shares are gathered, which takes up to four times as long.
     weight : bool
-        Whether vertices send in proportion to the weights of their edges. Whole float64 shares are gathered then.
+        Send in proportion to the weights of edges. Whole float64 shares are gathered then.
     dangling : "uniform" | "personalization" | "drop"
-        Who gets the mass of vertices without out-edges: all alike; as the teleport goes; nobody.
+        Who gets the mass of vertices without out-edges: all equally; like the teleport; nobody.
     dense : float64[hi - lo] or float64[several, hi - lo], optional
-        To which of the own vertices a walk is teleported, and in which proportion; equally if nothing is given.
+        The teleport vector of the own vertices, in any scale; equal values by default.
     chosen, chosen_rows, chosen_values : uint32[k], int64[k], float64[k], optional
-        The same for few vertices: internal ids over the whole graph, the rows that they belong to, and the numbers.
+        The same for few vertices: internal ids over the whole graph, their rows, and the numbers.
     several : int
-        The number of rows of `dense` or `chosen`; 0 for one, and one row of ranks.
+        The number of rows of `dense` or `chosen`; 0 for a single row, with a single row of ranks.
     loose_dense : float64[hi - lo], optional
-        Who gets the mass of vertices without out-edges, and in which proportion, instead of `dangling`.
+        Who gets the mass of vertices without out-edges, in any scale, instead of `dangling`.
     loose, loose_values : uint32[k], float64[k], optional
         The same for few vertices.
     nstart
-        `start`, where the user gave it by this name.
+        `start`, under the user's other name for it.
 
     Returns
     -------
@@ -138,8 +138,8 @@ def run(
         "rank", dtype[hi - lo] on the shard's device. The ranks of all vertices of the graph sum to 1, unless dangling
         mass is dropped. With `several`, "ranks", dtype[several, hi - lo], instead.
     scalars : dict
-        ``iterations``; ``error``, the last L1 change plus twice what was cut off of the shares before it;
-        ``converged``, whether that is below `tol`. With `several`, the most, the largest, and whether all are. Ranks
+        ``iterations``; ``error``, the last L1 change plus twice the part cut off of the shares before it;
+        ``converged``, True if that is below `tol`. With `several`, the most, the largest, and whether all are. Ranks
         that have not converged after `max_iter` iterations are returned as well; NetworkX raises then.
 
     Raises
@@ -148,26 +148,31 @@ def run(
         `start` or a distribution has negative or infinite values or NaN, or sums to 0; an edge has a negative weight.
         Raised on every rank.
     CapacityError
-        There is too little memory. Pull needs 22 bytes an owned vertex (24 with a tol below 1e-7, 20 with float64), 8
-        bytes a row up to that of the last hub and, on several ranks, 2 bytes (4, 8) a vertex of the whole graph. Push
-        needs 12 bytes an owned vertex and 8 bytes (16 on several ranks; 8 more with float64) a vertex of the whole
-        graph. Both need 8 bytes an owned vertex for a start, until the first iteration, 4 bytes an owned vertex for a
-        float32 result, and 1 / 64 byte an edge for hubs' tasks. In-edges that the graph does not store need what
-        `transposed` says.
+        Too little memory. Pull needs 22 bytes per owned vertex (24 with a tol below 1e-7, 20 with float64), 8 bytes per
+        row up to that of the last hub and, on several ranks, 2 bytes (4, 8) per vertex of the whole graph. Push needs
+        12 bytes per owned vertex and 8 bytes (16 on several ranks; 8 more with float64) per vertex of the whole graph.
+        Both need 8 bytes per owned vertex for a start, until the first iteration, 4 bytes per owned vertex for a
+        float32 result, and 1 / 64 byte per edge for hubs' tasks. In-edges that the graph does not store need the memory
+        of `transposed`.
 
     Notes
     -----
-    O(n + m) an iteration; the module docstring lists launches and exchanges. The result does not depend on timing, bit
+    O(n + m) per iteration; the module docstring lists launches and exchanges. The result does not depend on timing, bit
     for bit. Its last digits depend on the device and the number of ranks.
     """
+    # No vertices.
     n, own = shard.n_vertices, shard.hi - shard.lo
     if n == 0:
         empty = {"ranks": shard.device.empty(0, dtype).reshape(several, 0)} if several else {}
         return empty or {"rank": shard.device.empty(0, dtype)}, {"iterations": 0, "error": 0.0, "converged": True}
+
+    # Scale the starting vectors.
     name, start = ("start", start) if nstart is None else ("nstart", nstart)
     start = None if start is None else shard.device.asarray(start, np.float64)
-    starts = {name: start} if start is None or start.ndim == 1 else {f"{name}[{i}]": one for i, one in enumerate(start)}
-    firsts = [(one, scale(shard, one, 1 / n, which)) for which, one in starts.items()]
+    starts = {name: start} if start is None or start.ndim == 1 else {f"{name}[{i}]": row for i, row in enumerate(start)}
+    firsts = [(row, scale(shard, row, 1 / n, which)) for which, row in starts.items()]
+
+    # Check weights, and choose the form of shares.
     if weight:
         check_weights(shard, "PageRank by weights")
     spread: str | Array = dangling
@@ -175,6 +180,8 @@ def run(
         spread = distribution(shard, whole(shard, loose_dense, loose, loose_values), "dangling")
     narrow = tol >= NARROW_TOL and (dangling != "drop" or shard.device.kind == "cuda")
     bits = 64 if weight or dtype == "float64" else 16 if narrow else 32
+
+    # Iterate for each row. A sure convergence lets it begin at the teleport vector.
     make = _maker(shard, bits, weight, max_iter, start is not None)
     sure = start is None and FAR * (alpha + (1 - alpha) / 128) ** max_iter < tol
     results, infos = [], []
@@ -188,6 +195,8 @@ def run(
             iteration.begin(first, factor, 1 / n, bits if first is None else max(bits, 32))  # 16 would cost iterations
         infos.append(_iterate(iteration, Base(n, alpha, to, spread), tol, max_iter))
         results.append(iteration.result(dtype))
+
+    # Join the rows.
     if not several:
         return {"rank": results[0]}, infos[0]
     ranks = shard.device.concatenate(results).reshape(several, own)
@@ -196,9 +205,10 @@ def run(
 
 
 def _maker(shard: Shard, bits: int, weight: bool, max_iter: int, started: bool) -> Callable[[Array], Iteration]:
-    """What makes the state of an iteration; walks begin where its argument is above 0, or anywhere if it is None.
+    """Return a function that makes the state of an iteration.
 
-    `started` says that there is a start, from which it takes few iterations.
+    Its argument is the vector where walks begin, or None. `started` is True if the iteration has a start, and so will
+    be short.
     """
     kept = shard.in_edges
     rows = transposed(shard) if kept is None and max_iter > FEW and not weight else kept
@@ -221,7 +231,10 @@ def _maker(shard: Shard, bits: int, weight: bool, max_iter: int, started: bool) 
 
 
 def _iterate(iteration: Iteration, base: Base, tol: float, max_iter: int) -> dict[str, Any]:
-    """Iterate until the error is below `tol`, or `max_iter` times; what the result says of it."""
+    """Iterate until the error is below `tol`, or `max_iter` times.
+
+    Returns the scalars of the result.
+    """
     _, handed, kept = iteration.read(0)
     error, steps = math.inf, 0
     while steps < max_iter and not error < tol:

@@ -1,9 +1,9 @@
-// A pull iteration of PageRank. A vertex's share, rank / out-degree, is what it sends along each of its out-edges.
-// SHARE_BITS is its form. 16 or 32: each iteration sends only the change of the share, cut to the upper bits of a
-// float32, and the receivers add it to their sums. The part that was cut off belongs to the next change, so nothing is
-// lost. Cutting goes towards 0 and never overshoots (rounding to nearest may oscillate for ever, as on stars). With 16
-// bits, of which 64 fit into a cache line, the L1 norm of what is left to send shrinks by alpha + (1 - alpha) / 128 in
-// each iteration. 64: whole float64 shares, and sums computed anew.
+// Makes a pull iteration of PageRank. A vertex's share, rank / out-degree, is the mass that it sends along each of its
+// out-edges. SHARE_BITS is its form. 16 or 32: each iteration sends only the change of the share, cut to the upper bits
+// of a float32, and the receivers add it to their sums. The part that was cut off belongs to the next change, so
+// nothing is lost. Cutting goes towards 0 and never overshoots (rounding to nearest may oscillate for ever, as on
+// stars). With 16 bits, of which 64 fit into a cache line, the L1 norm of the rest to send shrinks by alpha + (1 -
+// alpha) / 128 in each iteration. 64: whole float64 shares, and sums computed anew.
 #pragma once
 #include "algorithms/centrality/pagerank/ranks.cuh"
 #include "kernels/rows.cuh"
@@ -29,8 +29,8 @@ DEVICE f32 uncut(u16 share) { return float_of((u32)share << 16); }
 DEVICE f32 uncut(f32 share) { return share; }
 DEVICE f64 uncut(f64 share) { return share; }
 
-// The share of each own vertex: what it has sent in total to each of its out-neighbours, and what it sends in this
-// iteration. A vertex without out-neighbours is treated as if it had one, so that lanes do not diverge.
+// Shares of own vertices: the total sent to each out-neighbour, and the part sent in this iteration. A vertex without
+// out-neighbours is treated as if it had one, so that lanes do not diverge.
 struct Shares {
     const Receivers* degrees;
     f64* handed;
@@ -48,7 +48,7 @@ struct Shares {
     }
 };
 
-struct FirstShares {  // one lane an own vertex: its whole share is sent
+struct FirstShares {  // sends the whole share, one lane per own vertex
     static constexpr int lanes = 1;
     i64 n;
     const f64* ranks;
@@ -63,7 +63,7 @@ struct FirstShares {  // one lane an own vertex: its whole share is sent
     }
 };
 
-template <class View> struct AddShares {  // the fold of a row's in-edges: what the neighbours hand on along them
+template <class View> struct AddShares {  // the fold of a row's in-edges: the sum of the neighbours' shares
     const View& graph;
     const Share* news;
     DEVICE f64 nothing() const { return 0; }
@@ -74,7 +74,7 @@ template <class View> struct AddShares {  // the fold of a row's in-edges: what 
 };
 
 template <class View>
-struct PullHubs {  // a tile a task of a hub's in-edges: adds their shares to the hub's sum, in fixed point
+struct PullHubs {  // adds the shares of a hub's task to its sum in fixed point, a task per tile
     static constexpr int lanes = 32;
     View graph;
     const u64* tasks;
@@ -91,12 +91,12 @@ struct PullHubs {  // a tile a task of a hub's in-edges: adds their shares to th
 };
 
 template <class View>
-struct PullRows {  // a tile sums the shares of 32 rows of in-edges; hubs are left to PullHubs
+struct PullRows {  // sums the shares of 32 rows of in-edges per tile; leaves hubs to PullHubs
     static constexpr int lanes = 32;
     View graph;
-    const u32* rows;  // or null: all
+    const u32* rows;  // null for all
     i64 n;
-    const Share* news;  // of all vertices
+    const Share* news;  // per vertex of the graph
     f64* sums;  // the shares received in total
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
@@ -108,9 +108,9 @@ struct PullRows {  // a tile sums the shares of 32 rows of in-edges; hubs are le
     }
 };
 
-struct FinishPull {  // one lane an own vertex: computes its rank from the shares received, and then its next share
+struct FinishPull {  // computes a rank from the received shares, and then the next share, one lane per own vertex
     static constexpr int lanes = 1;
-    const u32* rows;  // or null: all
+    const u32* rows;  // null for all
     i64 n;
     f64* sums;
     u64* hub_sums;
@@ -125,13 +125,13 @@ struct FinishPull {  // one lane an own vertex: computes its rank from the share
         RankSums<whole> all;
         if (Tile<32>::size() > 1 || rows) {
             for (i64 at : grid.items(n)) finish(rows ? (i64)rows[at] : at, all);
-        } else {  // a CPU takes several rows at a time where they follow each other
+        } else {  // a CPU vectorises over consecutive rows
             for (i64 row : grid.items(n)) finish(row, all);
         }
         all.add_to(tally);
     }
     DEVICE void finish(i64 row, RankSums<whole>& all) const {
-        f64 sum = sums[row], before = shares.handed[row];  // both loads at once, so that a lane waits once
+        f64 sum = sums[row], before = shares.handed[row];  // both loads at once: a lane waits once
         Receivers degree = shares.degrees[row];
         if (row < hub_rows && hub_sums[row]) {
             sums[row] = sum = from_fixed(hub_sums[row]);

@@ -1,5 +1,5 @@
-// A push iteration of PageRank, for directed graphs whose in-edges are neither stored nor made for the call: every edge
-// adds its source's share, rank / out-degree, to a fixed-point sum of its destination.
+// Makes a push iteration of PageRank, for directed graphs whose in-edges are neither stored nor made for the call:
+// every edge adds its source's share, rank / out-degree, to a fixed-point sum of its destination.
 #pragma once
 #include "algorithms/centrality/pagerank/ranks.cuh"
 #include "kernels/rows.cuh"
@@ -32,7 +32,7 @@ DEVICE void push_share(const View& graph, Group group, i64 row, i64 unit, f64 sh
 }
 
 template <class View>
-struct PushRanks {  // a tile pushes the shares of 32 rows of out-edges; hubs are left to PushHubs
+struct PushRanks {  // pushes the shares of 32 rows of out-edges per tile; leaves hubs to PushHubs
     static constexpr int lanes = 32;
     View graph;
     i64 n;
@@ -47,7 +47,7 @@ struct PushRanks {  // a tile pushes the shares of 32 rows of out-edges; hubs ar
 };
 
 template <class View>
-struct PushHubs {  // a tile a task of a hub's out-edges
+struct PushHubs {  // pushes a task of a hub's out-edges per tile
     static constexpr int lanes = 32;
     View graph;
     const u64* tasks;
@@ -62,7 +62,7 @@ struct PushHubs {  // a tile a task of a hub's out-edges
     }
 };
 
-struct DrainSums {  // one lane a vertex of other ranks, all but first .. end - 1: moves its sum to the send buffer
+struct DrainSums {  // moves sums to the send buffer, one lane per vertex of other ranks (all but first .. end - 1)
     static constexpr int lanes = 1;
     Sums sums;
     i64 n;
@@ -77,7 +77,7 @@ struct DrainSums {  // one lane a vertex of other ranks, all but first .. end - 
     }
 };
 
-struct AddSums {  // one lane an own vertex: adds the sum that another rank sent
+struct AddSums {  // adds the sums of another rank, one lane per own vertex
     static constexpr int lanes = 1;
     const f64* part;
     i64 n;
@@ -87,7 +87,7 @@ struct AddSums {  // one lane an own vertex: adds the sum that another rank sent
     }
 };
 
-struct FinishRanks {  // one lane an own vertex: computes its rank from its sum, and clears the sum
+struct FinishRanks {  // computes a rank from a sum, and clears the sum, one lane per own vertex
     static constexpr int lanes = 1;
     Sums sums;
     i64 n;

@@ -1,10 +1,10 @@
-// What pull and push share: sums in fixed point, the tally, the first and the last ranks. Sums to which many tiles add
-// are integers, so that they do not depend on the order of the additions. A sum of shares is at most 1, and each
+// Shared parts of pull and push: sums in fixed point, the tally, the first and the last ranks. Sums to which many tiles
+// add are integers, so that they do not depend on the order of the additions. A sum of shares is at most 1, and each
 // addition is rounded to 2^-62, so 2^32 edges err by less than 5e-10 in total. If that is not enough, a second word
 // holds 31 more bits.
 #pragma once
 
-// By what a vertex's rank is divided: its out-degree, or the sum of its out-edges' weights.
+// The divisor of a vertex's rank: its out-degree, or the sum of its out-edges' weights.
 #if BY_WEIGHT == 0
 using Receivers = u32;
 #elif BY_WEIGHT == 1
@@ -15,7 +15,7 @@ DEVICE f64 divisor(Receivers receivers) { return receivers > 0 ? (f64)receivers 
 constexpr i64 fixed_bits = 62, tally_bits = 60, low_bits = 31;  // fractional bits; a tally must hold sums up to 2
 constexpr f64 fixed_one = (f64)((u64)1 << fixed_bits);
 constexpr f64 tally_one = (f64)((u64)1 << tally_bits);
-constexpr f64 low_one = (f64)((u64)1 << low_bits);  // so many units of the low word are one unit of the high word
+constexpr f64 low_one = (f64)((u64)1 << low_bits);  // units of the low word per unit of the high word
 
 DEVICE u64 to_fixed(f64 v) { return (u64)(i64)(v * fixed_one + (v < 0 ? -0.5 : 0.5)); }
 DEVICE f64 from_fixed(u64 v) { return (f64)(i64)v / fixed_one; }
@@ -28,9 +28,8 @@ DEVICE Wide to_wide(f64 v, f64 one) {
     return {(u64)(i64)high, (u64)(i64)((v * one - high) * low_one)};
 }
 
-// Sums over the own vertices that decide whether to stop, and that the next iteration needs. Each vertex's part is made
-// an integer before it is added, so that the sums do not depend on which lane adds what. Cells: two words of each, high
-// and low.
+// Sums over the own vertices that decide when to stop, and that the next iteration needs. Each vertex's part becomes an
+// integer before it is added, so that the sums do not depend on the lanes. Cells: two words per sum, high and low.
 template <bool exact> struct RankSums {
     Wide change{}, handed{}, kept{};  // the L1 change; the mass sent; the mass that was cut off
     DEVICE static void count(Wide& sum, f64 part) {
@@ -54,14 +53,14 @@ constexpr i64 tally_cells = 6;
 
 DEVICE f64 magnitude(f64 v) { return greater(v, -v); }
 
-// The rank that a vertex gets without shares: the same for all, and by its part of two distributions, if there are any.
+// The rank of a vertex without shares: an even part, and its parts of two distributions, if there are any.
 struct Base {
     f64 even;
     const f64* teleport;
     f64 teleporting;
     const f64* dangling;
     f64 loose;
-    DEVICE f64 at(i64 row) const {  // `stale_load` keeps a CPU from masked loads: 100 ns where a pointer is null
+    DEVICE f64 at(i64 row) const {  // `stale_load` keeps a CPU from masked loads: 100 ns for a null pointer
         f64 base = even;
         if (teleport) base += teleporting * stale_load(teleport + row);
         if (dangling) base += loose * stale_load(dangling + row);
@@ -70,7 +69,7 @@ struct Base {
 };
 
 template <class View>
-struct OutWeights {  // a tile 32 rows, one after another: the sums of their weights
+struct OutWeights {  // sums the weights of rows, 32 per tile, one after another
     static constexpr int lanes = 32;
     View graph;
     i64 n;
@@ -92,7 +91,7 @@ struct OutWeights {  // a tile 32 rows, one after another: the sums of their wei
 };
 
 template <class View>
-struct StartRanks {  // one lane a row: its degree and first rank, from `start`, or `even` past its end
+struct StartRanks {  // sets degree and first rank, from `start` or `even` past its end, one lane per row
     static constexpr int lanes = 1;
     View graph;
     i64 n;
@@ -100,7 +99,7 @@ struct StartRanks {  // one lane a row: its degree and first rank, from `start`,
     i64 given;
     f64 scale;
     f64 even;
-    Receivers* degrees;  // sums of weights are there already
+    Receivers* degrees;  // sums of weights are computed before
     f64* ranks;
     u64* tally;
     DEVICE void operator()(Grid grid) const {
@@ -115,7 +114,7 @@ struct StartRanks {  // one lane a row: its degree and first rank, from `start`,
     }
 };
 
-struct GiveRanks {  // one lane a row: its rank, base + alpha * sum, to the output that is not null
+struct GiveRanks {  // writes ranks, base + alpha * sum, to the output that is not null, one lane per row
     static constexpr int lanes = 1;
     const f64* sums;
     i64 n;

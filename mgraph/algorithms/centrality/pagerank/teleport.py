@@ -1,4 +1,4 @@
-"""Distributions over the vertices: what each gets in a step besides shares, and numbers scaled to sum to 1."""
+"""Distributions over the vertices: teleport vectors, dangling mass, and numbers scaled to sum to 1."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mgraph.errors import InvalidOption
 
 __all__ = ["NO_BASE", "Base", "distribution", "scale", "teleport", "whole"]
 
-TINY = float(np.finfo(np.float64).tiny)  #: the least sum of values whose reciprocal is finite
+TINY = float(np.finfo(np.float64).tiny)  #: the smallest sum with a finite reciprocal
 NO_BASE: dict[str, Any] = {"even": 0.0, "teleport": None, "teleporting": 0.0, "dangling": None, "loose": 0.0}
 
 
 class Base:
-    """What each vertex gets in a step besides shares: by the teleport, and of the mass that was not sent.
+    """Rank that each vertex gets in a step besides shares: by the teleport, and of the mass not sent.
 
     Parameters
     ----------
@@ -28,14 +28,14 @@ class Base:
     teleport : float64[hi - lo] or None
         The part of each own vertex, of 1 over the graph; None for equal parts.
     dangling : "uniform" | "personalization" | "drop" or float64[hi - lo]
-        Who gets the mass that was not sent.
+        The receivers of the mass not sent.
     """
 
     def __init__(self, n: int, alpha: float, teleport: Array, dangling: str | Array) -> None:
         self.n, self.alpha, self.teleport, self.dangling = n, alpha, teleport, dangling
 
     def at(self, handed: float) -> dict[str, Any]:
-        """The fields of `Base` in `ranks.cuh` in a step before which the mass `handed` was sent."""
+        """Return the fields of `Base` in `ranks.cuh` for a step before which the mass `handed` was sent."""
         fresh, loose, teleport, dangling = 1 - self.alpha, self.alpha * (1 - handed), self.teleport, self.dangling
         named = isinstance(dangling, str)
         if teleport is None and named and dangling != "drop":
@@ -47,7 +47,7 @@ class Base:
 
 
 def whole(shard: Shard, dense: Array, chosen: np.ndarray | None, values: np.ndarray | None) -> Array:
-    """A number for each own vertex: float64[hi - lo], given densely, or for few vertices of the graph."""
+    """Return a number per own vertex, float64[hi - lo], from dense numbers or numbers of few vertices."""
     if chosen is None or values is None:
         return shard.device.asarray(dense, np.float64)
     own = (chosen >= shard.lo) & (chosen < shard.hi)
@@ -57,7 +57,7 @@ def whole(shard: Shard, dense: Array, chosen: np.ndarray | None, values: np.ndar
 
 
 def distribution(shard: Shard, numbers: Array, name: str) -> Array:
-    """`numbers` of the own vertices, scaled so that they sum to 1 over the graph."""
+    """Return `numbers` of the own vertices, scaled to sum to 1 over the graph."""
     return numbers * scale(shard, numbers, 0.0, name)
 
 
@@ -65,7 +65,7 @@ def teleport(
     shard: Shard, dense: Array, chosen: np.ndarray | None, rows: np.ndarray | None, values: np.ndarray | None,
     row: int, several: int,
 ) -> Array:  # fmt: skip
-    """Where a walk that follows no edge goes, in this row of the arguments of `run`: float64[hi - lo], None for all."""
+    """Return the teleport vector of this row of the arguments of `run`: float64[hi - lo], None for equal parts."""
     if dense is None and chosen is None:
         return None
     if chosen is not None and values is not None:
@@ -76,10 +76,12 @@ def teleport(
 
 
 def scale(shard: Shard, start: Array, even: float, name: str = "start") -> float:
-    """The factor by which numbers are multiplied so that they sum to 1; up to two read-backs, one allreduce.
+    """Return the factor by which numbers sum to 1.
 
-    `InvalidOption`, naming `name` and the least value, on every rank if it is not possible.
+    Up to two read-backs, one allreduce. Raises `InvalidOption`, naming `name` and the smallest value, on every rank if
+    it is not possible.
     """
+    # Sum the own part.
     total, bad, least = even * (shard.hi - shard.lo), 0.0, math.inf
     if start is not None and len(start):
         start = start[: shard.hi - shard.lo]
@@ -87,6 +89,8 @@ def scale(shard: Shard, start: Array, even: float, name: str = "start") -> float
             total = float(start.sum(dtype=np.float64)) + even * (shard.hi - shard.lo - len(start))
         least = float(start.min())
         bad = float(not least >= 0)  # NaN too
+
+    # Sum over all ranks, and check.
     total, bad = shard.exchange.allreduce(np.array([total, bad])).tolist()
     if bad or not TINY <= total < math.inf:
         least = float(shard.exchange.allreduce(np.array([least]), "min")[0])

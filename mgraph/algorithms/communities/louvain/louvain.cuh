@@ -1,10 +1,10 @@
-// Moves between communities, the graph of the communities, and the modularity. Sums are integers, so that neither timing
-// nor the number of ranks changes them.
+// Moves vertices between communities, builds the graph of the communities, and computes the modularity. Sums are
+// integers, so that neither timing nor the number of ranks changes them.
 #pragma once
 #include "algorithms/primitives/weight_sums.cuh"
 #include "kernels/search.cuh"
 
-struct SumByLabel {  // one lane a vertex: adds its strength to its community's
+struct SumByLabel {  // adds a vertex's strength to its community's, one lane per vertex
     static constexpr int lanes = 1;
     const u32* labels;
     const i64* strength;
@@ -15,7 +15,7 @@ struct SumByLabel {  // one lane a vertex: adds its strength to its community's
     }
 };
 
-struct Move {  // one lane a move: vertex << 32 | the community that it joins
+struct Move {  // applies moves (vertex << 32 | new community), one lane per move
     static constexpr int lanes = 1;
     const u64* moves;
     i64 n;
@@ -32,7 +32,7 @@ struct Move {  // one lane a move: vertex << 32 | the community that it joins
     }
 };
 
-struct LeastNames {  // one lane a vertex: least[community] becomes the smallest name of its vertices
+struct LeastNames {  // computes the smallest name of each community's vertices, one lane per vertex
     static constexpr int lanes = 1;
     const u32* labels;
     const u32* names;  // null for their ids
@@ -46,7 +46,7 @@ struct LeastNames {  // one lane a vertex: least[community] becomes the smallest
     }
 };
 
-struct MarkNames {  // one lane a community: marks its smallest name, by which communities are numbered
+struct MarkNames {  // marks smallest names, by which communities are numbered, one lane per community
     static constexpr int lanes = 1;
     const u32* least;
     i64 n;
@@ -57,10 +57,10 @@ struct MarkNames {  // one lane a community: marks its smallest name, by which c
     }
 };
 
-struct NumberCommunities {  // one lane a community: its strength and smallest name, in their order
+struct NumberCommunities {  // writes strengths and smallest names by number, one lane per community
     static constexpr int lanes = 1;
     const u32* least;
-    const i64* upto;  // how many names are marked up to each
+    const i64* upto;  // number of marked names up to each
     const i64* sums;
     i64 n;
     i64* strength;
@@ -74,7 +74,7 @@ struct NumberCommunities {  // one lane a community: its strength and smallest n
     }
 };
 
-struct NumberVertices {  // one lane a vertex: the number of its community
+struct NumberVertices {  // writes the number of a vertex's community, one lane per vertex
     static constexpr int lanes = 1;
     const u32* labels;
     const u32* least;
@@ -86,14 +86,14 @@ struct NumberVertices {  // one lane a vertex: the number of its community
     }
 };
 
-struct Between {  // where arcs between communities go; lanes that work on one row take places from its counter
+struct Between {  // output of arcs between communities; the lanes of a row take places from its counter
     const u32* numbers;
     i64 first;
-    i64 begin;  // the rows of this piece begin here
+    i64 begin;  // first row of this piece
     f64 unit;
     u32* counts;
     const i64* offsets;
-    u64* keys;  // null where arcs are only counted
+    u64* keys;  // null while arcs are only counted
     u64* weights;
     template <class View, class Group> DEVICE void take(const View& graph, Group group, i64 row,
                                                         i64 unit_of_row) const {
@@ -112,7 +112,7 @@ struct Between {  // where arcs between communities go; lanes that work on one r
 };
 
 template <class View>
-struct JoinRows {  // a lane brings a row of a piece; hubs are left to JoinHubs
+struct JoinRows {  // writes the arcs of a piece's rows, a row per lane; leaves hubs to JoinHubs
     static constexpr int lanes = 32;
     View graph;
     i64 begin;
@@ -127,7 +127,7 @@ struct JoinRows {  // a lane brings a row of a piece; hubs are left to JoinHubs
 };
 
 template <class View>
-struct JoinHubs {  // a tile a task of a hub's row
+struct JoinHubs {  // writes the arcs of a hub's task per tile
     static constexpr int lanes = 32;
     View graph;
     Between between;
@@ -139,7 +139,7 @@ struct JoinHubs {  // a tile a task of a hub's row
     }
 };
 
-struct MarkLast {  // one lane a key: whether it is the last of equal ones
+struct MarkLast {  // marks the last of equal keys, one lane per key
     static constexpr int lanes = 1;
     const u64* keys;
     i64 n;
@@ -149,7 +149,7 @@ struct MarkLast {  // one lane a key: whether it is the last of equal ones
     }
 };
 
-struct KeepLast {  // one lane a key: the last of equal ones, and the running sum up to it
+struct KeepLast {  // keeps the last of equal keys and the running sum up to it, one lane per key
     static constexpr int lanes = 1;
     const u64* keys;
     const u64* running;
@@ -163,12 +163,12 @@ struct KeepLast {  // one lane a key: the last of equal ones, and the running su
     }
 };
 
-struct Contributions {  // one lane an own vertex: its share of the modularity, of which the shares are the sum
+struct Contributions {  // computes a vertex's share of the modularity, one lane per own vertex
     static constexpr int lanes = 1;
     const u32* labels;
-    const i64* within;  // what the edges of each row weigh that stay inside
-    const i64* strength;  // of own rows
-    const i64* sums;  // by label: what can be met there
+    const i64* within;  // weight of each row's edges inside its community
+    const i64* strength;  // per own row
+    const i64* sums;  // per label: sum of strengths
     i64 first;
     i64 n;
     f64 total;

@@ -1,14 +1,14 @@
-"""The Louvain method on p ranks: vertices join the neighbouring community from which modularity gains most.
+"""The Louvain method on p ranks: vertices join the neighbouring community with the largest gain of modularity.
 
 At first every vertex is a community of its own. In a sweep each vertex chooses once. Vertices choose in a few turns, by
 a hash of their names, and those of a turn choose at the same time, so that few neighbours choose without knowing of
-each other. A sweep that gains no modularity all the same is undone. In a small graph it is done again in twice as many
-turns, a few times; else it ends its level. Then the communities become the vertices of a smaller graph, and so on,
-while modularity gains.
+each other. A sweep that still gains no modularity is undone. In a small graph it is repeated in twice as many turns, a
+few times; else it ends its level. Then the communities become the vertices of a smaller graph, and so on, while
+modularity gains.
 
-On a GPU rows with gaps are copied once for the first graph, see `compact_rows`.
+On a GPU `compact_rows` copies rows with gaps once for the first graph.
 
-Every rank has the community, the weight and the name of each vertex of the graph, and the rows of its own vertices.
+Every rank has the community, the strength and the name of each vertex of the graph, and the rows of its own vertices.
 After each turn the ranks share the moves. Ranks own equal ranges of the vertices of smaller graphs, whose edges are
 sent to them, added up by pairs of communities.
 
@@ -18,11 +18,11 @@ depend on the number of ranks, the structure, the order of the vertices or timin
 ================= ========================================================= ===========================================
 step              launches                                                  exchange among p ranks
 ================= ========================================================= ===========================================
-a turn            p + 1, and those of wide rows; a read-back                an allgather of 8 bytes a move
+a turn            p + 1, and those of wide rows; a read-back                an allgather of 8 bytes per move
 a sweep           `TURNS` turns, and 1, 2 where there may be hubs; two      an allreduce of two numbers
                   read-backs; where there are wide rows, a sort of a byte
                   a row, and three more
-a smaller graph   8, and for each piece 4; a sort of each piece, and two    two alltoallvs of 8 bytes a pair of
+a smaller graph   8, and for each piece 4; a sort of each piece, and two    two alltoallvs of 8 bytes per pair of
                   sorts of all pairs                                        communities that a rank has
 ================= ========================================================= ===========================================
 
@@ -56,17 +56,17 @@ from mgraph.structures.sort import sort_keys
 
 __all__ = ["FILE", "run", "warm"]
 
-TURNS = 8  #: in which the vertices of a sweep choose
+TURNS = 8  #: turns per sweep, in which vertices choose
 FILE = "algorithms/communities/louvain/louvain.cuh"
-FEW, MOST_TURNS = 1 << 16, 64  #: up to so many vertices, a sweep that was undone is done again in up to so many turns
-SWEEPS, LEVELS = 50, 50  #: at most, so that it ends; 3 to 15 of each is usual
-SWEEP_GAIN, LEVEL_GAIN = 1e-5, 1e-7  #: the modularity that a sweep must gain to be followed by another; a level
-PIECE = 1 << 26  #: arcs whose pairs of communities are added up at once
+FEW, MOST_TURNS = 1 << 16, 64  #: up to FEW vertices, an undone sweep is repeated in up to MOST_TURNS turns
+SWEEPS, LEVELS = 50, 50  #: upper bounds; 3 to 15 of each is usual
+SWEEP_GAIN, LEVEL_GAIN = 1e-5, 1e-7  #: the smallest gains after which another sweep, and another level, follows
+PIECE = 1 << 26  #: arcs per piece, whose pairs of communities are added up at once
 
 
 @dataclass
 class _Coarse:
-    """The rows of a graph of communities on one rank."""
+    """Rows of a graph of communities on a rank."""
 
     offsets: Array
     dst: Array
@@ -78,36 +78,39 @@ class _Coarse:
         return len(self.dst)
 
     def view(self) -> View:
-        """The view through which kernels read the rows."""
+        """Return the view of the rows for kernels."""
         return View("algorithms/communities/louvain/view.cuh", "CoarseView", vars(self))
 
 
 class _Level:
-    """One graph, of vertices or of communities, and the communities of its vertices.
+    """A graph, of vertices or of communities, and the communities of its vertices.
 
     Attributes
     ----------
     names : uint32[n] or None
-        The name of each vertex, by which communities are called and equal gains are decided; None for its id.
+        The name of each vertex, for naming communities and breaking ties; None for its id.
     labels : uint32[n]
         The community of each vertex: the name of a vertex that began there.
     strength : int64[n]
-        What the edges of each vertex weigh.
+        The weight of each vertex's edges.
     sums : int64[n]
         The strength of each community, by its name.
     loops : int
-        What edges inside of the vertices weigh: those of communities of earlier levels.
+        The weight of edges inside of the vertices: inside of communities of earlier levels.
     """
 
     def __init__(
         self, shard: Shard, edges: Any, partition: Partition, degrees: Array, names: Array, strength: Array,
         loops: int, unit: float, resolution: float,
     ) -> None:  # fmt: skip
+        # The rows, and their strengths.
         self.shard, self.device, self.n = shard, shard.device, partition.n_vertices
         self.first, end = partition.range(shard.rank)
         self.rows, self.edges, self.loops, self.resolution = end - self.first, edges, loops, resolution
         self.weights = WeightSums(shard, edges.view(), edges, self.first, self.rows, unit=unit, file=FILE)
         self.tally = LabelCounts(shard, [self.weights.view], degrees)
+
+        # Every vertex begins as its own community.
         self.names = names
         self.strength = all_gather(shard, self.weights.strengths()) if strength is None else strength
         self.labels = self.device.arange(0, self.n, np.uint32) if names is None else names.copy()
@@ -117,24 +120,27 @@ class _Level:
         self.moves, self.count = self.device.empty(self.rows, np.uint64), self.device.zeros(1, np.int64)
 
     def inside(self) -> int:
-        """What the edges inside of communities weigh, both ways."""
+        """Return the weight of the edges inside of communities, both ways."""
         own = Device.to_host(self.weights.weigh("inside", self.labels))[:1]
         return int(self.shard.exchange.allreduce(own)[0]) + self.loops
 
     def modularity(self) -> float:
-        """The modularity of the communities."""
+        """Return the modularity of the communities."""
         part = self.sums / float(self.total)
         part *= part
         return self.inside() / self.total - self.resolution * float(part.sum())
 
     def sweep(self, seed: int, number: int, turns: int) -> int:
-        """Have each vertex choose once, in so many turns; how many have moved."""
+        """Let each vertex choose once, in `turns` turns. Returns the number of moves."""
+        # Describe the votes.
         moved = 0
         votes: dict[str, Any] = {"labels": self.labels, "first": self.first, "unit": self.weights.unit}
         votes |= {"strength": self.strength, "sums": self.sums, "price": self.resolution / self.total}
         votes |= {"names": self.names, "classes": turns, "turn": 0, "seed": _mixed(seed, number)}
         votes |= {"chosen": None, "moves": self.moves, "count": self.count}
         self.tally.deal(votes)
+
+        # In each turn the vertices vote, and all ranks apply all moves.
         for turn in range(turns):
             self.device.fill(self.count, 0)
             self.tally.vote({**votes, "turn": turn})
@@ -146,12 +152,15 @@ class _Level:
         return moved
 
     def improve(self, seed: int) -> float:
-        """Sweep while modularity gains; the modularity."""
+        """Sweep while modularity gains. Returns the modularity."""
+        # Sweep.
         best, turns = self.modularity(), TURNS
         for number in range(SWEEPS):
             before = self.labels.copy(), self.sums.copy()
             if self.sweep(seed, number, turns) == 0:
                 break
+
+            # Undo a sweep without gain. A small graph tries again with more turns.
             now = self.modularity()
             if now <= best:
                 self.labels, self.sums = before
@@ -167,11 +176,17 @@ class _Level:
     # ---- the graph of the communities --------------------------------------------------------------------------------
 
     def numbered(self) -> tuple[Array, Array, Array]:
-        """The number of each vertex's community, by smallest names; and each community's strength and smallest name."""
+        """Number the communities by their smallest names.
+
+        Returns the number of each vertex's community, and the strength and smallest name of each community.
+        """
+        # Find the smallest name of each community, and mark it.
         device, library, n = self.device, self.weights.kernels, self.n
         least, marked = device.full(n, 2**32 - 1, np.uint32), device.zeros(n, np.uint8)
         library.LeastNames(n, labels=self.labels, names=self.names, n=n, least=least)
         library.MarkNames(n, least=least, n=n, marked=marked)
+
+        # Number the marked names.
         upto = device.empty(n, np.int64)
         device.cumsum(marked, out=upto)
         communities = int(upto[-1]) if n else 0
@@ -182,15 +197,22 @@ class _Level:
         return numbers, strength, names
 
     def coarse(self, numbers: Array, partition: Partition) -> _Coarse:
-        """The own rows of the graph of communities."""
+        """Return the own rows of the graph of communities."""
+        # Add up the own arcs by pairs of communities.
         pairs = self._pairs(numbers)
-        keys, sums = _added(self.device, *(self.device.concatenate(list(one)) for one in zip(*pairs, strict=True)))
+        keys, sums = _added(
+            self.device, *(self.device.concatenate(list(column)) for column in zip(*pairs, strict=True))
+        )
+
+        # Send the pairs to the owners of their sources, and add up again.
         if self.shard.size > 1:
             marks = np.asarray(partition.starts[1:-1], np.uint64) << np.uint64(32)
             inner = self.device.xp.searchsorted(keys, self.device.asarray(marks))
             cuts = list(pairwise([0, *self.device.to_host(inner).tolist(), len(keys)]))
-            sent = [self.shard.exchange.alltoallv([one[a:b] for a, b in cuts]) for one in (keys, sums)]
+            sent = [self.shard.exchange.alltoallv([column[a:b] for a, b in cuts]) for column in (keys, sums)]
             keys, sums = _added(self.device, *(self.device.concatenate(parts) for parts in sent))
+
+        # Rows begin where their keys do.
         first, end = partition.range(self.shard.rank)
         rows = self.device.arange(first, end + 1, np.uint64)
         rows <<= np.uint64(32)
@@ -198,7 +220,8 @@ class _Level:
         return _Coarse(offsets, self.device.astype(keys, np.uint32), sums)
 
     def _pairs(self, numbers: Array) -> list[tuple[Array, Array]]:
-        """The own arcs between communities, added up in each piece: keys and weights."""
+        """Return the own arcs between communities, added up in each piece: keys and weights."""
+        # Count the arcs per row.
         device = self.device
         counts, offsets = device.zeros(self.rows, np.uint32), device.zeros(self.rows + 1, np.int64)
         between = {"numbers": numbers, "first": self.first, "unit": self.weights.unit, "counts": counts}
@@ -206,9 +229,13 @@ class _Level:
         self._join(0, self.rows, {**between, "begin": 0, "keys": None, "weights": None})
         device.cumsum(counts, out=offsets[1:])
         device.fill(counts, 0)
+
+        # Cut the rows into pieces of about `PIECE` arcs.
         marks = device.asarray(np.arange(1, -(-int(offsets[-1]) // PIECE), dtype=np.int64) * PIECE)
         inner = device.to_host(device.xp.searchsorted(offsets, marks)).tolist()
         pairs = []
+
+        # Write the arcs of each piece, and add them up.
         for begin, end in pairwise([0, *inner, self.rows]):
             n = int(offsets[end] - offsets[begin])
             keys, weights = device.empty(n, np.uint64), device.empty(n, np.uint64)
@@ -223,7 +250,7 @@ class _Level:
         weights.kernels.JoinHubs(weights.room, graph=weights.view, between=between, **hubs)
 
     def next(self, numbers: Array, strength: Array, inside: int) -> _Level:
-        """The level of the communities."""
+        """Return the level of the communities."""
         partition = Partition.equal(len(strength), self.shard.size)
         rows = self.coarse(numbers, partition)
         degrees = rows.offsets[1:] - rows.offsets[:-1]
@@ -231,13 +258,16 @@ class _Level:
 
 
 def _added(device: Device, keys: Array, weights: Array) -> tuple[Array, Array]:
-    """Each different key once, ascending, and the sum of its weights. One sort, two read-backs."""
+    """Return each different key once, ascending, with the sum of its weights. One sort, two read-backs."""
+    # Sort the keys with their weights.
     n = len(keys)
     if n == 0:
         return keys, weights
     keys, places = sort_keys(device, keys, with_places=True)
     weights = device.gather(weights, places)
     del places
+
+    # Sums are the differences of the running sum at the last of equal keys.
     library = load(device, FILE, None, HUB_DEGREE=algorithm.HUB_DEGREE)
     lasts, upto = device.empty(n, np.uint8), device.zeros(n + 1, np.int64)
     library.MarkLast(n, keys=keys, n=n, lasts=lasts)
@@ -252,12 +282,12 @@ def _added(device: Device, keys: Array, weights: Array) -> tuple[Array, Array]:
 
 
 def _mixed(seed: int, number: int) -> int:
-    """A seed for the turns of a sweep: uint64."""
+    """Return a seed for the turns of a sweep: uint64."""
     return (seed * 0x9E3779B97F4A7C15 + (number + 1) * 0xD1B54A32D192ED03) % 2**64
 
 
 def warm(shard: Shard) -> None:
-    """Compile what `run` launches on this shard."""
+    """Compile the launches of `run` on this shard."""
     device = shard.device
     offsets, none = device.zeros(1, np.int64), device.empty(0, np.uint64)
     rows = _Coarse(offsets, device.empty(0, np.uint32), none)
@@ -268,7 +298,7 @@ def warm(shard: Shard) -> None:
 
 
 def run(shard: Shard, resolution: float = 1.0, seed: int = 0) -> Columns:
-    """The community of each own vertex by the Louvain method.
+    """Return the community of each own vertex by the Louvain method.
 
     Parameters
     ----------
@@ -282,28 +312,31 @@ def run(shard: Shard, resolution: float = 1.0, seed: int = 0) -> Columns:
     columns : dict
         "community", int64[hi - lo] on the shard's device: the smallest user's id in the community.
     scalars : dict
-        ``modularity``; ``communities``; ``levels``, how often communities were made to vertices.
+        ``modularity``; ``communities``; ``levels``, how often communities became vertices.
 
     Raises
     ------
     InvalidOption
         A weight is negative or not finite; on every rank.
     CapacityError
-        There is too little memory for 60 bytes a vertex of the whole graph, 12 bytes an owned vertex, what
-        `LabelCounts` takes, and 56 bytes an arc of a piece, or for each pair of communities with edges that a rank has.
+        Too little memory: 60 bytes per vertex of the whole graph, 12 bytes per owned vertex, that of `LabelCounts`, and
+        56 bytes per arc of a piece, or per pair of communities with edges that a rank has.
 
     Notes
     -----
-    O(n + m) a sweep; the module docstring lists launches and exchanges.
+    O(n + m) per sweep; the module docstring lists launches and exchanges.
     """
+    # Start with the vertices.
     device, unit = shard.device, unit_of(shard, "louvain", 2, FILE)
     names = None if shard.by_name is None else vertex_labels(shard)
     out, lo = shard.out_edges, shard.lo
     level = _Level(
         shard, compact_rows(shard, out, True), shard.partition, out.degrees(), names, None, 0, unit, resolution
     )
-    members = device.arange(lo, shard.hi, np.uint32)  # the vertex of the present level that each own vertex is in
-    called, levels = names, 0  # the smallest user's id of each vertex of the present level; None for its id
+    members = device.arange(lo, shard.hi, np.uint32)  # vertex of the present level for each own vertex
+    called, levels = names, 0  # smallest user's id of each vertex of the present level; None for its id
+
+    # Improve level by level, while modularity gains.
     q = 0.0
     if level.total:
         q, before = level.improve(seed), -np.inf
@@ -320,6 +353,8 @@ def run(shard: Shard, resolution: float = 1.0, seed: int = 0) -> Columns:
         numbers, strength, least = level.numbered()
         members = device.gather(numbers, members)
         called = least if levels == 0 else device.gather(called, least)
+
+    # Name the communities by their smallest user's ids.
     own = members if called is None else device.gather(called, members)
     communities = shard.n_vertices if called is None else len(called)
     return {"community": device.astype(own, np.int64)}, {"modularity": q, "communities": communities, "levels": levels}

@@ -1,5 +1,5 @@
-// The rows of a graph of communities: row v is dst[offsets[v]] .. dst[offsets[v + 1] - 1], ascending, without itself. The
-// weight of a slot is a whole number, of the units that `fixed` counts in.
+// Rows of a graph of communities: row v is dst[offsets[v]] .. dst[offsets[v + 1] - 1], ascending, without itself. The
+// weight of a slot is a whole number of the units of `fixed`.
 #pragma once
 
 struct CoarseView {
@@ -7,7 +7,7 @@ struct CoarseView {
     const u32* dst;
     const u64* weights;
     static constexpr bool sorted = true;
-    static constexpr i64 grain = 256;  // slots of a unit
+    static constexpr i64 grain = 256;  // slots per unit
     DEVICE i64 degree(i64 v) const { return offsets[v + 1] - offsets[v]; }
     DEVICE i64 units(i64 v) const { return (degree(v) + grain - 1) / grain; }
     DEVICE f32 weight(i64 slot) const { return (f32)weights[slot]; }

@@ -1,4 +1,4 @@
-"""The method `k_truss` that users call, and the check of its argument."""
+"""Method `k_truss`, and the check of its argument."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ __all__ = ["ALGORITHM", "k_truss"]
 
 
 def k_truss(self: Runs[Any], k: int) -> EdgeBatch:
-    """The k-truss of an undirected graph: the largest set of edges in which each is in ``k - 2`` triangles or more.
+    """Return the k-truss of an undirected graph.
+
+    It is the largest set of edges in which each is in ``k - 2`` triangles or more.
 
     Parameters
     ----------
     k : int
-        0 or more. Up to 2 all edges are in it, but for self-loops, which are ignored.
+        0 or more. Up to 2 all edges are in it, except for self-loops, which are ignored.
 
     Returns
     -------
@@ -35,23 +37,23 @@ def k_truss(self: Runs[Any], k: int) -> EdgeBatch:
     InvalidOption
         The graph is directed, or `k` is no whole number of 0 or more.
     CapacityError
-        A worker has too little memory. It needs what `triangles` does, and 16 bytes more for each edge that it keeps.
+        A worker has too little memory: that of `triangles`, and 16 bytes more per kept edge.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
     Notes
     -----
-    O(m sqrt(m)) work at most in each round, which counts the triangles of all edges that are left and removes those
-    with too few. There are at most two rounds for k = 3; for others usually a few, and in the worst case one for each
-    edge. A round is a superstep for each 16 MiB of a worker's edges, in which each worker receives all edges that are
-    left once, 4 bytes an edge and 8 a vertex, and sends back 4 bytes for each. The result is exact. After J. Cohen,
-    "Trusses: cohesive subgraphs for social network analysis", 2008.
+    O(m sqrt(m)) work at most per round, which counts the triangles of all remaining edges and removes those with too
+    few. There are at most two rounds for k = 3; for others usually a few, and in the worst case one per edge. A round
+    is a superstep per 16 MiB of a worker's edges, in which each worker receives all remaining edges once, 4 bytes per
+    edge and 8 per vertex, and sends back 4 bytes for each. The result is exact. After J. Cohen, "Trusses: cohesive
+    subgraphs for social network analysis", 2008.
 
     Examples
     --------
     >>> g.insert([0, 1, 2, 0], [1, 2, 0, 3])  # with directed=False  # doctest: +SKIP
-    >>> found = g.k_truss(3)  # doctest: +SKIP
-    >>> found.src, found.dst  # doctest: +SKIP
+    >>> truss = g.k_truss(3)  # doctest: +SKIP
+    >>> truss.src, truss.dst  # doctest: +SKIP
     (array([0, 0, 1], dtype=uint32), array([1, 2, 2], dtype=uint32))
     """
     edges: EdgeBatch = self.run("k_truss", k=k)
@@ -59,14 +61,14 @@ def k_truss(self: Runs[Any], k: int) -> EdgeBatch:
 
 
 def check(graph: GraphFacts, k: Any) -> dict[str, Any]:
-    """The program's arguments from the user's. The graph must be undirected."""
+    """Return the program's arguments. The graph must be undirected."""
     if graph.directed:
         raise InvalidOption("k_truss is for undirected graphs; create the graph with directed=False")
     return {"k": min(check_whole(k, "k"), sys.maxsize)}
 
 
 def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Names) -> EdgeBatch:
-    """The edges that the ranks found, the lower id first, in ascending order."""
+    """Join the edges of all ranks, the lower id first, in ascending order."""
     ends = np.stack([np.concatenate(columns[name]) for name in ("src", "dst")])
     src, dst = ends.min(axis=0), ends.max(axis=0)
     order = np.lexsort((dst, src))

@@ -1,16 +1,16 @@
-"""The k-truss: edges with too few triangles are removed, round by round, until all that are left have enough.
+"""k-truss: removes edges with too few triangles, round by round, until all remaining edges have enough.
 
-Edges are kept and exchanged as for a count of triangles: each at its lower end, in rows that are sent in pieces to all
-ranks. The rank that owns v finds the triangles over the edge from u to v, and counts them for all three edges. What it
-counted for other ranks' edges goes back to them.
+Edges are kept and exchanged like in a count of triangles: each at its lower end, in rows that are sent in pieces to all
+ranks. The rank that owns v finds the triangles over the edge from u to v, and counts them for all three edges. Counts
+of other ranks' edges are sent back to them.
 
 ================= ========================================================= ===========================================
 step              launches                                                  exchange among p ranks
 ================= ========================================================= ===========================================
 keep edges        as for triangles                                          as for triangles
-a round           1 for each piece of each rank, and a scan; 3 read-backs   2 allgathers a piece: 4 bytes an edge left,
-                                                                            8 a vertex; an alltoallv of 4 bytes an
-                                                                            edge left; 2 allreduces and an allgather
+a round           1 for each piece of each rank, and a scan; 3 read-backs   2 allgathers per piece: 4 bytes per edge
+                                                                            left, 8 per vertex; an alltoallv of 4 bytes
+                                                                            per edge left; 2 allreduces, an allgather
 ================= ========================================================= ===========================================
 """
 
@@ -34,28 +34,31 @@ def _library(shard: Shard) -> Library:
 
 
 def warm(shard: Shard) -> None:
-    """Compile what `run` launches on this shard."""
+    """Compile the launches of `run` on this shard."""
     triangles.warm(shard)
     _library(shard)
 
 
 def run(shard: Shard, k: int) -> Columns:
-    """The edges of the k-truss that own vertices keep.
+    """Return the edges of the k-truss that own vertices keep.
 
     Returns
     -------
     columns : dict
-        A line for each edge: "src" and "dst", int64[found], internal ids, either way round.
+        A line per edge: "src" and "dst", int64[rows], internal ids, in either direction.
     scalars : dict
         ``rounds``.
 
     Raises
     ------
     CapacityError
-        There is too little memory for what `corners` of triangles lists, and 16 bytes a kept edge.
+        Too little memory: that of `corners` of triangles, and 16 bytes per kept edge.
     """
+    # Keep each edge at its lower end.
     device, rounds, gone = shard.device, 0, 1
     kept, _ = Keeper(shard, [shard.out_edges]).keep()
+
+    # Each round: count the triangles of each edge, and remove edges with fewer than k - 2.
     while gone and k > 2:
         support, rounds = _support(shard, kept), rounds + 1
         left = support >= k - 2
@@ -69,12 +72,15 @@ def run(shard: Shard, k: int) -> Columns:
 
 
 def _support(shard: Shard, kept: Kept) -> Array:
-    """How many triangles each kept edge is in: uint32[k]."""
+    """Count the triangles of each kept edge: uint32[k]."""
+    # Cut the rows into pieces.
     device, library = shard.device, _library(shard)
     own, mine = fields_of(kept, shard.lo), device.zeros(len(kept.ids), np.uint32)
     cuts = cuts_of(shard, kept)
     bounds = device.to_host(device.gather(kept.offsets, device.asarray(cuts[shard.rank])))
-    pieces = zip(*(pairwise(one.tolist()) for one in cuts), strict=True)
+    pieces = zip(*(pairwise(cut.tolist()) for cut in cuts), strict=True)
+
+    # Exchange the pieces one after another, count, and send the counts back.
     for ends, (a, b) in zip(pieces, pairwise(bounds.tolist()), strict=True):
         counted = []
         for rank, piece in enumerate(exchanged(shard, kept, ends[shard.rank], a, b)):
@@ -88,7 +94,7 @@ def _support(shard: Shard, kept: Kept) -> Array:
 
 
 def _sources(shard: Shard, kept: Kept) -> Array:
-    """The vertex that keeps each edge: int64[k]."""
+    """Return the vertex that keeps each edge: int64[k]."""
     device, n = shard.device, len(kept.ids)
     with device.taking(24 * n, f"the ends of {n} edges"):
         places = device.xp.searchsorted(kept.offsets[1:], device.arange(0, n, np.int64), side="right")

@@ -1,14 +1,14 @@
-// The triangles of each kept edge, as `triangles.cuh` keeps them.
+// Counts the triangles of each kept edge; `triangles.cuh` defines which edges are kept.
 #pragma once
 #include "algorithms/density/edge_triangles.cuh"
 
-struct Support {  // a lane brings an edge from u, of any rank, to v: each triangle counts for its three edges
+struct Support {  // one edge per lane, from u of any rank to v: each triangle counts for its three edges
     static constexpr int lanes = 32;
     Part part;  // the rows of u; its offsets begin with 0
     Part own;   // the rows of v: all own rows
     i64 edges;
-    u32* theirs;  // of the edges of `part`
-    u32* mine;    // of the own edges
+    u32* theirs;  // per edge of `part`
+    u32* mine;    // per own edge
     DEVICE void operator()(Grid grid) const {
         Places places;
         close_edges(grid, part, own, edges, [&](auto group, i64 edge, i64 row, i64 v) {

@@ -1,14 +1,14 @@
-// The triangles that changed edges have made or ended. Changed arcs are sorted, each edge both ways; the places of those
-// from the smaller end are the order of the edges. A triangle that was made counts at the first of its inserted edges.
-// One that was ended has one deleted edge, or its two or three deleted edges meet at a vertex: then it counts at that, or
-// at the smallest of them. This rank owns the vertices from `lo` to `hi`.
+// Counts the triangles that changed edges have added or removed. Changed arcs are sorted, each edge both ways; the
+// places of the arcs from the smaller end order the edges. An added triangle counts at the first of its inserted edges.
+// A removed one has a single deleted edge, or its two or three deleted edges meet at a vertex: then it counts at that
+// vertex, or at the smallest of them. This rank owns the vertices from `lo` to `hi`.
 #pragma once
 #include "kernels/search.cuh"
 #include "structures/outcome.cuh"
 
 enum Totals { t_searches, t_counted, t_ids, t_units, t_pairs, t_triangles, t_sent, t_degrees };
 
-struct Edges {  // changed arcs, the same on every rank; self-loops and new weights do not count
+struct Edges {  // changed arcs, equal on every rank; self-loops and new weights do not count
     const u64* keys;
     const u8* kinds;
     i64 n;
@@ -16,7 +16,7 @@ struct Edges {  // changed arcs, the same on every rank; self-loops and new weig
     DEVICE u32 dst(i64 i) const { return (u32)keys[i]; }
     DEVICE bool counts(i64 i) const { return kinds[i] != updated && src(i) != dst(i); }
     DEVICE bool gone(i64 i) const { return kinds[i] == deleted && src(i) != dst(i); }
-    // The place of the edge between a and b, or n.
+    // Returns the place of the edge between a and b, or n.
     DEVICE i64 place(u32 a, u32 b) const {
         u64 key = (u64)lesser(a, b) << 32 | greater(a, b);
         i64 at = lower_bound(keys, 0, n, key);
@@ -24,11 +24,11 @@ struct Edges {  // changed arcs, the same on every rank; self-loops and new weig
     }
 };
 
-struct Counts {  // of the triangles at each own vertex
+struct Counts {  // numbers of triangles at each own vertex
     i64 lo;
     i64 hi;
     i64* counts;
-    u64* sent;  // out: what other ranks' vertices get: vertex << 32 | what is added as u32
+    u64* sent;  // out: additions to other ranks' vertices: vertex << 32 | amount as u32
     i64* totals;
     DEVICE bool owns(i64 v) const { return v >= lo && v < hi; }
     DEVICE void add(u32 v, i64 more) const {
@@ -42,13 +42,13 @@ template <class Tile32> DEVICE void add_total(Tile32 tile, i64* total, i64 mine)
 }
 
 template <class View>
-struct EndDegrees {  // one lane a changed arc: the degrees of own ends; 0 of others
+struct EndDegrees {  // writes the degrees of own ends, 0 for others, one lane per changed arc
     static constexpr int lanes = 1;
     View graph;
     Edges edges;
     i64 lo;
     i64 hi;
-    u32* degrees;  // out: of the sources, then of the destinations
+    u32* degrees;  // out: degrees of the sources, then of the destinations
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(edges.n)) {
             degrees[i] = of(edges.src(i));
@@ -59,7 +59,7 @@ struct EndDegrees {  // one lane a changed arc: the degrees of own ends; 0 of ot
 };
 
 template <class View>
-struct LowerEnds {  // one lane a changed arc: if it stands for its edge, its end of smaller degree, and the other one
+struct LowerEnds {  // finds an edge's end of smaller degree, and the other, one lane per changed arc
     static constexpr int lanes = 1;
     View graph;
     Edges edges;
@@ -67,8 +67,8 @@ struct LowerEnds {  // one lane a changed arc: if it stands for its edge, its en
     const u32* degrees;
     u32* lower;
     u32* upper;
-    i64* lengths;  // out: of the rows of own lower ends; else 0
-    i64* units;  // out: of these rows
+    i64* lengths;  // out: lengths of the rows of own lower ends; else 0
+    i64* units;  // out: units of these rows
     i64* dead;  // out: 1 for a deleted arc; may be null
     DEVICE void operator()(Grid grid) const {
         Tile<32> tile;
@@ -92,17 +92,17 @@ struct LowerEnds {  // one lane a changed arc: if it stands for its edge, its en
 };
 
 template <class View>
-struct RowIds {  // a tile a unit of a row: its neighbours, in no order
+struct RowIds {  // copies the neighbours of a row, in any order, a unit per tile
     static constexpr int lanes = 32;
     View graph;
     i64 lo;
     const u32* lower;
     const u32* list;  // edges
-    const i64* offsets;  // of their lower ends' rows in `ids`
-    const i64* units;  // how many units begin before each
+    const i64* offsets;  // offsets of their lower ends' rows in `ids`
+    const i64* units;  // number of units before each
     i64 listed;
     i64 n;
-    i64* used;  // zeros: how many ids each edge has
+    i64* used;  // zeros at first: number of ids of each edge
     u32* ids;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
@@ -119,7 +119,7 @@ struct RowIds {  // a tile a unit of a row: its neighbours, in no order
     }
 };
 
-// A tile some neighbours of lower ends: the triangles with them count at the corners of all.
+// Tests neighbours of lower ends, 32 per tile: triangles with them count at all corners.
 template <class View>
 struct CloseEdges {
     static constexpr int lanes = 32;
@@ -127,7 +127,7 @@ struct CloseEdges {
     Edges edges;
     Counts own;
     const u32* lower;
-    const u32* upper;  // of those in `list`, owned by this rank
+    const u32* upper;  // of the edges in `list`; owned by this rank
     const u32* list;  // edges
     const i64* offsets;
     i64 listed;
@@ -146,7 +146,7 @@ struct CloseEdges {
             u32 hits = tile.ballot(hit);
             if (hits == 0) continue;
             i64 sign = e >= 0 && edges.kinds[e] == inserted ? 1 : -1;
-            hits &= tile.match(e);  // lanes with the same edge add to its ends together
+            hits &= tile.match(e);  // lanes with equal edges add to its ends together
             if (hit) own.add(ids[i], sign);
             if (!hit || tile.rank() != lowest_bit(hits)) continue;
             i64 more = sign * popcount(hits);
@@ -158,15 +158,15 @@ struct CloseEdges {
     DEVICE bool closes(i64 e, u32 w) const {
         u32 x = lower[e], y = upper[e];
         if (w == x || w == y || graph.find((i64)y - own.lo, w) < 0) return false;
-        i64 a = edges.place(x, w), b = edges.place(y, w);  // both are there: not deleted
+        i64 a = edges.place(x, w), b = edges.place(y, w);  // both edges exist: not deleted
         return edges.kinds[e] == inserted ? a > e && b > e : a == edges.n && b == edges.n;
     }
 };
 
-struct ListGone {  // one lane a changed arc: the deleted ones
+struct ListGone {  // lists the deleted arcs, one lane per changed arc
     static constexpr int lanes = 1;
     Edges edges;
-    const i64* upto;  // how many are deleted up to each
+    const i64* upto;  // number of deleted arcs up to each
     u64* gone;
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(edges.n))
@@ -176,9 +176,9 @@ struct ListGone {  // one lane a changed arc: the deleted ones
 
 constexpr u64 no_arc = ~(u64)0;
 
-struct Later {  // one lane a deleted arc: how many deleted ones from the same vertex come after it
+struct Later {  // counts the later deleted arcs from the same vertex, one lane per deleted arc
     static constexpr int lanes = 1;
-    const u64* gone;  // ascending; then no_arc
+    const u64* gone;  // ascending, then no_arc
     i64 n;
     i64* later;
     i64* totals;
@@ -193,7 +193,7 @@ struct Later {  // one lane a deleted arc: how many deleted ones from the same v
     }
 };
 
-// One lane a pair of deleted arcs from one vertex u, to v below w.
+// Tests pairs of deleted arcs from a vertex u, to v below w, one lane per pair.
 template <class View>
 struct ClosePairs {
     static constexpr int lanes = 1;
@@ -201,7 +201,7 @@ struct ClosePairs {
     Edges edges;
     Counts own;
     const u64* gone;
-    const i64* offsets;  // how many pairs begin before each of them
+    const i64* offsets;  // number of pairs before each of them
     i64 n_gone;
     i64 n;
     DEVICE void operator()(Grid grid) const {
@@ -223,7 +223,7 @@ struct ClosePairs {
     }
 };
 
-struct AddCorners {  // one lane a corner that another rank has found
+struct AddCorners {  // adds the corners of another rank, one lane per corner
     static constexpr int lanes = 1;
     Counts own;
     const u64* corners;
@@ -233,8 +233,8 @@ struct AddCorners {  // one lane a corner that another rank has found
     }
 };
 
-// A tile a changed arc: at the first of an own vertex, by how much the square of the vertex's degree less that degree has
-// grown, which is twice the pairs of its neighbours.
+// Computes the growth of degree * (degree - 1), twice the pairs of a vertex's neighbours, at the first changed arc of
+// each own vertex; one tile per changed arc.
 template <class View>
 struct CountPairs {
     static constexpr int lanes = 32;

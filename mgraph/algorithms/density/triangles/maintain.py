@@ -1,9 +1,9 @@
-"""Triangles that follow the graph: the exact difference that the changed edges make.
+"""Maintained triangles: the exact difference of the changed edges.
 
-For each changed edge, the row of its end of smaller degree is sent to the owner of the other end, which looks for the
-same neighbours there. So an edge takes as many searches as that row is long. Triangles of two or three deleted edges
-are found by the pairs of deleted edges that meet at a vertex. An order among the changed edges keeps a triangle of
-several of them from counting twice.
+For each changed edge, the row of its end of smaller degree is sent to the owner of the other end, which searches these
+neighbours there. So an edge takes as many searches as that row is long. Triangles of two or three deleted edges are
+found by the pairs of deleted edges that meet at a vertex. An order among the changed edges keeps a triangle of several
+of them from counting twice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NO_ARC = 2**64 - 1
 
 
 class Triangles:
-    """The triangles at each own vertex on one rank.
+    """Triangles at each own vertex of a rank.
 
     Attributes
     ----------
@@ -50,13 +50,14 @@ class Triangles:
         return int(self.counts.nbytes)
 
     def columns(self) -> Columns:
-        """The triangles at each own vertex, and those of the graph."""
+        """Return the triangles at each own vertex, and those of the graph."""
         return {"triangles": self.counts.copy()}, {"total": self.total, "pairs": self.pairs}
 
     # ---- following changes -------------------------------------------------------------------------------------------
 
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
-        """Bring the counts up to date; see `mgraph.algorithms.algorithm.Maintained`."""
+        """Implement `Maintained.apply_changes`."""
+        # Find the end of smaller degree of each changed edge.
         self._grow()
         device, n = self.device, len(changes)
         self.edges = Struct(keys=changes.keys, kinds=changes.kinds, n=n)
@@ -67,11 +68,15 @@ class Triangles:
             n, graph=self.shard.out_edges.view(), edges=self.edges, own=own, degrees=self._degrees(n),
             lower=self.lower, upper=self.upper, lengths=lengths, units=units, dead=dead,
         )  # fmt: skip
+
+        # Estimate the work, and give up if it is too much.
         gone, offsets = self._gone(changes.deleted, dead)
         totals = device.to_host(self.totals).copy()
         visited = int(totals[SEARCHES] + totals[PAIRS])
         if visited > most:
             return None
+
+        # Count the triangles of changed edges.
         if totals[COUNTED]:
             sent = self._with_neighbours(lengths, units, totals)
             sent.append(self._of_pairs(gone, offsets, int(totals[PAIRS])))
@@ -79,7 +84,7 @@ class Triangles:
         return ApplyResult(visited, bool(totals[COUNTED]))
 
     def renumber(self, ids: Renumbering) -> bool:
-        """Take over new internal ids; see `mgraph.algorithms.algorithm.Maintained`."""
+        """Implement `Maintained.renumber`."""
         self.counts = self.counts[ids.rows]
         return True
 
@@ -89,19 +94,19 @@ class Triangles:
             self.counts = self.device.concatenate([self.counts, self.device.zeros(more, np.int64)])
 
     def _sum(self, *mine: int) -> list[int]:
-        found: list[int] = self.shard.exchange.allreduce(np.array(mine, np.int64)).tolist()
-        return found
+        sums: list[int] = self.shard.exchange.allreduce(np.array(mine, np.int64)).tolist()
+        return sums
 
     def _own(self, sent: Array) -> Struct:
         shard = self.shard
         return Struct(lo=shard.lo, hi=shard.hi, counts=self.counts, sent=sent, totals=self.totals)
 
     def _room(self, corners: int) -> Array:
-        """Room for corners of other ranks' vertices."""
+        """Allocate room for corners of other ranks' vertices."""
         return self.device.empty(corners if self.shard.size > 1 else 0, np.uint64)
 
     def _degrees(self, n: int) -> Array:
-        """The degrees of the sources of the changed arcs, then of their destinations; the same on every rank."""
+        """Return the degrees of the changed arcs' sources, then of their destinations; equal on every rank."""
         shard, mine = self.shard, self.device.empty(2 * n, np.uint32)
         self.kernels.EndDegrees(
             n, graph=shard.out_edges.view(), edges=self.edges, lo=shard.lo, hi=shard.hi, degrees=mine
@@ -112,7 +117,7 @@ class Triangles:
         return degrees
 
     def _gone(self, n: int, dead: Array) -> tuple[Array, Array]:
-        """The deleted arcs without self-loops, then `NO_ARC`, and how many pairs of them begin before each."""
+        """Return the deleted arcs without self-loops, then `NO_ARC`, and the number of pairs before each."""
         device, offsets = self.device, self.device.zeros(n + 1, np.int64)
         gone, later = device.full(n, NO_ARC, np.uint64), device.empty(n, np.int64)
         if n:
@@ -122,8 +127,11 @@ class Triangles:
         return gone, offsets
 
     def _with_neighbours(self, lengths: Array, units: Array, totals: np.ndarray) -> list[Array]:
-        """Count triangles of a changed edge with edges that are there; the corners of other ranks' vertices."""
-        found = []
+        """Count triangles of a changed edge with existing edges.
+
+        Returns the corners of other ranks' vertices.
+        """
+        corners = []
         for edges, rows, ids in self._rows_sent(lengths, units, totals):
             n, sent = len(ids), self._room(3 * len(ids))
             self.kernels.CloseEdges(
@@ -131,8 +139,8 @@ class Triangles:
                 lower=self.lower, upper=self.upper, list=edges, offsets=self._offsets(rows), listed=len(edges),
                 ids=ids, n=n,
             )  # fmt: skip
-            found.append(self._taken(sent))
-        return found
+            corners.append(self._taken(sent))
+        return corners
 
     def _offsets(self, lengths: Array) -> Array:
         offsets = self.device.zeros(len(lengths) + 1, np.int64)
@@ -140,7 +148,8 @@ class Triangles:
         return offsets
 
     def _rows_sent(self, lengths: Array, units: Array, totals: np.ndarray) -> list[tuple[Array, ...]]:
-        """From each rank the edges whose upper ends are here, the lengths of their lower ends' rows, and the rows."""
+        """Exchange rows: the edges whose upper ends are here, the lengths of their lower ends' rows, and these rows."""
+        # Sort the edges by the owner of the upper end.
         shard, device, xp = self.shard, self.device, self.device.xp
         if shard.size == 1:
             edges, cuts = device.arange(0, len(lengths), np.uint32), np.array([0, len(lengths)])
@@ -152,12 +161,16 @@ class Triangles:
             edges, owner = edges[order], owner[order]
             lengths, units = lengths[edges], units[edges]
             cuts = device.to_host(xp.searchsorted(owner, xp.arange(shard.size + 1)))
+
+        # Copy the rows of the lower ends.
         n, n_units = int(totals[IDS]), int(totals[UNITS])
         offsets, ids = self._offsets(lengths), device.empty(n, np.uint32)
         self.kernels.RowIds(
             n_units, graph=shard.out_edges.view(), lo=shard.lo, lower=self.lower, list=edges, offsets=offsets,
             units=self._offsets(units), listed=len(edges), n=n_units, used=device.zeros(len(edges), np.int64), ids=ids,
         )  # fmt: skip
+
+        # Send each owner its edges, lengths and rows.
         at = cuts.tolist()
         to = [0, n] if shard.size == 1 else device.to_host(offsets[device.asarray(cuts)]).tolist()
         columns = ((edges, at), (lengths, at), (ids, to))
@@ -165,7 +178,10 @@ class Triangles:
         return list(zip(*sent, strict=True))
 
     def _of_pairs(self, gone: Array, offsets: Array, n: int) -> Array:
-        """Count triangles of two or three deleted edges; the corners of other ranks' vertices."""
+        """Count triangles of two or three deleted edges.
+
+        Returns the corners of other ranks' vertices.
+        """
         sent = self._room(3 * n)
         self.kernels.ClosePairs(
             n, graph=self.shard.out_edges.view(), edges=self.edges, own=self._own(sent), gone=gone, offsets=offsets,
@@ -174,7 +190,7 @@ class Triangles:
         return self._taken(sent)
 
     def _taken(self, sent: Array) -> Array:
-        """What a kernel has written to `sent`."""
+        """Return the part of `sent` that a kernel has written."""
         if self.shard.size == 1:
             return sent
         count = self.totals[SENT : SENT + 1]
@@ -183,7 +199,7 @@ class Triangles:
         return sent[:n]
 
     def _add(self, sent: list[Array]) -> None:
-        """Add what other ranks have found; bring the totals up to date."""
+        """Add the corners of other ranks, and update the totals."""
         shard, device = self.shard, self.device
         if shard.size > 1:
             corners = device.concatenate(sent)

@@ -1,4 +1,4 @@
-"""The methods `triangles` and `transitivity` that users call, and the check of their arguments."""
+"""Methods `triangles` and `transitivity`, and the check of their arguments."""
 
 from __future__ import annotations
 
@@ -20,47 +20,48 @@ class _Graph(Runs[Any], Protocol):
 
 
 def triangles(self: Runs[T]) -> T:
-    """The number of triangles at each vertex of an undirected graph: int64, on the workers. Self-loops are ignored.
+    """Count the triangles at each vertex of an undirected graph: int64, on the workers.
+
+    Self-loops are ignored.
 
     Returns
     -------
     VertexValues
-        With ``.total``, the number of triangles in the graph, and ``.pairs``, the sum over all vertices of the pairs
-        of their neighbours, d (d - 1) / 2.
+        With ``.total``, the number of triangles in the graph, and ``.pairs``, the sum over all vertices of the pairs of
+        their neighbours, d (d - 1) / 2.
 
     Raises
     ------
     InvalidOption
         The graph is directed.
     CapacityError
-        A worker has too little memory. It needs 12 bytes for each vertex of the whole graph, 17 for each of its own,
-        16 for each edge that it keeps, of which there are as many as edges on all workers together, and 20 MiB for
-        each worker.
+        A worker has too little memory: 12 bytes per vertex of the whole graph, 17 per own vertex, 16 per kept edge (all
+        workers together keep each edge once), and 20 MiB per worker.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
     Notes
     -----
     O(m sqrt(m)) work at most: each edge is kept at its end of smaller degree, and the rows of kept edges are
-    intersected. Each worker receives the kept edges of all others once, in pieces of 16 MiB: 4 bytes an edge and 8 a
-    vertex; the number of supersteps is that of the pieces. The result is exact. The bound is that of N. Chiba, T.
-    Nishizeki, "Arboricity and subgraph listing algorithms", SIAM J. Comput. 14, 1985.
+    intersected. Each worker receives the kept edges of all others once, in pieces of 16 MiB: 4 bytes per edge and 8 per
+    vertex; each piece is a superstep. The result is exact. The bound is that of N. Chiba, T. Nishizeki, "Arboricity and
+    subgraph listing algorithms", SIAM J. Comput. 14, 1985.
 
     Examples
     --------
     >>> g.insert([0, 1, 2], [1, 2, 0])  # of 4 vertices, with directed=False  # doctest: +SKIP
-    >>> found = g.triangles()  # doctest: +SKIP
-    >>> found.to_numpy(), found.total  # doctest: +SKIP
+    >>> result = g.triangles()  # doctest: +SKIP
+    >>> result.to_numpy(), result.total  # doctest: +SKIP
     (array([1, 1, 1, 0]), 1)
     """
     return self.run("triangles")
 
 
 def transitivity(self: _Graph) -> float:
-    """The share of pairs of neighbours that are neighbours themselves: 3 triangles / pairs, 0.0 if there are no pairs.
+    """Return the share of pairs of neighbours that are neighbours themselves: 3 triangles / pairs, 0.0 without pairs.
 
-    The graph must be undirected; self-loops are ignored. `triangles` says what it costs and what it raises. After M. E.
-    J. Newman, S. H. Strogatz, D. J. Watts, "Random graphs with arbitrary degree distributions and their applications",
+    The graph must be undirected; self-loops are ignored. Costs and errors are those of `triangles`. After M. E. J.
+    Newman, S. H. Strogatz, D. J. Watts, "Random graphs with arbitrary degree distributions and their applications",
     Phys. Rev. E 64, 2001.
 
     Examples
@@ -70,12 +71,12 @@ def transitivity(self: _Graph) -> float:
     0.6
     """
     _check_undirected(self.directed, "transitivity")
-    found = self.run("triangles")
-    return 3 * found.total / found.pairs if found.pairs else 0.0
+    result = self.run("triangles")
+    return 3 * result.total / result.pairs if result.pairs else 0.0
 
 
 def check(graph: GraphFacts) -> dict[str, Any]:
-    """The program's arguments: none. The graph must be undirected."""
+    """Return the program's arguments: none. The graph must be undirected."""
     _check_undirected(graph.directed, "triangles")
     return {}
 

@@ -8,12 +8,12 @@ of v. Directed graphs are taken as undirected ones whose edges have arcs one way
 ================= ========================================================= ===========================================
 step              launches                                                  exchange among p ranks
 ================= ========================================================= ===========================================
-keep edges        1 and then 2, 4 where there may be hubs; twice as many    allgathers of 4 bytes a vertex
+keep edges        1 and then 2, 4 where there may be hubs; twice as many    allgathers of 4 bytes per vertex
                   for directed graphs, and 2 more; 4 read-backs; a sort,
                   unless rows are sorted and have no hubs
-triangles         2 for each piece of each rank; one alone has one piece    2 allgathers a piece, 3 if directed:
-                                                                            4 bytes a kept edge and 8 a vertex
-counts            1                                                         alltoallvs of 8 bytes a vertex; an
+triangles         2 for each piece of each rank; one alone has one piece    2 allgathers per piece, 3 if directed:
+                                                                            4 bytes per kept edge and 8 per vertex
+counts            1                                                         alltoallvs of 8 bytes per vertex; an
                                                                             allreduce of two numbers
 ================= ========================================================= ===========================================
 
@@ -54,14 +54,14 @@ __all__ = [
 
 FILE = "algorithms/density/triangles/triangles.cuh"
 _CONSTANTS = constants(FILE, HUB_DEGREE=1024)
-COUNTING = {name: _CONSTANTS[name] for name in _CONSTANTS.enums["Counting"]}  #: what triangles add to their vertices
-PIECE = 1 << 22  #: kept edges and rows that a rank sends at once, but for a last row: about 16 MiB from each rank
-ALONE = 1 << 30  #: and that are taken at once on a rank that is alone
+COUNTING = {name: _CONSTANTS[name] for name in _CONSTANTS.enums["Counting"]}  #: amounts that triangles add
+PIECE = 1 << 22  #: kept edges and rows per piece, plus a last row: about 16 MiB from each rank
+ALONE = 1 << 30  #: kept edges and rows per piece on a single rank
 
 
 @dataclass(frozen=True)
 class Kept:
-    """The edges that one rank keeps, as rows of its own vertices.
+    """Edges that a rank keeps, as rows of its own vertices.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Kept:
     ids : uint32[k]
         The higher ends of the edges, ascending in each row.
     twice : uint8[k] or None
-        Whether an edge of a directed graph has arcs both ways.
+        1 for an edge of a directed graph with arcs both ways.
     """
 
     offsets: Array
@@ -79,7 +79,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Corners:
-    """What triangles have added to each own vertex, and what else is known of the vertices.
+    """Amounts that triangles added to each own vertex, and facts of the vertices.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Corners:
     degrees : uint32[hi - lo]
         Arcs from and to each vertex; in an undirected graph the degree.
     loops : uint8[hi - lo]
-        Whether there is a self-loop; it counts 1 in `degrees`, in a directed graph 2.
+        1 for a self-loop; it counts 1 in `degrees`, in a directed graph 2.
     both : uint32[hi - lo] or None
         Neighbours with arcs both ways, in a directed graph.
     """
@@ -99,16 +99,16 @@ class Corners:
 
 
 def load_kernels(shard: Shard, edges: Structure | CsrRows | None = None) -> Library:
-    """The kernels for the shard's out-edges, or for other edges of it."""
+    """Return the kernels for the shard's out-edges, or for other edges of it."""
     return kernels(shard, FILE, (edges or shard.out_edges).view())
 
 
 class Keeper:
-    """Keeps each edge at its lower end."""
+    """Keeper of edges, each at its lower end."""
 
     def __init__(self, shard: Shard, edges: list[Structure | CsrRows]) -> None:
         self.shard, self.device, self.edges, self.rows = shard, shard.device, edges, shard.hi - shard.lo
-        self.views = [(one.view(), load_kernels(shard, one)) for one in edges]
+        self.views = [(rows.view(), load_kernels(shard, rows)) for rows in edges]
         self.own_degrees = self.device.zeros(self.rows, np.uint32)
         for view, library in self.views:
             library.AddDegrees(self.rows, graph=view, rows=self.rows, degrees=self.own_degrees)
@@ -116,12 +116,15 @@ class Keeper:
         self.counts, self.loops = self.device.zeros(self.rows, np.uint32), self.device.zeros(self.rows, np.uint8)
 
     def keep(self) -> tuple[Kept, Array]:
-        """The kept edges, and of a directed graph how many each vertex of the graph has with arcs both ways."""
+        """Return the kept edges; of a directed graph also each vertex's number of edges with arcs both ways."""
+        # Count the kept edges of each row.
         device, offsets = self.device, self.device.zeros(self.rows + 1, np.int64)
         hubs = self._visit()
         device.cumsum(self.counts, out=offsets[1:])
         n, tasks = device.to_host(device.concatenate([offsets[-1:], hubs])).tolist()
         device.fill(self.counts, 0)
+
+        # Write them in place if rows ascend and none is a hub; else write keys and sort.
         if len(self.edges) == 1 and self.edges[0].sorted_rows and not tasks:
             ids = device.empty(n, np.uint32)
             self._visit(offsets, ids=ids)
@@ -134,7 +137,10 @@ class Keeper:
         return self._once(offsets, keys)
 
     def _visit(self, offsets: Array = None, keys: Array = None, ids: Array = None) -> Array:
-        """Count the edges that rows keep, or write them; how many tasks the hubs of the last structure have."""
+        """Count the edges that rows keep, or write them.
+
+        Returns the number of hub tasks of the last structure.
+        """
         kept = {"degrees": self.degrees, "first": self.shard.lo, "counts": self.counts, "loops": self.loops}
         kept |= {"offsets": offsets, "keys": keys, "ids": ids}
         for edges, (view, library) in zip(self.edges, self.views, strict=True):
@@ -145,7 +151,7 @@ class Keeper:
         return n_tasks
 
     def _once(self, offsets: Array, keys: Array) -> tuple[Kept, Array]:
-        """Of an edge that was kept for both its arcs, one."""
+        """Merge edges that were kept for both their arcs."""
         n, library = len(keys), self.views[0][1]
         firsts, upto = self.device.empty(n, np.uint8), self.device.zeros(n + 1, np.int64)
         library.MarkFirst(n, keys=keys, n=n, firsts=firsts)
@@ -158,11 +164,14 @@ class Keeper:
 
 
 def cuts_of(shard: Shard, kept: Kept) -> list[np.ndarray]:
-    """The rows at which each rank cuts its kept edges, as many cuts for each rank: int64[pieces + 1]."""
+    """Return the rows at which each rank cuts its kept edges, as many cuts per rank: int64[pieces + 1]."""
+    # Size of the rows up to each, in edges and rows.
     device = shard.device
     size = device.arange(0, len(kept.offsets), np.int64)
     size += kept.offsets
     piece = ALONE if shard.size == 1 else PIECE
+
+    # All ranks cut into as many pieces.
     pieces = np.array([-(-int(size[-1]) // piece)], np.int64)
     most = int(shard.exchange.allreduce(pieces, "max")[0])
     marks = device.asarray(np.arange(most + 1, dtype=np.int64) * piece)
@@ -171,20 +180,25 @@ def cuts_of(shard: Shard, kept: Kept) -> list[np.ndarray]:
 
 
 def corners(shard: Shard, counting: int = 0) -> Corners:
-    """What triangles add to each own vertex, by one of `COUNTING`.
+    """Count the triangles at each own vertex, by an amount of `COUNTING`.
 
-    O(m sqrt(m)) at most. The module docstring lists launches and exchanges. Needs, for k kept edges, of which a rank of
-    p has about m / p: 16 bytes a kept edge while they are sorted and 4 afterwards (5 in a directed graph); 12 bytes a
-    vertex of the whole graph (16); 9 bytes an owned vertex, and 8 more while pieces are cut; and 20 MiB for each rank.
+    O(m sqrt(m)) at most. The module docstring lists launches and exchanges. Memory, for k kept edges, about m / p of
+    them on a rank of p: 16 bytes per kept edge while they are sorted and 4 afterwards (5 in a directed graph); 12 bytes
+    per vertex of the whole graph (16); 9 bytes per owned vertex, and 8 more while pieces are cut; and 20 MiB per rank.
     """
+    # Keep each edge at its lower end.
     device, keeper = shard.device, Keeper(shard, sides(shard, "a count of triangles"))
     kept, both = keeper.keep()
     library = keeper.views[0][1]
     counts = device.zeros(shard.n_vertices, np.int64)
     own = fields_of(kept, shard.lo)
+
+    # Cut the rows into pieces.
     cuts = cuts_of(shard, kept)
     bounds = device.to_host(device.gather(kept.offsets, device.asarray(cuts[shard.rank])))
-    pieces = zip(*(pairwise(one.tolist()) for one in cuts), strict=True)
+    pieces = zip(*(pairwise(cut.tolist()) for cut in cuts), strict=True)
+
+    # Exchange the pieces one after another, and intersect their rows with the own ones.
     for ends, (a, b) in zip(pieces, pairwise(bounds.tolist()), strict=True):
         for rank, piece in enumerate(exchanged(shard, kept, ends[shard.rank], a, b)):
             part, support = fields_of(piece, shard.partition.range(rank)[0] + ends[rank][0]), None
@@ -194,18 +208,23 @@ def corners(shard: Shard, counting: int = 0) -> Corners:
                 -(-n // LANES), part=part, own=own, edges=n, counting=counting, support=support, counts=counts
             )
             library.AddSupport(n, ids=piece.ids, support=support, n=n, counts=counts)
+
+    # Send counts to their owners.
     mine = None if both is None else sum_to_owners(shard, both)
     return Corners(sum_to_owners(shard, counts), keeper.own_degrees, keeper.loops, mine)
 
 
 def fields_of(kept: Kept, first: int) -> dict[str, Any]:
-    """The fields of `Part` for rows of kept edges from the vertex `first` on."""
+    """Return the fields of `Part` for rows of kept edges from the vertex `first` on."""
     columns = {"offsets": kept.offsets, "ids": kept.ids, "twice": kept.twice}
     return {**columns, "first": first, "rows": len(kept.offsets) - 1}
 
 
 def exchanged(shard: Shard, kept: Kept, rows: tuple[int, int], a: int, b: int) -> list[Kept]:
-    """Every rank's piece; of this rank it is `rows`, first and end, with the edges from `a` on up to `b`."""
+    """Return every rank's piece.
+
+    This rank's has `rows`, first and end, with the edges from `a` up to `b`.
+    """
     offsets = kept.offsets[rows[0] : rows[1] + 1] - a
     columns = [offsets, kept.ids[a:b], *([] if kept.twice is None else [kept.twice[a:b]])]
     gathered = zip(*(shard.exchange.allgather(column) for column in columns), strict=True)
@@ -213,14 +232,16 @@ def exchanged(shard: Shard, kept: Kept, rows: tuple[int, int], a: int, b: int) -
 
 
 def warm(shard: Shard) -> None:
-    """Compile what `run` launches on this shard."""
+    """Compile the launches of `run` on this shard."""
     load_kernels(shard)
     if shard.in_edges is None:
         load_kernels(shard, sample_rows(shard.device))
 
 
 def run(shard: Shard) -> Columns:
-    """The triangles at each own vertex of an undirected graph; self-loops are ignored.
+    """Return the triangles at each own vertex of an undirected graph.
+
+    Self-loops are ignored.
 
     Returns
     -------
@@ -231,12 +252,12 @@ def run(shard: Shard) -> Columns:
 
     Notes
     -----
-    `corners` says what it costs. The result is exact, and does not depend on timing, order, structure or the number of
+    Costs are those of `corners`. The result is exact, and does not depend on timing, order, structure or the number of
     ranks.
     """
-    found, sums, rows = corners(shard), shard.device.zeros(2, np.int64), shard.hi - shard.lo
-    load_kernels(shard).Paths(rows, counts=found.counts, degrees=found.degrees, loops=found.loops, n=rows, sums=sums)
+    facts, sums, rows = corners(shard), shard.device.zeros(2, np.int64), shard.hi - shard.lo
+    load_kernels(shard).Paths(rows, counts=facts.counts, degrees=facts.degrees, loops=facts.loops, n=rows, sums=sums)
     three, pairs = total(shard, sums).tolist()
-    # a view of an array of the whole graph would keep that
-    counts = found.counts if shard.size == 1 else found.counts.copy()
+    # Copy: a view would keep the array of the whole graph alive.
+    counts = facts.counts if shard.size == 1 else facts.counts.copy()
     return {"triangles": counts}, {"total": three // 3, "pairs": pairs}

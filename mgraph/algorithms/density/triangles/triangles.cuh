@@ -1,7 +1,7 @@
-// Triangles of the undirected graph behind the edges. Each edge is kept once, at its lower end: the vertex of smaller
-// degree, or of smaller id among equals. So a vertex keeps at most sqrt(2 m) edges, and a triangle is found once, from
-// its lowest vertex u: its edge to v, which this rank owns, is closed by each w that both u and v keep an edge to.
-// Edges are kept as rows that ascend. twice[e] says that an edge of a directed graph has arcs both ways.
+// Counts triangles of the undirected graph behind the edges. Each edge is kept once, at its lower end: the vertex of
+// smaller degree, or of smaller id among equals. So a vertex keeps at most sqrt(2 m) edges, and a triangle is found
+// once, from its lowest vertex u: its edge to v, an own vertex of this rank, is closed by each w to which both u and v
+// keep an edge. Rows of kept edges ascend. twice[e] is 1 if an edge of a directed graph has arcs both ways.
 #pragma once
 #include "algorithms/density/edge_triangles.cuh"
 #include "kernels/rows.cuh"
@@ -12,7 +12,7 @@ DEVICE bool is_lower(const u32* degrees, i64 a, i64 b) {
 }
 
 template <class View>
-struct AddDegrees {  // one lane a row
+struct AddDegrees {  // adds the degrees of rows, one lane per row
     static constexpr int lanes = 1;
     View graph;
     i64 rows;
@@ -22,15 +22,15 @@ struct AddDegrees {  // one lane a row
     }
 };
 
-struct Kept {           // where kept edges go
-    const u32* degrees;  // of all vertices
+struct Kept {           // output of kept edges
+    const u32* degrees;  // per vertex of the graph
     i64 first;           // the vertex of row 0
-    u32* counts;         // edges that each row keeps
+    u32* counts;         // number of edges that each row keeps
     u8* loops;           // out: rows with a self-loop
     const i64* offsets;
     u64* keys;  // out: row << 32 | neighbour
-    u32* ids;   // or the neighbour alone; both are null where edges are only counted
-    // Keeps the edges of a unit. next(n) returns the place of the first of the n that are kept of those that a group reads.
+    u32* ids;   // or the neighbour alone; both are null while edges are only counted
+    // Keeps the edges of a unit. next(n) returns the place of the first of n kept edges that a group has read.
     template <class View, class Group, class Next>
     DEVICE void take(const View& graph, Group group, i64 row, i64 unit, Next next) const {
         graph.visit(group, row, unit, [&](u32 id, i64, bool live) {
@@ -47,7 +47,7 @@ struct Kept {           // where kept edges go
 };
 
 template <class View>
-struct KeepRows {  // a lane brings a row; hubs are left to KeepHubs
+struct KeepRows {  // keeps the edges of rows, a row per lane; leaves hubs to KeepHubs
     static constexpr int lanes = 32;
     View graph;
     i64 rows;
@@ -55,7 +55,7 @@ struct KeepRows {  // a lane brings a row; hubs are left to KeepHubs
     u64* tasks;
     i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
-        u32 place = 0;  // a row's units are visited one after another, by one group
+        u32 place = 0;  // one group visits a row's units in order
         visit_all(grid, graph, rows, EveryRow{}, tasks, n_tasks, [&](auto group, i64 row, i64 unit) {
             if (unit == 0) place = kept.counts[row];
             kept.take(graph, group, row, unit, [&](u32 n) {
@@ -69,7 +69,7 @@ struct KeepRows {  // a lane brings a row; hubs are left to KeepHubs
 };
 
 template <class View>
-struct KeepHubs {  // a tile a task of a hub's row
+struct KeepHubs {  // keeps the edges of a hub's task per tile
     static constexpr int lanes = 32;
     View graph;
     Kept kept;
@@ -83,7 +83,7 @@ struct KeepHubs {  // a tile a task of a hub's row
     }
 };
 
-struct MarkFirst {  // one lane a key of a directed graph: whether it is the first of equal ones
+struct MarkFirst {  // marks the first of equal keys of a directed graph, one lane per key
     static constexpr int lanes = 1;
     const u64* keys;
     i64 n;
@@ -93,15 +93,15 @@ struct MarkFirst {  // one lane a key of a directed graph: whether it is the fir
     }
 };
 
-struct KeepOnce {  // one lane a key: the edge of equal ones, and whether there were two
+struct KeepOnce {  // merges equal keys to an edge, and notes if there were two, one lane per key
     static constexpr int lanes = 1;
     const u64* keys;
-    const i64* upto;  // how many firsts there are up to each key
+    const i64* upto;  // number of firsts up to each key
     i64 n;
     i64 first;
     u32* ids;
     u8* twice;
-    u32* both;  // of all vertices: edges with arcs both ways
+    u32* both;  // per vertex of the graph: edges with arcs both ways
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(n)) {
             if (i > 0 && keys[i] == keys[i - 1]) continue;
@@ -115,17 +115,18 @@ struct KeepOnce {  // one lane a key: the edge of equal ones, and whether there 
     }
 };
 
-// What a triangle adds to each of its vertices: 1; or the arcs of the opposite edge; or the product of all edges' arcs.
+// The amount that a triangle adds to each of its vertices: 1; or the arcs of the opposite edge; or the product of all
+// edges' arcs.
 enum Counting { triangles, arcs_opposite, arcs_multiplied };
 
-struct Close {  // a lane brings an edge from u, of any rank, to v: counts the triangles of both with the rows' common w
+struct Close {  // counts the triangles of an edge, from u of any rank to v, with the rows' common w; an edge per lane
     static constexpr int lanes = 32;
     Part part;  // the rows of u; its offsets begin with 0
     Part own;  // the rows of v: all own rows
     i64 edges;
     i64 counting;
-    u32* support;  // by edge from u to w: what they add to w
-    i64* counts;  // of all vertices
+    u32* support;  // per edge from u to w: amount to add to w
+    i64* counts;  // per vertex of the graph
     DEVICE void operator()(Grid grid) const {
         Items share = grid.items(Tile<lanes>{}, edges);
         Places places;
@@ -134,7 +135,7 @@ struct Close {  // a lane brings an edge from u, of any rank, to v: counts the t
             close(group, edge, row, v, places, Tile<lanes>::size() == 1 && from >= share.first && to <= share.last);
         });
     }
-    // whole: a CPU's thread has all edges of the row, so that it needs no atomics
+    // `whole`: a CPU's thread has all edges of the row, so that it needs no atomics.
     template <class Group>
     DEVICE void close(Group group, i64 edge, i64 row, i64 v, Places& places, bool whole) const {
         i64 to_u = 0, to_v = 0;
@@ -154,7 +155,7 @@ struct Close {  // a lane brings an edge from u, of any rank, to v: counts the t
     }
 };
 
-struct AddSupport {  // one lane an edge from u to w: what its triangles add to w
+struct AddSupport {  // adds the amounts of an edge's triangles to w, one lane per edge from u to w
     static constexpr int lanes = 1;
     const u32* ids;
     const u32* support;
@@ -166,7 +167,7 @@ struct AddSupport {  // one lane an edge from u to w: what its triangles add to 
     }
 };
 
-struct Paths {  // one lane an own vertex: the sum of its triangles, and of the pairs of its neighbours
+struct Paths {  // sums the triangles and the pairs of neighbours, one lane per own vertex
     static constexpr int lanes = 1;
     const i64* counts;
     const u32* degrees;
@@ -185,7 +186,7 @@ struct Paths {  // one lane an own vertex: the sum of its triangles, and of the 
     }
 };
 
-struct Coefficients {  // one lane an own vertex: what its neighbours have, of what they could have
+struct Coefficients {  // divides arcs among neighbours by all possible ones, one lane per own vertex
     static constexpr int lanes = 1;
     const i64* counts;
     const u32* degrees;

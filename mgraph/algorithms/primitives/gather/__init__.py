@@ -1,4 +1,4 @@
-"""For each vertex a reduction over its neighbours, of an expression in Python."""
+"""Reduction of a Python expression over each vertex's neighbours."""
 
 from mgraph.algorithms.primitives.gather.method import ALGORITHM, gather
 

@@ -1,6 +1,6 @@
-"""From an expression over an edge, as a user writes it in Python, to C++: parsed, checked and written anew.
+"""Compiler of a user's Python expression over an edge to C++: parsed, checked and written anew.
 
-It means what Python means by it: ``a or b`` and ``a and b`` are one of their operands, and `Edge` says what a truth is.
+It keeps Python's meaning: ``a or b`` and ``a and b`` are one of their operands. A comparison is 1 or 0.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ ARITHMETIC = {
     ast.Mod: "remainder_of({}, {})",
     ast.FloorDiv: "quotient_of({}, {})",
     ast.Pow: "MATH(pow)({}, {})",
-}  #: C++ over float64, by the operator
+}  #: C++ over float64, by operator
 COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 FUNCTIONS = {"abs": "fabs", "sqrt": "sqrt", "exp": "exp", "log": "log", "floor": "floor", "ceil": "ceil"}
 EXTREMES = {"min": "lesser", "max": "greater"}
-CHOICES = {ast.And: "last_if({}, {})", ast.Or: "first_if({}, {})"}  #: of operands, which are numbers
+CHOICES = {ast.And: "last_if({}, {})", ast.Or: "first_if({}, {})"}  #: for operands that are numbers
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,10 @@ class Edge:
     Parameters
     ----------
     code : str
-        The expression in C++, over float64, made from the parsed tree alone. A truth, as of a comparison, is 1 or 0.
+        The expression in C++, over float64, written from the parsed tree alone. A condition, such as a comparison, is 1
+        or 0.
     names : frozenset of str
-        Which of value, weight, u and v it uses.
+        Those of value, weight, u and v that it uses.
     """
 
     code: str
@@ -48,7 +49,11 @@ class Edge:
 
 
 def parse_edge(text: Any) -> Edge:
-    """The expression `text`, checked; `InvalidOption` names the place of what it may not have."""
+    """Parse and check the expression `text`.
+
+    Raises `InvalidOption` with the place of a fault.
+    """
+    # Check and parse the text.
     if not isinstance(text, str):
         raise InvalidOption(f"edge is {text!r}; it must be an expression in a string, such as 'value * weight'")
     if len(text) > MOST:
@@ -58,20 +63,25 @@ def parse_edge(text: Any) -> Edge:
     except (SyntaxError, ValueError) as error:
         column = getattr(error, "offset", None) or 1
         raise InvalidOption(f"edge {text!r} is no expression: {error.args[0]}, at column {column}") from None
+
+    # Write C++ from the tree.
     writer = _Writer(text.strip())
     code = writer.number(tree.body)
     return Edge(code, frozenset(writer.names))
 
 
 class _Writer:
-    """Writes C++ for the nodes of a tree. A node is a number, a float64, or a truth, a bool, as it is needed."""
+    """Writer of C++ for the nodes of a tree.
+
+    A node becomes a number, float64, or a condition, bool, on demand.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.names: set[str] = set()
 
     def number(self, node: ast.expr) -> str:
-        """A node as a number: a comparison and a `not` are 1 or 0, and an `and` or `or` is one of its operands."""
+        """Return a node as a number: a comparison and `not` are 1 or 0, `and` and `or` one of their operands."""
         match node:
             case ast.Constant(value=bool() | int() | float()):
                 return self._constant(node)
@@ -102,7 +112,10 @@ class _Writer:
         )
 
     def truth(self, node: ast.expr) -> str:
-        """A node as a condition; a number is true if it is not 0."""
+        """Return a node as a condition.
+
+        A number is true if it is not 0.
+        """
         match node:
             case ast.Compare():
                 if not all(type(op) in COMPARISONS for op in node.ops):
@@ -127,12 +140,15 @@ class _Writer:
         return repr(value)
 
     def _call(self, node: ast.Call) -> str:
+        # Check the function and the number of arguments.
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if name not in FUNCTIONS and name not in EXTREMES:
             raise self._wrong(node, f"only {', '.join((*EXTREMES, *FUNCTIONS))} may be called")
         terms = [self.number(term) for term in node.args]
         if node.keywords or not (len(terms) == 1 if name in FUNCTIONS else len(terms) > 1):
             raise self._wrong(node, f"{name} takes {'one argument' if name in FUNCTIONS else 'two arguments or more'}")
+
+        # Extremes of several arguments are nested calls of two.
         if name in FUNCTIONS:
             return f"MATH({FUNCTIONS[name]})({terms[0]})"
         code = terms[0]

@@ -1,4 +1,4 @@
-"""What algorithms that are written with `gather` share: the graph that they are methods of, and the loop."""
+"""Fixed-point loop of algorithms that are written with `gather`, and the protocol of their graph."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ __all__ = ["Gathers", "checked_edge", "iterate", "unit"]
 
 Result_co = TypeVar("Result_co", covariant=True)
 
-ROUNDING = 1e-9  #: of the values' sum: a smaller change says nothing about convergence
+ROUNDING = 1e-9  #: share of the values' sum: smaller changes do not show whether it converges
 
 
 class Gathers(Runs[Result_co], Protocol[Result_co]):
-    """A graph with the method `gather`. `Result_co` is what its algorithms return."""
+    """A graph with the method `gather`.
+
+    `Result_co` is the type of its algorithms' results.
+    """
 
     @property
     def num_vertices(self) -> int: ...  # noqa: D102
@@ -36,9 +39,9 @@ class Gathers(Runs[Result_co], Protocol[Result_co]):
 
 
 def checked_edge(graph: Gathers[Any], what: str, max_iter: int, tol: float, weight: bool) -> str:
-    """What a neighbour adds to a sum: its value, by the edge's weight if that counts; for the method `what`.
+    """Check a method's arguments, and return the expression of a neighbour's value, weighted on demand.
 
-    `InvalidOption` if `max_iter` is less than 1, `tol` is negative or not finite, or the graph lacks weights or
+    Raises `InvalidOption` if `max_iter` is less than 1, `tol` is negative or not finite, or the graph lacks weights or
     in-edges.
     """
     if check_whole(max_iter, "max_iter") == 0:
@@ -53,7 +56,10 @@ def checked_edge(graph: Gathers[Any], what: str, max_iter: int, tol: float, weig
 
 
 def unit(x: Any) -> Any:
-    """Return `x`, scaled to a Euclidean norm of 1; first by its largest value, whose square may be past float64."""
+    """Return `x` scaled to a Euclidean norm of 1.
+
+    First by its largest value, whose square may exceed float64.
+    """
     x = x / (x.norm(math.inf) or 1)
     return x / (x.norm() or 1)
 
@@ -61,11 +67,12 @@ def unit(x: Any) -> Any:
 def iterate(
     graph: Gathers[Any], step: Callable[[Any], Any], x: Any, max_iter: int, tol: float, weight: bool
 ) -> tuple[Any, dict[str, Any]]:
-    """``x = step(x)`` until it changes by less than ``num_vertices * tol`` in the L1 norm, at most `max_iter` times.
+    """Repeat ``x = step(x)`` until the L1 change is less than ``num_vertices * tol``, at most `max_iter` times.
 
-    Returns the last x, and ``iterations``, ``error``, the last change, and ``converged``. `InvalidOption` where a value
-    is past the range of its dtype, as infinite weights and growth make it. Warns of changes that do not get smaller.
+    Returns the last x, and ``iterations``, ``error``, the last change, and ``converged``. Raises `InvalidOption` if a
+    value exceeds the range of its dtype, because of infinite weights or growth. Warns if changes do not get smaller.
     """
+    # Iterate.
     error, before, steps, bound = math.inf, math.inf, 0, max(graph.num_vertices, 1) * tol
     while steps < max_iter and not error < bound:
         last, x = x, step(x)
@@ -76,7 +83,7 @@ def iterate(
                 f"iteration {steps} gave a value that is no finite number: values that it begins with must be finite; "
                 "or it grows without limit, as where alpha is too large"
             )
-    # near the rounding error changes need not get smaller
+    # Warn of divergence. Near the rounding error changes need not get smaller.
     if not error < bound and error >= before and error > ROUNDING * x.norm(1):
         warn(
             f"no convergence: iteration {steps} changed the values by {error:.3g} and the one before by {before:.3g}; "
@@ -87,7 +94,10 @@ def iterate(
 
 
 def _refuse_infinite_weight(graph: Gathers[Any], weight: bool) -> None:
-    """`InvalidOption`, naming the edge, if weights count and one is infinite. One `gather`."""
+    """Raise `InvalidOption`, naming the edge, if weights count and one is infinite.
+
+    One `gather`.
+    """
     if not weight:
         return
     [(v, u)] = graph.gather(0, "max", "u if abs(weight) > 3.5e38 else -1").top(1)

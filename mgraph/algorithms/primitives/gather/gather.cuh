@@ -1,5 +1,5 @@
-// For each row a reduction over its neighbours of EDGE, an expression in `value`, `weight`, `u` and `v` that was made
-// from the user's. REDUCE is a `Reduction`. It is computed in float64; VALUE_BITS and RESULT say what is read and written.
+// Reduces EDGE over the neighbours of each row. EDGE is an expression in `value`, `weight`, `u` and `v`, compiled from
+// the user's. REDUCE is a `Reduction`. Computes in float64; VALUE_BITS and RESULT are the types of input and output.
 #pragma once
 #include "kernels/rows.cuh"
 #include "kernels/search.cuh"
@@ -25,7 +25,7 @@ using Result = f64;
 #define MATH(name) __builtin_##name
 #endif
 
-// What EDGE may call, with the meaning that Python gives it for floats; a division by 0 gives inf or NaN.
+// Functions for EDGE, with Python's meaning for floats; a division by 0 gives inf or NaN.
 DEVICE f64 remainder_of(f64 a, f64 b) {
     f64 rest = MATH(fmod)(a, b);
     return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
@@ -48,8 +48,8 @@ template <class Group> DEVICE f64 joined_over(Group group, f64 part) {
 }
 
 struct Vertices {
-    const Value* values;  // of all vertices
-    const u32* names;  // the user's id of each; null if it is the internal one
+    const Value* values;  // per vertex of the graph
+    const u32* names;  // user's id of each; null if it is the internal id
     i64 first;  // the vertex of row 0
     DEVICE f64 name(i64 id) const { return names ? (f64)names[id] : (f64)id; }
 };
@@ -68,7 +68,7 @@ template <class View> struct Reduce {  // the fold of a row
 };
 
 template <class View>
-struct GatherRows {  // a tile reduces 32 rows; hubs are left to GatherHubs
+struct GatherRows {  // reduces 32 rows per tile; leaves hubs to GatherHubs
     static constexpr int lanes = 32;
     View graph;
     i64 n;
@@ -85,7 +85,7 @@ struct GatherRows {  // a tile reduces 32 rows; hubs are left to GatherHubs
 };
 
 template <class View>
-struct GatherHubs {  // a tile a task of a hub, in the order of `turns`
+struct GatherHubs {  // reduces a hub's task per tile, in the order of `turns`
     static constexpr int lanes = 32;
     View graph;
     const u64* tasks;
@@ -102,7 +102,7 @@ struct GatherHubs {  // a tile a task of a hub, in the order of `turns`
     }
 };
 
-struct JoinHubs {  // a tile a task: that of a hub's first one joins the parts of the hub, in order
+struct JoinHubs {  // one tile per task: the tile of a hub's first task joins the hub's parts, in order
     static constexpr int lanes = 32;
     const u64* tasks;  // ascending
     i64 n;

@@ -1,12 +1,12 @@
-"""A reduction over the neighbours of each vertex: one superstep, in which each rank pulls along its rows.
+"""Reduction over the neighbours of each vertex: each rank pulls along its rows, in a single superstep.
 
-The kernels have the shapes of PageRank's pull, and take the expression as a macro, so that it is compiled into the loop
+The kernels have the shape of PageRank's pull, and take the expression as a macro, so that it is compiled into the loop
 over a row. A hub's row is cut into tasks, whose parts are joined in order: sums do not depend on timing.
 
 ================= ========================================================= ===========================================
 step              launches                                                  exchange among p ranks
 ================= ========================================================= ===========================================
-values            a copy if they are neither float32 nor float64            allgathers of 4 or 8 bytes a vertex
+values            a copy if they are neither float32 nor float64            allgathers of 4 or 8 bytes per vertex
 rows              1; 5, 2 sorts and a read-back where there may be hubs     none
 ================= ========================================================= ===========================================
 """
@@ -28,15 +28,15 @@ from mgraph.structures import Structure
 __all__ = ["REDUCTIONS", "run", "warm"]
 
 FILE = "algorithms/primitives/gather/gather.cuh"
-_NAMES = {"sum": "sums", "min": "least", "max": "most", "count": "counts"}  # in the kernel file
+_NAMES = {"sum": "sums", "min": "least", "max": "most", "count": "counts"}  # names in the kernel file
 _CONSTANTS = constants(FILE, HUB_DEGREE=1024)
-REDUCTIONS = {reduce: _CONSTANTS[name] for reduce, name in _NAMES.items()}  #: by what users call them
+REDUCTIONS = {reduce: _CONSTANTS[name] for reduce, name in _NAMES.items()}  #: by their names for users
 logger = logging.getLogger(__name__)
-_logged: set[tuple[object, ...]] = set()  # what this process has compiled
+_logged: set[tuple[object, ...]] = set()  # kernels that this process has compiled
 
 
 def warm(shard: Shard) -> None:
-    """Nothing: `run` compiles its kernels, which depend on the expression, before anything else."""
+    """Do nothing: `run` compiles its kernels, which depend on the expression, before anything else."""
 
 
 def _library(shard: Shard, view: View, edge: str, reduce: str, bits: int, result: int) -> Library:
@@ -55,7 +55,7 @@ def run(
     named: bool = False,
     direction: str = "in",
 ) -> Columns:
-    """The reduction of each own vertex.
+    """Return the reduction of each own vertex.
 
     Parameters
     ----------
@@ -64,11 +64,11 @@ def run(
         The values of the own vertices, on the device or in host memory; or one for all vertices.
     reduce : "sum" | "min" | "max" | "count"
     edge : str
-        The expression in C++, as `parse_edge` writes it.
+        The expression in C++, from `parse_edge`.
     named : bool
-        Whether it uses u or v.
+        True if it uses u or v.
     direction : "in" | "out"
-        Over the tails of in-edges, or the heads of out-edges.
+        Over the sources of in-edges, or the destinations of out-edges.
 
     Returns
     -------
@@ -82,8 +82,9 @@ def run(
     InvalidOption
         `values` has several rows. Raised on every rank.
     CapacityError
-        There is too little memory for the result and what the method's docstring lists.
+        Too little memory for the result and the arrays that the method's docstring lists.
     """
+    # Compile the kernels of this expression.
     if not isinstance(values, float) and values.ndim != 1:
         raise InvalidOption(f"values has {values.ndim} dimensions; it must have one number for each vertex")
     device, n = shard.device, shard.hi - shard.lo
@@ -92,12 +93,16 @@ def run(
     result = 0 if reduce == "count" else bits
     view = edges.view()
     library = _library(shard, view, edge, reduce, bits, result)
+
+    # Gather the values of all vertices.
     if isinstance(values, float):
         whole = device.full(shard.n_vertices, values, np.float64)
     else:
         whole = all_gather(shard, device.asarray(values, np.float32 if bits == 32 else np.float64))
     names = user_ids(shard) if named and shard.order is not None else None
     of = {"values": whole, "names": names, "first": shard.lo}
+
+    # Reduce: hubs by tasks, whose parts are joined at the end.
     out = device.empty(n, {0: np.int64, 32: np.float32, 64: np.float64}[result])
     tasks, turns = _hubs(shard, edges, view, library)
     parts = device.empty(len(tasks), np.float64)
@@ -108,9 +113,9 @@ def run(
 
 
 def _hubs(shard: Shard, edges: Structure, view: View, library: Library) -> tuple[Array, Array]:
-    """The tasks of the hubs, ascending, and in which order to take them.
+    """Return the tasks of the hubs, ascending, and the order in which to run them.
 
-    Those that begin with neighbours near each other are taken at about the same time, since they read the same values.
+    Tasks that begin with nearby neighbours run at about the same time, because they read the same values.
     """
     device, n = shard.device, shard.hi - shard.lo
     room = task_room(edges)

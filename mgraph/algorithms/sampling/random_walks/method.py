@@ -1,4 +1,4 @@
-"""The method `random_walks` that users call, and the check of its arguments."""
+"""Method `random_walks`, and the check of its arguments."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ __all__ = ["ALGORITHM", "check_seed", "random_walks"]
 
 
 def random_walks(self: Runs[Any], starts: Any, length: int, seed: int | None = None) -> np.ndarray:
-    """Random walks along out-edges: the vertices that each comes to, in the layout of ``torch_cluster.random_walk``.
+    """Draw random walks along out-edges, in the layout of ``torch_cluster.random_walk``.
 
     Parameters
     ----------
     starts : array of ints, shape (k,)
-        The vertex at which each walk begins; one may come several times.
+        The vertex at which each walk begins; vertices may repeat.
     length : int
         The number of steps, 0 or more.
     seed : int, optional
-        0 to 2**64 - 1. The same seed gives the same walks on the same graph, whatever the number of workers, the
-        structure, the order and the device. By default each call draws one.
+        0 to 2**64 - 1. Equal seeds give equal walks on equal graphs, whatever the number of workers, the structure, the
+        order and the device. By default each call draws a seed.
 
     Returns
     -------
     int64[k, length + 1]
-        In this process, or str objects where keys are strings; row i begins with ``starts[i]``. All out-edges
-        of a vertex are equally likely, whatever their weights. A walk stays at a vertex without out-edges, as in PyG's
+        In this process, or str objects for keys that are strings; row i begins with ``starts[i]``. All out-edges of a
+        vertex are equally likely, whatever their weights. A walk stays at a vertex without out-edges, as in PyG's
         ``Node2Vec``.
 
     Raises
@@ -42,15 +42,15 @@ def random_walks(self: Runs[Any], starts: Any, length: int, seed: int | None = N
     InvalidOption
         `starts` is empty or no array of whole numbers, `length` is negative, or `seed` is out of range.
     CapacityError
-        This process has too little memory for the walks, or a worker has too little: 24 bytes for each visit of its
-        vertices, 40 for each walk that is there, and in a graph with an order 8 for each vertex of the whole graph.
+        This process has too little memory for the walks, or a worker has too little: 24 bytes per visit of its
+        vertices, 40 per present walk, and in a graph with an order 8 per vertex of the whole graph.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
     Notes
     -----
-    `length` supersteps, in each of which 8 bytes a walk travel. A step reads the whole row of the walk's vertex, O(d):
-    each neighbour gets a hash of seed, walk, step and its id, and the least one is taken. That is what makes walks
+    `length` supersteps, in each of which 8 bytes per walk travel. A step reads the whole row of the walk's vertex,
+    O(d): each neighbour gets a hash of seed, walk, step and its id, and the smallest is taken. That makes walks
     independent of where and how rows are stored. L. Lovász, "Random walks on graphs: a survey", 1993, has the theory.
 
     Examples
@@ -65,7 +65,7 @@ def random_walks(self: Runs[Any], starts: Any, length: int, seed: int | None = N
 
 
 def check(graph: GraphFacts, starts: Any, length: Any, seed: Any = None) -> dict[str, Any]:
-    """The program's arguments from the user's."""
+    """Return the program's arguments."""
     vertices = graph.vertices(starts, "starts")
     steps = check_whole(length, "length")
     wanted, free = 8 * (steps + 1) * len(vertices), host_memory_limit()
@@ -75,7 +75,7 @@ def check(graph: GraphFacts, starts: Any, length: Any, seed: Any = None) -> dict
 
 
 def check_seed(seed: Any) -> int:
-    """`seed` as a number of 64 bits, or one that is drawn for None."""
+    """Return `seed` as a 64-bit number, or a random one for None."""
     if seed is None:
         return int(np.random.default_rng().integers(2**63))
     if check_whole(seed, "seed") >= 2**64:
@@ -84,7 +84,7 @@ def check_seed(seed: Any) -> int:
 
 
 def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Names) -> np.ndarray:
-    """The walks, from the visits on each rank."""
+    """Join the walks from the visits on each rank."""
     walks = np.empty((info["walks"], info["length"] + 1), np.int64)
     for vertex, place in zip(columns["vertex"], columns["place"], strict=True):
         walks.reshape(-1)[place] = vertex

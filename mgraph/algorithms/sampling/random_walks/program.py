@@ -1,9 +1,9 @@
-"""Random walks: each is at the rank that owns its vertex, and goes on to the owner of the next one.
+"""Random walks: each is at the rank that owns its vertex, and moves on to the owner of the next.
 
 ================= ========================================================= ===========================================
 step              launches                                                  exchange among p ranks
 ================= ========================================================= ===========================================
-a step            1; with several ranks also a sort and a read-back         an alltoallv of 8 bytes a walk
+a step            1; with several ranks also a sort and a read-back         an alltoallv of 8 bytes per walk
 ================= ========================================================= ===========================================
 """
 
@@ -26,18 +26,18 @@ def _library(shard: Shard) -> Library:
 
 
 def warm(shard: Shard) -> None:
-    """Compile what `run` launches on this shard."""
+    """Compile the launches of `run` on this shard."""
     _library(shard)
 
 
 def run(shard: Shard, starts: np.ndarray, length: int, seed: int) -> Columns:
-    """The steps of all walks that were at own vertices.
+    """Return the visits of all walks to own vertices.
 
     Parameters
     ----------
     shard : Shard
     starts : uint32[k]
-        The first vertex of each walk, an internal id; the same on every rank.
+        The first vertex of each walk, an internal id; equal on every rank.
     length : int
         The number of steps.
     seed : int
@@ -45,16 +45,19 @@ def run(shard: Shard, starts: np.ndarray, length: int, seed: int) -> Columns:
     Returns
     -------
     columns : dict
-        A line for each visit of an own vertex: "vertex", int64[found], the internal id, and "place", int64[found], the
-        walk's number times ``length + 1`` plus the step's.
+        A line per visit of an own vertex: "vertex", int64[rows], the internal id, and "place", int64[rows], the walk's
+        number times ``length + 1`` plus the step's.
     scalars : dict
         ``walks`` and ``length``.
     """
+    # Walks begin at the owners of their first vertices.
     device, library, view = shard.device, _library(shard), shard.out_edges.view()
     names = None if shard.order is None else user_ids(shard)
     own = np.flatnonzero((starts >= shard.lo) & (starts < shard.hi)).astype(np.uint64)
     walks = device.asarray(own << np.uint64(32) | starts[own])
     visits = [walks]
+
+    # Step by step: draw a neighbour, and go to its owner.
     for step in range(length):
         after = device.empty(len(walks), np.uint64)
         library.Step(
@@ -63,6 +66,8 @@ def run(shard: Shard, starts: np.ndarray, length: int, seed: int) -> Columns:
         )  # fmt: skip
         walks = to_owners(shard, after)
         visits.append(walks)
+
+    # Give each visit its place in the result.
     places = [_places(device, walks, step, length) for step, walks in enumerate(visits)]
     vertices = device.astype(device.astype(device.concatenate(visits), np.uint32), np.int64)
     return {"vertex": vertices, "place": device.concatenate(places)}, {"walks": len(starts), "length": length}
@@ -76,7 +81,10 @@ def _places(device: Device, walks: Array, step: int, length: int) -> Array:
 
 
 def to_owners(shard: Shard, keys: Array) -> Array:
-    """Keys, each with a vertex in its low 32 bits, at the ranks that own these; an alltoallv and a read-back."""
+    """Send keys, each with a vertex in its low 32 bits, to the owners of these.
+
+    An alltoallv and a read-back.
+    """
     if shard.size == 1:
         return keys
     device, xp = shard.device, shard.device.xp

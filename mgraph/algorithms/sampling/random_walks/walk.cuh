@@ -1,15 +1,15 @@
-// A step of random walks.
+// Makes a step of random walks.
 #pragma once
 #include "kernels/random_draws.cuh"
 
 template <class View>
-struct Step {  // a tile a walk: goes to the neighbour that is drawn, or stays where there is none
+struct Step {  // goes to a random neighbour, or stays without any, a walk per tile
     static constexpr int lanes = 32;
     View graph;
     const u64* walks;  // number << 32 | vertex
     i64 n;
     i64 first;
-    const u32* names;  // the user's id of each vertex; null if it is the internal one
+    const u32* names;  // user's id of each vertex; null if it is the internal id
     u64 seed;
     i64 step;
     u64* next;
@@ -20,6 +20,7 @@ struct Step {  // a tile a walk: goes to the neighbour that is drawn, or stays w
             i64 row = (i64)(u32)walks[i] - first, units = graph.units(row);
             u32 drawn = (u32)walks[i];
             bool any = false;
+            // Each lane takes the smallest draw of its neighbours, then the tile that of its lanes.
             for (i64 unit = 0; unit < units; ++unit)
                 graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
                     u64 draw = live ? scramble(stream ^ (names ? names[id] : id)) : ~(u64)0;

@@ -1,4 +1,4 @@
-"""The method `sample_neighbors` that users call, the check of its arguments, and the layout of its result."""
+"""Method `sample_neighbors`, its check of arguments, and its result's layout."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ __all__ = ["ALGORITHM", "SampledNeighbors", "sample_neighbors"]
 
 @dataclass(frozen=True)
 class SampledNeighbors:
-    """A sampled subgraph in the layout of ``torch_geometric.sampler.SamplerOutput``, with the same names.
+    """Sampled subgraph in the layout of ``torch_geometric.sampler.SamplerOutput``, with the same names.
 
     Parameters
     ----------
     node : int64[n]
-        The vertices, each once: the seeds in their order, then those found in each hop. Where keys are strings, str
-        objects.
+        The vertices, each once: the seeds in their order, then the new ones of each hop. str objects for keys that are
+        strings.
     row, col : int64[m]
-        The sampled edges as places in `node`, hop by hop: `row` is the neighbour that was sampled, and `col` the
-        vertex whose neighbour it is. ``torch.from_numpy(numpy.stack([row, col]))`` is PyG's ``edge_index``.
+        The sampled edges as places in `node`, hop by hop: `row` is the sampled neighbour, and `col` the vertex whose
+        neighbour it is. ``torch.from_numpy(numpy.stack([row, col]))`` is PyG's ``edge_index``.
     num_sampled_nodes : list of int
-        How many of `node` are seeds, and how many were found in each hop.
+        The number of seeds in `node`, and of the new vertices of each hop.
     num_sampled_edges : list of int
-        How many edges were sampled in each hop.
+        The number of sampled edges of each hop.
     """
 
     node: np.ndarray
@@ -46,21 +46,21 @@ class SampledNeighbors:
 def sample_neighbors(
     self: Runs[Any], seeds: Any, fanouts: Any, seed: int | None = None, direction: str = "in"
 ) -> SampledNeighbors:
-    """Neighbours of `seeds`, of these neighbours, and so on, sampled without replacement, as PyG's ``NeighborLoader``.
+    """Sample neighbours of `seeds`, of these neighbours, and so on, without replacement, like PyG's ``NeighborLoader``.
 
     Parameters
     ----------
     seeds : array of ints, shape (k,)
         Vertex ids, all different.
     fanouts : list of int
-        For each hop how many neighbours of each vertex that was found in the hop before are sampled; all of a vertex
+        The number of neighbours to sample, for each hop and each vertex that was new in the hop before; all of a vertex
         that has fewer, and all of each for -1.
     seed : int, optional
-        0 to 2**64 - 1. The same seed gives the same sample of the same graph, whatever the number of workers, the
-        structure, the order and the device. By default each call draws one.
+        0 to 2**64 - 1. Equal seeds give equal samples of equal graphs, whatever the number of workers, the structure,
+        the order and the device. By default each call draws a seed.
     direction : "in" | "out"
-        Sample the tails of in-edges, along which messages come, as PyG does; or the heads of out-edges. "in" needs
-        ``reverse=True`` or an undirected graph.
+        Sample the sources of in-edges, along which messages come, like PyG; or the destinations of out-edges. "in"
+        needs ``reverse=True`` or an undirected graph.
 
     Returns
     -------
@@ -75,34 +75,36 @@ def sample_neighbors(
         `seeds` is empty, has a vertex twice or is no array of whole numbers; a fanout is less than -1; `seed` is out of
         range; or `direction` is "in" in a graph without in-edges.
     CapacityError
-        A worker has too little memory: 1 byte for each of its vertices, 56 for each candidate, of which there are about
-        twice as many as neighbours sampled and 32 more a vertex, 32 for each sampled edge, and in a graph with an order
-        8 for each vertex of the whole graph.
+        A worker has too little memory: 1 byte per own vertex, 56 per candidate, of which there are about twice as many
+        as sampled neighbours and 32 more per vertex, 32 per sampled edge, and in a graph with an order 8 per vertex of
+        the whole graph.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
     Notes
     -----
-    A superstep a hop, in which 4 bytes travel for each neighbour found. The row of each vertex whose neighbours are
+    A superstep per hop, in which 4 bytes travel per sampled neighbour. The row of each vertex whose neighbours are
     sampled is read twice, O(d), and the candidates are sorted. Each neighbour gets a hash of seed, vertex and
-    neighbour, and those with the least ones are chosen, so that all sets of neighbours are equally likely. After W.
-    Hamilton, R. Ying, J. Leskovec, "Inductive representation learning on large graphs", NIPS 2017.
+    neighbour, and the smallest are chosen, so that all sets of neighbours are equally likely. After W. Hamilton, R.
+    Ying, J. Leskovec, "Inductive representation learning on large graphs", NIPS 2017.
 
     Examples
     --------
     >>> g.insert([1, 2, 3, 4], [0, 0, 0, 1])  # of 5 vertices, with reverse=True  # doctest: +SKIP
-    >>> found = g.sample_neighbors([0], [-1, 2])  # doctest: +SKIP
-    >>> found.node, found.row, found.col  # doctest: +SKIP
+    >>> sample = g.sample_neighbors([0], [-1, 2])  # doctest: +SKIP
+    >>> sample.node, sample.row, sample.col  # doctest: +SKIP
     (array([0, 1, 2, 3, 4]), array([1, 2, 3, 4]), array([0, 0, 0, 1]))
-    >>> found.num_sampled_nodes, found.num_sampled_edges  # doctest: +SKIP
+    >>> sample.num_sampled_nodes, sample.num_sampled_edges  # doctest: +SKIP
     ([1, 3, 1], [3, 1])
     """
-    found: SampledNeighbors = self.run("sample_neighbors", seeds=seeds, fanouts=fanouts, seed=seed, direction=direction)
-    return found
+    sample: SampledNeighbors = self.run(
+        "sample_neighbors", seeds=seeds, fanouts=fanouts, seed=seed, direction=direction
+    )
+    return sample
 
 
 def check(graph: GraphFacts, seeds: Any, fanouts: Any, seed: Any = None, direction: Any = "in") -> dict[str, Any]:
-    """The program's arguments from the user's."""
+    """Return the program's arguments."""
     vertices = graph.vertices(seeds, "seeds")
     graph.check_distinct(seeds, vertices, "seeds", "seeds")
     try:
@@ -117,10 +119,13 @@ def check(graph: GraphFacts, seeds: Any, fanouts: Any, seed: Any = None, directi
 
 
 def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Names) -> SampledNeighbors:
-    """The sample in PyG's layout, from what the ranks found: neighbours by their ids, for each vertex in its turn."""
+    """Join the ranks' samples in PyG's layout: neighbours by their ids, vertex by vertex."""
+    # Seeds first, in their order.
     vertex, neighbor, hop, place = (np.concatenate(columns[name]) for name in ("vertex", "neighbor", "hop", "place"))
     nodes = vertex[hop == 0][np.argsort(place[hop == 0])]
-    found, edges, rows, cols = [len(nodes)], [], [nodes[:0]], [nodes[:0]]
+    new_nodes, edges, rows, cols = [len(nodes)], [], [nodes[:0]], [nodes[:0]]
+
+    # Then the new vertices and the edges of each hop.
     for at in range(1, info["hops"] + 1):
         here, near = _places(nodes, vertex[hop == at]), neighbor[hop == at]
         order = np.lexsort((near, here))
@@ -128,15 +133,15 @@ def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Na
         ids, first = np.unique(near, return_index=True)
         new = ~np.isin(ids, nodes)
         nodes = np.concatenate([nodes, ids[new][np.argsort(first[new])]])
-        found.append(int(new.sum()))
+        new_nodes.append(int(new.sum()))
         edges.append(len(near))
         rows.append(_places(nodes, near))
         cols.append(here)
-    return SampledNeighbors(names(nodes), np.concatenate(rows), np.concatenate(cols), found, edges)
+    return SampledNeighbors(names(nodes), np.concatenate(rows), np.concatenate(cols), new_nodes, edges)
 
 
 def _places(nodes: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Where each of `ids` is in `nodes`, which are all different: int64[k]."""
+    """Return the positions of `ids` in the distinct `nodes`: int64[k]."""
     order = np.argsort(nodes)
     return order[np.searchsorted(nodes, ids, sorter=order)]
 

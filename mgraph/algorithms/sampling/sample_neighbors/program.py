@@ -1,13 +1,13 @@
-"""Neighbours sampled hop by hop, each vertex at the rank that owns it.
+"""Neighbours sampled hop by hop, each vertex at its owner.
 
-A neighbour gets a random number, a hash of the seed and the two ids, and the `fanout` least ones are chosen, so that
-all sets are equally likely. A row is read once to count the candidates, those below a bound under which twice as many
-are expected as are wanted, and once to take them; then the candidates are sorted.
+A neighbour gets a random number, a hash of the seed and the two ids, and the `fanout` smallest are chosen, so that all
+sets are equally likely. A row is read once to count the candidates, which are below a bound with an expected twice as
+many as wanted, and once to take them; then the candidates are sorted.
 
 ================= ========================================================= ===========================================
 step              launches                                                  exchange among p ranks
 ================= ========================================================= ===========================================
-a hop             2, two sorts and a unique; a read-back                    an alltoallv of 4 bytes a vertex found
+a hop             2, two sorts and a unique; a read-back                    an alltoallv of 4 bytes per vertex found
 ================= ========================================================= ===========================================
 """
 
@@ -30,52 +30,61 @@ def _library(shard: Shard, edges: Structure) -> Library:
 
 
 def warm(shard: Shard) -> None:
-    """Compile what `run` launches on this shard; all its structures have one kind of view."""
+    """Compile the launches of `run` on this shard.
+
+    All its structures have one kind of view.
+    """
     _library(shard, shard.out_edges)
 
 
 def run(shard: Shard, seeds: np.ndarray, fanouts: list[int], seed: int, direction: str = "in") -> Columns:
-    """The sampled edges of own vertices.
+    """Return the sampled edges of own vertices.
 
     Parameters
     ----------
     shard : Shard
     seeds : uint32[k]
-        Internal ids, all different; the same on every rank.
+        Internal ids, all different; equal on every rank.
     fanouts : list of int
-        For each hop how many neighbours of a vertex are chosen; -1 for all.
+        The number of neighbours to choose per vertex, for each hop; -1 for all.
     seed : int
     direction : "in" | "out"
-        Among the tails of in-edges, or the heads of out-edges.
+        Among the sources of in-edges, or the destinations of out-edges.
 
     Returns
     -------
     columns : dict
-        A line for each own seed, and for each sampled edge of an own vertex: "vertex" and "neighbor", int64[found],
-        internal ids, the same of a seed; "hop", int64[found], 0 of a seed; "place", int64[found], that of a seed in
-        `seeds`, else 0.
+        A line per own seed, and per sampled edge of an own vertex: "vertex" and "neighbor", int64[rows], internal ids,
+        equal for a seed; "hop", int64[rows], 0 for a seed; "place", int64[rows], a seed's place in `seeds`, else 0.
     scalars : dict
         ``hops``.
     """
+    # Begin with the own seeds.
     device, xp = shard.device, shard.device.xp
     edges = shard.out_edges if direction == "out" else incoming(shard, "sample_neighbors")
     names = None if shard.order is None else user_ids(shard)
     own = np.flatnonzero((seeds >= shard.lo) & (seeds < shard.hi))
     frontier, seen = device.asarray(seeds[own]), device.zeros(shard.hi - shard.lo, np.uint8)
-    found = [(frontier, frontier)]
+    edges_of_hops = [(frontier, frontier)]
+
+    # Hop by hop: sample, then send new vertices to their owners.
     for fanout in fanouts:
         seen[frontier - np.uint32(shard.lo)] = 1
         vertex, neighbor = _sampled(shard, edges, frontier, names, seed, fanout)
-        found.append((vertex, neighbor))
+        edges_of_hops.append((vertex, neighbor))
         with device.taking(16 * len(neighbor), f"{len(neighbor)} neighbours, each once"):
             near = xp.unique(to_owners(shard, xp.unique(neighbor)))
             frontier = near[seen[near - np.uint32(shard.lo)] == 0]
-    place = device.zeros(sum(len(vertex) for vertex, _ in found), np.int64)
+
+    # Lay out the columns.
+    place = device.zeros(sum(len(vertex) for vertex, _ in edges_of_hops), np.int64)
     place[: len(own)] = device.asarray(own)
     columns = {
-        "vertex": device.astype(device.concatenate([vertex for vertex, _ in found]), np.int64),
-        "neighbor": device.astype(device.concatenate([neighbor for _, neighbor in found]), np.int64),
-        "hop": device.concatenate([device.full(len(vertex), hop, np.int64) for hop, (vertex, _) in enumerate(found)]),
+        "vertex": device.astype(device.concatenate([vertex for vertex, _ in edges_of_hops]), np.int64),
+        "neighbor": device.astype(device.concatenate([neighbor for _, neighbor in edges_of_hops]), np.int64),
+        "hop": device.concatenate(
+            [device.full(len(vertex), hop, np.int64) for hop, (vertex, _) in enumerate(edges_of_hops)]
+        ),
         "place": place,
     }
     return columns, {"hops": len(fanouts)}
@@ -84,7 +93,8 @@ def run(shard: Shard, seeds: np.ndarray, fanouts: list[int], seed: int, directio
 def _sampled(
     shard: Shard, edges: Structure, frontier: Array, names: Array, seed: int, fanout: int
 ) -> tuple[Array, Array]:
-    """The vertex and the neighbour of each sampled edge: uint32[found] each."""
+    """Return the vertex and the neighbour of each sampled edge: uint32[k] each."""
+    # Count the candidates of each vertex, and list them.
     device, xp, n = shard.device, shard.device.xp, len(frontier)
     library = _library(shard, edges)
     lottery = {"first": shard.lo, "fanout": fanout, "seed": seed, "names": names}
@@ -95,6 +105,8 @@ def _sampled(
     total = int(offsets[-1])
     rows, draws, ids = (device.empty(total, dtype) for dtype in (np.uint32, np.uint64, np.uint32))
     library.TakeCandidates(n, offsets=offsets, rows=rows, draws=draws, ids=ids, **common)
+
+    # Keep the `fanout` smallest draws of each vertex.
     if fanout >= 0:
         with device.taking(40 * total, f"the order of {total} candidates"):
             order = xp.argsort(draws, kind="stable")

@@ -1,15 +1,15 @@
-// Candidates among the neighbours of each vertex, among which those with the least draws are chosen by a sort.
+// Lists candidates among the neighbours of each vertex. A sort then chooses those with the smallest draws.
 #pragma once
 #include "kernels/random_draws.cuh"
 
 struct Lottery {
     i64 first;    // the vertex of row 0
-    i64 fanout;   // how many neighbours are wanted; -1 for all
+    i64 fanout;   // number of neighbours to choose; -1 for all
     u64 seed;
-    const u32* names;  // the user's id of each vertex; null if it is the internal one
+    const u32* names;  // user's id of each vertex; null if it is the internal id
     DEVICE u32 name(u32 id) const { return names ? names[id] : id; }
     DEVICE u64 stream(u32 vertex) const { return stream_of(seed, name(vertex), 0); }
-    // Draws below it are candidates: about twice as many as are wanted, and all of a short row.
+    // Returns the bound of candidates' draws: about twice as many as wanted are below it, and all of a short row.
     DEVICE u64 bound(i64 degree) const {
         i64 enough = 2 * fanout + 32;
         return fanout < 0 || degree <= enough ? ~(u64)0 : (u64)((f64)enough / (f64)degree * 18446744073709551616.0);
@@ -17,7 +17,7 @@ struct Lottery {
 };
 
 template <class View>
-struct CountCandidates {  // a tile a vertex
+struct CountCandidates {  // counts the candidates of a vertex per tile
     static constexpr int lanes = 32;
     View graph;
     const u32* vertices;
@@ -42,14 +42,14 @@ struct CountCandidates {  // a tile a vertex
 };
 
 template <class View>
-struct TakeCandidates {  // a tile a vertex: all neighbours where there is room for them, else those below the bound
+struct TakeCandidates {  // lists the counted candidates of a vertex per tile
     static constexpr int lanes = 32;
     View graph;
     const u32* vertices;
     i64 n;
     Lottery lottery;
     const i64* offsets;
-    u32* rows;  // of each candidate: the place of its vertex, the draw, the id
+    u32* rows;  // per candidate: place of its vertex, draw, id
     u64* draws;
     u32* ids;
     DEVICE void operator()(Grid grid) const {
