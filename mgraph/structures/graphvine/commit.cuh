@@ -19,7 +19,7 @@ struct SetWeights {  // one lane per key: new weights of edges that exist, befor
     }
 };
 
-struct Bury {  // one lane per key: a deleted edge's slot is marked and kept, as in the paper
+struct MarkTombstones {  // one lane per key: a deleted edge's slot is marked and kept, as in the paper
     static constexpr int lanes = 1;
     VineView graph;
     Batch batch;
