@@ -1,4 +1,4 @@
-"""Edge batches: a user's insertions and deletions, checked once, here."""
+"""Edge batches: a user's insertions and deletions, validated once."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ __all__ = [
     "columns_of", "part_of",
 ]  # fmt: skip
 
-COUNTS = ("inserted", "updated", "deleted", "missing")  #: the outcomes of a batch's operations, each counted
+COUNTS = ("inserted", "updated", "deleted", "missing")  #: counted outcomes of a batch's operations
 TOLD = (*COUNTS, "late", "expired")  #: the counts in a batch's report, the last two of graphs with a window
-ALL = Names()  #: by default all columns of a batch are read
+ALL = Names()  #: the default: all columns of a batch are read
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -43,11 +43,11 @@ class EdgeBatch:
         edge occurs more than once, its last operation counts. Stored as int8[n]; as -1 if a single -1 was given, and
         as None if all are inserted.
     keys : "int64" | "string", optional
-        What `src` and `dst` are in a graph with keys: integers of 64 bits, also negative ones, or strings, categorical
-        and dictionary columns among them. They are stored as int64, or as UTF-8.
+        The kind of `src` and `dst` in a graph with keys: signed integers of 64 bits, or strings, including categorical
+        and dictionary columns. Stored as int64, or as UTF-8.
     time : array-like of integers, datetime64, dates or strings, shape (n,), or one of them, optional
-        When each edge was made, in a graph with `times`; one time is that of all edges. Ignored for deletions. If an
-        edge occurs more than once, its last time counts. Stored as int64[n], or as datetime64[n] in the unit given.
+        The time of each edge, in a graph with `times`; a single time is that of all edges. Ignored for deletions. If an
+        edge occurs more than once, its last time counts. Stored as int64[n], or as datetime64[n] in the given unit.
 
     Raises
     ------
@@ -70,7 +70,7 @@ class EdgeBatch:
     op: Any
     time: Any
     keys: str | None
-    unused: ClassVar[tuple[str, ...]] = ()  #: columns of the table that were not used, though their names belong here
+    unused: ClassVar[tuple[str, ...]] = ()  #: ignored columns of the table that have names of batch columns
 
     rounded: ClassVar[str] = ""  #: the first weight that float32 changed, in words
 
@@ -82,9 +82,10 @@ class EdgeBatch:
     def _check(
         self, src: Any, dst: Any, weight: Any, op: Any, time: Any, keys: str | None, labels: Mapping[str, str]
     ) -> None:
-        """Check the columns, which messages call as `labels` says, and keep them."""
+        """Check and store the columns. Messages name them by `labels`."""
         if keys is not None and keys not in KINDS:
             raise InvalidOption(f'keys {keys!r} is none of "int64", "string" and None')
+        # Convert each column to its stored dtype.
         names = labels.get("src", "src"), labels.get("dst", "dst")
         if keys is None:
             src, dst = as_ids(src, names[0]), as_ids(dst, names[1])
@@ -98,6 +99,7 @@ class EdgeBatch:
             op = as_ops(op, labels.get("op", "op"))
         if time is not None:
             time = as_times(time, len(src), labels.get("time", "time"))
+        # All columns have the length of `src`.
         shape = src.shape
         for name, column in ("dst", dst), ("weight", weight), ("op", op), ("time", time):
             if not (column is None or type(column) is int) and column.shape != shape:
@@ -105,6 +107,7 @@ class EdgeBatch:
                     f"{labels.get(name, name)} has shape {column.shape} and {names[0]} has shape {shape}; "
                     "both need one entry for each edge"
                 )
+        # The class is frozen, so set the fields by its dict.
         columns = self.__dict__
         columns["src"], columns["dst"], columns["weight"] = src, dst, weight
         columns["op"], columns["time"], columns["keys"] = op, time, keys
@@ -113,10 +116,10 @@ class EdgeBatch:
     def of(
         cls, columns: Mapping[str, Any], keys: str | None, labels: Mapping[str, str], unused: Sequence[str] = ()
     ) -> Self:
-        """Return a batch of users' columns by `COLUMNS`, which messages call as `labels` says.
+        """Return a batch of users' columns. Messages name them by `labels`.
 
-        With "auto" or "undecided" as `keys`, the ends choose whether they are keys. The batch keeps which columns of
-        the table are `unused`.
+        With "auto" or "undecided" as `keys`, the ends determine whether they are keys. `unused` lists ignored columns
+        of the table.
         """
         src, dst, weight, op, time = (columns.get(name) for name in COLUMNS)
         if keys in ("auto", "undecided"):
@@ -136,7 +139,7 @@ class EdgeBatch:
         return f"EdgeBatch({len(self)} edges{extra})"
 
     def __getitem__(self, part: slice) -> EdgeBatch:
-        """A batch of the edges in the slice `part`, as views and without checking them again. O(1)."""
+        """Return the edges in the slice `part`, as views. O(1)."""
         if not isinstance(part, slice):
             raise TypeError(f"a batch takes slices, not {type(part).__name__}; for one edge, use batch[i : i + 1]")
         columns = {name: getattr(self, name) for name in COLUMNS}
@@ -145,7 +148,7 @@ class EdgeBatch:
 
     @classmethod
     def checked(cls, src: Any, dst: Any, weight: Any, op: Any, time: Any, keys: str | None = None) -> EdgeBatch:
-        """A batch of columns that are as they are stored."""
+        """Return a batch of columns in their stored dtypes, without a check."""
         batch = object.__new__(cls)
         vars(batch).update(src=src, dst=dst, weight=weight, op=op, time=time, keys=keys)
         return batch
@@ -155,27 +158,32 @@ class EdgeBatch:
 
 
 def columns_of(part: Any, names: Names, keys: str | None = None) -> tuple[dict[str, Any], dict[str, str], list[str]]:
-    """Return a part's columns by `COLUMNS`, what messages call them, and the columns that are not used.
+    """Return a part's columns, their names in messages, and unused columns.
 
     Parameters
     ----------
     part
-        A table of any kind, the path of a file that is one, or a list or tuple of 2 to 5 arrays in the order of
+        A table of any kind, the path of a file with a table, or a list or tuple of 2 to 5 arrays in the order of
         `COLUMNS`.
     names : Names
     keys : str or None
-        The keys of the graph; ends in text files are read so.
+        The kind of the graph's keys, by which ends in text files are read.
 
     Raises
     ------
     InvalidBatch, ReadError
         `part` is none of these, lacks a column, or cannot be read.
     """
+    # A table, arrays in the order of `COLUMNS`, or a file.
     if is_table(part):
         table = table_of(part)
-        found, unused = names.find(table.names, table.what)
-        columns = table.select([*found.values()])
-        return {c: columns[name] for c, name in found.items()}, {c: label(name) for c, name in found.items()}, unused
+        matches, unused = names.find(table.names, table.what)
+        columns = table.select([*matches.values()])
+        return (
+            {c: columns[name] for c, name in matches.items()},
+            {c: label(name) for c, name in matches.items()},
+            unused,
+        )
     if isinstance(part, tuple | list) and 2 <= len(part) <= len(COLUMNS):
         return dict(zip(COLUMNS, part, strict=False)), {}, []
     if isinstance(part, str | os.PathLike):
@@ -187,7 +195,7 @@ def columns_of(part: Any, names: Names, keys: str | None = None) -> tuple[dict[s
 
 
 def part_of(part: Any, names: Names = ALL, keys: str | None = None) -> EdgeBatch:
-    """Return a part of a source as a batch; an `EdgeBatch` as it is.
+    """Convert a part of a source to a batch.
 
     Raises
     ------
@@ -202,7 +210,7 @@ def part_of(part: Any, names: Names = ALL, keys: str | None = None) -> EdgeBatch
 
 
 def as_batch(part: Any, names: Names = ALL, keys: str | None = None) -> EdgeBatch:
-    """Return a part of a source as a batch; warn of columns that are not used."""
+    """Return a part of a source as a batch. Warns of unused columns."""
     batch = part_of(part, names, keys)
     if batch.unused:
         warn_unused(batch.unused)

@@ -1,6 +1,6 @@
-"""A budget of host memory: an allocation that would pass the limit of its process is refused before it is made.
+"""Budget of host memory: refuses allocations beyond the process's limit.
 
-This module knows neither Dask nor kernels. `mgraph.worker.memory` makes the budget of a worker.
+This module knows neither Dask nor kernels. `mgraph.worker.memory` makes a worker's budget.
 """
 
 from __future__ import annotations
@@ -15,12 +15,16 @@ from mgraph.errors import CapacityError
 __all__ = ["GRAIN", "UNLIMITED", "Budget", "Reservation", "host_memory_limit"]
 
 GRAIN = 1 << 20  #: allocations of this many bytes or more are taken from a budget
-UNLIMITED = 1 << 62  #: bytes that are left where there is no limit
-LARGE = 1 << 26  #: for allocations of this many bytes or more, the machine's free memory is checked too
+UNLIMITED = 1 << 62  #: the bytes left without a limit
+LARGE = 1 << 26  #: allocations of this many bytes or more are checked against the machine's free memory too
 
 
 def host_memory_limit() -> int:
-    """Bytes of host memory that are available on this machine, or in the control group of this process if fewer."""
+    """Return the bytes of available host memory.
+
+    The limit of this process's control group counts, if it is lower than that of the machine.
+    """
+    # Available memory of the machine; MemAvailable includes page cache that can be dropped.
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         with open("/proc/meminfo") as lines:
@@ -28,6 +32,8 @@ def host_memory_limit() -> int:
         free = info.get("MemAvailable", free)
     except OSError:
         pass
+
+    # Limit of the control group, version 2.
     try:
         with open("/sys/fs/cgroup/memory.max") as top, open("/sys/fs/cgroup/memory.current") as used:
             limit = top.read().strip()
@@ -39,13 +45,13 @@ def host_memory_limit() -> int:
 
 
 class Reservation:
-    """Bytes of a budget that are kept until `release`. As a context manager, it releases them at its end."""
+    """Reserved bytes of a budget, until `release` or the end of its context."""
 
     def __init__(self, budget: Budget, nbytes: int) -> None:
         self._budget, self._nbytes = budget, nbytes
 
     def release(self) -> None:
-        """Give the bytes back. Safe from any thread; a second call does nothing."""
+        """Return the bytes to the budget. Thread-safe and idempotent."""
         self._budget._release(self)
 
     def __enter__(self) -> Reservation:
@@ -56,25 +62,27 @@ class Reservation:
 
 
 class Budget:
-    """The host memory that a process may still take.
+    """The host memory that a process may still allocate.
 
-    A worker that passes its memory limit is killed by its nanny, and no error is raised that could be caught. So code
-    that allocates `GRAIN` bytes or more reserves them first. It releases the reservation once the system has mapped
-    the memory, because `left` counts mapped memory. A comm cannot refuse what it reads, so memory for large messages
-    is reserved before they are sent.
+    A worker that passes its memory limit is killed by its nanny, without an error that could be caught. So code that
+    allocates `GRAIN` bytes or more reserves them first. It releases the reservation once the system has mapped the
+    memory,
+    because `left` counts mapped memory. A comm cannot refuse a message, so memory for large messages is reserved before
+    they are sent.
 
     Parameters
     ----------
     left : callable, optional
         Returns the bytes that the process may still take; reservations are subtracted here. Without it only the
-        machine's memory is a limit.
+        machine's
+        memory is a limit.
     reclaim : callable, optional
-        Frees memory that the process holds and does not use. It is called before a reservation is refused.
+        Frees unused memory of the process. It is called before a reservation is refused.
 
     Attributes
     ----------
     limited : bool
-        True if there is a limit.
+        True if the budget has a limit.
     """
 
     def __init__(self, left: Callable[[], int] | None = None, reclaim: Callable[[], object] = lambda: None) -> None:
@@ -83,11 +91,11 @@ class Budget:
         self._lock = RLock()  # reentrant, because `reclaim` may free an object that releases a reservation
 
     def left(self) -> int:
-        """Return the bytes that are neither taken nor reserved; `UNLIMITED` without a limit. Takes 10 us with one."""
+        """Return the bytes neither taken nor reserved; `UNLIMITED` without a limit."""
         return UNLIMITED if self._left is None else max(0, self._left() - self._reserved)
 
     def reserve(self, nbytes: int, what: Any) -> Reservation:
-        """Reserve `nbytes` for `what`, which the error names.
+        """Reserve `nbytes` for the purpose that errors name.
 
         Raises
         ------
@@ -95,6 +103,7 @@ class Budget:
             Fewer bytes are left.
         """
         with self._lock:
+            # Reclaim unused memory before refusing.
             if nbytes > self._room(nbytes):
                 self._reclaim()
             if nbytes > (left := self._room(nbytes)):
@@ -104,9 +113,11 @@ class Budget:
         return Reservation(self, nbytes)
 
     def _room(self, nbytes: int) -> int:
-        """Bytes that are left for an allocation of `nbytes`. A `LARGE` one is compared with the machine's memory too.
+        """Return the bytes left for an allocation of `nbytes`.
 
-        The operating system overcommits: it grants more than it has, and kills a process when the memory is used.
+        The operating system overcommits: it grants more than it has, and kills a process when the memory is used. So a
+        `LARGE`
+        allocation is compared with the machine's free memory too.
         """
         return min(self.left(), host_memory_limit()) if nbytes >= LARGE else self.left()
 
@@ -116,7 +127,7 @@ class Budget:
             reservation._nbytes = 0
 
     def __reduce__(self) -> tuple[type[Budget], tuple[()]]:
-        """A budget belongs to its process: the copy in another one has no limit."""
+        """Pickle as a budget without a limit: a limit belongs to its process."""
         return Budget, ()
 
     def __repr__(self) -> str:

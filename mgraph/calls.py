@@ -1,7 +1,7 @@
-"""The table of remote calls: what each call does to the graph, what it needs, and what follows if a worker is lost.
+"""Table of remote calls: effects, needs, and responses to lost workers.
 
 A new call is one line here and its handler in `mgraph.worker.calls`. The client, the workers, a graph in this process
-and the timeline take from the table what they have to know about a call.
+and the timeline derive the properties of a call from this table.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ __all__ = ["CALLS", "CHANGES", "IN_PLACE", "AfterLoss", "CallSize", "Kind", "Rem
 
 
 class Kind(Enum):
-    """What a call does to the graph."""
+    """The effect of a call on the graph."""
 
-    READ = auto()  #: reads the shard, and leaves nothing half done where Ctrl-C stops it
-    COMPUTE = auto()  #: computes from the graph and leaves it as it is; results stay on the ranks
+    READ = auto()  #: reads the shard; Ctrl-C may stop it anywhere
+    COMPUTE = auto()  #: computes from the graph without changing it; results stay on the ranks
     CHANGE = auto()  #: changes edges or vertices, by a ballot of all ranks
-    MOVE = auto()  #: moves vertices between ranks, or gives them new internal ids, by a ballot too
-    CONTROL = auto()  #: makes or asks about shards, exchanges, stores and memory
+    MOVE = auto()  #: moves vertices between ranks, or renumbers them, also by a ballot
+    CONTROL = auto()  #: creates or inspects shards, exchanges, stores and memory
 
 
 class AfterLoss(Enum):
-    """What is done about a call that was under way when a worker was lost, once the graph is open again."""
+    """Response to the loss of a worker during a call, once the graph is open again."""
 
-    ASK_AGAIN = auto()  #: `Recovered` is raised, and whoever made the call makes it again by the new ranges
-    REPEAT = auto()  #: the same call is made again
-    LOOK_UP = auto()  #: the store has the counts of the epoch, which are the answer; if it has not, as `ASK_AGAIN`
-    LOOK_UP_UPDATES = auto()  #: as `LOOK_UP`, but the answers to queries are lost, which raises `WorkerLost`
-    CONTINUE = auto()  #: the store has the counts of the first steps; `Recovered` brings them, and the others follow
+    ASK_AGAIN = auto()  #: raise `Recovered`; the caller repeats the call with the new ranges
+    REPEAT = auto()  #: repeat the same call
+    LOOK_UP = auto()  #: answer with the epoch's counts in the store; if it lacks them, as `ASK_AGAIN`
+    LOOK_UP_UPDATES = auto()  #: as `LOOK_UP`, but answers to queries are lost, which raises `WorkerLost`
+    CONTINUE = auto()  #: raise `Recovered` with the store's counts of the first steps; the caller sends the others
 
 
 class CallSize(NamedTuple):
-    """What a call sends to one rank.
+    """Size of a call's message to a rank.
 
     Attributes
     ----------
@@ -58,21 +58,21 @@ class CallSize(NamedTuple):
 
 @dataclass(frozen=True)
 class RemoteCall:
-    """One call that a client can make on all ranks of a graph.
+    """Remote call from a client to all ranks of a graph.
 
     Parameters
     ----------
     name : str
     kind : Kind
     exchange : bool
-        True if the ranks communicate in this call, so that they need an exchange.
+        True if the ranks communicate in this call, and so need an exchange.
     epoch : bool
-        True if the call commits an epoch, which it gets as the argument `epoch`.
+        True if the call commits an epoch, its argument `epoch`.
     after_loss : AfterLoss
     columns : tuple of str
-        The arguments with one entry per operation, which the worker may copy to its GPU ahead of the call.
+        The arguments with one entry per operation, which the worker may prefetch to its GPU.
     handler : str, optional
-        The name of its handler on the worker, which its messages have; by default `name`.
+        The name of its handler on the worker, used in messages; by default `name`.
     """
 
     name: str
@@ -87,21 +87,24 @@ class RemoteCall:
         object.__setattr__(self, "handler", self.handler or self.name)
 
     def size(self, args: Mapping[str, Any]) -> CallSize:
-        """Return what these arguments of one rank take. O(arguments)."""
+        """Return the size of a rank's arguments. O(arguments)."""
         nbytes = _nbytes(args)
         if not self.columns or "src" not in args:
             return CallSize(nbytes)
+        # Only operations with ops or weights have further columns.
         wide = "kind" in self.columns or any(isinstance(args.get(name), np.ndarray) for name in ("op", "weight"))
         return CallSize(nbytes, len(args["src"]), wide)
 
 
 def _nbytes(value: Any) -> int:
+    """Return the bytes of the arrays and byte strings in a value."""
     if isinstance(value, Mapping):
         return sum(map(_nbytes, value.values()))
     return len(value) if isinstance(value, bytes) else int(getattr(value, "nbytes", 0))
 
 
 def _table() -> dict[str, RemoteCall]:
+    """Build the table of all calls."""
     read, compute, change, move, control = Kind
     _, repeat, look_up, look_up_updates, go_on = AfterLoss
     edges, stream = batch.COLUMNS, operations.COLUMNS

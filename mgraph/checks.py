@@ -1,4 +1,4 @@
-"""Checks of single arguments. Each returns the value in its canonical type, or raises an error that names it."""
+"""Checks of single arguments. Each returns a canonical value, or raises an error with its name."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ __all__ = [
     "is_series",
 ]
 
-#: a graph that grows takes ids up to so many times its vertices and `FREE_IDS` more, or so many times a batch's ends
+#: A growing graph accepts ids up to SPARSE_IDS * n_vertices + FREE_IDS, or SPARSE_IDS per end of a batch.
 SPARSE_IDS, FREE_IDS = 16, 1 << 20
 
 
 def check_growth(largest: int, what: str, n_vertices: int, n_edges: int) -> int:
-    """The number of vertices after a batch of `n_edges` edges whose largest id is `largest`.
+    """Return the number of vertices after a batch with the id `largest`.
 
     Raises
     ------
     InvalidBatch
-        The id is so large that it is taken for a mistake: the ids in between would be vertices too. `what` names it.
+        The id, named by `what`, is too large: all smaller ids would become vertices too.
     """
+    # Sparse ids are probably a mistake, or keys.
     if largest > max(SPARSE_IDS * n_vertices + FREE_IDS, SPARSE_IDS * 2 * n_edges):
         raise InvalidBatch(
             f"{what} is {largest}, the graph has {n_vertices} vertices and the batch {n_edges} edges; vertices are "
@@ -47,7 +48,7 @@ def check_growth(largest: int, what: str, n_vertices: int, n_edges: int) -> int:
 
 
 def check_whole(value: Any, name: str) -> int:
-    """`value` as an int of 0 or more; `InvalidOption` for anything else."""
+    """Return `value` as an int of 0 or more, or raise `InvalidOption`."""
     try:
         n = operator.index(value)
     except TypeError:
@@ -58,25 +59,26 @@ def check_whole(value: Any, name: str) -> int:
 
 
 def is_series(values: Any) -> bool:
-    """Return True if values come with an index that names their vertices, as those of a Series of pandas do."""
+    """Return True if `values` has an index of vertices, like a Series."""
     return hasattr(values, "index") and hasattr(values, "to_numpy") and getattr(values, "ndim", 0) == 1
 
 
 def check_flag(value: Any, name: str) -> bool:
-    """`value` as a bool; `InvalidOption` for anything but True, False, 1 and 0."""
+    """Return `value` as a bool. Raises `InvalidOption` for anything but True, False, 1 and 0."""
     if isinstance(value, int | np.integer | np.bool_) and value in (0, 1):
         return bool(value)
     raise InvalidOption(f"{name} is {value!r}; it must be True or False")
 
 
 def check_offset(value: Any) -> tuple[str, int]:
-    """`value` as the name of a source and a place in it, of 0 or more."""
+    """Return `value` as a source's name and an offset of 0 or more."""
     if not isinstance(value, tuple | list) or len(value) != 2 or not isinstance(value[0], str):
         raise InvalidOption(f"offset is {value!r}; it must be the name of a source and a number, as in ('topic', 42)")
     if (nbytes := len(value[0].encode(errors="surrogatepass"))) > 1000:
         raise InvalidOption(f"offset names a source with {nbytes} bytes; 1000 are the limit")
     if any("\ud800" <= letter <= "\udfff" for letter in value[0]):
         raise InvalidOption(f"offset names the source {value[0]!r}, which UTF-8 cannot have")
+    # The record of an offset has 8 bytes.
     n = check_whole(value[1], "offset")
     if n >= 2**63:
         raise InvalidOption(f"offset is {n}; it must be less than 2**63")
@@ -84,7 +86,7 @@ def check_offset(value: Any) -> tuple[str, int]:
 
 
 def check_number(value: Any, name: str) -> float:
-    """`value` as a float; `InvalidOption` for anything that is not a number, or too large."""
+    """Return `value` as a float, or raise `InvalidOption`."""
     try:
         if isinstance(value, Real) and not isinstance(value, bool):
             return float(value)
@@ -94,7 +96,7 @@ def check_number(value: Any, name: str) -> float:
 
 
 def check_float(value: Any, name: str) -> str:
-    """The name of the dtype `value`, "float32" or "float64"; `InvalidOption` for anything else."""
+    """Return the name of the dtype `value`, "float32" or "float64", or raise `InvalidOption`."""
     try:
         if value is not None and np.dtype(value) in (np.float32, np.float64):
             return np.dtype(value).name
@@ -104,7 +106,7 @@ def check_float(value: Any, name: str) -> str:
 
 
 def check_count(value: Any, name: str) -> int:
-    """`value` as a number of vertices; `CapacityError` if it is more than `MAX_VERTICES`."""
+    """Return `value` as a number of vertices. Raises `CapacityError` above `MAX_VERTICES`."""
     n = check_whole(value, name)
     if n > MAX_VERTICES:
         raise CapacityError(f"{name} is {n}; 32-bit ids allow at most {MAX_VERTICES}")
@@ -112,14 +114,14 @@ def check_count(value: Any, name: str) -> int:
 
 
 def check_vertex(vertex: Any, n_vertices: int, name: str) -> int:
-    """`vertex` as an int.
+    """Return `vertex` as an int.
 
     Raises
     ------
     InvalidOption
-        It is not a whole number.
+        `vertex` is not a whole number.
     UnknownVertex
-        It is outside ``0 .. n_vertices - 1``.
+        `vertex` is outside ``0 .. n_vertices - 1``.
     """
     try:
         value = operator.index(vertex)
@@ -133,15 +135,16 @@ def check_vertex(vertex: Any, n_vertices: int, name: str) -> int:
 
 
 def check_vertices(vertices: Any, n_vertices: int, name: str) -> np.ndarray:
-    """`vertices` as ids in host memory, uint32[k], at least one.
+    """Return `vertices` as ids in host memory, uint32[k] with k >= 1.
 
     Raises
     ------
     InvalidOption
-        It is no one-dimensional array of whole numbers, or is empty.
+        `vertices` is no one-dimensional array of whole numbers, or is empty.
     UnknownVertex
         An id is outside ``0 .. n_vertices - 1``.
     """
+    # As an option, a bad id raises another error than in a batch.
     try:
         ids = as_ids(vertices, name)
     except InvalidBatch as error:
@@ -153,7 +156,7 @@ def check_vertices(vertices: Any, n_vertices: int, name: str) -> np.ndarray:
 
 
 def check_direction(direction: Any, reverse: bool) -> str:
-    """`direction`; `InvalidOption` unless it is "out", or "in" for a graph with in-edges (`reverse`)."""
+    """Return `direction`, "out" or "in". "in" needs a graph with in-edges."""
     if direction not in ("out", "in"):
         raise InvalidOption(f'direction {direction!r} is neither "out" nor "in"')
     if direction == "in" and not reverse:

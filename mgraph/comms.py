@@ -1,4 +1,4 @@
-"""What sessions and exchanges set on Dask's comms."""
+"""Socket options of sessions and exchanges on Dask's comms."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["outlast"]
 
 
 def outlast(comm: Comm, seconds: float) -> None:
-    """Make the operating system keep `comm` open although the other end reads nothing for `seconds`.
+    """Make the operating system keep `comm` open for `seconds` without acknowledgements.
 
     Dask sets a TCP option by which the system closes a connection whose bytes are not acknowledged for 30 s
-    (``distributed.comm.timeouts.tcp``). A worker on which user code holds Python's GIL for longer would then be lost in
-    the middle of a large batch. Comms other than TCP connections, and systems without this option, are left unchanged.
+    (``distributed.comm.timeouts.tcp``). A worker whose GIL is held by user code for longer would then be lost in the
+    middle of a large batch. Comms other than TCP connections, and systems without this option, are left unchanged.
     """
     sock = getattr(getattr(comm, "stream", None), "socket", None)
     option = getattr(socket, "TCP_USER_TIMEOUT", None)

@@ -1,4 +1,4 @@
-"""The device that a structure lives on: a GPU with CuPy, or the CPU with NumPy, behind one `xp`."""
+"""Devices: a GPU with CuPy, or the CPU with NumPy."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import numpy as np
 from mgraph.budget import GRAIN, Budget, host_memory_limit
 from mgraph.errors import CapacityError, DeviceError, InvalidOption
 
-LINES = 128  #: bytes of two of a CPU's cache lines
+LINES = 128  #: bytes of two cache lines of a CPU
 PAGE = 4096
-STAGED = 32 << 20  #: bytes of an array of a GPU up to which `Device.staged` uses page-locked memory
-CHUNK = 1 << 16  #: items that a CPU takes at once where NumPy makes copies of what it is given
+STAGED = 32 << 20  #: maximum size in bytes of a GPU array that `Device.staged` copies through page-locked memory
+CHUNK = 1 << 16  #: items per step on a CPU where NumPy would copy its arguments
 
 __all__ = ["STAGED", "Array", "Device", "gpu_count", "touch_pages"]
 
@@ -28,7 +28,7 @@ Array = Any  #: numpy.ndarray on the CPU, cupy.ndarray on a GPU
 
 
 def gpu_count() -> int:
-    """How many GPUs CuPy can use here; 0 without CuPy or without a driver."""
+    """Return the number of usable GPUs; 0 without CuPy or a driver."""
     try:
         import cupy
 
@@ -39,20 +39,20 @@ def gpu_count() -> int:
 
 @lru_cache(256)
 def _repeated_byte(value: Any, dtype: np.dtype) -> int | None:
-    """The byte that `value` consists of, or None where they differ."""
-    found = set(np.array(value, dtype).tobytes())
-    return found.pop() if len(found) == 1 else None
+    """Return the byte that `value` repeats, or None if its bytes differ."""
+    distinct = set(np.array(value, dtype).tobytes())
+    return distinct.pop() if len(distinct) == 1 else None
 
 
 def touch_pages(device: Device, array: np.ndarray) -> None:
-    """Make the system map all pages of an array of bytes now."""
+    """Write to every page of an array, so that the system maps it."""
     array[::PAGE] = 0
     array[-1:] = 0
 
 
 @dataclass(frozen=True)
 class Device:
-    """One device and the few things that differ between machines.
+    """GPU or CPU: arrays, memory, and copies to the host.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Device:
     index : int
         Which GPU; 0 on the CPU.
     threads : int
-        Host threads that a CPU kernel uses. Given explicitly, because Dask's nannies set OMP_NUM_THREADS to 1.
+        Host threads per CPU kernel. Explicit, because Dask's nannies set OMP_NUM_THREADS to 1.
     budget : Budget
         Grants host memory; by default without a limit.
     touch : callable
@@ -72,7 +72,7 @@ class Device:
     threads: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     budget: Budget = field(default_factory=Budget, compare=False, repr=False)
     touch: Callable[[Device, np.ndarray], None] = field(default=touch_pages, compare=False, repr=False)
-    key: str = field(init=False, compare=False, repr=False)  #: the same for equal devices; a dict finds it in less time
+    key: str = field(init=False, compare=False, repr=False)  #: the same for equal devices; hashes faster than a device
     _put_off: dict[int, Callable[[], None]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -89,7 +89,7 @@ class Device:
 
     @classmethod
     def of(cls, device: Device | str) -> Device:
-        """`device` itself, or the device of a name: "cpu", "cuda", "cuda:1"."""
+        """Return `device` itself, or the device named "cpu", "cuda" or "cuda:1"."""
         if isinstance(device, Device):
             return device
         kind, _, index = str(device).partition(":")
@@ -107,23 +107,23 @@ class Device:
         return cupy
 
     def use(self) -> None:
-        """Make this the calling thread's device; CuPy keeps the current device per thread."""
+        """Make this the calling thread's current device, which CuPy keeps per thread."""
         if self.kind == "cuda":
             self.xp.cuda.Device(self.index).use()
 
     @cached_property
     def host(self) -> Device:
-        """The host's memory as a device with the same budget: itself on the CPU."""
+        """Host memory as a device with the same budget."""
         return self if self.kind == "cpu" else Device("cpu", threads=self.threads, budget=self.budget)
 
     # ---- allocations -------------------------------------------------------------------------------------------------
 
     @contextmanager
     def taking(self, nbytes: int, what: Any) -> Iterator[None]:
-        """A block in which at most `nbytes` are allocated for `what`; `CapacityError` if there are fewer.
+        """Reserve `nbytes` for `what` during a block, or raise `CapacityError`.
 
-        On the CPU the bytes are reserved in the budget for the time of the block. On a GPU nothing is reserved: its
-        allocator raises an error when memory runs out, and asking first would take as long as the allocation.
+        On a GPU nothing is reserved: its allocator raises an error when memory runs out, and asking first would take as
+        long as the allocation.
         """
         with self.budget.reserve(nbytes, what) if self.kind == "cpu" and nbytes >= GRAIN else nullcontext():
             try:
@@ -136,17 +136,20 @@ class Device:
         return CapacityError(f"{nbytes} bytes are needed for {what}, and {where} has {self.memory_free} left")
 
     def empty(self, n: int, dtype: Any) -> Array:
-        """An array of n undefined elements; `CapacityError` if there is too little memory.
+        """Return an uninitialized array of `n` elements, or raise `CapacityError`.
 
-        If the budget has a limit, all pages are mapped at once. Without that the system would map them when they are
-        written, and until then the budget would count them as free.
+        If the budget has a limit, all pages are mapped at once. Otherwise the budget would count them as free until
+        they are written.
         """
+        # On a GPU the allocator knows the limit.
         n = int(n)
         if self.kind != "cpu":
             try:
                 return self.xp.ndarray((n,), dtype)
             except MemoryError:  # CuPy's
                 raise self._refusal(n * np.dtype(dtype).itemsize, f"an array of {n} {np.dtype(dtype)}") from None
+
+        # On the CPU, small arrays come from NumPy, larger ones are aligned, and from GRAIN on they are budgeted.
         if n < 1 << 12:
             return np.empty(n, dtype)
         need = n * np.dtype(dtype).itemsize
@@ -162,33 +165,36 @@ class Device:
 
     @staticmethod
     def _lines(nbytes: int) -> np.ndarray:
-        """An array of bytes so aligned that a leaf or a slab of 128 bytes occupies two cache lines, not three."""
+        """Return bytes aligned to two cache lines."""
+        # A leaf or a slab of 128 bytes then occupies two cache lines, not three.
         whole = np.empty(nbytes + LINES, np.uint8)
         first = -whole.__array_interface__["data"][0] % LINES
         return whole[first : first + nbytes]
 
     def reserve(self, nbytes: int) -> None:
-        """Allocate `nbytes` of a GPU's memory now, from which later allocations are served while they fit.
+        """Preallocate `nbytes` of GPU memory in CuPy's pool.
 
-        cudaMalloc takes milliseconds for each GB, and a growing structure needs a new array in the middle of a batch.
-        CuPy's pool keeps freed memory, splits it and merges it again, so one large block that is allocated and freed
-        serves later allocations. It belongs to the calling thread's current stream, and is returned by
-        ``free_all_blocks`` of CuPy's pool. Does nothing on the CPU.
+        cudaMalloc takes milliseconds per GB, and a growing structure needs a new array in the middle of a batch. The
+        pool keeps freed memory, splits it and merges it again, so one large block that is allocated and freed serves
+        later allocations. It belongs to the calling thread's current stream, and is returned by ``free_all_blocks`` of
+        CuPy's pool. Does nothing on the CPU.
 
         Raises
         ------
         InvalidOption
-            A negative number.
+            `nbytes` is negative.
         CapacityError
-            The GPU has less.
+            The GPU has less memory.
         """
         if nbytes < 0:
             raise InvalidOption(f"{nbytes} bytes cannot be reserved; 0 or more can")
+        # CuPy's pool keeps the freed block.
         if self.kind == "cuda" and nbytes > 0:
-            self.empty(nbytes, np.uint8)  # freed to the pool at once
+            self.empty(nbytes, np.uint8)
 
     def carve(self, *shapes: tuple[int, Any]) -> list[Array]:
-        """Undefined arrays of (n, dtype) each, in one allocation, which is freed with the last of them."""
+        """Allocate uninitialized arrays of (n, dtype) in a common block."""
+        # Offsets in the block: prefix sums of the sizes, rounded up to 256 bytes.
         ends = list(accumulate(-(-int(n) * np.dtype(dtype).itemsize // 256) * 256 for n, dtype in shapes))
         whole = self.empty(ends[-1], np.uint8)
         parts = []
@@ -198,7 +204,8 @@ class Device:
         return parts
 
     def fill(self, array: Array, value: Any) -> None:
-        """Set all elements; on a GPU by the driver where the value's bytes are alike, at a third of the host's time."""
+        """Set all elements to `value`."""
+        # On a GPU a memset, where the bytes are alike: it takes a third of the host's time.
         byte = _repeated_byte(value, array.dtype) if self.kind == "cuda" else None
         if byte is None:
             array.fill(value)
@@ -206,46 +213,51 @@ class Device:
             array.data.memset_async(byte, array.nbytes)
 
     def full(self, n: int, value: Any, dtype: Any) -> Array:
-        """An array of n elements, all `value`."""
+        """Return an array of `n` elements equal to `value`."""
         array = self.empty(n, dtype)
         self.fill(array, value)
         return array
 
     def zeros(self, n: int, dtype: Any) -> Array:
-        """An array of n zeros."""
+        """Return an array of `n` zeros."""
         return self.full(n, 0, dtype)
 
     def address(self, array: Array) -> int:
-        """Where an array's memory begins, for kernels that are given a table of such addresses."""
+        """Return the address of an array's memory, for kernels with tables of addresses."""
         return int(array.ctypes.data if self.kind == "cpu" else array.data.ptr)
 
     def mailbox(self, n: int) -> tuple[np.ndarray, Array]:
-        """`n` int64 words of the host's that kernels write: for the host, once it has synchronised, and the device.
+        """Return `n` int64 words of mapped host memory, for host and device.
 
-        On a GPU that saves the copy that `to_host` makes: 10 us in place of 16 for a kernel and its few words.
+        Kernels write the words; the host reads them after it has synchronised. On a GPU this saves the copy of
+        `to_host`: 10 us instead of 16 for a kernel and a few words.
         """
         if self.kind == "cpu":
             words = np.zeros(n, np.int64)
             return words, words
+        # Page-locked memory has the same address on host and device.
         cuda = self.xp.cuda
         memory = cuda.alloc_pinned_memory(8 * n)
         words = np.frombuffer(memory, np.int64, n)
         mapped = cuda.UnownedMemory(words.ctypes.data, 8 * n, memory, self.index)
         return words, self.xp.ndarray((n,), np.int64, cuda.MemoryPointer(mapped, 0))
 
-    # ---- what NumPy would allocate by itself -------------------------------------------------------------------------
+    # ---- NumPy's operations, with budgeted memory --------------------------------------------------------------------
 
     def asarray(self, array: Any, dtype: Any = None) -> Array:
-        """`array` on this device, contiguous and aligned; copies only where it is not so or of another dtype."""
+        """Return `array` on this device, contiguous and aligned. Copies only if needed."""
+        # To a GPU: without a copy, by CuPy, from page-locked memory, or with a reservation for its staging.
         if self.kind != "cpu":
             if type(array) is self.xp.ndarray and dtype in (None, array.dtype) and array.flags.c_contiguous:
-                return array  # CuPy takes 2 us to find out
+                return array  # CuPy's own check takes 2 us
             if getattr(array, "nbytes", 0) < GRAIN:
                 return self.xp.ascontiguousarray(self.xp.asarray(array, dtype))
             if self.page_locked(array) and dtype in (None, array.dtype):
                 return self._sent(array)
             with self.taking(array.nbytes, f"{array.size} {array.dtype}"):
                 return self.xp.ascontiguousarray(self.xp.asarray(array, dtype))
+
+        # To the CPU: without a copy if dtype and layout fit.
         host = array if type(array) is np.ndarray else self.to_host(array)
         flags = host.flags
         if (dtype is None or host.dtype == dtype) and flags.c_contiguous and flags.aligned:
@@ -255,10 +267,10 @@ class Device:
         return copy
 
     def sent(self, array: np.ndarray) -> Array:
-        """A small contiguous array of the host's on this device, which may be changed once this has returned.
+        """Copy a small contiguous host array, which may change after the call.
 
-        The driver takes a few bytes of pageable memory over at once. CuPy would copy them to page-locked memory first,
-        and record an event with which to find out when that is free again.
+        The driver reads a few bytes of pageable memory at once. CuPy would copy them to page-locked memory first, and
+        record an event to learn when that is free again.
         """
         if self.kind == "cpu":
             return array
@@ -272,14 +284,14 @@ class Device:
         return out
 
     def page_locked(self, array: Any) -> bool:
-        """Whether an array is one of host memory that CUDA copies from without staging, and contiguous."""
+        """Return True if an array is contiguous and in page-locked host memory."""
         if not isinstance(array, np.ndarray) or not array.flags.c_contiguous:
             return False
         kind = self.xp.cuda.runtime.pointerGetAttributes(array.__array_interface__["data"][0]).type
         return bool(kind == self.xp.cuda.runtime.memoryTypeHost)
 
     def _sent(self, array: np.ndarray) -> Array:
-        """A copy of a page-locked array; waits for it, since the memory may be used again after the call."""
+        """Copy a page-locked array and wait for the copy."""
         out, stream = self.empty(array.size, array.dtype).reshape(array.shape), self.xp.cuda.get_current_stream()
         runtime, source = self.xp.cuda.runtime, array.__array_interface__["data"][0]
         runtime.memcpyAsync(out.data.ptr, source, array.nbytes, runtime.memcpyHostToDevice, stream.ptr)
@@ -287,7 +299,7 @@ class Device:
         return out
 
     def astype(self, array: Array, dtype: Any) -> Array:
-        """A one-dimensional array as one of another dtype."""
+        """Convert a 1-d array to another dtype."""
         if self.kind != "cpu":
             return self._made(len(array), dtype, lambda: array.astype(dtype))
         out = self.empty(len(array), dtype)
@@ -295,7 +307,7 @@ class Device:
         return out
 
     def arange(self, start: int, end: int, dtype: Any) -> Array:
-        """The numbers from `start` to `end` - 1."""
+        """Return the numbers `start` to `end` - 1."""
         n = max(end - start, 0)
         if self.kind != "cpu":
             return self._made(n, dtype, lambda: self.xp.arange(start, start + n, dtype=dtype))
@@ -304,7 +316,7 @@ class Device:
         return out
 
     def count(self, out: Array, start: int = 0) -> None:
-        """Write `start`, `start` + 1 and so on."""
+        """Write `start`, `start` + 1, ... to `out`."""
         if self.kind != "cpu":
             out[...] = self.arange(start, start + len(out), out.dtype)
             return
@@ -312,26 +324,26 @@ class Device:
             out[part] = np.arange(start + part.start, start + part.stop, dtype=out.dtype)
 
     def slices(self, n: int) -> Iterator[slice]:
-        """Parts of an array of `n` items that are worked on one after another: on a GPU there is but one."""
+        """Return slices that cover `n` items: chunks on the CPU, one on a GPU."""
         step = max(n, 1) if self.kind != "cpu" else CHUNK
         return (slice(at, min(at + step, n)) for at in range(0, n, step))
 
     def gather(self, array: Array, places: Array) -> Array:
-        """``array[places]`` of one-dimensional arrays; `places` are in bounds."""
+        """Return ``array[places]`` of 1-d arrays; `places` are in bounds."""
         if self.kind != "cpu":
             return self._made(len(places), array.dtype, lambda: array[places])
         out = self.empty(len(places), array.dtype)
-        for part in self.slices(len(places)):  # NumPy makes its own integers of what it is given
+        for part in self.slices(len(places)):  # NumPy copies the indices to int64
             np.take(array, places[part], out=out[part], mode="clip")
         return out
 
     def scatter(self, array: Array, places: Array, values: Array) -> None:
-        """``array[places] = values`` of one-dimensional arrays; places differ."""
+        """Assign ``array[places] = values`` of 1-d arrays; places are distinct."""
         for part in self.slices(len(places)):
             array[places[part]] = values[part]
 
     def repeat(self, array: Array, times: int) -> Array:
-        """Each element `times` times in a row."""
+        """Repeat each element `times` times."""
         if self.kind != "cpu":
             return self._made(times * len(array), array.dtype, lambda: self.xp.repeat(array, times))
         out = self.empty(times * len(array), array.dtype)
@@ -339,19 +351,20 @@ class Device:
         return out
 
     def concatenate(self, parts: Sequence[Array]) -> Array:
-        """Arrays of one dtype one after another, as a new one."""
+        """Concatenate arrays of one dtype."""
         n, dtype = sum(map(len, parts)), parts[0].dtype
         if self.kind != "cpu":
             return self._made(n, dtype, lambda: self.xp.concatenate(parts))
         return np.concatenate(parts, out=self.empty(n, dtype))
 
     def cumsum(self, array: Array, out: Array) -> Array:
-        """The running sums of `array` in `out`, which may be of another dtype, or `array` itself."""
+        """Write the prefix sums of `array` to `out`, and return it."""
         if self.kind != "cpu":
             with self.taking(out.nbytes, f"{len(out)} running sums"):
                 return self.xp.cumsum(array, dtype=out.dtype, out=out)
         if array.dtype == out.dtype:
             return np.cumsum(array, dtype=out.dtype, out=out)
+        # NumPy would convert the whole array to another dtype first: sum it in chunks.
         before = out.dtype.type(0)
         for part in self.slices(len(array)):
             sums = np.cumsum(array[part], dtype=out.dtype, out=out[part])
@@ -360,7 +373,7 @@ class Device:
         return out
 
     def sort(self, array: Array) -> None:
-        """Sort a one-dimensional array in its place; on a GPU this takes as much again meanwhile."""
+        """Sort a 1-d array in place. A GPU needs as much memory again."""
         if self.kind == "cpu":
             array.sort()
             return
@@ -368,7 +381,7 @@ class Device:
             array.sort()
 
     def _made(self, n: int, dtype: Any, make: Callable[[], Array]) -> Array:
-        """What a GPU's library makes of `n` elements."""
+        """Run `make`, which allocates `n` elements in a GPU library."""
         nbytes = n * np.dtype(dtype).itemsize
         if nbytes < GRAIN:
             return make()
@@ -379,34 +392,36 @@ class Device:
 
     @staticmethod
     def to_host(array: Any) -> np.ndarray:
-        """`array` as NumPy; from a GPU this copies and waits for the device's stream."""
+        """Return `array` as NumPy; from a GPU with a copy and a wait."""
         if type(array) is np.ndarray:
             return array
         return array.get() if hasattr(array, "get") else np.asarray(array)
 
     @staticmethod
     def staged(array: Any) -> np.ndarray:
-        """As `to_host`, for arrays of batches: of a GPU up to `STAGED` bytes, in page-locked memory that is used again.
+        """Copy an array of a batch through reusable page-locked memory.
 
-        The memory comes from CuPy's pool of it, in sizes that are powers of two, so that the pool stays small. The
-        driver copies there at the link's rate, and the system maps no new pages.
+        The memory comes from CuPy's pinned pool, in powers of two, so the pool stays small. The driver copies at the
+        link's rate, and the system maps no new pages.
         """
         nbytes = getattr(array, "nbytes", 0)
         if type(array) is np.ndarray or not hasattr(array, "get") or array.ndim != 1 or not 0 < nbytes <= STAGED:
             return Device.to_host(array)
         import cupy
 
+        # The pinned pool rounds sizes to powers of two.
         memory = cupy.cuda.alloc_pinned_memory(1 << (nbytes - 1).bit_length())
         host: np.ndarray = array.get(out=np.frombuffer(memory, array.dtype, array.size))
         return host
 
     def page_lock(self, memory: np.ndarray, owner: Any) -> None:
-        """Have the driver copy to and from host memory without staging until `owner` ends, if it can. For a GPU."""
+        """Page-lock host memory until `owner` ends, if the driver can."""
         if self.kind == "cpu":
             return
         runtime, address = self.xp.cuda.runtime, memory.ctypes.data
+        # Flag 1 is "portable": page-locked in every context of the process.
         with suppress(runtime.CUDARuntimeError):
-            runtime.hostRegister(address, memory.nbytes, 1)  # portable: of every context of the process
+            runtime.hostRegister(address, memory.nbytes, 1)
             weakref.finalize(owner, self._unlock_pages, address).atexit = False
 
     def _unlock_pages(self, address: int) -> None:
@@ -415,19 +430,20 @@ class Device:
             cuda.runtime.hostUnregister(address)
 
     def fetch(self, array: Array) -> np.ndarray:
-        """As `to_host`, but takes the host memory from the budget."""
+        """Copy `array` to host memory taken from the budget."""
         if self.kind == "cpu" or array.nbytes < GRAIN:
             return self.to_host(array)
         return array.get(out=self.host.empty(array.size, array.dtype))
 
     def fetching(self, array: Array) -> Callable[[], np.ndarray]:
-        """Begin to copy an array to host memory, which is allocated now; the function waits for it and returns it.
+        """Begin to copy to host memory. The returned function waits.
 
-        Up to `STAGED` bytes of a GPU go through page-locked memory, and this waits for nothing.
+        Up to `STAGED` bytes of a GPU go through page-locked memory asynchronously; more is copied before the return.
         """
         if self.kind == "cpu" or not 0 < array.nbytes <= STAGED:
             here = self.fetch(array)
             return lambda: here
+        # Copy to page-locked memory on the current stream; the wait moves it to `out`.
         cuda, stream = self.xp.cuda, self.xp.cuda.get_current_stream()
         memory = cuda.alloc_pinned_memory(1 << (array.nbytes - 1).bit_length())
         out, staged = self.host.empty(array.size, array.dtype), np.frombuffer(memory, array.dtype, array.size)
@@ -443,18 +459,16 @@ class Device:
         return fetched
 
     def meanwhile(self, work: Callable[[], None]) -> None:
-        """Do `work`, which raises nothing: where this thread next waits for a GPU by `synchronize`; on the CPU now."""
+        """Run `work` before this thread next waits for a GPU by `synchronize`; at once on the CPU."""
         if self.kind == "cuda":
             self._put_off[threading.get_ident()] = work
         else:
             work()
 
     def synchronize(self) -> None:
-        """Wait until the device has done all that the calling thread's stream was given; nothing on the CPU.
-
-        What was left to `meanwhile` is done first, while the device works.
-        """
+        """Run the deferred work, then wait for the thread's stream."""
         if self.kind == "cuda":
+            # The deferred work overlaps with the device's.
             if self._put_off and (work := self._put_off.pop(threading.get_ident(), None)) is not None:
                 work()
             self.xp.cuda.get_current_stream().synchronize()

@@ -1,4 +1,4 @@
-"""The boundary between users' code and mgraph: errors end there, warnings point there, unknown names get hints."""
+"""Boundary between users' code and mgraph, for errors, warnings and hints."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ OPERATORS = {
     "__getitem__",
     "__init__",
     "__iter__",
-}  #: are wrapped, too
+}  #: wrapped too, though their names are not public
 
-#: names that other libraries have for what mgraph calls otherwise
+#: names in other libraries, with mgraph's names for the same
 ALIASES = {
     "add_edge": "insert", "add_edges": "insert", "add_edges_from": "insert", "add_weighted_edges_from": "insert",
     "remove_edge": "delete", "remove_edges_from": "delete", "delete_edges": "delete",
@@ -52,9 +52,9 @@ logger = logging.getLogger(__name__)
 
 
 def facade(function: F) -> F:
-    """Raise the errors of a user's call where the user made it, without the frames inside mgraph.
+    """Raise errors of `function` at the user's call, without the frames inside mgraph.
 
-    The whole traceback is logged at the level "debug". An unknown argument gets a hint.
+    The full traceback is logged at level "debug". An unknown argument gets a hint.
     """
 
     @wraps(function)
@@ -64,8 +64,9 @@ def facade(function: F) -> F:
         except MgraphError as error:
             if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
                 logger.debug("%s failed", function.__qualname__, exc_info=error)
-            raise error.with_traceback(None)  # noqa: B904  it is the same error
+            raise error.with_traceback(None)  # noqa: B904  the same error
         except TypeError as error:
+            # An error with further frames was raised inside; only wrong arguments get a hint.
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                 raise
             raise TypeError(f"{error}{_argument_hint(function, args, kwargs)}") from None
@@ -74,7 +75,7 @@ def facade(function: F) -> F:
 
 
 class _ErrorsEnd:
-    """Drop the frames inside the block from the tracebacks of mgraph's errors."""
+    """Context manager that drops its inner frames from mgraph's errors."""
 
     def __enter__(self) -> None:
         pass
@@ -84,11 +85,12 @@ class _ErrorsEnd:
             error.__traceback__ = None
 
 
-ERRORS_END = _ErrorsEnd()  #: for a method that others call on their way, where a `facade` would be a frame more
+ERRORS_END = _ErrorsEnd()  #: for methods on the path of other calls, where a `facade` would cost a frame
 
 
 def at_facade(cls: C) -> C:
-    """Make all public methods of a class, its operators and its class methods a `facade`; but for `run`."""
+    """Wrap all public methods of a class in `facade`, except `run`."""
+    # Operators and class methods are wrapped too.
     for name, member in list(vars(cls).items()):
         if name == "run" or (name.startswith("_") and name not in OPERATORS):
             continue
@@ -105,15 +107,16 @@ def _argument_hint(function: Callable[..., Any], args: tuple[Any, ...], kwargs: 
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """Return a text that names what a user may have meant by an unknown `name`; empty if nothing is like it."""
-    known = [other for other in known if not other.startswith("_")]
+    """Return a suggestion for an unknown `name`; empty without a match."""
+    public = [other for other in known if not other.startswith("_")]
     alias = ALIASES.get(name)
-    close = [alias] if alias in known else difflib.get_close_matches(name, known, 1)
+    close = [alias] if alias in public else difflib.get_close_matches(name, public, 1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line that called mgraph."""
+    """Issue a warning at the line that called mgraph."""
+    # Find the first frame outside the package.
     level, frame = 1, sys._getframe()
     while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
         level, frame = level + 1, frame.f_back  # type: ignore[assignment]

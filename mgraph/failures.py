@@ -1,4 +1,4 @@
-"""Errors between the client and the workers: how they are sent, and those that the client answers by another call."""
+"""Errors between client and workers, encoded or answered by another call."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["Recovered", "Stale", "decode_error", "encode_error", "plain", "with_
 
 E = TypeVar("E", bound=MgraphError)
 
-FIELDS = ("rank", "done", "reason")  #: of errors, which stay where one error replaces another
+FIELDS = ("rank", "done", "reason")  #: fields that an error keeps when another one replaces it
 
 
 class Stale(MgraphError):
-    """A read used vertex ranges that have changed since. The client repeats the read; users never see this error."""
+    """Read with outdated vertex ranges. The client repeats it; users never see this error."""
 
 
 class Recovered(Stale):
-    """A worker was lost during a call, and the graph was opened again: the call is made again. Users never see it.
+    """Call during which a worker was lost and the graph reopened. The caller repeats it; users never see this error.
 
     Parameters
     ----------
     what : str
     done : int64[k, 6], optional
-        The counts, in the order of `TOLD`, of the steps of an ingest that are done.
+        The counts of the completed steps of an ingest, in the order of `TOLD`.
     """
 
     def __init__(self, what: str, done: np.ndarray | None = None) -> None:
@@ -38,34 +38,35 @@ class Recovered(Stale):
 
 
 def encode_error(error: BaseException) -> bytes:
-    """`error`, pickled. An error that cannot be pickled is replaced by an `MgraphError` with its type and text.
+    """Pickle `error`, or an `MgraphError` with its text if that fails.
 
-    An error that is not an `MgraphError` gets the worker's traceback as a note.
+    Errors other than `MgraphError` get the worker's traceback as a note.
     """
     if not isinstance(error, MgraphError):
         error.add_note("on the worker:\n" + "".join(traceback.format_exception(error)))
+    # A round trip shows whether the client can unpickle the error.
     error = plain(error)
     try:
         data = pickle.dumps(error)
-        pickle.loads(data)  # an exception whose constructor needs other arguments can be pickled but not unpickled
+        pickle.loads(data)  # fails if the constructor needs other arguments
     except Exception:
         data = pickle.dumps(_with_fields(MgraphError(f"{type(error).__name__}: {error}"), error))
     return data
 
 
 def plain(error: BaseException) -> Exception:
-    """`error`; an `MgraphError` with its text if it would end a process, a task or an iteration when raised."""
+    """Return `error`, replaced if raising it would end a process or an iteration."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration | StopAsyncIteration):
         return error
-    told = _with_fields(MgraphError(f"{type(error).__name__}: {error}"), error)
+    replacement = _with_fields(MgraphError(f"{type(error).__name__}: {error}"), error)
     for note in getattr(error, "__notes__", ()):
-        told.add_note(note)
-    told.__cause__ = error
-    return told
+        replacement.add_note(note)
+    replacement.__cause__ = error
+    return replacement
 
 
 def decode_error(data: bytes) -> BaseException:
-    """The exception in `data`; an `MgraphError` if it cannot be unpickled here, as when its class is unknown."""
+    """Unpickle an exception, or return an `MgraphError` if that fails."""
     try:
         error = pickle.loads(data)
     except Exception as problem:
@@ -74,20 +75,21 @@ def decode_error(data: bytes) -> BaseException:
 
 
 def with_place(error: BaseException, where: str, rank: int | None = None) -> BaseException:
-    """Return `error` with `where` it happened: in the message if it is an `MgraphError`, else as a note.
+    """Add `where` to an error's message, or as a note.
 
-    `rank` is given if `where` names the rank that raised it.
+    `rank` is the rank that raised the error, if `where` names it.
     """
     if not isinstance(error, MgraphError):
         error.add_note(where)
         return error
-    told = _with_fields(type(error)(f"{error} ({where})"), error)
-    told.__cause__ = error.__cause__
+    located = _with_fields(type(error)(f"{error} ({where})"), error)
+    located.__cause__ = error.__cause__
     if rank is not None:
-        told.rank = rank
-    return told
+        located.rank = rank
+    return located
 
 
 def _with_fields(error: E, other: BaseException) -> E:
+    """Copy the `FIELDS` of `other` to `error` and return it."""
     vars(error).update({name: value for name, value in vars(other).items() if name in FIELDS})
     return error

@@ -1,4 +1,4 @@
-"""`DynamicGraph`: a graph that changes in batches, in this process or partitioned over a Dask cluster's workers."""
+"""`DynamicGraph`: a graph that changes in batches, in this process or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ __all__ = ["DynamicGraph", "UpdateReport"]
 
 @at_facade
 class DynamicGraph(Properties):
-    """A dynamic graph: unique edges, optional float32 weights, changed in batches; here or on a Dask cluster's workers.
+    """Dynamic graph with unique edges and optional float32 weights.
+
+    It changes in batches, and lives in this process or on the workers of a Dask cluster.
 
     Algorithms run on the graph as it is after the last committed batch.
 
@@ -55,29 +57,29 @@ class DynamicGraph(Properties):
         coroutines.
     n_vertices : int, optional
         The number of vertices. Their ids are 0 .. n_vertices - 1; `add_vertices` adds more. Without it the vertices
-        have keys, or the graph grows to the largest id that an `insert`, `delete` or `update` names: the vertices come
-        with the batch, or, if that is refused, not at all. An id past ``16 * vertices + 2**20`` is refused, unless the
-        batch is so large that it is not past 32 times its edges. `ingest` and `pipeline` take only ids that there are.
+        have keys, or the graph grows to the largest id in an `insert`, `delete` or `update`. A refused batch adds no
+        vertices. Ids above both ``16 * vertices + 2**20`` and 32 times the batch's edges are refused. `ingest` and
+        `pipeline` take only existing ids.
     keys : "int64" | "string" | None | "auto"
-        What users call the vertices. With "int64" or "string" they are keys: any integers of 64 bits, or strings; each
-        new key is a new vertex. With None they are 0, 1 and so on. With "auto", a graph with `n_vertices` has no keys;
+        How users name vertices. With "int64" or "string" by keys: any integers of 64 bits, or strings; each new key is
+        a new vertex. With None by the ids 0, 1 and so on. With "auto", a graph with `n_vertices` has no keys;
         otherwise the first edges decide: strings become keys, and so do integers unless all lie in
         ``0 .. 4 * (different ones) + 1024``. In a graph with keys every input and every result is in keys, except for
-        ``to_numpy()``, where vertices are places in `vertices`. A deletion adds no vertex: an edge with an unknown end
-        counts as missing.
+        ``to_numpy()``, where vertices are positions in `vertices`. A deletion adds no vertex: an edge with an unknown
+        end counts as missing.
     structure : str
         The data structure on each worker: one of `mgraph.structures.names()`, with options as in "slabgraph:slab=32".
         "auto" takes "lpma" on the CPU for a graph without `n_vertices`, which grows, and else "gpma+".
     weighted : bool
-        Whether edges have a weight. Edges that are inserted without one get weight 1.
+        True if edges have a weight. Edges inserted without one get weight 1.
     combine : "last" | "sum" | "min" | "max"
         The weight of an edge that is inserted again, in the same batch or later: the last weight, or the sum, the
-        least or the greatest of all. A deletion forgets the weights before it. With "sum" and without weights, the
+        minimum or the maximum of all. A deletion discards the weights before it. With "sum" and without weights, the
         insertions of an edge are counted. Sums are float32, in stream order; inf and -inf add up to NaN. So a sum has
-        about 7 digits: rounding adds up (100,000 insertions of 1000.01 store 100,000,008), and a sum no longer grows by
-        less than about a 16-millionth of itself, so that a count stays at 16,777,216.
+        about 7 digits: rounding errors accumulate (100,000 insertions of 1000.01 store 100,000,008), and a sum no
+        longer grows by less than about a 16-millionth of itself, so a count stops at 16,777,216.
     directed : bool
-        Whether edges have a direction. In an undirected graph each edge is stored both ways and counts once.
+        True if edges have a direction. In an undirected graph each edge is stored both ways and counts once.
     reverse : bool
         Store the in-edges of a directed graph too, which doubles its memory. Pull-based PageRank, bottom-up BFS and
         ``bfs(direction="in")`` use them.
@@ -105,16 +107,16 @@ class DynamicGraph(Properties):
         once. After 8 seconds without a message, a warning is logged. Workers that connect to each other wait as long.
         Without a client, `patience`, `workers` and `exchange` have no use.
     times : bool | "int64" | "datetime64[unit]", optional
-        Whether each edge has a time, and of which dtype; True is int64. The last time of an edge that is inserted again
-        counts. `insert` and `update` then need times, and `neighbors` and `to_csr` give them back.
+        The dtype of the edges' times, if they have times; True is int64. An edge that is inserted again has its last
+        time. `insert` and `update` then need times, and `neighbors` and `to_csr` return them.
     window : timedelta or int, optional
         Keep only recent edges: those later than the largest time seen minus `window`, a timedelta for datetime64 times
         (by default datetime64[ns]), or a span in the unit of integer times. Older edges are removed with the batch that
         moves the window, in the same epoch. A new edge that is older than the window is not inserted, and is counted as
         `late`. `combine` combines the insertions inside the window.
     window_edges : int, optional
-        Keep only so many edges: each batch removes the oldest ones, in the same epoch; among edges of the same time,
-        those with the least source and destination. A new edge that would be removed at once is `late`.
+        Keep at most this many edges: each batch removes the oldest ones, in the same epoch; among edges of the same
+        time, those with the least source and destination. A new edge that would be removed at once is `late`.
     drop_isolated : bool
         Remove vertices that have no edge after a batch, in the same epoch; in a `pipeline`, after its last batch. The
         graph needs `keys`. When vertices are removed, each worker rebuilds its part of the graph.
@@ -123,22 +125,22 @@ class DynamicGraph(Properties):
         a disk of each worker. It must not hold a store yet: `DynamicGraph.open` opens one.
     sync : "always" | "background"
         When a change is acknowledged: once it is on the disk of every worker ("always"), or once it is written, while
-        another thread brings it to the disk ("background"). In the background, a machine that stops may lose the epochs
+        another thread syncs it to the disk ("background"). In the background, a machine that stops may lose the epochs
         after `durable_epoch`; a killed process loses none.
     **logging
         Further options of the store:
 
-        - `lag_bytes` (default 256 MiB) and `lag_seconds` (1), with ``sync="background"``: changes wait while a worker
-          has more bytes than this that are not on the disk, or older ones. A worker with a GPU takes 1.25 times as much
-          of /dev/shm, 1 GiB at most, so as not to wait for writes.
-        - `snapshot_bytes` (4 GiB): a snapshot is taken when all workers together have logged more since the last one; 0
-          for never.
-        - `retain` (2): how many snapshots are kept. Older ones are removed, and so is the log before the oldest of
+        - `lag_bytes` (default 256 MiB) and `lag_seconds` (1), with ``sync="background"``: limits of a worker's unsynced
+          bytes and of their age; changes wait above either. A worker with a GPU takes 1.25 times as much of /dev/shm, 1
+          GiB at most, so as not to wait for writes.
+        - `snapshot_bytes` (4 GiB): take a snapshot when all workers together have logged more since the last one; 0 for
+          never.
+        - `retain` (2): the number of snapshots to keep. Older ones are removed, and so is the log before the oldest of
           them: earlier epochs can no longer be opened. 0 keeps all.
-        - `recover` (None): with "auto" the graph is opened again from its store when a worker is lost, and the call
-          under way goes on.
-        - `max_recoveries` (3): how often that may happen in a row, without a call that succeeds in between; then the
-          call raises.
+        - `recover` (None): with "auto" the graph is reopened from its store when a worker is lost, and the interrupted
+          call continues.
+        - `max_recoveries` (3): consecutive recoveries without a successful call in between, after which the call
+          raises.
         - `snapshots`: a folder for the snapshots, or a URL of fsspec such as "s3://bucket/roads", instead of the
           store's folder.
         - `disks` ("shared"): "local" keeps each worker's part on a disk of its own; see the guide.
@@ -148,9 +150,9 @@ class DynamicGraph(Properties):
     TypeError
         `client` is not a `distributed.Client`.
     InvalidOption
-        A name is unknown, options do not go together, there are no workers, or `order` is not a permutation.
+        A name is unknown, options contradict each other, the cluster has no workers, or `order` is not a permutation.
     CapacityError
-        There are more vertices than 32-bit ids allow, or than fit into memory.
+        The vertices are more than 32-bit ids allow, or than fit into memory.
     DeviceError
         GPUs were asked for and a worker has none, or a worker has no compiler.
     WorkerLost
@@ -173,13 +175,13 @@ class DynamicGraph(Properties):
     array([0, 1, 2, 3], dtype=int32)
     """
 
-    if not TYPE_CHECKING:  # checkers are to find unknown names
+    if not TYPE_CHECKING:  # type checkers must see unknown names
 
         def __getattr__(self, name: str) -> NoReturn:
             raise AttributeError(f"a DynamicGraph has no {name!r}{hint(name, dir(type(self)))}")
 
     def __new__(cls, client: Any = None, *args: Any, **kwargs: Any) -> Self:
-        """A graph; with an asynchronous client, on its event loop, an `AsyncDynamicGraph` that makes it."""
+        """Return a graph, or an `AsyncDynamicGraph` on the event loop of an asynchronous client."""
         if on_its_loop(client):
             return cast("Self", AsyncDynamicGraph(lambda: cls(client, *args, **kwargs)))
         return super().__new__(cls)
@@ -210,6 +212,7 @@ class DynamicGraph(Properties):
         sync: str = "always",
         **logging: Unpack[StoreOptions],
     ) -> None:
+        # Check the arguments and make the options. The numbering waits for the number of ranks.
         how = (
             structure, check_flag(weighted, "weighted"), check_flag(directed, "directed"),
             check_flag(reverse, "reverse"), exchange, device, reserve, patience,
@@ -223,6 +226,8 @@ class DynamicGraph(Properties):
         )
         numbering = partial(_numbering, n_vertices, order, balance)
         self._client, self._storing = client, asked(store, sync, logging)
+
+        # Create the graph on its place, with the first `reorder` due if the order is by degree.
         place, due = _place(client, workers, exchange), isinstance(order, str)
         self._directory, self._options, parts = make_graph(place, options, numbering, self._storing, due)
         logged = self._storing is not None
@@ -230,6 +235,7 @@ class DynamicGraph(Properties):
 
     @classmethod
     def _opened(cls, client: Client | None, storing: Storing, options: dict[str, Any], **how: Any) -> DynamicGraph:
+        """Return a graph opened from its store."""
         graph = cls.__new__(cls)
         graph._client, graph._storing, graph._as_of = client, storing if how["logged"] else None, how.get("epoch")
         graph._directory, graph._options, parts = open_stored(cls._placed(client, options), storing, options, **how)
@@ -242,8 +248,8 @@ class DynamicGraph(Properties):
     def _placed(client: Client | None, options: dict[str, Any]) -> Place:
         return _place(client, options.get("workers"), options.get("exchange", "auto"))
 
-    _as_of: int | None = None  #: the epoch of a graph that was opened at an earlier one, and is read-only
-    _published: str | None = None  #: the name by which other clients find it
+    _as_of: int | None = None  #: the epoch of a graph opened at an earlier epoch, read-only
+    _published: str | None = None  #: the name for other clients
 
     # ---- changes: those by arrays and tables are defined in mgraph/convert, bound here -------------------------------
 
@@ -256,41 +262,41 @@ class DynamicGraph(Properties):
     drop_isolated = windows.drop_isolated
 
     def pipeline(self, max_bytes: int = 1 << 28) -> Pipeline:
-        """A pipeline that sends batches while the workers apply earlier ones: ``with g.pipeline() as p: p.update(b)``.
+        """Return a pipeline that sends batches while the workers apply earlier ones.
 
-        Batches are committed in the order of the calls. Other calls of the graph wait until the batches in flight are
-        committed. With ``order="degree"``, a first batch sent through a pipeline is not followed by the `reorder`; call
-        `reorder` afterwards. Batches do not overlap while results are maintained with ``eager=True``, which follow each
-        of them. See `mgraph.client.batches.pipeline.Pipeline` for reports and errors.
+        Use it as ``with g.pipeline() as p: p.update(b)``. Batches are committed in the order of the calls. Other calls
+        of the graph wait until the batches in flight are committed. With ``order="degree"``, a first batch sent through
+        a pipeline is not followed by the `reorder`; call `reorder` afterwards. Batches do not overlap while results are
+        maintained with ``eager=True``, since each batch updates them. `mgraph.client.batches.pipeline.Pipeline`
+        describes reports and errors.
 
         Parameters
         ----------
         max_bytes : int
-            Bytes of batches that may be in flight; the pipeline's `update` waits while there are more. Each worker
-            holds its share of them.
+            Maximum bytes of batches in flight; the pipeline's `update` waits above it. Each worker holds its part.
         """
         return self._updates.pipeline(max_bytes)
 
     def add_vertices(self, n: Any) -> range:
-        """Add `n` vertices without edges and return the range of their ids. This is one epoch.
+        """Add `n` vertices without edges and return the range of their ids.
 
-        In a graph with keys, `n` is an array of keys. Those that are not there are added, and the range has their
-        places in `vertices`. All workers add them, or none does. The last worker owns the new vertices.
+        This takes one epoch. In a graph with keys, `n` is an array of keys. New keys are added, and the range has their
+        positions in `vertices`. All workers add them, or none does. The last worker owns the new vertices.
 
         Raises
         ------
         CapacityError
-            There would be more vertices than 32-bit ids allow, or than fit into a worker's memory. Nothing was changed.
+            The vertices would be more than 32-bit ids allow, or than fit into a worker's memory. Nothing was changed.
         WorkerLost, GraphLost, GraphClosed
             The graph cannot be used.
         """
         return self._updates.add_vertices(n)
 
     def delete_vertices(self, ids: Any) -> UpdateReport:
-        """Delete every edge to and from `ids` (shape (n,)) as one batch. The ids stay valid, with degree 0.
+        """Delete every edge to and from `ids` in one batch.
 
-        In a graph with keys, `ids` are keys, and the vertices themselves are deleted: they are in no later result and
-        no count, and their keys may come again.
+        `ids` has the shape (n,). The ids stay valid, with degree 0. In a graph with keys, `ids` are keys, and the
+        vertices themselves are deleted: later results and counts are without them. Their keys may be inserted again.
 
         O(n_vertices + m): all edges are scanned. With keys each worker rebuilds its part of the graph, and needs memory
         for the new part beside the old one. Returns and raises the same as `update`.
@@ -368,14 +374,14 @@ class DynamicGraph(Properties):
     # ---- distribution over the workers -------------------------------------------------------------------------------
 
     def balance(self) -> Balance:
-        """Vertices, edges, bytes and the time of the last batch on each worker, as of the last call. Makes no call."""
+        """Return the vertices, edges, bytes and last batch's time per worker. Makes no call."""
         return self._updates.balance()
 
     def rebalance(self) -> Balance:
-        """Move the boundaries between the workers' ranges so that they hold about equally many edges.
+        """Move range boundaries so that workers hold about equally many edges.
 
-        Vertices that change their worker are moved with their edges. Ids, edges, epoch and results stay the same;
-        results keep the ranges that they were computed with. All workers switch to the new ranges, or none does.
+        Vertices move with their edges. Ids, edges, epoch and results stay the same; results keep the ranges that they
+        were computed with. All workers switch to the new ranges, or none does.
 
         Returns
         -------
@@ -392,7 +398,7 @@ class DynamicGraph(Properties):
         Notes
         -----
         O(n + m log m) in total, divided over the workers: each part is rebuilt from its sorted edges. Needs memory for
-        the new part beside the old one, and 16 bytes for each arc that a worker stores while it moves.
+        the new part beside the old one, and 16 bytes per moving arc.
         """
         return self._updates.rebalance()
 
@@ -400,8 +406,8 @@ class DynamicGraph(Properties):
         """Renumber the vertices internally by descending degree, dealt to the workers in turn.
 
         Users' ids, edges, epoch and results stay the same; the workers' ranges become equally long. All workers switch
-        to the new order, or none does. It is worth its time after the graph has grown much: the values of hubs then
-        share cache lines again.
+        to the new order, or none does. It pays off after the graph has grown much: the values of hubs then share cache
+        lines again.
 
         Returns
         -------
@@ -418,9 +424,9 @@ class DynamicGraph(Properties):
         Notes
         -----
         O(n log n + m log m) in total, divided over the workers: each part is rebuilt from its renumbered, sorted edges.
-        While it runs, each worker needs memory for the new part beside the old one, about 24 bytes for each of its arcs
-        and 40 bytes for each vertex of the whole graph. Afterwards the order takes 4 bytes a vertex on each worker and
-        8 bytes a vertex in this process.
+        Meanwhile each worker needs memory for the new part beside the old one, about 24 bytes per arc of its own and 40
+        bytes per vertex of the whole graph. Afterwards the order takes 4 bytes per vertex on each worker and 8 bytes
+        per vertex in this process.
         """
         return self._updates.reorder()
 
@@ -454,9 +460,9 @@ class DynamicGraph(Properties):
     draw = plotting.draw
 
     def close(self) -> None:
-        """Free the graph and all its results on the workers, including results that are still referred to.
+        """Free the graph and its results, including results still in use.
 
-        It may be called twice, and after a worker was lost. Takes a few seconds at most.
+        Idempotent, also after a worker was lost. Takes a few seconds at most.
         """
         self._directory.coordinator.close()
 
@@ -472,13 +478,13 @@ class DynamicGraph(Properties):
         )
 
 
-# of the class, for `help` and editors: else it were that of `__new__`
+# Give the class the signature of `__init__`, for `help` and editors; by default it is that of `__new__`.
 _self, *_parameters = inspect.signature(DynamicGraph.__init__).parameters.values()
 DynamicGraph.__signature__ = inspect.Signature(_parameters)  # type: ignore[attr-defined]
 
 
 def _numbering(n_vertices: int | None, order: Any, balance: Any, size: int) -> Numbering:
-    """The numbering of a new graph for `size` ranks, by the user's arguments."""
+    """Return the numbering of a new graph for `size` ranks."""
     if n_vertices is None and not (balance is None and (order is None or isinstance(order, str))):
         raise InvalidOption("an order or a balance is of known vertices; give n_vertices")
     n_vertices = 0 if n_vertices is None else n_vertices
@@ -486,14 +492,14 @@ def _numbering(n_vertices: int | None, order: Any, balance: Any, size: int) -> N
 
 
 def _place(client: Any, workers: Sequence[str] | None, exchange: str) -> Place:
-    """Where the shards are to be: on the workers of `client`, or in this process without one."""
+    """Return the place of the shards: the client's workers, or this process."""
     if client is None:
         return local.Here(workers, exchange)
     try:
-        from mgraph.client.creation.placement import OnCluster  # these two import Dask
+        from mgraph.client.creation.placement import OnCluster  # both import Dask
         from mgraph.worker import plugin
     except ImportError as error:
         if isinstance(client, str):
             raise MgraphError(f"{NO_DASK}: {error}") from error
-        raise not_a_client(client) from None  # nothing is a client where Dask cannot be imported
+        raise not_a_client(client) from None  # without Dask, `client` cannot be a client
     return OnCluster(client, workers, exchange, plugin.ensure)

@@ -1,7 +1,7 @@
-"""Arrays that grow where they are: addresses are reserved once, and memory is mapped behind them as an array grows.
+"""Arrays that grow in place, in addresses reserved once.
 
-A copy into a larger array takes as long as the array is large, and twice its memory. To map memory behind reserved
-addresses takes about a microsecond a MiB on a GPU, waits for no kernel, and is the first touch of a page on a CPU.
+A copy into a larger array takes time in proportion to its size, and twice its memory. Mapping memory behind reserved
+addresses takes about 1 us per MiB on a GPU, waits for no kernel, and is the first touch of a page on a CPU.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from mgraph.errors import CapacityError
 
 __all__ = ["Growable", "Growables", "mapped_bytes"]
 
-LEAST = GRAIN  #: bytes from which an array can grow where it is: a smaller one is copied as fast
+LEAST = GRAIN  #: bytes from which an array can grow in place: a smaller one is copied as fast
 NO_RESERVE = 0x4000  # MAP_NORESERVE of Linux: addresses are no promise of memory
 
 
 class Growable:
-    """An undefined array of `n` elements that may grow where it is.
+    """Uninitialized array of `n` elements that can grow in place.
 
     Parameters
     ----------
@@ -39,30 +39,31 @@ class Growable:
     Attributes
     ----------
     array : Array
-        The elements. It stays valid, and the same memory, when a longer one is made.
+        The elements. It stays valid, in the same memory, after a call of `longer`.
 
     Raises
     ------
     CapacityError
-        There is too little memory.
+        The memory does not suffice.
 
     Notes
     -----
-    Addresses for the device's whole memory are reserved where the array has `LEAST` bytes or more. Where they cannot
-    be had or the process has a limit of them (``ulimit -v``), and where CuPy's pool has a limit, which memory beside it
-    would pass, the array is one that cannot grow.
+    An array of `LEAST` bytes or more reserves addresses for the device's whole memory. The array cannot grow if the
+    addresses are not available, if the process has a limit of them (``ulimit -v``), or if CuPy's pool has a limit,
+    which memory beside the pool would evade.
     """
 
     def __init__(self, device: Device, n: int, dtype: Any) -> None:
         self.dtype, self._pages = np.dtype(dtype), _reserve(device, n * np.dtype(dtype).itemsize)
         self.array = self.longer(n)
-        if self.array is None:  # and it is in other memory, which cannot grow
+        if self.array is None:  # take other memory, which cannot grow
             self.array, self._pages = device.empty(n, dtype), None
 
     def longer(self, n: int) -> Array | None:
-        """The same memory as an array of `n` elements, new ones undefined; None where addresses or memory lack.
+        """Return the array with `n` elements; None if addresses or memory lack.
 
-        Allocates; what was there before is as it was, also where it fails. Waits for nothing.
+        The memory is the same, and new elements are undefined. Existing elements stay unchanged, also on failure. Waits
+        for nothing.
         """
         if self._pages is None or not self._pages.reach(n * self.dtype.itemsize):
             return None
@@ -70,25 +71,25 @@ class Growable:
 
 
 class Growables:
-    """Several undefined arrays that grow together, where they are or, if they are small, by a copy.
+    """Several uninitialized arrays that grow together.
 
     Parameters
     ----------
     device : Device
     dtypes : sequence of NumPy dtype or None
-        None for an array that is not there.
+        None for an absent array.
     sizes : sequence of int
         The elements of each.
 
     Attributes
     ----------
     arrays : tuple of Array or None
-        The arrays as they are made.
+        The initial arrays.
 
     Raises
     ------
     CapacityError
-        There is too little memory.
+        The memory does not suffice.
     """
 
     def __init__(self, device: Device, dtypes: Sequence[Any], sizes: Sequence[int]) -> None:
@@ -97,42 +98,44 @@ class Growables:
         self.arrays = tuple(None if part is None else part.array for part in self._parts)
 
     def longer(self, arrays: Sequence[Any], sizes: Sequence[int]) -> list[Array | None] | None:
-        """Arrays with so many elements, of which the first stays where it is, and so does each that is not small.
+        """Resize `arrays` to `sizes`. Large arrays grow in place; small ones are copied.
 
-        One of less than a sixteenth of the first, or of less than `LEAST` bytes, is copied where it cannot grow.
+        An array is small if it has less than a sixteenth of the first one's bytes, or less than `LEAST`.
 
         Parameters
         ----------
         arrays : sequence of Array or None
-            The present ones: `arrays`, or what this returned last.
+            The current arrays: `arrays`, or the last result of this method.
         sizes : sequence of int
 
         Returns
         -------
         longer : list of Array or None
-            None where addresses or memory lack.
+            None if addresses or memory lack.
         """
         longer, small = list[Any](), max(LEAST, arrays[0].nbytes // 16)
         for array, part, n in zip(arrays, self._parts, sizes, strict=True):
-            found = None if part is None else part.longer(n)
-            if array is not None and found is None:
+            grown = None if part is None else part.longer(n)
+            if array is not None and grown is None:
+                # It cannot grow in place: copy it if it is small.
                 if not longer or array.nbytes >= small:
                     return None
                 try:
-                    found = self._device.empty(n, array.dtype)
+                    grown = self._device.empty(n, array.dtype)
                 except CapacityError:
                     return None
-                found[: len(array)] = array
-            longer.append(found)
+                grown[: len(array)] = array
+            longer.append(grown)
         return longer
 
 
 def mapped_bytes() -> int:
-    """Bytes of GPU memory behind this process's growable arrays; CuPy's pool does not count them."""
+    """Return the bytes of growable GPU arrays; CuPy's pool does not count them."""
     return MAPPED[0]
 
 
 def _reserve(device: Device, nbytes: int) -> _HostPages | _DevicePages | None:
+    """Reserve addresses; None if the array is small, or if that fails."""
     if nbytes < LEAST:
         return None
     with suppress(OSError, ValueError, _DriverError):  # no addresses, or no such driver
@@ -141,24 +144,26 @@ def _reserve(device: Device, nbytes: int) -> _HostPages | _DevicePages | None:
 
 
 class _HostPages:
-    """Addresses for all of the machine's memory, whose pages the system maps when they are first written."""
+    """Addresses for all of the machine's memory, mapped on first write."""
 
     def __init__(self, device: Device) -> None:
         self._device, self._reached = device, 0
         if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
             raise OSError("the addresses of this process have a limit, of which other memory would have less")
+        # Reserve without a promise of memory, in huge pages if the kernel has them.
         most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self._map = mmap.mmap(-1, most, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
         with suppress(OSError):  # a kernel without huge pages
             self._map.madvise(mmap.MADV_HUGEPAGE)
 
     def reach(self, nbytes: int) -> bool:
-        """Take the memory up to the byte `nbytes` from the budget; False where it does not suffice."""
+        """Take memory up to the byte `nbytes`. False if the budget does not suffice."""
         if nbytes > len(self._map):
             return False
         more = nbytes - self._reached
         if more > 0:
             try:
+                # Under a limit, touch the pages: the budget counts mapped memory.
                 with self._device.taking(more, "an array that grows"):
                     if self._device.budget.limited:
                         self._device.touch(self._device, np.frombuffer(self._map, np.uint8, more, self._reached))
@@ -168,7 +173,7 @@ class _HostPages:
         return True
 
     def array(self, n: int, dtype: np.dtype) -> np.ndarray:
-        """The first `n` elements."""
+        """Return the first `n` elements."""
         return np.frombuffer(self._map, dtype, n)
 
 
@@ -176,7 +181,7 @@ class _HostPages:
 
 
 class _DriverError(Exception):
-    """A call of the driver that failed."""
+    """Failed call of the driver."""
 
 
 class _Location(ctypes.Structure):
@@ -197,12 +202,12 @@ class _Access(ctypes.Structure):  # CUmemAccessDesc
     _fields_ = (("location", _Location), ("flags", ctypes.c_int))
 
 
-MAPPED = [0]  # bytes of all GPUs' memory, which no pool counts
-PINNED, ON_DEVICE, READ_AND_WRITE, RECOMMENDED = 1, 1, 3, 1  # of the driver's enumerations
+MAPPED = [0]  # bytes mapped on all GPUs, which no pool counts
+PINNED, ON_DEVICE, READ_AND_WRITE, RECOMMENDED = 1, 1, 3, 1  # values of the driver's enumerations
 
 
 class _DevicePages:
-    """Addresses for all of a GPU's memory, and the memory that is mapped behind the first of them."""
+    """Addresses for all of a GPU's memory, and the mapped memory."""
 
     def __init__(self, device: Device) -> None:
         xp, self._index = device.xp, device.index
@@ -210,30 +215,37 @@ class _DevicePages:
         if self._pool.get_limit():
             raise _DriverError("CuPy's pool has a limit")
         self._cupy, self._driver = xp, ctypes.CDLL("libcuda.so.1")
+        # Describe the memory, and ask for the granularity of mappings.
         at = _Location(ON_DEVICE, device.index)
         self._kind, self._access = _Properties(PINNED, 0, at), _Access(at, READ_AND_WRITE)
         granule, address = ctypes.c_size_t(), ctypes.c_uint64()
         self._call("cuMemGetAllocationGranularity", ctypes.byref(granule), ctypes.byref(self._kind), RECOMMENDED)
         self._granule = granule.value
         self._most = self._whole(int(xp.cuda.runtime.memGetInfo()[1]))
+
+        # Reserve addresses for the whole GPU.
         zero = ctypes.c_uint64(0)
         self._call(
             "cuMemAddressReserve", ctypes.byref(address), ctypes.c_size_t(self._most), ctypes.c_size_t(0), zero, zero
         )
         self._first, self._parts = address.value, list[tuple[int, int]]()  # of memory: handle and bytes
+
+        # Free memory and addresses with this object.
         release = weakref.finalize(self, _release, xp, self._driver, device.index, self._first, self._most, self._parts)
         release.atexit = False  # the driver frees what a process leaves
 
     def _call(self, name: str, *arguments: Any) -> None:
+        """Call the driver; `_DriverError` if it returns a status."""
         status = getattr(self._driver, name)(*arguments)
         if status:
             raise _DriverError(f"{name}: {status}")
 
     def _whole(self, nbytes: int) -> int:
+        """Round up to whole granules."""
         return -(-nbytes // self._granule) * self._granule
 
     def reach(self, nbytes: int) -> bool:
-        """Map memory up to the byte `nbytes`; False where the GPU or the addresses have no more."""
+        """Map memory up to the byte `nbytes`. False if the GPU is full."""
         mapped = sum(size for _, size in self._parts)
         if nbytes > self._most:
             return False
@@ -245,13 +257,18 @@ class _DevicePages:
         return True
 
     def _map(self, start: int, size: int) -> None:
+        """Allocate `size` bytes and map them at `start`. Undoes both on failure."""
         handle, nbytes, kind = ctypes.c_uint64(), ctypes.c_size_t(size), ctypes.byref(self._kind)
         at, zero = ctypes.c_uint64(self._first + start), ctypes.c_uint64(0)
+
+        # Allocate; if the GPU is full, free CuPy's unused blocks and try again.
         try:
             self._call("cuMemCreate", ctypes.byref(handle), nbytes, kind, zero)
         except _DriverError:
-            self._pool.free_all_blocks()  # what CuPy keeps and nobody uses
+            self._pool.free_all_blocks()  # unused memory of CuPy's pool
             self._call("cuMemCreate", ctypes.byref(handle), nbytes, kind, zero)
+
+        # Map the memory and allow the GPU to access it.
         try:
             self._call("cuMemMap", at, nbytes, ctypes.c_size_t(0), handle, zero)
             self._parts.append((handle.value, size))
@@ -268,14 +285,15 @@ class _DevicePages:
             raise
 
     def array(self, n: int, dtype: np.dtype) -> Array:
-        """The first `n` elements; the memory lives as long as an array over it."""
+        """Return the first `n` elements. The array keeps the memory alive."""
         cuda = self._cupy.cuda
         memory = cuda.UnownedMemory(self._first, n * dtype.itemsize, self, self._index)
         return self._cupy.ndarray((n,), dtype, cuda.MemoryPointer(memory, 0))
 
 
 def _release(cupy: Any, driver: Any, index: int, first: int, most: int, parts: list[tuple[int, int]]) -> None:
-    """Give memory and addresses back, once the device has done what it was given: it may still read them."""
+    """Unmap memory and free addresses."""
+    # Wait first: kernels in flight may still read the memory.
     with cupy.cuda.Device(index) as device:
         device.synchronize()
         at = first

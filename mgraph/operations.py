@@ -1,4 +1,4 @@
-"""`Operations`: updates and queries in one stream, checked once, here."""
+"""`Operations`: updates and queries in one stream, validated once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mgraph.tables.weights import as_weights
 __all__ = ["COLUMNS", "KINDS", "Operations", "as_part", "check_kinds", "check_vertices", "updates_of"]
 
 _CODES = constants("kernels/operation_kinds.cuh")
-KINDS = {  #: the codes of the kinds, by name
+KINDS = {  #: codes of the kinds, by name
     "insert": _CODES["op_insert"],
     "delete": _CODES["op_delete"],
     "has_edge": _CODES["ask_edge"],
@@ -29,7 +29,7 @@ KINDS = {  #: the codes of the kinds, by name
     "neighbors": _CODES["ask_neighbors"],
     "predecessors": _CODES["ask_predecessors"],
 }
-MOST = 1 << 31  #: operations in one stream: places are 32-bit numbers, two to an undirected edge
+MOST = 1 << 31  #: limit of operations in a stream: places are 32-bit numbers, two per undirected edge
 COLUMNS = ("kind", "src", "dst", "weight")
 
 
@@ -46,11 +46,11 @@ class Operations:
         Vertex ids as in `EdgeBatch`. "has_edge" and "weight" ask about the edge (src, dst). "degree", "neighbors" and
         "predecessors" ask about the vertex in `src`; their `dst` is ignored and not checked, and stored as 0.
     weight : array-like of numbers, shape (n,), optional
-        The weights of the edges that are inserted, stored as float32. Those of other operations are ignored and not
-        checked, and stored as 0.
+        The weights of inserted edges, stored as float32. Those of other operations are ignored, not checked, and stored
+        as 0.
     keys : "int64" | "string", optional
-        What `src` and `dst` are in a graph with keys, as in `EdgeBatch`. A `dst` that is ignored is stored as 0 or as
-        an empty string.
+        The kind of `src` and `dst` in a graph with keys, as in `EdgeBatch`. An ignored `dst` is stored as 0 or as an
+        empty string.
 
     Raises
     ------
@@ -62,8 +62,8 @@ class Operations:
 
     Notes
     -----
-    O(n). Arrays on a GPU stay there. Arrays that already have the stored dtype and hold nothing to ignore are not
-    copied: do not change them afterwards.
+    O(n). Arrays on a GPU stay there. Arrays of the stored dtype without ignored entries are not copied: do not change
+    them afterwards.
 
     Examples
     --------
@@ -84,32 +84,37 @@ class Operations:
     dst: Any
     weight: Any
     keys: str | None
-    counts: dict[str, int]  #: how many operations of each kind
+    counts: dict[str, int]  #: the number of operations of each kind
 
     def __init__(self, kind: Any, src: Any, dst: Any, weight: Any = None, *, keys: str | None = None) -> None:
         if keys is not None and keys not in KEYS:
             raise InvalidOption(f'keys {keys!r} is none of "int64", "string" and None')
+        # Count the operations of each kind.
         columns = {"kind": _as_kinds(kind)}
         kinds = columns["kind"]
         counts = {name: int((kinds == code).sum()) for name, code in KINDS.items()}
         rows = counts["degree"] + counts["neighbors"] + counts["predecessors"]
+
+        # Check ends and weights, except where the kind ignores them.
         columns["src"] = _as_ends(src, "src", keys, kinds, None)
         columns["dst"] = _as_ends(dst, "dst", keys, kinds, kinds < self.DEGREE if rows else None)
         columns["weight"] = None
         if weight is not None:
-            given, ignored = _alike(as_array(weight), "weight", kinds), counts["insert"] < len(kinds)
-            columns["weight"] = as_weights(_masked(given, kinds == self.INSERT if ignored else None))
+            column_values, ignored = _alike(as_array(weight), "weight", kinds), counts["insert"] < len(kinds)
+            columns["weight"] = as_weights(_masked(column_values, kinds == self.INSERT if ignored else None))
+
+        # The class is frozen, so set its fields by `object`.
         for name, column in {**columns, "keys": keys, "counts": counts}.items():
             object.__setattr__(self, name, column)
 
     @classmethod
     def checked(cls, kind: Any, src: Any, dst: Any, weight: Any, counts: dict[str, int]) -> Operations:
-        """Operations of ids, of columns that are as they are stored."""
-        made = object.__new__(cls)
+        """Return operations by ids, from columns in their stored dtypes, without a check."""
+        operations = object.__new__(cls)
         columns = {"kind": kind, "src": src, "dst": dst, "weight": weight, "keys": None, "counts": counts}
         for name, column in columns.items():
-            object.__setattr__(made, name, column)
-        return made
+            object.__setattr__(operations, name, column)
+        return operations
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -121,33 +126,34 @@ class Operations:
 
     @property
     def n_updates(self) -> int:
-        """How many operations insert or delete."""
+        """The number of insertions and deletions."""
         return self.counts["insert"] + self.counts["delete"]
 
     @property
     def n_rows(self) -> int:
-        """How many operations ask for a row."""
+        """The number of queries for rows."""
         return self.counts["neighbors"] + self.counts["predecessors"]
 
     def first(self, *kinds: str) -> int:
-        """The place of the first operation of one of these kinds, of which there is at least one."""
+        """Return the position of the first operation of any of these kinds."""
         places = (int((self.kind == KINDS[name]).argmax()) for name in kinds if self.counts[name])
         return min(places)
 
     def updates(self) -> EdgeBatch:
-        """The insertions and deletions alone, in stream order; copied unless there is nothing else."""
+        """Return only the insertions and deletions, in stream order."""
         return updates_of(self.kind, self.src, self.dst, self.weight, keys=self.keys)
 
 
 def updates_of(kind: Any, src: Any, dst: Any, weight: Any = None, *, keys: str | None = None) -> EdgeBatch:
-    """The insertions and deletions among the columns of checked operations."""
+    """Return the insertions and deletions among the columns of checked operations."""
     mine = kind <= KINDS["delete"]
-    op = 1 - 2 * kind[mine]  # insert 0, delete 1
+    # Kinds insert 0 and delete 1 are the ops +1 and -1.
+    op = 1 - 2 * kind[mine]
     return EdgeBatch(src[mine], dst[mine], None if weight is None else weight[mine], op.astype(np.int8), keys)
 
 
 def as_part(part: Any, names: Names = ALL) -> EdgeBatch | Operations:
-    """Return a part of a source as a batch, or operations as they are; `InvalidBatch` if it has keys."""
+    """Convert a part of a source to a batch, or return operations unchanged."""
     batch = part if isinstance(part, Operations) else part_of(part, names)
     if batch.keys is not None:
         raise InvalidBatch(f"a part has {batch.keys} keys, which only a graph with keys takes, from this process")
@@ -157,13 +163,14 @@ def as_part(part: Any, names: Names = ALL) -> EdgeBatch | Operations:
 def check_kinds(
     operations: Operations, weighted: bool, reverse: bool, combine: str = "last", times: str | None = None
 ) -> None:
-    """Raise unless a graph with or without weights, in-edges and times can answer: `InvalidBatch`, `InvalidOption`.
+    """Raise `InvalidBatch` or `InvalidOption` unless a graph with these options supports all operations.
 
-    `CapacityError` for too many operations. The message names the first place and the value.
+    Raises `CapacityError` for too many operations. The message names the first position and the value.
     """
     counts = operations.counts
     if len(operations) >= MOST:
         raise CapacityError(f"{len(operations)} operations; a stream has fewer than {MOST}")
+    # Insertions: weights need a weighted graph, and times cannot be given.
     if operations.weight is not None and not weighted:
         at = operations.first("insert") if counts["insert"] else 0
         what = f"weight[{at}] is {float(operations.weight[at])}" if counts["insert"] else "there are weights"
@@ -171,6 +178,8 @@ def check_kinds(
     if counts["insert"] and times is not None:
         at = operations.first("insert")
         raise InvalidOption(f'kind[{at}] is "insert", operations have no times, and the graph has times; use update()')
+
+    # Queries: weights, in-edges, and the weights of a stream that changes them.
     if counts["weight"] and not weighted:
         at = operations.first("weight")
         raise InvalidBatch(f'kind[{at}] is "weight" and the graph is unweighted; create it with weighted=True')
@@ -193,12 +202,13 @@ def check_vertices(operations: Operations, n_vertices: int) -> None:
 
 
 def _as_kinds(values: Any) -> Any:
-    """Names or codes of kinds as int8[n]."""
+    """Convert names or codes of kinds to int8[n]."""
     array = as_array(values)
     if array.ndim != 1:
         raise not_a_list(values, array.ndim, "kind", "kinds")
     if array.size == 0:
         return array.astype(np.int8)
+    # Codes, names, or objects with missing values among them.
     if array.dtype.kind in "iu":
         bad = (array < 0) | (array >= len(KINDS))
         codes = array
@@ -207,11 +217,12 @@ def _as_kinds(values: Any) -> Any:
         for name, code in KINDS.items():
             codes[array == name] = code
         bad = codes < 0
-    elif array.dtype.kind == "O":  # one by one, since missing values may not be compared
+    elif array.dtype.kind == "O":  # each alone, since missing values cannot be compared
         codes = np.array([_code(value) for value in array.tolist()], np.int8)
         bad = codes < 0
     else:
         raise InvalidBatch(f"kind has dtype {array.dtype}; kinds are names or codes of Operations")
+    # Name the first bad value.
     if bad.any():
         at = int(bad.argmax())
         value = array[at].item() if hasattr(array[at], "item") else array[at]
@@ -222,7 +233,7 @@ def _as_kinds(values: Any) -> Any:
 
 
 def _code(value: Any) -> int:
-    """The code of a kind by its name or by its code; -1 for anything else."""
+    """Return the code of a kind's name or code; -1 for anything else."""
     if isinstance(value, str):
         return KINDS.get(value, -1)
     is_code = isinstance(value, int | np.integer) and not isinstance(value, bool) and 0 <= value < len(KINDS)
@@ -230,7 +241,7 @@ def _code(value: Any) -> int:
 
 
 def _alike(column: Any, name: str, kinds: Any) -> Any:
-    """The column, if it is as long as the kinds."""
+    """Return `column` after a check of its length against `kinds`."""
     if column.shape != kinds.shape:
         raise InvalidBatch(
             f"{name} has shape {column.shape} and kind has shape {kinds.shape}; both need one entry for each operation"
@@ -239,20 +250,22 @@ def _alike(column: Any, name: str, kinds: Any) -> Any:
 
 
 def _as_ends(values: Any, name: str, keys: str | None, kinds: Any, used: Any) -> Any:
-    """Vertices as ids or as keys; where they are not used, without a check."""
+    """Convert vertices to ids or keys; unused ones are not checked."""
+    # Ignored entries get a neutral value before the check.
     if keys == "string" and used is not None:  # NumPy's strings lose a NUL at the end
         objects = np.fromiter(values, object, len(values)) if isinstance(values, list | tuple) else as_array(values)
-        given = _alike(objects, name, kinds).astype(object)
-        given[~Device.to_host(used)] = ""
+        ends = _alike(objects, name, kinds).astype(object)
+        ends[~Device.to_host(used)] = ""
     elif keys == "string" or (keys is not None and used is None):
         return _alike(as_keys(values, keys, name), name, kinds)
     else:
-        given = _without_holes(_alike(as_array(values), name, kinds), used)
-    return as_ids(given, name) if keys is None else as_keys(given, keys, name)
+        ends = _without_holes(_alike(as_array(values), name, kinds), used)
+    return as_ids(ends, name) if keys is None else as_keys(ends, keys, name)
 
 
 def _without_holes(array: Any, used: Any) -> Any:
-    """Vertices with zeros where they are not used; NaN there, as of a frame, has made floats of whole numbers."""
+    """Zero unused vertices, and turn floats back into integers."""
+    # A column of integers with missing values, as of a frame, has floats and NaN.
     masked = _masked(array, used)
     if used is None or array.dtype.kind != "f" or not bool(np.isnan(array[~used]).any()):
         return masked
@@ -261,7 +274,7 @@ def _without_holes(array: Any, used: Any) -> Any:
 
 
 def _masked(array: Any, used: Any) -> Any:
-    """`array` with zeros where it is not used; as it is where all is used (None)."""
+    """Copy `array` with zeros where it is not `used`."""
     if used is None:
         return array
     array = array.copy()

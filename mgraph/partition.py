@@ -1,4 +1,4 @@
-"""The partition of the vertices: each rank owns a contiguous range of internal ids."""
+"""Partition of the vertices: each rank owns a contiguous range of internal ids."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Partition", "degree_order"]
 
 @dataclass(frozen=True)
 class Partition:
-    """The ranges of internal ids that the ranks own: rank r owns ``starts[r] .. starts[r + 1] - 1``.
+    """Ranges of internal ids: rank r owns ``starts[r] .. starts[r + 1] - 1``.
 
     Ranges may be empty. Vertices added later join the last range, so that no internal id changes.
     """
@@ -31,14 +31,14 @@ class Partition:
 
     @classmethod
     def equal(cls, n_vertices: int, size: int) -> Partition:
-        """Ranges whose lengths differ by at most one vertex."""
+        """Return ranges whose lengths differ by at most one vertex."""
         return cls(tuple(n_vertices * r // size for r in range(size + 1)))
 
     @classmethod
     def balanced(cls, degrees: np.ndarray, size: int) -> Partition:
-        """Ranges of about equal work, where each vertex and each edge counts as one unit.
+        """Return ranges of about equal work, a unit per vertex and edge.
 
-        A vertex is never split, so a range with a hub of more than the mean work has more than that. O(n).
+        A vertex is never split, so a range with a hub may exceed the mean. O(n).
 
         Parameters
         ----------
@@ -47,6 +47,7 @@ class Partition:
         size : int
             The number of ranges.
         """
+        # Cut the prefix sums of the work at multiples of its mean.
         work = np.cumsum(np.asarray(degrees, np.int64) + 1)
         total = int(work[-1]) if len(work) else 0
         if total == 0:
@@ -55,22 +56,22 @@ class Partition:
         return cls((0, *(min(int(c), len(work)) for c in cuts), len(work)))
 
     def range(self, rank: int) -> tuple[int, int]:
-        """The half-open range of internal ids that `rank` owns."""
+        """Return the half-open range of internal ids that `rank` owns."""
         return self.starts[rank], self.starts[rank + 1]
 
     def owner(self, ids: Any) -> np.ndarray:
-        """The rank that owns each of `ids`, an array of internal ids in host memory: int64[n]. O(n log size)."""
+        """Return the owning rank of each internal id: int64[n]. O(n log size)."""
         return np.searchsorted(np.asarray(self.starts[1:-1], np.int64), ids, side="right")
 
     def grown(self, n: int) -> Partition:
-        """The same ranges with `n` more vertices at the end of the last one; equal ranges where there were none."""
-        if self.n_vertices == 0:
+        """Return the partition with `n` more vertices in the last range."""
+        if self.n_vertices == 0:  # the first vertices are split equally
             return Partition.equal(n, self.size)
         return Partition((*self.starts[:-1], self.starts[-1] + n))
 
 
 def degree_order(degrees: Any, size: int) -> Any:
-    """An `order` for `DynamicGraph`: internal ids by which each worker's range begins with the vertices of most edges.
+    """Return an `order` for `DynamicGraph` by descending degree within each worker's range.
 
     The vertices are dealt to the `size` equally long ranges in turn, by descending degree. PageRank's and BFS's values
     for hubs then share cache lines, and the ranges have about equally many edges. O(n log n).
@@ -97,11 +98,13 @@ def degree_order(degrees: Any, size: int) -> Any:
         import cupy
 
         xp = cupy
+    # The vertex at place t of the degree order goes to range t % size, at place t // size there.
     degrees, n = xp.asarray(degrees), len(degrees)
     starts = np.asarray(Partition.equal(n, size).starts)
     turn = xp.arange(n)
     inside = xp.asarray(starts)[turn % size] + turn // size
-    longer = np.flatnonzero(np.diff(starts) > n // size)  # the remainder goes to the ranges that are one longer
+    # The remainder goes to the ranges that are one vertex longer.
+    longer = np.flatnonzero(np.diff(starts) > n // size)
     inside[n - len(longer) :] = xp.asarray(starts[longer] + n // size)
     order = xp.empty(n, np.uint32)
     order[xp.argsort(-degrees.astype(np.float64), kind="stable")] = inside

@@ -1,4 +1,4 @@
-"""The protocol between the client and the workers: one session for each graph and rank, and the session's messages.
+"""Protocol between client and workers: a session per graph and rank.
 
 The client opens a session with `Hello`, and the worker answers with `Welcome`. After that:
 
@@ -12,11 +12,11 @@ worker       `Failure`  the call raised: the pickled exception, and the shard's 
 client       `Abort`    end all waits of this attempt and destroy its exchange; answered by a `Result`
 worker       `Beat`     the worker is alive; sent every second, with the epoch, and the user's function that runs
 client       `Close`    free the shard; answered by a `Result`
-client       `Publish`  keep the shard when this session ends, or do not any more; answered by a `Result`
-client       `Turn`     hold the calls of other clients of a published graph back; answered by a `Result` when they are
-client       `Done`     the turn has ended; not answered
-client       `Share`    map this memory, and hand large arrays over in it from now on; answered by a `Result`
-either       `Freed`    arrays that lay at these places of the shared memory were read; not answered
+client       `Publish`  keep the shard when this session ends, or no longer; answered by a `Result`
+client       `Turn`     lock a published graph against other clients; answered by a `Result` once it is locked
+client       `Done`     unlock it; not answered
+client       `Share`    map this shared memory, and transfer large arrays in it from now on; answered by a `Result`
+either       `Freed`    the arrays at these offsets of the shared memory were read; not answered
 ===========  =========  ==============================================================================================
 
 The worker sends beats without being asked. If the client sent pings, they would queue behind gigabytes of arguments,
@@ -72,22 +72,22 @@ __all__ = [
     "to_dict",
 ]
 
-VERSION = 13  #: of the protocol; client and worker must have the same one
+VERSION = 13  #: of the protocol; client and worker must agree
 BEAT_SECONDS = 1.0  #: between two beats of a worker
-SILENCE_SECONDS = 8.0  #: without a message from a worker until a warning about it is logged
-PATIENCE_SECONDS = 60.0  #: without a message from a worker until it counts as lost: default of a graph's `patience`
-ABORT_SECONDS = 2.0  #: for which a failed call waits until the other ranks have acknowledged the abort
-AFTER = "after"  #: in a call's answer on a worker: a future; the answer is sent when that has ended, or None
-PART_BYTES = 32 << 20  #: an answer's array with more bytes is sent in parts of at most this many
-PIECE_BYTES = 8 << 20  #: the same where it is handed over in shared memory
-SHARE_SEQ = -2  #: the number of the one `Share` of a session
+SILENCE_SECONDS = 8.0  #: silence of a worker after which a warning is logged
+PATIENCE_SECONDS = 60.0  #: silence of a worker after which it counts as lost: default of a graph's `patience`
+ABORT_SECONDS = 2.0  #: how long a failed call waits for the other ranks to acknowledge the abort
+AFTER = "after"  #: key of a future (or None) in a call's answer on a worker; the answer is sent after it
+PART_BYTES = 32 << 20  #: a larger array of an answer is sent in parts of at most this size
+PIECE_BYTES = 8 << 20  #: the same in shared memory
+SHARE_SEQ = -2  #: the number of a session's only `Share`
 
 
 # ---- the state of a shard --------------------------------------------------------------------------------------------
 
 
 class ShardState(NamedTuple):
-    """The state of a rank's shard, sent to the client with the answer to each call.
+    """State of a rank's shard, sent to the client with each answer.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class ShardState(NamedTuple):
     changes : int
         The number of committed changes of any kind: those of content, moves of the ranges, new orders.
     generation : int
-        How often the order of the vertices was changed.
+        The number of changes of the vertices' order.
     lo, hi : int
         The rank owns the internal ids ``lo .. hi - 1``.
     edges : int
@@ -110,9 +110,9 @@ class ShardState(NamedTuple):
     memory_left : int
         Bytes of host memory that the worker may still allocate.
     in_doubt : bool
-        Whether the rank holds a prepared change and does not know the outcome of the vote on it.
+        True if the rank holds a prepared change and does not know the outcome of its ballot.
     broken : str or None
-        Why a commit failed on this rank, after which ranks hold different states.
+        Why a commit failed on this rank; the ranks then hold different states.
     """
 
     epoch: int = 0
@@ -130,7 +130,7 @@ class ShardState(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A call's answer on one rank, and the state of the rank's shard after the call."""
+    """Answer of a call on a rank, and the shard's state after it."""
 
     value: dict[str, Any]
     state: ShardState
@@ -141,10 +141,11 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Hello:
-    """Open a session: the graph's id, the rank of this worker, the number of ranks, and the client's `patience`.
+    """Open a session of the client with `rank` of `graph`.
 
-    With `attach` it is one more session with a shard of a published graph; else the shard is made. `channel` is the
-    name at which the client listens for the worker's end of a `mgraph.channel`; empty for none.
+    The graph has `size` ranks, and `patience` is the client's. With `attach` it is another session with a shard of a
+    published graph; otherwise the shard is created.
+    `channel` is the name at which the client listens for a `mgraph.channel`; empty for none.
     """
 
     graph: str
@@ -158,7 +159,7 @@ class Hello:
 
 @dataclass(frozen=True)
 class Welcome:
-    """The session is open; `version` is that of the worker, and `why` says why it has no channel, if it has none."""
+    """Confirm an open session; `version` is the worker's. `why` says why there is no channel; empty otherwise."""
 
     version: int = VERSION
     why: str = ""
@@ -166,7 +167,7 @@ class Welcome:
 
 @dataclass(frozen=True)
 class Call:
-    """Run `method` with `args` in the shard's thread, as part of `attempt`, and free the results named in `free`."""
+    """Run `method` with `args` in the shard's thread, and free the results in `free`."""
 
     seq: int
     attempt: int
@@ -192,9 +193,9 @@ class Close:
 
 @dataclass(frozen=True)
 class Publish:
-    """The shard belongs to its worker under this `name`, with the `card` for clients that attach; to none for None.
+    """Publish the shard under `name`, or withdraw it with None.
 
-    `attempt` and `known` are as in `Done`.
+    Clients that attach get the `card`. `attempt` and `known` are as in `Done`.
     """
 
     seq: int
@@ -206,21 +207,21 @@ class Publish:
 
 @dataclass(frozen=True)
 class Turn:
-    """Ask rank 0 for the turn; the answer says what the last holder said with `Done`."""
+    """Request the lock of a published graph from rank 0; answered with the last `Done`."""
 
     seq: int
 
 
 @dataclass(frozen=True)
 class Done:
-    """The turn that was asked for as `turn` has ended, or is not wanted any more.
+    """Release the lock requested as `turn`, or withdraw the request.
 
     Parameters
     ----------
     attempt : int or None
-        The number of the exchange; None if nothing was done.
+        The number of the exchange; None if no call was made.
     known : bytes or None
-        What the holder knows of the ranks; None where it may be wrong.
+        The holder's view of the ranks' states; None if it may be wrong.
     """
 
     turn: int
@@ -230,7 +231,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of the array `name` in the answer of call `seq`: its rows from `first` on, of `total`."""
+    """Rows of a large array `name` in an answer, from `first`, of `total`."""
 
     seq: int
     name: str
@@ -241,7 +242,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Result:
-    """The answer of call `seq`, without the arrays that were sent in parts; `freed` as in `Freed`."""
+    """Answer of call `seq`, without arrays sent in parts; `freed` as in `Freed`."""
 
     seq: int
     value: dict[str, Any]
@@ -251,7 +252,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Failure:
-    """Call `seq` raised `error`, which is pickled."""
+    """Pickled `error` that call `seq` raised."""
 
     seq: int
     error: bytes
@@ -260,7 +261,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Share:
-    """Map the segment at `place`; see `mgraph.shared`. The answer says in `why` what prevents it, if anything does."""
+    """Map the segment at `place`. The answer's `why` tells why not."""
 
     seq: int
     place: bytes
@@ -268,14 +269,14 @@ class Share:
 
 @dataclass(frozen=True)
 class Freed:
-    """The arrays that lay at these places of the shared memory were read."""
+    """Free the offsets of shared memory whose arrays were read."""
 
     places: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Beat:
-    """The worker is alive; `busy` is the name of the user's function that it runs, or None; `epoch` the shard's."""
+    """Sign of life, with the running user function and the epoch."""
 
     busy: str | None = None
     epoch: int = 0
@@ -289,7 +290,7 @@ _KINDS: dict[str, type[Any]] = {kind.__name__.lower(): kind for kind in get_args
 
 
 def to_dict(message: Message) -> dict[str, Any]:
-    """`message` as a dict of its fields and its `type`."""
+    """Convert `message` to a dict of its fields and its `type`."""
     fields = {"type": type(message).__name__.lower(), **vars(message)}
     if "state" in fields:
         fields["state"] = _packed(fields["state"])
@@ -297,23 +298,24 @@ def to_dict(message: Message) -> dict[str, Any]:
 
 
 def _packed(state: ShardState) -> bytes:
-    """The values of `state` in the order of its fields; one object, since Dask measures every entry of a dict."""
+    """Pickle the values of `state` together."""
+    # Dask measures every entry of a dict that it sends.
     values = (value.item() if isinstance(value, np.generic) else value for value in state)
     return pickle.dumps(tuple(values))
 
 
 def from_dict(fields: dict[str, Any]) -> Any:
-    """The message in a dict from `to_dict`; `MgraphError` for an unknown type."""
+    """Return the message of a dict from `to_dict`."""
     kind = _KINDS.get(str(fields.get("type")))
     if kind is None:
         raise MgraphError(f"unknown message type {fields.get('type')!r}; it is one of {', '.join(_KINDS)}")
-    given = {name: value for name, value in fields.items() if name != "type"}
-    if "state" in given:
-        given["state"] = ShardState(*pickle.loads(given["state"]))
+    arguments = {name: value for name, value in fields.items() if name != "type"}
+    if "state" in arguments:
+        arguments["state"] = ShardState(*pickle.loads(arguments["state"]))
     for name in ("free", "places", "freed"):
-        if name in given:
-            given[name] = tuple(given[name])
-    return kind(**given)
+        if name in arguments:
+            arguments[name] = tuple(arguments[name])
+    return kind(**arguments)
 
 
 def answer_messages(
@@ -322,12 +324,13 @@ def answer_messages(
     state: ShardState,
     large: Callable[[Any], bool] | None = None,
 ) -> Iterator[Part | Result]:
-    """The messages of an answer: its large arrays in parts, then a `Result` with the rest.
+    """Yield the messages of an answer: parts of large arrays, then a `Result`.
 
-    Top-level arrays of more than `PART_BYTES` bytes are split by rows; with `large` those that it is true of, into
-    parts of `PIECE_BYTES`.
+    Top-level arrays of more than `PART_BYTES` are split by rows. With the predicate `large`, the arrays that satisfy it
+    are split into parts of `PIECE_BYTES`.
     """
     rest, most = dict(value), PIECE_BYTES if large else PART_BYTES
+    # Split large arrays by rows.
     for name, item in value.items():
         if large(item) if large else isinstance(item, np.ndarray) and item.nbytes > PART_BYTES:
             step = max(1, most * len(item) // item.nbytes)

@@ -1,8 +1,8 @@
-"""Arrays handed over between a client and a worker of one host, in memory that both have mapped.
+"""Shared memory for arrays between a client and a worker of a host.
 
-The client makes a `Segment` of two parts. It writes arrays into the first, and the worker into the second. A message
-has in the place of such an array where it lies. The receiver reads it there, and says where it has done so (`Freed`).
-An array that finds no room is sent by the comm, so nothing waits for ever for room.
+The client makes a `Segment` with two parts, one written by each end. A message carries the offset of a large array in
+its place. The receiver reads the array in place, and reports the offset with `Freed`. An array that does not fit is
+sent by the comm, so no sender waits forever.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from mgraph.exchange.segment import Place, Segment
 
 __all__ = ["LARGE", "Shared", "Tell", "is_large"]
 
-LARGE = 1 << 16  #: bytes from which on an array is handed over
+LARGE = 1 << 16  #: bytes from which an array goes through shared memory
 PAGE = 1 << 12
-ROOM_SECONDS = 0.25  #: for which an array waits for room; then it goes by the comm
-TELL_SECONDS = 0.005  #: after which the worker says what it has read, where no answer has said so: a message less
-AT = "mgraph shared"  #: the one key of the dict that stands for an array
+ROOM_SECONDS = 0.25  #: how long an array waits for space; then it goes by the comm
+TELL_SECONDS = 0.005  #: delay of a worker's `Freed`, which an answer within it makes unnecessary
+AT = "mgraph shared"  #: the only key of the dict that replaces an array
 
 Tell = Callable[[tuple[int, ...]], None]
 
 
 class Shared:
-    """One end of the memory that a client and a worker share. Any thread may use it.
+    """End of the memory that a client and a worker share. Thread-safe.
 
     Parameters
     ----------
     segment : Segment
     ours : (int, int)
-        This end writes the bytes from the first to before the second.
+        The half-open range of bytes that this end writes.
     loop : AbstractEventLoop
     tell : callable
-        ``tell(places)``, called on `loop`, sends the other end the places of its arrays that were read here.
+        ``tell(places)``, called on `loop`, sends the other end the offsets of its arrays that were read here.
     delay : float
-        Seconds after which it is called for what `take_read` has not given by then.
+        Seconds until `tell` reports offsets that `take_read` has not returned by then.
     """
 
     def __init__(
@@ -57,69 +57,71 @@ class Shared:
         self._room = _Room(*ours)
         self._changed = threading.Condition()
         self._hopeful, self._closed, self._pinned = True, False, False
-        self._read: deque[int] = deque()  # places that the other end is to be told of
-        self._telling = False  # whether the loop is to tell them
+        self._read: deque[int] = deque()  # offsets to report to the other end
+        self._telling = False  # True while a report is scheduled on the loop
 
     @classmethod
     def make(cls, nbytes: int) -> tuple[Segment, Place]:
-        """A segment of this size; `DeviceError` if /dev/shm has not so much."""
+        """Create a segment of `nbytes`; `DeviceError` if /dev/shm has too little space."""
         return Segment.create(-(-nbytes // PAGE) * PAGE, {})
 
     @classmethod
     def of_client(cls, segment: Segment, loop: AbstractEventLoop, tell: Tell) -> Shared:
-        """The client's end of a segment."""
+        """Return the client's end of a segment."""
         return cls(segment, (PAGE, _middle(segment)), loop, tell)
 
     @classmethod
     def of_worker(cls, place: bytes, loop: AbstractEventLoop, tell: Tell) -> Shared:
-        """The worker's end of the segment at `place`; `DeviceError` if it cannot be mapped here."""
+        """Return the worker's end of the segment at `place`."""
         segment = Segment.open(Place.decode(place))
         return cls(segment, (_middle(segment), len(segment.data)), loop, tell, TELL_SECONDS)
 
     # ---- out ---------------------------------------------------------------------------------------------------------
 
     def put(self, values: Mapping[str, Any], wait: bool) -> dict[str, Any]:
-        """`values` with its large arrays written here, or as it is if there is no room for all of them.
+        """Copy the large arrays of `values` into shared memory. Returns `values` unchanged if they do not fit.
 
-        With `wait` it waits for room, `ROOM_SECONDS` at most. Arrays of a GPU are copied by the calling thread's
-        stream, which this waits for.
+        With `wait` it waits for space, `ROOM_SECONDS` at most. Arrays of a GPU are copied by the calling thread's
+        stream, and this method waits for it.
         """
+        # Allocate space for all large arrays, or for none.
         large = {name: value for name, value in values.items() if is_large(value)}
         places = self._take([array.nbytes for array in large.values()], wait)
         if places is None:
             return dict(values)
-        found = dict(values)
+        # Copy them, and put their offsets in their places.
+        replaced = dict(values)
         try:
             for (name, array), first in zip(large.items(), places, strict=True):
                 _fill(self._segment.data[first : first + array.nbytes], array)
-                found[name] = {AT: [first, array.dtype.str, array.shape]}
+                replaced[name] = {AT: [first, array.dtype.str, array.shape]}
         except BaseException:
             self.free(places)
             raise
-        return found
+        return replaced
 
     def take_back(self, values: Mapping[str, Any]) -> None:
-        """Free the places of what `put` returned, which is not sent."""
+        """Free the space of values from `put` that are not sent."""
         self.free(value[AT][0] for value in values.values() if isinstance(value, dict) and AT in value)
 
     def _take(self, sizes: list[int], wait: bool) -> list[int] | None:
-        """Places for arrays of these sizes in bytes; None if there is no room for all, now or soon."""
+        """Return offsets for arrays of these sizes; None if not all fit."""
         if sum(-(-n // PAGE) * PAGE for n in sizes) > self._most:
             return None
         places: list[int] | None = None
 
-        def found() -> bool:
+        def allocated() -> bool:
             nonlocal places
             places = self._room.take(sizes)
             return places is not None or self._closed
 
+        # After a wait in vain, wait again only once some space was freed.
         with self._changed:
-            # where it has waited in vain, it waits again only when something has come free meanwhile
-            self._hopeful = self._changed.wait_for(found, ROOM_SECONDS if wait and self._hopeful else 0)
+            self._hopeful = self._changed.wait_for(allocated, ROOM_SECONDS if wait and self._hopeful else 0)
         return places
 
     def free(self, places: Iterable[int]) -> None:
-        """The other end has read the arrays that were put at these places."""
+        """Free the arrays at these offsets, which the other end has read."""
         with self._changed:
             for place in places:
                 self._room.give(place)
@@ -127,7 +129,7 @@ class Shared:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """End all waits for room. The memory is unmapped with the last array that lies in it."""
+        """End all waits for space. The memory lives as long as its arrays."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -135,20 +137,21 @@ class Shared:
     # ---- in ----------------------------------------------------------------------------------------------------------
 
     def view(self, value: Any) -> Any:
-        """The array that the other end has put, where it lies, not to be written to; any other value as it is.
+        """Return the array that the other end put, read-only; other values unchanged.
 
-        Its place comes free when nothing refers to the array any more.
+        Its space is freed when the last reference to the array is gone.
         """
         if not isinstance(value, dict) or AT not in value:
             return value
         first, kind, shape = value[AT]
         dtype = np.dtype(kind)
+        # The finalizer of the slot reports that no view is left.
         slot = _Slot(self._segment, first, dtype.itemsize * prod(shape))
         weakref.finalize(slot, self._gone, first).atexit = False
         return np.asarray(slot).view(dtype).reshape(shape)
 
     def _gone(self, first: int) -> None:
-        """The array at this place was read. Called by any thread, also in a finalizer."""
+        """Report that the array at this offset was read. Safe in a finalizer."""
         self._read.append(first)
         if self._telling:
             return
@@ -157,24 +160,25 @@ class Shared:
             self._loop.call_soon_threadsafe(self._tell_soon)
 
     def _tell_soon(self) -> None:
+        # An answer within the delay takes the report along.
         if self._delay:
             self._loop.call_later(self._delay, self._tell_read)
         else:
             self._tell_read()
 
     def _tell_read(self) -> None:
-        self._telling = False  # first: what is read from now on asks again
+        self._telling = False  # first, so that arrays read from now on schedule a new report
         if not self._closed and (places := self.take_read()):
             self._tell(places)
 
     def take_read(self) -> tuple[int, ...]:
-        """The places that the other end is to be told of, by the caller from now on. Called on the loop."""
+        """Return the offsets to report to the other end. Called on the loop."""
         return tuple(self._read.popleft() for _ in range(len(self._read)))
 
     def pin(self, device: Device) -> None:
-        """Register the memory with CUDA, once, so that copies to and from the GPU need no staging.
+        """Page-lock the memory once, so that GPU copies need no staging.
 
-        If the driver refuses, copies are staged. Nothing on the CPU.
+        If the driver refuses, copies are staged. Does nothing on the CPU.
         """
         if not self._pinned:
             self._pinned = True
@@ -182,7 +186,7 @@ class Shared:
 
 
 class _Slot:
-    """The memory of one array that was put. What is made of it by NumPy refers to it, so it ends with the last view."""
+    """Memory of one array, alive until its last view is gone."""
 
     def __init__(self, segment: Segment, first: int, nbytes: int) -> None:
         if not 0 <= first <= first + nbytes <= len(segment.data):
@@ -194,14 +198,15 @@ class _Slot:
 
 
 class _Room:
-    """The free ranges of bytes between `first` and `end`."""
+    """Free ranges of bytes between `first` and `end`."""
 
     def __init__(self, first: int, end: int) -> None:
         self._free, self._taken = [(first, end)], dict[int, int]()
 
     def take(self, sizes: list[int]) -> list[int] | None:
-        """Where ranges of these sizes are now taken; None, and nothing is taken, if there is no room for all."""
+        """Allocate ranges of these sizes; None, without effect, if not all fit."""
         places: list[int] = []
+        # First fit, in whole pages.
         for size in sizes:
             need = -(-size // PAGE) * PAGE
             at = next((i for i, (first, end) in enumerate(self._free) if end - first >= need), None)
@@ -216,25 +221,26 @@ class _Room:
         return places
 
     def give(self, first: int) -> None:
-        """Free what was taken at `first`; nothing if it is free."""
+        """Free the range at `first`, and merge it with its neighbours."""
         if first not in self._taken:
             return
+        # Merge adjacent free ranges.
         merged: list[tuple[int, int]] = []
-        for one in sorted([*self._free, (first, self._taken.pop(first))]):
-            if merged and merged[-1][1] == one[0]:
-                one = merged.pop()[0], one[1]
-            merged.append(one)
+        for piece in sorted([*self._free, (first, self._taken.pop(first))]):
+            if merged and merged[-1][1] == piece[0]:
+                piece = merged.pop()[0], piece[1]
+            merged.append(piece)
         self._free = merged
 
 
 def is_large(value: Any) -> bool:
-    """Whether a value is an array that is handed over, of the host or of a GPU."""
+    """Return True for an array that goes through shared memory."""
     kind = getattr(getattr(value, "dtype", None), "kind", "")
     return kind != "" and kind in "biufmM" and getattr(value, "nbytes", 0) >= LARGE
 
 
 def _fill(target: np.ndarray, array: Any) -> None:
-    """Write an array, of any layout and from wherever it is, into bytes."""
+    """Copy an array of any layout, from host or GPU, into bytes."""
     if hasattr(array, "get"):
         array.get(out=target.view(array.dtype).reshape(array.shape))
     elif array.flags.c_contiguous:
@@ -244,5 +250,5 @@ def _fill(target: np.ndarray, array: Any) -> None:
 
 
 def _middle(segment: Segment) -> int:
-    """Where the client's part ends: batches are larger than the parts of results."""
+    """Return the end of the client's part: three quarters, since batches are larger than answers."""
     return len(segment.data) * 3 // 4 // PAGE * PAGE

@@ -1,6 +1,6 @@
-"""Session messages on Dask's comms: dicts whose arrays are sent as separate frames, without a copy.
+"""Session messages on Dask's comms: dicts with arrays as separate frames.
 
-Small arrays are sent inside of the dict, since a frame costs both sides more than 100 us.
+Small arrays are sent inside the dict, since a frame costs both sides more than 100 us.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ __all__ = ["SESSION_HANDLER", "decode", "encode"]
 
 SESSION_HANDLER = "mgraph_session"  #: the name of the comm handler that the plugin adds to a worker for sessions
 
-SMALL = 1 << 10  #: bytes up to which an array of numbers is sent inside of its message
-ARRAY = "mgraph array"  #: the one key of the dict that stands there for it
+SMALL = 1 << 10  #: maximum bytes of an array of numbers that is sent inside its message
+ARRAY = "mgraph array"  #: the only key of the dict that replaces such an array
 
 
 def decode(fields: dict[str, Any]) -> Any:
-    """The message that a comm has read. Small arrays may be written to; others are as the comm delivers them."""
+    """Decode a message read from a comm. Small arrays are writable."""
     return from_dict(_whole(fields))
 
 
 def encode(message: Message) -> dict[str, Any]:
-    """`message` as a dict that a comm can write."""
+    """Encode `message` as a dict that a comm can write."""
     return {name: _marked(value) for name, value in to_dict(message).items()}
 
 
 def _marked(value: Any) -> Any:
-    """`value` with its arrays marked as frames, and NumPy scalars as Python ones."""
+    """Mark the arrays in `value` as frames, and convert NumPy scalars to Python's."""
     if value is None or isinstance(value, bool | int | float | str | bytes):
         return value
     if isinstance(value, dict):
@@ -40,13 +40,14 @@ def _marked(value: Any) -> Any:
         return [_marked(item) for item in value]
     if isinstance(value, np.generic):
         return value.item()
+    # Small arrays travel inside the message, large ones as frames.
     if isinstance(value, np.ndarray) and value.nbytes <= SMALL and value.dtype.kind in "biuf":
         return {ARRAY: [value.dtype.str, value.shape, value.tobytes()]}
     return to_serialize(value)
 
 
 def _whole(value: Any) -> Any:
-    """`value` with the arrays that `_marked` made part of it."""
+    """Restore the arrays that `_marked` encoded in `value`."""
     if isinstance(value, dict):
         if ARRAY in value:
             dtype, shape, data = value[ARRAY]

@@ -26,7 +26,7 @@ def works():
 
 
 assert works()
-bulk._turns.now.acquire()  # by a thread that the child has not
+bulk._kernel_lock.now.acquire()  # by a thread that the child has not
 if not (child := os.fork()):
     signal.alarm(20)
     os._exit(0 if works() else 1)

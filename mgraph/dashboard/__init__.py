@@ -1,4 +1,4 @@
-"""The page ``/mgraph`` of Dask's dashboard: graphs, epochs, edges a second, and what each rank does."""
+"""Page ``/mgraph`` of Dask's dashboard."""
 
 from mgraph.dashboard.plugin import MgraphPage, add_page, dask_setup
 

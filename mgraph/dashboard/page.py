@@ -1,4 +1,4 @@
-"""The page itself: a table of the ranks, and edges, rates and latencies of the last minutes. Imports Bokeh."""
+"""Content of the page: a table and plots, with Bokeh."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ Drawn = Callable[[], None]
 
 
 def fill(samples: Samples, extra: dict[str, Any], doc: Any) -> None:
-    """Fill a browser's document, and bring it up to date each second."""
+    """Fill a browser's document, and update it every second."""
+    # Create each part with its update function.
     table, tabled = _table(samples)
     shown = [
         _lines(samples, "edges changed a second", lambda track: track.rates),
@@ -44,12 +45,15 @@ def fill(samples: Samples, extra: dict[str, Any], doc: Any) -> None:
     title, titled = _title(samples)
     parts = [titled, tabled, *(update for _, update in shown)]
 
+    # Update all parts now and every second.
     def update() -> None:
         for part in parts:
             part()
 
     update()
     doc.add_periodic_callback(update, UPDATE_MS)
+
+    # Lay the parts out.
     plots = [plot for plot, _ in shown]
     rows = [row(*pair, sizing_mode="stretch_width") for pair in (plots[:2], plots[2:])]
     doc.add_root(column(title, table, *rows, sizing_mode="stretch_width"))
@@ -78,18 +82,20 @@ def _table(samples: Samples) -> tuple[Any, Drawn]:
     ]
     table = DataTable(source=source, columns=columns, height=240, index_position=None, sizing_mode="stretch_width")
 
+    # Refresh the rows.
     def update() -> None:
         rows = [{**shard, "ms": 1e3 * shard["seconds"]} for shard in samples.shards]
-        for one in rows:
-            one["doing"] = one["doing"] or "waits for a call"
-        source.data = {name: [one[name] for one in rows] for name in COLUMNS}
+        for entry in rows:
+            entry["doing"] = entry["doing"] or "waits for a call"
+        source.data = {name: [entry[name] for entry in rows] for name in COLUMNS}
 
     return table, update
 
 
 def _lines(samples: Samples, title: str, values: Callable[[Track], Any]) -> tuple[Any, Drawn]:
-    """A line a graph over the last minutes."""
+    """Plot a line per graph over the last minutes."""
     source = ColumnDataSource({"xs": [], "ys": [], "color": [], "graph": []})
+    # Style the plot.
     plot = figure(title=title, height=240, x_axis_type="datetime", tools="", sizing_mode="stretch_width")
     plot.multi_line("xs", "ys", color="color", legend_field="graph", source=source, line_width=2)
     plot.y_range.start = 0
@@ -97,6 +103,7 @@ def _lines(samples: Samples, title: str, values: Callable[[Track], Any]) -> tupl
     plot.legend.location, plot.legend.label_text_font_size = "top_left", "8pt"
     plot.toolbar_location = None
 
+    # Refresh the lines.
     def update() -> None:
         tracks = samples.tracks
         source.data = {
@@ -110,18 +117,19 @@ def _lines(samples: Samples, title: str, values: Callable[[Track], Any]) -> tupl
 
 
 def _memory(samples: Samples) -> tuple[Any, Drawn]:
-    """A bar a worker: the MiB that its shards hold."""
+    """Plot a bar per worker: the MiB of its shards."""
     source = ColumnDataSource({"worker": [], "mib": []})
     plot = figure(title="memory of graphs a worker, MiB", height=240, y_range=[], tools="", sizing_mode="stretch_width")
     plot.hbar(y="worker", right="mib", height=0.7, source=source, color=Category10_10[0])
     plot.x_range.start, plot.toolbar_location = 0, None
 
+    # Refresh the bars, and the axis if workers came or went.
     def update() -> None:
-        held: dict[str, float] = {}
+        mib: dict[str, float] = {}
         for shard in samples.shards:
-            held[shard["worker"]] = held.get(shard["worker"], 0.0) + shard["bytes"] / 2**20
-        if list(held) != plot.y_range.factors:
-            plot.y_range.factors = list(held)
-        source.data = {"worker": list(held), "mib": list(held.values())}
+            mib[shard["worker"]] = mib.get(shard["worker"], 0.0) + shard["bytes"] / 2**20
+        if list(mib) != plot.y_range.factors:
+            plot.y_range.factors = list(mib)
+        source.data = {"worker": list(mib), "mib": list(mib.values())}
 
     return plot, update

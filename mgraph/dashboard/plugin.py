@@ -1,4 +1,4 @@
-"""The scheduler plugin that adds the page to a running dashboard, and the two ways to register it."""
+"""Scheduler plugin with the page, and two ways to register it."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ SAMPLE_MS = 1000
 
 
 class MgraphPage(SchedulerPlugin):
-    """Takes a sample of the workers' metrics each second, and serves ``/mgraph`` where the scheduler has a dashboard.
+    """Plugin that samples the workers' metrics and serves ``/mgraph``.
 
-    The metrics come with the workers' heartbeats; no worker is asked. Registering it again changes nothing.
+    It samples every second. Metrics come with the workers' heartbeats; no worker is called. Registering the plugin
+    again changes nothing.
     """
 
     name = "mgraph-page"
     idempotent = True
 
     async def start(self, scheduler: Scheduler) -> None:
-        """Add the page and begin to take samples.
+        """Add the page and begin to sample.
 
         Raises
         ------
@@ -44,31 +45,33 @@ class MgraphPage(SchedulerPlugin):
 
         from mgraph.dashboard.page import fill
 
-        samples, given = Samples(), template_variables(scheduler)
-        given["pages"] = [*given["pages"], "mgraph"]
+        # Serve the page beside the dashboard's own pages.
+        samples, variables = Samples(), template_variables(scheduler)
+        variables["pages"] = [*variables["pages"], "mgraph"]
         pages = {"/mgraph": partial(_handed, fill, samples)}
-        application = BokehApplication(pages, scheduler, prefix=_prefix(scheduler), template_variables=given)
+        application = BokehApplication(pages, scheduler, prefix=_prefix(scheduler), template_variables=variables)
         scheduler.http_application.add_application(application)
         application.initialize(IOLoop.current())
         application.start()
+        # Sample every second.
         self._taking = PeriodicCallback(partial(_take, samples, scheduler), SAMPLE_MS)
         self._taking.start()
 
     async def close(self) -> None:
-        """Take no more samples. The page itself ends with the scheduler's server."""
+        """Stop sampling. The page itself ends with the scheduler's server."""
         self._taking.stop()
 
 
 def _prefix(scheduler: Scheduler) -> str:
-    """The prefix under which the dashboard's own pages are."""
-    found = [app.prefix for app in scheduler.http_application.applications if hasattr(app, "app_paths")]
-    if not found:
+    """Return the URL prefix of the dashboard's own pages."""
+    prefixes = [app.prefix for app in scheduler.http_application.applications if hasattr(app, "app_paths")]
+    if not prefixes:
         raise MgraphError("the scheduler has no dashboard; start it with one, and with Bokeh installed")
-    return str(found[0])
+    return str(prefixes[0])
 
 
 def _handed(fill: Any, samples: Samples, scheduler: Any, extra: dict[str, Any], doc: Any) -> None:
-    """Fill a document of a browser, as Bokeh asks for it."""
+    """Adapt `fill` to the arguments that Bokeh passes."""
     fill(samples, extra, doc)
 
 
@@ -77,15 +80,15 @@ def _take(samples: Samples, scheduler: Any) -> None:
 
 
 def add_page(client: Client) -> str:
-    """Add the page ``/mgraph`` to the dashboard of the client's cluster, and return its address.
+    """Add the page ``/mgraph`` to the dashboard, and return its address.
 
-    The scheduler needs mgraph and Bokeh (the extra ``dashboard``). Adding it again changes nothing. A scheduler that is
+    The scheduler needs mgraph and Bokeh (the extra ``dashboard``). Adding the page again changes nothing. A scheduler
     started with ``dask scheduler --preload mgraph.dashboard`` has the page from the start.
 
     Raises
     ------
     MgraphError
-        The scheduler lacks one of the two, or has no dashboard.
+        The scheduler lacks mgraph or Bokeh, or has no dashboard.
 
     Examples
     --------
@@ -103,5 +106,5 @@ def add_page(client: Client) -> str:
 
 
 async def dask_setup(scheduler: Scheduler) -> None:
-    """Add the page to a scheduler that is started with ``--preload mgraph.dashboard``."""
+    """Add the page to a scheduler started with ``--preload mgraph.dashboard``."""
     scheduler.add_plugin(MgraphPage())

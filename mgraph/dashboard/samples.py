@@ -1,4 +1,4 @@
-"""What the workers' heartbeats said of each graph in the last minutes; kept on the scheduler."""
+"""Samples of the workers' heartbeats, kept on the scheduler."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from typing import Any
 
 __all__ = ["KEPT", "Samples", "Track"]
 
-KEPT = 600  #: samples of a graph: ten minutes of one a second
-SPAN = 5  #: samples over which a rate is taken
-FORGET_SECONDS = 60.0  #: after which a graph without shards is no longer shown
+KEPT = 600  #: samples per graph: ten minutes, one per second
+SPAN = 5  #: samples over which a rate is averaged
+FORGET_SECONDS = 60.0  #: after which a graph without shards is dropped
 
 Shard = dict[str, Any]
 
 
 @dataclass
 class Track:
-    """One graph over time: seconds since 1970, edges, edges named by batches a second, and the last batch's ms.
+    """Time series of a graph.
 
-    A rate is that of the last `SPAN` samples, since heartbeats come at other times than samples are taken.
+    Seconds since 1970, edges, operations per second, and the last batch's milliseconds. A rate is averaged over the
+    last `SPAN` samples, since heartbeats and samples are not synchronized.
     """
 
     times: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
@@ -30,9 +31,9 @@ class Track:
     counted: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=SPAN + 1))
 
     def add(self, now: float, shards: list[Shard]) -> None:
-        """A sample: what all ranks said last."""
+        """Append a sample: the latest metrics of all ranks."""
         operations = sum(shard["operations"] for shard in shards)
-        if self.counted and operations < self.counted[-1][1]:  # after a loss the graph was opened again
+        if self.counted and operations < self.counted[-1][1]:  # the graph was reopened after a loss
             self.counted.clear()
         self.counted.append((now, operations))
         began, before = self.counted[0]
@@ -43,12 +44,12 @@ class Track:
 
 
 class Samples:
-    """The shards of now, and a `Track` of each graph.
+    """Current shards, and a `Track` per graph.
 
     Attributes
     ----------
     shards : list of dict
-        What each shard said last, with its `worker`; ordered by graph and rank.
+        The latest metrics of each shard, with its `worker`; ordered by graph and rank.
     tracks : dict of str to Track
         The graphs by id, in the order in which they were first seen.
     """
@@ -58,18 +59,21 @@ class Samples:
         self.tracks: dict[str, Track] = {}
 
     def take(self, now: float, metrics: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take a sample of the metrics of all workers, which are given by address."""
-        found = [
+        """Sample the metrics of all workers, a mapping by address."""
+        # Collect the current shards.
+        shards = [
             {**shard, "worker": worker}
-            for worker, given in metrics.items()
-            for shard in given.get("mgraph", {}).get("shards", ())
+            for worker, values in metrics.items()
+            for shard in values.get("mgraph", {}).get("shards", ())
         ]
-        self.shards = sorted(found, key=lambda shard: (shard["graph"], shard["rank"]))
+        self.shards = sorted(shards, key=lambda shard: (shard["graph"], shard["rank"]))
+
+        # Append one sample per graph, and drop graphs whose shards are gone.
         graphs: dict[str, list[Shard]] = {}
         for shard in self.shards:
             graphs.setdefault(shard["graph"], []).append(shard)
-        for graph, shards in graphs.items():
-            self.tracks.setdefault(graph, Track()).add(now, shards)
+        for graph, parts in graphs.items():
+            self.tracks.setdefault(graph, Track()).add(now, parts)
         gone = [graph for graph, track in self.tracks.items() if now - track.times[-1] > FORGET_SECONDS]
         for graph in gone:
             del self.tracks[graph]

@@ -1,4 +1,4 @@
-"""CUDA C++ sources, and the loader that compiles them for the GPU and for the CPU. Importing it compiles nothing."""
+"""CUDA C++ sources, and their loader for GPU and CPU. Importing compiles nothing."""
 
 from mgraph.kernels.launch import Kernel, Library, Struct, View, load
 from mgraph.kernels.source import constants

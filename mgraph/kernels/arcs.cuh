@@ -1,22 +1,24 @@
-// From a batch's columns to keys of arcs, from rows back to keys, and what became of each edge of an undirected graph.
-// One lane an item; only the largest ids and the counts are shared, by atomics.
+// Converts a batch's columns to keys of arcs, and rows to keys; counts the outcomes of an undirected graph's edges.
+// One lane per item. Only the largest ids and the counts are shared, by atomics.
 #pragma once
 #include "kernels/search.cuh"
 
-DEVICE void note_largest(u64* largest, u64 src, u64 dst) {  // of all lanes
+// Reduces the tile's ids by maximum into largest[0], largest[1].
+DEVICE void note_largest(u64* largest, u64 src, u64 dst) {
     Tile<32> tile;
     src = tile.most(src), dst = tile.most(dst);
     if (tile.rank() == 0 && src > load(largest)) atomic_max(largest, src);
     if (tile.rank() == 0 && dst > load(largest + 1)) atomic_max(largest + 1, dst);
 }
 
-struct Arcs {  // keys in internal ids of edges in users' ids; with stride 2 the arc back follows each arc
+// Writes the keys, in internal ids, of edges in users' ids. With stride 2 the reverse arc follows each arc.
+struct Arcs {
     static constexpr int lanes = 1;
     const u32* src;
     const u32* dst;
     const u32* order;  // the internal id of each user's id; null for the identity
     i64 n;
-    i64 vertices;  // ids past it are not looked up: `largest` tells of them
+    i64 vertices;  // larger ids are not looked up; `largest` reports them
     i64 stride;
     u64* keys;
     u64* largest;  // of src and of dst, in users' ids; may be null
@@ -34,12 +36,13 @@ struct Arcs {  // keys in internal ids of edges in users' ids; with stride 2 the
     DEVICE u64 inside(u64 id) const { return order && id < (u64)vertices ? order[id] : id; }
 };
 
-struct LargestIds {  // of src and of dst
+// Reduces src and dst to their largest ids.
+struct LargestIds {
     static constexpr int lanes = 1;
     const u32* src;
     const u32* dst;
     i64 n;
-    u64* largest;  // two, and of what is there
+    u64* largest;  // [2], maximum with the present values
     DEVICE void operator()(Grid grid) const {
         u64 most_src = 0, most_dst = 0;
         for (i64 i : grid.items(n))
@@ -48,7 +51,8 @@ struct LargestIds {  // of src and of dst
     }
 };
 
-struct CountForward {  // of the arcs whose source `lo` + row is not above their destination: how many have each outcome
+// Counts the outcomes of arcs whose source, `lo` + row, is at most their destination: one per undirected edge.
+struct CountForward {
     static constexpr int lanes = 1;
     const u64* keys;
     const u8* outcome;
@@ -67,7 +71,8 @@ struct CountForward {  // of the arcs whose source `lo` + row is not above their
     }
 };
 
-struct Renumber {  // one lane per key: both its ids by a new numbering
+// Renumbers both ids of each key.
+struct Renumber {
     static constexpr int lanes = 1;
     u64* keys;
     i64 n;
@@ -77,7 +82,8 @@ struct Renumber {  // one lane per key: both its ids by a new numbering
     }
 };
 
-struct RowKeys {  // keys of the edges of all rows, the rows numbered from `lo`
+// Writes the keys of all rows' edges; the rows are numbered from `lo`.
+struct RowKeys {
     static constexpr int lanes = 1;
     const i64* offsets;
     const u32* dst;
@@ -86,7 +92,7 @@ struct RowKeys {  // keys of the edges of all rows, the rows numbered from `lo`
     i64 lo;
     u64* keys;
     DEVICE void operator()(Grid grid) const {
-        i64 next = 0;  // the row after the last edge's: a lane's edges ascend
+        i64 next = 0;  // the row after the previous edge's: a lane's edges ascend
         for (i64 e : grid.items(n)) {
             next = lower_bound_near(offsets, rows + 1, next, e + 1);
             keys[e] = (u64)(lo + next - 1) << 32 | dst[e];

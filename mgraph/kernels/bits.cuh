@@ -1,6 +1,6 @@
-// Bitmaps of vertices, in words of 32 bits, bit v % 32 of word v / 32. Whole words may be read and set at any bit,
-// because vertex ranges need not begin at a word: a bitmap of n bits therefore has one word more than n bits need.
-// Lanes set bits of one word at the same time, and read words in which others set bits: every access is relaxed.
+// Bitmaps of vertices: bit v % 32 of word v / 32. Vertex ranges need not begin at a word, so words are read and set at
+// any bit, and a bitmap of n bits has one word more than n bits need. Lanes set and read bits of the same word
+// concurrently: every access is relaxed.
 #pragma once
 
 constexpr i64 word_bits = 8 * sizeof(u32);
@@ -8,13 +8,13 @@ constexpr i64 word_bits = 8 * sizeof(u32);
 DEVICE i64 words_of(i64 n) { return (n + word_bits - 1) / word_bits; }
 DEVICE u32 bit_of(i64 v) { return 1u << (u32)((u64)v % word_bits); }
 DEVICE bool get_bit(const u32* bits, i64 v) { return load(bits + (u64)v / word_bits) & bit_of(v); }
-// may miss a recent one
+// May miss a recently set bit.
 DEVICE bool saw_bit(const u32* bits, i64 v) { return stale_load(bits + (u64)v / word_bits) & bit_of(v); }
 DEVICE void set_bit(u32* bits, i64 v) {
     if (!saw_bit(bits, v)) atomic_or(bits + (u64)v / word_bits, bit_of(v));
 }
 
-// The word that begins at bit `at`.
+// Returns the 32 bits from bit `at` on.
 DEVICE u32 get_word(const u32* bits, i64 at) {
     const u32* word = bits + (u64)at / word_bits;
     u32 shift = (u32)((u64)at % word_bits);
@@ -27,7 +27,7 @@ DEVICE void set_word(u32* bits, i64 at, u32 value) {
     if (shift && value >> (word_bits - shift)) atomic_or(word + 1, value >> (word_bits - shift));
 }
 
-// The bits of word `w` that a range of n vertices has.
+// Returns the bits of word `w` that belong to a range of n vertices.
 DEVICE u32 word_mask(i64 n, i64 w) {
     i64 left = n - w * word_bits;
     return left >= word_bits ? ~0u : (1u << left) - 1;
@@ -37,9 +37,9 @@ constexpr i64 chunk_words = CHUNK_WORDS;  // words that a tile compacts with one
 
 DEVICE i64 chunks_of(i64 words) { return (words + chunk_words - 1) / chunk_words; }
 
-// A tile turns the set bits of words[from] .. words[to - 1] into a list: `mine` of them are in the words from + rank,
-// from + rank + size ... that this lane wrote. emit(bit, place), in ascending order within the tile, the places taken
-// from `counter`. Returns how many.
+// Lists the set bits of words[from] .. words[to - 1], by a tile: emit(bit, place), ascending within the tile, with
+// places from `counter`. `mine` counts the bits in this lane's words from + rank, from + rank + size, ... Returns the
+// total.
 template <class Tile, class Emit>
 DEVICE i64 compact(Tile tile, const u32* words, i64 from, i64 to, i64 mine, i64* counter, Emit emit) {
     i64 total = tile.sum(mine);

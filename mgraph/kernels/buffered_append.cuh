@@ -1,5 +1,5 @@
-// A list that all lanes append to. Threads of a CPU that took one place after another would wait for each other most of
-// the time: each holds what it adds, and takes places for many at once. All is in the list when the Appender ends.
+// A list to which all lanes append. A CPU's threads buffer their items and reserve places for many at once, since an
+// atomic per item would contend. The destructor flushes the buffer.
 #pragma once
 
 struct BufferedAppender {

@@ -1,4 +1,4 @@
-// Large arrays of the host, copied and scanned by several threads.
+// Copies and scans large host arrays by several threads.
 #pragma once
 
 struct CopyBytes {  // one lane per byte
@@ -7,7 +7,7 @@ struct CopyBytes {  // one lane per byte
     const u8* of;
     i64 n;
     DEVICE void operator()(Grid grid) const {
-        u8* target = to;  // not a field, which bytes that are written might be
+        u8* target = to;  // a local, since written bytes might alias a field
         const u8* source = of;
         for (i64 i : grid.items(n)) target[i] = source[i];
     }
@@ -17,7 +17,7 @@ struct Largest {  // one lane per id
     static constexpr int lanes = 1;
     const u32* ids;
     i64 n;
-    u64* largest;  // and of what is there
+    u64* largest;  // maximum with the present value
     DEVICE void operator()(Grid grid) const {
         u32 most = 0;
         for (i64 i : grid.items(n)) most = greater(most, ids[i]);

@@ -1,13 +1,12 @@
-"""Reading named integers from a kernel source: constants, enumerators, and the sizes of structs.
+"""Parser of named integers in a kernel source: constants, enumerators, sizes of structs.
 
     constexpr i64 part_slots = 4096, part_leaves = part_slots / LEAF;    ["part_slots"]
     enum Status { updates, misses, status_words };                       ["misses"]  .enums["Status"]
     struct Merge { static constexpr int few = 8; ... };                  ["Merge::few"]
     struct Window { u32 leaf, leaves; };                                 .size("Window")
 
-Expressions may have integers, names, macros, operators, casts, ``sizeof`` and templates over integers. Each is
-evaluated when it is looked up: one that depends on the platform, or on a macro that was not given, is an error only
-then.
+Expressions may have integers, names, macros, operators, casts, ``sizeof`` and templates over integers. They are
+evaluated lazily: an expression that depends on the platform, or on an undefined macro, fails only when it is looked up.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ LEVELS: tuple[dict[str, Callable[[int, int], int]], ...] = (  # by precedence, l
     {"*": operator.mul, "/": operator.floordiv, "%": operator.mod},
 )
 TRUTH = {"false": 0, "true": 1}
-SUM = 8  # the level of an expression between < and > of a template
+SUM = 8  # precedence level of template arguments, whose ">" ends them
 TOKEN = re.compile(r"\s*(?:(0[xX][0-9a-fA-F]+|\d+)[uUlL]*\b|(\w+|::|<<|>>|[<>=!]=|&&|\|\||[^\s\w]))")
 MACRO = re.compile(r"^#define (\w+) ([^\n]+)$", re.M)
 STRUCT = re.compile(
@@ -43,7 +42,7 @@ STRUCT = re.compile(
     r"\{(?:([^\n]*)\};|[^\n]*\n(.*?)^\};)",
     re.M | re.S,
 )
-NAMESPACE = re.compile(r"^namespace \w+ \{.*?^\}  // namespace", re.M | re.S)  # used in its own file only
+NAMESPACE = re.compile(r"^namespace \w+ \{.*?^\}  // namespace", re.M | re.S)  # private to its file
 NEXT_NAME = re.compile(r",\s*(?=\w+ = )")
 CONSTANT = r"^{}(?:static )?constexpr (\w+) (\w+ = [^;{{}}]*);"
 ENUM = r"^{}enum (\w+)(?: : \w+)? \{{([^}}]*)\}};"
@@ -53,7 +52,7 @@ NO_MEMBER = re.compile(r"static |using |enum |struct |template |friend |DEVICE |
 
 
 class _Scope:
-    """The declarations in a struct, or outside of structs; read when they are looked up."""
+    """Declarations inside a struct, or outside of structs, parsed lazily."""
 
     def __init__(
         self, body: str, indent: str, parameters: tuple[str, ...] = (), alignment: int = 1, derived: bool = False
@@ -63,34 +62,36 @@ class _Scope:
 
     @cached_property
     def _enumerators(self) -> dict[str, list[tuple[str, str]]]:
-        found: dict[str, list[tuple[str, str]]] = {}
+        """Names and expressions of each enum's members; without an expression, the last member + 1."""
+        members: dict[str, list[tuple[str, str]]] = {}
         for kind, listed in re.findall(ENUM.format(self.indent), self.body, re.M):
-            found[kind] = []
-            for one in filter(str.strip, listed.split(",")):
-                name, _, expression = (part.strip() for part in one.partition("="))
-                after = f"{found[kind][-1][0]} + 1" if found[kind] else "0"
-                found[kind].append((name, expression or after))
-        return found
+            members[kind] = []
+            for entry in filter(str.strip, listed.split(",")):
+                name, _, expression = (part.strip() for part in entry.partition("="))
+                after = f"{members[kind][-1][0]} + 1" if members[kind] else "0"
+                members[kind].append((name, expression or after))
+        return members
 
     @cached_property
     def enums(self) -> Mapping[str, tuple[str, ...]]:
-        """The enumerators of each enum."""
+        """Enumerators of each enum."""
         return MappingProxyType({kind: tuple(name for name, _ in all) for kind, all in self._enumerators.items()})
 
     @cached_property
     def constants(self) -> dict[str, tuple[str, str]]:
-        """Types and expressions by name. The expression is empty if the name is declared twice, under conditions."""
-        found: dict[str, tuple[str, str]] = {}
-        stated = [("i64", *one) for all in self._enumerators.values() for one in all]
+        """Types and expressions by name; the expression is empty if conditions declare it twice."""
+        # Enumerators are integers of 64 bits here; a declaration may list several constants.
+        constants: dict[str, tuple[str, str]] = {}
+        stated = [("i64", *member) for all in self._enumerators.values() for member in all]
         for kind, listed in re.findall(CONSTANT.format(self.indent), self.body, re.M):
-            stated += [(kind, *one.split("=", 1)) for one in NEXT_NAME.split(listed)]
+            stated += [(kind, *entry.split("=", 1)) for entry in NEXT_NAME.split(listed)]
         for kind, name, expression in stated:
-            found[name.strip()] = kind, "" if name.strip() in found else expression
-        return found
+            constants[name.strip()] = kind, "" if name.strip() in constants else expression
+        return constants
 
 
 class Constants(Mapping[str, int]):
-    """The integers of a text by name; those of a struct as ``Struct::name``.
+    """Integers of a text by name; members of a struct as ``Struct::name``.
 
     Parameters
     ----------
@@ -98,17 +99,18 @@ class Constants(Mapping[str, int]):
         The name of the text in error messages.
     text : str
     defines : mapping
-        Macros with which the text is compiled; they override its own.
+        Macros for the compilation; they override the text's own.
 
     Raises
     ------
     KeyError
-        When a name is looked up that is not declared.
+        On the lookup of an undeclared name.
     ValueError
-        When a constant is looked up whose expression has more than the module docstring lists.
+        On the lookup of a constant whose expression has more than the module docstring lists.
     """
 
     def __init__(self, file: str, text: str, defines: Mapping[str, int]) -> None:
+        # Drop comments, and namespaces, which are private to their file.
         text = re.sub(r"//[^\n]*", "", NAMESPACE.sub("", text))
         self.file = file
         self._macros = dict(MACRO.findall(text)) | {name: str(value) for name, value in defines.items()}
@@ -116,16 +118,17 @@ class Constants(Mapping[str, int]):
 
     @cached_property
     def _structs(self) -> dict[str, _Scope]:
-        found = {}
+        """Structs by name, all in the form of several lines."""
+        scopes = {}
         for template, alignment, name, base, line, lines in STRUCT.findall(self._outside.body):
             parameters = tuple(part.split()[-1] for part in template.split(",") if part.split())
-            body = lines or "".join(f"    {one.strip()};\n" for one in line.split(";") if one.strip())
-            found[name] = _Scope(body, "    ", parameters, int(alignment or 1), bool(base))
-        return found
+            body = lines or "".join(f"    {member.strip()};\n" for member in line.split(";") if member.strip())
+            scopes[name] = _Scope(body, "    ", parameters, int(alignment or 1), bool(base))
+        return scopes
 
     @property
     def enums(self) -> Mapping[str, tuple[str, ...]]:
-        """The enumerators of each enum outside of structs, in order."""
+        """Enumerators of each enum outside of structs, in order."""
         return self._outside.enums
 
     def __contains__(self, name: object) -> bool:
@@ -150,7 +153,7 @@ class Constants(Mapping[str, int]):
         return sum(1 for _ in self)
 
     def size(self, struct: str) -> int:
-        """The bytes of a struct; KeyError or ValueError as for a constant."""
+        """Return the bytes of a struct. Raises KeyError or ValueError as for a constant."""
         if struct not in self._structs:
             raise KeyError(f"{self.file} has no struct {struct!r}, only {', '.join(self._structs) or 'none'}")
         try:
@@ -159,47 +162,50 @@ class Constants(Mapping[str, int]):
             raise ValueError(f"cannot read {struct} of {self.file}: {error}") from None
 
     def layout(self, kind: str) -> tuple[int, int]:
-        """The bytes of a type, and its alignment in bytes."""
+        """Return the size and the alignment of a type in bytes."""
         if kind in SIZES:
             return SIZES[kind], SIZES[kind]
         scope = self._structs.get(kind)
         if scope is None or scope.derived or scope.parameters:
             raise ValueError(f"the size of {kind} is not known")
+        # Place the members in order, each at the next multiple of its alignment.
         end, alignment = 0, scope.alignment
         for line in re.findall(r"^    (\S.*);[ ]*$", scope.body, re.M):
             if NO_MEMBER.match(line):
                 continue
-            found = MEMBER.fullmatch(line)
-            if found is None:
+            match = MEMBER.fullmatch(line)
+            if match is None:
                 raise ValueError(f"its member `{line}` is not understood")
-            size, aligned = (8, 8) if found[2] else self.layout(found[1])
-            for name in found[3].split(","):
+            size, aligned = (8, 8) if match[2] else self.layout(match[1])
+            for name in match[3].split(","):
                 length = LENGTH.search(name)
                 end = -(-end // aligned) * aligned + size * (int(length[1]) if length else 1)
                 alignment = max(alignment, aligned)
         return max(-(-end // alignment) * alignment, 1), alignment
 
     def find(self, name: str, scope: _Scope, given: Mapping[str, int]) -> int:
-        """The value of a name in a scope; `given` has the values of the parameters of the scope's template."""
-        given = {**TRUTH, **given}
-        if name in given:
-            return given[name]
+        """Return the value of a name in a scope; `given` has the template's arguments."""
+        # Template arguments first, then the scope's constants, those outside, and macros.
+        values = {**TRUTH, **given}
+        if name in values:
+            return values[name]
         for where in () if name in scope.parameters else (scope, self._outside):
             if name in where.constants:
                 kind, expression = where.constants[name]
                 if kind not in BITS:
                     raise ValueError(f"{name} is {kind}, no integer")
-                return _cast(kind, _Expression(self, expression, where, given if where is scope else {}).value())
+                return _cast(kind, _Expression(self, expression, where, values if where is scope else {}).value())
         if name in self._macros:
             return _Expression(self, self._macros[name], self._outside, {}).value()
         raise ValueError(f"{name} is not known")
 
     def of_struct(self, struct: str) -> _Scope | None:
-        """The declarations in a struct, or None if there is no such struct."""
+        """Return the declarations of a struct, or None if it does not exist."""
         return self._structs.get(struct)
 
 
 def _cast(kind: str, value: int) -> int:
+    """Convert a value to a C++ integer type; signed overflow is an error."""
     if kind == "bool":
         return int(value != 0)
     if kind.startswith("u"):
@@ -210,7 +216,7 @@ def _cast(kind: str, value: int) -> int:
 
 
 class _Expression:
-    """A C++ expression of integers, by recursive descent."""
+    """Parser of a C++ integer expression, by recursive descent."""
 
     def __init__(self, constants: Constants, text: str, scope: _Scope, given: Mapping[str, int]) -> None:
         self.constants, self.text, self.scope, self.given = constants, text.strip(), scope, given
@@ -218,16 +224,16 @@ class _Expression:
         self.at = 0
 
     def value(self) -> int:
-        found = self._choice()
+        result = self._choice()
         if self.at < len(self.tokens):
             raise self._unknown()
-        return found
+        return result
 
     def _unknown(self) -> ValueError:
         return ValueError(f"`{self.text}` is more than simple" if self.text else "it is stated twice")
 
     def _next(self, *ahead: str) -> str:
-        """Take and return the next token; if it is none of `ahead`, take nothing and return ""."""
+        """Take the next token; if it is not one of `ahead`, take nothing and return ""."""
         token = self.tokens[self.at] if self.at < len(self.tokens) else ""
         if ahead and token not in ahead:
             return ""
@@ -239,24 +245,26 @@ class _Expression:
             raise self._unknown()
 
     def _choice(self) -> int:
-        found = self._level(0)
+        """Parse ``a ? b : c`` or a binary expression."""
+        condition = self._level(0)
         if not self._next("?"):
-            return found
+            return condition
         first = self._choice()
         self._expect(":")
         second = self._choice()
-        return first if found else second
+        return first if condition else second
 
     def _level(self, level: int) -> int:
+        """Parse operators of one precedence and above."""
         if level == len(LEVELS):
             return self._unary()
-        found = self._level(level + 1)
+        result = self._level(level + 1)
         while sign := self._next(*LEVELS[level]):
             other = self._level(level + 1)
-            if sign in ("/", "%", ">>") and (found < 0 or other < 0):
+            if sign in ("/", "%", ">>") and (result < 0 or other < 0):
                 raise ValueError(f"`{self.text}` divides or shifts what is below 0")
-            found = int(LEVELS[level][sign](found, other))
-        return found
+            result = int(LEVELS[level][sign](result, other))
+        return result
 
     def _unary(self) -> int:
         match self._next():
@@ -281,9 +289,9 @@ class _Expression:
     def _parenthesis(self) -> int:
         kind = self._next(*SIZES)
         if not kind:
-            found = self._choice()
+            result = self._choice()
             self._expect(")")
-            return found
+            return result
         self._expect(")")
         if kind not in BITS:
             raise ValueError(f"`{self.text}` is no integer")
@@ -301,15 +309,16 @@ class _Expression:
         return self.constants.find(token, self.scope, self.given)
 
     def _member(self, name: str, struct: _Scope) -> int:
-        """``Struct::name``, or ``Struct<1, 2>::name``."""
-        given: list[int] = []
+        """Parse ``::name`` or ``<1, 2>::name`` after a struct's name."""
+        arguments: list[int] = []
+        # Template arguments end at the level of comparisons.
         if self._next("<"):
-            given.append(self._level(SUM))
+            arguments.append(self._level(SUM))
             while self._next(","):
-                given.append(self._level(SUM))
+                arguments.append(self._level(SUM))
             self._expect(">")
         self._expect("::")
         member = self._next()
         if member not in struct.constants:
             raise ValueError(f"{name}::{member} is not known")
-        return self.constants.find(member, struct, dict(zip(struct.parameters, given, strict=False)))
+        return self.constants.find(member, struct, dict(zip(struct.parameters, arguments, strict=False)))

@@ -1,7 +1,7 @@
-// Counting by block: one atomic per block instead of one per thread.
+// Counters with one atomic per block instead of one per thread.
 #pragma once
 
-// Every thread of the block calls both. Sums: to[j] grows by all threads' mine[j]; one atomic per block.
+// Adds the block's sum of mine[j] to to[j]. All threads of the block call it.
 template <int N> DEVICE void add_by_block(const i64 (&mine)[N], i64* to) {
     SHARED(i64, sums, N);
     Block block;
@@ -17,14 +17,14 @@ template <int N> DEVICE void add_by_block(const i64 (&mine)[N], i64* to) {
         if (sums[j]) atomic_add(to + j, sums[j]);
 }
 
-// Places: mine[j], how many this thread wants of counter j, becomes its first place there.
+// Reserves places: mine[j], this thread's number of items for counter j, becomes its first place. All threads call it.
 template <int N> DEVICE void append_by_block(i64 (&mine)[N], i64* counters) {
     SHARED(i64, before, N * 8);
     Block block;
     Tile<32> tile;
     int tiles = block.size() / tile.size();
     i64 wanted[N];
-    bool any = tile.any(mine[0] != 0);  // a thread that wants anything wants places of the first
+    bool any = tile.any(mine[0] != 0);  // a thread with items has some for the first counter
     for (int j = 0; j < N; ++j) {
         wanted[j] = mine[j];
         if (any) mine[j] = tile.scan(mine[j]);

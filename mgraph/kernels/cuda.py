@@ -1,4 +1,4 @@
-"""Compiling a program with NVRTC through CuPy, which caches it by its text. Included files are part of that text."""
+"""Compilation with NVRTC through CuPy, which caches programs by their text."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from mgraph.kernels.source import KernelSource, Program
 
 __all__ = ["compile_cuda"]
 
-BLOCK = 256  # threads in a block, unless an item needs more lanes
-THREADS = 1024  # threads that a multiprocessor must hold of kernels with larger blocks: 64 registers for each
-TOGETHER = 512  # threads in a block of a program of several ranks: the fewer blocks, the sooner they have met
-WAVES = 32  # the most blocks for each multiprocessor, since kernels stride over items; many, to balance their work
+BLOCK = 256  # threads per block, unless an item needs more lanes
+THREADS = 1024  # resident threads per multiprocessor of kernels with larger blocks: 64 registers per thread
+TOGETHER = 512  # threads per block of a program of several ranks: fewer blocks meet faster
+WAVES = 32  # maximum blocks per multiprocessor: kernels stride over items, and many blocks balance their work
 
 
 def _entries(program: Program) -> str:
+    """Return the text of the entry points, a ``__global__`` function per struct."""
     lines = []
     for kernel in program.kernels:
         kind, size = kernel.kind(program.view), _block(kernel)
         resident = kernel.resident or (THREADS // size if size > BLOCK else 0)
         bounds = f"{size}" + (f", {resident}" if resident else "")
-        constant = "__grid_constant__ " if kernel.entry else ""  # so that references to it are to constant memory
+        # As a grid constant, references to the kernel stay in constant memory.
+        constant = "__grid_constant__ " if kernel.entry else ""
         call = f"{kernel.entry}(kernel)" if kernel.entry else "kernel(Grid{})"
         lines.append(
             f'extern "C" __global__ void __launch_bounds__({bounds}) '
@@ -40,12 +42,12 @@ def _entries(program: Program) -> str:
 
 
 def _block(kernel: KernelSource) -> int:
-    """The threads of a block."""
+    """Return the threads per block."""
     return TOGETHER if kernel.entry == "drive" else max(BLOCK, kernel.lanes)
 
 
 class _Parameters(threading.local):
-    """The buffer of each thread for a kernel's fields, which the driver copies before a launch returns."""
+    """Per-thread buffer for a kernel's fields, which a launch copies before it returns."""
 
     def __init__(self, nbytes: int) -> None:
         buffer, self.size = (ctypes.c_char * nbytes)(), ctypes.c_size_t(nbytes)
@@ -53,36 +55,39 @@ class _Parameters(threading.local):
         # CU_LAUNCH_PARAM_BUFFER_POINTER and its value, CU_LAUNCH_PARAM_BUFFER_SIZE and its own, CU_LAUNCH_PARAM_END
         self.extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(buffer), 2, ctypes.addressof(self.size), 0)
         self.address = ctypes.addressof(self.extra)
-        self.list = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))  # a kernel has one parameter, all its fields
+        self.list = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))  # the only parameter: the struct of all fields
         self.first = ctypes.addressof(self.list)
 
 
 def _function(module: Any, kernel: KernelSource) -> Any:
-    found = module.get_function(f"mgraph_{kernel.name}")
+    """Return a kernel's loaded function."""
+    function = module.get_function(f"mgraph_{kernel.name}")
     if kernel.shared:
-        found.max_dynamic_shared_size_bytes = kernel.shared
-    if (load := _driver_load()) is not None and load(ctypes.c_void_p(found.kernel.ptr)):
+        function.max_dynamic_shared_size_bytes = kernel.shared
+    if (load := _driver_load()) is not None and load(ctypes.c_void_p(function.kernel.ptr)):
         raise DeviceError(f"the driver cannot load the kernel {kernel.name}")
-    return found.kernel
+    return function.kernel
 
 
 @cache
 def _driver_load() -> Any:
-    """The driver's call that loads a kernel, from CUDA 12.4 on; else its first launch does, which takes 0.3 ms."""
+    """Return the driver's function that loads a kernel eagerly, from CUDA 12.4 on."""
+    # Otherwise the first launch loads it, which takes 0.3 ms.
     with suppress(OSError):  # no driver of that name
         return getattr(ctypes.CDLL("libcuda.so.1"), "cuFuncLoad", None)
     return None
 
 
 def _at_once(device: Device, function: Any, kernel: KernelSource, processors: int) -> int:
-    """How many of its blocks the GPU runs at once."""
+    """Return how many blocks of a kernel the GPU runs concurrently."""
     size = _block(kernel)
-    found = device.xp.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, size, kernel.shared)
-    return int(found) * processors
+    occupancy = device.xp.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, size, kernel.shared)
+    return int(occupancy) * processors
 
 
 def _launcher(device: Device, function: Any, kernel: KernelSource, most: int) -> Callable[[bytes, int, int], None]:
-    """A function that launches through the driver: this takes 3 us on the host, and CuPy's call of a RawKernel 7 us."""
+    """Return a function that launches a kernel through the driver."""
+    # The driver's launch takes 3 us on the host, CuPy's RawKernel 7 us.
     launch_kernel, current_stream = device.xp.cuda.driver.launchKernel, device.xp.cuda.get_current_stream
     address, parameters, lanes = function.ptr, _Parameters(kernel.nbytes), kernel.lanes
     size, shared = _block(kernel), kernel.shared
@@ -97,7 +102,8 @@ def _launcher(device: Device, function: Any, kernel: KernelSource, most: int) ->
 
 
 def _stayer(device: Device, function: Any, kernel: KernelSource, processors: int) -> Callable[[bytes, int, int], None]:
-    """As `_launcher`, for a kernel whose blocks meet: at most as many blocks as the GPU runs at once."""
+    """Return a cooperative launcher, for kernels whose blocks meet."""
+    # All blocks must be resident, so launch no more than run at once.
     driver, current_stream = device.xp.cuda.driver, device.xp.cuda.get_current_stream
     address, parameters, lanes = function.ptr, _Parameters(kernel.nbytes), kernel.lanes
     size, shared, most = _block(kernel), kernel.shared, _at_once(device, function, kernel, processors)
@@ -115,13 +121,16 @@ def _stayer(device: Device, function: Any, kernel: KernelSource, processors: int
 
 @cache
 def compile_cuda(program: Program, device: Device) -> dict[str, Callable[[bytes, int, int], None]]:
-    """The compiled kernels by name: ``function(packed fields, items, threads)``, asynchronous on the current stream.
+    """Compile a program and return its kernels by name.
+
+    A kernel is called as ``function(packed fields, items, threads)``, asynchronously on the current stream.
 
     Raises
     ------
     DeviceError
         NVRTC rejects the program, or CuPy cannot write its cache.
     """
+    # Compile.
     xp = device.xp
     module = xp.RawModule(code=program.text + _entries(program), options=("-std=c++17",))
     with xp.cuda.Device(device.index) as gpu:
@@ -135,6 +144,8 @@ def compile_cuda(program: Program, device: Device) -> dict[str, Callable[[bytes,
                 f"CuPy cannot write the compiled {program.name} to {folder}: {error}; set CUPY_CACHE_DIR to a folder "
                 "of your own with free space, or set CUPY_CACHE_IN_MEMORY=1"
             ) from None
+
+        # Choose each kernel's launcher and its maximum number of blocks.
         processors = gpu.attributes["MultiProcessorCount"]
         launchers = {}
         for k in program.kernels:

@@ -1,6 +1,6 @@
-"""Compiling a program with the host's C++ compiler into a shared library, once for each machine and text.
+"""Compilation with the host's C++ compiler into a shared library, once per machine and text.
 
-A wheel may carry libraries, for CPUs of two levels; a program that is among them is not compiled.
+A wheel may carry libraries for two levels of CPUs; programs among them are not compiled.
 """
 
 from __future__ import annotations
@@ -24,30 +24,31 @@ from mgraph.kernels.source import Program
 
 __all__ = ["CARRIED", "LEVELS", "carry", "compile_host", "host_platform"]
 
-# All symbols but the entries are hidden. Otherwise g++ shares the static buffers of an inline function among all
-# libraries (as STB_GNU_UNIQUE); but two programs of one file with different constants have buffers of different sizes.
+# Hide all symbols but the entries. Otherwise g++ shares the static buffers of inline functions among all libraries (as
+# STB_GNU_UNIQUE), but two programs of a file with different constants have buffers of different sizes.
 COMMON = ["-std=c++17", "-march=native", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread"]
 WARNINGS = ["-Wall", "-Wno-unknown-pragmas"]
-BUILDS = {  # values of MGRAPH_HOST_BUILD: the tests use the others to find errors that the plain build hides
+BUILDS = {  # values of MGRAPH_HOST_BUILD: tests use the others to find errors that the plain build hides
     "plain": ["-O3"],
-    "quick": ["-O2", "-DDEVICE=inline"],  # for the tests: takes half of the time to compile
+    "quick": ["-O2", "-DDEVICE=inline"],  # for tests: compiles in half of the time
     "lanes": ["-O1", "-U_FORTIFY_SOURCE", "-DMGRAPH_LANES"],  # tiles have 32 lanes, as fibers that switch by longjmp
     "address": ["-O0", "-g1", "-DDEVICE=inline", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"],
     "thread": ["-O0", "-g1", "-DDEVICE=inline", "-DMGRAPH_OWN_THREADS", "-fsanitize=thread"],
 }
 
 
-CARRIED = Path(__file__).parent / "carried"  #: where a wheel has its libraries
+CARRIED = Path(__file__).parent / "carried"  #: folder of a wheel's libraries
 _V3 = ("avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave")
-#: levels of CPUs, the best first, and what the kernel calls the features that they have over the level before
+#: levels of CPUs, the best first, and the kernel's names of the features that each adds to the level below
 LEVELS = {
     "x86-64-v4": (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
     "x86-64-v3": _V3,
 }
-ALONE = ["-static-libstdc++", "-static-libgcc"]  # a carried library needs the machine's C library alone
+ALONE = ["-static-libstdc++", "-static-libgcc"]  # a carried library needs only the machine's C library
 
 
 def _build() -> str:
+    """Return the chosen build of the host's kernels."""
     build = os.environ.get("MGRAPH_HOST_BUILD", "plain")
     if build not in BUILDS:
         raise DeviceError(f"MGRAPH_HOST_BUILD is {build!r}; it must be one of {', '.join(BUILDS)}")
@@ -55,11 +56,12 @@ def _build() -> str:
 
 
 def host_platform() -> str:
-    """The platform header of the chosen build."""
+    """Return the platform header of the chosen build."""
     return "kernels/platform/simulated_lanes.h" if _build() == "lanes" else "kernels/platform/host.h"
 
 
 def _entries(program: Program) -> str:
+    """Return the text of the kernels' entry points, a C function per struct."""
     lines = []
     for kernel in program.kernels:
         kind = kernel.kind(program.view)
@@ -77,7 +79,7 @@ def _entries(program: Program) -> str:
 
 @cache
 def _cpu() -> str:
-    """The CPU's model and features, on which the binary depends."""
+    """Return the CPU's model and features, on which the binary depends."""
     if not os.path.exists("/proc/cpuinfo"):
         return ""
     lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].split("\n")
@@ -85,6 +87,7 @@ def _cpu() -> str:
 
 
 def _compiler() -> tuple[str, ...]:
+    """Return the compiler's command; `DeviceError` if it cannot be found."""
     named = os.environ.get("CXX", "g++")
     try:
         command = tuple(shlex.split(named))
@@ -100,7 +103,7 @@ def _compiler() -> tuple[str, ...]:
 
 @cache
 def _version(compiler: tuple[str, ...]) -> str:
-    """The compiler and its version, on which the binary depends."""
+    """Return the compiler and its version, on which the binary depends."""
     done = _run([*compiler, "--version"], 60)
     if done.returncode:
         raise DeviceError(f"{shlex.join(compiler)} --version failed; set CXX to another compiler:\n{done.stderr}")
@@ -108,8 +111,10 @@ def _version(compiler: tuple[str, ...]) -> str:
 
 
 def _run(command: list[str], limit: int) -> subprocess.CompletedProcess[str]:
+    """Run a command for at most `limit` seconds."""
     environment = os.environ | {"LC_ALL": "C"}
-    if _build() in ("address", "thread"):  # the interpreter needs the sanitizer; the compiler takes twice as long in it
+    # The interpreter preloads the sanitizer, with which the compiler would take twice as long.
+    if _build() in ("address", "thread"):
         environment.pop("LD_PRELOAD", None)
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=limit, env=environment)
@@ -124,10 +129,11 @@ def _digest(*parts: str) -> str:
 
 
 def _compile(compiler: tuple[str, ...], text: str, flags: list[str], target: Path) -> None:
-    """Compile `text` to `target`. If several processes try at once, one compiles and the others wait for its lock."""
+    """Compile `text` to `target`. Concurrent processes wait for the lock, and one compiles."""
     source, partial = target.with_suffix(".cpp"), target.with_suffix(".partial")
     command = [*compiler, *flags, *WARNINGS, "-o", str(partial), str(source)]
     try:
+        # Under the lock, another process may have compiled it already.
         with libraries.locked(target):
             if libraries.is_whole(target):
                 return
@@ -146,7 +152,7 @@ def _compile(compiler: tuple[str, ...], text: str, flags: list[str], target: Pat
 
 
 def _space(said: str, target: Path) -> str:
-    """The advice to add if the compiler's output `said` names a full or read-only disk, else empty."""
+    """Return advice if the compiler's output names a full or read-only disk, else ""."""
     if not any(os.strerror(code) in said for code in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)):
         return ""
     return (
@@ -156,12 +162,13 @@ def _space(said: str, target: Path) -> str:
 
 
 def _library(program: Program) -> Path:
-    """The program's library: one that the wheel carries, or a compiled one, which is in the cache afterwards.
+    """Return the program's library, from the wheel, the cache or the compiler.
 
     Without a compiler, a cached library of any compiler is used, if it has the same source, flags and CPU.
     """
-    if (there := _carried(program)) is not None:
-        return there
+    if (library := _carried(program)) is not None:
+        return library
+    # The name in the cache depends on text, flags, CPU and compiler.
     flags, text = BUILDS[_build()], program.text + _entries(program)
     name = f"{Path(program.name).stem}-{_digest(text, *COMMON, *flags, _cpu())[:24]}"
     folder = libraries.folder()
@@ -169,39 +176,44 @@ def _library(program: Program) -> Path:
         compiler = _compiler()
         version = _version(compiler)
     except DeviceError as error:
-        found = libraries.newest(folder, f"{escape(name)}-*.so")
-        if found is None:
+        cached = libraries.newest(folder, f"{escape(name)}-*.so")
+        if cached is None:
             raise DeviceError(f"{error} ({folder} has no library of {program.name} for this source and CPU)") from None
-        return found
+        return cached
+
+    # Compile it if it is missing or damaged.
     target = folder / f"{name}-{_digest(version)[:8]}.so"
     if not libraries.is_whole(target):
         _compile(compiler, text, [*COMMON, *flags], target)
     return target
 
 
-# ---- what a wheel carries --------------------------------------------------------------------------------------------
+# ---- libraries in a wheel --------------------------------------------------------------------------------------------
 
 
 def _flags_for(level: str) -> list[str]:
+    """Return the compiler's flags for CPUs of a level."""
     return [flag.replace("native", level) for flag in COMMON] + BUILDS["plain"] + ALONE
 
 
 def _place(program: Program, level: str, folder: Path) -> Path:
+    """Return the path of a program's library for a level of CPUs."""
     digest = _digest(program.text, _entries(program), *_flags_for(level))[:24]
     return folder / level / f"{Path(program.name).stem}-{digest}.so"
 
 
 def _carried(program: Program) -> Path | None:
-    """The library that the wheel carries of a program for this CPU, if there is one. It is as trusted as the code."""
+    """Return the wheel's library of a program for this CPU, if any."""
     if not CARRIED.is_dir() or _build() != "plain":
         return None
-    there = set(_cpu().split())
-    places = (_place(program, level, CARRIED) for level, features in LEVELS.items() if there.issuperset(features))
+    # It is trusted like the code, whoever owns the file.
+    supported = set(_cpu().split())
+    places = (_place(program, level, CARRIED) for level, features in LEVELS.items() if supported.issuperset(features))
     return next(filter(libraries.is_sealed, places), None)
 
 
 def carry(program: Program, level: str, folder: Path = CARRIED) -> Path:
-    """The program's library for CPUs of a level, compiled into a folder, which a wheel takes. `DeviceError` if not."""
+    """Compile the program's library for a level of CPUs into a wheel's folder."""
     target = _place(program, level, folder)
     target.parent.mkdir(parents=True, exist_ok=True)
     _compile(_compiler(), program.text + _entries(program), _flags_for(level), target)
@@ -212,12 +224,14 @@ def carry(program: Program, level: str, folder: Path = CARRIED) -> Path:
 
 @cache
 def compile_host(program: Program) -> dict[str, Callable[[bytes, int, int], None]]:
-    """The compiled kernels by name: ``function(packed fields, items, threads)``, which waits for the kernel, GIL-free.
+    """Compile a program and return its kernels by name.
+
+    A kernel is called as ``function(packed fields, items, threads)``. It waits for the kernel, without the GIL.
 
     Raises
     ------
     DeviceError
-        There is no compiler, it rejects the program, or the library cannot be written or loaded.
+        The compiler is missing, it rejects the program, or the library cannot be written or loaded.
     """
     target = _library(program)
     try:

@@ -1,4 +1,4 @@
-"""Launching kernels: a kernel is called with its fields by name, which are checked against its C++ declaration."""
+"""Kernel launches: a call passes fields by name, checked against the C++ declaration."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from mgraph.kernels.source import Field, KernelSource, read_program
 __all__ = ["Kernel", "Library", "Struct", "View", "load"]
 
 CODES = {"int64": "q", "uint64": "Q", "float64": "d"}
-NOT_FAST = (KeyError, AttributeError, TypeError, ValueError, struct.error)  #: see `_Packer`
+NOT_FAST = (KeyError, AttributeError, TypeError, ValueError, struct.error)  #: errors of `_Packer.fast`
 
 
 class Struct:
-    """Values for a C++ struct of 8-byte fields, by name: arrays and ints. Packed once for all kernels that take it."""
+    """Values for a C++ struct of 8-byte fields, packed once for all kernels."""
 
     def __init__(self, **values: Any) -> None:
         self.values = values
         self._packed: dict[int, bytes] = {}
 
     def packed(self, field: Field, device: Device) -> bytes:
-        """The bytes for a kernel's field, cached by the field's declaration."""
-        found = self._packed.get(id(field.inner))
-        if found is None:
+        """Return the bytes for a kernel's field, cached by the field's declaration."""
+        data = self._packed.get(id(field.inner))
+        if data is None:
             packer = _inner_packer(field, device)
             try:
-                found = packer.fast(self.values)
+                data = packer.fast(self.values)
             except NOT_FAST:
-                found = packer(self.values)
-            self._packed[id(field.inner)] = found
-        return found
+                data = packer(self.values)
+            self._packed[id(field.inner)] = data
+        return data
 
 
 class View(Struct):
-    """The view through which an algorithm's kernels read a structure: a C++ struct and its values at this epoch.
+    """View of a structure at this epoch, for an algorithm's kernels: a C++ struct and its values.
 
     Parameters
     ----------
     source, type : str
-        The kernel file that declares the struct, and its name.
+        The kernel file with the struct's declaration, and its name.
     values : mapping
         The struct's fields by name: arrays on the structure's device, and ints. Valid until the structure changes.
     defines : tuple of (name, value)
-        Macros with which the file is compiled.
+        Macros for the compilation of the file.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ def _no_address() -> NoReturn:
     raise ValueError
 
 
-#: the address of an array `a`; a buffer takes a third of the time of NumPy's interface, and checks that the array is
-#: contiguous host memory
+#: code for the address of an array `a`; ctypes takes a third of the time of NumPy's interface, and checks that the
+#: array is contiguous host memory
 _ADDRESS = {"cpu": "addressof(from_buffer(a))", "cuda": "a.data.ptr if a.flags.c_contiguous else none()"}
 
 
@@ -92,20 +92,19 @@ def _struct(value: Any) -> Any:
 
 
 class _Packer:
-    """Packs values, given by name, into the bytes of fields in order.
+    """Packer of values by name into the bytes of fields in order.
 
-    A launch of a small kernel takes 2 us on a GPU, and packing a field 0.2 us on the host. So only the necessary checks
-    are made by `fast`, a function that is written out for these fields: a loop over them takes twice as long, and
-    functions for the kinds of fields half as long again. It raises one of `NOT_FAST` for what it does not take: dicts,
-    arrays that are read-only or empty, and what is wrong. A call of the packer takes all of these but the last. What
-    exactly is wrong is searched for only then.
+    A launch of a small kernel takes 2 us on a GPU, and packing a field 0.2 us on the host. So `fast` is code generated
+    for these fields with the minimal checks: a loop over the fields takes twice as long, and functions per kind of
+    field half as long again. It raises one of `NOT_FAST` for dicts, for read-only or empty arrays, and for wrong
+    values. The packer itself accepts dicts and such arrays. Only then the wrong value is searched for.
     """
 
     def __init__(self, where: str, fields: tuple[Field, ...], device: Device) -> None:
         self.where, self.device, self.fields = where, device, fields
         self._names = {f.name for f in fields}
         codes = (f"{8 * f.words}s" if f.inner else "Q" if f.pointer else CODES[f.dtype] for f in fields)
-        given: dict[str, Any] = {
+        names: dict[str, Any] = {
             "pack": struct.Struct("=" + "".join(codes)).pack,
             "address": _host_address if device.kind == "cpu" else _device_address,
             "struct": lambda value, field: _struct(value).packed(field, device),
@@ -114,12 +113,13 @@ class _Packer:
             "none": _no_address,
             "device": device,
         }
+        # Write an expression per field, for each of the two functions.
         slow, fast = [], []
         for i, f in enumerate(fields):
             value, kind = f"values[{f.name!r}]", f"kind{i}"
-            given[kind] = f if f.inner else np.dtype(f.dtype)
+            names[kind] = f if f.inner else np.dtype(f.dtype)
             if f.inner:
-                _inner_packer(f, device)  # made now: the first launch would take 0.1 ms longer
+                _inner_packer(f, device)  # cached now: the first launch would take 0.1 ms longer
                 slow.append(f"struct({value}, {kind})")
                 fast.append(f"({value}._packed.get({id(f.inner)}) or {value}.packed({kind}, device))")
             elif f.pointer:
@@ -129,9 +129,11 @@ class _Packer:
             else:
                 slow.append(value)
                 fast.append(value)
+
+        # Compile both functions; "=" packs without padding.
         n = len(fields)
-        self.fast = eval(f"lambda values: pack({', '.join(fast)}) if len(values) == {n} else none()", given)
-        self._slow = eval(f"lambda values: pack({', '.join(slow)})", given)
+        self.fast = eval(f"lambda values: pack({', '.join(fast)}) if len(values) == {n} else none()", names)
+        self._slow = eval(f"lambda values: pack({', '.join(slow)})", names)
 
     def __call__(self, values: Mapping[str, Any]) -> bytes:
         try:
@@ -146,18 +148,20 @@ class _Packer:
         return isinstance(array, np.ndarray) != (self.device.kind == "cpu")
 
     def _wrong(self, values: Mapping[str, Any]) -> str:
-        """The message for the first wrong value: its type, dtype, layout or device is not that of the field."""
+        """Return the message for the first wrong value."""
         if values.keys() != {f.name for f in self.fields}:
             return f" takes {sorted(f.name for f in self.fields)}, got {sorted(values)}"
         for field in self.fields:
-            found = self._wrong_value(field, values[field.name])
-            if found:
-                return f".{field.name} {found}"
+            problem = self._wrong_value(field, values[field.name])
+            if problem:
+                return f".{field.name} {problem}"
         raise AssertionError("no value is wrong")
 
     def _wrong_value(self, field: Field, value: Any) -> str | None:
+        """Return the type, dtype, layout or device that makes a value wrong, or None."""
         if field.inner:
             return None if isinstance(value, Struct | dict) else f"is a struct, got {value!r}"
+        # Numbers must fit their type; pointers need an array of the dtype, contiguous, on the device.
         if not field.pointer:
             try:
                 struct.pack(CODES[field.dtype], value)
@@ -179,16 +183,16 @@ _inner_packers: dict[tuple[int, str], _Packer] = {}
 
 
 def _inner_packer(field: Field, device: Device) -> _Packer:
-    """The packer of a field that is a struct, one for all kernels with such a field."""
-    found = _inner_packers.get((id(field.inner), device.kind))
-    if found is None:
+    """Return the packer of a struct field, shared by all kernels with that struct."""
+    packer = _inner_packers.get((id(field.inner), device.kind))
+    if packer is None:
         assert field.inner
-        found = _inner_packers[id(field.inner), device.kind] = _Packer(field.name, field.inner, device)
-    return found
+        packer = _inner_packers[id(field.inner), device.kind] = _Packer(field.name, field.inner, device)
+    return packer
 
 
 class Kernel:
-    """A kernel compiled for one device."""
+    """Kernel compiled for one device."""
 
     def __init__(self, source: KernelSource, function: Callable[[bytes, int, int], None], device: Device) -> None:
         self.source, self.function, self.device = source, function, device
@@ -197,10 +201,10 @@ class Kernel:
         self._bound: dict[int, tuple[_Packer, _Packer]] = {}
 
     def __call__(self, items: int, **fields: Any) -> None:
-        """Run over `items` items, asynchronously on a GPU's current stream; on the CPU it is done on return.
+        """Run over `items` items: asynchronously on a GPU's current stream, synchronously on the CPU.
 
         With 0 items nothing is launched. A pointer takes an array of its dtype or None; a struct takes a `Struct`, a
-        `View` or a dict. `TypeError` for any other value.
+        `View` or a dict. Raises `TypeError` for any other value.
         """
         try:
             packed = self._fast(fields)
@@ -210,11 +214,11 @@ class Kernel:
             self.function(packed, items, self._threads)
 
     def bind(self, **fixed: Any) -> Bound:
-        """The kernel with its last fields fixed and packed once, to launch it many times on the same arrays."""
+        """Return the kernel with its last fields packed once, for many launches."""
         return Bound(self, fixed)
 
     def packers(self, fixed: int) -> tuple[_Packer, _Packer]:
-        """The packer of all fields but the last `fixed`, and the packer of these."""
+        """Return packers of all fields but the last `fixed`, and of the last."""
         if fixed not in self._bound:
             parts = self.source.fields[:-fixed], self.source.fields[-fixed:]
             first, last = (_Packer(self.source.name, fields, self.device) for fields in parts)
@@ -223,7 +227,7 @@ class Kernel:
 
 
 class Bound:
-    """A kernel whose last fields are packed already. Call it with the items and the other fields."""
+    """Kernel whose last fields are packed. A call passes items and other fields."""
 
     def __init__(self, kernel: Kernel, fixed: Mapping[str, Any]) -> None:
         self.kernel, self.fixed = kernel, fixed  # keeps the arrays alive
@@ -242,7 +246,7 @@ class Bound:
 
 
 class Library:
-    """The kernels of one file on one device, as attributes: ``library.Degrees(n, ...)``."""
+    """Kernels of a file on a device, as attributes: ``library.Degrees(n, ...)``."""
 
     def __init__(self, kernels: Mapping[str, Kernel]) -> None:
         self.__dict__.update(kernels)
@@ -255,27 +259,26 @@ _libraries: dict[Any, Library] = {}
 
 
 def load(device: Device, file: str, view: View | None = None, **defines: int | str) -> Library:
-    """The kernels of a file for `device`, compiled if they are not cached; templates are compiled for `view`.
+    """Return the kernels of a file for `device`, compiled unless cached.
 
-    `file` is relative to the package's folder, or absolute. `defines` become macros: integers, or C++ expressions.
-
-    Takes seconds the first time on a machine, and microseconds after that. Call it when a graph is created, not inside
-    a superstep.
+    Templates are compiled for `view`. `file` is relative to the package's folder, or absolute. `defines` become macros:
+    integers, or C++ expressions. The first call on a machine takes seconds, later calls microseconds: call it when a
+    graph is created, not inside a superstep.
 
     Raises
     ------
     DeviceError
-        There is no compiler, it rejects the source (the message has its output), or no folder can hold the library.
+        The compiler is missing, it rejects the source (the message has its output), or no folder can hold the library.
     """
     constants: tuple[tuple[str, int | str], ...] = view.defines if view else ()
     if defines:
         constants = tuple(sorted({**dict(constants), **defines}.items()))
     key = (device.key, file, view and (view.source, view.type), constants)
-    found = _libraries.get(key)
-    if found is None:
+    library = _libraries.get(key)
+    if library is None:
         platform = host_platform() if device.kind == "cpu" else "kernels/platform/cuda.cuh"
         program = read_program(file, platform, constants, view and (view.source, view.type))
         functions = compile_host(program) if device.kind == "cpu" else compile_cuda(program, device)
-        found = Library({k.name: Kernel(k, functions[k.name], device) for k in program.kernels})
-        _libraries[key] = found
-    return found
+        library = Library({k.name: Kernel(k, functions[k.name], device) for k in program.kernels})
+        _libraries[key] = library
+    return library

@@ -1,8 +1,8 @@
-"""The cache of compiled libraries: a private folder, shared by processes; libraries are checked before each use.
+"""Cache of compiled libraries: a private folder, shared by processes, with checksums.
 
-A library ends with a checksum of its content. One that a crash or a full disk has cut short is compiled again, and so
-is one that another user owns. ``MGRAPH_CACHE_DIR`` sets the folder; the default is ``mgraph`` in the user's cache
-folder.
+A library ends with a checksum of its content, tested before each use. A library that is incomplete after a crash or on
+a full disk, or owned by another user, is compiled again. ``MGRAPH_CACHE_DIR`` sets the folder; the default is
+``mgraph`` in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -27,23 +27,24 @@ ADVICE = "name a folder of your own, with space, in MGRAPH_CACHE_DIR"
 
 
 def unusable(path: Path, error: OSError) -> DeviceError:
-    """The error to raise if the file system does not allow writing under `path`."""
+    """Return the error for a cache folder that cannot be written."""
     return DeviceError(f"cannot write the kernel cache {path}: {error.strerror or error}; {ADVICE}")
 
 
 def folder() -> Path:
-    """The folder, created if it does not exist. It belongs to the user or root, and no other user can write to it.
+    """Return the private cache folder, created if it does not exist.
 
-    A folder of the user's to which others can write is made private.
+    It belongs to the user or root. A user's folder to which others can write is made private.
 
     Raises
     ------
     DeviceError
-        It cannot be created, belongs to another user, or is root's and others can write to it.
+        The folder cannot be created, belongs to another user, or is root's and others can write to it.
     """
     named = os.environ.get("MGRAPH_CACHE_DIR")
     root = Path(named or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "mgraph"))
     path = root / "kernels"
+    # Create it, and make the user's own folders private.
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
@@ -55,31 +56,33 @@ def folder() -> Path:
 
 
 def _closed(path: Path | int, most: int) -> os.stat_result:
-    """The state of a file or folder, after removing other users' permissions if it is the user's own."""
-    found = os.stat(path)
-    if found.st_uid == os.geteuid() and found.st_mode & 0o077:
+    """Remove other users' permissions from the user's own file, and return its state."""
+    state = os.stat(path)
+    if state.st_uid == os.geteuid() and state.st_mode & 0o077:
         with suppress(OSError):  # a read-only file system, or one without modes: the state shows the result
-            os.chmod(path, stat.S_IMODE(found.st_mode) & most)
-        found = os.stat(path)
-    return found
+            os.chmod(path, stat.S_IMODE(state.st_mode) & most)
+        state = os.stat(path)
+    return state
 
 
-def _trusted(found: os.stat_result) -> bool:
-    return found.st_uid in (os.geteuid(), 0) and not found.st_mode & 0o022
+def _trusted(state: os.stat_result) -> bool:
+    """Return True if only the user or root can have written a file."""
+    return state.st_uid in (os.geteuid(), 0) and not state.st_mode & 0o022
 
 
-def _refuse(path: Path, found: os.stat_result) -> None:
-    if _trusted(found):
+def _refuse(path: Path, state: os.stat_result) -> None:
+    """Raise `DeviceError` for a folder that other users can write."""
+    if _trusted(state):
         return
-    mode = f"{stat.S_IMODE(found.st_mode):04o}"
+    mode = f"{stat.S_IMODE(state.st_mode):04o}"
     raise DeviceError(
-        f"the kernel cache {path} belongs to user {found.st_uid} and has mode {mode}: users other than {os.geteuid()} "
+        f"the kernel cache {path} belongs to user {state.st_uid} and has mode {mode}: users other than {os.geteuid()} "
         f"and root could change what is loaded from there; {ADVICE}"
     )
 
 
 def is_whole(library: Path) -> bool:
-    """Whether a library exists, only the user or root can have written it, and its checksum is right."""
+    """Return True if a library exists, is trusted, and has a valid checksum."""
     try:
         with open(library, "rb") as file:
             if not _trusted(_closed(file.fileno(), 0o600)):
@@ -95,7 +98,7 @@ def _is_sealed(content: bytes) -> bool:
 
 
 def is_sealed(library: Path) -> bool:
-    """Whether a library exists and its checksum is right, whoever wrote it."""
+    """Return True if a library has a valid checksum, whoever wrote it."""
     try:
         return _is_sealed(library.read_bytes())
     except OSError:
@@ -103,16 +106,17 @@ def is_sealed(library: Path) -> bool:
 
 
 def newest(path: Path, pattern: str) -> Path | None:
-    """The most recently compiled of the whole libraries that match `pattern`, or None."""
+    """Return the newest whole library that matches `pattern`, or None."""
     return max(filter(is_whole, path.glob(pattern)), key=lambda library: library.stat().st_mtime, default=None)
 
 
 @contextmanager
 def locked(target: Path) -> Iterator[None]:
-    """Hold the lock of `target`, so that no other process or thread compiles it; `DeviceError` after `WAIT` seconds."""
+    """Hold the compilation lock of `target`; `DeviceError` after `WAIT` seconds."""
     lock, path, end = -1, target.with_suffix(".lock"), time.monotonic() + WAIT
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        # Poll, since a blocking lock has no time limit.
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -135,7 +139,7 @@ def write(path: Path, text: str) -> None:
 
 
 def seal(partial: Path, target: Path) -> None:
-    """Append the checksum to a library, flush it to the disk, and then rename it to `target`."""
+    """Append the checksum to a library, sync it, and rename it to `target`."""
     with open(partial, "r+b") as file:
         file.write(MARK + hashlib.sha256(file.read()).digest())
         file.flush()

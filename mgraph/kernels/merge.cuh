@@ -1,6 +1,6 @@
-// Two sorted runs into one, stably, by merge path (Odeh, Green, Mwassi, Shmueli, Birk, IPDPSW 2012): a tile finds where
-// its piece of the output cuts both runs, its lanes cut the piece again, and each merges its share alone. No two write
-// one place.
+// Merges two sorted runs stably, by merge path (Odeh, Green, Mwassi, Shmueli, Birk, IPDPSW 2012): a tile finds where its
+// piece of the output cuts both runs, its lanes cut the piece again, and each lane merges its part alone. Writes are
+// disjoint.
 #pragma once
 
 struct Side {  // a sorted run; op, weight and place may be null, on both sides alike
@@ -11,7 +11,7 @@ struct Side {  // a sorted run; op, weight and place may be null, on both sides 
     i64 n;
 };
 
-// How many of a[0, na) stand before merged position `d` of a and b; of equal keys those of `a` come first.
+// Returns how many of a[0, na) precede merged position `d` of a and b; of equal keys those of `a` come first.
 DEVICE i64 taken(const u64* a, i64 na, const u64* b, i64 nb, i64 d) {
     i64 low = greater((i64)0, d - nb), high = lesser(d, na);
     while (low < high) {

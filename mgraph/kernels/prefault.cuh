@@ -1,4 +1,4 @@
-// Host memory taken from the system now, and not when it is first written.
+// Maps pages of host memory now instead of on their first write.
 #pragma once
 
 struct Prefault {  // one lane per page

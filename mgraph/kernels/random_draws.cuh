@@ -1,5 +1,5 @@
-// Draws among a row's edges: each gets a random number, a hash of a stream and of its neighbour's id, and the least ones
-// are drawn. So what is drawn depends neither on the order in which a structure holds a row, nor on who holds it.
+// Random draws among a row's edges: each edge gets a hash of a stream and its neighbour's id, and the least are drawn.
+// So a draw depends neither on the structure's order of a row nor on its owner.
 #pragma once
 #include "kernels/splitmix.cuh"
 

@@ -1,14 +1,13 @@
-// Rows dealt by degree, so that one long row does not hold up the rest: a short one goes to one lane, a longer one to a
-// whole tile, and a hub, more than HUB_DEGREE edges, is cut into tasks of about that many edges for any tile to take. A
-// task is row << 32 | first unit. A graph of m edges has at most 2 m / HUB_DEGREE tasks, so their list never overflows.
+// Load balancing of rows by degree: a short row goes to one lane, a longer row to a tile, and a hub, a row of more than
+// HUB_DEGREE edges, is cut into tasks of about that many edges for any tile. A task is row << 32 | first unit. A graph of
+// m edges has at most 2 m / HUB_DEGREE tasks, so their list never overflows.
 #pragma once
 
 constexpr i64 short_degree = 8;
-constexpr i64 narrow_degree = 64;  // up to this degree 8 lanes fold a row, so that a warp reads four rows at once
+constexpr i64 narrow_degree = 64;  // up to this degree 8 lanes fold a row, so a warp reads four rows concurrently
 static_assert(HUB_DEGREE >= short_degree, "a row is short, long or a hub");
 
-// A CPU asks for the memory of a row that it reads soon, in two steps, where the View can: fetch_start(row), a few rows
-// later fetch(row).
+// Prefetch on a CPU, in two steps, if the View has them: fetch_start(row), and a few rows later fetch(row).
 constexpr i64 rows_ahead = 8;
 template <class View> DEVICE auto fetch_start_if_any(const View& graph, i64 row, int)
     -> decltype(graph.fetch_start(row)) {
@@ -37,21 +36,21 @@ template <class View> DEVICE void add_tasks(const View& graph, i64 row, u64* tas
     for (i64 unit = 0; unit < units; unit += step) tasks[at++] = (u64)row << 32 | (u64)unit;
 }
 
-// The tile visits a task's edges: visit(row, unit) until it returns true.
+// Visits a task's edges by the tile: visit(row, unit) until it returns true.
 template <class View, class Visit> DEVICE void visit_task(const View& graph, u64 task, Visit visit) {
     i64 row = (i64)(task >> 32), unit = (i64)(u32)task;
     i64 end = lesser(unit + task_units(graph, row), (i64)graph.units(row));
     while (unit < end && !visit(row, unit)) ++unit;
 }
 
-// How many of n rows a tile takes at once: few rows are dealt to all tiles of the grid.
+// Returns how many of n rows a tile takes at once; few rows are spread over all tiles of the grid.
 template <class Tile> DEVICE i64 rows_at_once(Grid grid, Tile tile, i64 n) {
     i64 tiles = grid.items(tile, n).step;
     return greater(lesser((n + tiles - 1) / tiles, (i64)tile.size()), (i64)1);
 }
 
-// Each lane of the tile brings a row, or -1: visit(group, row, unit) for every unit of them, `group` being a tile of
-// one lane or the whole tile. Hubs are added to the tasks, or left out where `tasks` is null.
+// Visits every unit of the lanes' rows (-1 for none): visit(group, row, unit) by a group of one lane or the whole tile.
+// Hubs are added to the tasks, or left out if `tasks` is null.
 template <class Tile32, class View, class Visit>
 DEVICE void visit_rows(const View& graph, Tile32 tile, i64 row, u64* tasks, i64* n_tasks, Visit visit) {
     i64 degree = row < 0 ? 0 : (i64)graph.degree(row);
@@ -66,7 +65,7 @@ DEVICE void visit_rows(const View& graph, Tile32 tile, i64 row, u64* tasks, i64*
     if (degree > HUB_DEGREE && tasks) add_tasks(graph, row, tasks, n_tasks);
 }
 
-// As visit_rows where few lanes bring rows: 8 lanes take a short one, so that its edges are read at the same time.
+// Visits like visit_rows where few lanes have rows: 8 lanes take a short row, so its edges are read concurrently.
 constexpr int narrow = 8;
 template <class Tile32, class View, class Visit>
 DEVICE void visit_few_rows(const View& graph, Tile32 tile, i64 row, u64* tasks, i64* n_tasks, Visit visit) {
@@ -86,8 +85,7 @@ DEVICE void visit_few_rows(const View& graph, Tile32 tile, i64 row, u64* tasks, 
     visit_rows(graph, tile, row, tasks, n_tasks, visit);
 }
 
-// A GPU asks for the memory of a row that is visited soon, in two steps, where the View can: begin(row), and
-// fetch_from(what it returned).
+// Prefetch on a GPU, in two steps, if the View has them: begin = begins(row), then fetch_from(begin).
 template <class View> DEVICE auto begin_if_any(const View& graph, i64 row, int) -> decltype(graph.begins(row)) {
     return graph.begins(row);
 }
@@ -105,8 +103,8 @@ template <class View> DEVICE void fetch_from(const View& graph, i64 begin) {
     if constexpr (Tile<32>::size() > 1) fetch_from_if_any(graph, begin, 0);
 }
 
-// A block takes a few rows: visit(group, i, row, units) of the i-th by 8 lanes, or by a whole tile where it has several
-// units. While few lanes of a GPU have work, it takes as long as one lane's instructions do.
+// Visits a few rows by a block: visit(group, i, row, units) of the i-th by 8 lanes, or by a tile if it has several
+// units. With few active lanes, a GPU takes as long as one lane's instructions.
 template <class View, class RowAt, class Visit>
 DEVICE void visit_in_block(const View& graph, int n, RowAt row_at, Visit visit) {
     Tile<32> tile;
@@ -124,8 +122,8 @@ DEVICE void visit_in_block(const View& graph, int n, RowAt row_at, Visit visit) 
     }
 }
 
-// What a kernel of a tile 32 rows does: visit(group, row, unit) for every unit of the rows row_at(0), .. row_at(n - 1), of
-// which -1 is none. Hubs are added to the tasks, or left out where `tasks` is null.
+// Visits every unit of the rows row_at(0) .. row_at(n - 1), where -1 is none: visit(group, row, unit). The kernel has one
+// tile per 32 rows. Hubs are added to the tasks, or left out if `tasks` is null.
 template <class View, class RowAt, class Visit>
 DEVICE void visit_all(Grid grid, const View& graph, i64 n, RowAt row_at, u64* tasks, i64* n_tasks, Visit visit) {
     Tile<32> tile;
@@ -135,7 +133,7 @@ DEVICE void visit_all(Grid grid, const View& graph, i64 n, RowAt row_at, u64* ta
     }
 }
 
-// And what one of a tile a task of a hub does.
+// Visits the hubs' tasks, in a kernel with one tile per task.
 template <class View, class Visit>
 DEVICE void visit_hubs(Grid grid, const View& graph, const u64* tasks, i64 n, Visit visit) {
     Tile<32> tile;
@@ -151,8 +149,8 @@ struct EveryRow {  // row_at of all rows, from `first` on
     DEVICE i64 operator()(i64 at) const { return first + at; }
 };
 
-// Folds. `fold` reduces a row's edges to a value: nothing() is that of no edges, with(part, row, id, slot) takes an edge
-// in, and over(group, part) joins the parts of a group's lanes.
+// Folds reduce a row's edges to a value: nothing() is the neutral element, with(part, row, id, slot) adds an edge, and
+// over(group, part) combines the parts of a group's lanes.
 template <class View, class Group, class F>
 DEVICE auto read_unit(const View& graph, Group group, i64 row, i64 unit, F f, int)
     -> decltype(graph.read(group, row, unit, f)) {
@@ -190,7 +188,7 @@ DEVICE void fold_together(const View& graph, Group group, bool mine, i64 row, co
     }
 }
 
-// Each lane of the tile brings a row, or -1, and gets its fold; that of a hub is nothing().
+// Returns the fold of each lane's row (-1 for none). A hub's is nothing().
 template <class View, class Tile32, class Fold>
 DEVICE auto fold_rows(const View& graph, Tile32 tile, i64 row, const Fold& fold) {
     i64 degree = row < 0 ? 0 : (i64)graph.degree(row), narrow = lesser(narrow_degree, (i64)HUB_DEGREE);
@@ -216,7 +214,7 @@ DEVICE auto fold_task(const View& graph, Tile32 tile, u64 task, const Fold& fold
 }
 
 template <class View>
-struct FirstIds {  // one lane per task: the id in its first live slot
+struct FirstIds {  // reads the id in each task's first live slot; one lane per task
     static constexpr int lanes = 1;
     View graph;
     const u64* tasks;
@@ -238,7 +236,7 @@ struct FirstIds {  // one lane per task: the id in its first live slot
 };
 
 template <class View>
-struct ListHubs {  // one lane per row: the tasks of all hubs; state: how many tasks, one past the last hub's row
+struct ListHubs {  // lists the tasks of all hubs, one lane per row; state: number of tasks, one past the last hub's row
     static constexpr int lanes = 1;
     View graph;
     i64 n;

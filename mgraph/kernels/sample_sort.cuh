@@ -1,28 +1,28 @@
-// A sort of keys, alone or PLACED, by a sample, for a GPU: the sorted sample's splitters cut the keys into buckets of a
-// few thousand, blocks deal tiles of keys into the buckets' slots, and a block a bucket sorts it to its place. Keys are
-// read and written twice.
+// Sample sort of keys, alone or PLACED, for a GPU: splitters from a sorted sample cut the keys into buckets of a few
+// thousand, blocks distribute tiles of keys to the buckets' slots, and one block per bucket sorts it to its place. Keys
+// are read and written twice.
 #pragma once
 #include "kernels/scan.cuh"
 #include "kernels/small_tile.cuh"
 #include "kernels/tile_sort.cuh"
 
-constexpr int few_buckets = 4096, many_buckets = placed ? 12288 : 16384;  // that DealToFew and DealToMany take at most
+constexpr int few_buckets = 4096, many_buckets = placed ? 12288 : 16384;  // maxima of DealToFew and DealToMany
 
-struct Sorting {  // what the kernels share; offsets are in `scratch`
+struct Sorting {  // common fields of the kernels; offsets are in `scratch`
     const u32* src;
     const u32* dst;
-    const u64* keys;  // where there is no src
+    const u64* keys;  // if src is null
     i64 n;
-    // first a word: tiles that are done; then, of 32 bits, keys of each bucket and its first place in the result
+    // a word that counts finished tiles; then, of 32 bits, each bucket's number of keys and first place in the result
     u64* scratch;
-    i64 sample;  // ascending; `every` of them a bucket
+    i64 sample;  // sorted; `every` of them per bucket
     i64 sample_places;
     i64 slots;
     i64 slot_places;
     i64 every;
     i64 buckets;  // at least 2
-    i64 room;  // keys that a slot holds
-    // without a branch, so that a lane's loads are under way at once: keys are columns with gaps
+    i64 room;  // keys per slot
+    // Reads key i without a branch, so a lane's loads overlap: keys are columns with a stride of 2.
     DEVICE u64 at(i64 i) const {
         const u32 *high = src ? src : (const u32*)keys + 1, *low = src ? dst : (const u32*)keys;
         i64 k = src ? i : 2 * i;
@@ -35,9 +35,9 @@ struct Sorting {  // what the kernels share; offsets are in `scratch`
 struct Buckets : Sorting {
     DEVICE Buckets(const Sorting& sort) : Sorting(sort) {}
     DEVICE Item item(i64 i) const { return Item::of(at(i), (u32)i); }
-    // Bucket b holds the items above splitter b - 1 and up to splitter b, of which there are buckets - 1. Where
-    // splitters are equal, the second one's bucket would have none: it takes the keys that equal it, which may be very
-    // many and need no slot.
+    // Bucket b holds the items above splitter b - 1 and up to splitter b; b < buckets - 1. Where two splitters are
+    // equal, the second's bucket would be empty: it takes the keys equal to it, which may be very many and need no
+    // slot.
     DEVICE Item splitter(i64 b) const { return array(sample, sample_places).get((b + 1) * every); }
     DEVICE bool of_equals(i64 b) const {
         return !placed && b > 0 && b < buckets - 1 && splitter(b - 1).key == splitter(b).key;
@@ -52,7 +52,7 @@ struct Buckets : Sorting {
     }
 };
 
-// A block a tile of the sample, of one key of each share of the keys; counts begin at 0.
+// Sorts the sample in tiles, one block per tile, with one key from each range of the keys. Clears the counts.
 struct SortSample {
     static constexpr int lanes = SmallTile::lanes;
     Sorting sorting;
@@ -69,7 +69,7 @@ struct SortSample {
         for ([[maybe_unused]] i64 i : grid.items(1)) *sort.scratch = 0;
         for (i64 t : grid.items(tile.block, (all + tile_keys - 1) / tile_keys)) {
             i64 first = t * tile_keys;
-            auto pick = [=](int i) -> SmallTile::Item {  // somewhere in its share
+            auto pick = [=](int i) -> SmallTile::Item {  // a random key of its range
                 u32 x = (u32)(first + i) * 0x9e3779b1u;
                 x = (x ^ x >> 15) * 0x85ebca77u;
                 u64 at = ((u64)(first + i) * share + ((u64)((x ^ x >> 13) >> 16) * share >> 16)) >> 32;
@@ -81,25 +81,25 @@ struct SortSample {
     }
 };
 
-// A block deals tiles of keys into slots. A table says between which splitters the keys of a cell are, all cells being
-// equally wide, so that few steps of a search are left where keys are spread.
+// Distributes tiles of keys to slots, by a block. A table gives the splitters around each of equally wide cells, so a
+// search takes few steps where keys are spread.
 template <int most> struct Dealer {
-    static constexpr int some = 8;  // keys that a lane takes
-    static constexpr int at_once = 8;  // loads or atomics that a lane has under way
+    static constexpr int some = 8;  // keys per lane
+    static constexpr int at_once = 8;  // concurrent loads or atomics per lane
     static constexpr int most_cells = 4096;
     static constexpr int bytes = most * (placed ? 16 : 12) + 16 + 4 * most_cells;
     Buckets sort;
     Block block;
     ItemArray splitters;  // [most]
-    // [most + 1]: of the tile, by bucket, then the first place in the slot; at the end of no keys
+    // [most + 1]: the tile's keys by bucket, then their first place in the slot; the last one is for no key
     u32* counts;
     int cells;  // a power of two
-    u32* table;  // [cells]: the splitters in cells before it, and with its own << 16
+    u32* table;  // [cells]: splitters in cells before it, and including its own << 16
     DEVICE Dealer(const Sorting& given, u64* shared)
         : sort(given), splitters{shared, (u32*)(shared + most)}, counts((u32*)(shared + most) + (placed ? most : 0)),
           cells(lesser(1 << bit_width((u64)given.buckets), +most_cells)), table(counts + most + 4) {}
 
-    DEVICE bool prepare() const {  // whether splitters repeat
+    DEVICE bool prepare() const {  // returns true if splitters repeat
         SHARED(u32, repeat, 1);
         int last = (int)sort.buckets - 2, size = block.size();
         if (block.rank() == 0) *repeat = 0;
@@ -202,7 +202,7 @@ template <int most> struct Dealer {
                 if (first + j * block.size() < sort.buckets) counts[first + j * block.size()] = got[j];
         }
     }
-    // The block that comes last turns the counts into places.
+    // Turns the counts into places, in the last block to finish.
     DEVICE void close(u64 mine, u64 tiles) const {
         SHARED(bool, is_last, 1);
         if (block.rank() == 0) *is_last = mine && arrive(sort.scratch, mine) + mine == tiles;
@@ -232,7 +232,7 @@ template <int most> struct Dealer {
     }
 };
 
-struct DealToFew {  // the largest ids are found on the way
+struct DealToFew {  // also reduces the largest ids
     static constexpr int lanes = 512;
     static constexpr int shared = Dealer<few_buckets>::bytes;
     Sorting sort;
@@ -254,7 +254,7 @@ struct DealToMany {
     }
 };
 
-struct SortBuckets {  // one block a bucket
+struct SortBuckets {  // sorts each bucket, one block per bucket
     static constexpr int lanes = TileSort::lanes;
     static constexpr int shared = TileSort::bytes;
     Sorting sorting;
@@ -272,7 +272,7 @@ struct SortBuckets {  // one block a bucket
                 for (i64 i = tile.block.rank(); i < m; i += tile.block.size()) to.set(i, sort.splitter(b));
                 continue;
             }
-            if (m > sort.room) {  // which a sample may fail to tell: all keys are read again
+            if (m > sort.room) {  // the sample missed this: read all keys again
                 if (tile.block.rank() == 0) *found = 0;
                 tile.block.sync();
                 for (i64 i = tile.block.rank(); i < sort.n; i += 8 * tile.block.size()) {

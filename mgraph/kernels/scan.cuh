@@ -1,7 +1,7 @@
-// Prefix sums over the lanes of a block, and places in lists for what they hold.
+// Prefix sums over the lanes of a block, and places in lists.
 #pragma once
 
-// The sum of what the lanes up to this one hold, and in `all` what all of them do. All lanes of the block call it.
+// Returns the inclusive prefix sum of `mine` over the block, and the total in `all`. All lanes of the block call it.
 template <class T> DEVICE T scan(Block block, T mine, T& all) {
     Tile<32> tile;
     SHARED(T, sums, 32);
@@ -15,9 +15,9 @@ template <class T> DEVICE T scan(Block block, T mine, T& all) {
     return upto;
 }
 
-// Places in two lists for what the lanes of a block found; `mine` is how many a lane has for the first list, + how many
-// for the second << 16. One atomic per block and list, since all blocks want the same cache line. False where no lane
-// has any. All lanes of the block call it.
+// Reserves places in two lists; `mine` is a lane's number of items for the first list, + that for the second << 16. One
+// atomic per block and list, since all blocks contend for the same cache line. False if the block has no item. All lanes
+// of the block call it.
 struct Lengths {
     i64 *one, *other;
 };

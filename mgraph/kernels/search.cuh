@@ -1,7 +1,7 @@
-// Binary searches in arrays that nobody writes meanwhile.
+// Binary searches in constant arrays.
 #pragma once
 
-// First index in [low, high) whose element is not less than (upper: greater than) `value`; `high` where there is none.
+// Returns the first index in [low, high) whose element is not less than (upper: greater than) `value`, or `high`.
 template <class A, class V> DEVICE i64 lower_bound(A a, i64 low, i64 high, V value) {
     while (low < high) {
         i64 middle = low + ((high - low) >> 1);
@@ -19,10 +19,10 @@ template <class T, class V> DEVICE i64 upper_bound(const T* a, i64 low, i64 high
     return low;
 }
 
-// The least key, src << 32 | dst, of a row or of one after it: row 2**32 is behind all.
+// Returns the least key, src << 32 | dst, of a row and those after it; row 2**32 is behind all.
 DEVICE u64 first_key_of(i64 row) { return row >> 32 ? ~(u64)0 : (u64)row << 32; }
 
-// The first index of a[0, n) whose element is not below `value`, sought from `hint` outwards: steps double, then halve.
+// Returns the first index of a[0, n) whose element is not below `value`, by galloping search from `hint`.
 template <class A, class T> DEVICE i64 lower_bound_near(A a, i64 n, i64 hint, T value) {
     i64 low = hint, high = hint;
     if (hint < n && a[hint] < value) {

@@ -1,18 +1,18 @@
-// A block sorts few keys, with their places if it has room for them, in shared memory: runs of four in registers, then
-// runs of twice the length each round. Equal keys keep their order.
+// Sorts few keys stably, by a block in shared memory, with their places if `places` is given: runs of four in registers,
+// then merges of runs of twice the length each round.
 #pragma once
 
 constexpr i64 tile_keys = 1024;
 
 struct SmallTile {
     static constexpr int lanes = 256;
-    static constexpr int four = 4;  // neighbouring keys that a lane takes at once
+    static constexpr int four = 4;  // neighbouring keys per lane and step
     static constexpr int room = tile_keys + tile_keys / 16;
     struct Item {
         u64 key;
         u32 place;
     };
-    struct Items {  // one place in 17 is left out, since lanes that take fours would meet in the same banks
+    struct Items {  // every 17th place is padding, to avoid bank conflicts of lanes that take fours
         u64* keys;
         u32* places;
         static DEVICE int at(int i) { return i + (i >> 4); }
@@ -24,10 +24,10 @@ struct SmallTile {
         }
     };
     Block block;
-    u64* keys;    // [2 * room]
+    u64* keys;  // [2 * room]
     u32* places;  // [2 * room], or null
 
-    // get(i) of i < m, at most tile_keys, to keys_out and places_out; all lanes of the block call it.
+    // Sorts get(i), i < m <= tile_keys, to keys_out and places_out; all lanes of the block call it.
     template <class Get> DEVICE void sort(int m, Get get, u64* keys_out, u32* places_out) const {
         Items from{keys, places}, to{keys + room, places ? places + room : nullptr};
         for (int i = block.rank() * four; i < m; i += block.size() * four) start(get, i, lesser(m - i, +four), from);
@@ -45,7 +45,7 @@ struct SmallTile {
         }
         block.sync();
     }
-    // A run of four, sorted by exchanges of neighbours, which keep the order of equal keys.
+    // Sorts a run of four by exchanges of neighbours, which are stable.
     template <class Get> DEVICE void start(Get get, int at, int some, const Items& to) const {
         Item mine[four];
         for (int j = 0; j < four; ++j) {
@@ -60,8 +60,7 @@ struct SmallTile {
                 }
         for (int j = 0; j < some; ++j) to.set(at + j, mine[j]);
     }
-    // Four places of two runs of `width` merged: a search finds where they cut the runs (merge path). Of equal keys the
-    // first run's come first.
+    // Merges four places of two runs of `width`, found by merge path. Of equal keys the first run's come first.
     DEVICE void merge(const Items& from, const Items& to, int at, int m, int width) const {
         int a = at & -2 * width, b = lesser(a + width, m), a_end = b, b_end = lesser(b + width, m), d = at - a;
         int low = greater(0, d - (b_end - b)), high = lesser(d, a_end - a);

@@ -1,11 +1,11 @@
-// Keys of edges, and a stable radix sort of keys with their places, for the CPU: one thread deals a chunk in order;
-// counts[digit][chunk], so that one scan gives every chunk its offsets. A small sort for a GPU, whose array library
-// takes 11 launches: blocks sort tiles, then each key finds its rank in the others.
+// Makes keys of edges, and sorts keys with their places. For the CPU a stable radix sort: a thread moves a chunk in
+// order; counts[digit][chunk], so a single scan gives every chunk its offsets. For a GPU a small sort, where the array
+// library takes 11 launches: blocks sort tiles, then each key finds its rank in the other tiles.
 #pragma once
 #include "kernels/search.cuh"
 #include "kernels/small_tile.cuh"
 
-struct MakeKeys {  // one lane per edge; the largest ids are found on the way
+struct MakeKeys {  // one lane per edge; also reduces the largest ids
     static constexpr int lanes = 1;
     const u32* src;
     const u32* dst;
@@ -26,7 +26,7 @@ struct MakeKeys {  // one lane per edge; the largest ids are found on the way
     }
 };
 
-struct Digits {  // one item per chunk: how many keys of the chunk have each value of one byte
+struct Digits {  // histogram of a byte of the keys; one item per chunk
     static constexpr int lanes = 1;
     const u64* keys;
     i64 n;
@@ -42,7 +42,7 @@ struct Digits {  // one item per chunk: how many keys of the chunk have each val
     }
 };
 
-struct Deal {  // one item per chunk: move its keys and places behind those of smaller bytes and of earlier chunks
+struct Deal {  // moves keys and places behind those of smaller bytes and of earlier chunks; one item per chunk
     static constexpr int lanes = 1;
     const u64* keys;
     const u32* places;
@@ -65,15 +65,15 @@ struct Deal {  // one item per chunk: move its keys and places behind those of s
     }
 };
 
-// one block per tile of edges, or of keys
+// Sorts tiles of edges or of keys, one block per tile.
 struct SortTiles {
     static constexpr int lanes = SmallTile::lanes;
     const u32* src;
     const u32* dst;
-    const u64* keys;  // where there is no src
+    const u64* keys;  // if src is null
     i64 n;
     u64* keys_out;
-    u32* places_out;  // where each key stood; may be null
+    u32* places_out;  // original place of each key; may be null
     DEVICE void operator()(Grid grid) const {
         SHARED(u64, room, 2 * SmallTile::room);
         SHARED(u32, places, 2 * SmallTile::room);
@@ -90,10 +90,10 @@ struct SortTiles {
     }
 };
 
-// `fan` neighbouring sorted runs become one: each key finds its rank in the others.
+// Merges every `fan` neighbouring sorted runs: each key finds its rank in the other runs.
 struct MergeRuns {  // one lane per key, fewer than 2**31
     static constexpr int lanes = 1;
-    static constexpr int together = 4;  // searches under way at once
+    static constexpr int together = 4;  // concurrent searches
     const u64* keys;
     const u32* places;
     i64 n;
@@ -115,8 +115,7 @@ struct MergeRuns {  // one lane per key, fewer than 2**31
             if (places) places_out[to] = places[i];
         }
     }
-    // How many keys of the runs [from, to), of each its first `length`, come before `key`; `equal` ones with them or
-    // not.
+    // Counts the keys before `key`, or up to it with `equal`, in the first `length` keys of the runs [from, to).
     template <bool equal> DEVICE int count(int from, int to, int length, u64 key) const {
         int sum = 0;
         for (int r = from; r < to && length > 0; r += together) {

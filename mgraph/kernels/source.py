@@ -1,4 +1,4 @@
-"""Kernel sources as text: included files are inserted, and each kernel's fields are read from its declaration.
+"""Kernel sources as text, with includes inserted and fields read from declarations.
 
 A kernel is declared once, in C++::
 
@@ -12,7 +12,7 @@ A kernel is declared once, in C++::
     };
 
 The launch wrapper takes the names, order and dtypes of the fields from the declaration, so that the two always agree. A
-macro with which the file is compiled may choose the types of pointers::
+macro may choose the types of pointers::
 
     #if SHARE_BITS == 16
     using Share = u16;
@@ -32,7 +32,7 @@ from mgraph.kernels.constants import Constants
 
 __all__ = ["Field", "KernelSource", "Program", "constants", "read_program"]
 
-ROOT = Path(__file__).parents[1]  #: the folder of the package, to which includes and `load` are relative
+ROOT = Path(__file__).parents[1]  #: the package's folder, the base of includes and of `load`
 DTYPES = {
     "i8": "int8", "u8": "uint8", "u16": "uint16", "i32": "int32", "u32": "uint32", "i64": "int64", "u64": "uint64",
     "f32": "float32", "f64": "float64",
@@ -45,7 +45,7 @@ _CHOICE = re.compile(r"^#(?:el)?if (\w+) == (\d+)\n((?:using \w+ = \w+;[^\n]*\n)
 _ALIAS = re.compile(r"using (\w+) = (\w+);")
 
 
-ENTRIES = ("drive", "drive_step", "drive_next")  #: a program's kernels, by the function of world_*
+ENTRIES = ("drive", "drive_step", "drive_next")  #: functions of world_*, one per kernel of a program
 
 
 def _is_kernel(body: str) -> bool:
@@ -53,16 +53,16 @@ def _is_kernel(body: str) -> bool:
 
 
 def _state(body: str) -> tuple[str, ...]:
-    """Return the names of the words of a program's `State`."""
+    """Return the names of the words in a program's `State`."""
     state = _STATE.search(body)
     return tuple(re.findall(r"(\w+) = 0", state[1])) if state else ()
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a kernel: a pointer to elements of a NumPy dtype, or a number ("int64", "uint64", "float64").
+    """Field of a kernel: a pointer to elements of a NumPy dtype, a number, or a struct.
 
-    A field that is a struct has the dtype "struct", and the fields of that struct as `inner`.
+    Numbers are "int64", "uint64" or "float64". A struct has the dtype "struct", and its fields in `inner`.
     """
 
     name: str
@@ -78,12 +78,13 @@ class Field:
 
 @dataclass(frozen=True)
 class KernelSource:
-    """A kernel: name, fields in order, lanes for each item, bytes of dynamic shared memory, whether its blocks meet.
+    """Declaration of a kernel.
 
-    `resident` blocks fit on a multiprocessor at once, where registers decide; 0 leaves it to the compiler. If a kernel
-    `draws` its items from counters, only as many blocks are launched as run at once. A program of several ranks gives
-    three kernels of one struct: `entry` is the driver's function that runs all its phases, one, or what follows one,
-    and `state` names the words of its state.
+    An item takes `lanes` lanes, and a block `shared` bytes of dynamic shared memory. The blocks of a `persistent`
+    kernel meet. `resident` is the number of blocks per multiprocessor to limit registers for; 0 leaves it to the
+    compiler. If a kernel `draws` its items from counters, only as many blocks are launched as run at once. A program of
+    several ranks gives three kernels of one struct: `entry` is the driver's function that runs all phases, a single
+    phase, or the step after one, and `state` names the words of its state.
     """
 
     name: str
@@ -104,14 +105,14 @@ class KernelSource:
         return 8 * sum(f.words for f in self.fields)
 
     def kind(self, view: str | None) -> str:
-        """The C++ type of the struct."""
+        """Return the C++ type of the struct."""
         name = self.struct or self.name
         return f"{name}<{view}>" if self.template else name
 
 
 @dataclass(frozen=True)
 class Program:
-    """A text to compile, and the kernels in it."""
+    """Text to compile, and the kernels in it."""
 
     name: str
     text: str
@@ -125,13 +126,15 @@ def _text(name: str) -> str:
 
 
 def _inline(name: str, seen: set[str]) -> str:
+    """Return a file's text with its includes inserted, each once."""
     if name in seen:
         return ""
     seen.add(name)
-    return _INCLUDE.sub(lambda found: _inline(found[1], seen), _text(name))
+    return _INCLUDE.sub(lambda match: _inline(match[1], seen), _text(name))
 
 
 def _fields(body: str, structs: dict[str, str], view: str | None) -> tuple[Field, ...]:
+    """Return the fields that precede a struct's functions."""
     fields = []
     for kind, star, name in _FIELD.findall(re.split(r"operator\(\)|    struct State", body)[0]):
         inner = view if kind == "View" else kind
@@ -145,7 +148,7 @@ def _fields(body: str, structs: dict[str, str], view: str | None) -> tuple[Field
 
 
 def _chosen(text: str, defines: tuple[tuple[str, int | str], ...]) -> str:
-    """`text` with the type names that macros choose replaced by the chosen types."""
+    """Replace the type names that macros choose by the chosen types."""
     for constant, value, aliases in _CHOICE.findall(text):
         if dict(defines).get(constant) == int(value):
             for name, kind in _ALIAS.findall(aliases):
@@ -154,14 +157,15 @@ def _chosen(text: str, defines: tuple[tuple[str, int | str], ...]) -> str:
 
 
 def _macros(defines: tuple[tuple[str, int | str], ...], text: str) -> str:
-    """The definitions that `text` or another definition names. With the others, one library would have several keys."""
+    """Return the definitions of the macros that `text` or another definition uses."""
+    # With unused ones, a library would have several keys in the cache.
     named = set(re.findall(r"\w+", " ".join([text, *(str(value) for _, value in defines)])))
     return "".join(f"#define {name} {value}\n" for name, value in defines if name in named)
 
 
 @cache
 def _inner(body: str) -> tuple[Field, ...]:
-    """The fields of a struct in a kernel, which contains no other struct. Cached, so that its id can be a key."""
+    """Return the fields of a struct without inner structs. Cached, so its id is a key."""
     return _fields(body, {}, None)
 
 
@@ -169,41 +173,47 @@ def _inner(body: str) -> tuple[Field, ...]:
 def read_program(
     file: str, platform: str, defines: tuple[tuple[str, int | str], ...], view: tuple[str, str] | None
 ) -> Program:
-    """The program of a kernel file for one platform, with `view` (a file and a type) for the templates' ``View``."""
+    """Return the program of a kernel file for a platform.
+
+    `view`, a file and a type, is the templates' ``View``.
+    """
+    # Insert the includes, and choose the types of pointers.
     seen: set[str] = set()
     text = _inline(platform, seen)
     views_text = _inline(view[0], seen) if view else ""
     body = _inline(file, seen)
-    structs = {found[2]: found for found in _STRUCT.finditer(_chosen(views_text + body, defines))}
-    views = {name: found[3] for name, found in structs.items() if not _is_kernel(found[3])}
+    structs = {match[2]: match for match in _STRUCT.finditer(_chosen(views_text + body, defines))}
+    views = {name: match[3] for name, match in structs.items() if not _is_kernel(match[3])}
+
+    # Read each kernel's fields and constants.
     numbers = {name: value for name, value in defines if isinstance(value, int)}
-    known, kernels = Constants(file, views_text + body, numbers), []
-    for name, found in structs.items():
-        if not _is_kernel(found[3]) or (found[1] and not view):
+    values, kernels = Constants(file, views_text + body, numbers), []
+    for name, match in structs.items():
+        if not _is_kernel(match[3]) or (match[1] and not view):
             continue
-        if f"{name}::lanes" not in known:
+        if f"{name}::lanes" not in values:
             raise ValueError(f"kernel {name} in {file} does not say `static constexpr int lanes`")
-        fields = _fields(found[3], views, view and view[1])
-        shared = known.get(f"{name}::shared", 0)
-        persistent = bool(known.get(f"{name}::persistent", 0))
-        resident = known.get(f"{name}::resident", 0)
-        draws = bool(known.get(f"{name}::draws", 0))
-        lanes = known[f"{name}::lanes"]
-        for entry in ENTRIES if "Numbers step(Grid" in found[3] else ("",):
+        fields = _fields(match[3], views, view and view[1])
+        shared = values.get(f"{name}::shared", 0)
+        persistent = bool(values.get(f"{name}::persistent", 0))
+        resident = values.get(f"{name}::resident", 0)
+        draws = bool(values.get(f"{name}::draws", 0))
+        lanes = values[f"{name}::lanes"]
+        for entry in ENTRIES if "Numbers step(Grid" in match[3] else ("",):
             own_name = name + entry.removeprefix("drive")
             kernels.append(
                 KernelSource(
                     own_name,
                     fields,
                     lanes,
-                    bool(found[1]),
+                    bool(match[1]),
                     shared,
                     persistent,
                     resident,
                     draws,
                     name,
                     entry,
-                    _state(found[3]),
+                    _state(match[3]),
                 )
             )
     text += views_text + body
@@ -212,9 +222,9 @@ def read_program(
 
 @cache
 def constants(file: str, **defines: int) -> Constants:
-    """The constants, enumerators and struct sizes of a kernel file and its includes, with the macros `defines`.
+    """Return the constants, enumerators and struct sizes of a kernel file.
 
-    Python reads them by name, so that it always agrees with the kernels. Those that depend on the platform are not
-    available.
+    Includes count, and `defines` are macros. Python reads them by name, so that it always agrees with the kernels.
+    Constants that depend on the platform are not available.
     """
     return Constants(file, _inline(file, set()), defines)

@@ -1,5 +1,5 @@
-// S. Vigna's SplitMix64: a bijection of 64-bit numbers, after which each bit depends on all bits before, and the random
-// sequence made of it. mgraph/splitmix.py has the same in Python.
+// S. Vigna's SplitMix64: a bijection of 64-bit numbers in which each bit depends on all input bits, and its random
+// sequence. mgraph/splitmix.py has the same in Python.
 #pragma once
 
 constexpr u64 splitmix_step = 0x9E3779B97F4A7C15ull;

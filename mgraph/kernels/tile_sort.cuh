@@ -1,5 +1,5 @@
-// A block sorts items in shared memory: runs in registers, then merges of neighbouring runs. Items are keys alone,
-// which keep no order of equals, or where they are PLACED keys with places, all different, which are compared by both.
+// Sorts items in shared memory, by a block: runs in registers, then merges of neighbouring runs. Items are keys alone,
+// unstably, or if PLACED keys with distinct places, compared by both.
 #pragma once
 
 constexpr bool placed = PLACED;
@@ -27,7 +27,7 @@ using Item = Key;
 
 struct ItemArray {
     u64* keys;
-    u32* places;  // unless they are keys alone
+    u32* places;  // null for keys alone
     DEVICE Item get(i64 i) const { return Item::of(keys[i], placed ? places[i] : 0); }
     DEVICE void set(i64 i, const Item& item) const {
         keys[i] = item.key;
@@ -37,10 +37,10 @@ struct ItemArray {
 };
 
 struct TileSort {
-    static constexpr int run = placed ? 8 : 16;  // items that a lane holds in registers
+    static constexpr int run = placed ? 8 : 16;  // items per lane, in registers
     static constexpr int lanes = 512;
-    static constexpr int most = lanes * run;  // what a block of a GPU sorts at once; one of the host's sorts less
-    static constexpr int room = most + most / run;  // one is left out after each run, else lanes meet in the same banks
+    static constexpr int most = lanes * run;  // items per GPU block; fewer on the host
+    static constexpr int room = most + most / run;  // one of padding after each run, against bank conflicts
     static constexpr int bytes = room * (placed ? 12 : 8);
     Block block;
     ItemArray shared;  // [room]
@@ -50,9 +50,8 @@ struct TileSort {
     DEVICE Item item(int i) const { return shared.get(place(i)); }
     DEVICE int tile() const { return block.size() * run; }  // a power of two
 
-    // get(i) of i < m into to[0, m), ascending; all lanes of the block call it. More than a tile is sorted in `to`:
-    // tiles are what a bitonic network exchanges, always bringing the greater item behind, so that what is past the end
-    // need not be there.
+    // Sorts get(i), i < m, into to[0, m); all lanes of the block call it. More than a tile is sorted in `to`, by a
+    // bitonic network of tiles that always moves the greater item back, so items past the end need not exist.
     template <class Get> DEVICE void sort(i64 m, Get get, ItemArray to) const {
         if (m <= tile()) return sort_tile((int)m, get, to);
         for (i64 i = block.rank(); i < m; i += block.size()) to.set(i, get(i));
@@ -67,7 +66,7 @@ struct TileSort {
             for (i64 step = width / 2; step >= tile(); step /= 2) exchange(to, m, step, false);
         }
     }
-    // Of each 2 * step items the first half against the second one, or against its mirror image.
+    // Compares and exchanges the halves of each 2 * step items, or the first half and the mirrored second.
     DEVICE void exchange(ItemArray items, i64 m, i64 step, bool mirror) const {
         for (i64 p = block.rank(); p < ((m - 1) / (2 * step) + 1) * step; p += block.size()) {
             i64 in = p & (step - 1), first = (p - in) * 2, i = first + in,
@@ -84,7 +83,7 @@ struct TileSort {
         bool works = rank < working;
         if (m == 0) return;
 #pragma unroll
-        // without a branch: all loads at once
+        // Without a branch: all loads overlap.
         for (int j = 0; j < run; ++j) mine[j] = get(lesser(rank + j * working, m - 1));
 #pragma unroll
         for (int j = 0; j < run; ++j) mine[j] = works && rank + j * working < m ? mine[j] : last();
@@ -106,7 +105,7 @@ struct TileSort {
         for (int i = rank; i < m; i += block.size()) to.set(i, item(i));
         block.sync();
     }
-    DEVICE void wait(int width) const {  // for those whose runs are merged
+    DEVICE void wait(int width) const {  // for the lanes of the merged runs
         if (2 * width <= 32 * run) Tile<32>().sync();
         else block.sync();
     }
@@ -114,7 +113,8 @@ struct TileSort {
 #pragma unroll
         for (int j = 0; j < run; ++j) shared.set(place(at) + j, mine[j]);
     }
-    // Batcher's odd-even merge sort: runs of p become runs of 2 * p by exchanges of items k apart, k from p down to 1.
+    // Sorts a lane's items by Batcher's odd-even merge sort: runs of p become runs of 2 p by exchanges of items k apart,
+    // k from p down to 1.
     static DEVICE void sort_mine(Item* mine) {
         exchange<1, 1>(mine);
         exchange<2, 2>(mine), exchange<2, 1>(mine);
@@ -132,13 +132,12 @@ struct TileSort {
             mine[i] = low, mine[i + k] = high;
         }
     }
-    // Neighbours' runs joined within registers (bitonic), which spares shared memory the first rounds: W lanes' become
-    // one.
+    // Merges the runs of W neighbouring lanes in registers (bitonic), which saves the first rounds in shared memory.
     template <int W> static DEVICE void join(Item* mine) {
         Tile<32> tile;
         int lane = tile.rank();
 #pragma unroll
-        for (int j = 0; j < run / 2; ++j) {  // one half's least against the other's greatest
+        for (int j = 0; j < run / 2; ++j) {  // the least of one half with the greatest of the other
             Item low = from(tile, mine[run - 1 - j], lane ^ (W - 1)), high = from(tile, mine[j], lane ^ (W - 1));
             mine[j] = pick(lane & W / 2, mine[j], low), mine[run - 1 - j] = pick(lane & W / 2, mine[run - 1 - j], high);
         }
@@ -161,9 +160,8 @@ struct TileSort {
     static DEVICE Item from(Tile<32> tile, const Item& one, int lane) {
         return Item::of(tile.shfl(one.key, lane), placed ? tile.shfl(one.place(), lane) : 0);
     }
-    // A run of places of two runs of `width` merged: a search finds where they cut the runs (merge path). What is past
-    // the end of a run is the last of all items, and so are those that fill the last run up; it is not read, as another
-    // warp may be writing there.
+    // Merges a run of places of two runs of `width`, found by merge path. Items past the end of a run compare as the
+    // greatest, like the padding of the last run. They are not read, since another warp may be writing there.
     DEVICE void merge(Item* mine, int at, int width, int all) const {
         int a = at & -2 * width, b = lesser(a + width, all), a_end = b, b_end = lesser(b + width, all), d = at - a;
         int low = greater(0, d - (b_end - b)), high = lesser(d, a_end - a);

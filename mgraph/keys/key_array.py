@@ -1,4 +1,4 @@
-"""The way back: the key of each vertex, by its number. An array that grows, of int64 or of UTF-8."""
+"""Keys by vertex number: a growable array of int64 numbers or UTF-8 strings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GROWTH = 4  #: arrays grow by a quarter
 class KeyArray:
     """Keys in the order of their numbers.
 
-    Keys are only appended, and the last ones dropped, so that who noted how many there were goes on seeing the same.
+    Keys are only appended, and only the last ones are dropped. A view of the first keys therefore stays valid.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class KeyArray:
     Attributes
     ----------
     n : int
-        How many there are.
+        The number of keys.
     """
 
     def __init__(self, kind: str, device: Device) -> None:
@@ -41,19 +41,19 @@ class KeyArray:
 
     @property
     def columns(self) -> dict[str, Array]:
-        """The arrays as kernels take them."""
+        """Arrays for kernels: `at` and `text`."""
         return {"at": self._at, "text": self._text}
 
     @property
     def nbytes(self) -> int:
         """Bytes of the arrays."""
-        held = (self._at, self._text, *(self._sorted or ()))
-        return sum(int(array.nbytes) for array in held if array is not None)
+        arrays = (self._at, self._text, *(self._sorted or ()))
+        return sum(int(array.nbytes) for array in arrays if array is not None)
 
     def append(self, keys: Any) -> None:
         """Append keys: int64[k] on the device, or `Texts` without codes.
 
-        `CapacityError` if there is no memory; nothing was appended then.
+        Raises `CapacityError` if there is no memory. Then nothing was appended.
         """
         n = self.n + len(keys)
         if self.kind == "int64":
@@ -61,6 +61,8 @@ class KeyArray:
             at[self.n : n] = keys
             self._at, self.n = at, n
             return
+
+        # Strings: append their bytes, and their offsets moved to where these bytes begin.
         began, first, end = int(self._at[self.n]), int(keys.at[0]), int(keys.at[-1])
         at = self._longer(self._at, n + 1, self.n + 1)
         text = self._longer(self._text, began + end - first, began)
@@ -69,6 +71,7 @@ class KeyArray:
         self._at, self._text, self.n = at, text, n
 
     def _longer(self, array: Array, n: int, used: int) -> Array:
+        """Return the array with room for `n` elements; keeps the first `used`."""
         if n <= len(array):
             return array
         longer = self.device.empty(max(n, len(array) + len(array) // GROWTH), array.dtype)
@@ -76,18 +79,18 @@ class KeyArray:
         return longer
 
     def drop(self, n: int) -> None:
-        """Keep the first `n`, or all if there are fewer."""
+        """Drop all keys but the first `n`."""
         self.n = min(self.n, n)
         if self._sorted is not None and len(self._sorted[1]) > self.n:
             self._sorted = None
 
     def column(self, first: int = 0, end: int | None = None) -> Any:
-        """The keys of the numbers `first` to `end` - 1, as a view: int64[k] or `Texts`."""
+        """Return the keys `first` to `end` - 1 as a view: int64[k] or `Texts`."""
         end = self.n if end is None else end
         return self._at[first:end] if self.kind == "int64" else Texts(self._at[first : end + 1], self._text)
 
     def take(self, numbers: np.ndarray) -> np.ndarray:
-        """The keys of some numbers in host memory: int64[k], or an array of str objects."""
+        """Return the keys of `numbers`: int64[k], or str objects."""
         if self.kind == "int64":
             if isinstance(self._at, np.ndarray):
                 return self._at[numbers]
@@ -95,30 +98,35 @@ class KeyArray:
         return objects(self.column().take(np.asarray(numbers, np.int64)))
 
     def ascending(self, n: int) -> np.ndarray | None:
-        """The numbers below `n` in the order of their keys, uint32[n] in host memory; None if they ascend like them.
+        """Sort the first `n` keys and return their numbers.
 
-        Strings go by their characters. O(n log n), and O(n) after a call with a few keys less, where keys are numbers.
+        uint32[n] in host memory, or None if the keys are sorted already. Strings are sorted by code point. O(n log n).
+        For int64 keys the next call with a few more keys is O(n).
         """
-        found = self._sorted
-        if found is None or len(found[1]) != n:
-            found = self._sorted = self._ordered(n, found)
-        numbers = Device.to_host(found[1])
+        ordered = self._sorted
+        if ordered is None or len(ordered[1]) != n:
+            ordered = self._sorted = self._ordered(n, ordered)
+        numbers = Device.to_host(ordered[1])
         return None if (numbers[1:] > numbers[:-1]).all() else numbers
 
     def _ordered(self, n: int, before: tuple[Array, Array] | None) -> tuple[Array, Array]:
-        """The first `n` keys in order, and their numbers, given those of the first keys or None."""
+        """Return the first `n` keys sorted, and their numbers. Extends an earlier result `before`."""
         column = self.column(0, n)
         if self.kind == "string":
             import pyarrow.compute as pc
 
             return None, np.asarray(pc.array_sort_indices(column.to_arrow())).astype(np.uint32)
-        xp, known = self.device.xp, 0 if before is None or len(before[1]) > n else len(before[1])
-        more = xp.argsort(column[known:])
-        new = column[known:][more], (more + known).astype(np.uint32)
-        if not known:
+
+        # Sort the keys that are new since `before`.
+        xp, n_sorted = self.device.xp, 0 if before is None or len(before[1]) > n else len(before[1])
+        more = xp.argsort(column[n_sorted:])
+        new = column[n_sorted:][more], (more + n_sorted).astype(np.uint32)
+        if not n_sorted:
             return new
+
+        # Merge the two sorted sequences: `places` are the positions of the new keys.
         assert before is not None
-        places = xp.searchsorted(before[0], new[0]) + xp.arange(n - known)
+        places = xp.searchsorted(before[0], new[0]) + xp.arange(n - n_sorted)
         old = xp.ones(n, bool)
         old[places] = False
         whole = xp.empty(n, np.int64), xp.empty(n, np.uint32)
@@ -127,13 +135,13 @@ class KeyArray:
         return whole
 
     def first(self, n: int) -> KeyArray:
-        """The first `n` keys as they are now, which what comes later does not touch. O(1)."""
+        """Return the first `n` keys as a view. O(1)."""
         view = copy(self)
         view.drop(n)
         return view
 
     def without(self, n: int, gone: np.ndarray) -> KeyArray:
-        """The first `n` keys but those of the numbers `gone`, which are in host memory. O(n)."""
+        """Copy the first `n` keys except those numbered `gone`. O(n)."""
         keep = np.ones(n, bool)
         keep[gone] = False
         left, column = KeyArray(self.kind, self.device), self.column(0, n)
@@ -143,7 +151,8 @@ class KeyArray:
     # ---- as bytes, for the log ---------------------------------------------------------------------------------------
 
     def packed(self, first: int = 0, end: int | None = None) -> np.ndarray:
-        """The keys of the numbers `first` to `end` - 1 as bytes: kind, how many, numbers or offsets, text."""
+        """Encode the keys `first` to `end` - 1 as bytes."""
+        # Header: kind and count. Then the numbers, or the offsets and the text.
         column = self.column(first, end)
         n = len(column)
         if self.kind == "int64":
@@ -154,26 +163,26 @@ class KeyArray:
 
     @classmethod
     def unpacked(cls, data: np.ndarray, device: Device | None = None) -> KeyArray:
-        """The keys in bytes of `packed`, which more bytes may follow; on a device, by default the CPU."""
+        """Decode keys from `packed` bytes, ignoring trailing bytes."""
         kind, device = columns_in(data)[0], device or Device("cpu")
         names = cls(kind, device if kind == "int64" else device.host)
         names.extend(data)
         return names
 
     def extend(self, data: np.ndarray) -> None:
-        """Append the keys in bytes of `packed`, which are of this kind; as `append`."""
+        """Append keys of the same kind, encoded by `packed`."""
         kind, keys = columns_in(data)
         assert kind == self.kind, "all keys of a graph are of one kind"
         self.append(self.device.asarray(keys) if kind == "int64" else keys)
 
     @staticmethod
     def count(data: np.ndarray) -> int:
-        """How many keys there are in bytes of `packed`."""
+        """Return the number of keys in bytes from `packed`."""
         return int(np.frombuffer(np.ascontiguousarray(data[8:16]), np.int64)[0])
 
 
 def columns_in(data: np.ndarray) -> tuple[str, Any]:
-    """The kind and the keys in bytes of `KeyArray.packed`, which more bytes may follow: int64[n] or `Texts`."""
+    """Return kind and keys in bytes from `KeyArray.packed`, ignoring trailing bytes."""
     data = np.ascontiguousarray(data)
     kind, n = np.frombuffer(data[:16], np.int64).tolist()
     if kind == 0:
@@ -185,5 +194,5 @@ def columns_in(data: np.ndarray) -> tuple[str, Any]:
 
 
 def objects(texts: Texts) -> np.ndarray:
-    """Strings as an array of str objects."""
+    """Convert strings to an array of str objects."""
     return np.asarray(texts)

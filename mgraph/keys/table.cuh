@@ -1,5 +1,5 @@
-// Users' keys to numbers: an open-addressing table whose slots hold a number each; the keys themselves lie in an array.
-// One lane looks up one key. Concurrent claims of a slot race on purpose: an atomic decides, and equal keys agree.
+// Hash table from users' keys to numbers, with open addressing. A slot holds a number; the keys lie in an array.
+// One lane per key. Concurrent claims of a slot race on purpose: an atomic decides, and equal keys agree.
 #pragma once
 #include "kernels/search.cuh"
 #include "kernels/splitmix.cuh"
@@ -7,9 +7,9 @@
 constexpr u32 no_number = 0xffffffffu;
 
 struct Keys {
-    const i64* at;  // numbers, or where each text begins, and one more
+    const i64* at;  // numbers, or the offsets of the texts
     const u8* text;  // null for numbers
-    DEVICE static u64 word(const u8* p) {  // 8 bytes at any address; one load
+    DEVICE static u64 word(const u8* p) {  // 8 bytes, unaligned; compiles to one load
         return (u64)p[0] | (u64)p[1] << 8 | (u64)p[2] << 16 | (u64)p[3] << 24 | (u64)p[4] << 32 | (u64)p[5] << 40 |
                (u64)p[6] << 48 | (u64)p[7] << 56;
     }
@@ -39,7 +39,7 @@ struct Keys {
     }
 };
 
-// the number of each key, or no_number; numbers from `known` on do not count
+// Looks up the number of each key. no_number if it is unknown, or if its number is `known` or more.
 struct FindKeys {
     static constexpr int lanes = 1;
     Keys keys;
@@ -50,7 +50,8 @@ struct FindKeys {
     i64 n;
     u32* number;
     DEVICE void operator()(Grid grid) const {
-        for (i64 group : grid.items((n + in_flight - 1) / in_flight)) {  // a few at a time, whose waits overlap
+        // Lookups in groups, stage by stage: hash, slot, key. The prefetches of a group hide its memory latency.
+        for (i64 group : grid.items((n + in_flight - 1) / in_flight)) {
             i64 first = group * in_flight;
             int some = (int)lesser((i64)in_flight, n - first);
             u64 from[in_flight];
@@ -78,7 +79,7 @@ struct FindKeys {
     }
 };
 
-// a hash of each key, the same wherever and whenever it is computed
+// Hashes each key. A hash depends on the key alone, so it is the same on every device.
 struct HashKeys {
     static constexpr int lanes = 1;
     Keys keys;
@@ -89,7 +90,7 @@ struct HashKeys {
     }
 };
 
-// slots of numbers `first` .. `first + n` - 1, whose keys are in no slot yet and differ
+// Inserts the numbers `first` .. `first + n - 1`. Their keys are new and distinct.
 struct AddKeys {
     static constexpr int lanes = 1;
     Keys names;
@@ -113,7 +114,7 @@ struct AddKeys {
     }
 };
 
-// Of equal keys among `keys[places[k]]` a slot gets the least k; `slot` is where each is.
+// Inserts the keys `keys[places[k]]`, k < n. A slot keeps the least k of equal keys; `slot[k]` is the slot of key k.
 struct ClaimKeys {
     static constexpr int lanes = 1;
     Keys keys;
@@ -148,7 +149,7 @@ struct ClaimKeys {
     }
 };
 
-// after ClaimKeys: the least k of each key, and whether it is that itself
+// Reads the least k of each key's equals, after ClaimKeys, and whether k is that least itself.
 struct FirstKeys {
     static constexpr int lanes = 1;
     const u32* slots;

@@ -1,7 +1,7 @@
-"""The way from a key to its number: an open-addressing hash table, of which `table.cuh` has the kernels.
+"""Hash table from keys to numbers, with open addressing. Kernels are in `table.cuh`.
 
-A slot holds a number, 4 bytes, and the key is compared where it lies in `KeyArray`, so that two different keys never
-get one number. At most half of the slots are full. A key of 64 bits takes 16 to 26 bytes, the way back included.
+A slot holds a number of 4 bytes. The key itself is compared in `KeyArray`, so two different keys never share a number.
+The load factor is at most one half. A key of 64 bits takes 16 to 26 bytes, `KeyArray` included.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from mgraph.tables.texts import Texts
 
 __all__ = ["NONE", "KeyTable"]
 
-NONE = 2**32 - 1  #: stands for no number
-LEAST = 64  #: slots
+NONE = 2**32 - 1  #: the number of an unknown key
+LEAST = 64  #: slots of the smallest table
 
 
 class KeyTable:
-    """Keys with numbers 0, 1 and so on, in the order in which they came. Several threads may use it.
+    """Table that numbers keys 0, 1, 2, ... in the order of their first use. Thread-safe.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class KeyTable:
     device : Device
         Where keys are looked up; the host for strings.
     names : KeyArray, optional
-        The keys that are there already, which differ.
+        Initial keys, which must differ.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class KeyTable:
 
     @property
     def n(self) -> int:
-        """How many keys there are."""
+        """The number of keys."""
         return self.names.n
 
     @property
@@ -60,28 +60,33 @@ class KeyTable:
         return int(self._slots.nbytes) + self.names.nbytes
 
     def find(self, column: Any, known: int | None = None) -> Array:
-        """The number of each key of a column, or `NONE`: uint32[n], on the device. O(n).
+        """Look up the number of each key: uint32[n] on the device.
 
         Parameters
         ----------
         column : int64[n] or Texts
         known : int, optional
-            Numbers from this one on do not count.
+            Treat numbers from this one on as unknown.
+
+        Notes
+        -----
+        O(n). An unknown key gets `NONE`.
         """
         with self._lock:
             if isinstance(column, Texts) and column.codes is not None:
                 return self.find(Texts(column.at, column.text), known)[column.codes]
+            # Strings of a dictionary are looked up once; here are plain columns.
             keys, n = self._here(column), len(column)
             numbers = self.device.empty(n, np.uint32)
-            known = self.n if known is None else min(known, self.n)
+            limit = self.n if known is None else min(known, self.n)
             self._kernels.FindKeys(
                 n, keys=keys, names=self.names.columns, slots=self._slots, mask=len(self._slots) - 1,
-                known=known, n=n, number=numbers,
+                known=limit, n=n, number=numbers,
             )  # fmt: skip
             return numbers
 
     def number(self, column: Any) -> Array:
-        """As `find`, but new keys get the next numbers, in the order in which they come first in the column.
+        """Look up the number of each key. New keys get the next numbers.
 
         Raises
         ------
@@ -91,6 +96,7 @@ class KeyTable:
         with self._lock:
             if isinstance(column, Texts) and column.codes is not None:
                 return self._number_coded(column)
+            # Find the new keys. The first of equal ones gets the next number, by a prefix sum.
             numbers = self.find(column)
             xp = self.device.xp
             missed = xp.flatnonzero(numbers == np.uint32(NONE))
@@ -103,7 +109,7 @@ class KeyTable:
             return numbers
 
     def _number_coded(self, column: Texts) -> Array:
-        """Of a dictionary only what rows use becomes a key, in the order of the rows."""
+        """Number the used strings of a dictionary, in the order of the rows."""
         assert column.codes is not None
         n, strings = len(column.codes), Texts(column.at, column.text)
         first = np.full(len(strings), n, np.int64)
@@ -114,10 +120,11 @@ class KeyTable:
         return numbers[column.codes]
 
     def _firsts(self, column: Any, missed: Array) -> tuple[Array, Array]:
-        """For each place in `missed`, the least one whose place has the same key; and whether it is that itself."""
+        """Return the first index of each missed key, and flags of firsts."""
         m, keys, device = len(missed), self._here(column), self.device
         if m >= NONE:
             raise CapacityError(f"{m} keys are new in one batch; it can have at most {NONE - 1}")
+        # Build a temporary table of the new keys. Of equal keys the least index wins.
         slots = self._made(m)
         first, is_first, slot = (device.empty(m, dtype) for dtype in (np.uint32, np.uint32, np.int64))
         self._kernels.ClaimKeys(m, keys=keys, places=missed, slots=slots, mask=len(slots) - 1, n=m, slot=slot)
@@ -125,10 +132,12 @@ class KeyTable:
         return first, is_first
 
     def _append(self, column: Any, places: Array) -> None:
-        """Add the keys at these places, which are new and differ."""
+        """Append the keys at `places`, which are new and distinct."""
         before, total = self.n, self.n + len(places)
         if total > MAX_VERTICES:
             raise CapacityError(f"there would be {total} vertices; 32-bit ids allow at most {MAX_VERTICES}")
+
+        # Rehash into a larger table before its load factor passes one half.
         if 2 * total > len(self._slots):
             slots, self._slots = self._slots, self._made(total)
             try:
@@ -140,35 +149,35 @@ class KeyTable:
         self._enter(before)
 
     def _made(self, n: int) -> Array:
-        """Empty slots for `n` keys."""
+        """Allocate empty slots for `n` keys."""
         return self.device.full(max(LEAST, 1 << (2 * n - 1).bit_length() if n else 0), NONE, np.uint32)
 
     def _enter(self, first: int) -> None:
-        """Enter the keys from number `first` on, which are in no slot."""
+        """Insert the keys numbered `first` and up into the slots."""
         n, slots = self.n - first, self._slots
         self._kernels.AddKeys(n, names=self.names.columns, slots=slots, mask=len(slots) - 1, first=first, n=n)
 
     def _here(self, column: Any) -> dict[str, Array]:
-        """A column as kernels take it."""
+        """Return the arrays of a column for kernels."""
         if isinstance(column, Texts):
             return {"at": self.device.asarray(column.at), "text": self.device.asarray(column.text)}
         return {"at": self.device.asarray(column, np.int64), "text": None}
 
     def hashes(self, n: int) -> np.ndarray:
-        """A hash of the key of each number below `n`, uint64[n] in host memory; it depends on the key alone."""
+        """Hash the first `n` keys: uint64[n] in host memory."""
         with self._lock:
             hashes = self.device.empty(n, np.uint64)
             self._kernels.HashKeys(n, keys=self.names.columns, n=n, hashes=hashes)
             return Device.to_host(hashes)
 
     def drop(self, n: int) -> None:
-        """Forget the keys from number `n` on, the last ones that were added. O(slots) if there are such."""
+        """Remove the keys numbered `n` and up. O(slots) if any exist."""
         with self._lock:
             if self.n > n:
                 self._slots[self._slots >= np.uint32(n)] = NONE
                 self.names.drop(n)
 
     def without(self, n: int, gone: np.ndarray) -> KeyTable:
-        """A table of the first `n` keys but those of the numbers `gone`; the others move up. O(n)."""
+        """Return a table without the keys `gone`; later keys move up."""
         with self._lock:
             return KeyTable(self.kind, self.device, self.names.without(n, gone))

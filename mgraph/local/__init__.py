@@ -1,4 +1,4 @@
-"""A graph in the user's own process, on one device, without Dask: `DynamicGraph(n_vertices=...)` without a client."""
+"""Graphs in the user's own process, on one device, without Dask."""
 
 from mgraph.local.opening import Here
 

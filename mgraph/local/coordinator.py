@@ -1,4 +1,4 @@
-"""The calls of a graph in this process, one at a time, each in the thread that makes it."""
+"""Calls of a graph in this process, serialized, each in its caller's thread."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ CLOSE_SECONDS = 5.0  #: for which `close` waits for a call of another thread
 
 
 class _Here:
-    """What runs the calls, as `Caller` has it."""
+    """Runner of the calls, for `Caller`."""
 
     alive = True
 
 
 class Coordinator:
-    """Makes the calls of one graph on its shard. On a cluster `mgraph.client.calls.coordinator.Coordinator` makes them.
+    """Executor of one graph's calls on its single shard.
 
     Calls of several threads run one after another. Ctrl-C stops a call between two supersteps, or before it votes on a
-    change; afterwards the graph is as it was after the last whole epoch. A process that forks hands its child a copy of
-    a graph on the CPU, unless a call was running; a graph on a GPU cannot be used in a child.
+    change. The graph then stays at its last committed epoch. A forked child gets a copy of a graph on the CPU, unless a
+    call was running; it cannot use a graph on a GPU.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Coordinator:
         self._note(ShardState())
 
     def _note(self, state: ShardState) -> None:
-        """Replace the status, after a change of the shard's state or of what is possible."""
+        """Replace the status after a change of the shard's state."""
         closed = self._interrupts.closed
         usable = not closed and self._lost is None
         self.status = GraphStatus(
@@ -80,35 +80,39 @@ class Coordinator:
         args: Value | None = None,
         shares: Sequence[Value] | None = None,
     ) -> list[Value]:
-        """Make a call and return the shard's answer, in a list. Raises what the call raises, or as `check`."""
-        call, given = CALLS[name], {**args} if args else {}
+        """Run a call and return the shard's answer, in a list."""
+        call, arguments = CALLS[name], {**args} if args else {}
         if shares:
-            given.update(shares[0])
+            arguments.update(shares[0])
         session = self._begin()
         try:
             if call.exchange and not self._connected:
                 self._connect(session)
             if call.epoch:
-                given["epoch"] = self.status.epoch + 1
-            return [self._ask(session, call, given)]
+                arguments["epoch"] = self.status.epoch + 1
+            return [self._ask(session, call, arguments)]
         finally:
             self._end()
 
     def _connect(self, session: Session) -> None:
-        """Give the shard its exchange, which it keeps."""
+        """Open the shard's exchange, once."""
         opened = self._ask(session, CALLS["open_exchange"], {"attempt": 0})
         self._ask(session, CALLS["connect_exchange"], {"addresses": [opened["address"]]})
         self._connected = True
 
-    def _ask(self, session: Session, call: RemoteCall, given: Value) -> Value:
+    def _ask(self, session: Session, call: RemoteCall, arguments: Value) -> Value:
+        """Run a call on the session, free collected results, and update the status."""
         method = call.handler
+        # A read changes nothing, so Ctrl-C may stop it anywhere.
         if call.kind is Kind.READ and not self._garbage:
-            return session.ask(method, given)  # Ctrl-C may stop it anywhere: the shard is as it was
+            return session.ask(method, arguments)
+
+        # A change holds Ctrl-C back until it is committed or discarded.
         free = [self._garbage.popleft() for _ in range(len(self._garbage))] if self._garbage else ()
         try:
             with self._interrupts:
                 try:
-                    return session.ask(method, given, free)
+                    return session.ask(method, arguments, free)
                 finally:
                     state = session.calls.state
                     if state.broken is not None:
@@ -126,7 +130,7 @@ class Coordinator:
         room: Callable[[], Awaitable[None]],
         sent: Callable[[Flight, int], None],
     ) -> None:
-        """Apply a batch of a pipeline, now; `sent` gets its flight, which ends before this call returns."""
+        """Apply a batch of a pipeline at once. `sent` gets its flight, done on return."""
         _run(room())
         flight: Future[list[Value]] = Future()
         sent(flight, self.status.epoch + 1)
@@ -139,7 +143,7 @@ class Coordinator:
             raise
 
     def post(self, small: Any) -> None:
-        """Take no small batches: `groups` is False."""
+        """Refuse small batches: `groups` is False."""
         raise AssertionError("a graph of this process sends no messages that batches could share")
 
     def land(self) -> None:
@@ -149,30 +153,34 @@ class Coordinator:
         """Nothing is in flight."""
 
     def forget(self, result: str) -> None:
-        """Free a result with the next call. Safe in a finalizer, since it only records the key."""
+        """Queue a result to be freed with the next call. Safe in a finalizer."""
         self._garbage.append(result)
 
     def close(self) -> None:
-        """Free the shard. A call of another thread stops first, and fails. It may be called twice."""
+        """Free the shard, after stopping a call of another thread. Idempotent."""
         self._interrupts.closed = True
         self._note(self.status.states[0])
         if os.getpid() != self._pid:
             self._forked()
+        # Wait for a call of another thread; at worst that thread frees the shard.
         if self._owner != threading.get_ident():
             if not self._lock.acquire(timeout=CLOSE_SECONDS):
                 return  # the call that runs frees it
             self._lock.release()
         self._free()
 
-    # ---- turns -------------------------------------------------------------------------------------------------------
+    # ---- lock --------------------------------------------------------------------------------------------------------
 
     def _begin(self) -> Session:
-        """Wait until no other thread's call runs; raises as `check`. Call `_end` after the call."""
+        """Lock the graph for a call; `_end` unlocks it."""
         if os.getpid() != self._pid:
             self._forked()
+        # Lock, unless this thread would wait for itself.
         if not self._lock.acquire(blocking=False):
             self._check_thread()
             self._lock.acquire()
+
+        # Check that the graph is usable; on an error unlock it.
         try:
             self._owner = threading.get_ident()
             if self._session is None or not self.status.usable:
@@ -184,14 +192,14 @@ class Coordinator:
             raise
 
     def _end(self) -> None:
-        """Let the next thread's call run. If the graph was closed meanwhile, free it."""
+        """Unlock the graph. If it was closed meanwhile, free it."""
         self._owner = 0
         self._lock.release()
         if self._interrupts.closed:
             self._free()
 
     def _check_thread(self) -> None:
-        """Raise if the call that runs waits for the calling thread."""
+        """Raise if the running call waits for the calling thread."""
         reads = threading.current_thread().name.startswith(f"mgraph-{self.graph}-")
         if reads or self._owner == threading.get_ident():
             raise MgraphError(
@@ -200,11 +208,14 @@ class Coordinator:
             )
 
     def _forked(self) -> None:
-        """In a child process: take the copy of the graph over, with a lock that no thread of the parent holds."""
+        """Take over the copy of the graph in a child process."""
+        # The parent's lock may be held by a thread that does not exist here.
         running, self._owner = self._owner, 0
         self._lock, self._pid = threading.Lock(), os.getpid()
         if running:
             self._lost = "this process was forked while a call was running"
+
+        # A child cannot use its parent's CUDA context.
         if self._session is not None and self._session.device == "cuda":
             self._lost = "this process was forked, and a child cannot use its parent's GPU memory"
             self._kept = self._session  # its memory is the parent's
@@ -221,7 +232,7 @@ class Coordinator:
     # ---- the graph ---------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise if no call is possible any more: `GraphClosed` or `GraphLost`."""
+        """Raise `GraphClosed` or `GraphLost` if no call is possible any more."""
         if self._interrupts.closed:
             raise GraphClosed(f"graph {self.graph} is closed (epoch {self.status.epoch})")
         if self._lost is not None:
@@ -232,13 +243,13 @@ class Coordinator:
 
     @property
     def reached(self) -> int:
-        """The shard's epoch, during a call too; for another thread."""
+        """The shard's current epoch, during a call too. Safe from other threads."""
         session = self._session
         return self.status.epoch if session is None else session.reached
 
 
 def _run(work: Any) -> None:
-    """Run a coroutine that has nothing to wait for."""
+    """Run a coroutine that never waits."""
     try:
         work.send(None)
     except StopIteration:

@@ -1,4 +1,4 @@
-"""Ctrl-C while a call runs in the user's own thread: the call is told, and the signal is handled when it has ended."""
+"""Deferred Ctrl-C: the running call is stopped first."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _MAIN, _INT = threading.main_thread().ident, int(signal.SIGINT)
 
 
 class Interrupts:
-    """Whether the running call is to stop, and a context manager that holds Ctrl-C back while it runs.
+    """Stop flag of the running call, and a deferral of Ctrl-C.
 
-    Python would raise `KeyboardInterrupt` between any two instructions, such as in the middle of a commit. In here the
-    signal is noted only. The exchange of the call polls `stopped`, so a call stops between two supersteps, or before it
-    votes on a change. When the block is left, the handler that was there before is called.
+    Python raises `KeyboardInterrupt` between any two instructions, even in the middle of a commit. This context manager
+    only records the signal. The call's exchange polls `stopped`, so the call ends between two supersteps, or before it
+    votes on a change. On exit the previous handler is called.
 
     Attributes
     ----------
     closed : bool
-        Whether the graph was closed, by another thread too: no call goes on.
+        True after the graph was closed, by any thread. No call continues then.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Interrupts:
         self._before: Callable[..., Any] | None = None
 
     def stopped(self) -> bool:
-        """Whether the running call is to stop."""
+        """Return True if the running call must stop."""
         return self.closed or self._hit
 
     def __enter__(self) -> None:
@@ -41,6 +41,7 @@ class Interrupts:
             _signal.signal(_INT, self._note)
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        # Restore the handler, and run it if the signal came.
         before, self._before = self._before, None
         if before is None:
             return

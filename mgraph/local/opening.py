@@ -16,7 +16,7 @@ __all__ = ["Here"]
 
 
 class Here:
-    """The GPU or the CPU of this process; see `mgraph.client.creation.place.Place`.
+    """The GPU or the CPU of this process. Implements `mgraph.client.creation.place.Place`.
 
     Parameters
     ----------
@@ -43,13 +43,13 @@ class Here:
             )
 
     def begin(self, patience: float) -> tuple[Caller, AsParts]:
-        """What makes the calls of a new graph in this process."""
+        """Return the coordinator of a new graph, and the parser of its sources."""
         return Coordinator(uuid.uuid4().hex[:12]), as_parts
 
     def renewed(self, lost: Caller, end: float) -> Here:
-        """The same process."""
+        """Return this process again."""
         return self
 
     def exchange(self, caller: Caller, exchange: str, device: str, found: Sequence[dict[str, Any]]) -> str:
-        """A single rank has nobody to exchange with."""
+        """Return "loopback": a single rank has no partner."""
         return "loopback"

@@ -1,4 +1,4 @@
-"""What `ingest` takes in a graph of this process: functions, files, and data in memory."""
+"""Sources of `ingest` in this process: functions, files, and data in memory."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["as_parts"]
 
 
 def as_parts(source: Any, steps: int | None, names: Names, seats: Sequence[int] = (0,)) -> Parts:
-    """Return the parts of a function, of files, or of data in memory; see `DynamicGraph.ingest` for what they may be.
+    """Return the parts of a function, of files, or of data in memory.
 
     Raises
     ------
     InvalidOption, InvalidBatch
-        It is none of these; or a part is not valid. All parts are checked first.
+        The source is none of these, or a part is not valid. All parts are checked first.
     """
     size = len(seats)
     if (parts := function_or_files(source, size, steps, names, lambda function: function)) is not None:

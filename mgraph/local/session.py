@@ -1,4 +1,4 @@
-"""The session of a graph in this process: it runs each call on the one shard, in the thread that makes it."""
+"""Session of a graph in this process, run in the caller's thread."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _NOWHERE = nullcontext()
 
 
 class Session:
-    """One shard, which runs the calls that a worker's session has messages for. One thread at a time uses it.
+    """Calls on the single shard, as in a worker's session. Not thread-safe.
 
     Parameters
     ----------
     graph : str
         The graph's id.
     stopped : callable
-        Whether the running call is to stop; its exchange polls it.
+        Returns True if the running call must stop; its exchange polls it.
 
     Attributes
     ----------
@@ -44,34 +44,37 @@ class Session:
 
     @property
     def reached(self) -> int:
-        """The shard's epoch now, for another thread."""
+        """The shard's current epoch, for other threads."""
         return self.calls.counters.epoch
 
     def ask(self, handler: str, args: dict[str, Any], free: Sequence[str] = ()) -> dict[str, Any]:
-        """Return the answer to a call, or raise what it raises. Frees results first.
+        """Free the results `free`, then run a call and return its answer.
 
-        A change that was stopped before it knew the outcome of its vote is not made: no other rank can have made it.
+        A change that was stopped before its ballot was decided is discarded: with a single rank, no other can have
+        committed.
         """
         calls = self.calls
         if free:
             calls.free(free)
         device, function = calls.device, HANDLERS[handler]
+        # On the CPU no device is selected.
         try:
             if device is not None and device.kind == "cpu":
                 return function(calls, **args) or {}
             with self._on_device(args.get("device")):
                 return function(calls, **args) or {}
         except BaseException as error:
+            # Settle a change that was stopped during its ballot.
             if calls.state.in_doubt:
                 with self._on_device():
                     calls.ballot.resolve(calls.shard.changes)
-            if (told := calls.with_rank(error)) is error:
+            if (described := calls.with_rank(error)) is error:
                 raise
-            told.__suppress_context__ = True
-            raise told  # noqa: B904
+            described.__suppress_context__ = True
+            raise described  # noqa: B904
 
     def forked(self) -> None:
-        """In a child process: leave to the parent what is only one's."""
+        """Detach from the parent's resources in a child process."""
         self.calls.forked()
 
     def close(self) -> None:
@@ -80,9 +83,9 @@ class Session:
             self.calls.close()
 
     def _on_device(self, wanted: str | None = None) -> AbstractContextManager[Any]:
-        """Where calls run: on the shard's GPU and its default stream, whatever the calling thread uses meanwhile.
+        """Return a context that selects the shard's GPU and its default stream.
 
-        `wanted` is the device of a shard that is to be made.
+        `wanted` is the device of a shard that does not exist yet.
         """
         device = self.calls.device
         if device is None and wanted == "cuda":
@@ -91,7 +94,7 @@ class Session:
             return _NOWHERE
         cuda = device.xp.cuda
         if cuda.runtime.getDevice() == device.index and cuda.get_current_stream().ptr == cuda.Stream.null.ptr:
-            return _NOWHERE  # it is so already
+            return _NOWHERE  # selected already
         stack = ExitStack()
         stack.enter_context(device.xp.cuda.Device(device.index))
         stack.enter_context(device.xp.cuda.Stream.null)
@@ -103,5 +106,5 @@ def _open_exchange(name: str, rank: int, size: int, attempt: int, device: Any, a
 
 
 def _itself(data: Any) -> Any:
-    """What a worker finds by a key is in this process the key itself."""
+    """Return a key as its own value, without a registry."""
     return data

@@ -1,4 +1,4 @@
-"""Pictures of a graph: what it did in its last minutes, and a neighbourhood. They need Matplotlib."""
+"""Plots of a graph: its last minutes, and a neighbourhood. They need Matplotlib."""
 
 from mgraph.plotting.drawing import draw
 from mgraph.plotting.timeline import plot

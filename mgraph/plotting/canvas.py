@@ -1,4 +1,4 @@
-"""Matplotlib, where it is installed, and figures that a notebook shows once."""
+"""Optional import of Matplotlib, and figures that a notebook shows once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["needed", "shown_once"]
 
 
 def needed(name: str) -> ModuleType:
-    """A module that pictures need; `MgraphError` that says how to install it."""
+    """Import a module for plots, or raise an error with the remedy."""
     from importlib import import_module
 
     try:
@@ -25,7 +25,8 @@ def needed(name: str) -> ModuleType:
 
 
 def shown_once(figure: Any) -> None:
-    """In a notebook, leave the display to the value of the cell: pyplot would show the figure a second time."""
+    """Close a figure in a notebook, which shows it as the cell's value."""
+    # pyplot would show an open figure a second time.
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if getattr(shell, "kernel", None) is not None:
         needed("matplotlib.pyplot").close(figure)

@@ -1,4 +1,4 @@
-"""The picture of a neighbourhood, laid out by NetworkX."""
+"""Drawing of a sampled neighbourhood, laid out by NetworkX."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mgraph.plotting.canvas import needed, shown_once
 
 __all__ = ["draw"]
 
-MOST = 2000  #: vertices that a picture may have
-LABELLED = 60  #: vertices up to which all have their names by default
+MOST = 2000  #: maximum number of vertices in a picture
+LABELLED = 60  #: maximum number of vertices that are labelled by default
 
 Labels = Mapping[Any, str] | Callable[[Any], str] | bool | None
 
@@ -32,23 +32,25 @@ def draw(
     seed: int = 0,
     ax: Any = None,
 ) -> Any:
-    """Draw a sampled neighbourhood of some vertices. Needs Matplotlib and NetworkX (the extra ``plot``).
+    """Draw a sampled neighbourhood of some vertices.
+
+    Needs Matplotlib and NetworkX (the extra ``plot``).
 
     Parameters
     ----------
     sample : a vertex, an array of vertices, or SampledNeighbors
-        The vertices from which it begins; or what `sample_neighbors` returned, which is drawn as it is.
+        The vertices to begin from; or a result of `sample_neighbors`, which is drawn as it is.
     hops : int
-        How many edges it goes from the vertices, 1 or more.
+        Maximum distance from the first vertices, in edges; 1 or more.
     fanout : int
-        How many neighbours of each vertex are drawn, sampled without replacement; -1 for all.
+        Neighbours per vertex, sampled without replacement; -1 for all.
     direction : "out" | "in"
-        As in `sample_neighbors`. Give a sample the direction that it was made with.
+        As in `sample_neighbors`. For a given sample, its direction.
     values : VertexValues or array, optional
         Colours: a number for each vertex of the graph, such as ``g.pagerank()``.
     labels : mapping, callable or bool, optional
-        The text of a vertex; a vertex that a mapping lacks has none. True writes the vertices' ids or keys, False
-        nothing. By default they are written up to 60 vertices.
+        The text of each vertex; vertices missing from a mapping have none. True writes ids or keys, False nothing. By
+        default ids are written for up to 60 vertices.
     seed : int
         The seed of the sample and of the layout.
     ax : matplotlib.axes.Axes, optional
@@ -66,7 +68,7 @@ def draw(
     InvalidOption
         `hops`, `fanout`, `direction` or `seed` is bad.
     CapacityError
-        There are more than 2,000 vertices to draw.
+        The sample has more than 2,000 vertices.
     MgraphError
         Matplotlib or NetworkX is not installed.
 
@@ -75,19 +77,26 @@ def draw(
     One call of `sample_neighbors`, and one to gather values. The layout is NetworkX's spring layout, O(n^2) for n
     vertices.
     """
+    # Sample the neighbourhood.
     pyplot, nx = needed("matplotlib.pyplot"), needed("networkx")
-    found = sample if isinstance(sample, SampledNeighbors) else _sampled(self, sample, hops, fanout, seed, direction)
-    if len(found.node) > MOST:
-        raise CapacityError(f"the sample has {len(found.node)} vertices; a picture has at most {MOST}")
-    names = found.node.tolist()
+    neighbors = (
+        sample if isinstance(sample, SampledNeighbors) else _sampled(self, sample, hops, fanout, seed, direction)
+    )
+    if len(neighbors.node) > MOST:
+        raise CapacityError(f"the sample has {len(neighbors.node)} vertices; a picture has at most {MOST}")
+
+    # Build a NetworkX graph and compute its layout.
+    names = neighbors.node.tolist()
     picture = nx.DiGraph() if self.directed else nx.Graph()
     picture.add_nodes_from(names)
-    near, far = (found.node[places].tolist() for places in (found.col, found.row))
+    near, far = (neighbors.node[places].tolist() for places in (neighbors.col, neighbors.row))
     picture.add_edges_from(zip(near, far, strict=True) if direction == "out" else zip(far, near, strict=True))
     at = nx.spring_layout(picture, seed=seed, method="force", k=1.5 / max(1, len(names)) ** 0.5)
+
+    # Paint edges, vertices and labels.
     figure = ax.figure if ax is not None else pyplot.figure(figsize=(8, 6), layout="constrained")
     axes = ax if ax is not None else figure.add_subplot()
-    seeds = found.num_sampled_nodes[0]
+    seeds = neighbors.num_sampled_nodes[0]
     _paint(nx, picture, at, axes, names, seeds, _colours(values, names, seeds))
     texts = _texts(labels, names)
     nx.draw_networkx_labels(picture, at, labels=texts, font_size=8, ax=axes, verticalalignment="bottom")
@@ -99,21 +108,23 @@ def draw(
 
 
 def _sampled(graph: Any, vertices: Any, hops: int, fanout: int, seed: int, direction: str) -> SampledNeighbors:
+    """Sample `fanout` neighbours of each vertex for `hops` hops."""
     if check_whole(hops, "hops") < 1:
         raise InvalidOption(f"hops is {hops}; at least 1 is needed")
     seeds = [vertices] if np.ndim(vertices) == 0 else vertices
-    found: SampledNeighbors = graph.sample_neighbors(seeds, [fanout] * hops, seed, direction)
-    return found
+    neighbors: SampledNeighbors = graph.sample_neighbors(seeds, [fanout] * hops, seed, direction)
+    return neighbors
 
 
 def _colours(values: Any, names: list[Any], seeds: int) -> Any:
-    """A number a vertex; where none are given, which vertices it begins from."""
+    """Return a number per vertex, or colours without `values`."""
     if values is None:
         return ["tab:orange"] * seeds + ["tab:blue"] * (len(names) - seeds)
     return np.asarray(values[names], float)
 
 
 def _texts(labels: Labels, names: list[Any]) -> dict[Any, str]:
+    """Return the text of each labelled vertex."""
     if labels is None:
         labels = len(names) <= LABELLED
     if isinstance(labels, bool):
@@ -124,6 +135,7 @@ def _texts(labels: Labels, names: list[Any]) -> dict[Any, str]:
 
 
 def _paint(nx: Any, picture: Any, at: Any, axes: Any, names: list[Any], seeds: int, colours: Any) -> None:
+    """Draw edges and vertices, and a colour bar for numbers."""
     size = float(np.clip(6000 / len(names), 15, 200)) if names else 0.0
     arrows = {"arrowsize": 8, "node_size": size} if picture.is_directed() else {}  # NetworkX warns of them without
     nx.draw_networkx_edges(picture, at, ax=axes, edge_color="0.7", width=0.8, **arrows)

@@ -1,4 +1,4 @@
-"""The picture of a graph's last minutes, from its history."""
+"""Plot of a graph's last minutes, from its history."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from mgraph.plotting.canvas import needed, shown_once
 
 __all__ = ["plot"]
 
-BINS = 120  #: of the rates: at most one a second
+BINS = 120  #: maximum number of bins for rates, each at least one second long
 
 
 def plot(self: Any, minutes: float = 10.0) -> Any:
-    """A figure of the graph's last minutes: edges, edges changed a second, and the seconds of batches and algorithms.
+    """Plot edges, changed edges per second, and durations of the last minutes.
 
-    It is made from `history`, without a call to the workers. Needs Matplotlib (the extra ``plot``).
+    Read from `history`, without a call to the workers. Needs Matplotlib (the extra ``plot``).
 
     Parameters
     ----------
     minutes : float
-        How far back, more than 0. The history has 16,384 events, so it may begin later.
+        Length of the plot, more than 0. The history keeps 16,384 events, so it may begin later.
 
     Returns
     -------
@@ -43,8 +43,11 @@ def plot(self: Any, minutes: float = 10.0) -> Any:
     """
     if not check_number(minutes, "minutes") > 0:
         raise InvalidOption(f"minutes is {minutes}; it must be more than 0")
+    # Select the events.
     pyplot, now = needed("matplotlib.pyplot"), time.time()
     events = [event for event in self.history() if event.time >= now - 60 * minutes]
+
+    # Draw the three axes over one time axis, in seconds before now.
     figure, (edges, rate, seconds) = pyplot.subplots(3, 1, figsize=(8, 6), sharex=True, layout="constrained")
     changes = [event for event in events if event.kind in CHANGES]
     _edges(edges, changes, now)
@@ -63,7 +66,7 @@ def _edges(axes: Any, changes: list[Event], now: float) -> None:
 
 
 def rates(times: np.ndarray, operations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Operations a second in at most `BINS` equal bins of a second or more: the bins' edges, and the rates."""
+    """Return bins of a second or more, and operations per second in each."""
     first, last = float(times.min()), float(times.max())
     n = int(np.clip(np.ceil(last - first), 1, BINS))
     ends = np.linspace(first, max(last, first + 1.0), n + 1)
@@ -74,8 +77,8 @@ def rates(times: np.ndarray, operations: np.ndarray) -> tuple[np.ndarray, np.nda
 def _rates(axes: Any, batches: list[Event], now: float) -> None:
     if batches:
         times = np.array([event.time for event in batches]) - now
-        ends, found = rates(times, np.array([event.operations for event in batches], float))
-        axes.stairs(found, ends, fill=True, alpha=0.6)
+        ends, heights = rates(times, np.array([event.operations for event in batches], float))
+        axes.stairs(heights, ends, fill=True, alpha=0.6)
     axes.set_ylabel("edges changed / s")
     axes.set_ylim(bottom=0)
 

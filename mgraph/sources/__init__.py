@@ -1,4 +1,4 @@
-"""What a graph can read: random edges for `DynamicGraph.ingest`, and sources with places for `DynamicGraph.follow`."""
+"""Sources of a graph: random edges, and sources with offsets."""
 
 from mgraph.sources.folder import Folder
 from mgraph.sources.kafka import Kafka

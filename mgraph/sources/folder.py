@@ -1,4 +1,4 @@
-"""A folder of files that grows, as a source of batches."""
+"""A growing folder of files as a source of batches."""
 
 from __future__ import annotations
 
@@ -24,32 +24,36 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True)
 class Folder:
-    """A source that reads the files of a folder, each as one batch, in the order of the numbers in their names.
+    """Source that reads the files of a folder by number, each as a batch.
 
-    A file's place is the last number in its name: that of ``edges-000042.parquet`` is 42. So files may be removed once
-    the graph has them. A file is read once it has its name: write it under another suffix and rename it. A file that
-    cannot be read, half-copied perhaps, is read again when it changes; the log names it, and if it does not change for
-    `settle` seconds, an error does. A file whose number is not above that of the last one read is never read.
+    A file's offset is the last number in its name: that of ``edges-000042.parquet`` is 42. Files may be removed once
+    the
+    graph has them. Write a file under another suffix and rename it when it is complete. An unreadable file, perhaps
+    half-copied, is logged and read again when it changes. If it does not change for `settle` seconds, an error names
+    it.
+    Files with numbers at or below that of the last file read are ignored.
 
     Parameters
     ----------
     path : path
-        Files that end in .npz, .parquet, .pq, .csv or .tsv, maybe with .gz or another suffix of compressed files;
-        others are left alone. All but .npz need pyarrow.
+        Files that end in .npz, .parquet, .pq, .csv or .tsv, optionally followed by .gz or another suffix of a
+        compressed
+        file. Other files are ignored. All but .npz need pyarrow.
     name : str, optional
         Of the source; the folder's absolute path if left out.
     columns : mapping of str to str, optional
         Deprecated: `DynamicGraph.follow` and `stream` take the names of columns.
     idle : float, optional
-        Seconds without a new file after which the source ends. 0 reads the files that are there. Without it the source
-        does not end.
+        Seconds without a new file after which the source ends. 0 reads the present files. Without it the source does
+        not
+        end.
     settle : float
-        Seconds for which a file that cannot be read is watched for a change; at most `idle`.
+        Seconds to wait for an unreadable file to change; at most `idle`.
 
     Raises
     ------
     InvalidOption
-        There is no such folder, or `idle` or `settle` is negative.
+        The folder does not exist, or `idle` or `settle` is negative.
     """
 
     path: str | os.PathLike[str]
@@ -67,7 +71,7 @@ class Folder:
                 raise InvalidOption(f"{name} is {value}; it must be 0 seconds or more")
 
     def batches(self, after: Mapping[str, int]) -> Iterator[Placed]:
-        """Yield the files behind the last place, each as a path that is read when its turn comes.
+        """Yield the files after the last offset, as paths read later.
 
         Raises
         ------
@@ -77,24 +81,26 @@ class Folder:
         names = None if self.columns is None else from_mapping(self.columns, Names())
         patience = self.settle if self.idle is None else min(self.settle, self.idle)
         name = self.name or os.path.abspath(self.path)
+        # Poll the folder. `looked` is the time of the last file.
         last, looked = after.get(name, -1), time.monotonic()
         while True:
-            there = self._files(last)
-            for last in sorted(there):
-                yield (name, last), GrowingFile(os.fspath(there[last]), patience, names)
+            files = self._files(last)
+            for last in sorted(files):
+                yield (name, last), GrowingFile(os.fspath(files[last]), patience, names)
                 looked = time.monotonic()
-            if self.idle is not None and not there and time.monotonic() - looked >= self.idle:
+            if self.idle is not None and not files and time.monotonic() - looked >= self.idle:
                 return
-            if not there:
+            if not files:
                 time.sleep(LOOK_SECONDS)
 
     def _files(self, last: int) -> dict[int, Path]:
-        """The files with numbers above `last`."""
-        found: dict[int, Path] = {}
+        """Return the files with numbers above `last`."""
+        files: dict[int, Path] = {}
+        # The last number in a name counts, before the suffixes.
         for file in Path(self.path).iterdir():
             if suffix_of(file) in FILES and (numbers := _NUMBER.findall(file.name.removesuffix(file.suffix))):
                 number = int(numbers[-1])
-                if number in found and number > last:
-                    raise InvalidOption(f"{file} and {found[number].name} have the same number, {number}")
-                found[number] = file
-        return {number: file for number, file in found.items() if number > last}
+                if number in files and number > last:
+                    raise InvalidOption(f"{file} and {files[number].name} have the same number, {number}")
+                files[number] = file
+        return {number: file for number, file in files.items() if number > last}

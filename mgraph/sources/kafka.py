@@ -22,7 +22,7 @@ ANSWER_SECONDS = 10.0  #: for which the brokers may take to describe a topic
 
 
 def arrow_edges(messages: Sequence[bytes]) -> Any:
-    """Join messages that are tables of edges in Arrow's IPC stream format; needs pyarrow."""
+    """Join messages that are tables in Arrow's IPC stream format."""
     import pyarrow as pa
 
     return pa.concat_tables([pa.ipc.open_stream(message).read_all() for message in messages])
@@ -30,10 +30,11 @@ def arrow_edges(messages: Sequence[bytes]) -> Any:
 
 @dataclass(frozen=True)
 class Kafka:
-    """A source that reads a topic. Needs confluent-kafka.
+    """Source that reads a topic. Needs confluent-kafka.
 
-    Each partition is a source of its own, ``"topic/0"`` and so on; its places are the offsets of its messages. The
-    graph keeps them, and so Kafka need not: nothing is committed there, and no consumer group is joined.
+    Each partition is a source of its own, ``"topic/0"`` and so on. Its offsets are those of its messages. The graph
+    stores
+    them, so nothing is committed to Kafka and no consumer group is joined.
 
     Parameters
     ----------
@@ -41,23 +42,25 @@ class Kafka:
     config : mapping
         The configuration of the consumer, as in ``{"bootstrap.servers": "localhost:9092"}``.
     decode : callable
-        Makes a batch, as a part of `DynamicGraph.ingest` may be, of a list of messages (bytes). By default a message is
-        a table of edges in Arrow's IPC stream format, with the columns source, target and optionally weight, op and
-        time.
+        Makes a batch of a list of messages (bytes), of any type that `DynamicGraph.ingest` takes as a part. By default
+        a
+        message is a table of edges in Arrow's IPC stream format, with the columns source, target and optionally weight,
+        op
+        and time.
     partitions : sequence of int, optional
         All of the topic by default.
     most : int
-        Messages that make one batch, at most.
+        Maximum number of messages per batch.
     idle : float, optional
         Seconds without a message after which the source ends; without it, it does not end.
     on_error : "raise" | "skip"
-        What follows a message that is null, or that `decode` refuses: a `ReadError` that names topic, partition and
-        offset; or the log names it, `skipped` counts it, and the source goes on.
+        What to do with a message that is null or that `decode` refuses. "raise" raises a `ReadError` that names topic,
+        partition and offset. "skip" logs the message, counts it in `skipped`, and goes on.
 
     Attributes
     ----------
     skipped : int
-        The messages that were skipped so far.
+        The number of skipped messages.
 
     Raises
     ------
@@ -89,12 +92,12 @@ class Kafka:
             raise InvalidOption(f"idle is {self.idle}; it must be 0 seconds or more")
 
     def batches(self, after: Mapping[str, int]) -> Iterator[Placed]:
-        """As `mgraph.sources.places.Places`.
+        """Yield the messages after the last offset of each partition, in batches.
 
         Raises
         ------
         ReadError
-            The brokers do not answer, there is no such topic, messages behind the last place are gone, or a message
+            The brokers do not answer, the topic does not exist, messages after the last offset are gone, or a message
             cannot be decoded.
         """
         consumer = self._library.Consumer(
@@ -109,6 +112,7 @@ class Kafka:
             consumer.close()
 
     def _numbers(self, consumer: Any) -> Sequence[int]:
+        """Return the numbers of the partitions to read."""
         if self.partitions is not None:
             return self.partitions
         about = consumer.list_topics(self.topic, ANSWER_SECONDS).topics[self.topic]
@@ -117,7 +121,8 @@ class Kafka:
         return sorted(about.partitions)
 
     def _place(self, consumer: Any, number: int, after: Mapping[str, int]) -> Any:
-        """Where to read a partition: behind the last place, or at its first message."""
+        """Return a partition at the offset to read first."""
+        # Begin after the last offset, or at the first message of a new source.
         partition = self._library.TopicPartition(self.topic, number)
         low, _ = consumer.get_watermark_offsets(partition, ANSWER_SECONDS)
         partition.offset = after.get(self._name(number), -1) + 1
@@ -134,14 +139,17 @@ class Kafka:
         return f"{self.topic}/{number}"
 
     def _read(self, consumer: Any) -> Iterator[Placed]:
+        """Poll the brokers and yield batches until the topic is idle."""
         heard = time.monotonic()
         while True:
+            # Poll, and group the messages by partition.
             messages = consumer.consume(self.most, POLL_SECONDS)
             by_partition: dict[int, list[Any]] = {}
             for message in messages:
                 if message.error() is not None:
                     raise self._library.KafkaException(message.error())
                 by_partition.setdefault(message.partition(), []).append(message)
+            # Yield one batch per partition.
             for number, some in by_partition.items():
                 for last, batch in self._decoded(some):
                     yield (self._name(number), last), batch
@@ -150,15 +158,18 @@ class Kafka:
                 return
 
     def _decoded(self, messages: list[Any]) -> Iterator[tuple[int, Any]]:
-        """Yield the messages of a partition as one batch, with the offset of the last; without those to be skipped."""
+        """Yield the messages of a partition, usually as one batch."""
+        # Decode all messages at once.
         values = [message.value() for message in messages]
         if None not in values:
             batch = None
-            with suppress(Exception):  # the message that is wrong is looked for
+            with suppress(Exception):  # the loop below finds the message that is wrong
                 batch = self.decode(values)
             if batch is not None:
                 yield messages[-1].offset(), batch
                 return
+
+        # Otherwise decode each message alone to find the bad ones.
         kept = []
         for message in messages:
             try:

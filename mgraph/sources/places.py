@@ -1,4 +1,4 @@
-"""Sources whose batches have places, so that a graph with a store takes each of them exactly once."""
+"""Sources whose batches have offsets, for exactly-once delivery."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ from mgraph.errors import InvalidOption
 
 __all__ = ["Numbered", "Placed", "Places"]
 
-#: a batch with its place: the name of a source, a number that ascends in it, and what `mgraph.batch.as_batch` takes
+#: a batch with its offset: the name of a source, a number that ascends in it, and the argument of `as_batch`
 Placed = tuple[tuple[str, int], Any]
 
 
 class Places(Protocol):
-    """What `DynamicGraph.follow` reads."""
+    """Protocol of the sources that `DynamicGraph.follow` reads."""
 
     def batches(self, after: Mapping[str, int]) -> Iterator[Placed]:
-        """The batches behind the last place of each source, in ascending order; all of a source that is not named."""
+        """Yield the batches after the last offset of each source, in order; all without an offset."""
 
 
 @dataclass(frozen=True)
 class Numbered:
-    """Any iterator of numbered batches.
+    """Source of numbered batches from any iterator.
 
     Parameters
     ----------
     name : str
-        The name of the source, under which the graph's `offsets` has its last place.
+        The name of the source, under which the graph's `offsets` has its last number.
     pairs : iterable of (int, batch), or callable
-        Pairs whose numbers ascend; a batch is what a part of `DynamicGraph.ingest` may be. A callable gets the last
-        number that the graph has, or -1, and returns such pairs; those that the graph has are left out in any case.
+        Pairs whose numbers ascend; a batch may be anything that `DynamicGraph.ingest` takes as a part. A callable gets
+        the
+        last number that the graph has, or -1, and returns such pairs. Batches that the graph has are left out in any
+        case.
 
     Examples
     --------
@@ -42,7 +44,7 @@ class Numbered:
     pairs: Iterable[tuple[int, Any]] | Callable[[int], Iterable[tuple[int, Any]]]
 
     def batches(self, after: Mapping[str, int]) -> Iterator[Placed]:
-        """As `Places`.
+        """Yield the batches with numbers above the last offset.
 
         Raises
         ------

@@ -1,8 +1,9 @@
-// Edges of a recursive-matrix graph, one lane an edge. An edge's random bits are hashes of its number and the seed.
+// Generates edges of a recursive-matrix graph, one lane per edge. Its random bits hash its number and the seed.
 #pragma once
 #include "kernels/splitmix.cuh"
 
-struct RmatEdges {  // at each level 16 random bits, compared with low, middle and high, choose the quadrant
+// Generates `n` edges. At each level 16 random bits are compared with low, middle and high to choose the quadrant.
+struct RmatEdges {
     static constexpr int lanes = 1;
     i64 first;
     i64 n;

@@ -1,4 +1,4 @@
-"""Batches of a recursive-matrix (R-MAT) graph, generated on the workers: a source for `DynamicGraph.ingest`."""
+"""R-MAT graphs: random batches generated on the workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_SCALE = 31  #: the largest scale: 2**32 vertices would leave no uint32 value
 
 @dataclass(frozen=True)
 class Rmat:
-    """A source of random edges of an R-MAT graph: `batch` edges for each rank and step, generated on its device.
+    """Source of random R-MAT edges, `batch` per rank and step.
 
     All edges form one numbered sequence. In step s, rank r generates the `batch` edges from number
     ``first + (s * size + r) * batch`` on. An edge's random bits are a hash of its number and the seed, so the sequence
@@ -30,7 +30,7 @@ class Rmat:
     scale : int
         The graph has 2**scale vertices; 1 to `MAX_SCALE`.
     batch : int
-        Edges for each rank and step.
+        Edges per rank and step.
     seed : int
         The seed of the random bits and of the permutation.
     quadrants : four floats that sum to 1
@@ -48,7 +48,7 @@ class Rmat:
 
     Notes
     -----
-    O(batch * scale) and one kernel launch for each step. The model is D. Chakrabarti, Y. Zhan, C. Faloutsos, "R-MAT: A
+    O(batch * scale) and one kernel launch per step. The model is D. Chakrabarti, Y. Zhan, C. Faloutsos, "R-MAT: A
     recursive model for graph mining", SDM 2004. The default quadrants are those of Graph500, the hash is S. Vigna's
     SplitMix64.
 
@@ -75,9 +75,10 @@ class Rmat:
             raise InvalidOption(f"quadrants is {self.quadrants}; it must be four probabilities that sum to 1")
 
     def __call__(self, rank: int, size: int, step: int, device: Device) -> tuple[Array, Array]:
-        """The edges of `rank` in `step`: src and dst, uint32[batch] on `device`. Asynchronous on a GPU."""
+        """Generate the edges of `rank` in `step`: src, dst, uint32[batch]."""
         n = self.batch
         src, dst = device.empty(n, np.uint32), device.empty(n, np.uint32)
+        # Thresholds of the quadrants: cumulative probabilities in units of 1/65536.
         low, middle, high = (round(sum(self.quadrants[: k + 1]) * 65536) for k in range(3))
         load(device, "sources/rmat.cuh").RmatEdges(
             n, first=self.first + (step * size + rank) * n, n=n, scale=self.scale, low=low, middle=middle, high=high,

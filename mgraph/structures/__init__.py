@@ -1,4 +1,4 @@
-"""Local dynamic graph structures: one device, one contract. Usable alone, with no Dask."""
+"""Local dynamic graph structures: one device, one contract. Usable alone, without Dask."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _STRUCTURES: dict[str, type[Structure]] = {
 
 
 def names() -> list[str]:
-    """The names of all structures, the default first."""
+    """Return the names of all structures, the default first."""
     return list(_STRUCTURES)
 
 
 def parse(structure: str) -> tuple[type[Structure], dict[str, int | float | str]]:
-    """The class and the options of ``NAME`` or ``NAME:OPTION=VALUE:...``; a value is a number, or a word.
+    """Return the class and the options of ``NAME`` or ``NAME:OPTION=VALUE:...``.
 
-    Raises `InvalidOption` where there is no such name or option, or where the number is not whole and has to be.
+    A value is a number or a word. Raises `InvalidOption` for an unknown name or option, or a number that must be whole.
 
     Examples
     --------
@@ -44,20 +44,22 @@ def parse(structure: str) -> tuple[type[Structure], dict[str, int | float | str]
     """
     if not isinstance(structure, str):
         raise InvalidOption(f"structure {structure!r} is no name")
-    name, *given = structure.split(":")
+    name, *settings = structure.split(":")
     if name not in _STRUCTURES:
         raise InvalidOption(f"structure {name!r} is none of {', '.join(map(repr, _STRUCTURES))}")
-    known = {option: kind for option, kind in _options(name).items() if "tuple" not in kind}
+
+    # Options with two bounds cannot be given by name.
+    kinds = {option: kind for option, kind in _options(name).items() if "tuple" not in kind}
     options: dict[str, int | float | str] = {}
-    for text in given:
+    for text in settings:
         option, _, value = text.partition("=")
-        if option not in known:
-            there = f"its options are {', '.join(map(repr, known))}" if known else "it has none"
-            raise InvalidOption(f"{name} has no option {option!r}; {there}")
+        if option not in kinds:
+            choices = f"its options are {', '.join(map(repr, kinds))}" if kinds else "it has none"
+            raise InvalidOption(f"{name} has no option {option!r}; {choices}")
         if option in options:
             raise InvalidOption(f"structure {structure!r} has the option {option!r} twice")
         try:
-            options[option] = value if known[option] == "str" else _number(value)
+            options[option] = value if kinds[option] == "str" else _number(value)
         except ValueError:
             raise InvalidOption(f"option {text!r} of {name}: {value!r} is no number") from None
     _check_whole(name, options)
@@ -72,12 +74,13 @@ def _number(text: str) -> int | float:
 
 
 def _options(name: str) -> dict[str, str]:
-    """A structure's options and their types."""
+    """Return a structure's options and their types."""
     parameters = signature(_STRUCTURES[name]).parameters.values()
     return {p.name: p.annotation for p in parameters if p.kind == Parameter.KEYWORD_ONLY}
 
 
 def _check_whole(name: str, options: Mapping[str, Any]) -> None:
+    """Raise `InvalidOption` for a fraction where an option needs a whole number."""
     kinds = _options(name)
     for option, value in options.items():
         if isinstance(value, float) and "float" not in kinds.get(option, "float"):
@@ -93,7 +96,7 @@ def create(
     n_rows: int | None = None,
     **options: Any,
 ) -> Structure:
-    """An empty structure.
+    """Return an empty structure.
 
     Parameters
     ----------
@@ -105,9 +108,9 @@ def create(
         A `Device` can `reserve` memory beforehand, so that no batch waits for an allocation.
     weighted : bool
     n_rows : int, optional
-        Where this is one range of a larger graph: how many rows it has.
+        The number of rows, if this is one range of a larger graph.
     options
-        The structure's own; see its class.
+        The options of the structure's class.
 
     Examples
     --------
@@ -116,7 +119,7 @@ def create(
     >>> s.insert(EdgeBatch([1, 2], [3, 4])).inserted
     2
     """
-    kind, given = parse(name)
+    kind, settings = parse(name)
     _check_whole(kind.name, options)
     rows = n_vertices if n_rows is None else n_rows
-    return kind(rows, n_vertices, Device.of(device), weighted, **{**given, **options})
+    return kind(rows, n_vertices, Device.of(device), weighted, **{**settings, **options})

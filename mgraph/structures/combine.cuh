@@ -1,9 +1,9 @@
-// Weights of edges that repeat: the last insertion of an edge gets the sum, the least or the greatest of the weights in
-// the stream, back to the last deletion of the edge or, if there is none, to the weight that the edge has.
+// Combines the weights of repeated edges: the last insertion of an edge gets the sum, minimum or maximum of the weights
+// in the stream, back to the last deletion of the edge, or else to its present weight.
 #pragma once
 
 template <class View>
-struct Combine {  // one lane an operation
+struct Combine {  // one lane per operation
     static constexpr int lanes = 1;
     View graph;
     const u64* keys;
@@ -11,7 +11,7 @@ struct Combine {  // one lane an operation
     f32* weight;
     i64 n;
     i64 how;  // 1: sum, 2: min, 3: max
-    i64 lo;  // in an undirected graph the vertex of row 0: a self-loop's two arcs are one edge. Else -1
+    i64 lo;  // in an undirected graph the vertex of row 0, since a self-loop's two arcs are one edge; else -1
     DEVICE void operator()(Grid grid) const {
         for (i64 last : grid.items(n)) {
             u64 key = keys[last];

@@ -1,4 +1,4 @@
-"""What becomes of the weight of an edge that is inserted again."""
+"""Combination of the weights of repeated insertions."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from mgraph.structures.run import Run
 
 __all__ = ["COMBINES", "combined"]
 
-COMBINES = ("last", "sum", "min", "max")  #: the names of the rules; "last" is the structures' own
+COMBINES = ("last", "sum", "min", "max")  #: names of the rules; structures do "last" themselves
 
 
 def combined(structure: Any, run: Run, how: str, lo: int = -1) -> Run:
-    """`run` for a weighted structure, its weights combined by the rule `how` with each other and with the structure's.
+    """Combine the weights of a run with each other and with the structure's, by the rule `how`.
 
-    `lo` is the vertex of row 0 in an undirected graph, where a self-loop comes as two arcs that follow each other.
+    `lo` is the vertex of row 0 in an undirected graph, where a self-loop comes as two consecutive arcs.
 
-    A deletion forgets what was before it in the stream. Weights are combined in stream order, so that sums of floats do
-    not depend on timing. One launch and no read-back; O(1) an operation besides the search of its edge. May overwrite
-    the run's weights.
+    A deletion discards earlier insertions. Weights are combined in stream order, so that sums of floats do not depend
+    on timing. One launch and no read-back; O(1) per operation besides the search of its edge. May overwrite the run's
+    weights.
     """
     if how == "last" or len(run) == 0:
         return run

@@ -1,8 +1,8 @@
-"""The contract of all local dynamic structures, and what they share: checks, and batches in two steps.
+"""Contract of all structures, with common checks and two-step batches.
 
 A structure holds the rows 0 .. n_rows - 1 of a directed simple graph on one device: unique (row, dst), optional float32
-weight. Rows are local sources; dst are ids below n_vertices, which may be more than n_rows where a structure is one
-range of a larger graph. A structure is used by one thread at a time.
+weight. Rows are local sources; dst are ids below n_vertices, which exceeds n_rows if the structure is one range of a
+larger graph. A structure is used by one thread at a time.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from mgraph.structures.sort import make_keys
 __all__ = ["DELETED_BITS", "HUB_DEGREE", "KEPT", "Structure"]
 
 Array = Any
-HUB_DEGREE = 1024  # rows of more edges are cut into tasks for several tiles
-MOST = (1 << 31) - 1  # operations in one run
+HUB_DEGREE = 1024  # rows with more edges are cut into tasks for several tiles
+MOST = (1 << 31) - 1  # maximum of operations in a run
 DELETED_BITS = constants("structures/deleted_set.cuh")["deleted_bits"]  #: vertices per word of the deleted set
 KEPT = 1 << 20  #: the largest batch, in operations, whose scratch a structure keeps for the next one
 
 
 class Structure(Reads):
-    """A local dynamic graph structure.
+    """Local dynamic graph structure.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Structure(Reads):
     device : Device
         Made the calling thread's current device. Another thread that uses the structure calls `Device.use` first.
     weighted : bool
-        Whether edges have a float32 weight; inserts without one get 1.
+        True if edges have a float32 weight; inserts without one get 1.
     """
 
     name: ClassVar[str]
@@ -62,52 +62,52 @@ class Structure(Reads):
 
     @property
     def state(self) -> object:
-        """An object that every change of the structure replaces."""
+        """Token that every change of the structure replaces."""
         return self._state
 
     @property
     def checks_ids(self) -> bool:
-        """Whether the next `_prepare` itself checks the ids of an unchecked run, which saves a read-back."""
+        """True if the next `_prepare` checks the ids of an unchecked run, which saves a read-back."""
         return False
 
-    # --- what each structure does its own way ---
+    # --- implemented by each structure ---
 
     @abstractmethod
     def _prepare(self, run: Run) -> Plan:
-        """`prepare` for a run that is not empty. One read-back on a GPU unless the class says otherwise."""
+        """Prepare a run that is not empty. One read-back on a GPU unless the class says otherwise."""
 
     @abstractmethod
     def _commit(self, plan: Plan, work: Any) -> None:
-        """`commit` for a valid plan whose run is not empty; `work` is the plan's."""
+        """Commit a valid, non-empty plan; `work` is the plan's."""
 
     @abstractmethod
     def _prepare_vertices(self, n_rows: int) -> dict[str, Array]:
-        """By name, the arrays that the structure has once it holds `n_rows` rows; changes nothing."""
+        """Return the arrays with `n_rows` rows, by name; changes nothing."""
 
     @abstractmethod
     def _commit_vertices(self, arrays: dict[str, Array]) -> None:
-        """Take over what `_prepare_vertices` made; n_rows and n_vertices are the new ones already."""
+        """Adopt the arrays of `_prepare_vertices`; n_rows and n_vertices are updated already."""
 
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """Bytes of device memory that the structure holds."""
+        """Bytes of device memory."""
 
     @abstractmethod
     def check_invariants(self) -> None:
-        """Assert every invariant that the structure's module numbers. O(n), copies to the host; for tests."""
+        """Assert every invariant of the structure's module. O(n), copies to the host; for tests."""
 
     # --- a batch in two steps ---
 
     def prepare(self, run: Run) -> Plan:
-        """Find out what `run` would do and allocate all memory that its commit needs; changes nothing.
+        """Determine the outcome of a run and allocate all memory for its commit; changes nothing.
 
         One read-back on a GPU unless the class says otherwise.
 
         Raises
         ------
         CapacityError
-            Memory does not suffice, or the run has 2**31 operations or more.
+            The memory does not suffice, or the run has 2**31 operations or more.
         UnknownVertex
             An id of an unchecked run is out of range.
         """
@@ -122,8 +122,8 @@ class Structure(Reads):
     def commit(self, plan: Plan) -> Counts:
         """Apply a prepared batch. Allocates nothing; asynchronous on a GPU.
 
-        Raises `InvalidOption`, and changes nothing, where the plan was committed or discarded, or made for another
-        state or structure. It cannot refuse a valid one.
+        Raises `InvalidOption`, and changes nothing, if the plan was committed or discarded, or made for another state
+        or structure. A valid plan is never refused.
         """
         work, state = plan.work, plan.state
         if work is None or state is not self._state:
@@ -134,12 +134,13 @@ class Structure(Reads):
         return plan.counts
 
     def discard(self, plan: Plan) -> None:
-        """Give up a plan. Its memory is freed, or kept for the next batch."""
+        """Discard a plan. Its memory is freed or reused."""
         if plan.work is not None and plan.state is self._state:
             self._keep(plan.scratch)
         plan.work = None
 
     def _check_plan(self, unused: bool, state: object) -> None:
+        """Raise `InvalidOption` for a used or outdated plan."""
         if not unused or state is not self._state:
             raise InvalidOption(
                 "this plan was committed or discarded before, or the structure has changed since it was made, "
@@ -147,7 +148,8 @@ class Structure(Reads):
             )
 
     def _take_scratch(self, run: Run) -> Any:
-        """Scratch for a run: the last batch's if it is large enough, which saves allocating and packing it."""
+        """Return the last batch's scratch if it is large enough, else allocate."""
+        # Reuse saves allocating and packing; capacities are powers of two.
         n = len(run.keys)
         if n > KEPT:
             return self._new_scratch(n, run)
@@ -157,16 +159,16 @@ class Structure(Reads):
         return scratch
 
     def _new_scratch(self, capacity: int, run: Run) -> Any:
-        """New scratch with an attribute `capacity`, the most operations; for structures that use scratch."""
+        """Allocate scratch with an attribute `capacity`, the maximum of operations."""
         raise NotImplementedError
 
     def _keep(self, scratch: Any) -> None:
-        """Keep a batch's scratch for the next one, unless it is large."""
+        """Keep a batch's scratch for the next batch, unless it is large."""
         if scratch is not None and scratch.capacity <= KEPT:
             self._kept = scratch
 
     def _refuse(self, run: Run, unknown: int) -> None:
-        """Raise `UnknownVertex` for a run with ids out of range; names the first one where the batch is known."""
+        """Raise `UnknownVertex` for ids out of range, naming the first one if the batch is at hand."""
         if run.unchecked is not None:
             check_batch(run.unchecked, self.n_rows, self.n_vertices)
         raise UnknownVertex(
@@ -176,16 +178,16 @@ class Structure(Reads):
     # --- vertices in two steps ---
 
     def prepare_vertices(self, n: int, rows: int | None = None) -> VerticesPlan:
-        """Allocate all memory that `n` more vertices and `rows` more rows, by default `n`, need; changes nothing.
+        """Allocate memory for `n` more vertices and `rows` more rows, by default `n`; changes nothing.
 
         O(n_rows) unless the class says otherwise; no read-back.
 
         Raises
         ------
         InvalidOption
-            A negative number.
+            A number is negative.
         CapacityError
-            More vertices than 32-bit ids allow, or than memory.
+            The vertices exceed 32-bit ids, or the memory.
         """
         n, rows = index(n), index(n if rows is None else rows)
         if n < 0 or rows < 0:
@@ -196,21 +198,21 @@ class Structure(Reads):
         return VerticesPlan(n_rows, n_vertices, self._prepare_vertices(n_rows), self._state)
 
     def commit_vertices(self, plan: VerticesPlan) -> None:
-        """Raise n_vertices and n_rows as prepared; the new rows are empty. O(1), allocates nothing.
+        """Increase n_vertices and n_rows as prepared; the new rows are empty. O(1), allocates nothing.
 
-        Raises `InvalidOption`, and changes nothing, where `commit` would. It cannot refuse a valid plan.
+        Raises `InvalidOption`, and changes nothing, in the cases of `commit`. A valid plan is never refused.
         """
         self._check_plan(bool(plan.work), plan.state)
         self._take_vertices(plan)
 
     def discard_vertices(self, plan: VerticesPlan) -> None:
-        """Give up a plan and free its memory."""
+        """Discard a plan and free its memory."""
         plan.work.clear()
 
     def undo_vertices(self, plan: VerticesPlan) -> None:
-        """Go back to before `commit_vertices`, by a plan of ``prepare_vertices(0, 0)`` that was made before it.
+        """Undo `commit_vertices` by a plan of ``prepare_vertices(0, 0)`` that was made before it.
 
-        No batch was committed since, so the vertices that go have no edges. O(1), allocates nothing.
+        No batch was committed since, so the removed vertices have no edges. O(1), allocates nothing.
         """
         self._take_vertices(plan)
 
@@ -221,41 +223,41 @@ class Structure(Reads):
         self._commit_vertices(arrays)
 
     def add_vertices(self, n: int, rows: int | None = None) -> None:
-        """`prepare_vertices` and `commit_vertices` in one."""
+        """Prepare and commit the addition of vertices."""
         self.commit_vertices(self.prepare_vertices(n, rows))
 
     # --- batches ---
 
     def apply(self, batch: EdgeBatch) -> Counts:
-        """Apply a batch of inserts and deletes; of repeats the last one counts. An error changes nothing."""
+        """Apply a batch of inserts and deletes; the last of repeats counts. An error changes nothing."""
         if batch.weight is not None and not self.weighted:
             raise InvalidBatch("the batch has weights and the graph is unweighted; create it with weighted=True")
         check = not self.checks_ids
         return self.apply_run(sort_batch(self.device, batch, self.n_rows, self.n_vertices, check))
 
     def apply_run(self, run: Run) -> Counts:
-        """`apply` for a run; that it is sorted is not checked."""
+        """Apply a run, which must be sorted; this is not checked."""
         return self.commit(self.prepare(run))
 
     def insert(self, batch: EdgeBatch) -> Counts:
-        """Insert every edge of a batch and ignore its ops. An edge that exists gets the new weight."""
+        """Insert every edge of a batch, ignoring ops. Existing edges get the new weight."""
         return self.apply(EdgeBatch(batch.src, batch.dst, batch.weight))
 
     def delete(self, batch: EdgeBatch) -> Counts:
-        """Delete every edge of a batch and ignore its ops. An edge that does not exist counts as missing."""
+        """Delete every edge of a batch, ignoring ops. Edges that do not exist count as missing."""
         return self.apply(EdgeBatch(batch.src, batch.dst, op=-1))
 
     def build(self, batch: EdgeBatch) -> Counts:
-        """Fill an empty structure with every edge of a batch and ignore its ops."""
+        """Fill an empty structure with every edge of a batch, ignoring ops."""
         if self.num_edges:
             raise InvalidOption(f"build needs an empty structure; this one has {self.num_edges} edges")
         return self.insert(batch)
 
     def incident(self, vertices: Array, rows: Array | None = None) -> Run:
-        """A run that deletes every edge whose dst is among `vertices` or whose row is among `rows`.
+        """Return a run that deletes every edge with a dst in `vertices` or a row in `rows`.
 
-        Without `rows`, `vertices` are the rows too; that needs n_rows == n_vertices. O(n_rows + m): two scans and a
-        sort of what they find. One read-back, and one more to check each column of ids.
+        Without `rows`, `vertices` are the rows too; that needs n_rows == n_vertices. O(n_rows + m): two scans, and a
+        sort of their edges. One read-back, and one more to check each column of ids.
         """
         if rows is None and self.n_rows != self.n_vertices:
             raise InvalidOption("incident on one range of a graph needs `rows`, numbered within that range")
@@ -263,20 +265,23 @@ class Structure(Reads):
         return self._incident(vertices, vertices if rows is None else self._ids(rows, "rows", self.n_rows))
 
     def _incident(self, vertices: Array, rows: Array) -> Run:
-        """`incident` for ids that are checked."""
+        """Return the run of `incident` for checked ids."""
+        # Mark the vertices and the rows in bitmaps.
         empty, zeros = self.device.empty, self.device.zeros
         view = self.view()
         kernels = load(self.device, "structures/incident.cuh", view, HUB_DEGREE=HUB_DEGREE)
         dead, dead_rows = (zeros(bound // DELETED_BITS + 2, np.uint32) for bound in (self.n_vertices, self.n_rows))
         kernels.MarkDeleted(len(vertices), vertices=vertices, n=len(vertices), dead=dead)
         kernels.MarkDeleted(len(rows), vertices=rows, n=len(rows), dead=dead_rows)
+
+        # Count the edges per row, then list them at the prefix sums. Hubs are listed once, as tasks.
         tasks, n_tasks = empty(2 * self.num_edges // HUB_DEGREE, np.uint64), zeros(1, np.int64)
         offsets: Array = zeros(self.n_rows + 1, np.int64)
         keys: Array = None
-        found = {"graph": view, "sought": Struct(dead=dead, dead_rows=dead_rows), "tasks": tasks, "next": offsets}
-        for hubs, place in ((tasks, n_tasks), (None, None)):  # the hubs are listed once
-            kernels.Incident(self.n_rows, **{**found, "tasks": hubs}, rows=self.n_rows, n_tasks=place, keys=keys)
-            kernels.IncidentHubs(len(tasks), **found, n_tasks=n_tasks, keys=keys)
+        common = {"graph": view, "sought": Struct(dead=dead, dead_rows=dead_rows), "tasks": tasks, "next": offsets}
+        for hubs, place in ((tasks, n_tasks), (None, None)):
+            kernels.Incident(self.n_rows, **{**common, "tasks": hubs}, rows=self.n_rows, n_tasks=place, keys=keys)
+            kernels.IncidentHubs(len(tasks), **common, n_tasks=n_tasks, keys=keys)
             if keys is None:
                 self.device.cumsum(offsets, out=offsets)
                 keys = empty(int(offsets[-1]), np.uint64)
@@ -284,11 +289,11 @@ class Structure(Reads):
         return Run(keys, self.device.full(len(keys), -1, np.int8))
 
     def delete_vertices(self, ids: Any, symmetric: bool = False) -> Counts:
-        """Delete every edge to and from `ids`; the ids stay, with degree 0. Needs n_rows == n_vertices.
+        """Delete every edge to and from `ids`, which stay with degree 0. Needs n_rows == n_vertices.
 
         O(n_rows + m). With `symmetric`, for a graph that is its own reverse, O(d log d), where d is the sum of the
-        degrees of `ids`: the edges to them are then the reverses of the edges from them. A reverse that does not exist
-        counts as missing.
+        degrees of `ids`: the edges to them are then the reverses of the edges from them. Reverses that do not exist
+        count as missing.
         """
         if self.n_rows != self.n_vertices:
             raise InvalidOption("delete_vertices on one range of a graph; apply_run(incident(vertices, rows)) does it")
@@ -298,14 +303,15 @@ class Structure(Reads):
         return self.apply_run(self._both_ways(vertices)) if symmetric else self._delete_vertices(vertices)
 
     def _delete_vertices(self, vertices: Array) -> Counts:
-        """`delete_vertices` for checked ids of any graph: by default a batch of what `incident` finds."""
+        """Delete the edges of checked ids, by default by `incident`."""
         return self.apply_run(self._incident(vertices, vertices))
 
     def _both_ways(self, vertices: Array) -> Run:
-        """A run that deletes every edge from `vertices`, and its reverse."""
+        """Return a run that deletes every edge from `vertices`, and its reverse."""
         xp = self.device.xp
         with self.device.taking(12 * len(vertices), f"{len(vertices)} vertices, each once"):
             rows = xp.unique(vertices)
+        # The row of edge i is the last one whose offset is at most i.
         csr = self._gather(rows)
         with self.device.taking(24 * len(csr.dst), f"the rows of {len(csr.dst)} edges"):
             row = rows[xp.searchsorted(csr.offsets, xp.arange(len(csr.dst)), side="right") - 1]

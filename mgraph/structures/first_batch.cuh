@@ -1,11 +1,11 @@
-// The first batch of an empty structure: of equal keys the last acts, deletes miss, and the keys that act are numbered.
+// First batch of an empty structure: of equal keys the last acts, deletes miss, and acting keys are numbered.
 #pragma once
 #include "structures/outcome.cuh"
 #include "kernels/search.cuh"
 
 constexpr i64 word_keys = 32;
 
-// one tile per word of 32 keys: which of them act, what becomes of each, and how many missed deletes there are
+// One tile per word of 32 keys: marks acting keys, writes outcomes, and counts missed deletes.
 struct MarkInserts {
     static constexpr int lanes = 32;
     const u64* keys;
@@ -13,7 +13,7 @@ struct MarkInserts {
     i64 n;
     u8* outcome;
     u32* acts;
-    u32* before;  // one longer than acts; to be summed up
+    u32* before;  // one longer than acts; turned into prefix sums later
     i64* misses;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
@@ -39,17 +39,17 @@ struct MarkInserts {
     }
 };
 
-struct FirstBatch {  // consecutive ones of the keys that act
+struct FirstBatch {  // the numbers of the keys that act
     const u32* acts;
     const u32* before;
     i64 n;  // keys
-    i64 total;  // of them that act
+    i64 total;  // number of acting keys
     DEVICE bool act(i64 k) const { return acts[k / word_keys] >> (k % word_keys) & 1; }
-    DEVICE i64 of(i64 k) const {  // how many before key k act
+    DEVICE i64 of(i64 k) const {  // number of acting keys before key k
         if (k >= n) return total;
         return before[k / word_keys] + popcount(acts[k / word_keys] & ((1u << (k % word_keys)) - 1));
     }
-    // step(r, how many before row r act) for the rows [first, last), by a whole tile.
+    // Calls step(r, number of acting keys before row r) for the rows [first, last), by a whole tile.
     template <class Tile, class Step> DEVICE void rows(Tile tile, const u64* keys, i64 first, i64 last,
                                                        Step step) const {
         i64 low = lower_bound(keys, 0, n, first_key_of(first)), high = lower_bound(keys, low, n, first_key_of(last));

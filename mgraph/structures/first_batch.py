@@ -1,4 +1,4 @@
-"""The first batch of an empty structure needs no search: the keys that act get consecutive numbers."""
+"""First batch of an empty structure: its inserts get consecutive numbers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ WORD_KEYS = constants("structures/first_batch.cuh")["word_keys"]
 
 
 def number_first_batch(device: Device, kernels: Library, run: Run) -> tuple[Counts, Any, Struct]:
-    """Counts, outcomes, and the keys' numbers as kernels take them.
+    """Return counts, outcomes, and the keys' numbers as a struct for kernels.
 
-    One launch, a scan and a read-back; another read-back where the run has ops. Takes 1.25 bytes per key. `kernels` is
-    a library with the kernel Mark of ``first_batch.cuh``.
+    One launch, a scan and a read-back; another read-back if the run has ops. Takes 1.25 bytes per key. `kernels` is a
+    library with the kernel MarkInserts of ``first_batch.cuh``.
     """
     n, words = len(run), -(-len(run) // WORD_KEYS)
     outcome, acts, before = device.carve((n, np.uint8), (words, np.uint32), (words + 1, np.uint32))

@@ -1,15 +1,15 @@
-// The edges from and to a set of vertices, in any structure: one scan counts them by row, and a second one lists them,
-// each row's at the sum of the counts before it. Rows are dealt as in rows.cuh.
+// Lists the edges from and to a set of vertices, in any structure: a first scan counts them by row, and a second one
+// writes them at the prefix sums of the counts. Rows are balanced as in rows.cuh.
 #pragma once
 #include "structures/deleted_set.cuh"
 #include "kernels/rows.cuh"
 
-struct Vertices {  // bits: whose in-edges are sought, and whose rows
+struct Vertices {  // bitmaps: vertices whose in-edges, and rows whose edges are listed
     const u32* dead;
     const u32* dead_rows;
 };
 
-// The tile's part of one unit: counted into next[row + 1], or, where `keys` is given, put from next[row] on.
+// Processes the tile's part of a unit: counts into next[row + 1], or, if `keys` is given, writes from next[row] on.
 template <class View, class Group>
 DEVICE void list_unit(const View& graph, Group group, i64 row, i64 unit, const Vertices& sought, i64* next, u64* keys) {
     bool all = is_deleted(sought.dead_rows, (u32)row);
@@ -28,7 +28,7 @@ DEVICE void list_unit(const View& graph, Group group, i64 row, i64 unit, const V
 }
 
 template <class View>
-struct Incident {  // a lane brings a row; hubs are added to the tasks
+struct Incident {  // one lane per row; hubs are added to the tasks
     static constexpr int lanes = 32;
     View graph;
     i64 rows;
@@ -48,7 +48,7 @@ struct Incident {  // a lane brings a row; hubs are added to the tasks
 };
 
 template <class View>
-struct IncidentHubs {  // a tile per task
+struct IncidentHubs {  // one tile per task
     static constexpr int lanes = 32;
     View graph;
     Vertices sought;

@@ -1,24 +1,24 @@
-// Streams of updates and queries on their way to a structure: their keys, and stable partitions of them by class. A
-// class is four bits of `table`, by the kind; a tile counts and then deals one chunk of the operations, in order.
+// Prepares streams of updates and queries for a structure: makes keys, and stable partitions by class. A class is four
+// bits of `table`, by the kind; a tile counts and then distributes one chunk of the operations, in order.
 #pragma once
 #include "kernels/operation_kinds.cuh"
 
-struct StreamArcs {  // one lane per operation: its key and its kind, as one structure is to see them
+struct StreamArcs {  // one lane per operation: writes its key and its kind for one structure
     static constexpr int lanes = 1;
     const i8* kinds;
     const u32* src;
     const u32* dst;
     const u32* order;  // the internal id of each user's id; null for the identity
     i64 n;
-    i64 stride;  // 2 in an undirected graph: the arc back follows each arc, and is asked nothing
-    i64 by_dst;  // 1 for the structure whose rows are the destinations
+    i64 stride;  // 2 in an undirected graph: the reverse arc follows each arc, without a query
+    i64 by_dst;  // 1 for the structure of the destinations' rows
     u64* keys;
     i8* kinds_out;
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(n)) {
             i8 kind = kinds[i];
             bool update = kind == op_insert || kind == op_delete, point = kind == ask_edge || kind == ask_weight;
-            bool backwards = kind == ask_predecessors && stride == 1;  // of a row of the other structure
+            bool backwards = kind == ask_predecessors && stride == 1;  // a row of the other structure
             u64 a = inside(src[i]), b = update || point ? inside(dst[i]) : 0;
             keys[i * stride] = by_dst && update ? b << 32 | a : a << 32 | b;
             kinds_out[i * stride] = update || backwards == (by_dst != 0) ? kind : no_op;
@@ -30,22 +30,22 @@ struct StreamArcs {  // one lane per operation: its key and its kind, as one str
     DEVICE u64 inside(u32 id) const { return order ? order[id] : id; }
 };
 
-struct Classes {  // a stable partition of operations
+struct Classes {  // stable partition of operations
     const i8* kinds;
-    const u32* at;  // where each operation's kind is; null for its own place
+    const u32* at;  // index of each operation's kind; null for the identity
     i64 n;
     u64 table;
     i64 chunk;
     i64 chunks;
-    i64* ends;   // of each class and chunk: the operations of the class up to the end of the chunk
-    i64* first;  // of each class: where its operations begin
+    i64* ends;  // of each class and chunk: number of the class's operations up to the end of the chunk
+    i64* first;  // of each class: its first operation
     DEVICE i8 kind(i64 i) const { return kinds[at ? at[i] : i]; }
     DEVICE int of(i64 i) const { return table >> 4 * kind(i) & 15; }
     DEVICE i64 end(i64 c) const { return lesser(n, (c + 1) * chunk); }
 };
 
-// f(i, class, to, next) for every operation of the tile's chunk c: its place in the partition, and that of the next
-// operation of class 0, or for one of class 0, of class 1.
+// Calls f(i, class, to, next) for every operation of the tile's chunk c: its place in the partition, and that of the
+// next operation of class 0, or for an operation of class 0, of class 1.
 template <class Tile32, class F> DEVICE void deal_chunk(Tile32 tile, const Classes& by, i64 c, F f) {
     i64 next[n_kinds];
     for (int k = 0; k < n_kinds; ++k) next[k] = by.first[k] + (c ? by.ends[k * by.chunks + c - 1] : 0);
@@ -63,14 +63,14 @@ template <class Tile32, class F> DEVICE void deal_chunk(Tile32 tile, const Class
     }
 }
 
-// One tile per chunk of the operations counts them by both partitions; the block that comes last sums up the counts.
+// Counts the operations by both partitions, one tile per chunk; the last block sums up the counts.
 struct CountClasses {
     static constexpr int lanes = 256;
     Classes by_kind;
     Classes by_part;
     u64* arrived;        // 0
     const u64* largest;  // two words for the host; may be null
-    i64* mail;           // for it: how many operations each class of `by_kind` has, and then these; may be null
+    i64* mail;  // for the host: operations of each class of `by_kind`, then `largest`; may be null
     DEVICE void operator()(Grid grid) const {
         SHARED(bool, is_last, 1);
         SHARED(i64, sums, n_kinds);
@@ -104,10 +104,10 @@ struct CountClasses {
             if (tile.rank() == 0) store(by.ends + k * by.chunks + c, (i64)sum);
         }
     }
-    static constexpr int ahead = 8;  // loads that a lane has under way
+    static constexpr int ahead = 8;  // loads in flight per lane
     DEVICE void sum_up(Block block, const Tile<32>& tile, const Classes& by, i64* sums) const {
         block.sync();
-        for (int k = tile.index(); k < n_kinds; k += block.size() / tile.size()) {  // a tile per class
+        for (int k = tile.index(); k < n_kinds; k += block.size() / tile.size()) {  // one tile per class
             i64* ends = by.ends + k * by.chunks;
             i64 upto = 0;
             for (i64 first = 0; first < by.chunks; first += ahead * tile.size()) {
@@ -133,8 +133,8 @@ struct CountClasses {
     }
 };
 
-// One tile per chunk of a sorted run: its updates, its queries of rows, of edges, of weights. Where there are queries,
-// as many tiles more: the place of each operation in the partition by kinds.
+// Splits a sorted run, one tile per chunk, into updates, queries of rows, of edges, and of weights. With queries, as
+// many further tiles write the place of each operation in the partition by kinds.
 struct SplitRun {
     static constexpr int lanes = 32;
     Classes by;  // in this order
@@ -143,8 +143,8 @@ struct SplitRun {
     const u32* place;
     Updates updates;
     u64* rows;     // row << 32 | place
-    u32* asked;    // the queries of rows and then of edges, by where they stand in the run
-    u32* before;   // of each query of an edge: how many updates come before it
+    u32* asked;  // positions in the run of the queries of rows and then of edges
+    u32* before;  // of each query of an edge: number of updates before it
     i64 n_rows;
     Classes by_kind;
     u32* slots;
@@ -174,7 +174,7 @@ struct SplitRun {
     }
 };
 
-struct EdgeEnds {  // one lane per query: the ends of the edge that it asks about
+struct EdgeEnds {  // one lane per query: writes the ends of its edge
     static constexpr int lanes = 1;
     const u64* keys;  // of the run
     const u32* asked;

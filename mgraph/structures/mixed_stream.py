@@ -1,21 +1,21 @@
-"""Streams of updates and queries: one sort of both, the updates apart, and an answer to each query as of its place.
+"""Streams of updates and queries: one sort, then separate updates, and answers as of each query's place.
 
-The stream becomes a run, sorted by (row, dst, place in the stream); a query of a row has dst 0. `MixedStream`
-separates it:
+The stream becomes a run, sorted by (row, dst, place in the stream); a query of a row has dst 0. `MixedStream` separates
+it:
 
 ==================  ===========================================================  =======================================
 part                order                                                        answered by
 ==================  ===========================================================  =======================================
-updates             (row, dst, place): the run that a structure prepares
+updates             (row, dst, place): the run for a structure
 queries of edges    (row, dst, place), each with the number of updates before    the update before it, if it has the
                                                                                  same key, else the structure
-queries of rows     (row, place)                                                 the row's degree and what the updates
-                                                                                 before change at it; the row, patched
+queries of rows     (row, place)                                                 the row's degree plus the changes of
+                                                                                 earlier updates; the row, patched
 ==================  ===========================================================  =======================================
 
-A degree at a place needs the sum of what the row's updates before the place change. Each update adds its change, -1, 0
-or 1, to the first query of its row after it, which a binary search finds; running sums over the queries do the rest. So
-nothing is sorted again, and a row with many updates and many queries costs no more than others.
+The degree at a place is the row's degree plus the changes of its earlier updates. Each update adds its change, -1, 0 or
+1, to the first query of its row after it, found by binary search; prefix sums over the queries do the rest. So nothing
+is sorted again, and a row with many updates and many queries costs no more than others.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Array = Any
 _KINDS = constants("kernels/operation_kinds.cuh")
 CLASSES = _KINDS["n_kinds"]
 BY_KIND = sum(kind << 4 * kind for kind in range(CLASSES))  #: each kind is a class
-#: of a run: updates, queries of rows, of edges and of weights, and the rest
+#: classes of a run: updates, queries of rows, of edges and of weights, and the rest
 BY_PART = sum(
     part << 4 * _KINDS[name]
     for part, names in enumerate(
@@ -54,22 +54,22 @@ BY_PART = sum(
     )
     for name in names
 )
-CHUNK = {"cuda": 512, "cpu": 1 << 14}  #: operations that a tile counts
+CHUNK = {"cuda": 512, "cpu": 1 << 14}  #: operations per tile
 
 
 @dataclass(frozen=True)
 class QueryResults:
-    """The answers to the queries of one run, in host memory; each kind's in one order, that of `place`.
+    """Answers to the queries of a run, in host memory, each kind in the order of `place`.
 
     Parameters
     ----------
     has_edge : bool[n]
     weight : float32[n]
-        NaN where there is no edge.
+        NaN for missing edges.
     degree : uint32[n]
     neighbors, predecessors : Csr
     place : uint32[n] or None
-        The places of all queries in the stream, kind after kind as above; None where each kind's ascend.
+        The places of all queries in the stream, kind after kind as above; None if they ascend within each kind.
     """
 
     has_edge: np.ndarray
@@ -82,14 +82,14 @@ class QueryResults:
 
 @dataclass(frozen=True)
 class PendingResults:
-    """Answers that the device is to write, and that are on their way to the host.
+    """Answers in flight from the device to the host.
 
     Parameters
     ----------
     nbytes : int
-        As of `QueryResults`.
+        Bytes of the `QueryResults`.
     answers : callable
-        Waits for them and returns them.
+        Waits for the answers and returns them.
     """
 
     nbytes: int
@@ -97,7 +97,7 @@ class PendingResults:
 
 
 def load_kernels(structure: Structure) -> None:
-    """Compile what streams run on this structure, so that the first is as fast as later ones."""
+    """Compile the kernels of streams ahead of the first stream."""
     load(structure.device, "structures/mixed_stream.cuh")
     load(structure.device, "structures/query_results.cuh", structure.view())
 
@@ -105,10 +105,10 @@ def load_kernels(structure: Structure) -> None:
 def sort_stream(
     device: Device, keys: Array = None, kinds: Array = None, weight: Array = None, first: int = 0, **columns: Array
 ) -> Run:
-    """A stream as a run with places, which count from `first`. O(n log n); no read-back; may overwrite `keys`.
+    """Sort a stream into a run with places from `first` on. O(n log n), no read-back.
 
-    Without `keys` they are made of the `columns` src, dst and largest, as `sort_keys` takes them. Without `kinds` the
-    run has no op.
+    May overwrite `keys`. Without `keys` they are made of the `columns` src, dst and largest of `sort_keys`. Without
+    `kinds` the run has no op.
     """
     keys, places = sort_keys(device, keys, **columns, with_places=True)
     kinds, weight = (None if column is None else device.gather(column, places) for column in (kinds, weight))
@@ -119,20 +119,20 @@ def sort_stream(
 
 
 class MixedStream:
-    """A run of updates and queries, separated; `answer` then answers the queries.
+    """Run of updates and queries, separated; `answer` then answers the queries.
 
     Parameters
     ----------
     device : Device
     run : Run
-        Of `sort_stream`, in local rows.
+        From `sort_stream`, in local rows.
     stream : int8[n], optional
-        The kinds of the run's operations in stream order, if the run has the whole stream, from place 0 on; the run's
-        op is not read then. Answers are then in stream order, else in the order of the run, with their places.
+        The kinds of the run's operations in stream order, if the run has the whole stream, from place 0 on; then the
+        run's op is not read. Answers are then in stream order, else in the order of the run, with their places.
     counts : sequence of 8 int, optional
-        How many operations each kind has. By default this is found out, which waits for the device.
+        The number of operations of each kind. By default they are counted, with a wait for the device.
     largest : uint64[2], optional
-        The largest src and dst of the stream, which `largest_ids` gives to the host.
+        The largest src and dst of the stream, for `largest_ids`.
 
     Attributes
     ----------
@@ -141,8 +141,8 @@ class MixedStream:
 
     Notes
     -----
-    O(n). One read-back without `counts`, else none. Takes 21 bytes an update, with a weight 25, 12 a query of a row and
-    8 a query of an edge.
+    O(n). One read-back without `counts`, else none. Takes 21 bytes per update, 25 with a weight, 12 per query of a row
+    and 8 per query of an edge.
     """
 
     def __init__(
@@ -159,16 +159,17 @@ class MixedStream:
         self._split(by_kind, by_part, inserts + deletes, sum(asked[2:]), sum(asked[:2]))
 
     def largest_ids(self) -> tuple[int, int]:
-        """The largest src and dst of the stream; once the device was waited for."""
+        """Return the largest src and dst of the stream, after a wait for the device."""
         src, dst = self._mail[CLASSES:].tolist()
         return src, dst
 
     def _counted(self, tells: bool, largest: Array) -> tuple[Struct, Struct]:
-        """Operations in stream order and in that of the run as partitions, by `BY_KIND` and by `BY_PART`.
+        """Count the operations by `BY_KIND` in stream order, and by `BY_PART` in the run's order.
 
-        A partition is stable, and dealt to tiles in chunks. The host is told how many operations each kind has, if it
-        `tells`, and `largest`.
+        Returns two stable partitions, in chunks for tiles. If it `tells`, the mailbox gets the count of each kind, and
+        in any case `largest`.
         """
+        # Tables of counts per chunk, and the two partitions.
         device, n = self.device, len(self._run)
         chunk = CHUNK[device.kind]
         chunks = -(-n // chunk)
@@ -178,6 +179,8 @@ class MixedStream:
             Struct(kinds=self._kinds, at=at, n=n, table=table, chunk=chunk, chunks=chunks, ends=ends, first=first)
             for at, table, ends, first in zip(places, (BY_KIND, BY_PART), words[:2], words[2:4], strict=True)
         )
+
+        # Count in one launch.
         mail = None
         if tells or largest is not None:
             self._mail, mail = device.mailbox(CLASSES + 2)
@@ -189,7 +192,7 @@ class MixedStream:
         return by_kind, by_part
 
     def _split(self, by_kind: Struct, by_part: Struct, n_updates: int, n_rows: int, n_points: int) -> None:
-        """Take the run apart: so many updates, queries of rows and queries of edges."""
+        """Separate the run into updates, queries of rows and queries of edges."""
         device, run, kernels = self.device, self._run, load(self.device, "structures/mixed_stream.cuh")
         n, n_weights, word = n_rows + n_points, n_updates if run.weight is not None else 0, np.uint32
         keys, self._rows, weight, place, before, self._places, self._before, self._slots, op = device.carve(
@@ -207,21 +210,22 @@ class MixedStream:
         )  # fmt: skip
 
     def answer(self, structure: Structure, outcome: Array) -> PendingResults:
-        """The answers as of before the updates are committed, which `structure` has prepared with this outcome.
+        """Answer the queries before `structure` commits the updates, prepared with this outcome.
 
         O(q log n) for q queries of edges and of degrees. A row takes O((d + u) log u) for d edges and u updates of it
-        in the run. All memory is allocated now. Where rows are asked for it waits, else for nothing.
+        in the run. All memory is allocated now. Waits only for queries of rows.
 
         Raises
         ------
         CapacityError
-            There is no memory for the answers, here or on the host.
+            The answers do not fit into memory, here or on the host.
         """
+        # Allocate the answers together, so that they are fetched at once.
         device, (edges, weights, degrees, neighbors, predecessors) = self.device, self._asked
         n, n_rows, n_points = sum(self._asked), len(self._rows), len(self._before)
-        numbers = -(-edges // 4) * 4  # where they begin, behind what was found: all is fetched at once
+        numbers = -(-edges // 4) * 4  # offset of weights and degrees, behind the bools
         answers, zeros = device.carve((numbers + 4 * (n - edges), np.uint8), (n_rows + chunks_of(n_rows) + 1, np.int64))
-        found, words = answers[:edges], answers[numbers:].view(np.uint32)
+        exists, words = answers[:edges], answers[numbers:].view(np.uint32)
         places = None if self._by_place else device.empty(n, np.uint32)
         rows = Csr(
             np.zeros(1, np.int64), np.empty(0, np.uint32), np.empty(0, np.float32) if structure.weighted else None
@@ -231,24 +235,28 @@ class MixedStream:
                 kinds=self._kinds, place=self._run.place, asked=self._places, slots=self._slots,
                 by_place=int(self._by_place), first=len(self.updates), places=places,
             )  # fmt: skip
-            given = {"graph": (view := structure.view()), "queries": asked}
+            common = {"graph": (view := structure.view()), "queries": asked}
             into = {"words": words, "n_found": edges}
             kernels = load(device, "structures/query_results.cuh", view)
             if n_rows:
                 device.fill(zeros, 0)
             changes, n_all = zeros[:n_rows], n_points + (len(self.updates) if n_rows else 0)
             kernels.EdgeResults(
-                n_all, **given, updates=self._updates,
+                n_all, **common, updates=self._updates,
                 degrees=Struct(outcome=outcome, rows=self._rows, n_rows=n_rows, changes=changes),
                 first=n_rows, n=n_points, n_all=n_all, keys=self._run.keys, before=self._before,
-                held=self._held(structure), found=found, **into,
+                held=self._held(structure), found=exists, **into,
             )  # fmt: skip
-            if n_rows:  # a degree is also the length of the row that a query for neighbours gets
+
+            # Degrees by prefix sums of the changes; they are also the lengths of the rows to return.
+            if n_rows:
                 sums = changes.view(np.uint64)
                 sums = Struct(words=sums, before=sum_chunks(device, sums, zeros[n_rows:].view(np.uint64)))
-                kernels.DegreeResults(n_rows, **given, rows=self._rows, n=n_rows, changes=sums, **into)
+                kernels.DegreeResults(n_rows, **common, rows=self._rows, n=n_rows, changes=sums, **into)
             if neighbors + predecessors:
-                rows = self._patched(kernels, given, outcome, words[weights + degrees :], structure.weighted)
+                rows = self._patched(kernels, common, outcome, words[weights + degrees :], structure.weighted)
+
+        # Start the copies to the host.
         fetched = device.fetching(answers[: numbers + 4 * (weights + degrees)])
         placed = None if places is None else device.fetching(places)
 
@@ -267,7 +275,7 @@ class MixedStream:
         )
 
     def _held(self, structure: Structure) -> Array:
-        """Whether the structure has the edge of each query of an edge, uint8[n]; None unless its search is its own."""
+        """Search the queried edges, uint8[n], by a structure's own `_find`; None if it has none."""
         device, n = self.device, self._asked[0]
         if n == 0 or type(structure)._find is Structure._find:
             return None
@@ -276,8 +284,8 @@ class MixedStream:
         load(device, "structures/mixed_stream.cuh").EdgeEnds(n, keys=self._run.keys, asked=asked, n=n, src=src, dst=dst)
         return structure._find(src, dst, device.empty(n, np.uint8)).view(np.uint8)
 
-    def _patched(self, kernels: Any, given: dict[str, Any], outcome: Array, lengths: Array, weighted: bool) -> Csr:
-        """The rows that are asked for, of these lengths, in host memory."""
+    def _patched(self, kernels: Any, common: dict[str, Any], outcome: Array, lengths: Array, weighted: bool) -> Csr:
+        """Return the requested rows, of these lengths, in host memory."""
         device = self.device
         offsets = device.zeros(len(lengths) + 1, np.int64)
         device.cumsum(lengths, out=offsets[1:])
@@ -285,13 +293,13 @@ class MixedStream:
         dst = device.empty(int(ends[-1]), np.uint32)
         weight = device.empty(len(dst), np.float32) if weighted else None
         kernels.NeighborResults(
-            len(self._rows), **given, updates=self._updates, outcome=outcome, rows=self._rows, n=len(self._rows),
+            len(self._rows), **common, updates=self._updates, outcome=outcome, rows=self._rows, n=len(self._rows),
             offsets=offsets, first=sum(self._asked[:3]), dst=dst, weight=weight,
         )  # fmt: skip
         return Csr(ends, device.fetch(dst), None if weight is None else device.fetch(weight))
 
 
 def _part(csr: Csr, first: int, end: int) -> Csr:
-    """The rows `first` to `end` - 1, as views."""
+    """Return the rows `first` to `end` - 1, as views."""
     a, b = int(csr.offsets[first]), int(csr.offsets[end])
     return Csr(csr.offsets[first : end + 1] - a, csr.dst[a:b], None if csr.weight is None else csr.weight[a:b])

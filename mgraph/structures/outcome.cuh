@@ -1,4 +1,4 @@
-// What becomes of each key of a run: Plan in plan.py has the same numbers.
+// Outcomes of the keys of a run, with the numbers of Plan in plan.py.
 #pragma once
 
 enum Outcome : u8 { overridden, inserted, updated, deleted, missing };

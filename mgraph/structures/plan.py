@@ -1,4 +1,4 @@
-"""What a structure hands out between preparing a change and committing it, and what a batch did."""
+"""Plans of changes between prepare and commit, and counts of batches."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ INSERTED, UPDATED, DELETED = (_OUTCOMES.index(name) for name in ("inserted", "up
 
 
 class Counts(NamedTuple):
-    """Exactly what a batch did; of operations on one edge only the last counts.
+    """Exact outcomes of a batch; of repeated edges only the last counts.
 
-    inserted + updated is how many inserts there were, deleted + missing how many deletes.
+    inserted + updated is the number of inserts, deleted + missing the number of deletes.
     """
 
     inserted: int = 0
@@ -33,7 +33,7 @@ class Counts(NamedTuple):
 
 @dataclass
 class Plan:
-    """A prepared batch: its counts, which of its edges were there, and every allocation that its commit needs.
+    """Prepared batch: counts, outcomes, and all memory for its commit.
 
     Valid for one `commit` or `discard` of the structure that made it, and until that structure changes otherwise.
 
@@ -42,12 +42,12 @@ class Plan:
     run : Run
     counts : Counts
     outcome : uint8[n] on the device
-        What becomes of each key of the run: 0 overridden by an equal key after it, 1 inserted, 2 updated, 3 deleted,
+        The outcome of each key of the run: 0 overridden by an equal key after it, 1 inserted, 2 updated, 3 deleted,
         4 missing.
     work : object
-        The structure's own; None once the plan was committed or discarded.
+        Private to the structure; None once the plan was committed or discarded.
     state : object
-        The structure's state that it was made for.
+        The structure's state at the preparation.
     scratch : object
         Memory that the structure may keep for the next batch.
     """
@@ -62,7 +62,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class VerticesPlan:
-    """A prepared addition of vertices, with every allocation that its commit needs.
+    """Prepared addition of vertices, with all memory for its commit.
 
     Valid for one `commit_vertices` or `discard_vertices` of the structure that made it, and until that structure
     changes otherwise.
@@ -72,9 +72,9 @@ class VerticesPlan:
     n_rows, n_vertices : int
         The structure's after the commit.
     work : dict of str to array
-        The structure's own: its arrays after the commit. Emptied by commit and discard.
+        The structure's arrays after the commit. Emptied by commit and discard.
     state : object
-        The structure's state that it was made for.
+        The structure's state at the preparation.
     """
 
     n_rows: int

@@ -1,6 +1,6 @@
-// The answers to the queries of a stream, each as of its place among the updates, from any structure before these are
-// made. The updates are in the order of (row, dst, place): the last one of a key before a query decides, else the
-// structure does.
+// Answers the queries of a stream, each as of its place among the updates, from any structure before the commit. The
+// updates are in the order of (row, dst, place): the last update of a key before a query decides, otherwise the
+// structure.
 #pragma once
 #include "structures/outcome.cuh"
 #include "structures/sums.cuh"
@@ -10,11 +10,11 @@
 
 constexpr u32 no_number = 0x7fc00000u;  // NaN
 
-struct SortedQueries {           // queries of a sorted run
-    const i8* kinds;     // of the run, or of its stream where answers are by place
+struct SortedQueries {  // queries of a sorted run
+    const i8* kinds;  // of the run, or of its stream if answers are by place
     const u32* place;    // of the run
-    const u32* asked;    // where each query stands in the run
-    const u32* slots;    // where each answer goes, by the place in the stream, or in the run
+    const u32* asked;  // position of each query in the run
+    const u32* slots;  // slot of each answer, by the place in the stream, or in the run
     i64 by_place;
     i64 first;           // the first slot
     u32* places;         // of the answers, by slot; may be null
@@ -26,7 +26,7 @@ struct SortedQueries {           // queries of a sorted run
     DEVICE i8 kind(i64 q) const { return kinds[by_place ? place[asked[q]] : asked[q]]; }
 };
 
-// Whether the edge of an update of [.., end) was there before the batch: what becomes of its last update tells.
+// Returns true if the edge of an update of [.., end) existed before the batch, by the outcome of its last update.
 DEVICE bool there_before(const Updates& updates, const u8* outcome, i64 update, i64 end) {
     u64 key = updates.keys[update];
     bool repeated = update + 1 < end && updates.keys[update + 1] == key;
@@ -34,10 +34,10 @@ DEVICE bool there_before(const Updates& updates, const u8* outcome, i64 update, 
     return outcome[last] == updated || outcome[last] == deleted;
 }
 
-// What an update changes at its row's degree is added to the first query of that row after it.
+// Adds the degree changes of each update to the first query of its row after it.
 struct DegreeChanges {
     const u8* outcome;
-    const u64* rows;  // the queries of rows, row << 32 | place, ascending
+    const u64* rows;  // queries of rows, row << 32 | place, ascending
     i64 n_rows;
     i64* changes;
     DEVICE void add(const Updates& updates, i64 i) const {
@@ -48,8 +48,8 @@ struct DegreeChanges {
         bool before = again ? updates.op[i - 1] > 0 : there_before(updates, outcome, i, updates.n);
         if (after != before) atomic_add(changes + q, (i64)(after ? 1 : -1));
     }
-    // The first query after an update; of another row where its own has none. In the run, the queries of a row come
-    // before its updates, but for those of an edge to vertex 0, which the queries share their keys with.
+    // Returns the first query after an update, of another row if its own has none. In the run, the queries of a row
+    // come before its updates, except those of an edge to vertex 0, whose keys equal the queries'.
     DEVICE i64 first_after(const Updates& updates, i64 i, u64 key) const {
         i64 end = updates.asked[i];
         if ((u32)key == 0) return end;
@@ -58,7 +58,7 @@ struct DegreeChanges {
     }
 };
 
-// One lane per query of an edge or of a weight, which it answers; and then one per update, where rows are asked for.
+// One lane per query of an edge or of a weight, to answer it; then one per update, if rows are queried.
 template <class View>
 struct EdgeResults {
     static constexpr int lanes = 1;
@@ -66,12 +66,12 @@ struct EdgeResults {
     SortedQueries queries;
     Updates updates;
     DegreeChanges degrees;
-    i64 first;  // of these queries among all
+    i64 first;  // index of these queries among all
     i64 n;
-    i64 n_all;  // with the updates
+    i64 n_all;  // including the updates
     const u64* keys;  // of the run
     const u32* before;
-    const u8* held;  // whether the structure has the edge of each of the first `n_found` queries; null to find it here
+    const u8* held;  // 1 if the structure has the edge of each of the first `n_found` queries; null to search it here
     u8* found;
     u32* words;  // from the slot `n_found` on
     i64 n_found;
@@ -120,7 +120,7 @@ struct DegreeResults {  // one lane per query of a row
     }
 };
 
-// A row as of a query: of the row before the batch what the updates so far leave, then what they have brought.
+// Answers a row as of a query: the row before the batch without deleted edges, then the edges inserted so far.
 template <class View>
 struct NeighborResults {  // one tile per query of a row
     static constexpr int lanes = 32;
@@ -131,7 +131,7 @@ struct NeighborResults {  // one tile per query of a row
     const u64* rows;
     i64 n;
     const i64* offsets;
-    i64 first;  // the slot of the first row
+    i64 first;  // slot of the first row
     u32* dst;
     f32* weight;
     DEVICE void operator()(Grid grid) const {
@@ -159,7 +159,7 @@ struct NeighborResults {  // one tile per query of a row
             put(tile, brings, brings ? (u32)updates.keys[u] : 0, u, -1, next);
         }
     }
-    // The last update of a key before a place, or -1. `near` is where the one before was sought.
+    // Returns the last update of a key before a place, or -1. `near` is the previous search's result.
     DEVICE i64 last_before(u64 key, i64 begin, i64 end, u32 at, i64& near) const {
         i64 first =
             View::sorted ? lower_bound_near(updates.keys, end, near, key) : lower_bound(updates.keys, begin, end, key);

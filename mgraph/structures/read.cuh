@@ -1,4 +1,4 @@
-// Reads of any structure through its View, which view.cuh describes.
+// Reads of any structure through its View (view.cuh).
 #pragma once
 #include "structures/view.cuh"
 
@@ -45,7 +45,7 @@ struct Weights {  // one lane per query
 };
 
 template <class View>
-struct EdgeWeights {  // one lane per key, src << 32 | dst: the edge's weight, 0 if it is not there
+struct EdgeWeights {  // one lane per key, src << 32 | dst: reads the edge's weight, 0 if it does not exist
     static constexpr int lanes = 1;
     View graph;
     const u64* keys;
@@ -60,7 +60,7 @@ struct EdgeWeights {  // one lane per key, src << 32 | dst: the edge's weight, 0
 };
 
 template <class View>
-struct Neighbors {  // one tile per vertex; slots are visited in order, so sorted rows come out sorted
+struct Neighbors {  // one tile per vertex; visits slots in order, so sorted rows come out sorted
     static constexpr int lanes = 32;
     View graph;
     const u32* vertices;

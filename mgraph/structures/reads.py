@@ -1,4 +1,4 @@
-"""What all structures answer by their views: edges, weights, degrees, common neighbours, rows."""
+"""Reads of all structures by their views: edges, weights, degrees, rows."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _BOOL = np.dtype(bool)
 
 @dataclass(frozen=True)
 class Csr:
-    """Rows as offsets, int64[n_rows + 1], dst, uint32[m], and weight, float32[m] or None; on the structure's device.
+    """Rows as offsets, int64[n_rows + 1], dst, uint32[m], and weight, float32[m] or None.
 
-    What `k_hop` returns has `hop`, int32[m], besides. Rows that a graph with times gives may have `time`, int64[m], or
-    datetime64[m].
+    On the structure's device. Results of `k_hop` also have `hop`, int32[m]. Rows of a graph with times may have `time`,
+    int64[m] or datetime64[m].
     """
 
     offsets: Array
@@ -35,36 +35,38 @@ class Csr:
 
 
 class Reads(ABC):
-    """The reads of a structure. Answers are on its device."""
+    """Reads of a structure. Answers are on its device."""
 
     n_rows: int
     n_vertices: int
     device: Device
     weighted: bool
-    sorted_rows: ClassVar[bool]  #: whether neighbours come in ascending order
-    contiguous_rows: ClassVar[bool] = False  #: whether a row's edges lie side by side
+    sorted_rows: ClassVar[bool]  #: True if neighbours ascend
+    contiguous_rows: ClassVar[bool] = False  #: True if a row's edges are contiguous
     _readers: tuple[Any, Library] | None = None  # the kernels of reads, by the view's macros
 
     @abstractmethod
     def view(self) -> View:
-        """What algorithms' kernels read; valid until the next commit of a batch or of vertices."""
+        """Return the view for algorithms' kernels; valid until the next commit."""
 
     def _reads(self) -> tuple[Library, View]:
-        view, known = self.view(), self._readers
-        if known is None or known[0] != view.defines:
-            known = self._readers = view.defines, load(self.device, "structures/read.cuh", view)
-        return known[1], view
+        """Return the kernels of reads, cached by macros, and the view."""
+        view, readers = self.view(), self._readers
+        if readers is None or readers[0] != view.defines:
+            readers = self._readers = view.defines, load(self.device, "structures/read.cuh", view)
+        return readers[1], view
 
     def _ids(self, ids: Any, name: str, bound: int) -> Array:
+        """Return checked ids on the device."""
         ids = as_ids(ids, name)
         check_ids(ids, bound, name)
         return self.device.asarray(ids)
 
     def has_edges(self, src: Any, dst: Any, *, checked: bool = False, out: Array = None) -> Array:
-        """Whether each edge exists: bool[n] on the device. O(log degree) each, or O(1) expected by hashing.
+        """Return True for each edge that exists: bool[n] on the device.
 
-        Ids that are `checked` are uint32[n] on the device, and known to be rows and vertices. The answers go to `out`,
-        uint8[n] on the device, if it is given.
+        O(log degree) each, or O(1) expected by hashing. `checked` ids are uint32[n] on the device, valid rows and
+        vertices. The answers go to `out`, uint8[n] on the device, if it is given.
         """
         if not checked:
             src, dst = self._pairs(src, dst)
@@ -76,15 +78,15 @@ class Reads(ABC):
             raise InvalidBatch(f"src has shape {src.shape} and dst {dst.shape}")
         return src, dst
 
-    def _find(self, src: Array, dst: Array, found: Array) -> Array:
-        """`has_edges` for checked ids: by default one lane per query, through the View."""
+    def _find(self, src: Array, dst: Array, out: Array) -> Array:
+        """Find edges of checked ids: by default with one lane per query."""
         kernels, view = self._reads()
         n = len(src)
-        kernels.HasEdges(n, graph=view, src=src, dst=dst, n=n, found=found)
-        return found.view(_BOOL)
+        kernels.HasEdges(n, graph=view, src=src, dst=dst, n=n, found=out)
+        return out.view(_BOOL)
 
     def find_weights(self, src: Any, dst: Any, *, checked: bool = False, out: Array = None) -> Array:
-        """The weight of each edge: float32[n] on the device, NaN where there is no edge; 1 without weights.
+        """Return the weight of each edge: float32[n] on the device, NaN for missing edges, 1 without weights.
 
         O(log degree) each, or O(1) expected by hashing. `checked` and `out`, float32[n], as in `has_edges`.
         """
@@ -96,7 +98,7 @@ class Reads(ABC):
         return weights
 
     def degrees(self, vertices: Any = None, *, checked: bool = False, out: Array = None) -> Array:
-        """Out-degrees, uint32[n] on the device, of `vertices` or else of all rows. O(1) each.
+        """Return the out-degrees, uint32[n] on the device, of `vertices` or of all rows. O(1) each.
 
         `checked` and `out`, uint32[n], as in `has_edges`.
         """
@@ -111,18 +113,18 @@ class Reads(ABC):
         return degrees
 
     def common_neighbors(self, u: Any, v: Any) -> Array:
-        """How many neighbours the rows ``u[i]`` and ``v[i]`` have in common: int64[n] on the device.
+        """Count the common neighbours of the rows ``u[i]`` and ``v[i]``: int64[n] on the device.
 
-        Both rows are in this structure. A self-loop counts as any edge does, and the common neighbours of a row with
-        itself are its degree. Each edge of the shorter row is sought in the longer one: O(d log D) a pair where rows
-        are sorted, O(d) expected by hashing, O(d D) otherwise. Asynchronous on a GPU.
+        Both rows are in this structure. A self-loop counts like any edge, and a row has its degree of neighbours in
+        common with itself. Each edge of the shorter row is searched in the longer one: O(d log D) per pair with sorted
+        rows, O(d) expected by hashing, O(d D) otherwise. Asynchronous on a GPU.
 
         Raises
         ------
         UnknownVertex
             An id is not below n_rows.
         InvalidBatch
-            The two have different shapes, or hold what is no id.
+            The two have different shapes, or an entry is no id.
         """
         u, v = self._ids(u, "u", self.n_rows), self._ids(v, "v", self.n_rows)
         if u.shape != v.shape:
@@ -133,17 +135,18 @@ class Reads(ABC):
         return counts
 
     def neighbors(self, vertices: Any, *, checked: bool = False) -> Csr:
-        """The rows of `vertices`, in their order, as offsets, dst and weight. O(sum of degrees); one read-back.
+        """Return the rows of `vertices`, in their order. O(sum of degrees); one read-back.
 
         `checked` as in `has_edges`.
         """
         return self._gather(vertices if checked else self._ids(vertices, "vertices", self.n_rows))
 
     def to_csr(self) -> Csr:
-        """All rows as CSR. O(n + m)."""
+        """Return all rows as CSR. O(n + m)."""
         return self._gather(self.device.arange(0, self.n_rows, np.uint32))
 
     def _gather(self, rows: Array) -> Csr:
+        """Copy rows to the prefix sums of their degrees."""
         kernels, view = self._reads()
         offsets = self.device.zeros(len(rows) + 1, np.int64)
         degrees = self.device.empty(len(rows), np.uint32)

@@ -1,4 +1,4 @@
-"""Sorted runs: what a structure takes. Keys are ``src << 32 | dst``, ascending; of equal keys the last one acts."""
+"""Sorted runs: the input of structures. Keys are ``src << 32 | dst``, ascending; of equal keys the last acts."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ _FIRST = np.zeros(1, np.intp)
 
 @dataclass(slots=True, eq=False)  # frozen, it would take 2 us to make
 class Run:
-    """A sorted run of edge operations on one device. Its columns are not replaced.
+    """Sorted run of edge operations on a device, with constant columns.
 
     Parameters
     ----------
     keys : uint64[n]
-        ``src << 32 | dst``, ascending; src is local to the structure (its row), dst a global id. Where keys repeat they
-        are in stream order, and the last one acts: dropping the others would cost a read-back.
+        ``src << 32 | dst``, ascending; src is local to the structure (its row), dst a global id. Equal keys are in
+        stream order, and the last one acts: dropping the others would cost a read-back.
     op : int8[n] or None
-        +1 insert, -1 delete; None means that all are inserts.
+        +1 insert, -1 delete; None if all are inserts.
     weight : float32[n] or None
     unchecked : EdgeBatch or None
-        The batch that the run was made of, while its ids have not been compared with their bounds.
+        The batch of the run, while its ids are unchecked.
     place : uint32[n] or None
-        The place of each operation in its stream; ascends among equal keys. Only a run with queries has it, whose `op`
-        holds kinds of `mgraph.operations`. Structures take only its updates, which `mgraph.structures.mixed_stream`
-        separates.
+        The place of each operation in its stream; ascends among equal keys. Only runs with queries have it; their `op`
+        holds kinds of `mgraph.operations`. Structures take only their updates, separated by
+        `mgraph.structures.mixed_stream`.
     time : int64[n] or None
-        The time of each insertion, in a graph with times; that of a deletion means nothing. Structures ignore it.
+        The time of each insertion, in a graph with times; not used for deletions. Structures ignore it.
     """
 
     keys: Array
@@ -53,12 +53,12 @@ class Run:
         return len(self.keys)
 
     def take(self, part: Any) -> Run:
-        """The run of a slice, a mask or ascending places."""
+        """Return the run of a slice, a mask or ascending indices."""
         columns = {name: getattr(self, name) for name in ("keys", "op", "weight", "place", "time")}
         return Run(**{name: a if a is None else a[part] for name, a in columns.items()})
 
     def split(self, starts: Sequence[int]) -> list[Run]:
-        """Cut at the range boundaries ``starts[0] .. starts[-1]`` of src: part r has starts[r] <= src < starts[r + 1].
+        """Cut the run by src: part r has starts[r] <= src < starts[r + 1].
 
         No copy. One small read-back on a GPU.
         """
@@ -88,19 +88,20 @@ def sort_run(
     src: Array = None,
     dst: Array = None,
 ) -> Run:
-    """Sort operations in stream order into a run; `op` may be one number for all of them. May overwrite `keys`.
+    """Sort operations in stream order into a run; `op` may be a single number. May overwrite `keys`.
 
-    Without `keys` they are made of the columns `src` and `dst`, uint32[n]. O(n log n); no read-back. Where there are
-    other columns the keys' places are sorted along: see `sort_keys`.
+    Without `keys` they are made of the columns `src` and `dst`, uint32[n]. O(n log n); no read-back. With other columns
+    the keys' places are sorted along, by `sort_keys`.
     """
     return _sort(device, op, weight, None, time, keys=keys, src=src, dst=dst)
 
 
 def sort_few(device: Device, src: Any, dst: Any, op: Any = None, weight: Any = None, time: Any = None) -> Run:
-    """`sort_run` of at most `FEW` operations, whose ends are in host memory: sorted there, and then copied to `device`.
+    """Sort at most `FEW` operations in host memory, and copy the run to `device`.
 
-    On a GPU that is a copy and a launch less than to copy the columns first.
+    On a GPU this saves a copy and a launch over copying the columns first.
     """
+    # Sort the keys, stably if other columns follow them.
     n, order = len(src), _FIRST
     if n == 1:
         keys = np.array([src.item() << 32 | dst.item()], np.uint64)
@@ -111,6 +112,8 @@ def sort_few(device: Device, src: Any, dst: Any, op: Any = None, weight: Any = N
         else:
             order = keys.argsort(kind="stable")
             keys = keys[order]
+
+    # Send the other columns in the order of the keys.
     if type(op) is int:
         op = None if op == 1 else device.sent(np.array([op], np.int8).repeat(n))
     elif op is not None:
@@ -123,10 +126,10 @@ def sort_few(device: Device, src: Any, dst: Any, op: Any = None, weight: Any = N
 
 
 def sort_batch(device: Device, batch: EdgeBatch, n_rows: int, n_vertices: int, check: bool = True) -> Run:
-    """A batch, copied to `device` where it is elsewhere, as a run; one read-back on a GPU, none without `check`.
+    """Sort a batch into a run on `device`; one read-back on a GPU, none without `check`.
 
-    Raises `UnknownVertex` where a source is not below `n_rows` or a destination not below `n_vertices`. Without `check`
-    whoever takes the run must check its ids, and call `check_batch` where one is out of range.
+    Raises `UnknownVertex` if a source is not below `n_rows` or a destination not below `n_vertices`. Without `check`
+    the run's user must check its ids, and call `check_batch` if one is out of range.
     """
     src, dst = device.asarray(batch.src), device.asarray(batch.dst)
     op = batch.op if batch.op is None or isinstance(batch.op, int) else device.asarray(batch.op)
@@ -146,12 +149,13 @@ def _sort(
     weight: Array,
     unchecked: EdgeBatch | None = None,
     time: Array = None,
-    **given: Array,
+    **columns: Array,
 ) -> Run:
-    """The run of operations whose keys or columns are `given`, as `sort_keys` takes them."""
+    """Sort operations, given for `sort_keys`, into a run."""
+    # Other columns follow the places of the keys.
     ops = None if op is None or isinstance(op, int) else op
     with_places = not (ops is None and weight is None and time is None)
-    keys, places = sort_keys(device, **given, with_places=with_places)
+    keys, places = sort_keys(device, **columns, with_places=with_places)
     if ops is not None:
         ops = device.gather(ops, places)
     elif op == -1:
@@ -164,6 +168,6 @@ def _sort(
 
 
 def check_batch(batch: EdgeBatch, n_rows: int, n_vertices: int) -> None:
-    """Raise `UnknownVertex`, naming the first of them, where an id of a batch is not below its bound."""
+    """Raise `UnknownVertex` for the first id of a batch that is not below its bound."""
     check_ids(batch.src, n_rows, "src")
     check_ids(batch.dst, n_vertices, "dst")

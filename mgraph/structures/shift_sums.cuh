@@ -1,5 +1,5 @@
-// What a batch's keys move, as inserts << 32 | deletes, summed up: the keys before each one in its chunk of 1 << shift
-// keys, as inserts << 16 | deletes, and the chunks before each chunk.
+// Prefix sums of a batch's moves, inserts << 32 | deletes: within each chunk of 1 << shift keys, as inserts << 16 |
+// deletes, and over the chunks.
 #pragma once
 #include "kernels/scan.cuh"
 
@@ -7,8 +7,8 @@ DEVICE u64 shifts_before(const u32* before, const u64* chunks, i64 shift, i64 k)
     return chunks[k >> shift] + ((u64)(before[k] >> 16) << 32 | (before[k] & 0xffffu));
 }
 
-// The sums of a block's turn over its chunk, one lane per key: `move` is 1 << 16 for an insert and 1 for a delete, and
-// `moved` what the chunk's keys before the turn move. All lanes of the block call it.
+// Prefix sums of a block's round over its chunk, one lane per key: `move` is 1 << 16 for an insert and 1 for a delete,
+// and `moved` sums the chunk's keys before the round. All lanes of the block call it.
 struct ChunkShifts {
     u32 moved = 0;
     DEVICE u32 before(Block block, u32 move) {
@@ -16,7 +16,7 @@ struct ChunkShifts {
         moved += all;
         return sum;
     }
-    // Ends a chunk, of `many`. The block that comes last sums up the chunks, and hands what all keys move to done().
+    // Ends a chunk, of `many`. The last block sums up the chunks, and passes the total to done().
     template <class F> DEVICE void close(Block block, u64* chunks, u64* arrived, i64 chunk, i64 many, F done) const {
         SHARED(bool, is_last, 1);
         if (block.rank() == 0) {
@@ -24,7 +24,7 @@ struct ChunkShifts {
             *is_last = arrive(arrived) == (u64)many - 1;
         }
         block.sync();
-        constexpr int some = 4;  // neighbouring chunks of a lane: in fewer turns, since nobody else works any more
+        constexpr int some = 4;  // neighbouring chunks per lane, for fewer rounds, since all other blocks are done
         u64 sum = 0;
         for (i64 first = 0; *is_last && first < many; first += some * block.size()) {
             u64 its[some], mine = 0, all;

@@ -1,4 +1,4 @@
-"""Sorts of keys, ``src << 32 | dst``: `sort_keys` chooses by the device and by how many there are."""
+"""Sorts of keys, ``src << 32 | dst``, chosen by device and length."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mgraph.structures.sample_sort import CONSTANTS, MOST, MOST_PLACED, sort_sam
 __all__ = ["load_sorts", "make_keys", "sort_keys", "sort_small"]
 
 Array = Any
-SMALL = 1 << 17  #: keys up to which a GPU sorts by `sort_small`
-TILE = constants("kernels/small_tile.cuh")["tile_keys"]  #: keys that a block sorts in shared memory
-FAN = 16  #: runs that become one in a round
+SMALL = 1 << 17  #: maximum of keys for `sort_small` on a GPU
+TILE = constants("kernels/small_tile.cuh")["tile_keys"]  #: keys per block in shared memory
+FAN = 16  #: runs merged into one per round
 
 
 def load_sorts(device: Device) -> None:
-    """Compile the kernels that sort on this device, so that the first sort is as fast as later ones."""
+    """Compile the sorts' kernels, so that the first sort is as fast as later ones."""
     load(device, "kernels/sort.cuh")
     if device.kind == "cuda":
         for constants in CONSTANTS:
@@ -27,7 +27,7 @@ def load_sorts(device: Device) -> None:
 
 
 def make_keys(device: Device, src: Array, dst: Array, largest: Array = None) -> Array:
-    """A new array of ``src << 32 | dst`` of two uint32 arrays; `largest`, uint64[2], gets the largest id of each."""
+    """Return ``src << 32 | dst`` of two uint32 arrays; writes their maxima to `largest`, uint64[2]."""
     n = len(src)
     keys = device.empty(n, np.uint64)
     load(device, "kernels/sort.cuh").MakeKeys(n, src=src, dst=dst, n=n, keys=keys, largest=largest)
@@ -42,12 +42,13 @@ def sort_keys(
     largest: Array = None,
     with_places: bool = False,
 ) -> tuple[Array, Array]:
-    """Sorted keys, of `keys` or of two uint32 columns, and `with_places` where each stood, in stable order.
+    """Sort `keys`, or two uint32 columns, stably; also their places `with_places`.
 
-    O(n log n), no read-back; `keys` may be overwritten. The largest id of each column goes into `largest`, uint64[2].
-    A GPU sorts few keys by tiles, more by a sample, which takes 16 bytes per key while it runs (24 with places), and
-    more still as CuPy does.
+    O(n log n), no read-back; `keys` may be overwritten. The largest id of each column goes into `largest`, uint64[2]. A
+    GPU sorts few keys by tiles, more by a sample sort, which takes 16 bytes per key meanwhile (24 with places), and
+    even more by CuPy.
     """
+    # On a GPU: sample sort, or tiles.
     n, on_gpu = len(src if keys is None else keys), device.kind == "cuda"
     small, sampled = on_gpu and n <= SMALL, on_gpu and SMALL < n <= (MOST_PLACED if with_places else MOST)
     if sampled:
@@ -56,6 +57,8 @@ def sort_keys(
         keys, src, dst = make_keys(device, src, dst, largest), None, None
     if small:
         return sort_small(device, keys, src, dst, with_places)
+
+    # Otherwise the array library, or on a CPU a radix sort for places.
     if not with_places:
         if n > 1:
             device.sort(keys)
@@ -70,18 +73,19 @@ def sort_keys(
 def sort_small(
     device: Device, keys: Array = None, src: Array = None, dst: Array = None, with_places: bool = False
 ) -> tuple[Array, Array]:
-    """`sort_keys` for few keys on a GPU, into a new array.
+    """Sort few keys on a GPU by tiles and merges, into a new array.
 
     Two launches up to 16k keys, three up to 256k. One H200: 10k in 44 us, 100k in 64 and 262k in 107; CuPy's sort takes
     100, 114 and 124.
     """
+    # Sort tiles, then merge FAN runs per launch.
     n = len(src if keys is None else keys)
     keys_in, keys_out = device.empty(n, np.uint64), None
     places_in, places_out = device.empty(n, np.uint32) if with_places else None, None
     kernels, width = load(device, "kernels/sort.cuh"), TILE
     kernels.SortTiles(-(-n // TILE), src=src, dst=dst, keys=keys, n=n, keys_out=keys_in, places_out=places_in)
     while width < n:
-        if keys_out is None:  # each is sorted into the other; allocated while the device works
+        if keys_out is None:  # the second buffer, allocated while the device works
             keys_out, places_out = device.empty(n, np.uint64), device.empty(n, np.uint32) if with_places else None
         kernels.MergeRuns(
             n, keys=keys_in, places=places_in, n=n, width=width, fan=FAN, keys_out=keys_out, places_out=places_out
@@ -91,15 +95,17 @@ def sort_small(
 
 
 def _sort_by_bytes(device: Device, keys: Array) -> tuple[Array, Array]:
-    """Radix sort, the least significant byte first; bytes in which all keys agree are skipped.
+    """Radix sort keys by bytes, the least significant first; skips bytes in which all keys agree.
 
-    Takes 24 bytes a key, of which the places are 4.
+    Takes 24 bytes per key, of which the places are 4.
     """
     kernels, n = load(device, "kernels/sort.cuh"), len(keys)
-    if n >> 32:  # its places are 32 bits
+    if n >> 32:  # places would exceed 32 bits
         with device.taking(16 * n, f"{n} places"):
             order = np.argsort(keys, kind="stable")
         return device.gather(keys, order), order
+
+    # Per byte: a histogram per chunk, prefix sums, and a stable distribution into the other buffer.
     chunks = max(1, min(device.threads, n >> 14))
     counts = np.empty((256, chunks), np.int64)
     places, spare = None, (device.empty(n, np.uint64), device.empty(n, np.uint32))

@@ -1,10 +1,10 @@
-// Running sums of words, in place: within chunks at first, a block each; then each chunk gets what is before it.
+// Prefix sums of words, in place: first within chunks, one block each; then each chunk adds the sum before it.
 #pragma once
 #include "kernels/scan.cuh"
 
 constexpr i64 chunk_words = 4096;
 
-struct SumChunks {  // one block per chunk; the block that comes last sums up the chunks
+struct SumChunks {  // one block per chunk; the last block sums up the chunks
     static constexpr int lanes = 256;
     u64* words;
     i64 n;
@@ -25,7 +25,7 @@ struct SumChunks {  // one block per chunk; the block that comes last sums up th
             block.sync();
         }
     }
-    // Running sums of words [first, end), each with its own word or without; returns the sum of all.
+    // Prefix sums of words [first, end), inclusive or exclusive; returns the total.
     template <int some> DEVICE u64 sum_up(Block block, u64* its, i64 first, i64 end, bool with) const {
         u64 sum = 0;
         for (i64 at = first; at < end; at += some * block.size()) {
@@ -46,7 +46,7 @@ struct SumChunks {  // one block per chunk; the block that comes last sums up th
     }
 };
 
-struct Sums {  // running sums as SumChunks leaves them
+struct Sums {  // prefix sums as SumChunks leaves them
     const u64* words;
     const u64* before;
     DEVICE u64 upto(i64 i) const { return words[i] + before[i / chunk_words]; }

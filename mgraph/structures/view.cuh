@@ -1,20 +1,20 @@
-// The View contract: what kernels may ask of any structure. A View is a small copyable struct of 8-byte fields with
-//   degree(v)                  a row's edges; O(1)
-//   units(v)                   a row's independent pieces, the grain of load balancing; O(1)
+// The View contract, every structure's interface for kernels. A View is a small copyable struct of 8-byte fields with
+//   degree(v)                  number of a row's edges; O(1)
+//   units(v)                   number of a row's independent pieces, the grain of load balancing; O(1)
 //   visit(tile, v, unit, f)    f(dst, slot, live) by all lanes of a tile of any width, until f returns true to all of
-//                              them; a lane that has no edge calls f too, with live false and any dst
-//   weight(slot)               of a live slot; 1 where the graph has no weights
-//   sorted                     constexpr: whether visiting the units in order meets a row's dst in ascending order
+//                              them; a lane without an edge calls f too, with live false and any dst
+//   weight(slot)               of a live slot; 1 without weights
+//   sorted                     constexpr: true if visiting the units in order meets a row's dst in ascending order
 //   find(v, dst)               the slot of an edge, or -1, by one lane: O(log degree), O(1) by hashing, or O(degree)
-//   fetch_start(v), fetch(v)   may be missing: prefetch on a CPU where a row begins, and what is read first of it
-//   begins(v), ends(v), id_at(slot)  may be missing: row v lies in the slots from begins(v) on, before ends(v), which is
-//                              begins(v + 1); id_at gives ~0 for a slot without an edge
-//   read(tile, v, unit, f)     may be missing: visit for f that never returns true, with more loads under way
+//   fetch_start(v), fetch(v)   optional: prefetch on a CPU a row's start, and its first data
+//   begins(v), ends(v), id_at(slot)  optional: row v is the slots from begins(v) to before ends(v), which is
+//                              begins(v + 1); id_at returns ~0 for a slot without an edge
+//   read(tile, v, unit, f)     optional: visit for f that never returns true, with more loads in flight
 #pragma once
 
-// f(dst, slot_u, slot_v, live) for the common neighbours of rows u and v, by all lanes of the tile together, until f
-// returns true to all of them; a lane that has none calls f too, with live false. The lanes share the shorter row, and
-// each finds its edges in the other row: by binary search where rows are sorted, else by hashing or a scan.
+// Calls f(dst, slot_u, slot_v, live) for the common neighbours of rows u and v, by all lanes of the tile together,
+// until f returns true to all of them; a lane without one calls f too, with live false. The lanes share the shorter
+// row, and each searches its edges in the other row: by binary search in sorted rows, else by hashing or a scan.
 template <class View, class Tile, class F> DEVICE void intersect(const View& graph, Tile tile, i64 u, i64 v, F f) {
     bool swapped = graph.degree(v) < graph.degree(u), done = false;
     i64 shorter = swapped ? v : u, longer = swapped ? u : v, units = graph.units(shorter);
@@ -60,7 +60,7 @@ struct Visitor {
 };
 template <class View> using Visit = decltype(some<const View&>().visit(Tile<32>(), i64(), i64(), Visitor()));
 
-// Its type is deduced, and so its body looked at, but no code is made of it.
+// Its type is deduced, and so its body compiled, but no code is generated.
 template <class View, class Tile> DEVICE auto use(const View& graph, Tile tile) {
     graph.visit(tile, 0, 0, Visitor());
     intersect(graph, tile, 0, 0, [](u32, i64, i64, bool) { return false; });
@@ -70,7 +70,8 @@ template <class View, class Tile> constexpr bool works = same<decltype(use(some<
 
 }  // namespace contract
 
-// Instantiated for every structure by read.cuh: what a View lacks stops the compiler with a sentence that says so.
+// Instantiated for every structure by read.cuh: a View without a part of the contract stops the compiler with a
+// sentence about it.
 template <class View> struct AssertView {
     static_assert(__is_trivially_copyable(View), "View: a struct that can be copied by its bytes");
     static_assert(contract::gives<contract::Degree, View, i64> || contract::gives<contract::Degree, View, u32>,
@@ -82,5 +83,5 @@ template <class View> struct AssertView {
     static_assert(contract::gives<contract::Visit, View, void>,
                   "View: void visit(Tile tile, i64 v, i64 unit, F f) const");
     static_assert(contract::works<View, Tile<1>> && contract::works<View, Tile<8>> && contract::works<View, Tile<32>>);
-    static constexpr bool value = View::sorted || true;  // which needs `sorted` to be known to the compiler
+    static constexpr bool value = View::sorted || true;  // requires `sorted` to be a constant
 };

@@ -1,4 +1,4 @@
-"""The memory budget of a worker process, under the limit that its nanny enforces."""
+"""Memory budget of a worker process, under the limit that its nanny enforces."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from mgraph.kernels import load
 
 __all__ = ["budget_under", "map_pages", "resident_bytes"]
 
-MARGIN = 16 << 20  #: bytes below the limit that are kept free for allocations smaller than a budget's `GRAIN`
+MARGIN = 16 << 20  #: bytes kept free below the limit, for allocations smaller than a budget's `GRAIN`
 
 
 def resident_bytes() -> int:
-    """Bytes of memory that this process occupies, as its nanny measures them."""
+    """Return the resident memory of this process, as its nanny measures it."""
     with open("/proc/self/statm") as pages:
         return int(pages.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def budget_under(limit: int | None) -> Budget:
-    """The budget of a process with a limit of `limit` bytes, or without a limit for None. All its graphs share it."""
+    """Return the budget of a process with this limit in bytes, None for no limit."""
     return Budget() if limit is None else Budget(partial(_left_under, limit - MARGIN), _reclaim)
 
 
@@ -36,7 +36,7 @@ def _left_under(limit: int) -> int:
 
 
 def _reclaim() -> None:
-    """Collect garbage, and return to the system the free memory that pyarrow and the C library keep."""
+    """Collect garbage, and return the free memory of pyarrow and the C library to the system."""
     gc.collect()
     if "pyarrow" in sys.modules:
         sys.modules["pyarrow"].default_memory_pool().release_unused()
@@ -46,5 +46,5 @@ def _reclaim() -> None:
 
 
 def map_pages(device: Device, array: np.ndarray) -> None:
-    """Make the system map all pages of an array of bytes now, using the threads of a CPU device."""
+    """Map all pages of an array now, by the threads of a CPU device."""
     load(device, "kernels/prefault.cuh").Prefault(-(-len(array) // PAGE), bytes=array, n=len(array), page=PAGE)

@@ -1,4 +1,4 @@
-"""The Dask worker plugin: it adds two comm handlers and metrics to a worker, and frees its shards when it ends."""
+"""Dask worker plugin: adds two comm handlers and metrics, and frees the shards at its end."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from mgraph.worker.sessions.session import SessionTable
 
 __all__ = ["MgraphPlugin", "ensure"]
 
-TEARDOWN_SECONDS = 5.0  #: for which a closing worker waits until its shards are freed
+TEARDOWN_SECONDS = 5.0  #: how long a closing worker waits for its shards to be freed
 
 
 class MgraphPlugin(WorkerPlugin):
-    """The plugin that holds the shards of one worker. Registering it again changes nothing.
+    """Plugin that holds a worker's shards. Registering it again changes nothing.
 
     Attributes
     ----------
     table : SessionTable
-        The sessions, one for each shard.
+        The sessions, one per shard.
     dispatcher : CommDispatcher
         Accepts the connections of other workers' exchanges.
     meter : Meter
@@ -63,6 +63,7 @@ class MgraphPlugin(WorkerPlugin):
 
     def setup(self, worker: Worker) -> None:
         """Register the handlers and metrics, and ignore Ctrl-C in workers that have a nanny."""
+        # Create the tables.
         self.worker = worker
         self.table = SessionTable(self._calls)
         self.dispatcher = CommDispatcher(worker.contact_address, asyncio.get_running_loop(), worker.connection_args)
@@ -70,12 +71,14 @@ class MgraphPlugin(WorkerPlugin):
         self._data = DaskData(worker.data, asyncio.get_running_loop(), self.budget, self._nbytes)
         self.meter = Meter(self.table)
         self._ranks: WeakValueDictionary[tuple[str, int], Calls] = WeakValueDictionary()
+
+        # Register the handlers and metrics.
         worker.handlers[SESSION_HANDLER] = self.mgraph_session
         worker.handlers[HANDLER] = self.mgraph_exchange
         worker.metrics.update(self.meter.metrics())
         if worker.nanny and threading.current_thread() is threading.main_thread():
-            # Ctrl-C in a terminal is sent to all its processes. Without this, it would end the workers of a
-            # LocalCluster together with the call that it interrupts. A nanny does not end its worker by this signal.
+            # A terminal sends Ctrl-C to all its processes. Otherwise it would end the workers of a LocalCluster
+            # together with the interrupted call. A nanny does not end its worker by this signal.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     async def teardown(self, worker: Worker) -> None:
@@ -92,17 +95,17 @@ class MgraphPlugin(WorkerPlugin):
         return await self.table.accept(comm, hello)
 
     async def mgraph_exchange(self, comm: Comm, **hello: Any) -> Status:
-        """Pass `comm` to the exchange that it is for, and hold it until that closes."""
+        """Pass `comm` to its exchange, and hold it until that closes."""
         return await self.dispatcher.accept(comm, **hello)
 
     def published(self, end: str | None = None) -> list[dict[str, Any]]:
-        """Return the graphs that are published here, after the name `end` was withdrawn."""
+        """Return the graphs published here, after the name `end` was withdrawn."""
         return self.table.listed(end)
 
     # ---- in a task's thread ------------------------------------------------------------------------------------------
 
     def lent(self, graph: str, rank: int, token: str) -> dict[str, np.ndarray]:
-        """The columns of a result that the rank has kept under this token, which are the caller's now."""
+        """Hand over the columns of a result that the rank keeps under this token."""
         calls = self._ranks.get((graph, rank))
         columns = None if calls is None else calls.lent.pop(token, None)
         if columns is None:
@@ -112,6 +115,7 @@ class MgraphPlugin(WorkerPlugin):
     # ---- in a shard's thread -----------------------------------------------------------------------------------------
 
     def _calls(self, hello: Hello, aborted: Callable[[], bool]) -> Calls:
+        """Create the servant of a new session."""
         host = Host(
             partial(self._open_exchange, hello),
             max(1, self.worker.state.nthreads),
@@ -129,12 +133,12 @@ class MgraphPlugin(WorkerPlugin):
         return make_exchange(name, rank, size, aborted, device, dispatcher=dispatcher, key=key, patience=hello.patience)
 
     def _nbytes(self, key: str) -> int:
-        """Bytes that a key's value takes in memory."""
+        """Return the size of a key's value in memory."""
         task = self.worker.state.tasks.get(key)
         return 0 if task is None else task.get_nbytes()
 
     def _memory_limit(self) -> int | None:
-        """Bytes past which the nanny kills this process."""
+        """Return the bytes past which the nanny kills this process; None without a limit."""
         limit = self.worker.memory_manager.memory_limit
         share = dask.config.get("distributed.worker.memory.terminate")
         return int(limit * share) if limit and share else None

@@ -1,4 +1,4 @@
-"""The turns of a published graph's clients, and what a client that was lost cannot do any more."""
+"""The lock of a published graph's clients, and what a client that was lost cannot do any more."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Any
 from fakes import FakeServant
 
 from mgraph.protocol import Abort, Call, Failure, Hello, Result
-from mgraph.worker.sessions.published import SPAN, Turns
+from mgraph.worker.sessions.published import SPAN, LockQueue
 from mgraph.worker.sessions.thread import Asked, ShardThread
 
 
 class Client:
-    """Asks for turns, and notes what it is given."""
+    """Requests the lock, and notes each grant."""
 
-    def __init__(self, turns: Turns) -> None:
-        self.turns, self.given = turns, []
+    def __init__(self, lock: LockQueue) -> None:
+        self.lock, self.given = lock, []
 
     def ask(self, seq: int) -> None:
-        self.turns.ask(self, seq, self.given.append)
+        self.lock.ask(self, seq, self.given.append)
 
     def end(self, seq: int, *known: Any) -> None:
-        self.turns.end(self, seq, *(known or (None, None)))
+        self.lock.end(self, seq, *(known or (None, None)))
 
 
-def test_turns_go_round_in_the_order_of_the_questions():
-    turns = Turns(3, b"first")
-    a, b, c = (Client(turns) for _ in range(3))
+def test_the_lock_goes_round_in_the_order_of_the_requests():
+    lock = LockQueue(3, b"first")
+    a, b, c = (Client(lock) for _ in range(3))
     a.ask(1), b.ask(1), c.ask(1), a.ask(2)
     assert (a.given, b.given, c.given) == ([{"attempt": 3, "known": b"first"}], [], [])
     b.end(1)  # it does not want it any more
@@ -41,18 +41,18 @@ def test_turns_go_round_in_the_order_of_the_questions():
     assert b.given == [{"attempt": 4, "known": b"second"}]
 
 
-def test_a_turn_ends_with_its_holder_and_leaves_nothing_known():
-    turns = Turns(3, b"first")
-    a, b, c = (Client(turns) for _ in range(3))
+def test_the_lock_is_released_with_its_holder_and_leaves_nothing_known():
+    lock = LockQueue(3, b"first")
+    a, b, c = (Client(lock) for _ in range(3))
     a.ask(1), b.ask(1), c.ask(1)
-    turns.leave(b)
-    turns.leave(a)
+    lock.leave(b)
+    lock.leave(a)
     assert (b.given, c.given) == ([], [{"attempt": 3 + SPAN, "known": None}])
     c.end(1)  # and this one has not found it out either
     b.ask(2)
     assert b.given == [{"attempt": 3 + SPAN, "known": None}]
     b.end(2, 5 + SPAN, b"found out")
-    turns.leave(b)  # it has no turn
+    lock.leave(b)  # it does not hold the lock
     a.ask(2)
     assert a.given[1:] == [{"attempt": 5 + SPAN, "known": b"found out"}]
 

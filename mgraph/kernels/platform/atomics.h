@@ -1,8 +1,8 @@
 // Relaxed atomics, bit counts and prefetches of the host's compiler, under the names that kernels use.
 #pragma once
 
-// A struct that is laid over an array of words by a cast: the compiler must take its accesses for those of the words.
-// (-fno-strict-aliasing says so of all types: PageRank took 6 to 9% longer.)
+// Marks a struct that is laid over an array of words by a cast, so its accesses alias the words'. (-fno-strict-aliasing
+// does so for all types: PageRank took 6 to 9% longer.)
 #define OVERLAY [[gnu::may_alias]]
 
 template <class T> DEVICE T load(const T* p) {
@@ -20,7 +20,7 @@ template <class T> DEVICE T atomic_cas(T* p, T expected, T v) {
     __atomic_compare_exchange(p, &expected, &v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     return expected;
 }
-template <class T, class F> DEVICE T atomic_update(T* p, F next) {  // returns what was there before
+template <class T, class F> DEVICE T atomic_update(T* p, F next) {  // returns the previous value
     T old = load(p);
     for (T v = next(old); !__atomic_compare_exchange(p, &old, &v, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
          v = next(old)) {}
@@ -33,7 +33,7 @@ DEVICE u32 add_nearby(u32* p, u32 v) {  // for a word of a tile's shared memory,
     return before;
 }
 DEVICE i64 take_place(i64* counter) { return atomic_add(counter, (i64)1); }
-// the last sees what all wrote
+// The last to arrive sees all earlier writes.
 template <class T> DEVICE T arrive(T* p, T v = 1) { return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); }
 DEVICE f32 atomic_add(f32* p, f32 v) {
     return atomic_update(p, [=](f32 old) { return old + v; });
@@ -50,7 +50,7 @@ template <class T> DEVICE T atomic_max(T* p, T v) {
     return atomic_update(p, [=](T old) { return greater(old, v); });
 }
 DEVICE void reduce_add(u32* p, u32 v) { __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
-// Not atomic: of a word that has one owner, which alone writes it in this kernel.
+// Not atomic: for words that only their owner writes in this kernel.
 DEVICE void and_into_owned_word(u32* p, u32 v) { store(p, load(p) & v); }
 DEVICE void or_into_owned_word(u32* p, u32 v) { store(p, load(p) | v); }
 DEVICE void copy_bytes(void* to, const void* from, i64 n) { __builtin_memcpy(to, from, n); }
@@ -78,6 +78,6 @@ DEVICE f64 float_of(u64 bits) {
 DEVICE int popcount(u32 v) { return __builtin_popcount(v); }
 DEVICE int lowest_bit(u32 v) { return v ? __builtin_ctz(v) : -1; }
 DEVICE int bit_width(u64 v) { return v ? 64 - __builtin_clzll(v) : 0; }
-DEVICE void fetch_line(const void*) {}  // a GPU's
+DEVICE void fetch_line(const void*) {}  // only on a GPU
 DEVICE void prefetch(const void* p) { __builtin_prefetch(p); }
 DEVICE void prefetch_to_write(const void* p) { __builtin_prefetch(p, 1); }

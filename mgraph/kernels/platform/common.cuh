@@ -1,11 +1,11 @@
-// What a kernel may ask of the machine, with one meaning on a GPU and on a CPU. A kernel is a struct of 8-byte fields
-// with `operator()(Grid)`: guard, stride loop, step. `lanes` lanes share one item; if more than 256, they are a block.
-// `shared` is the bytes of a block's SHARED_LARGE array, for more than the 48 KB of SHARED. `resident` blocks of 256
-// lanes share a multiprocessor, which limits their registers. A kernel with `persistent = 1` may call
-// Grid::meet(arrived, goal), which returns once every block has called it; what they wrote before is then visible to
-// load(). `arrived` points to a word that is 0 before the first such kernel, and may be used by later ones as it is; `goal` is a lane's
-// own variable, 0 at the start. All its blocks are on the machine at once: as many as fit on a GPU, one on a CPU. A
-// kernel with `draws = 1` draws its items from counters in memory: a GPU gets as many blocks as it runs at once.
+// The machine as kernels see it, with the same meaning on a GPU and on a CPU. A kernel is a struct of 8-byte fields with
+// `operator()(Grid)`: guard, stride loop, step. An item takes `lanes` lanes; more than 256 are a block. `shared` is the
+// bytes of a block's SHARED_LARGE array, for more than the 48 KB of SHARED. `resident` blocks of 256 lanes share a
+// multiprocessor, which limits their registers. A kernel with `persistent = 1` may call Grid::meet(arrived, goal), a
+// barrier of all blocks, after which load() sees all earlier writes. `arrived` points to a word that is 0 before the
+// first such kernel; later kernels may use it without clearing it. `goal` is a lane's variable, initially 0. All its
+// blocks are resident: as many as fit on a GPU, one on a CPU. A kernel with `draws = 1` draws its items from counters in
+// memory: a GPU gets as many blocks as it runs at once.
 #pragma once
 
 using i8 = signed char;
@@ -18,7 +18,7 @@ using u64 = unsigned long long;
 using f32 = float;
 using f64 = double;
 
-struct Items {  // for (i64 i : items): the share of one lane, tile or block
+struct Items {  // for (i64 i : items): the items of one lane, tile or block
     i64 first, last, step;
     struct At {
         i64 i, step;

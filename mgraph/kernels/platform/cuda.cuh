@@ -1,9 +1,9 @@
-// The GPU: a tile is `W` neighbouring lanes of a warp, a block is a thread block, items are dealt round robin.
+// The GPU: a tile is `W` neighbouring lanes of a warp, a block is a thread block, items go round robin.
 #pragma once
 #define DEVICE __device__ __forceinline__
-#define OVERLAY  // of the host: nvcc has no such attribute
+#define OVERLAY  // only for the host: nvcc has no such attribute
 #define SHARED(type, name, n) __shared__ type name[n]
-#define SHARED_LARGE(type, name, n) extern __shared__ type name[]  // one a kernel, which says `shared` bytes
+#define SHARED_LARGE(type, name, n) extern __shared__ type name[]  // one per kernel, of `shared` bytes
 #include "kernels/platform/common.cuh"
 
 template <class T> DEVICE T load(const T* p) { return *(const volatile T*)p; }
@@ -13,27 +13,27 @@ DEVICE void load_four(const u32* p, u32 (&v)[4]) {  // from 16 aligned bytes, pa
     v[0] = all.x, v[1] = all.y, v[2] = all.z, v[3] = all.w;
 }
 template <class T> DEVICE void store(T* p, T v) { *(volatile T*)p = v; }
-template <class T> DEVICE T load_once(const T* p) { return __ldcs(p); }  // evict first: leaves L2 to what is read again
+template <class T> DEVICE T load_once(const T* p) { return __ldcs(p); }  // evict first: keeps L2 for reused data
 template <class T> DEVICE T atomic_add(T* p, T v) { return atomicAdd(p, v); }
 DEVICE i64 atomic_add(i64* p, i64 v) { return (i64)atomicAdd((u64*)p, (u64)v); }
-// atomic_add of 1; lanes that arrive together share an atomic, as those of cooperative_groups::coalesced_threads() do.
-// __activemask() names the lanes that execute it together. No branch follows before __match_any_sync, so each of them
-// calls it, with the same mask, and it brings them together again if they have parted meanwhile: the mask need not be
-// true any more. So it is with `same` and __shfl_sync. A lane that is not in the mask is in another group, with a mask
-// and an atomic of its own: which lanes form a group decides how many atomics there are, and no more.
+// Adds 1; converged lanes share an atomic, like cooperative_groups::coalesced_threads(). __activemask() returns the
+// lanes that execute it together. No branch follows before __match_any_sync, so each of them calls it with the same
+// mask, and it converges them again if they have diverged meanwhile. The same holds for `same` and __shfl_sync. A lane
+// outside the mask is in another group, with its own mask and atomic: the grouping determines only the number of
+// atomics.
 DEVICE i64 take_place(i64* counter) {
     u32 same = __match_any_sync(__activemask(), (u64)counter), lane = threadIdx.x & 31;
     int leader = __ffs((int)same) - 1;
     i64 first = (int)lane == leader ? atomic_add(counter, (i64)__popc(same)) : 0;
     return __shfl_sync(same, first, leader) + __popc(same & ((1u << lane) - 1));
 }
-DEVICE u64 arrive(u64* p, u64 v = 1) {  // the last to arrive sees what the others wrote before
+DEVICE u64 arrive(u64* p, u64 v = 1) {  // the last to arrive sees all earlier writes
     __threadfence();
     u64 before = atomicAdd(p, v);
     __threadfence();
     return before;
 }
-// For a word of a tile's shared memory, or of one thread of a CPU.
+// For a word in a tile's shared memory, or private to a CPU's thread.
 DEVICE u32 add_nearby(u32* p, u32 v) { return atomicAdd(p, v); }
 template <class T> DEVICE T atomic_or(T* p, T v) { return atomicOr(p, v); }
 template <class T> DEVICE T atomic_and(T* p, T v) { return atomicAnd(p, v); }
@@ -44,8 +44,8 @@ template <class T> DEVICE T atomic_cas(T* p, T expected, T v) { return atomicCAS
 DEVICE void reduce_add(u32* p, u32 v) {
     asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
-// Of a word that has one owner, which alone writes it in this kernel. For a word that no cache holds, an atomic is faster
-// than a store, which leaves a part of a sector in L2 that has to be filled up before it goes.
+// For words that only their owner writes in this kernel. For an uncached word an atomic is faster than a store, which
+// leaves a partial sector in L2 that must be filled before its eviction.
 DEVICE void and_into_owned_word(u32* p, u32 v) {
     asm volatile("red.relaxed.gpu.global.and.b32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
@@ -55,7 +55,7 @@ DEVICE void or_into_owned_word(u32* p, u32 v) {
 DEVICE void copy_bytes(void* to, const void* from, i64 n) { memcpy(to, from, (size_t)n); }
 DEVICE void fence() { __threadfence(); }
 DEVICE void fetch_line(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }  // of 128 bytes
-DEVICE void prefetch(const void*) {}  // while a warp waits for memory, a GPU runs others
+DEVICE void prefetch(const void*) {}  // a GPU hides latency by other warps
 DEVICE void prefetch_to_write(const void*) {}
 DEVICE u32 bits_of(f32 v) { return __float_as_uint(v); }
 DEVICE u64 bits_of(f64 v) { return (u64)__double_as_longlong(v); }
@@ -65,10 +65,10 @@ DEVICE int popcount(u32 v) { return __popc(v); }
 DEVICE int lowest_bit(u32 v) { return __ffs((int)v) - 1; }
 DEVICE int bit_width(u64 v) { return 64 - __clzll((i64)v); }
 
-constexpr int in_flight = 1;  // searches that a lane has under way: other warps fill its waits
+constexpr int in_flight = 1;  // concurrent searches per lane: other warps hide the latency
 
-// `warp_converged`: all tiles of the warp do the same at the same time, so no exchange checks which lanes take part.
-// A tile of one lane exchanges nothing: by an instruction for its lane alone, a warp's lanes would go one after another.
+// `warp_converged`: all tiles of the warp run converged, so no exchange checks the participating lanes. A tile of one
+// lane exchanges nothing: instructions for single lanes would serialize the warp.
 template <int W, bool warp_converged = false> struct Tile {
     static constexpr int width = W;
     static constexpr bool alone = W == 1;
@@ -80,7 +80,7 @@ template <int W, bool warp_converged = false> struct Tile {
     DEVICE u32 mask() const { return warp_converged ? 0xffffffffu : own(); }
     DEVICE u32 ballot(bool p) const { return alone ? (u32)p : (__ballot_sync(mask(), p) & own()) >> base(); }
     DEVICE bool any(bool p) const { return alone ? p : warp_converged ? ballot(p) : __any_sync(mask(), p); }
-    // lanes with the same
+    // Returns the lanes with the same value.
     template <class T> DEVICE u32 match(T v) const {
         return alone ? 1u : (__match_any_sync(mask(), v) & own()) >> base();
     }
@@ -121,11 +121,11 @@ struct Grid {
         return {((i64)blockIdx.x * blockDim.x + threadIdx.x) / W, n, (i64)gridDim.x * blockDim.x / W};
     }
     DEVICE Items items(Block, i64 n) const { return {(i64)blockIdx.x, n, (i64)gridDim.x}; }
-    // neighbouring items go to different multiprocessors
+    // Neighbouring items go to different multiprocessors.
     template <int W> DEVICE Items scattered(Tile<W>, i64 n) const {
         return {(i64)(threadIdx.x / W) * gridDim.x + blockIdx.x, n, (i64)gridDim.x * blockDim.x / W};
     }
-    // The word counts meetings above its last 24 bits, which are 0 again after each: it need not be cleared.
+    // The word counts barriers above its low 24 bits, which return to 0 after each, so it need not be cleared.
     DEVICE void meet(u64* arrived, u64& goal) const {
         __syncthreads();
         if (threadIdx.x == 0) {

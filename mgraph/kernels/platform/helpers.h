@@ -1,9 +1,9 @@
-// Threads that help a CPU kernel's own: they take ranks as long as there are some. Nobody waits for a helper that came
-// late or not at all: on busy cores OpenMP's end of a loop did, a time slice of 4 ms for kernels of 0.1.
+// Helper threads of CPU kernels: they draw ranks while any are left. No kernel waits for a helper that is late or never
+// comes: on busy cores OpenMP's barrier waited a time slice of 4 ms for kernels of 0.1 ms.
 #pragma once
 #include <atomic>
 #include <new>
-#include <pthread.h>  // C++'s own headers of threads would take a third of the time that a program compiles
+#include <pthread.h>  // C++'s headers of threads would take a third of a program's compilation
 #include <sched.h>
 
 struct HelpedJob {
@@ -12,14 +12,14 @@ struct HelpedJob {
     long long ranks, helpers;
 };
 
-class Helpers {  // one job at a time; nothing to destroy, as its threads end with the process
+class Helpers {  // one job at a time; no destructor, since its threads end with the process
     pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER, asleep = PTHREAD_MUTEX_INITIALIZER;
     pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
     std::atomic<const HelpedJob*> job{nullptr};
     std::atomic<long long> next{0}, most{0}, inside{0}, sleepers{0}, posted{0};
     long long threads = 0;
 
-    static constexpr int spins = 400;  // some 20 us: the time between two kernels of a batch
+    static constexpr int spins = 400;  // about 20 us: the time between two kernels of a batch
     static void pause() {
 #if defined(__x86_64__)
         __builtin_ia32_pause();
@@ -42,9 +42,9 @@ class Helpers {  // one job at a time; nothing to destroy, as its threads end wi
     void help() {
         for (long long seen = 0;; seen = posted.load()) {
             wait_for_another(seen);
-            // Who posted the job ends it when nobody is inside; who comes in after that finds none, or the next one.
-            // (All atomics are sequentially consistent: of `inside` and `job` at least one side sees what the other
-            // wrote.)
+            // The poster of a job ends it when no helper is inside; a helper that enters later sees no job, or the
+            // next one. (All atomics are sequentially consistent: of `inside` and `job` at least one side sees the
+            // other's write.)
             if (inside.fetch_add(1) < most.load())
                 if (const HelpedJob* now = job.load()) take(*now);
             inside.fetch_sub(1);
@@ -56,13 +56,13 @@ class Helpers {  // one job at a time; nothing to destroy, as its threads end wi
     }
     void hire(long long wanted) {
         for (pthread_t id; threads < wanted; ++threads) {
-            if (pthread_create(&id, nullptr, start, this)) return;  // no more threads to be had: fewer help
+            if (pthread_create(&id, nullptr, start, this)) return;  // no more threads: continue with fewer helpers
             pthread_detach(id);
         }
     }
 
 public:
-    // Runs all ranks, with the help of other threads; alone where another kernel has them.
+    // Runs all ranks with the helpers, or alone while another kernel uses them.
     void run(const HelpedJob& now) {
         if (pthread_mutex_trylock(&busy)) {
             for (long long rank = 0; rank < now.ranks; ++rank) now.run(now.kernel, rank, now.ranks);
@@ -83,12 +83,12 @@ public:
     }
 };
 
-namespace mgraph {  // one for all kernels' libraries of the process: the linker joins what has a name that it can see
+namespace mgraph {  // visible symbols, which the linker merges over all kernel libraries of the process
 
 __attribute__((visibility("default"))) inline Helpers helpers;
 
-// A forked child has none of its parent's threads, but a copy of the state that they had, with locks that nobody will
-// open: it starts with a new state, and hires helpers of its own at its first kernel.
+// A forked child has a copy of the state without the parent's threads, and with locks that no thread will open. It
+// starts with a new state, and creates helpers at its first kernel.
 __attribute__((visibility("default"))) inline const int reset_in_children =
     pthread_atfork(nullptr, nullptr, [] { new (&helpers) Helpers; });
 

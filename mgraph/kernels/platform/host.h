@@ -1,7 +1,7 @@
-// The CPU: a tile is one lane, a block one thread, and the grid's ranks contiguous shares of the items, dealt to a few
-// threads.
+// The CPU: a tile is one lane, a block one thread, and a rank of the grid a contiguous range of items. A few threads
+// draw the ranks.
 #pragma once
-#ifndef DEVICE  // the tests' builds define it: with each call inlined they take two to three times as long to compile
+#ifndef DEVICE  // defined by the tests' builds: with each call inlined, compilation takes two to three times as long
 #define DEVICE inline __attribute__((always_inline))
 #endif
 #define SHARED(type, name, n) static thread_local type name[n]
@@ -10,7 +10,7 @@
 #include "kernels/platform/atomics.h"
 #include "kernels/platform/helpers.h"
 
-constexpr int in_flight = 32;  // searches that a lane has under way, so that their loads overlap
+constexpr int in_flight = 32;  // concurrent searches per lane, whose loads overlap
 
 template <int W, bool warp_converged = false> struct Tile {
     static constexpr int width = W;
@@ -45,13 +45,13 @@ struct Grid {
     pthread_barrier_t* door = nullptr;
     void meet(u64*, u64&) const { pthread_barrier_wait(door); }
 #else
-    void meet(u64*, u64&) const {}  // alone
+    void meet(u64*, u64&) const {}  // the only block
 #endif
 };
 
 #ifdef MGRAPH_OWN_THREADS
-// For ThreadSanitizer: neighbouring ranks, however short, run on different threads, so that it sees every race; and a
-// kernel whose blocks meet has several.
+// For ThreadSanitizer: neighbouring ranks, however short, run on different threads, so that it sees every race. A
+// persistent kernel has several blocks.
 template <class Kernel> struct Member {
     const Kernel* kernel;
     i64 first, step, ranks;
@@ -90,9 +90,9 @@ template <class Kernel> void launch(const Kernel& kernel, i64 items, int threads
     i64 ranks = lesser(items, (i64)threads * 8);
     run_team(kernel, ranks, lesser(ranks, (i64)threads), nullptr);
 #else
-    i64 grain = greater(1, 256 / Kernel::lanes);  // fewer items than this are not worth a thread
+    i64 grain = greater(1, 256 / Kernel::lanes);  // minimum of items per thread
     i64 ranks = lesser(greater(items / grain, (i64)1), (i64)threads * 8);
-    if (ranks < 4 || threads == 1) return kernel(Grid{0, 1});  // not worth waking anybody
+    if (ranks < 4 || threads == 1) return kernel(Grid{0, 1});  // too little work to wake helpers
     auto run = [](const void* kernel, i64 rank, i64 ranks) { (*(const Kernel*)kernel)(Grid{rank, ranks}); };
     mgraph::helpers.run({run, &kernel, ranks, lesser(ranks, (i64)threads) - 1});
 #endif

@@ -1,5 +1,5 @@
-// The CPU pretending to be a GPU, for tests: blocks of 64 lanes, each lane a fiber, so that tiles are really `W` wide.
-// A lane that waits yields to the next; a whole round without progress is a divergent tile or barrier, and aborts.
+// Simulates a GPU on the CPU, for tests: blocks of 64 lanes, each a fiber, so tiles are really `W` wide. A waiting lane
+// yields to the next. A full round without progress means a divergent tile or barrier, and aborts.
 #pragma once
 #include <cstdio>
 #include <cstdlib>
@@ -20,13 +20,13 @@ struct Barrier {
 
 struct Grid;
 
-// the lanes of one block, for block after block; a switch is a long jump, which asks the system for nothing
+// The lanes of a block, reused for all blocks. A switch is a long jump, without a system call.
 struct Fibers {
     jmp_buf back, lane[block_lanes];
     char* stacks = (char*)std::malloc((size_t)block_lanes * lane_stack);
     bool done[block_lanes];
     Barrier barrier[block_lanes][8];  // by first lane and log2 of the width
-    u64 box[block_lanes];             // what a lane hands to its tile
+    u64 box[block_lanes];  // each lane's value for its tile
     int now;
     i64 progress = 0;
     void (*run)(const void* kernel, const Grid& grid);
@@ -62,7 +62,7 @@ struct Fibers {
 };
 inline thread_local Fibers* fibers = nullptr;
 
-inline void live() {  // a lane
+inline void live() {  // the body of a lane
     for (;;) {
         fibers->yield();
         fibers->run(fibers->kernel, *fibers->grid);
@@ -77,7 +77,7 @@ inline Fibers::Fibers() {
         getcontext(&first);
         first.uc_stack = {stacks + (size_t)now * lane_stack, 0, (size_t)lane_stack};
         makecontext(&first, live, 0);
-        if (!_setjmp(back)) setcontext(&first);  // until it yields
+        if (!_setjmp(back)) setcontext(&first);  // runs until it yields
     }
 }
 

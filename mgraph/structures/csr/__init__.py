@@ -1,4 +1,4 @@
-"""Compressed sparse rows: sort, merge, rebuild; the baseline of the benchmarks and the oracle of the tests."""
+"""Compressed sparse rows, rebuilt by every batch: the benchmarks' baseline."""
 
 from mgraph.structures.csr.structure import CsrStructure
 

@@ -1,4 +1,4 @@
-"""CSR: sort, merge, rebuild. The baseline that every structure must beat, and the oracle of the benchmarks.
+"""CSR: sort, merge, rebuild. Baseline and oracle of the benchmarks.
 
 ::
 
@@ -7,9 +7,9 @@
     dst      3  7  |  0  4  9  |  (room)    uint32[room], the first num_edges in use
     weights  1. .5    2. 1. 1.              float32[room], where weighted
 
-A batch locates its keys by binary search, scans what they add and remove, and merges old slots and keys into new arrays
-by rank: a survivor at slot q goes to q plus the inserts less the deletes before it. Every slot moves, so a batch that
-changes an edge costs O(n_rows + m) however small it is.
+A batch locates its keys by binary search, computes prefix sums of their inserts and deletes, and merges old slots and
+keys into new arrays by rank: the edge at slot q moves to q plus the inserts minus the deletes before it. Every slot
+moves, so a batch that changes an edge costs O(n_rows + m) however small it is.
 
 Invariants, asserted by `CsrStructure.check_invariants`:
 
@@ -37,18 +37,18 @@ from mgraph.structures.run import Run
 __all__ = ["CsrStructure"]
 
 Array = Any
-PIECE = 2048  # slots and keys that one tile merges: 64 steps of 32 lanes, which repay the two searches
+PIECE = 2048  # slots and keys per tile: 64 steps of 32 lanes, which repay the two searches
 
 
 def _room(n: int) -> int:
-    """`n` rounded up by at most 1/16, so that a growing array asks a memory pool for a size it has seen before."""
+    """Round `n` up by at most 1/16, so that a growing array reuses sizes of the memory pool."""
     step = 1 << max(n.bit_length() - 5, 0)
     return -(-n // step) * step
 
 
 @dataclass
 class _Work:
-    """What commit needs: the keys' places and shifts, or numbers; new arrays if an edge is inserted or deleted."""
+    """Memory of a commit: the keys' places and shifts, or numbers; new arrays if edges are inserted or deleted."""
 
     place: Array = None
     shift: Array = None
@@ -61,8 +61,8 @@ class _Work:
 class CsrStructure(Structure):
     """Compressed sparse rows, rebuilt by every batch that changes an edge.
 
-    See `Structure` for the parameters. Rows are sorted. Memory: 4 bytes per edge (8 with weights) and up to 1/16 more
-    as room to grow, 8 bytes per row. While a batch is prepared, the old and the new arrays exist side by side.
+    Parameters are those of `Structure`. Rows are sorted. Memory: 4 bytes per edge (8 with weights) and up to 1/16 more
+    as room to grow, 8 bytes per row. During a batch, the old and the new arrays exist side by side.
     """
 
     name = "csr"
@@ -78,9 +78,12 @@ class CsrStructure(Structure):
 
     def _prepare(self, run: Run) -> Plan:
         n, device = len(run), self.device
+        # A first batch needs no search.
         if not self.num_edges:
-            found, outcome, numbers = number_first_batch(device, self._kernels, run)
-            return Plan(run, found, outcome, self._new_arrays(_Work(numbers=numbers), found.inserted), self._state)
+            counted, outcome, numbers = number_first_batch(device, self._kernels, run)
+            return Plan(run, counted, outcome, self._new_arrays(_Work(numbers=numbers), counted.inserted), self._state)
+
+        # Locate the keys, and sum up their shifts.
         place, outcome = device.empty(n, np.int64), device.empty(n, np.uint8)
         shift, counts = device.empty(n + 1, np.int64), device.zeros(4, np.int64)
         shift[:1] = 0
@@ -89,11 +92,11 @@ class CsrStructure(Structure):
             place=place, outcome=outcome, shift=shift, counts=counts,
         )  # fmt: skip
         device.cumsum(shift[1:], out=shift[1:])
-        found = Counts(*(int(c) for c in Device.to_host(counts)))
+        counted = Counts(*(int(c) for c in Device.to_host(counts)))
         work = _Work(place, shift)
-        if found.inserted or found.deleted:
-            self._new_arrays(work, self.num_edges + found.inserted - found.deleted)
-        return Plan(run, found, outcome, work, self._state)
+        if counted.inserted or counted.deleted:
+            self._new_arrays(work, self.num_edges + counted.inserted - counted.deleted)
+        return Plan(run, counted, outcome, work, self._state)
 
     def _new_arrays(self, work: _Work, edges: int) -> _Work:
         room = _room(edges)
@@ -103,6 +106,7 @@ class CsrStructure(Structure):
         return work
 
     def _commit(self, plan: Plan, work: _Work) -> None:
+        # New arrays if edges come or go; then weights, and the destinations of inserted edges.
         run, n = plan.run, len(plan.run)
         if work.offsets is not None:
             self._fill(run, work) if work.numbers else self._merge(run, work)
@@ -116,6 +120,7 @@ class CsrStructure(Structure):
         )  # fmt: skip
 
     def _fill(self, run: Run, work: _Work) -> None:
+        """Write the first batch: slots by the keys' numbers, offsets by binary search."""
         entries = self.n_rows + 1
         self._kernels.CsrFill(
             len(run), numbers=work.numbers, keys=run.keys, weight=run.weight, dst_out=work.dst, weights_out=work.weights
@@ -150,17 +155,17 @@ class CsrStructure(Structure):
         self._offsets = arrays["offsets"]
 
     def view(self) -> View:
-        """What algorithms' kernels read; valid until the next commit of a batch or of vertices."""
+        """Return the view for algorithms' kernels; valid until the next commit."""
         fields = {"offsets": self._offsets, "dst": self._dst, "weights": self._weights}
         return View("structures/csr/view.cuh", "CsrView", fields)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of device memory that the structure holds."""
+        """Bytes of device memory."""
         return sum(a.nbytes for a in (self._offsets, self._dst, self._weights) if a is not None)
 
     def check_invariants(self) -> None:
-        """Assert the invariants that the module's docstring numbers. O(n_rows + m), on the host."""
+        """Assert the module's invariants. O(n_rows + m), on the host."""
         offsets = Device.to_host(self._offsets)
         assert len(offsets) == self.n_rows + 1, "1: length of offsets"
         assert offsets[0] == 0, "1: first offset"

@@ -1,10 +1,10 @@
-// CSR: rows one after another in one array. An update is one pass over old slots and keys together, dealt in equal
-// pieces by merge path: key k stands before item at(k), so between two keys all items move by the same amount. shift[k]
-// is how many slots the first k keys add (inserts less deletes). No two lanes write one place.
+// Updates a CSR, rows one after another in one array, in one pass over old slots and keys, cut into equal pieces by
+// merge path: key k precedes item at(k), so all items between two keys move equally far. shift[k] is the number of
+// slots that the first k keys add (inserts minus deletes). Writes are disjoint.
 #pragma once
 #include "structures/first_batch.cuh"
 
-struct CsrLocate {  // one lane per key: its place in its row, what becomes of it, what it moves, and the four counts
+struct CsrLocate {  // one lane per key: finds its place and outcome, its shift, and the four counts
     static constexpr int lanes = 1;
     const i64* offsets;
     const u32* dst;
@@ -40,7 +40,7 @@ struct CsrLocate {  // one lane per key: its place in its row, what becomes of i
     }
 };
 
-// How many keys stand before merged position `d` of items and keys: the first k with at(k) + k >= d.
+// Returns how many keys precede merged position `d` of items and keys: the first k with at(k) + k >= d.
 template <class At> DEVICE i64 keys_before(i64 d, i64 n, At at) {
     i64 low = 0, high = lesser(n, d);
     while (low < high) {
@@ -51,7 +51,7 @@ template <class At> DEVICE i64 keys_before(i64 d, i64 n, At at) {
     return low;
 }
 
-// Piece `c` of `items` items and `n` keys: step(k, first, last) for the items with the same k keys before them.
+// Visits piece `c` of `items` items and `n` keys: step(k, first, last) for the items with the same k keys before them.
 template <class At, class Step> DEVICE void stretches(i64 c, i64 piece, i64 items, i64 n, At at, Step step) {
     i64 from = c * piece, to = lesser(from + piece, items + n);
     i64 k = keys_before(from, n, at), end = keys_before(to, n, at), first = from - k, last = to - end;
@@ -63,7 +63,7 @@ template <class At, class Step> DEVICE void stretches(i64 c, i64 piece, i64 item
     if (first < last) step(k, first, last);
 }
 
-// Copies by a whole tile; four loads before four stores, so that a lane has several loads in flight.
+// Copies by a whole tile; four loads before four stores, so a lane has several loads in flight.
 template <class Tile, class T> DEVICE void copy(Tile tile, T* to, const T* from, i64 n) {
     i64 i = tile.rank(), w = tile.size();
     for (; i + 3 * w < n; i += 4 * w) {
@@ -74,7 +74,7 @@ template <class Tile, class T> DEVICE void copy(Tile tile, T* to, const T* from,
     for (; i < n; i += w) to[i] = load_once(from + i);
 }
 
-struct CsrMove {  // one tile per piece: surviving edges go to their new places
+struct CsrMove {  // one tile per piece: moves surviving edges to their new places
     static constexpr int lanes = 32;
     const i64* place;
     const i64* shift;
@@ -99,7 +99,7 @@ struct CsrMove {  // one tile per piece: surviving edges go to their new places
     }
 };
 
-struct CsrOffsets {  // one tile per piece: offset r moves by what the keys of the rows before r add
+struct CsrOffsets {  // one tile per piece: moves offset r by the shifts of the keys of rows before r
     static constexpr int lanes = 32;
     const u64* keys;
     const i64* shift;
@@ -120,7 +120,7 @@ struct CsrOffsets {  // one tile per piece: offset r moves by what the keys of t
     }
 };
 
-struct CsrPlace {  // one lane per key: inserts are written, in their new place
+struct CsrPlace {  // one lane per key: writes inserts to their new places
     static constexpr int lanes = 1;
     const u64* keys;
     const u8* outcome;
@@ -140,7 +140,7 @@ struct CsrPlace {  // one lane per key: inserts are written, in their new place
     }
 };
 
-struct CsrFill {  // one lane per key of the first batch: a key that acts is written at its number
+struct CsrFill {  // one lane per key of the first batch: writes the keys that act, at their numbers
     static constexpr int lanes = 1;
     FirstBatch numbers;
     const u64* keys;
@@ -157,7 +157,7 @@ struct CsrFill {  // one lane per key of the first batch: a key that acts is wri
     }
 };
 
-struct CsrFillOffsets {  // one tile for `piece` offsets
+struct CsrFillOffsets {  // one tile per `piece` offsets
     static constexpr int lanes = 32;
     FirstBatch numbers;
     const u64* keys;

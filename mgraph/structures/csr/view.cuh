@@ -1,4 +1,4 @@
-// CSR for readers: row v is dst[offsets[v]] .. dst[offsets[v + 1] - 1], ascending; a slot is an index of dst.
+// View of a CSR: row v is dst[offsets[v]] .. dst[offsets[v + 1] - 1], ascending; a slot is an index of dst.
 #pragma once
 #include "kernels/search.cuh"
 
@@ -7,7 +7,7 @@ struct CsrView {
     const u32* dst;
     const f32* weights;
     static constexpr bool sorted = true;
-    static constexpr i64 grain = 256;  // slots of a unit
+    static constexpr i64 grain = 256;  // slots per unit
     DEVICE i64 degree(i64 v) const { return offsets[v + 1] - offsets[v]; }
     DEVICE i64 units(i64 v) const { return (degree(v) + grain - 1) / grain; }
     DEVICE void fetch_start(i64 v) const { prefetch(offsets + v); }
@@ -31,7 +31,7 @@ struct CsrView {
             if (f(live ? load_once(dst + slot) : 0u, slot, live)) return;
         }
     }
-    // As visit, for f that never returns true: a lane has several loads under way.
+    // Visits for f that never returns true: a lane has several loads in flight.
     template <class T, class F> DEVICE void read(T tile, i64 v, i64 unit, F f) const {
         i64 first = offsets[v] + unit * grain, last = lesser(first + grain, offsets[v + 1]);
         for (i64 base = first; base < last; base += ahead * tile.size()) {

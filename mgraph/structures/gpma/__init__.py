@@ -1,4 +1,4 @@
-"""GPMA: a packed memory array updated under locks, one edge at a time (gpma paper, Algorithm 1)."""
+"""GPMA: a packed memory array updated under locks (gpma paper, Algorithm 1)."""
 
 from mgraph.structures.gpma.structure import Gpma
 

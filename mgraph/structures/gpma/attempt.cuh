@@ -1,11 +1,11 @@
-// gpma, commit: Algorithm 1. Each pending key locks its leaf, or aborts until the next attempt. It climbs until a window
-// has room, locking each; a lock that another has ends its attempt. Then it writes the window. Levels are launches, so
-// that a window is written after those within it. All locks fall when the attempt is over.
+// gpma, commit: Algorithm 1. Each pending key locks its leaf, or aborts until the next attempt. It climbs and locks
+// windows until one has room; a lock held by another key aborts it. Then it writes the window. Levels are launches, so
+// a window is written after those within it. All locks are released after the attempt.
 #pragma once
 #include "structures/outcome.cuh"
 #include "structures/pma/window.cuh"
 
-struct Locks {  // one bit a window; and how many items each level's full window may have
+struct Locks {  // one bit per window, and the bounds of each level's full window
     u32* words;
     i64 height;
     i64 leaves;
@@ -17,14 +17,15 @@ struct Locks {  // one bit a window; and how many items each level's full window
         u32 bit = 1u << (at & 31);
         return !(atomic_or(words + (at >> 5), bit) & bit);
     }
-    DEVICE bool holds(i64 level, i64 width, i64 n, i64 by) const {  // the root always does: prepare has seen to it
+    // always true for the root, which prepare has checked
+    DEVICE bool holds(i64 level, i64 width, i64 n, i64 by) const {
         i64 full = (i64)1 << level;
         if (level == height) return true;
         return by > 0 ? n <= most[level] * width / full : n >= (least[level] * width + full - 1) / full;
     }
 };
 
-struct ListPending {  // one lane per key: those that are inserted, or those that are deleted
+struct ListPending {  // one lane per key: lists the keys to insert, or those to delete
     static constexpr int lanes = 1;
     const u8* outcome;
     i64 n;
@@ -37,17 +38,17 @@ struct ListPending {  // one lane per key: those that are inserted, or those tha
     }
 };
 
-struct LockLeaves {  // one lane per pending key: it is sought anew, and tries to lock its leaf
+struct LockLeaves {  // one lane per pending key: searches it again, and tries to lock its leaf
     static constexpr int lanes = 1;
     const u32* pending;
     i64 n;
-    u32* again;  // those that aborted
+    u32* again;  // aborted keys
     const u64* keys;
     i64* slots;
     u32* active;
     PmaView graph;
     Locks locks;
-    i64* status;  // how many aborted; then, for each level, how many have got there
+    i64* status;  // number of aborted keys; then, for each level, of keys that reached it
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(n)) {
             u32 k = pending[i];
@@ -59,11 +60,11 @@ struct LockLeaves {  // one lane per pending key: it is sought anew, and tries t
     }
 };
 
-struct OneKey {  // leaves [from, to) with one key in them
+struct OneKey {  // leaves [from, to) with one pending key
     i64 k, row, from, to, old, n, by;
 };
 
-struct TryLevel {  // one tile per key that has got to this level
+struct TryLevel {  // one tile per key that reached this level
     static constexpr int lanes = 32;
     i64 level;
     i64 by;
@@ -119,7 +120,7 @@ struct TryLevel {  // one tile per key that has got to this level
         dispatch(tile, w, spread);
         tile.sync();
     }
-    DEVICE void gather(Tile<lanes> tile, const OneKey& w, i64 at) const {  // items to the copy, without gaps
+    DEVICE void gather(Tile<lanes> tile, const OneKey& w, i64 at) const {  // copies items without gaps
         i64 base = w.from * LEAF;
         for (i64 s = base + tile.rank(); s < w.to * LEAF; s += tile.size()) {
             u32 item = *array.slot(s);
@@ -134,7 +135,7 @@ struct TryLevel {  // one tile per key that has got to this level
             if (WEIGHTED) copy.weights[base + at] = weight ? weight[w.k] : 1.0f;
         }
     }
-    struct Looked {  // starts, of which other tiles write those in their windows
+    struct Looked {  // row starts, some of which other tiles write in their windows
         const Starts& start;
         DEVICE i64 operator[](i64 row) const { return start.look(row); }
     };
@@ -142,11 +143,11 @@ struct TryLevel {  // one tile per key that has got to this level
         i64 end = locks.leaves * LEAF;
         i64 first = lower_bound_near(Looked{start}, rows, w.row, w.from * LEAF);
         i64 last = lower_bound_near(Looked{start}, rows, w.row, lesser(w.to * LEAF, end));
-        if (w.to == locks.leaves) last = greater(last, w.row + 1);  // empty rows at the end stay there
-        first = tile.shfl(first, 0), last = tile.shfl(last, 0);  // lanes may have seen other starts of empty rows
+        if (w.to == locks.leaves) last = greater(last, w.row + 1);  // empty rows at the end stay
+        first = tile.shfl(first, 0), last = tile.shfl(last, 0);  // lanes may have seen different starts of empty rows
         for (i64 r = first + tile.rank(); r < last; r += tile.size()) {
             i64 at = start.look(r);
-            // an empty row that the window before is moving to its end, which is where this one begins
+            // an empty row that the previous window moves to its end, where this one begins
             if (at < w.from * LEAF) continue;
             start.put(r, w.from * LEAF + spread.place(rank(w, at) + (r > w.row ? w.by : 0), w.n));
         }

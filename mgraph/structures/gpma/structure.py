@@ -1,15 +1,15 @@
-"""gpma: gpma+'s array, updated under locks, one edge at a time: the paper's baseline.
+"""gpma: gpma+'s array, updated edge by edge under locks: the paper's baseline.
 
 Algorithm 1 of Sha, Li, He, Tan: Accelerating Dynamic Graph Analytics on GPUs, PVLDB 11(1), 2017. A batch is a number of
-attempts. In each, every edge that is still to be inserted or deleted is sought, and tries to lock its leaf. Who has
-lost waits for the next attempt. Who has won asks whether the leaf has room, or after a deletion items enough; if not,
-it locks the range of two leaves, then of four, and so on, and gives up where another holds the lock. The range that
-has room is written anew, evenly, with the one edge more or less. At least one edge gets through in each attempt, so
-a batch ends; but edges that meet in one leaf go through one after another.
+attempts. In each, every pending edge is searched and tries to lock its leaf. A loser waits for the next attempt. A
+winner checks whether the leaf has room, or after a deletion enough items. If not, it locks the range of two leaves,
+then of four, and so on, and aborts at a range locked by another edge. The range with room is rewritten evenly, with the
+edge added or removed. At least one edge succeeds in each attempt, so a batch ends; but edges of the same leaf go
+through one after another.
 
-The paper doubles the array when the root has no room. Here `prepare` counts, as gpma+'s does, whether the batch fits.
-If it does not, the array is written anew by gpma+'s kernels. The row starts are moved with their window by the edge
-that holds its lock, in place of the paper's guards.
+The paper doubles the array when the root has no room. Here `prepare` counts like gpma+'s whether the batch fits. If it
+does not, the array is rewritten by gpma+'s kernels. Row starts are moved with their window by the edge that holds its
+lock, instead of by the paper's guards.
 
 The memory and the invariants are gpma+'s (`structures/gpma_plus`).
 """
@@ -34,7 +34,7 @@ Array = Any
 
 @dataclass
 class _Attempts:
-    """What a commit under locks needs beside the located batch: lists of keys, locks, and a copy for windows."""
+    """Memory of a commit under locks: the located batch, lists of keys, locks, and a copy for windows."""
 
     located: Work
     order: tuple[int, int]  # 1 inserts, -1 deletes
@@ -50,26 +50,27 @@ class _Attempts:
 
 
 class Gpma(GpmaPlus):
-    """A packed memory array updated under locks, one edge at a time: a baseline for `GpmaPlus`.
+    """Packed memory array updated under locks, a baseline for `GpmaPlus`.
 
     Its parameters and its memory are those of `GpmaPlus`.
 
     Notes
     -----
-    A batch of b operations takes as many attempts as there are changes that meet in one window, b at most. An attempt
-    takes a launch and a read-back for each level to which an edge climbs, so `commit` waits for the device. Memory of a
-    plan: that of gpma+, a copy of the array, and 24 bytes an operation. Neighbours are sorted.
+    A batch of b operations takes as many attempts as changes conflict in one window, at most b. An attempt takes a
+    launch and a read-back per level to which an edge climbs, so `commit` waits for the device. Memory of a plan: that
+    of gpma+, a copy of the array, and 24 bytes per operation. Neighbours are sorted.
     """
 
     name: ClassVar[str] = "gpma"
     _files: ClassVar[dict[str, str]] = {**GpmaPlus._files, "attempt": "structures/gpma/attempt.cuh"}
 
     def _prepare(self, run: Run) -> Plan:
-        """As gpma+; and memory for the attempts, where the array keeps its bounds throughout."""
+        """Prepare like gpma+, with memory for the attempts if the array keeps its bounds throughout."""
         plan = super()._prepare(run)
         order = self._order(plan.counts) if isinstance(plan.work, Work) and plan.work.after is None else None
         if order is None:
             return plan
+        # One allocation for lists, locks and counters.
         n, height = len(run), (self.leaves - 1).bit_length()
         pending, again, active, climbing, slots, words, status, before = self.device.carve(
             *[(n, np.uint32)] * 4, (n, np.int64), ((2 << height) // 32 + 1, np.uint32), (height + 3, np.int64),
@@ -80,22 +81,26 @@ class Gpma(GpmaPlus):
         return plan
 
     def _order(self, counts: Counts) -> tuple[int, int] | None:
-        """What comes first, so that the whole array is within its bounds after every edge; None if neither does."""
+        """Return the order of inserts and deletes that keeps the whole array within bounds, or None."""
         (least, most), n = self.root_bounds(self.leaves), self.num_edges
         if n + counts.inserted <= most and n >= least:
             return 1, -1
         return (-1, 1) if n - counts.deleted >= least and n <= most else None
 
     def _commit(self, plan: Plan, work: Any) -> None:
-        """Attempts until all edges are through; waits for the device after each."""
+        """Run attempts until all edges are done, with a wait after each."""
         if not isinstance(work, _Attempts):
             super()._commit(plan, work)
             return
+
+        # Weights of existing edges need no locks.
         run, frame, kernels = plan.run, self._frame, self._kernels["attempt"]
         if self.weighted and plan.counts.updated:
             self._kernels["commit"].SetWeights(
                 len(run), batch=work.located.batch, outcome=plan.outcome, weight=run.weight, array=frame.array
             )
+
+        # Attempts: first all inserts or all deletes, then the others.
         for by in work.order:
             self.device.fill(work.status, 0)
             listed = {"outcome": plan.outcome, "n": len(run), "by": by}
@@ -109,19 +114,21 @@ class Gpma(GpmaPlus):
         self._keep(plan.scratch)
 
     def _attempt(self, work: _Attempts, run: Run, by: int, many: int) -> int:
-        """One attempt of the `many` pending keys, level by level until none climbs; returns how many have aborted."""
+        """Run an attempt of `many` pending keys, level by level. Returns how many aborted."""
         frame, kernels, (least, most) = self._frame, self._kernels["attempt"], self._frame.bounds
         self.device.fill(work.words, 0)
         self.device.fill(work.status, 0)
         locks = Struct(words=work.words, height=len(least) - 1, leaves=self.leaves, least=least, most=most)
         shared = {"keys": run.keys, "slots": work.slots, "locks": locks, "status": work.status, "again": work.again}
         kernels.LockLeaves(many, pending=work.pending, n=many, active=work.active, graph=frame.view, **shared)
-        active, climbing, level, there = work.active, work.climbing, 0, many
-        while there:
+
+        # Each level locks windows of twice the size.
+        active, climbing, level, climbers = work.active, work.climbing, 0, many
+        while climbers:
             kernels.TryLevel(
-                there, level=level, by=by, weight=run.weight, active=active, climbing=climbing,
+                climbers, level=level, by=by, weight=run.weight, active=active, climbing=climbing,
                 array=frame.array, start=frame.starts, rows=self.n_rows, copy=work.copy, before=work.before, **shared,
             )  # fmt: skip
             status = self.device.to_host(work.status)
-            active, climbing, level, there = climbing, active, level + 1, int(status[2 + level])
+            active, climbing, level, climbers = climbing, active, level + 1, int(status[2 + level])
         return int(status[0])

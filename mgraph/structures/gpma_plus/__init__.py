@@ -1,4 +1,4 @@
-"""GPMA+: a packed memory array updated by counting (gpma paper, Sha et al., VLDB 2017)."""
+"""GPMA+: a packed memory array updated by counting (gpma paper)."""
 
 from mgraph.structures.gpma_plus.structure import GpmaPlus
 

@@ -1,4 +1,4 @@
-"""gpma+: all rows in one sorted array with gaps, kept within density bounds by rebalancing windows of leaves.
+"""gpma+: all rows in a sorted array with gaps, rebalanced by windows of leaves.
 
 ::
 
@@ -10,19 +10,19 @@
 A batch is counted first and written once (Sha, Li, He, Tan: Accelerating Dynamic Graph Analytics on GPUs, PVLDB 11(1),
 2017, section 5, climbs level by level instead). prepare finds each key's slot, sums up inserts and deletes, and gives
 each changed leaf the smallest ancestor window whose new count is within bounds; commit rewrites those windows. Items
-are merged by their ranks, not by keys, so a slot need not say to which row it belongs. `structures/pma` does all this.
-What is gpma+'s own: the leaves lie one after another, and an array that is too full or too empty is written anew.
+are merged by rank, not by key, so a slot need not store its row. `structures/pma` does all this. In gpma+ the leaves
+are contiguous, and an array that is too full or too empty is rewritten.
 
 Invariants
 ----------
 1. ``len(slots) == leaves * LEAF``, ``sum(counts) == num_edges == sum(degrees)``.
 2. Slots past their leaf's count hold 2**32 - 1, which is no id. No leaf is empty, unless it is the only one; no count
    is above the bound of a leaf.
-3. ``start[r]`` is the slot of the first live item of row r or of a later row, ``leaves * LEAF`` where there is none;
-   start never falls, and ``start[n_rows] == leaves * LEAF``.
+3. ``start[r]`` is the slot of the first live item of row r or of a later row, or ``leaves * LEAF``; start never falls,
+   and ``start[n_rows] == leaves * LEAF``.
 4. The live slots of ``[start[r], start[r + 1])`` are row r, strictly ascending, and ``degrees[r]`` of them.
 5. ``groups[g]`` is the sum of the counts of leaves ``1024 g .. 1024 g + 1023``.
-6. ``heads[l]`` is leaf l's first slot: what searches look at first, on few cache lines.
+6. ``heads[l]`` is leaf l's first slot, for searches on few cache lines.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Array = Any
 
 
 class GpmaPlus(Pma):
-    """A packed memory array updated in batches, counts first.
+    """Packed memory array updated in batches, counts first.
 
     Parameters
     ----------
@@ -49,16 +49,16 @@ class GpmaPlus(Pma):
     leaf : int
         Slots per leaf, a power of two from 8 to 128.
     leaf_density, root_density : (float, float)
-        Least and most share of live slots in a leaf and in the whole array; levels between are interpolated.
+        Minimum and maximum density of a leaf and of the whole array; levels between are interpolated.
     fill : float
-        Density after the whole array was resized, between the two bounds of the root.
+        Density after a resize of the whole array, between the two bounds of the root.
 
     Notes
     -----
     A batch of b operations is located in O(b log m), and the windows around its keys are rewritten. It takes one
     read-back, whatever the array's height, and 2 to 4 launches up to 131,072 operations (1,023 on a CPU), 7 to 9 above,
-    and up to 6 more where windows are wide. Memory: 4 bytes per slot (8 with weights), 5 per leaf, 12 per row.
-    Neighbours are sorted.
+    and up to 6 more for wide windows. Memory: 4 bytes per slot (8 with weights), 5 per leaf, 12 per row. Neighbours are
+    sorted.
     """
 
     name: ClassVar[str] = "gpma+"
@@ -80,7 +80,7 @@ class GpmaPlus(Pma):
         return Struct(**arrays), Struct(at=start), self._view_of(start=start, degrees=degrees, **columns)
 
     def check_invariants(self) -> None:
-        """Assert the invariants that the module numbers. O(n_rows + slots), on the host; for tests."""
+        """Assert the module's invariants. O(n_rows + slots), on the host."""
         slots, start = map(self.device.to_host, (self.slots, self.start))
         leaf, leaves = self.leaf, self.leaves
         assert len(slots) == leaves * leaf, "1"

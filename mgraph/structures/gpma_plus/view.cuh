@@ -1,27 +1,26 @@
-// gpma+ as kernels see it: leaf after leaf in one array. A row is the live slots of [start[v], start[v + 1]); a unit is
-// the part of it in one stretch of unit_slots slots. A reader sees from the slot itself whether it is live, so that its
-// loads need not wait for a count.
+// View of gpma+: leaf after leaf in one array. A row is the live slots of [start[v], start[v + 1]); a unit is its part
+// in one stretch of unit_slots slots. A slot itself shows whether it is live, so loads need not wait for a count.
 #pragma once
 #include "structures/pma/layout.cuh"
 
-struct Array {  // what a batch writes
+struct Array {  // arrays that a batch writes
     u32* slots;
     f32* weights;
     u8* counts;
     u32* groups;
     u32* heads;
-    // a slot's memory, up to the end of its leaf
+    // Returns the slot's memory, up to the end of its leaf.
     DEVICE u32* slot(i64 slot) const { return slots + slot; }
     DEVICE f32* weight(i64 slot) const { return weights + slot; }
     DEVICE u32* column(i64 slot, u32) const { return slots + slot; }
     DEVICE f32* column(i64 slot, f32) const { return weights + slot; }
 };
 
-struct Starts {  // where rows start
+struct Starts {  // starts of rows
     i64* at;
     DEVICE i64 operator[](i64 row) const { return at[row]; }
     DEVICE void set(i64 row, i64 slot) const { at[row] = slot; }
-    // where other lanes write meanwhile
+    // Reads a start that other lanes may write meanwhile.
     DEVICE i64 look(i64 row) const { return stale_load(at + row); }
     DEVICE void put(i64 row, i64 slot) const { store(at + row, slot); }
 };
@@ -31,7 +30,7 @@ struct PmaView {
     const u32* degrees;
     const u32* slots;
     const f32* weights;
-    const u32* heads;  // a copy of each leaf's first slot: searches touch few cache lines, which stay cached
+    const u32* heads;  // copy of each leaf's first slot, so that searches touch few, cached lines
     static constexpr bool sorted = true;
 
     DEVICE u32 degree(i64 v) const { return degrees[v]; }
@@ -79,12 +78,11 @@ struct PmaView {
                 if (f(ids[j], s + j * tile.size() + tile.rank(), ids[j] != nobody)) return;
         }
     }
-    static constexpr int ahead = 4;  // loads that a lane has under way
+    static constexpr int ahead = 4;  // loads in flight per lane
 
-    // The search for dst in row v by steps, so that one lane can have several under way: begin, narrow while it is
-    // open, end.
+    // Searches dst in row v by steps, so that a lane can interleave several searches: begin, narrow while open, end.
     struct RowSearch {
-        // the row's slots; the leaves that may be the last whose first item is not above dst
+        // the row's slots; the candidates for the last leaf whose first item is not above dst
         i64 first, end, leaf, leaves;
         DEVICE bool open() const { return leaves > 1; }
         DEVICE i64 middle() const { return leaf + (leaves >> 1); }
@@ -93,13 +91,12 @@ struct PmaView {
         i64 a = start[v], b = start[v + 1];
         return {a, b, leaf_of(a), a == b ? 0 : leaf_of(b - 1) - leaf_of(a) + 1};
     }
-    DEVICE void narrow(RowSearch& s, u32 dst) const {  // does nothing where the search is not open
+    DEVICE void narrow(RowSearch& s, u32 dst) const {  // does nothing for a closed search
         i64 half = s.leaves >> 1;
         s.leaf += half & -(i64)(heads[s.leaf + half] <= dst);
         s.leaves -= half;
     }
-    // The slot of the first live item of the row that is not below dst, or of what follows the row; hit: it is dst
-    // itself.
+    // Returns the slot of the row's first live item not below dst, or of what follows the row; hit: it is dst.
     DEVICE i64 end(const RowSearch& s, u32 dst, bool& hit) const {
         hit = false;
         if (s.first == s.end) return s.end;

@@ -1,20 +1,20 @@
-// What preparing and committing a batch share: the touched rows, and what the batch does to each of them.
+// Data common to prepare and commit: the touched rows, and the batch's changes of each.
 #pragma once
 #include "structures/graphvine/view.cuh"
 #include "structures/outcome.cuh"
 #include "kernels/search.cuh"
 
-constexpr i64 chunk = 256;  // keys that a block takes in order: counts by chunk are summed up, not those of rows
+constexpr i64 chunk = 256;  // keys per block, in order; counts are summed by chunk, not by row
 constexpr i64 group = 32;   // chunks
 DEVICE i64 chunks_of(i64 n) { return (n + chunk - 1) / chunk; }
 
-struct Batch {  // what is kept by row stands at the row's first key, and is undefined at others
+struct Batch {  // values by row stand at the row's first key, and are undefined at others
     const u64* keys;
     const u32* owner;     // of each key: its row's first key
     const u32* end;       // of each row: one past its last key
     const u64* held;      // of each row: its sentinel before the batch
     const u64* moves;     // of each row: its inserts << 32 | its deletes
-    const u32* position;  // of each key: where the edge is in its row; nobody: it is not there
+    const u32* position;  // of each key: the edge's position in its row, or nobody
     const u8* outcome;    // of each key
     i64 n;
     DEVICE i64 row(i64 k) const { return (i64)(keys[k] >> 32); }
@@ -24,7 +24,7 @@ struct Batch {  // what is kept by row stands at the row's first key, and is und
 DEVICE i64 high(u64 pair) { return (i64)(pair >> 32); }
 DEVICE i64 low(u64 pair) { return (i64)(u32)pair; }
 
-// The lanes of a warp whose keys are of one row; keys are in order, so they are neighbours.
+// The lanes of a warp whose keys belong to the same row: neighbours, since keys are sorted.
 struct Peers {
     u32 all;
     int first, rank;
@@ -35,7 +35,7 @@ struct Peers {
         all = (above ? (2u << rank << lowest_bit(above)) - 1 : ~0u) & ~0u << first;
     }
     DEVICE bool leads() const { return rank == first; }
-    // Gives each lane that wants a place one of its own from the row's counter; all lanes call it.
+    // Assigns a place from the row's counter to each lane that wants one; all lanes call it.
     DEVICE i64 places(Tile<32> warp, bool wants, u32* counter) const {
         u32 wanted = warp.ballot(wants) & all, before = 0;
         if (leads() && wanted) before = atomic_add(counter, (u32)popcount(wanted));
@@ -43,7 +43,7 @@ struct Peers {
     }
 };
 
-struct Change {  // of one touched row: its keys [a, b), and how many positions it uses before and after
+struct Change {  // one touched row: its keys [a, b), and its number of positions before and after
     i64 row, a, b, inserts, deletes, before, after;
     u32 root;  // before
     DEVICE Change(const VineView& graph, const Batch& batch, i64 first) {
@@ -55,27 +55,27 @@ struct Change {  // of one touched row: its keys [a, b), and how many positions 
         before = LAZY ? (i64)graph.extents[row] : degree;
         after = !LAZY ? degree + inserts - deletes : degree + inserts == deletes ? 0 : before + inserts;
     }
-    DEVICE i64 tail() const { return greater(before - after, (i64)0); }  // positions that it loses
+    DEVICE i64 tail() const { return greater(before - after, (i64)0); }  // lost positions
 };
 
-// How a compact row is closed up. A row that loses more edges than it gains gives up its last positions, its tail;
-// edges deleted before the tail leave holes, which inserts and the tail's surviving edges fill exactly. In any other
-// row all deleted edges leave holes, and there are inserts enough to fill them.
+// Closing a compact row. A row that loses more edges than it gains drops its last positions, its tail; deletions before
+// the tail leave holes, filled exactly by inserts and the tail's surviving edges. In other rows all deletions leave
+// holes, and the inserts suffice to fill them.
 struct Holes {
     u32* at;      // of each row, from its first key's place on: positions of holes, in any order
-    u32* listed;  // of each row: how many those are
-    u32* used;    // of each row: how many edges have taken a place so far
-    u8* gone;     // of each row, from its first key's place on: whether an edge of the tail is deleted
+    u32* listed;  // of each row: the number of its holes
+    u32* used;  // of each row: the number of places taken so far
+    u8* gone;  // of each row, from its first key's place on: 1 if the edge of the tail is deleted
 };
 
-constexpr i64 piece_entries = 1024;  // of a row's blocks, that one tile writes
+constexpr i64 piece_entries = 1024;  // entries of a row's blocks per tile
 enum Counter { pop0, pop1, pop2, directories, push0, push1, push2, filled, counters };
 
-struct Sums {  // what rows need, by counter: the need of each chunk, and of all chunks before each group
+struct Sums {  // needs of rows, by counter: of each chunk, and of all chunks before each group
     u32* of_chunks;
-    i64* of_groups;  // zeros at first
+    i64* of_groups;  // initially zeros
     DEVICE static i64 groups(i64 n) { return (chunks_of(n) + group - 1) / group; }
-    // The need of all chunks before `c`; all lanes of the tile call it.
+    // Returns the need of all chunks before `c`; all lanes of the tile call it.
     DEVICE u32 before(Tile<32> tile, i64 counter, i64 c, i64 n) const {
         u32 mine = 0;
         for (i64 i = c / group * group + tile.rank(); i < c; i += tile.size())
@@ -84,7 +84,7 @@ struct Sums {  // what rows need, by counter: the need of each chunk, and of all
     }
 };
 
-struct Need {  // what a touched row takes from the queues and gives back
+struct Need {  // pieces that a touched row takes from and gives back to the queues
     i64 kept, pops, pushes, directory;
     int from, to;  // classes of its blocks before and after
     DEVICE Need(const VineView& graph, const Change& change) {
@@ -95,8 +95,8 @@ struct Need {  // what a touched row takes from the queues and gives back
         if (has > 1 && !TREE && (had < 2 || (pops && graph.slots[graph.slot_of(change.root)] < has)))
             directory = graph.directory(has);
     }
-    // About how many entries are to be written. A row of very many is cut into pieces for several tiles; not where
-    // deleted edges keep their positions, as its extent has been overwritten before the pieces could read it.
+    // Estimates the entries to write. A row with very many is cut into pieces for several tiles, except with LAZY,
+    // where its extent is overwritten before the pieces could read it.
     DEVICE i64 work(const Change& change) const {
         return pops + pushes + (directory ? kept : 0) + (kept ? 0 : lesser(change.before, change.after));
     }
@@ -111,7 +111,7 @@ struct Need {  // what a touched row takes from the queues and gives back
     }
 };
 
-struct GraphVinePool {  // what a commit writes
+struct GraphVinePool {  // arrays that a commit writes
     u32* slots;
     f32* weights;
     u32* children;
@@ -125,7 +125,7 @@ struct GraphVinePool {  // what a commit writes
         slots[to] = slots[from];
         if (weights) weights[to] = weights[from];
     }
-    DEVICE void hang(u32 parent, i64 i, u32 block) const {  // block i below its parent
+    DEVICE void hang(u32 parent, i64 i, u32 block) const {  // links block i to its parent
         children[(parent >> 2) * (u64)2 + (u64)((i & 1) == 0)] = block;
     }
 };

@@ -1,4 +1,4 @@
-"""The invariants of graphvine, asserted on the host; their numbers are those of its module."""
+"""Invariants of graphvine, numbered as in its module, asserted on the host."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ __all__ = ["check_graphvine"]
 
 GraphVine = Any  # the class in structure.py, which imports this module
 
-#: in the slot of an edge that was deleted and kept its place
+#: tombstone in the slot of a deleted edge
 NOBODY = np.uint32(constants("structures/graphvine/view.cuh")["nobody"])
 
 
 def check_graphvine(s: GraphVine) -> None:
-    """Assert every invariant. O(n_rows + m), copies the structure to the host."""
+    """Assert every invariant. O(n_rows + m), with a copy to the host."""
+    # Sentinels and positions.
     host = s.device.to_host
     sentinels, slots = host(s.sentinels), host(s.pool.slots)
     degrees, roots = (sentinels >> np.uint64(32)).astype(np.int64), (sentinels & np.uint64(0xFFFFFFFF)).astype(np.int64)
@@ -28,6 +29,8 @@ def check_graphvine(s: GraphVine) -> None:
     assert degrees.sum() == s.num_edges, "1: degrees"
     rows = np.flatnonzero(extents)
     assert s.filled == len(rows) == np.count_nonzero(degrees), "6 or 7: rows with edges"
+
+    # Blocks, directories and rings do not overlap.
     block, quantum = 1 << s.pool.shift, 1 << (s.pool.shift - 2)
     blocks = -(-extents[rows] // block)
     sizes = np.full(len(rows), 4)
@@ -38,6 +41,8 @@ def check_graphvine(s: GraphVine) -> None:
     row, first = _blocks(s, slots, roots[rows], blocks)
     pieces = [(first, sizes[row]), (roots[rows][directories > 0], directories[directories > 0]), *_waiting(s)]
     _check_disjoint(s, *(np.concatenate(column) for column in zip(*pieces, strict=True)))
+
+    # Edges of all blocks.
     number = np.arange(len(first)) - np.repeat(np.cumsum(blocks) - blocks, blocks)  # of each block in its row
     live = np.minimum(extents[rows][row] - number * block, block)
     assert (live > 0).all(), "3: an empty block"
@@ -49,7 +54,7 @@ def check_graphvine(s: GraphVine) -> None:
 
 
 def _directories(s: GraphVine, slots: np.ndarray, roots: np.ndarray, blocks: np.ndarray) -> np.ndarray:
-    """Quanta of each row's directory, 0 where there is none."""
+    """Return the quanta of each row's directory, 0 for none."""
     sizes = np.zeros(len(roots), np.int64)
     if s.pool.children is None:
         many = blocks > 1
@@ -62,7 +67,7 @@ def _directories(s: GraphVine, slots: np.ndarray, roots: np.ndarray, blocks: np.
 
 
 def _blocks(s: GraphVine, slots: np.ndarray, roots: np.ndarray, blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Every block in order: the place of its row in `roots`, and its first quantum."""
+    """Return each block's row (an index of `roots`) and first quantum."""
     row = np.repeat(np.arange(len(roots)), blocks)
     number = np.arange(len(row)) - np.repeat(np.cumsum(blocks) - blocks, blocks)
     first = roots[row]
@@ -70,6 +75,8 @@ def _blocks(s: GraphVine, slots: np.ndarray, roots: np.ndarray, blocks: np.ndarr
     if s.pool.children is None:
         first[many] = slots[(first[many] << (s.pool.shift - 2)) + 1 + number[many]]
         return row, first
+
+    # A tree: the bits of a block's number + 1 lead down to it.
     children = s.device.to_host(s.pool.children)
     for bit in range(int(number.max(initial=0) + 1).bit_length() - 1, -1, -1):
         down = (number + 1) >> (bit + 1) > 0
@@ -78,14 +85,14 @@ def _blocks(s: GraphVine, slots: np.ndarray, roots: np.ndarray, blocks: np.ndarr
 
 
 def _waiting(s: GraphVine) -> list[tuple[Any, Any]]:
-    """The pieces in the rings: first quanta and sizes."""
+    """Return the first quanta and sizes of the pieces in the rings."""
     rings, length = s.device.to_host(s.pool.rings), s.pool.ring
-    found = []
+    pieces = []
     for c, (head, waiting) in enumerate(zip(s.queues.head, s.queues.waiting, strict=True)):
         assert 0 <= waiting <= length, "2: length of a ring"
         at = (head + np.arange(waiting)) % max(length, 1)
-        found.append((rings[c * length + at].astype(np.int64), np.full(waiting, 1 << c)))
-    return found
+        pieces.append((rings[c * length + at].astype(np.int64), np.full(waiting, 1 << c)))
+    return pieces
 
 
 def _check_disjoint(s: GraphVine, first: np.ndarray, sizes: np.ndarray) -> None:

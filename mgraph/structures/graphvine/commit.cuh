@@ -1,5 +1,5 @@
-// GraphVine, commit: weights and deletions in place before the relayout, inserts after it.
-// Every edge gets a place of its own from its row's counter: no two lanes write one slot.
+// GraphVine, commit: weights and deletions in place before blocks are reserved, inserts after. Each edge gets its place
+// from its row's counter, so writes are disjoint.
 #pragma once
 #include "structures/graphvine/batch.cuh"
 
@@ -19,7 +19,7 @@ struct SetWeights {  // one lane per key: new weights of edges that exist, befor
     }
 };
 
-struct Bury {  // one lane per key: a deleted edge's slot is marked and kept, as in the paper
+struct MarkTombstones {  // one lane per key: leaves a tombstone in a deleted edge's slot, as in the paper
     static constexpr int lanes = 1;
     VineView graph;
     Batch batch;
@@ -33,7 +33,7 @@ struct Bury {  // one lane per key: a deleted edge's slot is marked and kept, as
     }
 };
 
-// one lane per key, a warp in step: key a + i stands for edge i of its row's tail, which moves into a hole
+// One lane per key, warps converged: key a + i moves edge i of its row's tail into a hole.
 struct MoveTails {
     static constexpr int lanes = 1;
     Batch batch;
@@ -58,7 +58,7 @@ struct MoveTails {
     }
 };
 
-struct Target {  // where the inserts of a touched row go, after the relayout: into holes, or behind what the row had
+struct Target {  // destination of a row's inserts, once blocks are reserved: holes, or behind the row's edges
     i64 a, before, after, holes;
     u32 root;
     DEVICE Target(const VineView& graph, const Batch& batch, const u32* roots, i64 first) {
@@ -73,11 +73,11 @@ struct Target {  // where the inserts of a touched row go, after the relayout: i
     }
 };
 
-struct Insert {  // one lane per key, a warp in step
+struct Insert {  // one lane per key, warps converged
     static constexpr int lanes = 1;
     Batch batch;
     const f32* weight;
-    const u32* roots;  // of rows, after a relayout; null where the pool was rebuilt
+    const u32* roots;  // of rows with reserved blocks; null if the pool was rebuilt
     VineView graph;
     GraphVinePool pool;
     Holes holes;
@@ -87,7 +87,7 @@ struct Insert {  // one lane per key, a warp in step
             i64 k = t * warp.size() + warp.rank();
             u32 own = k < batch.n ? batch.owner[k] : nobody;
             bool comes = k < batch.n && batch.outcome[k] == inserted;
-            Target target(graph, batch, roots, comes ? own : 0);  // its loads are under way before the atomic
+            Target target(graph, batch, roots, comes ? own : 0);  // its loads are in flight before the atomic
             i64 place = Peers(warp, own).places(warp, comes, holes.used + own);
             if (!comes) continue;
             pool.put(target.slot(graph, holes.at, place), (u32)batch.keys[k], weight ? weight[k] : 1.0f);
@@ -95,12 +95,12 @@ struct Insert {  // one lane per key, a warp in step
     }
 };
 
-// one lane per key; one that leads inserts all edges of its row, one after another, as in the paper
+// One lane per row, at its first key: inserts all edges of the row one after another, as in the paper.
 struct InsertByRow {
     static constexpr int lanes = 1;
     Batch batch;
     const f32* weight;
-    const u32* roots;  // of rows, after a relayout; null where the pool was rebuilt
+    const u32* roots;  // of rows with reserved blocks; null if the pool was rebuilt
     VineView graph;
     GraphVinePool pool;
     Holes holes;

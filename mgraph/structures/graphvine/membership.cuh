@@ -1,17 +1,17 @@
-// Membership: each touched row is read once, and its edges are sought among its run of the batch.
-// position[k] gets one write at most, because a row holds an edge once; of equal keys the last one's is always written.
+// Joins each touched row with its keys of the batch, in one read of the row. position[k] is written at most once,
+// because a row holds an edge once; of equal keys the last one's is always written.
 #pragma once
 #include "kernels/load_balance.cuh"
 #include "structures/graphvine/run.cuh"
 
-constexpr i64 hub_extent = 128, stretch_slots = 512;  // rows of more positions are joined in such stretches
+constexpr i64 hub_extent = 128, stretch_slots = 512;  // rows with more positions are joined in such stretches
 
-// positions [from, end) of a row of so many, and the row's keys: `run` of them from `first` on
+// Positions [from, end) of a row, and its keys: `run` of them from `first` on.
 struct OVERLAY alignas(16) Stretch {
     u32 first, run, root, all, from, end, unused[2];
 };
 
-struct Fresh {  // what later kernels need zeroed, by rows, at their first keys, or by keys; may be null
+struct Fresh {  // arrays to zero for later kernels, by rows at their first keys, or by keys; may be null
     u64* moves;
     u32* used;
     u32* listed;
@@ -19,7 +19,7 @@ struct Fresh {  // what later kernels need zeroed, by rows, at their first keys,
 };
 
 // A warp takes 32 keys and finds their rows; its lanes join the edges of the rows that begin there, four at a time.
-// Long rows are left to FindKeysOfHubs, and so are rows with long runs of keys, which get a filter in memory.
+// FindKeysOfHubs joins long rows, and rows with long runs of keys, which get a filter in memory.
 struct FindKeys {
     static constexpr int lanes = 1;
     const u64* keys;
@@ -27,13 +27,13 @@ struct FindKeys {
     VineView graph;
     i64 rows;
     i64 vertices;
-    i64* unknown;  // how many keys have an id out of range
-    i64* long_runs;  // not 0 if there are any
-    u32* owner;  // nobody, where there is no such row
+    i64* unknown;  // number of keys with ids out of range
+    i64* long_runs;  // not 0 if any exist
+    u32* owner;  // nobody if the row does not exist
     u32* end;
     u64* held;
     u32* position;
-    u32* filters;  // zeros, where a long run has 32 bits per key
+    u32* filters;  // zeros, except for long runs, with 32 bits per key
     Fresh fresh;
     u64* stretches;
     i64* n_stretches;
@@ -55,7 +55,7 @@ struct FindKeys {
             else if (known) held[k] = sentinel;
             bool left = all > hub_extent || (all && long_one);
             u32 sum = warp.sum(left ? stretches_of(all) : 0), to = 0;
-            // under way while others are joined
+            // in flight while others are joined
             if (sum && warp.rank() == 0) to = (u32)atomic_add(n_stretches, (i64)sum);
             join(share, long_one, (u32)sentinel, left ? 0 : all);
             if (sum) emit(warp, left, {(u32)k, (u32)share.run(), (u32)sentinel, all}, to);
@@ -63,8 +63,8 @@ struct FindKeys {
         strange = warp.sum(strange);
         if (strange && warp.rank() == 0) atomic_add(unknown, strange);
     }
-    // Marks keys as not found. A warp does so for all keys of the rows that begin in it, those behind its own too (see
-    // finish_last); but each warp for its own keys of a long run.
+    // Marks keys as not found. A warp does so for all keys of the rows that begin in it, also those behind its own
+    // (finish_last); for a long run, each warp for its own keys.
     DEVICE void begin(const Share& share, bool known, bool long_one, bool has_edges) const {
         i64 k = share.k;
         if (k >= n) return;
@@ -101,8 +101,8 @@ struct FindKeys {
             to += stretches_of(s.all);
         }
     }
-    // The edges of the rows that begin here; a lane that begins one brings its root and how many positions are to be
-    // joined.
+    // Joins the edges of the rows that begin here; a lane that begins a row has its root and its number of positions to
+    // join.
     DEVICE void join(const Share& share, bool long_one, u32 root, u32 all) const {
         Tile<32> warp;
         const u32 first = (u32)share.first;
@@ -118,7 +118,7 @@ struct FindKeys {
             else base += deal<2>(filter, dealt, base, first, root, all);
         }
     }
-    // N fours per lane, all under way at once; returns how many fours that are.
+    // Joins N fours per lane, all in flight; returns their number.
     template <int N> DEVICE u32 deal(const Filter& filter, const LoadBalance& dealt, u32 base, u32 first, u32 root,
                                      u32 all) const {
         Tile<32> warp;
@@ -133,7 +133,7 @@ struct FindKeys {
             from[j] = Row(graph, warp.shfl(root, lane), its).at(at[j]);
         }
         read_fours(graph, from, at, ends, found);
-        u32 hits = 0;  // those with an edge that may be sought: lanes take theirs one after another, all lanes in step
+        u32 hits = 0;  // candidate edges: lanes process them one after another, converged
         for (int j = 0; j < N; ++j) {
             bool any = false;
             for (int i = 0; i < 4; ++i) any |= filter.has(found[j].id[i], row[j]);
@@ -147,7 +147,7 @@ struct FindKeys {
         }
         return N * (u32)warp.size();
     }
-    // finish(key, its row's first key) for the keys behind the tile's own whose row begins in the tile.
+    // Calls finish(key, its row's first key) for the keys behind the tile's own whose row begins in the tile.
     template <class F> DEVICE void finish_last(const Share& share, bool long_one, F finish) const {
         int lane = share.tile.size() - 1;
         i32 own = share.tile.shfl(share.own, lane), upto = share.tile.shfl(share.end, lane);
@@ -156,7 +156,7 @@ struct FindKeys {
     }
 };
 
-struct FindKeysOfHubs {  // one tile per stretch of a long row: its edges by fours, all under way at once
+struct FindKeysOfHubs {  // one tile per stretch of a long row: joins its edges by fours, all in flight
     static constexpr int lanes = 32;
     static constexpr u32 few = 4;
     const u64* keys;
@@ -214,7 +214,7 @@ struct FindKeysOfHubs {  // one tile per stretch of a long row: its edges by fou
             }
             for (; hits; hits &= hits - 1)
                 run.meet(found, lowest_bit(hits), at(base, lowest_bit(hits)), s.end, may_meet);
-            base += 4 * N * (u32)Tile<lanes>::size();  // on a GPU the first round was all of it
+            base += 4 * N * (u32)Tile<lanes>::size();  // on a GPU the first round covers all
             if (base >= s.end) return;
             read(s, base, found);
         }
@@ -225,7 +225,7 @@ struct FindKeysOfHubs {  // one tile per stretch of a long row: its edges by fou
 
 constexpr i64 short_extent = 128;
 
-struct FindShort {  // one lane per query, a tile in step; those about longer rows are listed in `rest`
+struct FindShort {  // one lane per query, tiles converged; queries of longer rows are listed in `rest`
     static constexpr int lanes = 1;
     VineView graph;
     const u32* src;
@@ -248,7 +248,7 @@ struct FindShort {  // one lane per query, a tile in step; those about longer ro
     }
 };
 
-struct Answer {  // one lane per sorted query: equal ones share the position of the last
+struct Answer {  // one lane per sorted query: equal queries share the position of the last
     static constexpr int lanes = 1;
     const u64* keys;
     const u32* position;

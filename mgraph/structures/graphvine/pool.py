@@ -1,4 +1,4 @@
-"""graphvine's pool of slots, its queues of free pieces, what a batch takes and gives back, and plans of new pools."""
+"""graphvine's pool of slots, queues of free pieces, and plans of new pools."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ Array = Any
 _COUNTERS = constants("structures/graphvine/batch.cuh")
 POPS, DIRECTORIES, PUSHES, FILLED = (_COUNTERS[name] for name in ("pop0", "directories", "push0", "filled"))  # words
 CLASSES = DIRECTORIES - POPS  # of pieces: a quarter, a half, a block; 1, 2 and 4 quanta
-RING_SHARE = 32  # a ring has room for one piece per so many quanta of the pool; if more are given back, it is rebuilt
-STEP_SHARE = 32  # a pool grows where it is by this part of it at least, since each time costs some launches
-LEAST_STEP = 1 << 19  # and by so many slots: the grain of a GPU's memory
+RING_SHARE = 32  # quanta of the pool per piece in a ring; if more are given back, the pool is rebuilt
+STEP_SHARE = 32  # divisor of the pool's size: minimum step of growth in place, since each costs some launches
+LEAST_STEP = 1 << 19  # minimum step in slots: the grain of a GPU's memory
 
 
 def quanta_of(pieces: Sequence[int]) -> int:
-    """How many quanta these are, given the number of pieces of each class."""
+    """Return the number of quanta, from the pieces of each class."""
     return sum(p << c for c, p in enumerate(pieces))
 
 
 class GraphVinePool(NamedTuple):
-    """Slots and what goes with them. A block has ``1 << shift`` slots, a quantum a quarter of them."""
+    """Slots with weights and children. A block has ``1 << shift`` slots, a quantum a quarter."""
 
     shift: int
     quanta: int
     rings: Array
-    grows: Growables  # what holds the slots, the weights and the children
+    grows: Growables  # owner of the slots, the weights and the children
     slots: Array
     weights: Array
     children: Array
 
     @classmethod
     def empty(cls, device: Device, shift: int, quanta: int, weighted: bool, tree: bool) -> GraphVinePool:
-        """A pool of undefined slots; `CapacityError` where addresses or memory do not suffice."""
+        """Allocate a pool of uninitialized slots. `CapacityError` if addresses or memory lack."""
         if quanta >= 1 << 32:
             raise CapacityError(f"{quanta} quarters of blocks of {1 << shift} edges; 32-bit addresses allow {1 << 32}")
         slots = quanta << (shift - 2)
@@ -53,13 +53,13 @@ class GraphVinePool(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all its arrays."""
+        """Bytes of all arrays."""
         return sum(int(a.nbytes) for a in self.arrays)
 
     def enlarged(self, device: Device, needs: int) -> GraphVinePool | None:
-        """A larger pool: by a quarter; or of `needs` quanta, where that is more or memory has no quarter more.
+        """Allocate a pool larger by a quarter, or of `needs` quanta if a quarter is too little or too much.
 
-        None where memory has no quarter more and this pool holds `needs`; `CapacityError` where neither pool does.
+        None if memory has no quarter more and this pool holds `needs`; `CapacityError` if neither pool does.
         """
         kind = (self.weights is not None, self.children is not None)
         with suppress(CapacityError):
@@ -67,7 +67,7 @@ class GraphVinePool(NamedTuple):
         return GraphVinePool.empty(device, self.shift, needs, *kind) if needs > self.quanta else None
 
     def longer(self, device: Device, needs: int) -> GraphVinePool | None:
-        """The pool with `needs` quanta or more, its memory where it is; None where addresses or memory lack."""
+        """Grow the pool in place to `needs` quanta or more; None if addresses or memory lack."""
         more = max(self.quanta // STEP_SHARE, LEAST_STEP >> (self.shift - 2))
         quanta = min(max(needs, self.quanta + more), (1 << 32) - 1)
         slots = quanta << (self.shift - 2)
@@ -80,10 +80,11 @@ class GraphVinePool(NamedTuple):
         return None
 
     def move(self, old: GraphVinePool, queues: Queues) -> Queues:
-        """Copy all that `old` holds, every piece to the place that it had; returns the queues. Allocates nothing."""
+        """Copy all pieces of `old` to the same places; returns the queues. Allocates nothing."""
         if self.grows is not old.grows:
             for new, array in zip(self.arrays[:-1], old.arrays[:-1], strict=True):
                 new[: len(array)] = array
+        # Unroll each ring, so that it begins at its head.
         for c, (head, waiting) in enumerate(zip(queues.head, queues.waiting, strict=True)):
             ring, first = old.rings[c * old.ring :], min(waiting, old.ring - head)
             to = self.rings[c * self.ring :]
@@ -97,7 +98,7 @@ class GraphVinePool(NamedTuple):
 
     @property
     def arrays(self) -> list[Array]:
-        """All that it holds."""
+        """All arrays of the pool."""
         return [a for a in (self.slots, self.weights, self.children, self.rings) if a is not None]
 
 
@@ -111,7 +112,7 @@ def _children(quanta: int) -> int:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a batch takes from the queues and gives back, by class; quanta of new directories; rows that get edges."""
+    """Pieces popped and pushed by a batch, by class; quanta of new directories; rows that get their first edges."""
 
     pops: tuple[int, ...]
     directories: int
@@ -120,30 +121,30 @@ class Needs:
 
     @classmethod
     def read(cls, words: Sequence[int]) -> Needs:
-        """From the counters of ``batch.cuh``."""
+        """Decode the counters of ``batch.cuh``."""
         pops, pushes = tuple(words[POPS:DIRECTORIES]), tuple(words[PUSHES:FILLED])
         return cls(pops, words[DIRECTORIES], pushes, words[FILLED])
 
     @property
     def quanta(self) -> int:
-        """How many quanta the rows' blocks gain."""
+        """The number of quanta that the rows' blocks gain."""
         return quanta_of(self.pops) - quanta_of(self.pushes)
 
 
 @dataclass(frozen=True)
 class Queues:
-    """By class: where each ring begins and how many pieces wait in it; then the first quantum never used."""
+    """Head and length of each ring, and the first quantum never used."""
 
     head: tuple[int, ...] = (0,) * CLASSES
     waiting: tuple[int, ...] = (0,) * CLASSES
     fresh: int = 0
 
     def missing(self, needs: Needs) -> tuple[int, ...]:
-        """How many pieces of each class the rings do not have: they are cut from fresh quanta."""
+        """Return the pieces of each class that the rings lack; they are cut from fresh quanta."""
         return tuple(max(p - w, 0) for p, w in zip(needs.pops, self.waiting, strict=True))
 
     def after(self, needs: Needs, ring: int) -> Queues:
-        """The queues after a batch."""
+        """Return the queues after a batch."""
         missing = self.missing(needs)
         taken = [p - m for p, m in zip(needs.pops, missing, strict=True)]
         return Queues(
@@ -153,7 +154,7 @@ class Queues:
         )
 
     def fit(self, needs: Needs, pool: GraphVinePool) -> bool:
-        """Whether the pool has what a batch needs, and the rings room for what it gives back.
+        """Return True if pool and rings suffice for a batch.
 
         Pieces pushed never overwrite those that the same batch pops.
         """
@@ -161,11 +162,11 @@ class Queues:
         return room and self.end(needs) <= pool.quanta
 
     def end(self, needs: Needs) -> int:
-        """The first quantum that is still unused after a batch."""
+        """Return the first quantum unused after a batch."""
         return self.fresh + quanta_of(self.missing(needs)) + needs.directories
 
     def struct(self, needs: Needs, pool: GraphVinePool) -> Struct:
-        """What the kernels take of them: the fresh pieces of each class one after another, then the directories."""
+        """Return the queues for kernels: fresh pieces class after class, then directories."""
         (h0, h1, h2), (w0, w1, w2), (m0, m1, _) = self.head, self.waiting, self.missing(needs)
         first, second = self.fresh + m0, self.fresh + m0 + 2 * m1
         return Struct(
@@ -176,18 +177,19 @@ class Queues:
 
 @dataclass
 class Rebuild:
-    """A new pool for all rows, and each row's place in it."""
+    """New pool for all rows, and each row's place in it."""
 
     pool: GraphVinePool
     sentinels: Array
-    grown: Array  # positions that each row will use
+    grown: Array  # number of positions of each row
     places: Array
     used: int  # quanta, by blocks and directories
     live: int  # by blocks
 
 
 def plan_rebuild(s: Any, shift: int, least: int, batch: Struct | None = None, keys: int = 0) -> Rebuild:
-    """Plan a new pool with all rows of graphvine `s`, as they are after a batch. O(n_rows), a read-back."""
+    """Plan a new pool with all rows as they are after a batch. O(n_rows), a read-back."""
+    # Count each row's positions after the batch.
     n, device, kernels, graph = s.n_rows, s.device, s.kernels["prepare"], s.view()
     sentinels, grown = device.zeros(len(s.sentinels), np.uint64), device.zeros(len(s.sentinels), np.uint32)
     words = device.zeros(n + 2, np.int64)  # each row's place, the end of all, and what directories take
@@ -195,11 +197,15 @@ def plan_rebuild(s: Any, shift: int, least: int, batch: Struct | None = None, ke
     kernels.CopySentinels(n, graph=graph, n=n, sentinels_out=sentinels, grown=grown)
     if batch is not None:
         kernels.GrowRows(keys, graph=graph, batch=batch, sentinels_out=sentinels, grown=grown)
+
+    # Place the rows at the prefix sums of their quanta.
     out = Struct(**{**graph.values, "shift": shift})
     kernels.CountQuanta(n, graph=out, grown=grown, n=n, places=places, total=total)
     device.cumsum(places, out=places)
     used, directories = device.to_host(words[-2:]).tolist()
     kernels.PlaceRows(n, places=places, n=n, sentinels_out=sentinels)
+
+    # Allocate the pool, with spare room.
     quanta = max(least, used + int(used * s.spare))
     if s.share and not s.pool.quanta:
         quanta = max(quanta, int(s.share * device.memory_free) // ((8 if s.weighted else 4) << (shift - 2)))

@@ -1,12 +1,12 @@
-// GraphVine, prepare: what becomes of each key, what each touched row needs, and the rows' places in a new pool.
-// Nothing of the structure is written. status: counts for the host, one read-back.
+// GraphVine, prepare: outcomes of keys, needs of touched rows, and places of rows in a new pool. Does not write the
+// structure. status: counts for the host, one read-back.
 #pragma once
 #include "kernels/count.cuh"
 #include "structures/graphvine/batch.cuh"
 
 enum Status { all_moves, updates, misses, stretches, unknown, long_runs, row_pieces, pieces_listed, first_counter };
 
-// one lane per key, a warp in step: what becomes of it, and what its row moves; of equal keys the last acts
+// One lane per key, warps converged: determines its outcome and the moves of its row; of equal keys the last acts.
 struct Outcomes {
     static constexpr int lanes = 1;
     const u64* keys;
@@ -16,7 +16,7 @@ struct Outcomes {
     const u32* owner;
     u8* outcome;
     u64* moves;
-    u32* filters;  // set back to zeros; only long runs have others
+    u32* filters;  // reset to zeros; only long runs have others
     i64* status;
     DEVICE void operator()(Grid grid) const {
         Tile<32> warp;
@@ -42,7 +42,7 @@ struct Outcomes {
     }
 };
 
-// one lane per key, a warp in step: where deletions leave holes, and which edges of tails they delete
+// One lane per key, warps converged: lists the holes of deletions, and marks deleted edges of tails.
 struct ListHoles {
     static constexpr int lanes = 1;
     Batch batch;
@@ -62,7 +62,7 @@ struct ListHoles {
     }
 };
 
-struct CountNeeds {  // one block per chunk; the last one to finish sums the groups up and tells the host
+struct CountNeeds {  // one block per chunk; the last to finish sums up the groups and reports to the host
     static constexpr int lanes = 256;
     Batch batch;
     VineView graph;
@@ -76,7 +76,7 @@ struct CountNeeds {  // one block per chunk; the last one to finish sums the gro
         close(done);
     }
     DEVICE void count(i64 c) const {
-        SHARED(u32, total, counters + 1);  // what the chunk needs, and pieces
+        SHARED(u32, total, counters + 1);  // the chunk's needs, and pieces
         Block block;
         Tile<32> tile;
         u32 all[counters + 1] = {};
@@ -95,14 +95,14 @@ struct CountNeeds {  // one block per chunk; the last one to finish sums the gro
         }
         block.sync();
         for (int i = block.rank(); i <= counters; i += block.size()) {
-            i64 sum = (i32)total[i];  // of `filled` it may be negative
+            i64 sum = (i32)total[i];  // negative values occur for `filled`
             if (i < filled) sums.of_chunks[i * chunks_of(batch.n) + c] = total[i];
             if (sum)
                 atomic_add(i < counters ? sums.of_groups + i * sums.groups(batch.n) + c / group : status + row_pieces,
                            sum);
         }
     }
-    // One tile per counter turns sums of groups into sums of all groups before each.
+    // Turns sums of groups into prefix sums, with one tile per counter.
     DEVICE void close(u64 done) const {
         SHARED(bool, is_last, 1);
         Block block;
@@ -120,7 +120,7 @@ struct CountNeeds {  // one block per chunk; the last one to finish sums the gro
         block.sync();
     }
     DEVICE static i64 add_up(Tile<32> tile, i64* of_groups, i64 groups) {
-        constexpr int some = 8;  // loads that a lane has under way: no other block hides their wait
+        constexpr int some = 8;  // loads in flight per lane: no other block hides their latency
         i64 before = 0;
         for (i64 first = 0; first < groups; first += some * tile.size()) {
             i64 its[some], mine = 0, at = first + some * tile.rank();
@@ -134,9 +134,9 @@ struct CountNeeds {  // one block per chunk; the last one to finish sums the gro
     }
 };
 
-// --- a new pool: every row gets a new place ---
+// --- a new pool with new places for all rows ---
 
-struct CopySentinels {  // one lane per row; grown[row]: positions it will use
+struct CopySentinels {  // one lane per row; grown[row]: its number of positions
     static constexpr int lanes = 1;
     VineView graph;
     i64 n;
@@ -147,7 +147,7 @@ struct CopySentinels {  // one lane per row; grown[row]: positions it will use
     }
 };
 
-struct GrowRows {  // one lane per key; those that lead stand for their rows
+struct GrowRows {  // one lane per key; a row's first key acts
     static constexpr int lanes = 1;
     VineView graph;
     Batch batch;
@@ -163,10 +163,10 @@ struct GrowRows {  // one lane per key; those that lead stand for their rows
     }
 };
 
-// one lane per row: its quanta of the new pool, to be summed up; those of directories are totalled
+// One lane per row: writes its quanta of the new pool, for a prefix sum, and totals those of directories.
 struct CountQuanta {
     static constexpr int lanes = 1;
-    VineView graph;  // the new pool's, as yet without slots
+    VineView graph;  // with the new pool's parameters, still without slots
     const u32* grown;
     i64 n;
     i64* places;

@@ -1,7 +1,7 @@
-// GraphVine's queues of free pieces. Batches pop and push by rank, without atomics: prefix sums gave the ranks.
+// GraphVine's queues of free pieces. Batches pop and push by ranks from prefix sums, without atomics.
 #pragma once
 
-struct Queues {  // of free pieces, by class: `waiting` in a ring from `head` on, then those cut from `fresh` on
+struct Queues {  // by class: `waiting` pieces in a ring from `head` on, then pieces cut from `fresh` on
     u32* rings;
     i64 length;
     i64 head0;

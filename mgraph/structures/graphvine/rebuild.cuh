@@ -1,5 +1,5 @@
-// GraphVine: every row to its place in a new pool, one after another, its directory before its blocks. A tile takes a
-// piece of the new pool, whatever rows it holds, and its lanes a slot each. No two lanes write one place.
+// Copies every row to its place in a new pool, one after another, each with its directory before its blocks. One tile
+// per piece of the new pool, whatever rows it holds, and one lane per slot. Writes are disjoint.
 #pragma once
 #include "structures/graphvine/view.cuh"
 #include "kernels/search.cuh"
@@ -9,8 +9,8 @@ constexpr i64 piece = 1024;  // slots
 struct Rebuild {
     static constexpr int lanes = 32;
     VineView graph;
-    const i64* places;  // of each row in the new pool, in quanta; the end of all last
-    const u32* grown;   // positions that it will use
+    const i64* places;  // of each row in the new pool, in quanta; ends with the total
+    const u32* grown;  // number of positions of each row
     i64 rows;
     i64 shift_out;
     u32* slots_out;
@@ -28,7 +28,7 @@ struct Rebuild {
             for (i64 s = c * piece + tile.rank(); s < last; s += tile.size()) {
                 if (tile.size() > 1) row = row_at(s >> quantum, low, high);
                 else
-                    while (places[row + 1] << quantum <= s) ++row;  // one lane meets the rows in order
+                    while (places[row + 1] << quantum <= s) ++row;  // a lane meets the rows in order
                 fill(out, row, s, s - (places[row] << quantum));
             }
         }

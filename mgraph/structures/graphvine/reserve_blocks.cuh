@@ -1,22 +1,22 @@
-// GraphVine: every touched row gets the blocks that it will use, before edges are inserted.
-// Pieces are popped and pushed by rank, without atomics (prepare summed the counts up): no two lanes take the same one.
+// Reserves the blocks of every touched row, before edges are inserted. Pieces are popped and pushed by ranks, without
+// atomics (prepare computed the prefix sums), so no two lanes take the same one.
 #pragma once
 #include "kernels/load_balance.cuh"
 #include "structures/graphvine/batch.cuh"
 #include "structures/graphvine/queues.cuh"
 
-// Where a row's blocks come from and go to: ranks in the queues of its classes, and its directory's place.
+// Sources and destinations of a row's blocks: ranks in the queues of its classes, and its directory's place.
 struct OVERLAY Ranks {
     u32 pop, directory, push;
 };
-// of the entries of the row with first key a, those that tile `number` of `of` writes, all tiles striding
+// The entries of the row with first key a that tile `number` of `of` writes, with all tiles striding.
 struct OVERLAY Piece {
     u32 a, number, of;
     Ranks ranks;
 };
 
-// What is to be written for a row: new blocks, blocks given back, and for a new directory the blocks that are kept;
-// where none is kept, the edges of a small row, which moves to a piece of another class.
+// Entries to write for a row: new blocks, freed blocks, and for a new directory the kept blocks; if none is kept, the
+// edges of a small row that moves to a piece of another class.
 struct Entries {
     u32 root, root_out, before, kept, pops, pushes, directory, pop, push;
     u32 classes;  // before, and << 2 after
@@ -43,7 +43,7 @@ struct Layout {
     GraphVinePool pool;
     Queues queues;
     u32* roots;
-    // Finds the root of the row with first key `a`; of the lanes that write its entries one, which `says`, stores it.
+    // Determines the root of the row with first key `a`; one of the lanes that write its entries (`says`) stores it.
     DEVICE void begin(Entries& row, i64 a, const Ranks& ranks, bool says) const {
         u32 has = row.kept + row.pops;
         row.pop = ranks.pop, row.push = ranks.push;
@@ -66,8 +66,8 @@ struct Layout {
         if (row.kept) return place(row, i, graph.block_of(row.root, row.before, i));
         pool.move(graph.slot_of(queues.pop(row.to(), row.pop)) + i, graph.place(row.root, row.before, i));
     }
-    DEVICE void place(const Entries& row, u32 i, u32 block) const {  // block i of the row
-        if (row.kept + row.pops == 1) return;  // which is the root
+    DEVICE void place(const Entries& row, u32 i, u32 block) const {  // writes block i of the row
+        if (row.kept + row.pops == 1) return;  // a single block is the root
         if (!TREE) pool.slots[graph.slot_of(row.root_out) + 1 + i] = block;
         if (!TREE || i == 0) return;
         u32 above = (i - 1) / 2;
@@ -77,7 +77,7 @@ struct Layout {
     }
 };
 
-struct ReserveBlocks {  // one block per chunk of keys, one lane per row, then one lane per entry
+struct ReserveBlocks {  // one block per chunk of keys: one lane per row, then one lane per entry
     static constexpr int lanes = 256;
     Batch batch;
     Queues queues;
@@ -88,7 +88,7 @@ struct ReserveBlocks {  // one block per chunk of keys, one lane per row, then o
     u32* roots;
     i64* n_pieces;
     DEVICE void operator()(Grid grid) const {
-        SHARED(u32, next, filled);  // by counter: the rank of what the next row takes
+        SHARED(u32, next, filled);  // by counter: rank of the next row's pieces
         Block block;
         Tile<32> tile;
         const int tiles = block.size() / tile.size();
@@ -137,7 +137,7 @@ struct ReserveBlocks {  // one block per chunk of keys, one lane per row, then o
             emit(tile, {tile.shfl((u32)k, lane), 0, tile.shfl(cut, lane), its});
         }
     }
-    // Turns how much each lane wants of each counter into its first rank there, in the order of the lanes.
+    // Turns each lane's number of pieces of each counter into its first rank there, in the order of the lanes.
     DEVICE void take_ranks(Block block, Tile<32> tile, u32* next, u32 (&counts)[filled]) const {
         SHARED(u32, places, filled * 8);  // by counter and tile
         const int tiles = block.size() / tile.size();

@@ -1,48 +1,47 @@
-"""graphvine: every row a list of blocks of edges, taken from and given back to queues of free blocks.
+"""graphvine: rows as lists of blocks, allocated from queues of free blocks.
 
 ::
 
-    sentinels   row 0: degree 5, root -> block [ 7 2 9 4 3 . . . ]                      a row that one block holds
+    sentinels   row 0: degree 5, root -> block [ 7 2 9 4 3 . . . ]                      a row that fits in one block
     (8 bytes    row 1: degree 2, root -> quarter [ 5 1 ]                                or a quarter, or a half of one
      a row)     row 2: degree 19, root -> directory [ room | A | B | C ]    A [ 8 edges ]  B [ 8 edges ]  C [ 3 edges ]
     slots       [ 7 2 9 4 3 . . . | 5 1 | ..A.. | room A B C | ..B.. | ..C.. |  never used yet ...  ]
-    rings       quarters [ 4 9 ]   halves [ ]   blocks [ 30 22 ]                        places that were given back
+    rings       quarters [ 4 9 ]   halves [ ]   blocks [ 30 22 ]                        freed pieces
 
 A row's edges are numbered 0 .. degree - 1 in no order, and edge i is in block i // block. An insert goes behind the
 last edge. A deletion leaves a hole, which an insert of the same batch fills, or else the row's last edge (Krishnan,
 Tavva, Nasre: GraphVine: A Data Structure to Optimize Dynamic Graph Processing on GPUs). prepare reads every touched row
-once and looks its edges up among the row's keys in the batch; counts and prefix sums then say where each edge and each
-block goes. commit deletes in place, gives every touched row its blocks, and inserts. What this does beyond the paper:
+once and looks its edges up among the row's keys in the batch; counts and prefix sums then give each edge and each block
+its place. commit deletes in place, reserves the blocks of every touched row, and inserts. Beyond the paper:
 
-- Duplicates, within a batch and against the graph, are found, and counts are exact.
+- Duplicates, within a batch and against the graph, are detected, and counts are exact.
 - `compact`: holes are filled, emptied blocks go back to their queue, and the pool's size follows the live edges.
   Without it, as in the paper, deleted edges keep their slots until their row is empty.
 - `fine`: a row that fits in a half or a quarter of a block gets only that, and the block size follows the mean degree
-  whenever the pool is rebuilt. Without it the first batch sets the size of all blocks for good.
-- `directory`: the complete binary tree of a row's blocks is an array in its breadth-first order, so that a block is
-  found in O(1). Without it blocks point to their children, and the bits of a block's number lead down to it.
-- `split`: all rows get their blocks first, then one lane inserts one edge. Without it one lane inserts all edges of a
-  row.
+  whenever the pool is rebuilt. Without it the first batch determines the size of all blocks permanently.
+- `directory`: the complete binary tree of a row's blocks is an array in breadth-first order, so that a block is found
+  in O(1). Without it blocks point to their children, and the bits of a block's number lead down to it.
+- `split`: all rows get their blocks first, then one lane per edge inserts. Without it one lane per row inserts.
 
-Where the queues run dry the pool grows where it is: memory is mapped behind it, and no row moves. It is rebuilt where
-that cannot be, where a quarter of it waits in the queues, and where blocks of another size have become better: all rows
-are copied, one after another, into a new pool that is then 80% full (`spare`). This is also how memory is given back,
-and how outgrown directories and pieces of sizes no longer used are collected. (`share` is the paper's way.)
+If the queues run dry, the pool grows in place: memory is mapped behind it, and no row moves. It is rebuilt if that
+fails, if a quarter of it waits in the queues, or if blocks of another size have become better: all rows are copied, one
+after another, into a new pool that is then 80% full (`spare`). This also frees memory, outgrown directories and pieces
+of unused sizes. (`share` is the paper's way.)
 
-What it is bad at: a batch reads every row that it touches whole, 4 bytes per edge, so that it is slow where it has a
-few edges of each of many hubs. A query for one edge is O(degree); queries for the same long row share one scan. Where
-vertices are deleted, each long row is compacted by one thread block, from its first edge to its last.
+Weaknesses: a batch reads every touched row completely, 4 bytes per edge, so it is slow with a few edges of each of many
+hubs. A query for an edge is O(degree); queries for the same long row share a scan. To delete vertices, one thread block
+per long row compacts it from its first edge to its last.
 
 Invariants
 ----------
 1. The sentinels are a power of two, at least n_rows; those past n_rows are 0; their degrees add up to num_edges.
 2. Blocks and directories of rows, the pieces in the rings and the quanta never used do not overlap and lie in the
    pool.
-3. A row of n positions has ceil(n / block) blocks; if `fine`, one of one block has the smallest piece that holds it.
+3. A row of n positions has ceil(n / block) blocks; if `fine`, a row of one block has the smallest piece that holds it.
 4. A directory has room for its row's blocks.
 5. The live edges of a row differ and are below n_vertices; there are as many as its degree.
 6. No position holds a dead edge if the structure is compact; no row without edges has positions.
-7. As many rows as counted have edges, and blocks have as many quanta as counted.
+7. The counts of rows with edges and of the blocks' quanta are exact.
 8. There are as many weights as slots, and no weight of a live edge is NaN.
 """
 
@@ -74,10 +73,10 @@ PARTS = ("membership", "prepare", "reserve_blocks", "rebuild", "commit", "vertic
 
 @dataclass
 class _Work:
-    """What a commit needs, all of it allocated."""
+    """Allocated memory of a commit."""
 
-    look: BatchInspection
-    pieces: Array = None  # room for the pieces into which rows with very much work are cut
+    inspection: BatchInspection
+    pieces: Array = None  # memory for pieces of rows with very much work
     rebuild: Rebuild | None = None
     larger: GraphVinePool | None = None
 
@@ -91,21 +90,22 @@ class GraphVine(Structure):
         As in `Structure`.
     block : int, optional
         Edges per block, a power of two from 4 to 128; by default the mean degree of the rows with edges, rounded up to
-        one.
+        a power of two.
     spare : float
-        How much more a new pool has than the rows need, as a share of that: 0.25 makes it 80% full.
+        Spare room of a new pool, relative to the rows' needs: 0.25 makes it 80% full.
     share : float, optional
-        The paper's way: the first batch takes this share of the device's free memory for the pool (0.5 in the paper).
+        The paper's way: the first batch takes this part of the device's free memory for the pool (0.5 in the paper).
         Once 80% is used the pool grows by a quarter, with every piece at its place; it never shrinks.
     fine, compact, directory, split : bool
-        Improvements on the paper; see the module. With all four False and a `share`, this is the paper's structure.
+        Improvements on the paper, described in the module. With all four False and a `share`, this is the paper's
+        structure.
 
     Notes
     -----
-    A batch of b operations costs O(b log b) plus the degrees of the rows that it touches, in 6 to 9 launches and one
-    wait for the device. Where it has the pool rebuilt it waits twice; that costs O(n_rows + m), amortised over the
-    batches. Where the pool grows in its place, memory for a thirty-second of it is mapped. Memory: 4 bytes per slot (8
-    with weights), and 8 per row, rows being rounded up to a power of two. Neighbours are not sorted.
+    A batch of b operations costs O(b log b) plus the degrees of its rows, in 6 to 9 launches and one wait for the
+    device. A rebuild of the pool takes a second wait and O(n_rows + m), amortised over the batches. Growth in place
+    maps memory for a thirty-second of the pool. Memory: 4 bytes per slot (8 with weights), and 8 per row, with rows
+    rounded up to a power of two. Neighbours are not sorted.
     """
 
     name: ClassVar[str] = "graphvine"
@@ -134,6 +134,8 @@ class GraphVine(Structure):
             raise InvalidOption(f"spare of {spare}; it must be from 0.01 to 16")
         if share is not None and not 0 < share <= 0.9:
             raise InvalidOption(f"share of {share}; it must be more than 0 and at most 0.9")
+
+        # Load the kernels for these options, and begin with an empty pool.
         self.block, self.spare, self.share = block, spare, share
         self.fine, self.compact, self.directory, self.split = fine, compact, directory, split
         self._defines = (("TREE", int(not directory)), ("LAZY", int(not compact)))
@@ -145,7 +147,7 @@ class GraphVine(Structure):
         self._arrays_changed()
 
     def _arrays_changed(self) -> None:
-        """Pack what kernels take of the arrays and of the bounds of ids, once for all launches until they change."""
+        """Pack the arrays for kernels, once for all launches until they change."""
         pool = self.pool
         columns = {
             "sentinels": self.sentinels, "extents": self.extents, "slots": pool.slots, "weights": pool.weights,
@@ -159,10 +161,11 @@ class GraphVine(Structure):
     # --- prepare ---
 
     def _prepare(self, run: Run) -> Plan:
-        """O(n + degrees of the touched rows) in 4 or 5 launches; waits once on a GPU, twice for a new pool."""
+        """Prepare in O(n + degrees of the rows), 4 or 5 launches; waits once, twice for a new pool."""
         n = len(run)
         scratch = self._take_scratch(run)
-        seen = scratch.look(run)
+        # Inspect the batch.
+        seen = scratch.inspect(run)
         if seen.unknown:
             self._keep(scratch)
             self._refuse(run, seen.unknown)
@@ -170,6 +173,8 @@ class GraphVine(Structure):
         plan = Plan(run, counts, scratch.outcome[:n], work, self._state, scratch)
         if not (counts.inserted or counts.deleted):
             return plan
+
+        # Allocate pieces in the pool, grow it, or plan a new one.
         shift = self._choose_shift(counts, seen.needs.filled)
         work.larger = self._larger(seen.needs, shift)
         if self._fits(seen.needs, work.larger or self.pool):
@@ -179,10 +184,10 @@ class GraphVine(Structure):
         return plan
 
     def _larger(self, needs: Needs, shift: int) -> GraphVinePool | None:
-        """A larger pool with every piece at its place, where one is wanted and can be had.
+        """Return a larger pool with every piece at its place, if it is needed and possible.
 
-        A pool stays where it is until a quarter of it waits in the queues, or the best size of a block, ``1 << shift``,
-        is four times or a quarter of its own.
+        A pool is not grown if a quarter of it waits in the queues, or if the best block size, ``1 << shift``, is four
+        times or a quarter of its own.
         """
         pool, end = self.pool, self.queues.end(needs)
         if self.share:
@@ -195,17 +200,18 @@ class GraphVine(Structure):
         return GraphVineScratch(self, capacity, deletes=capacity <= KEPT or run.op is not None)
 
     def _fits(self, needs: Needs, pool: GraphVinePool) -> bool:
-        """Whether the pool has what a batch needs, and would not be left mostly unused."""
+        """Return True if the pool suffices for a batch, and would not be mostly unused."""
         return self.queues.fit(needs, pool) and not self.too_large(self.live + needs.quanta)
 
     def too_large(self, live: int) -> bool:
-        """Whether most of the pool would be unused if blocks took `live` quanta."""
+        """Return True if most of the pool is unused with blocks of `live` quanta."""
         return not self.share and self.pool.quanta > max(2 * live * (1 + self.spare), self._least_quanta())
 
     def _least_quanta(self) -> int:
         return max(64, self.n_rows // 16)
 
     def _choose_shift(self, counts: Counts, filled: int) -> int:
+        """Return log2 of the best block size: by default the mean degree, rounded up, from 4 to 128."""
         if self.block is not None:
             return self.block.bit_length() - 1
         if not self.fine and self.pool.quanta:
@@ -216,8 +222,9 @@ class GraphVine(Structure):
     # --- commit ---
 
     def _commit(self, plan: Plan, work: _Work) -> None:
-        """Up to five launches."""
-        counts, run, n, batch, scratch = plan.counts, plan.run, len(plan.run), work.look.batch, plan.scratch
+        """Write the batch in up to five launches."""
+        # Weights of existing edges, deletes, blocks, inserts.
+        counts, run, n, batch, scratch = plan.counts, plan.run, len(plan.run), work.inspection.batch, plan.scratch
         if self.weighted and counts.updated:
             self.kernels["commit"].SetWeights(
                 n, graph=self.view(), batch=batch, weight=run.weight, weights=self.pool.weights
@@ -226,7 +233,7 @@ class GraphVine(Structure):
             if counts.deleted:
                 self._delete(n, batch, scratch)
             self._make_room(work)
-            self.filled += work.look.needs.filled
+            self.filled += work.inspection.needs.filled
             self.num_edges += counts.inserted - counts.deleted
             if counts.inserted:
                 scratch.insert(batch, run.weight, moved=work.rebuild is not None)
@@ -237,11 +244,12 @@ class GraphVine(Structure):
         if self.compact:
             scratch.move_tails(n, batch=batch)
         else:
-            self.kernels["commit"].Bury(n, graph=self.view(), batch=batch, pool=self.pool_struct())
+            self.kernels["commit"].MarkTombstones(n, graph=self.view(), batch=batch, pool=self.pool_struct())
 
     def _make_room(self, work: _Work) -> None:
-        """Give every row the blocks that it will use."""
-        seen, needs = work.look, work.look.needs
+        """Replace the pool if planned, and reserve the blocks of every row."""
+        # A rebuilt pool has room in every row; otherwise reserve blocks, in the pool or a larger one.
+        seen, needs = work.inspection, work.inspection.needs
         if work.rebuild:
             self._rebuild(self.view(), work.rebuild)
         elif work.larger:
@@ -250,11 +258,12 @@ class GraphVine(Structure):
         if work.rebuild or work.larger:
             seen.scratch.bind(self)
         if not work.rebuild:
-            seen.scratch.lay_out(seen.batch, self.queues.struct(needs, self.pool), work.pieces)
+            seen.scratch.reserve_blocks(seen.batch, self.queues.struct(needs, self.pool), work.pieces)
             self.queues = self.queues.after(needs, self.pool.ring)
             self.live += needs.quanta
 
     def _rebuild(self, graph: View, new: Rebuild) -> None:
+        """Copy all rows into the new pool, and adopt it."""
         pool = new.pool
         self.kernels["rebuild"].Rebuild(
             -(-(new.used << (pool.shift - 2)) // PIECE), graph=graph, places=new.places, grown=new.grown,
@@ -268,25 +277,26 @@ class GraphVine(Structure):
         self._arrays_changed()
 
     def pool_struct(self) -> Struct:
-        """What kernels write."""
+        """Return the arrays that kernels write."""
         return self._pool_struct
 
     # --- the rest of the contract ---
 
     def _delete_vertices(self, vertices: Array) -> Counts:
-        """In place, without a batch: O(n_rows + m), one pass over the rows; see ``vertices.py``."""
+        """Delete in place, without a batch: O(n_rows + m), one pass over the rows (``vertices.py``)."""
         deleted = sever(self, vertices)
         self._state = object()
         return Counts(deleted=deleted)
 
     def rebuild(self) -> None:
-        """Move all rows into a new pool as large as they need; `CapacityError` and no change where it does not fit."""
+        """Move all rows into a new pool of the needed size; `CapacityError`, without a change, if it does not fit."""
         new = plan_rebuild(self, self._choose_shift(Counts(), 0), self._least_quanta())
         self._rebuild(self.view(), new)
         self._state = object()
 
     def _prepare_vertices(self, n_rows: int) -> dict[str, Array]:
-        """O(1), or O(n_rows) where the dictionary doubles: else new rows are there already, as zeros."""
+        """Return the arrays; O(1), or O(n_rows) if the dictionary doubles."""
+        # Rows up to the next power of two exist already, as zeros.
         rows = {"sentinels": self.sentinels, "extents": self.extents}
         if n_rows <= len(self.sentinels):
             return rows
@@ -302,11 +312,14 @@ class GraphVine(Structure):
         out[len(array) :] = 0
         return out
 
-    def _find(self, src: Array, dst: Array, found: Array) -> Array:
-        """Short rows are searched query by query; the queries of the others are sorted and joined with their rows."""
+    def _find(self, src: Array, dst: Array, out: Array) -> Array:
+        """Search short rows query by query, long rows by sorted queries."""
+        # Short rows; the queries of long ones are listed.
         n, device, kernels = len(src), self.device, self.kernels["membership"]
         rest, n_rest = device.empty(n, np.uint32), device.zeros(1, np.int64)
-        kernels.FindShort(n, graph=self.view(), src=src, dst=dst, n=n, found=found, rest=rest, n_rest=n_rest)
+        kernels.FindShort(n, graph=self.view(), src=src, dst=dst, n=n, found=out, rest=rest, n_rest=n_rest)
+
+        # Long rows: sort the queries, and join them with their rows.
         long = rest[: int(n_rest[0])]
         if len(long):
             src, dst = device.gather(src, long), device.gather(dst, long)
@@ -315,25 +328,25 @@ class GraphVine(Structure):
             rows.join(keys)
             hits = device.empty(len(long), np.uint8)
             kernels.Answer(len(long), keys=keys, position=rows.position, n=len(long), found=hits)
-            device.scatter(found, device.gather(long, places), hits)
-        return found.view(bool)
+            device.scatter(out, device.gather(long, places), hits)
+        return out.view(bool)
 
     def view(self) -> View:
-        """What algorithms' kernels read; valid until the next commit of a batch or of vertices."""
+        """Return the view for algorithms' kernels; valid until the next commit."""
         return self._view
 
     @property
     def nbytes(self) -> int:
-        """Bytes of device memory that the structure holds; not the scratch that it keeps for small batches."""
+        """Bytes of device memory, without the scratch kept for small batches."""
         return sum(int(a.nbytes) for a in (self.sentinels, self.extents) if a is not None) + self.pool.nbytes
 
     def check_invariants(self) -> None:
-        """Assert the invariants that the module's docstring numbers. O(n_rows + m), on the host."""
+        """Assert the module's invariants. O(n_rows + m), on the host."""
         check_graphvine(self)
 
 
 def _power(n: int) -> int:
-    """The least power of two that is not below `n`."""
+    """Round `n` up to a power of two."""
     return 1 << max(n - 1, 0).bit_length()
 
 

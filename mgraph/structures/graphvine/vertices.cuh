@@ -1,7 +1,7 @@
-// GraphVine: deletes vertices in one pass. Every row is read: a dead one gives its blocks back, the others lose their
-// edges to dead vertices, in place, and give back blocks and parts of small blocks that they no longer need. One tile,
-// or for a long row one block, changes a row. Places in the rings come from atomics; pieces that find their ring full
-// are unused until the pool is rebuilt, as are outgrown directories.
+// GraphVine: deletes vertices in one pass over all rows. A deleted row frees its blocks; other rows lose their edges to
+// deleted vertices, in place, and free unused blocks and parts of small blocks. One tile per row, or one block per long
+// row. Places in the rings come from atomics; pieces that find their ring full stay unused until the pool is rebuilt,
+// as do outgrown directories.
 #pragma once
 #include "structures/deleted_set.cuh"
 #include "structures/graphvine/batch.cuh"
@@ -11,13 +11,13 @@ constexpr i64 long_extent = 1024;
 
 enum Severed { pushed, edges_gone = 3, rows_emptied, quanta_gone, long_rows };
 
-struct Few {  // a tile, with the calls that Many has for a block
+struct Few {  // a tile, with the same interface as Many has for a block
     Tile<8> tile;
     DEVICE i64 size() const { return tile.size(); }
     DEVICE i64 rank() const { return tile.rank(); }
     DEVICE void sync() const { tile.sync(); }
     DEVICE i64 share(i64 of_first) const { return tile.shfl(of_first, 0); }
-    DEVICE i64 before(i64 mine, i64& all) const {  // the sum of those of lower rank; the sum of all
+    DEVICE i64 before(i64 mine, i64& all) const {  // exclusive prefix sum; `all` gets the total
         i64 upto = tile.scan(mine);
         all = tile.shfl(upto, tile.size() - 1);
         return upto - mine;
@@ -56,7 +56,7 @@ struct Sever {
     Queues queues;
     const u32* dead;
     i64* counts;
-    // sums: edges, rows and quanta that are gone; the first lane counts them.
+    // sums: deleted edges, rows and quanta, counted by the first lane.
     template <class G> DEVICE void row(G group, i64 row, i64 (&sums)[3]) const {
         u64 sentinel = graph.sentinels[row];
         i64 degree = high(sentinel), before = LAZY ? (i64)graph.extents[row] : degree;
@@ -71,8 +71,7 @@ struct Sever {
     }
     DEVICE i64 quanta(i64 extent) const { return graph.blocks(extent) << graph.size_class(extent); }
     DEVICE bool stays(u32 id) const { return id != nobody && !is_deleted(dead, id); }
-    // Moves surviving edges to the front, in order; or where deleted edges keep their positions, marks those. Returns
-    // how many survive.
+    // Moves surviving edges to the front, in order, or with LAZY leaves tombstones. Returns the number of survivors.
     template <class G> DEVICE i64 keep(G group, u32 root, i64 all, i64 degree) const {
         i64 kept = 0;
         Row row(graph, root, all);
@@ -84,7 +83,7 @@ struct Sever {
             if (!LAZY && pool.weights) {
                 for (int i = 0; i < 4; ++i)
                     if (p + i < all) weights[i] = pool.weights[graph.place(root, all, p + i)];
-                group.sync();  // all have read before any moves
+                group.sync();  // all have read before any writes
             }
             i64 to = kept + group.before(mine, those);
             kept += those;
@@ -102,8 +101,7 @@ struct Sever {
     DEVICE void move(u32 root, i64 all, i64 to, i64 from, u32 id, f32 weight) const {
         if (to != from) pool.put(graph.place(root, all, to), id, weight);
     }
-    // Gives back the blocks that `after` positions do not need, and the unused part of a small row's block; the new
-    // root.
+    // Frees the blocks beyond `after` positions, and the unused part of a small row's block. Returns the new root.
     template <class G> DEVICE u32 give_back(G group, u32 root, i64 before, i64 after) const {
         i64 had = graph.blocks(before), has = graph.blocks(after);
         int from = graph.size_class(before), to = graph.size_class(after);
@@ -128,7 +126,7 @@ DEVICE void add_up(const i64 (&sums)[3], i64* counts) {
     }
 }
 
-struct SeverRows {  // a warp brings 32 rows, a tile takes one that has edges; long ones are listed
+struct SeverRows {  // a warp loads 32 rows, a tile takes each row with edges; long ones are listed
     static constexpr int lanes = 1;
     VineView graph;
     GraphVinePool pool;
@@ -147,14 +145,14 @@ struct SeverRows {  // a warp brings 32 rows, a tile takes one that has edges; l
             i64 base = t * warp.size(), all = bring(base + warp.rank());
             u32 rows = warp.ballot(all > 0);
             for (int i = 0; i < warp.rank() / group.size(); ++i) rows &= rows - 1;
-            while (rows) {  // tiles of a warp take a row each at the same time
+            while (rows) {  // each tile of a warp takes a row at the same time
                 sever.row(group, base + lowest_bit(rows), sums);
                 for (int i = 0; i < tiles; ++i) rows &= rows - 1;
             }
         }
         add_up(sums, counts);
     }
-    // How many positions of the row a tile has to read; none of a long row, which is listed.
+    // Returns the number of positions to read; 0 for a long row, which is listed.
     DEVICE i64 bring(i64 row) const {
         i64 all = row < n ? graph.extent(row) : 0;
         if (all == 0) return 0;

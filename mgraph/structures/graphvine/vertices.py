@@ -1,4 +1,4 @@
-"""graphvine: deletes vertices in place, without a batch: all edges of their rows, and edges to them in other rows."""
+"""graphvine: deletes vertices in place, without a batch, with all edges from and to them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ EDGES_GONE, LONG_ROWS = _SOURCE["edges_gone"], _SOURCE["long_rows"]  # words of 
 
 
 def sever(s: GraphVine, vertices: Array) -> int:
-    """Delete every edge to and from `vertices`. Returns how many there were. O(n_rows + m), one read-back.
+    """Delete every edge to and from `vertices`, and return their number. O(n_rows + m), one read-back.
 
-    Takes n_vertices / 8 bytes, and 4 per long row. A pool that is left mostly unused is rebuilt, unless memory does not
-    suffice for a new one.
+    Takes n_vertices / 8 bytes, and 4 per long row. A mostly unused pool is rebuilt, if memory suffices for a new one.
     """
+    # Sever all rows: short ones by tiles, long ones by blocks.
     device, kernels = s.device, s.kernels["vertices"]
     dead, counts = device.zeros(s.n_vertices // DELETED_BITS + 2, np.uint32), device.zeros(LONG_ROWS + 1, np.int64)
     hubs = device.empty(len(s.pool.slots) // LONG_EXTENT, np.uint32)  # a long row has more slots
@@ -39,12 +39,14 @@ def sever(s: GraphVine, vertices: Array) -> int:
     }  # fmt: skip
     kernels.SeverRows(s.n_rows, n=s.n_rows, **sought)
     kernels.SeverHubs(len(hubs), **sought)
+
+    # Update queues and counts.
     words = device.to_host(counts).tolist()
     pushes = tuple(min(n, s.pool.ring - w) for n, w in zip(words[:CLASSES], s.queues.waiting, strict=True))
     s.queues = s.queues.after(Needs((0,) * CLASSES, 0, pushes, 0), s.pool.ring)
     deleted, emptied, quanta = words[EDGES_GONE:LONG_ROWS]
     s.num_edges, s.filled, s.live = s.num_edges - deleted, s.filled - emptied, s.live - quanta
     if s.too_large(s.live):
-        with suppress(CapacityError):  # nothing is wrong with the old pool but its size
+        with suppress(CapacityError):  # the old pool is valid, only large
             s.rebuild()
     return deleted

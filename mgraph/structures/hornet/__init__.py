@@ -1,4 +1,4 @@
-"""Hornet: a row is one block of a power of two of slots, and blocks of one size lie in block arrays."""
+"""Hornet: each row is a block of a power of two of slots, in an array of blocks of its size."""
 
 from mgraph.structures.hornet.check import Fill
 from mgraph.structures.hornet.structure import Hornet

@@ -1,12 +1,12 @@
-// Hornet, commit: the blocks that a batch asks for are taken, all at once.
+// Hornet, commit: allocates all blocks of a batch at once.
 #pragma once
 #include "structures/hornet/arrays.cuh"
 
-// One block per array: its share of the blocks that are asked for goes into the list. Bare arrays are opened where a
-// class has too few: the first ones, but for blocks of several arrays, which lie behind all that is in use.
+// One block per array: writes its part of the requested blocks to the list. Opens bare arrays for classes with too few
+// free blocks: the first ones, except for blocks of several arrays, which lie behind all arrays in use.
 struct AllocateBlocks {
     static constexpr int lanes = 256;
-    static constexpr int words = in_flight > 1 ? bits_of_word : 4;  // leaf words that a lane takes from at once
+    static constexpr int words = in_flight > 1 ? bits_of_word : 4;  // leaf words per lane and step
     Arrays arrays;
     const u32* ranks;
     const i64* at;
@@ -44,12 +44,12 @@ struct AllocateBlocks {
         arrays.kinds[a] = i % arrays.span(k) ? rest : (u32)k, arrays.frees[a] = 0;
         if (i % arrays.span(k) == 0) *place(k, i / arrays.span(k)) = arrays.address(a, 0, k);
     }
-    // The bits of a word that are in [from, end) of all.
+    // Returns the bits of a word within [from, end) of all.
     static DEVICE u32 mask(i64 word, i64 from, i64 end) {
         i64 low = greater(from - word * bits_of_word, (i64)0), high = lesser(end - word * bits_of_word, bits_of_word);
         return high > low ? ~0u >> (bits_of_word - (high - low)) << low : 0;
     }
-    // Of an array that is opened the first blocks; the others are free.
+    // Takes the first blocks of a newly opened array; the others are free.
     DEVICE void take_first(Block block, i64 a, i64 k, i64 want, u32* to) const {
         i64 blocks = arrays.blocks(k), leaves = arrays.leaf_words(), nodes = arrays.node_words();
         i64 from = want / bits_of_word, end = want < blocks ? (blocks + bits_of_word - 1) / bits_of_word : 0;

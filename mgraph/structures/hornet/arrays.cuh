@@ -1,23 +1,23 @@
 // Block arrays: the pool is cut into arrays of 1 << bits slots. An array of class k holds blocks of 1 << k slots; a
-// larger block takes several arrays in a row. Of each array there is a tree of bits: a leaf bit says that a block is
-// free, a node bit that a word of 32 leaf bits has one, and the root counts free blocks. What a batch asks for is known
-// before any block is taken: the arrays' roots are summed up in order, and each array gives out its share at once.
+// larger block takes several consecutive arrays. Each array has a tree of bits: a leaf bit marks a free block, a node
+// bit a word of 32 leaf bits with a 1, and the root counts free blocks. A batch's requests are known before any block
+// is taken: prefix sums over the arrays' roots let each array serve its part at once.
 #pragma once
 #include "kernels/scan.cuh"
 
 constexpr i64 classes = 33;  // of blocks: 1 to 2**32 slots
 constexpr u32 bare = 0xfe, rest = 0xff;
 
-// The class of the block that a row of so many edges has, 1 or more: the least power of two, of at least a unit.
+// Returns the class of the block of a row with `edges` >= 1: the least power of two, at least a unit.
 DEVICE int class_of(i64 edges, i64 unit) { return greater(bit_width((u64)edges - 1), (int)unit); }
 
 constexpr i64 bits_of_word = 32;
-// how many rows a block of Merge has under way: of those for 32 lanes, and of those for 8
+// rows in flight per block of Merge: of those for 32 lanes, and of those for 8
 constexpr i64 rows_by_warps = 8, rows_by_few_lanes = 32;
 DEVICE u32 bit_in_word(i64 i) { return 1u << (u32)((u64)i % bits_of_word); }
 
-// What prepare counts, in words that are 0 before. The host is told the first ones. Names that end in 0 are the first of
-// `classes` words.
+// Counters of prepare, initially 0. The first ones are sent to the host. Names that end in 0 are the first of `classes`
+// words.
 enum Count {
     unknown,
     inserts,
@@ -31,20 +31,20 @@ enum Count {
     pieces,
     saved,
     taken,  // blocks
-    slots_gained,  // by the rows' blocks
-    opens,  // arrays that have to be opened for blocks that are no larger
-    spans,  // and for larger ones
+    slots_gained,  // gained by the rows' blocks
+    opens,  // arrays to open for blocks of at most an array
+    spans,  // arrays to open for larger blocks
     bares,
     array_end,  // one past the last array in use
     told,
-    low_bares = told,  // those before array_end
+    low_bares = told,  // bare arrays before array_end
     next_piece,
     next_saved,
-    next_block,  // work that Merge's blocks draw, and its warps
+    next_block,  // work drawn by Merge's blocks, and by its warps
     next_some,
     next_few,
-    copied,  // pieces
-    arrived,  // blocks of Locate, and of Needs
+    copied,  // copied pieces
+    arrived,  // finished blocks of Locate, and of Needs
     looked,
     pop0
 };
@@ -52,15 +52,14 @@ enum ByClass {
     push0 = pop0 + classes,
     offset0 = push0 + classes,  // requests of lower classes
     free0 = offset0 + classes,
-    open0 = free0 + classes,  // arrays that lower classes open; at the end, all
+    open0 = free0 + classes,  // arrays opened by lower classes; at the end, all
     all_words = open0 + classes + 1
 };
 
 struct Arrays {
-    // Of each array: its class; or bare, where it has none; or rest, where it belongs to a block that begins in an array
-    // before it.
+    // The class of each array; or bare, without a class; or rest, for an array within a block of several arrays.
     u32* kinds;
-    u32* frees;  // of each array: how many of its blocks are free
+    u32* frees;  // number of free blocks of each array
     u32* leaves;
     u32* nodes;
     i64 count;
@@ -69,17 +68,18 @@ struct Arrays {
     DEVICE i64 leaf_words() const { return (i64)1 << (bits - unit - 5); }
     DEVICE i64 node_words() const { return (leaf_words() + bits_of_word - 1) / bits_of_word; }
     DEVICE i64 blocks(i64 k) const { return k > bits ? 1 : (i64)1 << (bits - k); }
-    DEVICE i64 span(i64 k) const { return k > bits ? (i64)1 << (k - bits) : 1; }  // arrays that one block or more take
+    DEVICE i64 span(i64 k) const { return k > bits ? (i64)1 << (k - bits) : 1; }  // arrays per block, at least one
     DEVICE u32 address(i64 array, i64 block, i64 k) const { return (u32)(((array << bits) + (block << k)) >> unit); }
 };
 
-// By one block: free blocks by class, bare arrays, the end of those in use, and what each array has before it.
+// Sums over all arrays, by one block: free blocks by class, bare arrays, the end of those in use, and prefix sums.
 struct ArraySums {
     static constexpr i64 kinds = classes + 1, most_tiles = 8;  // bare is the last kind
     const Arrays& arrays;
-    u32* ranks;  // of each array with free blocks: how many its class has before it; of bare ones: how many arrays are
+    // of each array with free blocks: free blocks of its class before it; of bare ones: bare arrays before it
+    u32* ranks;
     i64* at;
-    DEVICE i64 kind_of(i64 a) const {  // or -1
+    DEVICE i64 kind_of(i64 a) const {  // class, bare, or -1
         u32 kind = arrays.kinds[a];
         return kind < classes ? (i64)kind : kind == bare ? classes : -1;
     }
@@ -102,12 +102,12 @@ struct ArraySums {
         }
         atomic_max(end, used);
         block.sync();
-        own = sums + (tiles - 1) * kinds;  // the last tile's sums are all arrays'
+        own = sums + (tiles - 1) * kinds;  // the last tile's sums are the totals
         for (i64 k = block.rank(); k < classes; k += block.size()) at[free0 + k] = own[k];
         if (block.rank() == 0)
             at[array_end] = *end, at[bares] = own[classes], at[low_bares] = own[classes] - (arrays.count - *end);
     }
-    // What the tiles before each one have.
+    // Adds the sums of the tiles before each tile.
     DEVICE void add_up_before(Block block, i64 tiles, u32* own, u32* sums, i64 first, i64 last) const {
         Tile<32> tile;
         for (i64 a = first + tile.rank(); a < last; a += tile.size())
@@ -131,8 +131,8 @@ struct ArraySums {
     }
 };
 
-// By one block, once all that a batch takes is counted: where each class begins in the list of blocks and among the
-// arrays to be opened. Then the host is told.
+// Plans the allocation, by one block after all counting: where each class begins in the list of blocks and among the
+// arrays to open. Then reports to the host.
 DEVICE void plan_blocks(Block block, const Arrays& arrays, i64* at, i64* mailbox) {
     SHARED(i64, pops, classes);
     SHARED(i64, opened, classes);
@@ -158,7 +158,7 @@ DEVICE void plan_blocks(Block block, const Arrays& arrays, i64* at, i64* mailbox
     for (i64 i = block.rank(); i < told; i += block.size()) mailbox[i] = load(at + i);
 }
 
-// Gives a block of class k back; who frees the last one of an array makes the array bare.
+// Frees a block of class k; the array becomes bare with its last block.
 DEVICE void give_back(const Arrays& arrays, i64 slot, i64 k) {
     i64 a = slot >> arrays.bits;
     if (k > arrays.bits) {

@@ -1,20 +1,20 @@
-// What preparing and committing a batch share: the run's keys, where each is in its row, and what becomes of the rows.
+// Data common to prepare and commit: the run's keys, their places in their rows, and the changes of rows.
 #pragma once
 #include "structures/hornet/arrays.cuh"
 #include "structures/hornet/view.cuh"
 #include "structures/shift_sums.cuh"
 #include "structures/outcome.cuh"
 
-struct Batch {  // what is kept by row stands at the row's first key, and is undefined at others
+struct Batch {  // values by row stand at the row's first key, and are undefined at others
     const u64* keys;
     const u8* outcome;
-    const u32* place;   // of each key: how many of its row's edges are less
-    const u32* before;  // of each key, and at the end: what the keys before it move, as in shift_sums.cuh
+    const u32* place;  // of each key: number of smaller edges in its row
+    const u32* before;  // of each key, and at the end: prefix sums of inserts and deletes, as in shift_sums.cuh
     const u64* chunks;
     i64 shift;
-    const u32* end;     // of each row: one past its last key; 0 where the batch leaves the row as it is
+    const u32* end;  // of each row: one past its last key; 0 if the row is unchanged
     const u64* held;    // of each row: its word before the batch
-    const u32* drawn;   // of each row that gets another block: its number among those of its class
+    const u32* drawn;  // of each row with a new block: its number within its class
     i64 n;
     DEVICE i64 row(i64 k) const { return (i64)(keys[k] >> 32); }
     DEVICE bool leads(i64 k) const { return k == 0 || keys[k - 1] >> 32 != keys[k] >> 32; }
@@ -23,7 +23,7 @@ struct Batch {  // what is kept by row stands at the row's first key, and is und
     DEVICE i64 deletes_in(i64 a, i64 b) const { return (i64)(u32)moves(b) - (i64)(u32)moves(a); }
 };
 
-// The words of a row that changes: edges and block classes before and after; a class of -1 is no block.
+// The words of a changed row: edges and block classes before and after; class -1 is no block.
 struct Change {
     i64 inserts, had, has;
     int from, to;
@@ -36,25 +36,25 @@ struct Change {
 #ifndef HUGE_EDGES
 #define HUGE_EDGES 65536
 #endif
-// Rows of at most so many edges, old and new, are merged by a tile of 8, by a tile of 32, and by a block; longer ones in
+// Maximum edges, old and new, of rows merged by a tile of 8, by a tile of 32, and by a block; longer rows are merged in
 // pieces.
 constexpr i64 few_edges = 64, some_edges = 4096, huge_edges = HUGE_EDGES, piece_edges = huge_edges / 16;
 
 DEVICE i64 pieces_of(i64 n) { return (n + piece_edges - 1) / piece_edges; }
 
-struct Lists {  // first keys of the rows that change, by what merges them; huge ones from the end of `many`
+struct Lists {  // first keys of changed rows, by size; huge ones from the end of `many`
     u32* few;
     u32* some;
     u32* many;
     i64 capacity;
 };
 
-struct Words {  // what gives a row that changes its new word
+struct Words {  // data for the new words of changed rows
     u64* rows;
-    const u32* blocks;  // that were taken; null where the rows of a new pool have their words already
+    const u32* blocks;  // allocated blocks; null if the rows of a new pool have their words already
 };
 
-struct Row {  // what becomes of a row
+struct Row {  // change of a row
     u64 held, word;
     u32 a, b;  // its keys
     int inserts;
@@ -63,8 +63,8 @@ struct Row {  // what becomes of a row
     DEVICE int deletes() const { return edges() + inserts - has(); }
 };
 
-// Sets the word of the row whose first key is `a`, and gives the block back that it leaves. Nobody takes that before the
-// next batch, so its edges can still be read.
+// Sets the word of the row with first key `a`, and frees its old block. No block is allocated before the next batch, so
+// its edges can still be read.
 DEVICE Row set_row(const Batch& batch, const Words& words, const Arrays& arrays, const i64* at, i64 a) {
     i64 b = batch.end[a];
     u64 held = batch.held[a], *word = words.rows + batch.row(a);

@@ -1,4 +1,4 @@
-"""The invariants of hornet, asserted on the host; their numbers are those of its module. And how full it is."""
+"""Invariants of hornet, asserted on the host by the numbers of its module, and its fill."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ BARE, REST, CLASSES = _SOURCE["bare"], _SOURCE["rest"], _SOURCE["classes"]
 
 @dataclass(frozen=True)
 class Fill:
-    """How full a hornet is: shares of memory that hold edges (Busato et al., Fig. 4).
+    """Fill of a hornet: fractions of memory that hold edges (Busato et al., Fig. 4).
 
     Attributes
     ----------
     blocks : float
-        Edges of the slots of the rows' blocks; the rest is lost to powers of two.
+        Edges relative to the slots of the rows' blocks; the rest is lost to powers of two.
     arrays : float
-        Slots of the rows' blocks of the slots of arrays in use; the rest are free blocks.
+        Slots of the rows' blocks relative to those of arrays in use; the rest are free blocks.
     pool : float
-        Arrays in use of all arrays; the rest are bare.
+        Arrays in use relative to all arrays; the rest are bare.
     memory : float
-        CSR's bytes of all bytes. CSR has 8 per row and 4 per edge, 8 with weights.
+        CSR's bytes relative to all bytes. CSR has 8 per row and 4 per edge, 8 with weights.
     classes : dict of int to tuple
         By slots per block: blocks in use, free blocks, arrays.
     """
@@ -43,12 +43,12 @@ class Fill:
 
 
 def measure_fill(s: Hornet) -> Fill:
-    """How full a hornet is. Shares of nothing are 1."""
+    """Measure the fill of a hornet. Fractions of nothing are 1."""
     kinds, frees = (s.device.to_host(a).astype(np.int64) for a in (s.pool.kinds, s.pool.frees))
-    in_use, bits, found = int((kinds != BARE).sum()), s.pool.bits, {}
+    in_use, bits, classes = int((kinds != BARE).sum()), s.pool.bits, {}
     for k in np.unique(kinds[kinds < CLASSES]).tolist():
         arrays, free = int((kinds == k).sum()), int(frees[kinds == k].sum())
-        found[1 << k] = (arrays << max(bits - k, 0)) - free, free, arrays << max(k - bits, 0)
+        classes[1 << k] = (arrays << max(bits - k, 0)) - free, free, arrays << max(k - bits, 0)
     csr = 8 * (s.n_rows + 1) + (8 if s.weighted else 4) * s.num_edges
 
     def share(part: int, whole: int) -> float:
@@ -59,12 +59,12 @@ def measure_fill(s: Hornet) -> Fill:
         share(s.used, in_use << bits),
         share(in_use, len(kinds)),
         share(csr, s.nbytes),
-        found,
+        classes,
     )
 
 
 def check_hornet(s: Hornet) -> None:
-    """Assert every invariant. O(n_rows + m), copies the structure to the host."""
+    """Assert every invariant. O(n_rows + m), with a copy to the host."""
     words = s.device.to_host(s.rows)
     assert len(words) == s.n_rows, "1: words"
     degrees, rows = (words >> np.uint64(32)).astype(np.int64), np.flatnonzero(words)
@@ -78,6 +78,7 @@ def check_hornet(s: Hornet) -> None:
 
 
 def _check_blocks(s: Hornet, first: np.ndarray, classes: np.ndarray) -> None:
+    # Blocks of rows lie in arrays of their class, large ones over several arrays.
     bits = s.pool.bits
     kinds, frees = (s.device.to_host(a).astype(np.int64) for a in (s.pool.kinds, s.pool.frees))
     arrays = first >> bits
@@ -89,6 +90,8 @@ def _check_blocks(s: Hornet, first: np.ndarray, classes: np.ndarray) -> None:
     follow = np.repeat(arrays[large] + 1, spans - 1) + _count(spans - 1)
     assert (np.sort(follow) == np.flatnonzero(kinds == REST)).all(), "2: the rest of a large block"
     assert len(np.unique(first)) == len(first), "3: two rows share a block"
+
+    # Leaf bits are 1 for free blocks, node bits for leaf words with a 1.
     small = kinds <= bits
     blocks = np.where(small, 1 << np.maximum(bits - kinds, 0), 0)
     leaves = s.device.to_host(s.pool.leaves).reshape(len(kinds), 1 << (bits - s.pool.unit - 5))
@@ -107,7 +110,7 @@ def _check_blocks(s: Hornet, first: np.ndarray, classes: np.ndarray) -> None:
 
 
 def _count(times: np.ndarray) -> np.ndarray:
-    """0 .. times[i] - 1, one after another."""
+    """Concatenate 0 .. times[i] - 1 over i."""
     return np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
 
 

@@ -1,5 +1,5 @@
-// A new pool for all rows: their degrees are counted by class, chunk by chunk of rows, the counts summed up class by
-// class, and every row gets the next block of its class. So blocks of a class lie in the order of their rows.
+// Lays out a new pool for all rows: counts degrees by class and chunk of rows, sums the counts class by class, and
+// gives every row the next block of its class. So blocks of a class lie in the order of their rows.
 #pragma once
 #include "structures/hornet/batch.cuh"
 #include "structures/first_batch.cuh"
@@ -17,7 +17,7 @@ struct CopyDegrees {  // one lane per row
     }
 };
 
-struct ChangeDegrees {  // one lane per key: of the rows that a batch changes, which are marked
+struct ChangeDegrees {  // one lane per key: updates the degrees of changed rows, and marks the rows
     static constexpr int lanes = 1;
     Batch batch;
     u32* degrees;
@@ -32,11 +32,11 @@ struct ChangeDegrees {  // one lane per key: of the rows that a batch changes, w
     }
 };
 
-struct FirstDegrees {  // one tile for `piece` rows of an empty structure's first batch: its keys before each row
+struct FirstDegrees {  // one tile per `piece` rows of an empty structure's first batch: counts keys before each row
     static constexpr int lanes = 32;
     FirstBatch numbers;
     const u64* keys;
-    i64 entries;  // one more than rows
+    i64 entries;  // rows + 1
     i64 piece;
     i64* starts;
     DEVICE void operator()(Grid grid) const {
@@ -57,8 +57,8 @@ struct SubtractStarts {  // one lane per row
     }
 };
 
-// By one tile, for each row of a chunk that has edges: step(row, class, how many of its class the chunk has before it).
-// The tile's own counters are chunks apart.
+// Calls step(row, class, number of its class before it in the chunk) for each row with edges, by one tile. The tile's
+// counters are chunks apart.
 template <class T, class Step>
 DEVICE void rank_chunk(T tile, const u32* degrees, i64 rows, i64 unit, i64 c, i64 chunks, u32* counters, Step step) {
     i64 last = lesser((c + 1) * chunk_rows, rows);
@@ -76,7 +76,7 @@ DEVICE void rank_chunk(T tile, const u32* degrees, i64 rows, i64 unit, i64 c, i6
     }
 }
 
-struct CountRows {  // one tile per chunk: rows of each class
+struct CountRows {  // one tile per chunk: counts the rows of each class
     static constexpr int lanes = 32;
     const u32* degrees;
     i64 rows;
@@ -90,14 +90,14 @@ struct CountRows {  // one tile per chunk: rows of each class
     }
 };
 
-struct PlaceRows {  // one tile per chunk: each row's word
+struct PlaceRows {  // one tile per chunk: writes each row's word
     static constexpr int lanes = 32;
     const u32* degrees;
     i64 rows;
     i64 chunks;
-    u32* counts;          // of classes and chunks before; added to here
-    const i64* first;     // of each class: its first array; at the end, those in use
-    const i64* smaller;   // of each class: how many rows are of lower ones; at the end, all
+    u32* counts;  // of lower classes and earlier chunks; incremented here
+    const i64* first;  // of each class: its first array; at the end, the number in use
+    const i64* smaller;  // of each class: rows of lower classes; at the end, all
     i64 bits;
     i64 unit;
     u64* words;
@@ -114,7 +114,7 @@ struct PlaceRows {  // one tile per chunk: each row's word
     }
 };
 
-struct SetArrays {  // one tile per array of a new pool: its kind, and which of its blocks are free
+struct SetArrays {  // one tile per array of a new pool: sets its kind, and its free blocks
     static constexpr int lanes = 32;
     Arrays arrays;
     const i64* first;
@@ -158,7 +158,7 @@ DEVICE void copy_piece(Group group, const HornetView& graph, const Target& to, i
     });
 }
 
-struct CopyRows {  // a lane brings a row that the batch leaves as it is; hubs are added to the tasks
+struct CopyRows {  // one lane per row: copies unchanged rows; hubs are added to the tasks
     static constexpr int lanes = 32;
     HornetView graph;
     Target to;
@@ -177,7 +177,7 @@ struct CopyRows {  // a lane brings a row that the batch leaves as it is; hubs a
     }
 };
 
-struct CopyHubs {  // a tile per task
+struct CopyHubs {  // one tile per task
     static constexpr int lanes = 32;
     HornetView graph;
     Target to;
@@ -193,7 +193,7 @@ struct CopyHubs {  // a tile per task
     }
 };
 
-struct FillRows {  // one lane per key of the first batch: one that acts goes to its place
+struct FillRows {  // one lane per key of the first batch: writes the keys that act
     static constexpr int lanes = 1;
     FirstBatch numbers;
     const u64* keys;

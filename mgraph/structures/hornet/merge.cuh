@@ -1,5 +1,5 @@
-// Hornet, commit: weights first, then the rows that change get their new words and are merged with their keys. Short ones
-// are merged at once, huge ones in pieces.
+// Hornet, commit: sets weights first, then the new words of changed rows, and merges these rows with their keys: short
+// ones at once, huge ones in pieces.
 #pragma once
 #include "structures/hornet/view.cuh"
 #include "structures/hornet/merge_rows.cuh"
@@ -17,16 +17,16 @@ struct SetWeights {  // one lane per key: new weights of edges that exist, befor
     }
 };
 
-// Huge rows are merged in pieces, of their edges and of their keys. What stays in its block is copied to `ids` first.
+// Huge rows are merged in pieces of their edges and keys. A row that stays in its block is copied to `ids` first.
 struct Saved {
-    const u32* list;  // first keys, downwards from here
-    i64* spots;  // of each huge row: where its copy begins; -1: it goes to another block
-    u64* tasks;  // row of the list << 32 | piece
+    const u32* list;  // first keys, in descending order from here
+    i64* spots;  // of each huge row: offset of its copy; -1: it moves to another block
+    u64* tasks;  // index of the row in the list << 32 | piece
     u32* ids;
     f32* weights;
 };
 
-struct ListPieces {  // a tile per huge row
+struct ListPieces {  // one tile per huge row
     static constexpr int lanes = 32;
     Batch batch;
     i64 n;
@@ -52,12 +52,13 @@ struct ListPieces {  // a tile per huge row
     }
 };
 
-// All rows that change. Blocks draw what takes longest first: pieces to copy, rows for a block, pieces to merge; then each
-// warp draws rows for 32 lanes, and last rows for 8. Who merges a piece waits for copies that were drawn before.
+// Merges all changed rows. Blocks draw the longest work first: pieces to copy, rows for a block, pieces to merge; then
+// each warp draws rows for 32 lanes, and finally rows for 8. The merge of a piece waits for copies, which were drawn
+// before.
 struct Merge {
     static constexpr int lanes = 256, draws = 1, resident = 4;
     static_assert(rows_by_warps == lanes / 32 && rows_by_few_lanes == lanes / 8, "a block has so many tiles");
-    static constexpr int turn_rows = 8;  // of a tile, drawn at once
+    static constexpr int turn_rows = 8;  // per tile and draw
     Batch batch;
     const f32* weight;
     Lists lists;
@@ -89,7 +90,7 @@ struct Merge {
         draw_rows(Tile<32>(), lists.some, some, at + next_some, acts, headers);
         draw_rows(Tile<8, true>(), lists.few, few, at + next_few, acts, headers);
     }
-    // Rows of a list, each set by a lane.
+    // Merges the rows of a list, each set by a lane.
     template <class Group>
     DEVICE void merge_rows(Group group, const u32* list, int n, u64* acts, Row* headers) const {
         if constexpr (alone) {
@@ -112,7 +113,7 @@ struct Merge {
             }
         }
     }
-    // Each tile of a warp has some rows of those that the warp draws.
+    // Gives each tile of a warp some of the rows that the warp draws.
     template <class Tiles>
     DEVICE void draw_rows(Tiles tile, const u32* list, i64 n, i64* next, u64* acts, Row* headers) const {
         Tile<32> warp;

@@ -1,24 +1,24 @@
-// Merges a row by a walk over its keys, a window of as many as the group has lanes at a time. Shared memory lists the
-// keys of a window that act, each with how far the edges behind it move. So the edges' new places need no search in
-// device memory, and all lanes of a step read their edges at once.
+// Merges a row in windows of as many keys as the group has lanes. Shared memory lists the acting keys of a window, each
+// with the shift of the edges behind it. So the edges' new places need no search in device memory, and all lanes of a
+// step read their edges concurrently.
 #pragma once
 #include "structures/hornet/rows.cuh"
 
 struct Key {
-    int is, place;  // what becomes of it
+    int is, place;  // outcome and place
     u32 id;
 };
-DEVICE Key read_key(const Batch& batch, i64 k) {  // or the last one
+DEVICE Key read_key(const Batch& batch, i64 k) {  // reads key k, or the last one
     k = lesser(k, batch.n - 1);
     return {batch.outcome[k], (int)batch.place[k], (u32)batch.keys[k]};
 }
 
 struct Window {
     int inserts, deletes;  // before it; on the way back behind it
-    int many, by;  // keys that act; how far the edges before them move
+    int many, by;  // number of acting keys; shift of the edges before them
 };
 
-// Of keys up to the lane's own, and of all, how many are inserted, << 16, and deleted. `mine` is that of one key.
+// Inclusive prefix sum, and total in `all`, of inserts << 16 | deletes. `mine` is that of one key.
 template <int W, bool warp_converged> DEVICE u32 add_up(Tile<W, warp_converged> tile, u32 mine, u32& all) {
     u32 in = tile.ballot(mine >> 16), out = tile.ballot(mine & 1), upto = (2u << tile.rank()) - 1;
     all = (u32)popcount(in) << 16 | (u32)popcount(out);
@@ -26,7 +26,7 @@ template <int W, bool warp_converged> DEVICE u32 add_up(Tile<W, warp_converged> 
 }
 DEVICE u32 add_up(Block block, u32 mine, u32& all) { return scan(block, mine, all); }
 
-template <class Group> struct Side {  // lanes that read neighbouring edges
+template <class Group> struct Side {  // reads neighbouring edges, one per lane
     static constexpr int lanes = Group::width;
 };
 template <> struct Side<Block> {
@@ -35,29 +35,29 @@ template <> struct Side<Block> {
 
 template <class Group> struct RowMerger {
     static constexpr int side = Side<Group>::lanes;
-    static constexpr int together = 8;  // edges that a lane has under way
+    static constexpr int together = 8;  // edges in flight per lane
     static constexpr int nowhere = -2147483647 - 1;
     Group group;
     const Batch& batch;
     const Slots& slots;
     const f32* weight;
-    u64* acts;  // in shared memory, one for each lane: place << 32 | how far edges from there on move
+    u64* acts;  // in shared memory, one per lane: place << 32 | shift of the edges from there on
     DEVICE int width() const { return group.size() * together; }
     DEVICE Key key(u32 first) const { return read_key(batch, (i64)first + group.rank()); }
     DEVICE bool live(u32 first, u32 end) const { return first + (u32)group.rank() < end; }
     DEVICE int first_act() const { return (int)(acts[0] >> 32); }
 
-    // `own` is key(row.a).
+    // Merges a row; `own` is key(row.a).
     DEVICE void merge(const Row& row, Key own) const {
         if (!row.has()) return;
         if ((u32)row.held != (u32)row.word || slots.ids != slots.ids_out) return forth<merging>(row, own);
         if (row.deletes()) forth<closing>(row, own);
         if (row.inserts) back(row, own);
     }
-    // From the first window to the last: to another block; or deletes in its own.
+    // Goes through the windows forwards: to another block, or for the deletes in its own.
     template <Pass pass> DEVICE void forth(const Row& row, Key own) const {
         Window window = {0, 0, 0, 0};
-        int edge = pass == merging ? 0 : -1;  // the first that has not moved; -1: before the first delete
+        int edge = pass == merging ? 0 : -1;  // the first edge not moved yet; -1: before the first delete
         for (u32 k = row.a; k < row.b; k += (u32)group.size()) {
             u32 after = k + (u32)group.size();
             if (k > row.a) own = key(k);
@@ -69,7 +69,7 @@ template <class Group> struct RowMerger {
             if (pass == merging && live(k, row.b)) insert(row, k, own, to);
         }
     }
-    // From the last window to the first: inserts in its own block, once deleted edges have gone.
+    // Goes through the windows backwards: inserts in its own block, after the deletes.
     DEVICE void back(const Row& row, Key own) const {
         Window window = {row.inserts, row.deletes(), 0, 0};
         int end = row.edges() - row.deletes();
@@ -89,10 +89,10 @@ template <class Group> struct RowMerger {
         slots.ids_out[slot] = own.id;
         if (slots.weights_out) slots.weights_out[slot] = weight ? weight[first + (u32)group.rank()] : 1.0f;
     }
-    // Lists the keys of a window; returns where the lane's own one goes.
+    // Lists the acting keys of a window; returns the destination of the lane's own key.
     template <Pass pass> DEVICE int list(Window& window, Key own, bool live) const {
         u32 mine = live ? (u32)(own.is == inserted) << 16 | (u32)(own.is == deleted) : 0, all;
-        group.sync();  // all have read the window before
+        group.sync();  // all have read the previous window
         u32 before = add_up(group, mine, all) - mine;
         auto count = [](u32 both) {
             return (int)((pass != closing ? both >> 16 : 0) + (pass != opening ? both & 0xffffu : 0));
@@ -111,7 +111,7 @@ template <class Group> struct RowMerger {
         group.sync();
         return own.place + in - out;
     }
-    // The edges [first, end), width() of them at most. They are under way while their places are found.
+    // Moves the edges [first, end), at most width(), which are in flight while their places are computed.
     template <Pass pass> DEVICE void step(const Row& row, const Window& window, int first, int end) const {
         int begin = first + group.rank() / side * side * together, own = begin + group.rank() % side;
         int last = lesser(begin + side * together, end), low = 0, by = window.by, moved[together];
@@ -124,13 +124,13 @@ template <class Group> struct RowMerger {
             else high = middle;
         }
         if (low) by = (int)(u32)acts[low - 1];
-        bool same = low == window.many || (int)(acts[low] >> 32) >= last;  // all edges move alike
+        bool same = low == window.many || (int)(acts[low] >> 32) >= last;  // all edges have the same shift
         if (!same) {
 #pragma unroll
             for (int j = 0; j < together; ++j) moved[j] = by;
             apply<pass>(low, window.many, by, own, last, moved);
         }
-        if (pass != merging) group.sync();  // none is written over that is still to be read
+        if (pass != merging) group.sync();  // all are read before any is overwritten
         write(slots.ids_out + to, ids, last - own, same, by, moved);
         if (!slots.weights) return;
         f32 weights[together];
@@ -157,7 +157,7 @@ template <class Group> struct RowMerger {
                 if (j * side < most && moved[j] != nowhere) to[j * side + moved[j]] = held[j];
         }
     }
-    // What the acts from `low` on, before each of which edges move by `by`, do to edges up to `last`.
+    // Applies the acts from `low` on to edges up to `last`; edges before each act shift by `by`.
     template <Pass pass>
     DEVICE void apply(int low, int many, int by, int own, int last, int (&moved)[together]) const {
         for (; low < many; ++low) {
@@ -172,8 +172,8 @@ template <class Group> struct RowMerger {
             by = next;
         }
     }
-    // A row of at most `together` edges a lane, all of which are read before any is written. Tiles of a warp are in step,
-    // also where one has no row for it.
+    // Merges a row of at most `together` edges per lane, all read before any is written. Tiles of a warp are converged,
+    // also those without a row.
     DEVICE void merge_at_once(const Row& row, bool has_row, Key own) const {
         has_row = has_row && row.has();
         i64 from = ((i64)(u32)row.held << slots.unit) + group.rank();
@@ -189,7 +189,7 @@ template <class Group> struct RowMerger {
             if (j * side < edges && slots.weights) weights[j] = slots.weights[from + j * side];
         }
         Window window = {0, 0, 0, 0};
-        u32 k = has_row ? row.a : 0, b = has_row ? row.b : 0;  // others' rows are undefined
+        u32 k = has_row ? row.a : 0, b = has_row ? row.b : 0;  // undefined in lanes without a row
         for (bool first = true; first || Tile<32>().any(k < b); first = false) {
             if (!first) own = key(k);
             int place = list<merging>(window, own, live(k, b));

@@ -1,4 +1,4 @@
-"""hornet's pool: slots cut into block arrays with trees of free blocks, and plans of new pools for all rows."""
+"""hornet's pool: slots cut into block arrays with trees of free blocks, and plans of new pools."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _SOURCE = constants("structures/hornet/layout.cuh", HUB_DEGREE=HUB_DEGREE)
 CLASSES = _SOURCE["classes"]
 BARE = _SOURCE["bare"]
 CHUNK_ROWS = _SOURCE["chunk_rows"]
-PIECE = 2048  #: rows that a tile finds the keys of
-UNITS = 8  #: a unit is at most 128 slots
-ADDRESSES = 1 << 32  #: blocks and units of slots are numbered with 32 bits
-LEAST_BITS, MOST_BITS = 5, 26  #: of an array, which has at least a word of leaf bits
-ARRAYS = 12  #: log2 of how many arrays a pool has, about: each batch that takes blocks looks at every array's root
-LEAST_SPARE = 256  #: slots that a new pool has in bare arrays, at least
-STEP_SHARE = 32  #: a pool grows where it is by this part of its arrays at least, since each time costs some launches
-MOST_ARRAYS = 4 << ARRAYS  #: past which a pool does not grow where it is: larger arrays make fewer of them
+PIECE = 2048  #: rows per tile in the search of their keys
+UNITS = 8  #: number of units: 1 to 128 slots
+ADDRESSES = 1 << 32  #: blocks and units of slots have numbers of 32 bits
+LEAST_BITS, MOST_BITS = 5, 26  #: log2 of an array's slots; it has at least a word of leaf bits
+ARRAYS = 12  #: log2 of a pool's approximate number of arrays: each batch that allocates reads every array's root
+LEAST_SPARE = 256  #: minimum of slots in a new pool's bare arrays
+STEP_SHARE = 32  #: divisor of the arrays: minimum step of growth in place, since each costs some launches
+MOST_ARRAYS = 4 << ARRAYS  #: maximum for growth in place; a new pool has larger and fewer arrays
 
 
 class HornetPool(NamedTuple):
-    """Slots and the block arrays into which they are cut; see ``arrays.cuh``. An array has ``1 << bits`` slots."""
+    """Slots, cut into block arrays of ``1 << bits`` slots (``arrays.cuh``)."""
 
     bits: int
     unit: int
-    grows: Growables  # what holds the six arrays
+    grows: Growables  # owner of the six arrays
     slots: Array
     weights: Array
     kinds: Array
@@ -47,16 +47,13 @@ class HornetPool(NamedTuple):
 
     @classmethod
     def empty(cls, device: Device, bits: int, unit: int, count: int, weighted: bool) -> HornetPool:
-        """A pool of undefined arrays; `CapacityError` where memory does not suffice."""
+        """Allocate a pool of uninitialized arrays. `CapacityError` if memory lacks."""
         kinds = (np.uint32, np.float32 if weighted else None, *(np.uint32,) * 4)
         grows = Growables(device, kinds, _sizes(bits, unit, count))
         return cls(bits, unit, grows, *grows.arrays)
 
     def longer(self, device: Device, lack: int) -> HornetPool | None:
-        """The pool with `lack` bare arrays more, or some more than that, its memory where it is.
-
-        None where addresses or memory do not suffice.
-        """
+        """Grow the pool in place by at least `lack` bare arrays; None if addresses or memory lack."""
         count = self.arrays + max(lack, self.arrays // STEP_SHARE)
         if count > MOST_ARRAYS or count << self.bits >> self.unit > ADDRESSES:
             return None
@@ -64,6 +61,8 @@ class HornetPool(NamedTuple):
         longer = self.grows.longer(self[3:], new)
         if longer is None:
             return None
+
+        # The new arrays are bare.
         pool = HornetPool(self.bits, self.unit, self.grows, *longer)
         pool.kinds[self.arrays :] = device.asarray(np.full(count - self.arrays, BARE, np.uint32))
         device.fill(pool.frees[self.arrays :], 0)
@@ -73,16 +72,16 @@ class HornetPool(NamedTuple):
 
     @property
     def arrays(self) -> int:
-        """How many block arrays it has."""
+        """The number of block arrays."""
         return len(self.kinds)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all its arrays."""
+        """Bytes of all arrays."""
         return sum(int(a.nbytes) for a in self if hasattr(a, "nbytes"))
 
     def struct(self) -> Struct:
-        """What kernels take of the block arrays."""
+        """Return the block arrays for kernels."""
         return Struct(
             kinds=self.kinds, frees=self.frees, leaves=self.leaves, nodes=self.nodes,
             count=self.arrays, bits=self.bits, unit=self.unit,
@@ -90,38 +89,38 @@ class HornetPool(NamedTuple):
 
 
 def _sizes(bits: int, unit: int, count: int) -> tuple[int, ...]:
-    """Of the slots, weights, kinds, frees, leaves and nodes of `count` arrays."""
+    """Return the lengths of slots, weights, kinds, frees, leaves and nodes of `count` arrays."""
     words = 1 << (bits - unit - 5)
     return (count << bits, count << bits, count, count, count * words, count * -(-words // 32))
 
 
 class Needs(NamedTuple):
-    """What a batch takes and gives back, and what the pool has for it."""
+    """Blocks and arrays needed by a batch, and those of the pool."""
 
     taken: int  # blocks
-    slots: int  # that the rows' blocks gain
-    opens: int  # arrays that have to be opened
-    spans: int  # and for larger blocks, each of several arrays in a row
+    slots: int  # gained by the rows' blocks
+    opens: int  # bare arrays to open
+    spans: int  # consecutive bare arrays for larger blocks
     bare: int
     end: int  # one past the last array in use
 
     def lack(self, pool: HornetPool) -> int:
-        """How many bare arrays more the pool must have, behind its last, to have blocks for all of it."""
+        """Return the number of bare arrays that the pool must gain behind its last."""
         return max(self.spans - (pool.arrays - self.end), self.spans + self.opens - self.bare, 0)
 
 
 class Layout(NamedTuple):
-    """Where a new pool's classes begin."""
+    """Starts of a new pool's classes."""
 
     bits: int
     unit: int
-    first: np.ndarray  # array, by class; at the end, how many are in use
+    first: np.ndarray  # first array, by class; at the end, the number in use
     smaller: np.ndarray  # rows of lower classes; at the end, all
     slots: int  # of all rows' blocks
 
     @classmethod
     def of(cls, rows: np.ndarray, bits: int | None, unit: int) -> Layout:
-        """The layout of so many rows by class."""
+        """Return the layout for the number of rows by class."""
         slots = int((rows << np.arange(CLASSES)).sum())
         if bits is None:
             bits = min(max(slots.bit_length() - ARRAYS, LEAST_BITS + unit), MOST_BITS)
@@ -138,24 +137,24 @@ def _before(counts: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Rebuild:
-    """A new pool for all rows, their words in it, and what fills it."""
+    """New pool for all rows, their words in it, and data to fill it."""
 
     pool: HornetPool
     rows: Array
     used: int  # slots of the rows' blocks
-    changed: Array = None  # bits of the rows that a batch changes
+    changed: Array = None  # bitmap of rows that a batch changes
     tasks: Array = None
     n_tasks: Array = None
     numbers: Struct | None = None  # of a first batch
     starts: Array = None
 
     def target(self) -> Struct:
-        """What kernels that fill it take."""
+        """Return the pool for kernels that fill it."""
         return Struct(rows=self.rows, ids=self.pool.slots, weights=self.pool.weights, unit=self.pool.unit)
 
 
 def plan_rebuild(s: Hornet, graph: View, batch: Struct | None = None) -> Rebuild:
-    """Plan a new pool with all rows of hornet `s` as they are after a batch. O(n_rows), a read-back."""
+    """Plan a new pool with all rows as they are after a batch. O(n_rows), a read-back."""
     device, kernels, rows = s.device, s.kernels["layout"], s.n_rows
     degrees, changed = device.empty(rows, np.uint32), None
     kernels.CopyDegrees(rows, graph=graph, rows=rows, degrees=degrees)
@@ -169,7 +168,7 @@ def plan_rebuild(s: Hornet, graph: View, batch: Struct | None = None) -> Rebuild
 
 
 def plan_build(s: Hornet, run: Any, numbers: Struct) -> Rebuild:
-    """Plan the pool of an empty structure's first batch, whose keys are numbered. O(n_rows), a read-back."""
+    """Plan the pool of an empty structure's first batch. O(n_rows), a read-back."""
     device, kernels, rows = s.device, s.kernels["layout"], s.n_rows
     starts, degrees = device.empty(rows + 1, np.int64), device.empty(rows, np.uint32)
     kernels.FirstDegrees(
@@ -182,7 +181,8 @@ def plan_build(s: Hornet, run: Any, numbers: Struct) -> Rebuild:
 
 
 def _lay_out(s: Hornet, degrees: Array) -> Rebuild:
-    """A new pool, with a block for each row of so many edges."""
+    """Return a new pool with a block for each row."""
+    # Count the rows of each class, with the smallest unit whose 32-bit addresses suffice.
     device, kernels, rows = s.device, s.kernels["layout"], s.n_rows
     chunks, bits = -(-rows // CHUNK_ROWS), s.array and s.array.bit_length() - 1
     counts, words = device.empty(CLASSES * chunks + 1, np.uint32), device.empty(rows, np.uint64)
@@ -200,6 +200,8 @@ def _lay_out(s: Hornet, degrees: Array) -> Rebuild:
         raise CapacityError(
             f"blocks of {layout.slots} slots; 32-bit addresses allow {ADDRESSES << (UNITS - 1)} at most"
         )
+
+    # Allocate the pool, place the rows, and mark the arrays in use.
     pool = HornetPool.empty(device, layout.bits, unit, count, s.weighted)
     where = {"first": device.asarray(layout.first), "smaller": device.asarray(layout.smaller)}
     kernels.PlaceRows(

@@ -1,9 +1,9 @@
-// Hornet, prepare: what a batch does, without doing it. No two lanes write one place; counts are added up.
+// Hornet, prepare: computes a batch's outcome without writing the structure. Writes are disjoint; counts are added up.
 #pragma once
 #include "structures/hornet/batch.cuh"
 
-// One block per chunk, a lane per key: its place in its row, what becomes of it, and the counts. Another block sums up
-// the arrays meanwhile.
+// One block per chunk, one lane per key: computes its place in its row, its outcome, and the counts. Another block sums
+// up the arrays meanwhile.
 struct Locate {
     static constexpr int lanes = 256, resident = 8;
     const u64* keys;
@@ -31,7 +31,7 @@ struct Locate {
             for (i64 first = c << shift; first < last; first += block.size()) {
                 i64 k = first + block.rank();
                 u8 is = k < n ? settle(k, strange) : (u8)overridden;
-                for (int o = 0; k < n && o < 5; ++o) found[o] += is == o;  // an index would need memory
+                for (int o = 0; k < n && o < 5; ++o) found[o] += is == o;  // without an index, which would need memory
                 u32 upto = moves.before(block, is == inserted ? 1u << 16 : (u32)(is == deleted));
                 if (k < last) before[k] = upto;
             }
@@ -60,14 +60,15 @@ struct Locate {
     }
 };
 
-// Numbers from the counters of lists and of classes, for all lanes of a block at once: atomics of all blocks on the same
-// few words wait for each other.
+// Numbers from the counters of lists and of classes, reserved for all lanes of a block at once: atomics of all blocks
+// on the same few words would contend.
 struct Draws {
     static constexpr int first_word = few_rows, words = push0 + classes - few_rows;
     i64* at;
     u32* wanted;
-    i64* from;  // the first number of the block
-    DEVICE u32 want(int word) const { return atomic_add(wanted + (word - first_word), 1u); }  // its rank in the block
+    i64* from;  // the block's first number
+    // returns its rank in the block
+    DEVICE u32 want(int word) const { return atomic_add(wanted + (word - first_word), 1u); }
     DEVICE i64 number(int word, u32 rank) const { return from[word - first_word] + rank; }
     DEVICE void clear(Block block) const {
         for (int w = block.rank(); w < words; w += block.size()) wanted[w] = 0;
@@ -81,8 +82,8 @@ struct Draws {
     }
 };
 
-// A few keys per lane, a block in step: rows that change are listed; what classes lose and gain is counted. The last
-// block plans what blocks are taken.
+// A few keys per lane, blocks converged: lists changed rows, and counts the blocks that classes lose and gain. The last
+// block plans the allocation.
 struct Needs {
     static constexpr int lanes = 1, resident = 5;
     const u64* keys;
@@ -131,7 +132,7 @@ struct Needs {
         block.sync();
         if (*is_last) plan_blocks(block, arrays, at, mailbox);
     }
-    // The counter of the list of key k's row, and that of the class of which it needs a block; 0 for none.
+    // Returns the counter of the list of key k's row, and that of the class of its new block; 0 for none.
     DEVICE void look(const Batch& batch, i64 k, const Draws& draws, int& list, int& pop) const {
         i64 last = k < n && batch.leads(k) ? end_of(batch, k) : k;
         list = pop = 0;
@@ -152,7 +153,7 @@ struct Needs {
         u32* its = list == few_rows ? lists.few : list == some_rows ? lists.some : lists.many;
         its[list == huge_rows ? lists.capacity - 1 - to : to] = (u32)k;
     }
-    DEVICE i64 end_of(const Batch& batch, i64 k) const {  // `k` itself where the row stays as it is
+    DEVICE i64 end_of(const Batch& batch, i64 k) const {  // returns `k` itself for an unchanged row
         i64 row = batch.row(k);
         if (row >= rows) return end[k] = 0, k;
         i64 last = lower_bound_near(keys, n, k + 1, first_key_of(row + 1));

@@ -1,22 +1,22 @@
-// The rows that a batch changes, each merged with its keys by one group of lanes. In another block a row is merged in
-// one pass. In its own block deleted edges are closed up first, from the front; then inserts are made room for, from the
-// back: a group has read all edges of a step before it writes any, and writes over none that it has still to read.
+// Merges each changed row with its keys by a group of lanes. A row that moves to another block is merged in one pass.
+// In its own block deletes are closed up first, from the front; then inserts are made, from the back: a group reads all
+// edges of a step before it writes any, and overwrites none that is still unread.
 #pragma once
 #include "structures/hornet/batch.cuh"
 
-constexpr i64 each = in_flight > 8 ? in_flight : 8;  // edges that a lane has under way
-constexpr bool alone = in_flight > 1;  // a group is one lane: it moves what lies between two keys at once
+constexpr i64 each = in_flight > 8 ? in_flight : 8;  // edges in flight per lane
+constexpr bool alone = in_flight > 1;  // a group of one lane moves all edges between two keys at once
 
 struct Slots {
     const u32* ids;
     const f32* weights;
     i64 unit;
-    u32* ids_out;  // the same, unless all rows go to a new pool
+    u32* ids_out;  // the same array, unless all rows go to a new pool
     f32* weights_out;
     i64 unit_out;
 };
 
-// The first of [low, high) for which `is` holds, as it does for all after it; the others seek from an end on.
+// Returns the first of [low, high) for which the monotone predicate `is` holds; the others search from an end.
 template <class Is> DEVICE i64 first_where(i64 low, i64 high, Is is) {
     while (low < high) {
         i64 middle = low + ((high - low) >> 1);
@@ -33,17 +33,18 @@ template <class Is> DEVICE i64 first_from_front(i64 low, i64 high, Is is) {
     }
     return high;
 }
-enum Pass { merging, closing, opening };  // to another block; the deletes of a row in its block; then its inserts
+enum Pass { merging, closing, opening };  // to another block; the deletes in its own block; then its inserts
 
-// Where the edges of a row go, asked in ascending order; `k` is the first key behind an edge.
+// Computes the new places of a row's edges, in ascending order; `k` is the first key behind an edge.
 template <Pass pass> struct Cursor {
     const Batch& batch;
     i64 a, k, end;
-    i64 next, gone, by;  // the place of key k, the edge that the key before deletes, how far edges between them move
+    // the place of key k, the edge deleted by the previous key, the shift of the edges between them
+    i64 next, gone, by;
     DEVICE Cursor(const Batch& its, i64 first, i64 low, i64 high) : batch(its), a(first), k(low), end(high) {
         settle();
     }
-    DEVICE i64 place(i64 key) const {  // once deleted edges are gone, if there are inserts to be made
+    DEVICE i64 place(i64 key) const {  // after the deletes, if inserts follow
         return (i64)batch.place[key] - (pass == opening ? batch.deletes_in(a, key) : 0);
     }
     DEVICE void settle() {
@@ -66,7 +67,7 @@ template <class Group> struct Merger {
     const Slots& slots;
     const f32* weight;
     i64 a, b;  // the row's keys
-    i64 from, to, edges;  // its first slot before and after; how many edges it had
+    i64 from, to, edges;  // its first slot before and after; its number of edges before
     DEVICE Merger(Group the_group, const Batch& the_batch, const Slots& the_slots, const u64* rows, const f32* its,
                   i64 k)
         : group(the_group), batch(the_batch), slots(the_slots), weight(its), a(k), b(batch.end[k]) {
@@ -78,8 +79,8 @@ template <class Group> struct Merger {
     DEVICE i64 inserts_to(i64 k) const { return batch.inserts_in(a, k); }
     DEVICE i64 deletes_to(i64 k) const { return batch.deletes_in(a, k); }
 
-    // Edges [first, last) of the row in `ids` from slot `base` on, `width()` of them at most, go where where(edge) says;
-    // nowhere, if that is -1. The sync is for those that move within a block.
+    // Moves edges [first, last) of the row, in `ids` from slot `base` on, at most `width()`, to where(edge), or nowhere
+    // for -1. The sync is for moves within a block.
     template <Pass pass, class Where>
     DEVICE void move(const u32* ids, const f32* weights, i64 base, i64 first, i64 last, Where where) const {
         u32 id[each];
@@ -97,7 +98,7 @@ template <class Group> struct Merger {
             if (weights) slots.weights_out[to + place] = its[j];
         }
     }
-    // The same of any edges, each `by` places on, from front to back or from back to front; for one that is alone.
+    // Moves any number of edges by `by`, from front to back or from back to front; for groups of one lane.
     template <Pass pass>
     DEVICE void shift(const u32* ids, const f32* weights, i64 base, i64 first, i64 last, i64 by) const {
         for (i64 left = last - first; left > 0; left -= each) {
@@ -106,7 +107,7 @@ template <class Group> struct Merger {
                        [=](i64 edge) { return edge + by; });
         }
     }
-    // The edges [first, end) of the row, which lie in `ids` from slot `base` on; from front to back.
+    // Moves the edges [first, end) of the row, in `ids` from slot `base` on, from front to back.
     template <Pass pass>
     DEVICE void move_all(const u32* ids, const f32* weights, i64 base, i64 first, i64 end, i64 low) const {
         Cursor<pass> one(batch, a, low, b);
@@ -134,7 +135,7 @@ template <class Group> struct Merger {
         move_all<closing>(slots.ids_out, slots.weights_out, to, batch.place[low], edges, low);
         group.sync();
     }
-    DEVICE i64 closed(i64 k) const { return (i64)batch.place[k] - deletes_to(k); }  // a key's place, once closed up
+    DEVICE i64 closed(i64 k) const { return (i64)batch.place[k] - deletes_to(k); }  // a key's place after the deletes
     DEVICE void make_room() const {
         i64 start = closed(first_where(a, b, [&](i64 k) { return inserts_to(k + 1) > 0; })), high = b;
         const u32* ids = slots.ids_out;
@@ -157,7 +158,7 @@ template <class Group> struct Merger {
     }
 };
 
-// In as many steps as the row has edges for.
+// Merges a row in as many steps as needed.
 template <class Group> DEVICE void merge_in_steps(const Merger<Group>& row) {
     bool deletes = row.deletes_to(row.b) > 0, inserts = row.inserts_to(row.b) > 0;
     bool empty = row.edges + row.inserts_to(row.b) == row.deletes_to(row.b);

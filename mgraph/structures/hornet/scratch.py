@@ -1,4 +1,4 @@
-"""The memory in which hornet prepares and commits a batch, and what a look at the batch finds."""
+"""Memory in which hornet prepares and commits a batch, and the result of its inspection."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ __all__ = ["BY_FEW_LANES", "BY_WARPS", "BatchInspection", "HornetScratch"]
 
 Array = Any
 _SOURCE = constants("structures/hornet/arrays.cuh")
-WORDS, TOLD = _SOURCE["all_words"], _SOURCE["told"]  # how many prepare counts, and how many of them the host is told
-BY_WARPS, BY_FEW_LANES = _SOURCE["rows_by_warps"], _SOURCE["rows_by_few_lanes"]  # rows that a block merges at a time
+WORDS, TOLD = _SOURCE["all_words"], _SOURCE["told"]  # words counted by prepare, and those sent to the host
+BY_WARPS, BY_FEW_LANES = _SOURCE["rows_by_warps"], _SOURCE["rows_by_few_lanes"]  # rows per block of Merge
 
 
 def _getter(*names: str) -> Callable[[list[int]], Any]:
@@ -34,19 +34,19 @@ _OTHERS = _getter("unknown", "pieces", "saved")
 
 
 class BatchInspection:
-    """What a look at a batch found.
+    """Result of the inspection of a batch.
 
     Attributes
     ----------
     counts : Counts
-        What it does.
+        The outcomes.
     needs : Needs
     rows : tuple of int
-        How many rows change, by what merges them: 8 lanes, 32, a block, or blocks in pieces.
+        The number of changed rows to merge by 8 lanes, by 32, by a block, and by blocks in pieces.
     pieces, saved : int
-        For the last ones: the number of pieces, and of edges that have to be copied beforehand.
+        Of the last ones: the number of pieces, and of edges to copy beforehand.
     unknown : int
-        How many keys have an id out of range.
+        The number of keys with ids out of range.
     """
 
     def __init__(self, words: list[int]) -> None:
@@ -55,7 +55,7 @@ class BatchInspection:
 
 
 class HornetScratch:
-    """Memory for a batch of up to `capacity` operations, 41 bytes each; and a word for each of the pool's arrays."""
+    """Memory for a batch of `capacity` operations, 41 bytes each, and a word per array of the pool."""
 
     def __init__(self, device: Device, capacity: int, arrays: int) -> None:
         self.device, self.capacity, self.shift = device, capacity, chunk_shift(capacity)
@@ -70,13 +70,14 @@ class HornetScratch:
         self.lists = Struct(few=few, some=some, many=self.many, capacity=capacity)
         self.mail, self.mailbox = device.mailbox(TOLD)
 
-    def look(
+    def inspect(
         self, kernels: Library, run: Run, graph: View, arrays: Struct, count: int, rows: int, vertices: int
     ) -> BatchInspection:
-        """Find out what becomes of each key of a run, and what its rows need. Changes nothing; waits once.
+        """Find each key's outcome, and the needs of its rows. Changes nothing; waits once.
 
-        `arrays` are the pool's, of which there are `count`.
+        `arrays` are the pool's `count` arrays.
         """
+        # Locate the keys, then count the needs of their rows.
         n, device, words = len(run), self.device, self.words
         if len(self.ranks) < count:
             self.ranks = device.empty(count, np.uint32)
@@ -90,11 +91,11 @@ class HornetScratch:
             n, keys=run.keys, n=n, graph=graph, rows=rows, **moves, end=self.end, held=self.held, drawn=self.drawn,
             lists=self.lists, arrays=arrays, at=words, mailbox=self.mailbox,
         )  # fmt: skip
-        device.synchronize()  # the one wait for the device
+        device.synchronize()  # the only wait for the device
         return BatchInspection(self.mail.tolist())
 
     def batch(self, run: Run) -> Struct:
-        """What kernels take of a run that was looked at."""
+        """Return an inspected run for kernels."""
         return Struct(
             keys=run.keys, outcome=self.outcome, place=self.place, before=self.before, chunks=self.chunks,
             shift=self.shift, end=self.end, held=self.held, drawn=self.drawn, n=len(run),

@@ -1,4 +1,4 @@
-"""hornet: every row is one block of a power of two of slots, sorted; blocks of one size lie in block arrays.
+"""hornet: each row is a sorted block of a power of two of slots, in an array of such blocks.
 
 ::
 
@@ -12,36 +12,35 @@
 
 A row of n edges has a block of the least power of two that holds them, as in Busato, Green, Bombieri, Bader: Hornet: An
 Efficient Data Structure for Dynamic Sparse Graphs and Matrices on GPUs (HPEC 2018). A batch finds every key's place in
-its row by binary search; from there on counts say everything. prepare adds up, class by class, how many blocks the
-batch takes and gives back, and what the arrays have; commit opens bare arrays where a class has too few free blocks,
-takes all blocks at once, and merges every row that changes with its keys, which gives its old block back. An array
-whose last block is freed is bare again, at once.
+its row by binary search; everything else follows from counts. prepare adds up, per class, the blocks that the batch
+allocates and frees, and the arrays' free blocks; commit opens bare arrays where a class has too few free blocks,
+allocates all blocks at once, and merges every changed row with its keys, which frees its old block. An array whose last
+block is freed is bare again at once.
 
-What differs from the paper:
+Differences from the paper:
 
 - Rows are sorted, so that a key is found in O(log degree) and two rows are intersected as in csr. A changed row is
-  merged where it lies, or on its way into its new block.
-- The paper keeps the arrays of one size in a B+ tree by free blocks and looks up one array for one block. Here one pass
-  over the arrays' counts ranks all free blocks, so that each array knows which of the batch's requests it answers. It
-  costs a look at each array, some 4,000, however many blocks are asked for; a tree costs a search per block, and every
-  block taken or given back would move its array in it. Arrays are used up from the first one on, and so the last ones
-  drain.
-- A row's block follows its degree also when it shrinks: the block is halved as soon as half is empty.
-- Arrays lie in one pool, so that a row is 8 bytes and is read without a look at a table. A pool that has too few bare
-  arrays grows where it is: memory is mapped behind it, and no row moves. One that cannot, or has four times as many
-  arrays as a new one, or is mostly unused, is replaced: all rows are copied into a new one, with `spare` bare arrays.
-- Duplicates, within a batch and against the graph, are found, and counts are exact.
+  merged in place, or on its way into its new block.
+- The paper keeps the arrays of one size in a B+ tree by free blocks, and searches an array per block. Here one pass
+  over the arrays' counts ranks all free blocks, so that each array knows which of the batch's requests it serves. This
+  reads about 4,000 counts, however many blocks are requested; a tree costs a search per block, and each allocation or
+  deallocation would move an array in it. Arrays are used up from the first one on, and so the last ones drain.
+- A row's block also shrinks with its degree: the block is halved as soon as half is empty.
+- Arrays lie in one pool, so that a row is 8 bytes and is read without a table. A pool with too few bare arrays grows in
+  place: memory is mapped behind it, and no row moves. A pool that cannot grow, or has four times as many arrays as a
+  new one, or is mostly unused, is replaced: all rows are copied into a new one, with `spare` bare arrays.
+- Duplicates, within a batch and against the graph, are detected, and counts are exact.
 
-What it is bad at: a change of one edge of a row moves the row's edges behind it.
+Weakness: a change of one edge of a row moves the row's edges behind it.
 
 Invariants
 ----------
-1. There is a word per row, 0 where the row has no edges. Degrees add up to num_edges.
+1. Each row has a word, 0 if the row has no edges. Degrees add up to num_edges.
 2. A row's block has the class of its degree, and lies in an array of that class, at a multiple of its size; a block
-   that is larger than an array begins with one, and those that follow are marked as its rest.
-3. No two rows share a block, and a leaf bit is 0 where a row has the block, else 1; past an array's blocks it is 0.
-4. A node bit is 1 where its leaf word has a 1; frees counts an array's leaf bits.
-5. No array is without rows unless it is bare, and the rows' blocks have as many slots as counted.
+   larger than an array begins at an array, and the arrays that follow are marked as its rest.
+3. No two rows share a block. A leaf bit is 0 for a row's block, 1 for a free one, and 0 past an array's blocks.
+4. A node bit is 1 if its leaf word has a 1; frees counts an array's leaf bits.
+5. No array is without rows unless it is bare, and the count of the rows' slots is exact.
 6. Every row's dst strictly ascend and are below n_vertices.
 7. There are as many weights as slots, and no weight of an edge is NaN.
 """
@@ -72,17 +71,17 @@ PARTS = ("prepare", "allocate", "merge", "layout")
 SIZED = ("prepare", "merge")
 SIZES: dict[str, int] = {}  #: macros for these parts, by which tests make small rows huge
 _NOTHING_SAVED = Struct(list=None, spots=None, tasks=None, ids=None, weights=None)
-LEAST_SLOTS = 4096  #: a pool of up to so many is not too large
+LEAST_SLOTS = 4096  #: a pool of up to this size is never too large
 
 
 @dataclass
 class _Work:
-    """What a commit needs, all of it allocated."""
+    """Allocated memory of a commit."""
 
-    look: BatchInspection | None = None
+    inspection: BatchInspection | None = None
     rebuild: Rebuild | None = None
-    larger: HornetPool | None = None  # the pool where it is, with more arrays
-    huge: dict[str, Array] | None = None  # room for copies and pieces of huge rows
+    larger: HornetPool | None = None  # the pool grown in place
+    huge: dict[str, Array] | None = None  # memory for copies and pieces of huge rows
 
 
 class Hornet(Structure):
@@ -93,16 +92,16 @@ class Hornet(Structure):
     n_rows, n_vertices, device, weighted
         As in `Structure`.
     spare : float
-        How many bare arrays a new pool has, as a share of those in use.
+        Bare arrays of a new pool, relative to those in use.
     array : int, optional
         Slots per block array, a power of two from 32 to 2**26; by default such that a new pool has some 4,000 arrays.
 
     Notes
     -----
-    A batch of b operations costs O(b log d) for its searches, where d is the degree, and per row that changes the
-    edges behind the first change; 3 to 6 launches and one wait for the device. Where the pool is replaced it waits
-    twice; that costs O(n_rows + m), amortised over the batches. Memory: 4 bytes and a bit per slot (8 with weights) and
-    8 bytes per row. Neighbours are sorted.
+    A batch of b operations costs O(b log d) for its searches, where d is the degree, and per changed row the edges
+    behind the first change; 3 to 6 launches and one wait for the device. A new pool takes a second wait and O(n_rows +
+    m), amortised over the batches. Memory: 4 bytes and a bit per slot (8 with weights) and 8 bytes per row. Neighbours
+    are sorted.
     """
 
     name: ClassVar[str] = "hornet"
@@ -132,7 +131,7 @@ class Hornet(Structure):
         self._changed()
 
     def _changed(self) -> None:
-        """Pack what kernels take of the arrays, once for all launches until they are replaced."""
+        """Pack the arrays for kernels, once until they are replaced."""
         pool = self.pool
         fields = {"rows": self.rows, "slots": pool.slots, "weights": pool.weights, "unit": pool.unit}
         self._view = View("structures/hornet/view.cuh", "HornetView", fields)
@@ -140,48 +139,54 @@ class Hornet(Structure):
 
     @property
     def checks_ids(self) -> bool:
-        """Whether the next `_prepare` itself checks the ids of an unchecked run: not where it is the first."""
+        """True if the next `_prepare` checks the ids of an unchecked run: not for a first batch."""
         return self.num_edges > 0
 
     # --- prepare ---
 
     def _prepare(self, run: Run) -> Plan:
-        """O(n log d) in 2 launches; waits once on a GPU, twice for a new pool."""
+        """Prepare in O(n log d) and 2 launches; waits once on a GPU, twice for a new pool."""
+        # A first batch needs no search.
         if not self.num_edges:
-            found, outcome, numbers = number_first_batch(self.device, self.kernels["layout"], run)
-            new = plan_build(self, run, numbers) if found.inserted else None
-            return Plan(run, found, outcome, _Work(rebuild=new), self._state)
+            counts, outcome, numbers = number_first_batch(self.device, self.kernels["layout"], run)
+            new = plan_build(self, run, numbers) if counts.inserted else None
+            return Plan(run, counts, outcome, _Work(rebuild=new), self._state)
+
+        # Inspect the batch.
         scratch = self._take_scratch(run)
-        look = scratch.look(
+        seen = scratch.inspect(
             self.kernels["prepare"], run, self._view, self._arrays, self.pool.arrays, self.n_rows, self.n_vertices
         )
-        if look.unknown:
+        if seen.unknown:
             self._keep(scratch)
-            self._refuse(run, look.unknown)
-        plan = Plan(run, look.counts, scratch.outcome[: len(run)], _Work(look), self._state, scratch)
-        if look.counts.inserted or look.counts.deleted:
-            lack = look.needs.lack(self.pool)
+            self._refuse(run, seen.unknown)
+
+        # Grow the pool in place, or plan a new one; allocate pieces of huge rows.
+        plan = Plan(run, seen.counts, scratch.outcome[: len(run)], _Work(seen), self._state, scratch)
+        if seen.counts.inserted or seen.counts.deleted:
+            lack = seen.needs.lack(self.pool)
             plan.work.larger = self.pool.longer(self.device, lack) if lack else None
-            plan.work.rebuild = None if plan.work.larger else self._new_pool(look, lack, run, scratch)
-            plan.work.huge = self._room_for_huge(look, copies=plan.work.rebuild is None) if look.pieces else None
+            plan.work.rebuild = None if plan.work.larger else self._new_pool(seen, lack, run, scratch)
+            plan.work.huge = self._room_for_huge(seen, copies=plan.work.rebuild is None) if seen.pieces else None
         return plan
 
     def _new_scratch(self, capacity: int, run: Run) -> HornetScratch:
         return HornetScratch(self.device, capacity, self.pool.arrays)
 
-    def _new_pool(self, look: BatchInspection, lack: int, run: Run, scratch: HornetScratch) -> Rebuild | None:
-        """A new pool, where a batch needs one; or where this one would be mostly unused and memory has the room."""
+    def _new_pool(self, seen: BatchInspection, lack: int, run: Run, scratch: HornetScratch) -> Rebuild | None:
+        """Plan a new pool if a batch needs it, or if this one would be mostly unused."""
         if lack:
             return plan_rebuild(self, self._view, scratch.batch(run))
-        if self._too_large(self.used + look.needs.slots):
+        if self._too_large(self.used + seen.needs.slots):
             with suppress(CapacityError):
                 return plan_rebuild(self, self._view, scratch.batch(run))
         return None
 
-    def _room_for_huge(self, look: BatchInspection, copies: bool) -> dict[str, Array]:
-        n, empty = look.saved if copies else 0, self.device.empty
+    def _room_for_huge(self, seen: BatchInspection, copies: bool) -> dict[str, Array]:
+        """Allocate memory for copies and pieces of huge rows."""
+        n, empty = seen.saved if copies else 0, self.device.empty
         return {
-            "spots": empty(look.rows[-1], np.int64), "tasks": empty(look.pieces, np.uint64), "ids": empty(n, np.uint32),
+            "spots": empty(seen.rows[-1], np.int64), "tasks": empty(seen.pieces, np.uint64), "ids": empty(n, np.uint32),
             "weights": empty(n, np.float32) if self.weighted else None,
         }  # fmt: skip
 
@@ -194,7 +199,7 @@ class Hornet(Structure):
         counts, run, scratch = plan.counts, plan.run, plan.scratch
         if work.rebuild and work.rebuild.numbers:
             self._fill(run, work.rebuild)
-        elif work.look:
+        elif work.inspection:
             batch = scratch.batch(run)
             if self.weighted and counts.updated:
                 self.kernels["merge"].SetWeights(
@@ -206,6 +211,7 @@ class Hornet(Structure):
         self.num_edges += counts.inserted - counts.deleted
 
     def _fill(self, run: Run, new: Rebuild) -> None:
+        """Write the first batch into its pool."""
         self.kernels["layout"].FillRows(
             len(run), numbers=new.numbers, keys=run.keys, weight=run.weight, starts=new.starts, to=new.target()
         )
@@ -216,8 +222,10 @@ class Hornet(Structure):
         self._changed()
 
     def _change(self, run: Run, work: _Work, batch: Struct, scratch: HornetScratch) -> None:
-        assert work.look is not None
-        old, needs = self.pool, work.look.needs
+        """Replace or grow the pool, allocate blocks, and merge the changed rows."""
+        assert work.inspection is not None
+        # Rows are merged from the old pool into the new one, or within the pool.
+        old, needs = self.pool, work.inspection.needs
         if work.rebuild:
             self._copy(work.rebuild)
             self._take_over(work.rebuild)
@@ -233,37 +241,41 @@ class Hornet(Structure):
         self._merge(work, batch, run, scratch, old)
 
     def _copy(self, new: Rebuild) -> None:
-        """Copy the rows that a batch leaves as they are into a new pool."""
-        kernels, given = self.kernels["layout"], {"graph": self._view, "to": new.target(), "tasks": new.tasks}
-        kernels.CopyRows(self.n_rows, **given, rows=self.n_rows, changed=new.changed, n_tasks=new.n_tasks)
-        kernels.CopyHubs(len(new.tasks), **given, n_tasks=new.n_tasks)
+        """Copy the unchanged rows into a new pool."""
+        kernels, common = self.kernels["layout"], {"graph": self._view, "to": new.target(), "tasks": new.tasks}
+        kernels.CopyRows(self.n_rows, **common, rows=self.n_rows, changed=new.changed, n_tasks=new.n_tasks)
+        kernels.CopyHubs(len(new.tasks), **common, n_tasks=new.n_tasks)
 
     def _merge(self, work: _Work, batch: Struct, run: Run, scratch: HornetScratch, old: HornetPool) -> None:
-        """Merge the rows that change with their keys, from where they lay to where they now lie."""
-        assert work.look is not None
+        """Merge the changed rows with their keys, from their old to their new blocks."""
+        assert work.inspection is not None
         kernels, new = self.kernels["merge"], self.pool
         slots = Struct(
             ids=old.slots, weights=old.weights, unit=old.unit, ids_out=new.slots, weights_out=new.weights,
             unit_out=new.unit,
         )  # fmt: skip
         words = Struct(rows=self.rows, blocks=None if work.rebuild else scratch.blocks)
-        given = {"batch": batch, "slots": slots, "words": words, "arrays": self._arrays, "at": scratch.words}
-        few, some, many, huge = work.look.rows
-        pieces, copies, saved = work.look.pieces, 0, _NOTHING_SAVED
+        common = {"batch": batch, "slots": slots, "words": words, "arrays": self._arrays, "at": scratch.words}
+
+        # Save the edges of huge rows that are merged in place, since several blocks write them.
+        few, some, many, huge = work.inspection.rows
+        pieces, copies, saved = work.inspection.pieces, 0, _NOTHING_SAVED
         if work.huge:
             saved = Struct(list=scratch.many[scratch.capacity - 1 :], **work.huge)
-            copies = 0 if work.rebuild or not work.look.saved else pieces
-            kernels.ListPieces(huge, **given, n=huge, saved_rows=saved)
+            copies = 0 if work.rebuild or not work.inspection.saved else pieces
+            kernels.ListPieces(huge, **common, n=huge, saved_rows=saved)
+
+        # One launch for all sizes: copies, rows by blocks, pieces, rows by warps and by few lanes.
         blocks = copies + many + pieces + -(-some // BY_WARPS) + -(-few // BY_FEW_LANES)
         kernels.Merge(
-            blocks, **given, weight=run.weight, lists=scratch.lists, few=few, some=some, many=many, pieces=pieces,
+            blocks, **common, weight=run.weight, lists=scratch.lists, few=few, some=some, many=many, pieces=pieces,
             copies=copies, saved_rows=saved,
         )  # fmt: skip
 
     # --- the rest of the contract ---
 
     def rebuild(self) -> None:
-        """Move all rows into a new pool as large as they need; `CapacityError` and no change where it does not fit."""
+        """Move all rows into a new pool of the needed size; `CapacityError`, without a change, if it does not fit."""
         new = plan_rebuild(self, self._view)
         self._copy(new)
         self._take_over(new)
@@ -280,20 +292,20 @@ class Hornet(Structure):
         self._changed()
 
     def view(self) -> View:
-        """What algorithms' kernels read; valid until the next commit of a batch or of vertices."""
+        """Return the view for algorithms' kernels; valid until the next commit."""
         return self._view
 
     @property
     def nbytes(self) -> int:
-        """Bytes of device memory that the structure holds."""
+        """Bytes of device memory."""
         return int(self.rows.nbytes) + self.pool.nbytes
 
     def fill(self) -> Fill:
-        """How full the blocks, the arrays and the pool are, as the paper reports it. O(arrays), a read-back."""
+        """Return the fill of blocks, arrays and pool, as in the paper. O(arrays), a read-back."""
         return measure_fill(self)
 
     def check_invariants(self) -> None:
-        """Assert the invariants that the module's docstring numbers. O(n_rows + m), on the host."""
+        """Assert the module's invariants. O(n_rows + m), on the host."""
         check_hornet(self)
 
 

@@ -1,5 +1,5 @@
-// Hornet for readers: row v is a block of slots, of which its edges take the first ones, ascending. rows[v] is
-// degree << 32 | the block's address, which counts units of 1 << unit slots; a row without edges has 0.
+// View of Hornet: row v is a block of slots that begins with its edges, ascending. rows[v] is degree << 32 | the
+// block's address, in units of 1 << unit slots; a row without edges has 0.
 #pragma once
 #include "kernels/search.cuh"
 
@@ -9,7 +9,7 @@ struct HornetView {
     const f32* weights;
     i64 unit;
     static constexpr bool sorted = true;
-    static constexpr i64 grain = 256;  // slots that a unit of a row has, the last one less
+    static constexpr i64 grain = 256;  // slots per unit of a row; fewer in the last one
     DEVICE u32 degree(i64 v) const { return (u32)(rows[v] >> 32); }
     DEVICE i64 units(i64 v) const { return ((i64)degree(v) + grain - 1) / grain; }
     DEVICE i64 slot_of(u64 word) const { return (i64)(u32)word << unit; }

@@ -1,16 +1,16 @@
-// lpma, prepare: what gpma+ does, windows from the top down, and the directory of an array with one more level.
+// lpma, prepare: that of gpma+, windows from the top down, and the directory of an array with a new level.
 #pragma once
 #include "structures/pma/prepare.cuh"
 
-// Windows from the top down: a window is the widest range of which a half is out of bounds. One lane per changed leaf
-// looks at the ranges in which its leaf is the first that changes, so that each range is looked at once.
+// Chooses windows from the top down: a window is the widest range with a half out of bounds. One lane per changed leaf
+// examines the ranges in which its leaf is the first changed one, so each range is examined once.
 struct Descend {
     static constexpr int lanes = 1;
     Batch batch;
     const u32* leaf_list;
     Leaves leaves;
     WindowTree levels;
-    u64* crowded;  // as for Climb; behind them, one for each of leaf_list
+    u64* crowded;  // as for Climb; followed by one entry per leaf of leaf_list
     i64* status;
     DEVICE void operator()(Grid grid) const {
         i64 many = status[crowded_leaves];
@@ -27,7 +27,7 @@ struct Descend {
         for (i64 at = 0; at <= levels.height; ++at) {
             i64 from = leaf >> at << at, to = lesser(from + ((i64)1 << at), leaves.leaves);
             first = batch.first_at(from * LEAF, first);
-            if (batch.moves(first) != batch.moves(k)) return found;  // another leaf is the first
+            if (batch.moves(first) != batch.moves(k)) return found;  // another leaf is the first changed one
             last = to == leaves.leaves ? batch.n : batch.first_at(to * LEAF, last);
             if (at > 0) held += sibling(leaves, levels, at - 1, leaf);
             if (levels.holds(at, to - from, held + Batch::sum(batch.moves(last) - batch.moves(first)))) continue;
@@ -39,7 +39,8 @@ struct Descend {
     }
 };
 
-struct Interleave {  // one lane per leaf: counts, heads and groups, in reading order, of an array with one level more
+// one lane per leaf: writes counts, heads and groups, in reading order, for an array with a new level
+struct Interleave {
     static constexpr int lanes = 1;
     Leaves leaves;  // before
     const u32* old_heads;

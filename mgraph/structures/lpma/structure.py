@@ -1,8 +1,8 @@
-"""lpma: gpma+'s sorted array of leaves, in levels: growing appends a level, and moves no edge.
+"""lpma: gpma+'s sorted array of leaves, in levels: growth appends a level and moves no edge.
 
 ::
 
-    level 0    [a] [b] [c]                 as many leaves as the first batch needed
+    level 0    [a] [b] [c]                 the leaves of the first batch
     level 1    [d] [e] [f]                 as many again
     level 2    [g] [h] [i] [j] [k] [l]     as many as levels 0 and 1
     in order   a g d h b i e j c k f l     place i was place i / 2 before level 2, or is one of its new leaves
@@ -12,25 +12,25 @@ is leaf y of level x > 0, and place y 2^h is leaf y of level 0. The paper (Zou, 
 Structure for Dynamic Graph on GPUs) starts with one leaf. Here level 0 has as many as the first batch needs, so that a
 built graph lies in one piece.
 
-Batches are gpma+'s (`structures/pma`), on places. Where a batch leaves the whole array too full, a level is appended,
-and the batch is located again; then it rewrites windows as any other does. Where that is not room enough, or where the
-array becomes too empty, the whole array is written anew, as one level.
+Batches are gpma+'s (`structures/pma`), on places. If a batch leaves the whole array too full, a level is appended, and
+the batch is located again; then it rewrites windows as usual. If that does not suffice, or if the array becomes too
+empty, the whole array is rewritten, as one level.
 
 The windows of a batch are chosen from its counts before anything is written. So no strategy moves an edge twice, as the
 paper's bottom-up strategy did. "bottom-up" takes each changed leaf's smallest range within bounds. "top-down" takes the
-widest ranges of which a half is out of bounds. "hybrid" goes top-down where the density before the batch is above
-``pi``. The paper finds pi by timing; here it is an option, so that equal batches give equal arrays everywhere.
+widest ranges with a half out of bounds. "hybrid" goes top-down if the density before the batch is above ``pi``. The
+paper tunes pi by timing; here it is an option, so that equal batches give equal arrays everywhere.
 
-A new leaf is empty until a window with it is rewritten, or a key is located in it. Searches pass empty leaves over to
-the left. What is known of each leaf (its count, its head, sums of groups) lies in reading order, and is written anew
-when a level is appended: 5 bytes a leaf. The memory of a large level is taken and filled by some batches before it.
+A new leaf is empty until a window with it is rewritten, or a key is located in it. Searches skip empty leaves to the
+left. The directory of the leaves (counts, heads, sums of groups) is in reading order, and is rewritten when a level is
+appended: 5 bytes per leaf. The memory of a large level is allocated and filled during the batches before it.
 
 Invariants
 ----------
-1. ``sum(counts) == num_edges == sum(degrees)``; level 0 and every level after it has as many leaves as it should.
+1. ``sum(counts) == num_edges == sum(degrees)``; every level after level 0 has as many leaves as all before it.
 2. Slots past their leaf's count hold 2**32 - 1, which is no id; no count is above the bound of a leaf.
 3. ``start[r]`` is the address of the first live item of row r, or of a later row, or of the first slot of an empty leaf
-   before it with no live item between; 64 << 40 where there is no leaf behind. In reading order start never falls.
+   before it with no live item between; 64 << 40 if no leaf follows. In reading order start never falls.
 4. The live slots of ``[start[r], start[r + 1])`` are row r, strictly ascending, and ``degrees[r]`` of them.
 5. ``groups[g]`` is the sum of the counts of places ``1024 g .. 1024 g + 1023``.
 6. ``heads[i]`` is the first slot of the leaf at place i.
@@ -56,20 +56,20 @@ Array = Any
 _VIEW = constants("structures/lpma/view.cuh")
 END, SHIFT = _VIEW["array_end"], _VIEW["level_shift"]
 STRATEGIES = ("bottom-up", "top-down", "hybrid")
-LARGE = 1 << 22  #: slots of an array whose next level is made ahead
-LEAD = 8  #: batches as large as the last one that may fill the array, from which on it is
+LARGE = 1 << 22  #: slots of an array from which its next level is made ahead
+LEAD = 8  #: number of further batches like the last one that may fill the array, when the level is begun
 PARTS = 4  #: batches that share the filling of a level
 
 
 class _Level:
-    """One level more, made in steps of bounded work.
+    """Next level, made in steps of bounded work.
 
     Attributes
     ----------
     nbytes : int
         Of its arrays.
     frame : Frame
-        The structure's arrays with the level; what is known of each leaf is undefined.
+        The structure's arrays with the level; the directory is uninitialized.
     scratch : PmaScratch or None
         For a batch as large as the last one.
     """
@@ -81,10 +81,11 @@ class _Level:
         self.nbytes, self._steps = 0, 0
 
     def step(self, s: Lpma, capacity: int = 0) -> bool:
-        """Make a part of it; False if nothing was left to make. `CapacityError` where memory does not suffice.
+        """Make the next part; False if all parts are done.
 
-        `capacity` is that of the scratch, in operations; 0 for none.
+        `capacity` is that of the scratch, in operations; 0 for none. Raises `CapacityError` if memory lacks.
         """
+        # Allocate the level, then the directory, then the scratch; then fill the level in parts.
         step, n = self._steps, s.leaves * s.leaf
         if step == 0:
             if 2 * s.leaves >= 1 << 32:
@@ -106,31 +107,31 @@ class _Level:
 
 
 class Lpma(Pma):
-    """A packed memory array in levels, which grows without moving an edge.
+    """Packed memory array in levels, which grows without moving an edge.
 
     Parameters
     ----------
     n_rows, n_vertices, device, weighted
         As in `Structure`.
     strategy : "bottom-up" | "top-down" | "hybrid"
-        How a batch chooses the windows that it rewrites.
+        How a batch chooses the windows to rewrite.
     pi : float
         The density, 0 to 1, above which "hybrid" goes top-down.
     leaf : int
         Slots per leaf, a power of two from 8 to 128.
     leaf_density, root_density : (float, float)
-        Least and most share of live slots in a leaf and in the whole array; ranges between are interpolated. The
-        root's second is at least twice its first, since a new level halves the density.
+        Minimum and maximum density of a leaf and of the whole array; ranges between are interpolated. The root's second
+        is at least twice its first, since a new level halves the density.
     fill : float
-        Density of a level 0 when it is written, between the two bounds of the root.
+        Density of a new level 0, between the two bounds of the root.
 
     Notes
     -----
     As gpma+: a batch of b operations is located in O(b log m), and the windows around its keys are rewritten, by 2 to 4
-    launches up to 131,072 operations (1,023 on a CPU), 7 to 9 above and where windows are chosen from the top down, up
-    to 6 more where they are wide, and one read-back. A batch that appends a level is located twice: two read-backs, 5
-    bytes written a leaf, and no edge moved. Memory: 4 bytes per slot (8 with weights), 5 per leaf, 12 per row; and
-    where the array is large, the next level some batches before it is needed. Neighbours are sorted.
+    launches up to 131,072 operations (1,023 on a CPU), 7 to 9 above and with windows from the top down, up to 6 more
+    for wide windows, and one read-back. A batch that appends a level is located twice: two read-backs, 5 bytes written
+    per leaf, and no edge moved. Memory: 4 bytes per slot (8 with weights), 5 per leaf, 12 per row; for large arrays
+    also the next level, some batches before it is needed. Neighbours are sorted.
     """
 
     name: ClassVar[str] = "lpma"
@@ -179,7 +180,7 @@ class Lpma(Pma):
         return self._arrays([level], {name: array[name] for name in ("counts", "groups", "heads")})
 
     def _arrays(self, levels: list[dict[str, Array]], directory: dict[str, Array]) -> dict[str, Any]:
-        """The structure's arrays; `table` has for kernels where the levels are."""
+        """Return the structure's arrays; `table` has the levels' addresses for kernels."""
         addresses = [0 if a is None else self.device.address(a) for level in levels for a in level.values()]
         return {"levels": levels, "table": self.device.asarray(np.array(addresses, np.uint64)), **directory}
 
@@ -207,8 +208,8 @@ class Lpma(Pma):
         self._ahead: _Level | None = None  # the next level
         self._ahead_refused, self._most = False, self.root_bounds(self.leaves)[1]
 
-    def _foresee(self, n: int, operations: int, capacity: int) -> None:
-        """Make a part of the next level, once some more batches like this one may fill the array, of `n` items then."""
+    def _prepare_growth(self, n: int, operations: int, capacity: int) -> None:
+        """Make a part of the next level, if some more batches like this one may fill the array of `n` items."""
         if 4 * n < 3 * self._most:
             self._ahead = None
             return
@@ -221,14 +222,15 @@ class Lpma(Pma):
             self._ahead, self._ahead_refused = None, True
 
     def _grown(self, n: int) -> tuple[Frame, PmaScratch | None] | None:
-        """The arrays with one level more, where the root is too full for `n` items and that is room enough."""
+        """Return the arrays with a new level, if it suffices for `n`."""
         if not self._most < n <= self.root_bounds(2 * self.leaves)[1]:
             return None
+        # Complete the level, and interleave its directory with the present one.
         level = self._ahead or _Level()
         while level.step(self):
             pass
         arrays, scratch = level.frame.arrays, level.scratch
-        level.scratch = None  # each plan has its own
+        level.scratch = None  # belongs to the plan
         self._kernels["prepare"].Interleave(
             2 * self.leaves, leaves=self._frame.leaves, old_heads=self.heads,
             **{name: arrays[name] for name in ("counts", "groups", "heads")},
@@ -237,13 +239,13 @@ class Lpma(Pma):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of device memory that the structure holds, also of a level that it makes ahead; not its scratch."""
+        """Bytes of device memory, including a level made ahead; without scratch."""
         return self._nbytes + (0 if self._ahead is None else self._ahead.nbytes)
 
     # --- in reading order, on the host ---
 
     def in_order(self) -> np.ndarray:
-        """The slots in reading order, uint32[leaves * leaf] on the host. O(slots)."""
+        """Return the slots in reading order, uint32[leaves * leaf] on the host. O(slots)."""
         host, ordered = self.device.to_host, np.empty((0, self.leaf), np.uint32)
         for level in self.levels:
             leaves = host(level["slots"]).reshape(-1, self.leaf)
@@ -256,14 +258,14 @@ class Lpma(Pma):
         return ordered.ravel()
 
     def places(self, addresses: np.ndarray) -> np.ndarray:
-        """The slots in reading order, int64[n], of addresses on the host."""
+        """Translate addresses on the host to slots in reading order: int64[n]."""
         level, slot = addresses >> SHIFT, addresses & ((1 << SHIFT) - 1)
         leaf, up = slot // self.leaf, np.maximum(len(self.levels) - 1 - level, 0)
         leaf = np.where(level > 0, 2 * leaf + 1, leaf) << up
         return np.where(addresses == END, self.leaves, leaf) * self.leaf + slot % self.leaf
 
     def check_invariants(self) -> None:
-        """Assert the invariants that the module numbers. O(n_rows + slots), on the host; for tests."""
+        """Assert the module's invariants. O(n_rows + slots), on the host."""
         sizes = [len(level["slots"]) for level in self.levels]
         assert all(size == sum(sizes[:x]) for x, size in enumerate(sizes) if x), "1"
         assert sum(sizes) == self.leaves * self.leaf, "1"

@@ -1,14 +1,14 @@
-// lpma as kernels see it: the leaves lie in levels. Level 0 has some, and each level after it as many as all before it.
-// In reading order a leaf has a place; a leaf's level and number there never change. Appending a level makes place i
-// place 2 i, and the new leaves are those between.
+// View of lpma: the leaves lie in levels, each after level 0 as large as all before it. In reading order a leaf has a
+// place; its level and number there never change. A new level moves place i to place 2 i, and its leaves are in
+// between.
 #pragma once
 #include "structures/pma/layout.cuh"
 
-constexpr i64 level_shift = 40;  // of an address: level << level_shift | slot in the level
-constexpr i64 array_end = (i64)64 << level_shift;  // the address behind the last slot, however many levels there are
+constexpr i64 level_shift = 40;  // an address is level << level_shift | slot in the level
+constexpr i64 array_end = (i64)64 << level_shift;  // address behind the last slot, for any number of levels
 
-struct Segments {  // from places to addresses, and back
-    const u64* levels;  // for each level the addresses of its slots and of its weights
+struct Segments {  // converts places to addresses, and back
+    const u64* levels;  // addresses of each level's slots and weights
     i64 leaves;
     i64 height;  // levels after level 0
     DEVICE i64 address(i64 slot) const {
@@ -31,7 +31,7 @@ struct Segments {  // from places to addresses, and back
     }
 };
 
-struct Array {  // what a batch writes; counts, groups and heads lie in reading order
+struct Array {  // arrays that a batch writes; counts, groups and heads lie in reading order
     const u64* levels;
     i64 leaves;
     i64 height;
@@ -39,37 +39,37 @@ struct Array {  // what a batch writes; counts, groups and heads lie in reading 
     u32* groups;
     u32* heads;
     DEVICE Segments segments() const { return {levels, leaves, height}; }
-    // a slot's memory, up to the end of its leaf
+    // Returns the slot's memory, up to the end of its leaf.
     DEVICE u32* slot(i64 slot) const { return segments().slot_at(segments().address(slot)); }
     DEVICE f32* weight(i64 slot) const { return segments().weight_at(segments().address(slot)); }
     DEVICE u32* column(i64 slot, u32) const { return this->slot(slot); }
     DEVICE f32* column(i64 slot, f32) const { return weight(slot); }
 };
 
-struct Starts {  // where rows start; by addresses, which stay when levels are appended
+struct Starts {  // starts of rows, as addresses, which stay valid when levels are appended
     i64* at;
     i64 leaves;
     i64 height;
     DEVICE Segments segments() const { return {nullptr, leaves, height}; }
     DEVICE i64 operator[](i64 row) const { return segments().place(at[row]); }
     DEVICE void set(i64 row, i64 slot) const { at[row] = segments().address(slot); }
-    // where other lanes write meanwhile
+    // Reads a start that other lanes may write meanwhile.
     DEVICE i64 look(i64 row) const { return segments().place(stale_load(at + row)); }
     DEVICE void put(i64 row, i64 slot) const { store(at + row, segments().address(slot)); }
 };
 
-// Its slots are addresses. A row is the live slots from the place of start[v] to that of start[v + 1]; a unit is the
-// part of it in one stretch of unit_slots places.
+// Slots are addresses. A row is the live slots from the place of start[v] to that of start[v + 1]; a unit is its part
+// in one stretch of unit_slots places.
 struct PmaView {
     const i64* start;
     const u32* degrees;
     const u64* levels;
-    const u32* heads;  // each leaf's first slot, in reading order: `nobody` where the leaf is empty
+    const u32* heads;  // each leaf's first slot, in reading order: `nobody` for an empty leaf
     i64 leaves;
     i64 height;
     i64 weighted;
     static constexpr bool sorted = true;
-    static constexpr int ahead = 4;  // loads that a lane has under way
+    static constexpr int ahead = 4;  // loads in flight per lane
 
     DEVICE Segments segments() const { return {levels, leaves, height}; }
     DEVICE u32 degree(i64 v) const { return degrees[v]; }
@@ -83,7 +83,7 @@ struct PmaView {
         return unit_of(first(v + 1) - 1) - unit_of(first(v)) + 1;
     }
     template <class T, class F> DEVICE void visit(T tile, i64 v, i64 unit, F f) const {
-        constexpr int step = ahead * T::size();  // slots that the tile takes at once; of one leaf if they fit
+        constexpr int step = ahead * T::size();  // slots per step of the tile, in the same leaf if they fit
         i64 a = first(v), stretch = unit_of(a) + unit;
         i64 begin = greater(a, stretch * unit_slots), end = lesser(first(v + 1), (stretch + 1) * unit_slots);
         for (i64 s = step <= LEAF ? begin & ~(i64)(step - 1) : begin; s < end; s += step) {
@@ -99,10 +99,9 @@ struct PmaView {
         }
     }
 
-    // The search for dst in row v by steps, as in gpma+. An empty leaf is passed over to the left.
+    // Searches dst in row v by steps, as in gpma+. Empty leaves are skipped to the left.
     struct RowSearch {
-        // the row's slots; the last leaf known to have its first item not above dst; the leaves, from `low` on, that
-        // may be such a one
+        // the row's slots; the last leaf whose first item is known not to be above dst; the candidates from `low` on
         i64 first, end, leaf, leaves, low;
         DEVICE bool open() const { return leaves > 1; }
         DEVICE i64 middle() const { return low + (leaves >> 1); }
@@ -111,17 +110,18 @@ struct PmaView {
         i64 a = first(v), b = first(v + 1);
         return {a, b, leaf_of(a), a == b ? 0 : leaf_of(b - 1) - leaf_of(a) + 1, leaf_of(a)};
     }
-    DEVICE void narrow(RowSearch& s, u32 dst) const {  // does nothing where the search is not open
+    DEVICE void narrow(RowSearch& s, u32 dst) const {  // does nothing for a closed search
         i64 half = s.leaves >> 1, full = s.low + half;
         u32 head = heads[full];
         while (head == nobody && full > s.low) head = heads[--full];
-        bool below = full > s.low, right = !below | (head <= dst);  // without a branch, as half of them would go wrong
+        // without a branch, of which half would be mispredicted
+        bool below = full > s.low, right = !below | (head <= dst);
         s.leaf += (full - s.leaf) & -(i64)(below & right);
         s.low += half & -(i64)right;
         s.leaves -= half;
     }
-    // The slot of the first live item of the row that is not below dst, or of what follows the leaf before it; hit: it
-    // is dst itself.
+    // Returns the slot of the row's first live item not below dst, or of what follows the leaf before it; hit: it is
+    // dst.
     DEVICE i64 end(const RowSearch& s, u32 dst, bool& hit) const {
         hit = false;
         if (s.first == s.end) return s.end;

@@ -1,1 +1,1 @@
-"""What the packed memory arrays gpma, gpma+ and lpma share."""
+"""Packed memory array: the common part of gpma, gpma+ and lpma."""

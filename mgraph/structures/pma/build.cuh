@@ -1,5 +1,5 @@
-// the first batch: a sorted run is spread evenly over a new array. Nothing has to be located: the number of a
-// key among those that act gives its slot.
+// First batch: spreads a sorted run evenly over a new array. No search is needed: the number of a key among those that
+// act determines its slot.
 #pragma once
 #include "structures/pma/window.cuh"
 #include "structures/first_batch.cuh"
@@ -23,7 +23,7 @@ struct Place {  // one lane per key
     }
 };
 
-struct PlaceRows {  // one tile for task_rows rows: where rows start, and one entry more where the last one ends
+struct PlaceRows {  // one tile per task_rows rows: writes their starts, and an entry for the end of the last one
     static constexpr int lanes = 32;
     FirstBatch numbers;
     const u64* keys;
@@ -55,7 +55,8 @@ struct CountRows {  // one lane per row: its degree, from the starts in an even 
     }
 };
 
-struct EvenCounts {  // one lane per leaf, `total` items being spread evenly: its count and head, and the groups' sums
+// one lane per leaf of `total` evenly spread items: writes its count and head, and the groups' sums
+struct EvenCounts {
     static constexpr int lanes = 1;
     i64 total;
     i64 leaves;

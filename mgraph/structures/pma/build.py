@@ -1,7 +1,7 @@
-"""The first batch of a packed memory array: a run becomes the whole array, in two passes over its keys.
+"""First batch of a packed memory array: a run becomes the whole array, in two passes over its keys.
 
-An empty structure has one leaf. The batch is put there, or where that is too small into an array of the size that an
-ordinary batch would choose, evenly filled; so the result is the one that an ordinary batch would give.
+An empty structure has one leaf. The batch goes there, or if that is too small into an evenly filled array of the size
+that an ordinary batch would choose. So the result is the same as that of an ordinary batch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Array = Any
 
 @dataclass
 class Build:
-    """The work of a plan: which keys act, their numbers, and the new array."""
+    """Work of a plan: the numbers of the keys that act, and the new array."""
 
     numbers: Struct
     num_edges: int
@@ -34,7 +34,7 @@ class Build:
 
 
 def prepare_build(s: Pma, kernels: Library, run: Run) -> tuple[Counts, Array, Build]:
-    """Number the keys, and allocate the array that they need."""
+    """Number the keys, and allocate their array."""
     counts, outcome, numbers = number_first_batch(s.device, kernels, run)
     total = counts.inserted
     array = s.new_array(1 if total <= s.bounds(1)[1][0] else s.even_leaves(total), blank=total == 0)
@@ -42,7 +42,7 @@ def prepare_build(s: Pma, kernels: Library, run: Run) -> tuple[Counts, Array, Bu
 
 
 def commit_build(kernels: Library, run: Run, work: Build) -> None:
-    """Write the array, the row starts and the degrees: four launches."""
+    """Write the array, the row starts and the degrees, in four launches."""
     array, total, rows = work.array, work.num_edges, len(work.after.degrees)
     leaves, starts = len(array["counts"]), work.after.starts
     keys = {"numbers": work.numbers, "keys": run.keys, "leaves": leaves}

@@ -1,6 +1,6 @@
-// commit: every window is written once, its items spread evenly. Windows are disjoint; so are their rows. A few
-// lanes merge a window of one leaf, a tile one of up to few_leaves, a block one of up to block_leaves. A wider one is
-// merged into a copy and copied back.
+// pma, commit: every window is written once, with its items spread evenly. Windows are disjoint; so are their rows. A
+// few lanes merge a window of one leaf, a tile a window of up to few_leaves, a block one of up to block_leaves. Wider
+// windows are merged into a copy and copied back.
 #pragma once
 #include "structures/pma/leaf.cuh"
 #include "structures/pma/merge.cuh"
@@ -20,7 +20,7 @@ struct SetWeights {  // one lane per key: new weights of edges that exist, befor
     }
 };
 
-// Where rows [first, last) of a window start, whose items go to the slots from `base` on.
+// Writes the starts of rows [first, last) of a window whose items go to the slots from `base` on.
 template <class Group>
 DEVICE void move_rows(Group group, const Merge& merge, const EvenLayout& spread, i64 base, Starts start, Starts moved,
                       i64 first, i64 last) {
@@ -92,16 +92,16 @@ struct MergeBlocks {  // one block per window of up to block_leaves
     }
 };
 
-struct MoveRows {  // one tile per task: the starts of up to task_rows rows of one window
+struct MoveRows {  // one tile per task: writes the starts of up to task_rows rows of a window
     static constexpr int lanes = 32;
     Batch batch;
     Leaves leaves;
     const u32* windows;
     i64 n;
     i64 out_leaves;
-    i64 rows;  // of the whole array, and one for its end
+    i64 rows;  // of the whole array, + 1 for its end
     Starts start;
-    Starts moved;  // the same words, in the array that is written
+    Starts moved;  // the same words, in the array to write
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
         for (i64 i : grid.items(tile, n)) {
@@ -115,7 +115,7 @@ struct MoveRows {  // one tile per task: the starts of up to task_rows rows of o
     }
 };
 
-// MergeLeaves and UpdateRows in one launch, as Prepare.
+// Runs MergeLeaves and UpdateRows in one launch, like Prepare.
 struct WriteLeaves {
     static constexpr int lanes = 256;
     static constexpr int persistent = 1;

@@ -1,4 +1,4 @@
-"""A packed memory array's arrays as kernels take them, and what a commit needs beside them."""
+"""Arrays of a packed memory array for kernels, and the memory of a commit."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Array = Any
 
 @dataclass(eq=False)
 class Frame:
-    """A structure's arrays as kernels take them, packed once for all launches until one of them is replaced.
+    """Arrays of a structure for kernels, packed once until any is replaced.
 
     Parameters
     ----------
     arrays : dict
-        The structure's own arrays by their attributes' names; counts, groups and heads among them.
+        The structure's arrays by their attributes' names, including counts, groups and heads.
     start, degrees : int64[n_rows + 1], uint32[n_rows]
     bounds : (int64[levels], int64[levels])
-        Least and most items of a full window by level, on the device.
+        Minimum and maximum items of a full window by level, on the device.
     array, starts : Struct
-        What the structure's view.cuh declares as Array and Starts.
+        Array and Starts of the structure's view.cuh.
     view : View
     kernels : Library
         The kernels of the commit.
@@ -58,53 +58,53 @@ _NONE: Windows = (None, 0)
 
 
 class Work:
-    """What a commit needs: the located batch, the windows by width, and the memory that it will write.
+    """Data of a commit: the located batch, the windows by width, and the memory to write.
 
-    Most small batches have windows of one leaf only, and take no more than these.
+    Most small batches have only windows of one leaf, and only the parameters below.
 
     Parameters
     ----------
     frame : Frame
-        The arrays that are written; others than now where a level was appended.
+        The arrays to write; new ones if a level was appended.
     scratch : PmaScratch
-        With the batch that it has located.
+        With the located batch.
     run : Run
     num_edges : int
         Afterwards.
     leaf_windows : int
-        The number of windows of one leaf, with those that a wider window covers.
+        The number of windows of one leaf, including those covered by a wider window.
     """
 
-    wider = False  # whether any of what follows is there
+    wider = False  # True if any of the following is set
     few_windows: Windows = _NONE
     block_windows: Windows = _NONE
     parts: Windows = _NONE
     rows: Windows = _NONE
-    cuts: Array = None  # where the batch is cut for each part
+    cuts: Array = None  # the batch's cut for each part
     out: dict[str, Array] | None = None  # the copy of wide windows, or the new array
-    after: Frame | None = None  # of the new array; None where the array stays
-    leaves: Struct  # where windows are wide, with the sums before each task's leaves; valid until leaves are written
+    after: Frame | None = None  # of the new array; None if the array stays
+    leaves: Struct  # for wide windows with the sums before each task's leaves; valid until leaves are written
 
     def __init__(self, frame: Frame, scratch: PmaScratch, run: Run, num_edges: int, leaf_windows: int) -> None:
         self.frame, self.scratch, self.run, self.num_edges = frame, scratch, run, num_edges
         self.leaf_windows = leaf_windows
 
-    def widen(self, found: Any) -> None:
-        """Take the windows of several leaves that the scratch has found."""
+    def widen(self, status: Any) -> None:
+        """Adopt the scratch's windows of several leaves."""
         lists = self.scratch
         self.wider, self.leaves = True, self.frame.leaves
         self.few_windows, self.block_windows = (
-            (lists.few_list, found.few_windows),
-            (lists.block_list, found.block_windows),
+            (lists.few_list, status.few_windows),
+            (lists.block_list, status.block_windows),
         )
-        self.parts, self.rows = (lists.wide_list, found.wide_parts), (lists.row_list, found.row_tasks)
+        self.parts, self.rows = (lists.wide_list, status.wide_parts), (lists.row_list, status.row_tasks)
 
     @cached_property
     def batch(self) -> Struct:
-        """The located batch as kernels take it."""
+        """The located batch for kernels."""
         return self.scratch.batch(self.run)
 
     @property
     def out_leaves(self) -> int:
-        """How many leaves the new array has; 0 where the array stays."""
+        """The number of leaves of the new array; 0 if the array stays."""
         return 0 if self.after is None else int(self.after.leaves.values["leaves"])

@@ -1,16 +1,16 @@
-// commit: windows of one leaf, a few lanes each. The places of deleted and of inserted items are sets of bits,
-// so that an item's new place follows from counting bits, however many keys there are.
+// pma, commit: windows of one leaf, by a few lanes each. The places of deleted and of inserted items are bitmaps, so
+// that an item's new place follows from bit counts, however many keys there are.
 #pragma once
 #include "structures/pma/window_tree.cuh"
 #include "structures/pma/merge_tile.cuh"
 
-struct Places {  // a set of places in a leaf
+struct Places {  // bitmap of places in a leaf
     static constexpr int words = (LEAF + 31) / 32;
     u32 word[words];
     DEVICE void add(int i) {
         for (int w = 0; w < words; ++w) word[w] |= words == 1 || i / 32 == w ? 1u << i % 32 : 0;
     }
-    template <class Tile> DEVICE void join(const Tile& tile) {  // the sets of all lanes, which have no place in common
+    template <class Tile> DEVICE void join(const Tile& tile) {  // joins the disjoint bitmaps of all lanes
         for (int w = 0; w < words; ++w) word[w] = tile.sum(word[w]);
     }
     DEVICE int count() const {
@@ -18,12 +18,12 @@ struct Places {  // a set of places in a leaf
         for (int w = 0; w < words; ++w) sum += popcount(word[w]);
         return sum;
     }
-    DEVICE u32 four(int i) const {  // whether i .. i + 3 are in the set, i divisible by 4: one bit each
+    DEVICE u32 four(int i) const {  // one bit each for i .. i + 3, i divisible by 4
         u32 all = word[0];
         for (int w = 1; w < words; ++w) all = i / 32 == w ? word[w] : all;
         return all >> i % 32 & 15;
     }
-    DEVICE int below(int i) const {  // how many are less than i < LEAF
+    DEVICE int below(int i) const {  // number of places less than i < LEAF
         int sum = 0;
         for (int w = 0; w < words; ++w)
             sum += words == 1 || i / 32 == w ? popcount(word[w] & ((1u << i % 32) - 1))
@@ -33,16 +33,16 @@ struct Places {  // a set of places in a leaf
     }
 };
 
-template <int W> struct LeafMerge {  // W lanes, one leaf; all tiles of a warp in step
+template <int W> struct LeafMerge {  // W lanes per leaf; all tiles of a warp converged
     using Lanes = Tile<W, true>;
     static constexpr int lanes = Lanes::size(), each = (LEAF / 4 + lanes - 1) / lanes;  // fours per lane
-    static constexpr int stride = 2 * LEAF + 4;  // of a tile's room
+    static constexpr int stride = 2 * LEAF + 4;  // of a tile's memory
     const Batch& batch;
     const Leaves& leaves;
     const WindowTree& levels;
     const Array& array;
     const f32* weight;
-    u32* items;  // those that stay, without gaps; then the inserted ones, by their new place
+    u32* items;  // surviving items, without gaps; then inserted ones, by their new place
     f32* item_weights;
     Lanes tile;
 
@@ -51,21 +51,21 @@ template <int W> struct LeafMerge {  // W lanes, one leaf; all tiles of a warp i
         for (int i = 0; i < each; ++i)
             if (four_at(i) < LEAF) four[i] = *(const Fours<T>*)(column + four_at(i));
     }
-    // Merges a leaf, from its first key on, where it is live and no wider window covers it; returns by how many items
-    // it grew. Meanwhile the leaf of the key `next` is fetched, which is to be merged next.
+    // Merges a leaf, from its first key on, if it is live and no wider window covers it. Returns its growth in items.
+    // Meanwhile the leaf of the key `next` is prefetched.
     DEVICE int merge(u32 first_key, i64 leaf, bool live, u32 next) const {
         i64 first = leaf * LEAF;
         Fours<u32> four[each];
         read(array.slot(first), four);
         TileKeys<Lanes> keys(batch, tile, first_key, first, LEAF, leaf + 1 == leaves.leaves);
         int old = leaves.counts[leaf], change = lesser(keys.located(first_key) >> 2, old);  // no slot before it changes
-        bool covered = levels.covered(tile, 0, leaf);  // asked by all tiles of the warp
+        bool covered = levels.covered(tile, 0, leaf);  // all tiles of the warp take part
         live = live && !covered;
         Places gone{}, come{};
         int net = keys.each([&](u32 k, int at, int by, int upto, u32 item) {
             int rank = lesser(at, old), place = rank + upto - 1;
             if (by < 0) gone.add(rank);
-            if (by > 0 && live) {  // a leaf that is covered may not have the room
+            if (by > 0 && live) {  // a covered leaf may not have the room
                 come.add(place);
                 items[LEAF + place] = item;
                 if (WEIGHTED) item_weights[LEAF + place] = weight ? weight[k] : 1.0f;
@@ -86,7 +86,7 @@ template <int W> struct LeafMerge {  // W lanes, one leaf; all tiles of a warp i
         if (tile.rank() == 0 && change == 0) array.heads[leaf] = head;
         return net;
     }
-    // Writes the fours from slot `from` on that are not empty before and after; returns this lane's first item.
+    // Writes the fours from slot `from` on that are not empty before and after. Returns this lane's first item.
     template <class T>
     DEVICE T move(T* column, T* items, const Fours<T>* four, const Places& gone, const Places& come, int from,
                   int until, T none) const {
@@ -154,7 +154,7 @@ struct MergeLeaves {  // one tile per window of one leaf, unless a wider one cov
             if (i + 8 * side < n) fetch(first_keys[i + 8 * side]);
             int by = tile.size() == 1 ? alone(merger, k, leaf) : merger.merge(k, leaf, i < n, next);
             int group = (int)(leaf / group_leaves);
-            if (warp.size() == 1) {  // an atomic waits for all stores before it: one for all windows of a group
+            if (warp.size() == 1) {  // an atomic waits for all earlier stores: one for all windows of a group
                 if (group != last) recount(warp, last, grown), last = group, grown = 0;
                 grown += by;
             } else recount(warp, group, tile.rank() == 0 ? by : 0);
@@ -162,8 +162,8 @@ struct MergeLeaves {  // one tile per window of one leaf, unless a wider one cov
         if (warp.size() == 1) recount(warp, last, grown);
     }
     DEVICE u32 first_key(i64 i) const { return first_keys[lesser(i, n - 1)]; }
-    // Neighbouring windows are mostly of one group: one atomic for all of them, since many atomics on few addresses are
-    // slow.
+    // Adds to the group's count. Neighbouring windows mostly share a group: one atomic for all, since many atomics on
+    // few addresses are slow.
     DEVICE void recount(const Tile<32>& warp, int group, int by) const {
         int common = warp.shfl(group, 0);
         if (!warp.any(by && group != common)) {
@@ -177,7 +177,7 @@ struct MergeLeaves {  // one tile per window of one leaf, unless a wider one cov
         for (int s = 0; s < LEAF; s += 16) prefetch_to_write(slots + s);
     }
     static constexpr int few = 8;  // keys
-    // One lane alone, as on a CPU.
+    // Merges by a single lane, as on a CPU.
     DEVICE int alone(const LeafMerge<TILE>& merger, i64 first_key, i64 leaf) const {
         i64 slot = leaf * LEAF, after = batch.behind_leaf(leaf, leaves.leaves), last_key = first_key;
         int net = 0, count = array.counts[leaf];
@@ -192,14 +192,13 @@ struct MergeLeaves {  // one tile per window of one leaf, unless a wider one cov
         if (batch.slot(first_key) == slot || !count) array.heads[leaf] = *array.slot(slot);
         return net;
     }
-    // Key by key from the last to the first, so that the places of those to come stay valid; a vectorised pass for
-    // each.
+    // Applies key by key from last to first, so that earlier places stay valid, with a vectorized pass each.
     template <class T, class Of>
     DEVICE void edit(i64 first_key, i64 last_key, i64 slot, i64 count, T* column, T none, Of of) const {
         constexpr int size = LEAF + few;
         T some[2][size + 2];  // one more on each side
         int now = 0;
-        for (int j = 0; j < LEAF; ++j) some[0][j + 1] = column[j];  // whole lines: the one before is far away
+        for (int j = 0; j < LEAF; ++j) some[0][j + 1] = column[j];  // full cache lines: the previous leaf is far away
         for (int j = LEAF; j <= size; ++j) some[0][j + 1] = none;
         some[0][0] = some[1][0] = some[1][size + 1] = none;
         for (i64 k = last_key; k-- > first_key;) {

@@ -1,4 +1,4 @@
-// prepare: where keys are, and what becomes of them.
+// pma, prepare: slots and outcomes of keys.
 #pragma once
 #include "structures/pma/window.cuh"
 #include "structures/outcome.cuh"
@@ -20,7 +20,7 @@ enum Status {  // counts for the host, one read-back
     status_words
 };
 
-// Each key's slot, what becomes of it, and what the keys before it move; of equal keys the last acts.
+// Finds each key's slot, its outcome, and the shifts before it; of equal keys the last acts.
 struct Locate {  // one block per chunk
     static constexpr int lanes = 256;
     const u64* keys;
@@ -56,7 +56,7 @@ struct Locate {  // one block per chunk
         report(misses, found[1]);
         report(unknown, found[2]);
     }
-    // Some neighbouring keys, their searches in step: on a CPU the next loads of all are under way at once.
+    // Looks up some neighbouring keys with interleaved searches: on a CPU their next loads overlap.
     DEVICE void look_up(i64 k, int some, u32* move, i64* found) const {
         PmaView::RowSearch search[in_flight];
         for (int j = 0; j < some; ++j) {

@@ -1,15 +1,14 @@
-// commit: windows of a few leaves, each merged by a tile. Its lanes hold the slots by fours, the first keys and
-// the first rows, all loaded before one of them is used. As in a leaf, bits are counted: deleted old and inserted new
-// ranks.
+// pma, commit: windows of a few leaves, each merged by a tile. Its lanes hold the slots by fours, the first keys and
+// the first rows, all loaded before any use. As in a leaf, bits are counted: deleted old and inserted new ranks.
 #pragma once
 #include "structures/pma/merge_tile.cuh"
 
-struct Ranks {  // a set of ranks in a window, in the tile's shared memory
+struct Ranks {  // bitmap of ranks in a window, in the tile's shared memory
     static constexpr int words = few_leaves * LEAF / 32 + 1;
     u32* word;
-    i32* before;  // how many are in the words before
+    i32* before;  // bits in the words before
     DEVICE void add(int i) const { atomic_or(word + i / 32, 1u << i % 32); }
-    DEVICE u32 four(int i) const {  // whether i .. i + 3 are in the set: one bit each
+    DEVICE u32 four(int i) const {  // one bit each for i .. i + 3
         return (u32)(((u64)word[i / 32 + 1] << 32 | word[i / 32]) >> i % 32) & 15;
     }
     DEVICE int below(int i) const { return before[i / 32] + popcount(word[i / 32] & ((1u << i % 32) - 1)); }
@@ -24,7 +23,8 @@ struct Ranks {  // a set of ranks in a window, in the tile's shared memory
     }
 };
 
-struct FewRoom {  // of one tile: a window's items that stay, without gaps, then the inserted ones by their new rank
+// one tile's memory: the window's surviving items, without gaps, then the inserted ones by their new rank
+struct FewRoom {
     static constexpr int most = few_leaves * LEAF, stride = 2 * most;
     u32* items;
     f32* weights;
@@ -48,7 +48,7 @@ struct FewMerge {
     DEVICE i64 first() const { return (i64)w.leaf * LEAF; }
     DEVICE int slots() const { return (int)w.leaves * LEAF; }
     DEVICE int four_at(int i) const { return 4 * (tile.rank() + i * lanes); }
-    DEVICE int rank(int slot) const {  // of the item at a slot of the window, before the batch
+    DEVICE int rank(int slot) const {  // rank before the batch of the item at a slot of the window
         return slot >= slots() ? old : room.before[slot / LEAF] + slot % LEAF;
     }
     template <class T> DEVICE void read(Fours<T>* four, T none) const {
@@ -66,7 +66,7 @@ struct FewMerge {
         }
     }
 
-    // Merges the window; returns by how many items it grew.
+    // Merges the window; returns its growth in items.
     DEVICE int merge() {
         Fours<u32> four[each];
         read(four, nobody);

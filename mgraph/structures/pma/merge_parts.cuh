@@ -1,9 +1,9 @@
-// commit: windows too wide for a block's shared memory, and the whole array where it is replaced. They are cut
-// into parts of equal length; a block moves a part's items to their places in a copy, and CopyBack copies them back.
+// pma, commit: windows too wide for a block's shared memory, and the whole array if it is replaced. They are cut into
+// parts of equal length; a block moves a part's items to their places in a copy, and CopyBack copies them back.
 #pragma once
 #include "structures/pma/merge.cuh"
 
-struct SumTasks {  // one tile per task of leaves: their live items, to be summed up, and those before each leaf of it
+struct SumTasks {  // one tile per task of leaves: counts their live items, and those before each of its leaves
     static constexpr int lanes = 32;
     Leaves leaves;
     i64* before;
@@ -25,8 +25,8 @@ struct SumTasks {  // one tile per task of leaves: their live items, to be summe
     }
 };
 
-// A wide window's slots and keys in one order, a key before the item at its slot, cut into equal parts (merge path).
-struct CutParts {  // one lane per part: how many of the window's keys stand before it
+// Cuts a wide window's slots and keys, merged with a key before the item at its slot, into equal parts (merge path).
+struct CutParts {  // one lane per part: counts the window's keys before it
     static constexpr int lanes = 1;
     Batch batch;
     const u32* windows;
@@ -59,22 +59,22 @@ struct Part {  // slots of the array and keys of the batch
     }
 };
 
-// Where the items of a part go, by their distance from the part's first rank: 32 bits, and no division.
+// Computes the slots of a part's items from their distance to its first rank: 32 bits, and no division.
 struct Landing {
-    i64 rank, slot = 0;  // of the first; its slot's leaf begins there
-    u32 at = 0, count = 0;  // in its leaf; items a leaf, 0 where that differs within the part
-    u32 times = 0;  // 2**32 / count, rounded up: exact for what is below 2**32 / 128
+    i64 rank, slot = 0;  // of the first item; its leaf begins there
+    u32 at = 0, count = 0;  // in its leaf; items per leaf, 0 if that varies within the part
+    u32 times = 0;  // 2**32 / count, rounded up: exact below 2**32 / 128
     DEVICE Landing(const EvenLayout& spread, i64 first, i64 most) : rank(first) {
         i64 longer = (i64)(spread.extra * (spread.base + 1));
         bool all = first + most < longer;
         if (!all && first < longer) return;
-        if (spread.base < 2) return;  // `times` would not fit
+        if (spread.base < 2) return;  // `times` would overflow
         count = (u32)(spread.base + all);
         i64 after = all ? first : first - longer, leaf = after / count;
         slot = (leaf + (all ? 0 : (i64)spread.extra)) * LEAF, at = (u32)(after - leaf * count);
         times = (u32)((((u64)1 << 32) + count - 1) / count);
     }
-    DEVICE void put(i64 distance, u32 item, u32* slots) const {  // as Spread::cover
+    DEVICE void put(i64 distance, u32 item, u32* slots) const {  // like EvenLayout::cover
         u32 x = at + (u32)distance, leaf = (u32)((u64)x * times >> 32);
         u32* to = slots + slot + leaf * LEAF;
         u32 p = x - leaf * count;
@@ -83,7 +83,7 @@ struct Landing {
     }
 };
 
-struct Gather {  // one block per part: items to their places in `out`, the window's copy or the new array
+struct Gather {  // one block per part: moves items to their places in `out`, the window's copy or the new array
     static constexpr int lanes = 256;
     Batch batch;
     Leaves leaves;
@@ -95,11 +95,11 @@ struct Gather {  // one block per part: items to their places in `out`, the wind
     Flat out;
     i64 out_leaves;
     DEVICE void operator()(Grid grid) const {
-        SHARED(i32, rank_at, part_leaves + 2);  // of leaves' first slots, from the part's first item on
+        SHARED(i32, rank_at, part_leaves + 2);  // ranks of leaves' first slots, from the part's first item on
         SHARED(i32, key_of, part_leaves + 2);  // the last key before each leaf
-        // its slot past the part's first << 1 | whether it deletes; one key more ahead
+        // its slot relative to the part's first << 1 | 1 for a delete; one further key ahead
         SHARED(i32, key_at, part_slots + 2);
-        SHARED(i32, moved, part_slots + 1);  // by the part's keys up to this one
+        SHARED(i32, moved, part_slots + 1);  // shift by the part's keys up to this one
         Block block;
         for (i64 i : grid.items(block, n)) {
             Window w = part_at(windows, i, out_leaves);
@@ -109,7 +109,7 @@ struct Gather {  // one block per part: items to their places in `out`, the wind
             load(item, part, slots, block.rank(), block.size());  // before the first wait
             i64 from = leaf_of(part.first_slot), items = leaves.up_to(from);
             i32 skew = (i32)(part.first_slot - from * LEAF), net = batch.net32(part.first_key);
-            // items of the first leaf that are another part's
+            // items of the first leaf that belong to another part
             i32 skip = skew ? lesser(skew, (i32)leaves.counts[from]) : 0;
             for (i32 j = block.rank(); (from + j) * LEAF <= part.last_slot; j += block.size())
                 rank_at[j] = (i32)(leaves.up_to(from + j) - items) - skip;
@@ -152,7 +152,7 @@ struct Gather {  // one block per part: items to their places in `out`, the wind
             block.sync();
         }
     }
-    static constexpr int ahead = 4;  // loads that a lane has under way
+    static constexpr int ahead = 4;  // loads in flight per lane
     DEVICE void load(u32* item, const Part& part, i32 slots, i32 s, i32 step) const {
         for (int j = 0; j < ahead; ++j)
             item[j] = s + j * step < slots ? load_once(array.slot(part.first_slot + s + j * step)) : nobody;
@@ -167,7 +167,7 @@ struct Gather {  // one block per part: items to their places in `out`, the wind
     }
 };
 
-struct CopyBack {  // one block per part of a wide window: from the copy into place, and the counts of its leaves
+struct CopyBack {  // one block per part of a wide window: copies it into place, and writes the counts of its leaves
     static constexpr int lanes = 256;
     Batch batch;
     Leaves leaves;

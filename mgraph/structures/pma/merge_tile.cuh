@@ -1,18 +1,18 @@
-// commit: the keys of a window that a tile merges, one per lane, all tiles of a warp in step.
+// pma, commit: the keys of a window that a tile merges, one per lane, with all tiles of a warp converged.
 #pragma once
 #include "structures/pma/window.cuh"
 
-template <class Tile> struct TileKeys {  // of a window of `slots` slots from `slot` on
+template <class Tile> struct TileKeys {  // keys of a window of `slots` slots from `slot` on
     static constexpr int lanes = Tile::size(), far = 1 << 30;
     const Batch& batch;
     const Tile& tile;
     i64 slot;
     u32 first;
-    int after;     // keys located from here on are behind the window
-    // of this lane's first key: its place in the window << 2 | what it moves + 1; far where it is none of the window's
+    int after;  // keys located from here on are behind the window
+    // this lane's first key: its place in the window << 2 | its move + 1; far if it is not in the window
     int at;
     u64 key;
-    int upto = 0;  // what the keys up to it move
+    int upto = 0;  // shift of the keys up to it
     // At the end of the array keys may be located behind its last slot.
     DEVICE TileKeys(const Batch& batch, const Tile& tile, u32 first, i64 slot, int slots, bool is_last)
         : batch(batch), tile(tile), slot(slot), first(first), after((slots + is_last) << 2),
@@ -21,8 +21,8 @@ template <class Tile> struct TileKeys {  // of a window of `slots` slots from `s
         return k < batch.n ? (int)lesser(batch.located[k] - Batch::at_slot(slot), (i64)far) : far;
     }
     DEVICE u64 load(u32 k) const { return k < batch.n ? batch.keys[k] : 0; }
-    // step(k, place, what it moves, what all up to it move, item) for each key, one per lane and turn; returns what all
-    // move.
+    // Calls step(k, place, move, shift including it, item) for each key, one per lane and round. Returns the total
+    // shift.
     template <class F> DEVICE int each(F step) {
         ::Tile<32> warp;
         int net = 0, now = at;
@@ -36,7 +36,7 @@ template <class Tile> struct TileKeys {  // of a window of `slots` slots from `s
             k += lanes, now = located(k), its = load(k);
         }
     }
-    DEVICE int moved_before(i64 row, u32 last) const {  // by the keys before `last` of rows before this one
+    DEVICE int moved_before(i64 row, u32 last) const {  // shift of the keys before `last` in rows before this one
         int many = (int)(last - first), below = 0;
         if (many > lanes) return batch.net32(lower_bound(batch.keys, first, last, (u64)row << 32)) - batch.net32(first);
         for (int step = lanes; step; step /= 2) {

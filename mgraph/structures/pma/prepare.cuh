@@ -1,17 +1,17 @@
-// prepare: locate the keys, count, and choose the windows. Nothing of the structure is written.
+// pma, prepare: locates the keys, counts, and chooses the windows. Does not write the structure.
 #pragma once
 #include "structures/pma/window_tree.cuh"
 #include "structures/pma/locate.cuh"
 
-struct PickLeaves {  // one lane per key, or four, a block in step: leaves that the batch changes, by their first keys
+struct PickLeaves {  // one lane per key, or per four, blocks converged: lists changed leaves by their first keys
     static constexpr int lanes = 1;
     Batch batch;
     Leaves leaves;
     WindowTree levels;
     Starts start;
     i64 rows;
-    u32* leaf_list;  // windows of one leaf, with those that a wider window covers
-    u64* crowded;  // the others, << 8: out of bounds, or with many keys or rows
+    u32* leaf_list;  // windows of one leaf, including those covered by a wider one
+    u64* crowded;  // the other leaves, << 8: out of bounds, or with many keys or rows
     i64* status;
     enum Kind { none, own, other };
     DEVICE void operator()(Grid grid) const {
@@ -51,9 +51,9 @@ struct PickLeaves {  // one lane per key, or four, a block in step: leaves that 
         bool is = levels.holds(0, 1, leaves.counts[leaf] + by);
         return is && last - k <= leaf_keys && !has_many_rows(k, last, behind) ? own : other;
     }
-    static constexpr i64 few = 4;  // keys that are looked at one by one
-    // Whether more rows than one warp should move may begin in the leaf of the keys [first, last), before or after the
-    // keys' own rows. The rows of the keys around bound their number, which mostly settles it.
+    static constexpr i64 few = 4;  // keys examined one by one
+    // Returns true if more rows than one warp should move may begin in the leaf of the keys [first, last), before or
+    // after the keys' own rows. The rows of the keys around bound their number, which mostly suffices.
     DEVICE bool has_many_rows(i64 first, i64 last, i64 behind) const {
         if (in_flight > 1) return false;  // a lane of a CPU moves them all anyway
         i64 before = first > 0 ? batch.row(first - 1) : -1,
@@ -66,8 +66,8 @@ struct PickLeaves {  // one lane per key, or four, a block in step: leaves that 
     }
 };
 
-// The items of the sibling of `leaf`'s window at `level`. Sums of many groups are kept for other lanes: where the array is
-// full, many leaves climb to the top, and each would read all groups.
+// Counts the items of the sibling of `leaf`'s window at `level`. Sums of many groups are cached for other lanes: in a
+// full array many leaves climb to the top, and each would read all groups.
 DEVICE i64 sibling(const Leaves& leaves, const WindowTree& levels, i64 level, i64 leaf) {
     i64 from = ((leaf >> level) ^ 1) << level, to = lesser(from + ((i64)1 << level), leaves.leaves);
     if (from >= to) return 0;
@@ -77,12 +77,12 @@ DEVICE i64 sibling(const Leaves& leaves, const WindowTree& levels, i64 level, i6
     return seen - 1;
 }
 
-struct Climb {  // one lane per crowded leaf: its smallest window within bounds
+struct Climb {  // one lane per crowded leaf: finds its smallest window within bounds
     static constexpr int lanes = 1;
     Batch batch;
     Leaves leaves;
     WindowTree levels;
-    // first key << 8 | the window's level, which Climb fills in: `none` where another leaf has the same window
+    // first key << 8 | the window's level, set by Climb: `none` if another leaf has the same window
     u64* crowded;
     i64* status;
     static constexpr i64 none = 255;
@@ -101,18 +101,18 @@ struct Climb {  // one lane per crowded leaf: its smallest window within bounds
             if (at > 0) held += sibling(leaves, levels, at - 1, leaf);
             i64 n = held + Batch::sum(batch.moves(last) - batch.moves(first));
             if (levels.holds(at, to - from, n)) return at == 0 || levels.mark(at, leaf) ? at : none;
-            if (at > group_level && load(status + resize)) return none;  // the whole array is written: no windows
+            if (at > group_level && load(status + resize)) return none;  // the whole array is rewritten: no windows
         }
         store(status + resize, (i64)1);
         return none;
     }
 };
 
-// The windows that were asked for, but for those under another window, go into the list of their width.
-struct Select {  // one lane per window, a block in step
+// Lists the requested windows by width, except those under another window.
+struct Select {  // one lane per window, blocks converged
     static constexpr int lanes = 1;
     Batch batch;
-    i64 all_leaves;  // whether all changed leaves have asked for a window, and not the crowded ones alone
+    i64 all_leaves;  // 1 if all changed leaves have requested a window, and not only the crowded ones
     Leaves leaves;
     WindowTree levels;
     const u64* crowded;
@@ -124,7 +124,7 @@ struct Select {  // one lane per window, a block in step
     u32* row_list;
     i64* status;
     u64* arrived;
-    i64* mailbox;  // the status, where the host reads it
+    i64* mailbox;  // copy of the status for the host
     DEVICE void operator()(Grid grid) const {
         Block block;
         choose(grid, [&](i64 turns) { report(block, turns); });
@@ -156,7 +156,7 @@ struct Select {  // one lane per window, a block in step
             chosen(turns);
         }
     }
-    DEVICE void report(Block block, i64 turns) const {  // by the block that comes last
+    DEVICE void report(Block block, i64 turns) const {  // by the last block to finish
         SHARED(bool, is_last, 1);
         block.sync();
         if (block.rank() == 0) *is_last = arrive(arrived) == (u64)turns - 1;
@@ -174,10 +174,10 @@ struct Select {  // one lane per window, a block in step
         i64 leaf = leaves.leaf(batch.slot(k)), end = leaves.leaves * LEAF;
         i64 from = leaf >> at << at, to = lesser(from + ((i64)1 << at), leaves.leaves);
         i64 first = batch.first_at(from * LEAF, k), last = to == leaves.leaves ? batch.n : batch.first_at(to * LEAF, k);
-        i64 row = lesser(batch.row(k), rows);  // there may be no such row: the batch is refused then, but later
+        i64 row = lesser(batch.row(k), rows);  // the row may not exist: the batch is refused, but later
         i64 first_row = lower_bound_near(start, rows, row, from * LEAF);
         i64 last_row = lower_bound_near(start, rows, row, lesser(to * LEAF, end));
-        // Empty rows at the end of the array stay there, but those up to the last key may get an item after them.
+        // Empty rows at the end of the array stay, but those up to the last key may get an item after them.
         if (to == leaves.leaves) last_row = greater(last_row, lesser(batch.row(last - 1) + 1, rows));
         return {(u32)from, (u32)(to - from), (u32)first, (u32)last, (u32)first_row, (u32)last_row, 0, 0};
     }
@@ -200,8 +200,8 @@ struct Select {  // one lane per window, a block in step
     }
 };
 
-// Locate, PickLeaves, Climb and Select in one launch, for a batch whose launches take longer than its work. The status
-// is 0 at the start, and again when the mailbox has it.
+// Runs Locate, PickLeaves, Climb and Select in one launch, for a batch whose launches take longer than its work. The
+// status is 0 at the start, and again after its copy to the mailbox.
 struct Prepare {
     static constexpr int lanes = 256;
     static constexpr int persistent = 1;

@@ -1,18 +1,18 @@
-// commit: where the rows start in leaves that were merged, and degrees.
+// pma, commit: starts of rows in merged leaves, and degrees.
 #pragma once
 #include "structures/pma/window_tree.cuh"
 
-// the rows that begin in a leaf after the row of its first key; few numbers, since lanes exchange them
+// The rows that begin in a leaf after the row of its first key; few numbers, since lanes exchange them.
 struct LeafRows {
     u32 leaf, first_key, many;  // many keys
-    u32 counts;                 // items before the batch | after it << 8 | what the first key moves + 1 << 16
+    u32 counts;  // items before the batch | after it << 8 | move of the first key + 1 << 16
     DEVICE i64 first() const { return (i64)leaf * LEAF; }
     DEVICE int old() const { return counts & 255; }
-    DEVICE int moved() const { return (int)(counts >> 16) - 1; }  // by the first key, for all of these rows
+    DEVICE int moved() const { return (int)(counts >> 16) - 1; }  // shift by the first key, for all of these rows
     DEVICE i64 place(int rank) const { return first() + (rank < (int)(counts >> 8 & 255) ? rank : LEAF); }
 };
 
-// one warp for 32 merged leaves: where their rows begin; or for 32 keys: degrees, by each row's first key
+// One warp per 32 merged leaves writes the starts of their rows; one per 32 keys the degrees, by each row's first key.
 struct UpdateRows {
     static constexpr int lanes = 1;
     static constexpr int resident = 8;
@@ -34,7 +34,7 @@ struct UpdateRows {
             else move_degree(i);
         }
     }
-    // Neighbouring keys at once: rows are stretches of lanes, and may go on in other warps.
+    // Updates degrees, neighbouring keys at once: rows are stretches of lanes, and may continue in other warps.
     DEVICE void move_degrees(const Tile<32>& warp, i64 k) const {
         bool is = k < batch.n;
         u32 row = (u32)batch.row(is ? k : batch.n - 1), before = warp.shfl(row, (warp.rank() + 31) & 31);
@@ -51,8 +51,8 @@ struct UpdateRows {
         i64 end = lower_bound_near(batch.keys, batch.n, k, (u64)(row + 1) << 32);
         degrees[row] += (u32)(batch.net(end) - batch.net(k));
     }
-    // A lane has a leaf. The rows of all leaves are dealt to all lanes, only some of each at first, since most leaves
-    // have few.
+    // Moves row starts, one lane per leaf. The rows of all leaves are balanced over all lanes, at first only some of
+    // each, since most leaves have few.
     DEVICE void move_starts(const Tile<32>& warp, i64 i) const {
         if (i + 8 < windows) prefetch_to_write(start.at + batch.row(first_keys[i + 8]) + 1);
         i64 k = first_keys[lesser(i, windows - 1)], leaf = leaves.leaf(batch.slot(k)), last = k;
@@ -64,7 +64,8 @@ struct UpdateRows {
                       (u32)(after - net) | (u32)after << 8 | (u32)(batch.by_key(k) + 1) << 16};
         bool more = i < windows && !levels.covered(Tile<1>{}, 0, leaf);
         if (more) move_first(mine);
-        i64 row = batch.row(k) + 1, end = last < batch.n ? batch.row(last) + 1 : rows;  // the rows that may begin there
+        // the rows that may begin in the leaf
+        i64 row = batch.row(k) + 1, end = last < batch.n ? batch.row(last) + 1 : rows;
         for (int most = 8;; most = lesser(2 * most, 1 << 20)) {
             more = more && row < end && is_row_of(mine, row, start.look(row));
             int some = more ? (int)lesser(end - row, (i64)most) : 0, upto = warp.scan(some);
@@ -76,7 +77,7 @@ struct UpdateRows {
     DEVICE void deal(const Tile<32>& warp, const LeafRows& mine, u32 base, int upto) const {
         int all = warp.shfl(upto, warp.size() - 1);
         for (int t = warp.rank(); t - warp.rank() < all; t += warp.size()) {
-            int owner = 0;  // how many lanes have all their rows before this one
+            int owner = 0;  // number of lanes whose rows all precede this one
             for (int step = warp.size() / 2; step; step /= 2)
                 if (warp.shfl(upto, owner + step - 1) <= t) owner += step;
             i64 row = (u32)(warp.shfl(base, owner) + (u32)t);
@@ -86,7 +87,7 @@ struct UpdateRows {
             if (t < all && is_row_of(its, row, was)) move(its, row, was);
         }
     }
-    // At the end of the array empty rows stay there, but those up to the last key may get an item after them.
+    // Empty rows at the end of the array stay, but those up to the last key may get an item after them.
     DEVICE bool is_row_of(const LeafRows& leaf, i64 row, i64 at) const {
         return at < leaf.first() + LEAF ||
                ((i64)leaf.leaf + 1 == leaves.leaves && row <= batch.row((i64)leaf.first_key + leaf.many - 1));
@@ -97,8 +98,8 @@ struct UpdateRows {
             rank += batch.by_key(k);
         start.put(row, leaf.place(rank));
     }
-    // Rows up to the first key's own begin before all that changes, unless no item is left where the key was located,
-    // or there was none, at the end of the array.
+    // Moves rows up to the first key's own. They begin before all changes, unless no item is left where the key was
+    // located, or none was there, at the end of the array.
     DEVICE void move_first(const LeafRows& leaf) const {
         i64 was = batch.slot(leaf.first_key), to = leaf.place((int)lesser(was - leaf.first(), (i64)leaf.old()));
         if (to == was) return;

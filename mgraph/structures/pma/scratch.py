@@ -1,4 +1,4 @@
-"""The memory in which a packed memory array prepares a batch, and the kernels bound to it."""
+"""Memory in which a packed memory array prepares a batch, and the kernels bound to it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["GROUP", "PART_SLOTS", "TASK_ROWS", "TASK_SLOTS", "PmaScratch"]
 
 Array = Any
 _STATUS = constants("structures/pma/locate.cuh").enums["Status"]
-STATUS = _STATUS[:-1]  # names of words; behind them stands how many there are
+STATUS = _STATUS[:-1]  # names of words; the last enumerator is their number
 Status: Any = namedtuple("Status", STATUS)  # type: ignore[misc]  # as the kernel declares it
 _SIZES = constants("structures/pma/window.cuh")
 TASK_ROWS, INLINE_ROWS, LEAF_KEYS, FEW_KEYS = (_SIZES[s] for s in ("task_rows", "inline_rows", "leaf_keys", "few_keys"))
 FEW_SLOTS, BLOCK_SLOTS, TASK_SLOTS, PART_SLOTS = (_SIZES[f"{of}_slots"] for of in ("few", "block", "task", "part"))
 GROUP = _SIZES["group_leaves"]
 WINDOW = _SIZES.size("Window") // 4  # words
-SMALL = {"cpu": 1023, "cuda": 1 << 17}  #: the most operations that one launch prepares; on a CPU one thread does it
+SMALL = {"cpu": 1023, "cuda": 1 << 17}  #: maximum operations prepared by one launch; on a CPU by one thread
 
 
 class PmaScratch:
-    """Memory for a batch of up to `capacity` operations, one allocation of some 90 bytes per operation.
+    """Memory for a batch of `capacity` operations, some 90 bytes each.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class PmaScratch:
     leaves, leaf, n_rows : int
         The array's size.
     bounds : (int64[levels], int64[levels])
-        Least and most items of a full window by level, on the device.
+        Minimum and maximum items of a full window by level, on the device.
 
     Attributes
     ----------
@@ -48,12 +48,15 @@ class PmaScratch:
     def __init__(
         self, device: Device, capacity: int, leaves: int, leaf: int, n_rows: int, bounds: tuple[Array, Array]
     ) -> None:
+        # Sizes: a bitmap of windows, sums of groups, and lists of windows.
         self.device, self.capacity = device, capacity
         self.shift = chunk_shift(capacity)
         height = (leaves - 1).bit_length()
         nodes = (1 << height) // 32 + 1  # words of 32 bits: windows of two leaves and more
         sums = (2 << height) // GROUP + 1  # of nodes above groups
         lists = _most_windows(capacity, leaves, leaf, n_rows)
+
+        # One allocation for all.
         (
             zeroed, self.located, self.chunks, self.crowded, self.before, self.outcome, self.leaf_list,
             self.few_list, self.block_list, self.wide_list, self.row_list,
@@ -62,9 +65,11 @@ class PmaScratch:
             ((capacity >> self.shift) + 1, np.uint64), (min(capacity, leaves), np.uint64), (capacity + 1, np.uint32),
             (capacity, np.uint8), (min(capacity, leaves), np.uint32), *((WINDOW * most, np.uint32) for most in lists),
         )  # fmt: skip
+
+        # Words that are zero before a batch: the status, counters of blocks, marks and sums.
         self.zeroed, self.status, words = zeroed, zeroed[: len(STATUS)], zeroed[len(STATUS) :].view(np.uint64)
-        self.met, self.arrived = words[1:2], words[2:4]  # where blocks meet; how many of Locate and Select have come
-        self._cleared = False  # whether all of `zeroed` is 0 but the word where blocks meet
+        self.met, self.arrived = words[1:2], words[2:4]  # barrier of blocks; finished blocks of Locate and Select
+        self._cleared = False  # True if all of `zeroed` except the barrier is 0
         self.mail, self.mailbox = device.mailbox(len(STATUS))
         self.most_small = SMALL[device.kind]
         self.levels = Struct(
@@ -77,7 +82,8 @@ class PmaScratch:
         )
 
     def bind(self, kernels: Library, commit: Library, frame: Any, rows: int, vertices: int) -> None:
-        """Pack what the kernels take of this memory and of the array, once for many batches."""
+        """Bind the kernels to this memory and to the array."""
+        # Common fields.
         self.frame, status, arrived = frame, self.status, self.arrived
         array = {"leaves": frame.leaves, "levels": self.levels}
         lists = {
@@ -86,6 +92,8 @@ class PmaScratch:
         }  # fmt: skip
         batch = {"located": self.located, "before": self.before, "chunks": self.chunks, "shift": self.shift}
         located = {**batch, "graph": frame.view, "rows": rows, "vertices": vertices, "outcome": self.outcome}
+
+        # Small batches: one kernel prepares, one writes.
         self._prepare = kernels.Prepare.bind(
             **located, **array, **lists, start=frame.starts, leaf_list=self.leaf_list, crowded=self.crowded,
             arrived=arrived[:1], met=self.met, mailbox=self.mailbox,
@@ -94,6 +102,8 @@ class PmaScratch:
             **batch, **array, first_keys=self.leaf_list, array=frame.array, start=frame.starts,
             degrees=frame.degrees, rows=rows, met=self.met,
         )  # fmt: skip
+
+        # Other batches: a kernel per phase.
         self._locate = kernels.Locate.bind(**located, arrived=arrived[:1], status=status)
         self._pick = kernels.PickLeaves.bind(
             **array, start=frame.starts, rows=rows, leaf_list=self.leaf_list, crowded=self.crowded, status=status
@@ -108,14 +118,14 @@ class PmaScratch:
         )  # fmt: skip
 
     def batch(self, run: Run) -> Struct:
-        """A located batch as kernels take it; valid until the next one is located."""
+        """Return the located batch for kernels; valid until the next batch."""
         return Struct(
             keys=run.keys, located=self.located, before=self.before, chunks=self.chunks, shift=self.shift,
             n=len(run.keys),
         )  # fmt: skip
 
     def begin(self, run: Run, top_down: bool) -> None:
-        """Begin to locate a run's keys and to choose the windows; `end` waits for it."""
+        """Begin to locate keys and to choose windows; `end` waits."""
         n = len(run.keys)
         if not self._cleared:
             self.device.fill(self.zeroed, 0)
@@ -123,6 +133,8 @@ class PmaScratch:
         if self._cleared:
             self._prepare((n >> self.shift) + 1, keys=run.keys, op=run.op, n=n)
             return
+
+        # A large batch takes a launch per phase.
         batch = self.batch(run)
         self._locate((n >> self.shift) + 1, keys=run.keys, op=run.op, n=n)
         self._pick(n, batch=batch)
@@ -130,15 +142,15 @@ class PmaScratch:
         self._select(n, batch=batch, all_leaves=int(top_down))
 
     def end(self) -> Any:
-        """Wait for the device, the one time in a batch. Returns the status, a named tuple."""
+        """Wait for the device, once per batch, and return the status."""
         self.device.synchronize()
-        found: Any = tuple.__new__(Status, self.mail.tolist())
-        self._cleared = self._cleared and not found.crowded_leaves  # else windows are marked
-        return found
+        status: Any = tuple.__new__(Status, self.mail.tolist())
+        self._cleared = self._cleared and not status.crowded_leaves  # otherwise windows are marked
+        return status
 
 
 def _most_windows(n: int, leaves: int, leaf: int, n_rows: int) -> list[int]:
-    """The most windows of a few leaves, windows of a block, parts of wide windows and tasks of rows possible."""
+    """Return upper bounds of windows of few leaves, of a block, parts of wide ones, and row tasks."""
     wide = leaves * leaf // BLOCK_SLOTS
     return [
         min(n, leaves // 2 + n_rows // INLINE_ROWS + n // LEAF_KEYS + 1),

@@ -1,9 +1,9 @@
-"""What gpma, gpma+ and lpma share: rows in leaves of slots, within density bounds by rebalancing windows of leaves.
+"""Packed memory array of gpma, gpma+ and lpma: rows in leaves of slots, within density bounds.
 
 A batch is counted first and written once. prepare finds each key's slot, sums up inserts and deletes, and gives each
-changed leaf a window whose new count is within bounds; commit rewrites those windows. Items are merged by their ranks,
-not by keys, so a slot need not say to which row it belongs. Slots are numbered in reading order; where they are in
-memory is the structure's own business: its view.cuh says it to the kernels, and `Pma._pack` to them in Python.
+changed leaf a window whose new count is within bounds; commit rewrites those windows. Items are merged by rank, not by
+key, so a slot need not store its row. Slots are numbered in reading order; each structure maps them to memory in its
+view.cuh, with fields from `Pma._pack`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ __all__ = ["NOBODY", "Pma"]
 
 Array = Any
 
-NOBODY = np.uint32(constants("structures/pma/layout.cuh")["nobody"])  # in slots that hold no edge
+NOBODY = np.uint32(constants("structures/pma/layout.cuh")["nobody"])  # value of slots without an edge
 
 
 class Pma(Structure):
-    """A packed memory array updated in batches, counts first: what gpma, gpma+ and lpma share.
+    """Packed memory array updated in batches: base of gpma, gpma+ and lpma.
 
     Parameters
     ----------
@@ -42,13 +42,13 @@ class Pma(Structure):
     leaf : int
         Slots per leaf, a power of two from 8 to 128.
     leaf_density, root_density : (float, float)
-        Least and most share of live slots in a leaf and in the whole array; levels between are interpolated.
+        Minimum and maximum density of a leaf and of the whole array; levels between are interpolated.
     fill : float
-        Density after the whole array was resized, between the two bounds of the root.
+        Density after a resize of the whole array, between the two bounds of the root.
     """
 
     sorted_rows: ClassVar[bool] = True
-    _tile: ClassVar[int] = 4  # lanes that merge one leaf; more for a wide one, to save shared memory
+    _tile: ClassVar[int] = 4  # lanes per leaf in a merge; more for a wide leaf, to save shared memory
     _files: ClassVar[dict[str, str]]  # the kernels of prepare, commit and build, and the view
     _frame: Frame
     counts: Array
@@ -79,6 +79,8 @@ class Pma(Structure):
             raise InvalidOption(
                 f"fill {fill} with leaves of {leaf} slots leaves some empty; at least {1 / leaf} is needed"
             )
+
+        # Load the kernels for this leaf size.
         self.leaf, self.leaf_density, self.root_density, self.fill = leaf, leaf_density, root_density, fill
         self._lanes = max(self._tile, leaf // 8)
         self._defines = (("LEAF", leaf), ("TILE", self._lanes), ("WEIGHTED", int(weighted)))
@@ -87,6 +89,8 @@ class Pma(Structure):
         }
         if device.kind == "cuda":  # the first wide window would wait for it
             load(device, "structures/sums.cuh")
+
+        # Begin with an empty leaf.
         array = self.new_array(1)
         device.fill(array["heads"], NOBODY)
         array["counts"].fill(0)
@@ -94,41 +98,41 @@ class Pma(Structure):
         start, degrees = device.full(n_rows + 1, self._end_of(1), np.int64), device.zeros(n_rows, np.uint32)
         self._take(self.frame(self._spread(array), start, degrees))
 
-    # --- what each does its own way ---
+    # --- implemented by each structure ---
 
     @abstractmethod
     def _end_of(self, leaves: int) -> int:
-        """The start of a row that has nothing behind it, in an array of so many leaves."""
+        """Return the start of a row without items behind it, in an array of `leaves`."""
 
     @abstractmethod
     def _spread(self, array: dict[str, Array]) -> dict[str, Any]:
-        """The structure's arrays, by their attributes' names, where all its leaves lie in the one of `new_array`."""
+        """Return the structure's arrays by attribute name, for all leaves in a single `new_array`."""
 
     @abstractmethod
     def _pack(self, arrays: dict[str, Any], start: Array, degrees: Array) -> tuple[Struct, Struct, View]:
-        """What the structure's view.cuh declares: Array, Starts and PmaView."""
+        """Pack Array, Starts and PmaView of the structure's view.cuh."""
 
     def _grown(self, n: int) -> tuple[Frame, PmaScratch | None] | None:
-        """More room for `n` items, without moving one; None where the whole array is to be written anew.
+        """Grow for `n` items without moving any; None if the whole array must be rewritten.
 
-        And the scratch for it, if that was made before.
+        Also returns the scratch for it, if that was made ahead.
         """
         return None
 
-    def _foresee(self, n: int, operations: int, capacity: int) -> None:
-        """Prepare for a later batch's growth: there are `n` items after this one of so many operations.
+    def _prepare_growth(self, n: int, operations: int, capacity: int) -> None:
+        """Prepare a later batch's growth, after a batch of `operations` that leaves `n` items.
 
         Its scratch has this `capacity`, or 0 if it is too large to be kept.
         """
 
     def _asks_top_down(self) -> bool:
-        """Whether the next batch chooses its windows from the top down."""
+        """Return True if the next batch chooses its windows top down."""
         return False
 
     # --- the array ---
 
     def flat(self, leaves: int, blank: bool = True) -> dict[str, Array]:
-        """Memory for so many leaves; its slots hold no edge if `blank`, else they are undefined."""
+        """Allocate `leaves` leaves, with empty slots if `blank`, else uninitialized."""
         empty, slots = self.device.empty, leaves * self.leaf
         return {
             "slots": self.device.full(slots, NOBODY, np.uint32) if blank else empty(slots, np.uint32),
@@ -136,7 +140,7 @@ class Pma(Structure):
         }
 
     def directory(self, leaves: int) -> dict[str, Array]:
-        """Memory for what is known of each leaf, in reading order."""
+        """Allocate the leaves' counts, groups and heads, in reading order."""
         return {
             "counts": self.device.empty(leaves, np.uint8),
             "groups": self.device.empty(-(-leaves // GROUP), np.uint32),
@@ -144,18 +148,18 @@ class Pma(Structure):
         }
 
     def new_array(self, leaves: int, blank: bool = True) -> dict[str, Array]:
-        """`flat` and `directory`."""
+        """Allocate leaves with their directory."""
         return {**self.flat(leaves, blank), **self.directory(leaves)}
 
     def frame(
         self, arrays: dict[str, Any], start: Array, degrees: Array, bounds: tuple[Array, Array] | None = None
     ) -> Frame:
-        """Pack what kernels take of these arrays; allocates nothing if the bounds are given."""
+        """Pack these arrays for kernels; allocates nothing if the bounds are given."""
         bounds = self.level_arrays(len(arrays["counts"])) if bounds is None else bounds
         return Frame(arrays, start, degrees, bounds, *self._pack(arrays, start, degrees), self._kernels["commit"])
 
     def _take(self, frame: Frame) -> None:
-        """Have a frame's arrays from now on."""
+        """Adopt a frame's arrays."""
         vars(self).update(frame.arrays)
         self._frame, self._kept = frame, None
         self._nbytes = sum(int(a.nbytes) for a in (*self._columns(), frame.start, frame.degrees) if a is not None)
@@ -168,19 +172,20 @@ class Pma(Structure):
 
     @property
     def checks_ids(self) -> bool:
-        """Whether the next `_prepare` checks ids: it does where it locates the keys, unlike a first batch."""
+        """True if the next `_prepare` checks ids: when it locates keys, unlike for a first batch."""
         return self.num_edges > 0
 
     @property
     def leaves(self) -> int:
-        """How many leaves the array has."""
+        """The number of leaves."""
         return len(self.counts)
 
     def bounds(self, leaves: int | None = None) -> tuple[list[int], list[int]]:
-        """Least and most items of a full window of ``1 << level`` leaves, by level, the root last."""
+        """Return the minimum and maximum items of a full window of ``1 << level`` leaves, by level."""
         leaves = self.leaves if leaves is None else leaves
         height = (leaves - 1).bit_length()
         (low_leaf, high_leaf), (low_root, high_root) = self.leaf_density, self.root_density
+        # Linear interpolation between leaf and root.
         least, most = [], []
         for level in range(height + 1):
             share, slots = level / max(height, 1), self.leaf << level
@@ -194,18 +199,18 @@ class Pma(Structure):
         return least, most
 
     def root_bounds(self, leaves: int) -> tuple[int, int]:
-        """Least and most items of a whole array of so many leaves."""
+        """Return the minimum and maximum items of a whole array."""
         least, most = self.bounds(leaves)
         full = 1 << (len(most) - 1)
         return -(-least[-1] * leaves // full), most[-1] * leaves // full
 
     def level_arrays(self, leaves: int) -> tuple[Array, Array]:
-        """The bounds of an array of so many leaves, on the device."""
+        """Return the bounds of an array of `leaves` leaves, on the device."""
         both = self.device.asarray(np.array(self.bounds(leaves), np.int64).ravel())
         return both[: len(both) // 2], both[len(both) // 2 :]
 
     def even_leaves(self, n: int) -> int:
-        """How many leaves a resized array of n items has."""
+        """Return the number of leaves of a resized array of `n` items."""
         leaves = max(1, math.ceil(n / (self.leaf * self.fill)))
         if leaves >= 1 << 32:
             raise CapacityError(f"{n} edges need {leaves} leaves; 32-bit leaf numbers allow {(1 << 32) - 1}")
@@ -214,58 +219,68 @@ class Pma(Structure):
     # --- a batch ---
 
     def _prepare(self, run: Run) -> Plan:
-        """Locate the keys, count, choose the windows; O(n log m), one read-back, two to grow.
+        """Locate the keys, count, and choose the windows. O(n log m), one read-back, two to grow.
 
-        One launch for a small batch, 5 for another; up to 3 more where windows are wide.
+        One launch for a small batch, 5 for another; up to 3 more for wide windows.
         """
         if not self.num_edges:
             return Plan(run, *prepare_build(self, self._kernels["build"], run), self._state)
+
+        # Locate and count; the host works while the device does.
         frame, kept = self._frame, self._take_scratch(run)
         scratch, top_down, n = kept, self._asks_top_down(), len(run.keys)
         scratch.begin(run, top_down)
-        outcome = scratch.outcome[:n]  # while the device works
-        found = scratch.end()
-        if found.unknown:
+        outcome = scratch.outcome[:n]
+        status = scratch.end()
+        if status.unknown:
             self._keep(scratch)
-            self._refuse(run, found.unknown)
-        inserted, deleted = found.all_moves >> 32, found.all_moves & 0xFFFFFFFF
-        counts, num_edges = Counts(inserted, found.updates, deleted, found.misses), self.num_edges + inserted - deleted
-        grown = self._grown(num_edges) if found.resize else None
+            self._refuse(run, status.unknown)
+        inserted, deleted = status.all_moves >> 32, status.all_moves & 0xFFFFFFFF
+        counts, num_edges = (
+            Counts(inserted, status.updates, deleted, status.misses),
+            self.num_edges + inserted - deleted,
+        )
+
+        # If the root is too full, grow and locate again; otherwise prepare a later growth.
+        grown = self._grown(num_edges) if status.resize else None
         if grown:
-            (frame, made), kept = grown, kept if kept.capacity <= KEPT else None
+            (frame, ready), kept = grown, kept if kept.capacity <= KEPT else None
             del scratch  # a large one is freed here
-            scratch = made if made is not None and made.capacity >= n else self.new_scratch(n, frame)
+            scratch = ready if ready is not None and ready.capacity >= n else self.new_scratch(n, frame)
             scratch.begin(run, top_down)
-            outcome, found = scratch.outcome[:n], scratch.end()
-        elif not found.resize:
-            self._foresee(num_edges, n, scratch.capacity if scratch.capacity <= KEPT else 0)
-        work = Work(frame, scratch, run, num_edges, found.leaf_windows)
-        if found.crowded_leaves or top_down:
-            work.widen(found)
-            if found.resize or found.scratch_leaves:
-                self._plan_wide(work, 0 if found.resize else found.scratch_leaves)
+            outcome, status = scratch.outcome[:n], scratch.end()
+        elif not status.resize:
+            self._prepare_growth(num_edges, n, scratch.capacity if scratch.capacity <= KEPT else 0)
+
+        # Allocate the copies of wide windows, or a new array.
+        work = Work(frame, scratch, run, num_edges, status.leaf_windows)
+        if status.crowded_leaves or top_down:
+            work.widen(status)
+            if status.resize or status.scratch_leaves:
+                self._plan_wide(work, 0 if status.resize else status.scratch_leaves)
         return Plan(run, counts, outcome, work, self._state, kept)
 
     def _new_scratch(self, capacity: int, run: Run) -> PmaScratch:
         return self.new_scratch(capacity, self._frame)
 
     def new_scratch(self, capacity: int, frame: Frame) -> PmaScratch:
-        """Memory for a batch of up to `capacity` operations on a frame's arrays."""
+        """Allocate memory for a batch of `capacity` operations on a frame's arrays."""
         leaves = len(frame.arrays["counts"])
         scratch = PmaScratch(self.device, capacity, leaves, self.leaf, self.n_rows, frame.bounds)
         scratch.bind(self._kernels["prepare"], self._kernels["commit"], frame, self.n_rows, self.n_vertices)
         return scratch
 
     def _keep(self, scratch: Any) -> None:
-        """Keep it, if it is bound to the arrays that are there, and not large."""
+        """Keep scratch bound to the present arrays, unless it is large."""
         if scratch is not None and scratch.frame is self._frame and scratch.capacity <= KEPT:
             self._kept = scratch
 
     def _plan_wide(self, work: Work, scratch_leaves: int) -> None:
-        """Memory for wide windows' copies, or for the whole array if there are none: then the root is out of bounds."""
+        """Allocate the copies of wide windows, or a new array if `scratch_leaves` is 0."""
+        # Wide windows count by the prefix sums of their tasks.
         device, kernels, leaves = self.device, self._kernels["commit"], work.frame.leaves
         n_leaves = len(work.frame.arrays["counts"])
-        tasks = -(-n_leaves * self.leaf // TASK_SLOTS)  # wide windows count by the sums of their tasks
+        tasks = -(-n_leaves * self.leaf // TASK_SLOTS)
         before, within = device.carve((tasks + 1, np.int64), (n_leaves, np.uint32))
         kernels.SumTasks(tasks, leaves=leaves, before=before, within=within)
         running_sums(device, before)
@@ -274,12 +289,14 @@ class Pma(Structure):
             work.out = self.flat(scratch_leaves, blank=False)
         else:
             self._plan_resize(work)
+
+        # Cut the batch at the parts of the windows.
         windows, parts = work.parts
         work.cuts = device.empty(parts, np.uint32)
         kernels.CutParts(parts, batch=work.batch, windows=windows, n=parts, whole=work.out_leaves, cuts=work.cuts)
 
     def _plan_resize(self, work: Work) -> None:
-        """Plan to write the whole array, as one window, into a new one."""
+        """Plan to write the whole array, as a single window, anew."""
         array = self.new_array(self.even_leaves(work.num_edges), blank=work.num_edges == 0)
         work.out, work.after = array, self.frame(self._spread(array), self.start, self._degrees)
         n = work.batch.values["n"]
@@ -289,13 +306,15 @@ class Pma(Structure):
         work.leaf_windows, work.few_windows, work.block_windows = 0, (whole, 0), (whole, 0)
 
     def _commit(self, plan: Plan, work: Work | Build) -> None:
-        """Write every window once: one launch for most small batches, up to 8 launches."""
+        """Write every window once: in 1 launch for most small batches, at most 8."""
         run, build = plan.run, self._kernels["build"]
         self.num_edges = work.num_edges
         if isinstance(work, Build):
             commit_build(build, run, work)
             self._take(work.after)
             return
+
+        # Weights, windows of several leaves, then windows of one leaf with all degrees.
         frame = work.frame
         if frame is not self._frame:
             self._take(frame)
@@ -310,8 +329,9 @@ class Pma(Structure):
 
     def _write_windows(self, work: Work, frame: Frame, weight: Array) -> None:
         """Write the windows of several leaves."""
+        # Row starts first, then wide windows, then those of few leaves and of a block.
         kernels, both, (windows, n) = self._kernels["commit"], {"batch": work.batch, "leaves": work.leaves}, work.rows
-        if n:  # before the merges: it counts in the old leaves
+        if n:  # before the merges, since it counts in the old leaves
             after = frame if work.after is None else work.after
             kernels.MoveRows(
                 n, **both, windows=windows, n=n, out_leaves=work.out_leaves, rows=self.n_rows + 1,
@@ -324,19 +344,19 @@ class Pma(Structure):
                 merge(n, batch=work.batch, weight=weight, windows=windows, n=n)
 
     def _write_leaves(self, run: Run, frame: Frame, work: Work) -> None:
-        """Write the windows of one leaf, with their rows' starts, and all degrees."""
+        """Write the windows of single leaves, row starts, and all degrees."""
         windows, n, scratch = work.leaf_windows, len(run.keys), work.scratch
         if n <= scratch.most_small:
             lanes = max(windows * self._lanes, windows + n)
             scratch.write_leaves(-(-lanes // 256), keys=run.keys, n=n, weight=run.weight, windows=windows)
             return
-        listed = {"batch": work.batch, "levels": scratch.levels, "first_keys": scratch.leaf_list}
+        common = {"batch": work.batch, "levels": scratch.levels, "first_keys": scratch.leaf_list}
         if windows:
-            frame.merge_leaves(windows, **listed, weight=run.weight, n=windows)
-        frame.update_rows(windows + n, **listed, windows=windows)
+            frame.merge_leaves(windows, **common, weight=run.weight, n=windows)
+        frame.update_rows(windows + n, **common, windows=windows)
 
     def _write_wide(self, work: Work, both: dict[str, Struct], weight: Array) -> None:
-        """Wide windows, or the whole array, into their copies; and the copies back."""
+        """Write wide windows, or the whole array, by way of copies."""
         kernels, (windows, n), out = self._kernels["commit"], work.parts, work.out
         assert out is not None
         flat = Struct(slots=out["slots"], weights=out["weights"])
@@ -344,6 +364,8 @@ class Pma(Structure):
             n, **both, array=work.frame.array, weight=weight, windows=windows, cuts=work.cuts, n=n,
             out=flat, out_leaves=work.out_leaves,
         )  # fmt: skip
+
+        # Copy windows back; a new array gets its directory.
         if work.after is None:
             kernels.CopyBack(n, **both, array=work.frame.array, windows=windows, n=n, copy=flat)
             return
@@ -363,22 +385,22 @@ class Pma(Structure):
         self._take(self.frame(self._frame.arrays, arrays["start"], arrays["degrees"], self._frame.bounds))
 
     def view(self) -> View:
-        """The array, its row starts and degrees; valid until the next commit of a batch or of vertices."""
+        """Return array, row starts and degrees; valid until the next commit."""
         return self._frame.view
 
     @property
     def nbytes(self) -> int:
-        """Bytes of device memory that the structure holds; not the scratch that it keeps for small batches."""
+        """Bytes of device memory, without the scratch kept for small batches."""
         return self._nbytes
 
     def _columns(self) -> list[Array]:
-        """The arrays of leaves and of what is known of them."""
+        """Return the arrays of leaves and of their directory."""
         return list(self._frame.arrays.values())
 
     # --- invariants, for tests: on the host ---
 
     def _check_directory(self, slots: np.ndarray) -> None:
-        """Invariants 1, 2, 5 and 6 of both, of the slots in reading order."""
+        """Assert invariants 1, 2, 5 and 6, given the slots in reading order."""
         counts, degrees, groups, heads = map(self.device.to_host, (self.counts, self._degrees, self.groups, self.heads))
         assert counts.sum(dtype=np.int64) == self.num_edges == degrees.sum(dtype=np.int64), "1"
         assert (groups == np.add.reduceat(counts, np.arange(0, self.leaves, GROUP), dtype=np.int64)).all(), "5"
@@ -388,7 +410,7 @@ class Pma(Structure):
         assert ((slots != NOBODY) == live).all(), "2"
 
     def _check_rows(self, slots: np.ndarray, start: np.ndarray) -> None:
-        """Invariants 3 and 4 of both, of the slots and the row starts in reading order."""
+        """Assert invariants 3 and 4, given slots and row starts in reading order."""
         degrees, live = self.device.to_host(self._degrees), slots != NOBODY
         assert start[0] >= 0, "3"
         assert (np.diff(start) >= 0).all(), "3"

@@ -1,4 +1,4 @@
-"""SlabGraph: a hash table of slabs for each vertex (SlabGraph paper)."""
+"""SlabGraph: a hash table of slabs per vertex (SlabGraph paper)."""
 
 from mgraph.structures.slabgraph.structure import SlabGraph
 

@@ -1,4 +1,4 @@
-"""The invariants of slabgraph, asserted on the host; their numbers are those of ``structure.py``."""
+"""Invariants of slabgraph, numbered as in ``structure.py``, asserted on the host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NONE, HEADER = _SOURCE["no_edge"], _SOURCE["header"]
 
 
 def mix(ids: np.ndarray) -> np.ndarray:
-    """``mix`` of ``view.cuh``: uint32 of integers below 2**32."""
+    """Hash integers below 2**32 like ``mix`` of ``view.cuh``: uint32[n]."""
     x = ids.astype(np.uint32)
     x = (x ^ x >> np.uint32(16)) * np.uint32(0x7FEB352D)
     x = (x ^ x >> np.uint32(15)) * np.uint32(0x846CA68B)
@@ -27,14 +27,14 @@ def mix(ids: np.ndarray) -> np.ndarray:
 
 
 def most_edges(rows: np.ndarray, buckets: np.ndarray, slots: int, limit: int) -> np.ndarray:
-    """What a row's table of so many buckets may hold before the row gets another one."""
+    """Return the capacity in edges of each row's table, at the load factor of a rebuild."""
     percent = limit - 8 + (mix(rows) & 15).astype(np.int64)
     return np.where(buckets == 1, slots, buckets * slots * percent // 100)
 
 
 @dataclass
 class _Host:
-    """A structure on the host: words as a matrix, and of each bucket its row, its number there and its first slab."""
+    """Structure on the host: words as a matrix; each bucket's row, number there and first slab."""
 
     words: np.ndarray
     degrees: np.ndarray
@@ -52,7 +52,7 @@ class _Host:
         return cls(s.device.to_host(s.pool.words).reshape(-1, s.words), degrees, buckets, row, number, first)
 
     def chains(self, tail: int) -> tuple[np.ndarray, np.ndarray]:
-        """Every slab in a chain and its bucket, the first slabs first."""
+        """Return every chained slab and its bucket, the first slabs first."""
         slab, bucket = self.first, np.arange(len(self.first))
         slabs, buckets, n = [slab], [bucket], len(slab)
         while len(slab):  # one link of every chain at a time
@@ -68,17 +68,22 @@ class _Host:
 
 def check_slabgraph(s: SlabGraph) -> None:
     """Assert every invariant of `s`. O(n_rows + slabs)."""
+    # Totals.
     host, to_host = _Host.of(s), s.device.to_host
     degrees, (n_free, tail, n_holes, *lengths) = host.degrees, to_host(s.supply).tolist()
     assert degrees.sum(dtype=np.int64) == s.num_edges, "1: degrees and edges"
     assert (degrees <= most_edges(np.arange(s.n_rows), host.buckets, s.slots, s.limit)).all(), "1: degree and table"
     assert 0 <= n_free <= tail <= s.pool.slabs == len(host.words), "2: sizes"
     assert host.buckets.sum() == s.buckets, "2: buckets"
+
+    # Every slab below the tail is in a chain, free, or in a hole.
     slab, bucket = host.chains(tail)
     holes = _holes(to_host(s.pool.holes), lengths)
     assert len(holes) == n_holes, "2: slabs in holes"
     free = np.concatenate([to_host(s.pool.free)[:n_free].astype(np.int64), holes])
     assert np.array_equal(np.sort(np.concatenate([slab, free])), np.arange(tail)), "2: a slab is lost, or in two places"
+
+    # Contents: edges in their buckets, free slabs clear.
     live = host.words[slab, HEADER:] != NONE
     assert (host.words[slab, 1] == NONE).all(), "4: an edge waits"
     assert (host.words[free] == NONE).all(), "5: a free slab is not clear"
@@ -92,14 +97,14 @@ def check_slabgraph(s: SlabGraph) -> None:
 
 
 def _holes(entries: np.ndarray, lengths: list[int]) -> np.ndarray:
-    """All slabs of the holes, whose sizes are checked."""
+    """Return all slabs of the holes, after a check of their sizes."""
     assert lengths[0] == 0, "2: holes of class 0"
     slabs = [np.zeros(0, np.int64)]
     for c, n in enumerate(lengths):
         if c > 0:
-            found = entries[(1 << c - 1) - 1 :: 1 << c][:n]
-            assert len(found) == n, "2: more holes than there is room for"
-            first, size = (found >> np.uint64(32)).astype(np.int64), (found & np.uint64(0xFFFFFFFF)).astype(np.int64)
+            holes = entries[(1 << c - 1) - 1 :: 1 << c][:n]
+            assert len(holes) == n, "2: more holes than there is room for"
+            first, size = (holes >> np.uint64(32)).astype(np.int64), (holes & np.uint64(0xFFFFFFFF)).astype(np.int64)
             assert ((size >> c) == 1).all(), "2: a hole of another class"
             slabs.append(np.repeat(first - np.cumsum(size) + size, size) + np.arange(size.sum()))
     return np.concatenate(slabs)

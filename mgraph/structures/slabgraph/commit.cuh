@@ -1,18 +1,18 @@
-// SlabGraph, commit: deletions and weights in place, new tables filled, then the other inserts. Lanes race for empty
-// slots by compare-and-swap; which edge gets which is left to chance. An edge that finds its chain full counts itself
-// there: the first, and one every slabful after, chains a slab, and the next kernel inserts all of them. No lane waits
-// for another.
+// SlabGraph, commit: deletions and weights in place, new tables, then the other inserts. Lanes race for empty slots by
+// compare-and-swap; which edge gets which slot is arbitrary. An edge that finds its chain full counts itself there: the
+// first, and one every slabful after, chains a slab, and the next kernel inserts all of them. No lane waits for
+// another.
 #pragma once
 #include "structures/outcome.cuh"
 #include "structures/slabgraph/supply.cuh"
 
-// Adds to a row's degree what the warp's lanes with keys of it count. All lanes of the warp call it.
+// Adds the counts of the warp's lanes to their rows' degrees. All lanes of the warp call it.
 DEVICE void add_degrees(Tile<32> warp, u32* rows, u64 row, bool counts, i32 each) {
     u32 own = lanes_of_row(warp, row), all = warp.ballot(counts) & own;
     if (all && lowest_bit(own) == warp.rank()) reduce_add(&row_of(rows, (i64)row).degree, (u32)(popcount(all) * each));
 }
 
-struct Change {  // one lane per key, a warp in step: deletions, new weights, and degrees lowered by the deletions
+struct Change {  // one lane per key, warps converged: deletes, sets weights, and lowers degrees
     static constexpr int lanes = 1;
     Keys keys;
     Slabs slabs;
@@ -29,7 +29,7 @@ struct Change {  // one lane per key, a warp in step: deletions, new weights, an
     }
 };
 
-// one tile per piece: a task's new table gets its new keys, and what its old buckets hold, which are freed
+// One tile per piece: fills a task's new table with its new keys, and with its old buckets, which are freed.
 struct Fill {
     static constexpr int lanes = TILE, resident = 5;
     Keys keys;
@@ -50,8 +50,8 @@ struct Fill {
         }
         leave_all(grid, (n * tile.size() + Tile<32>::size() - 1) / Tile<32>::size());
     }
-    // The slabs of old tables of several buckets, which are cleared meanwhile, and what new ones leave of holes. By warps
-    // behind those of the pieces, which do not wait for it.
+    // Frees the slabs of old tables of several buckets, which are cleared meanwhile, and the remainders of holes. By
+    // warps behind those of the pieces, which do not wait for it.
     DEVICE void leave_all(Grid grid, i64 busy) const {
         Tile<32> warp;
         i64 many = supply.status[n_tasks];
@@ -84,12 +84,12 @@ struct Fill {
         if (q == 0) held.a = held.b = no_edge;
         put(tile, to, {held.a, held.b, held.c, held.d}, weight);
     }
-    // Some edges per lane, or no_edge: the atomics for all of them are issued before the first answer is looked at.
+    // Inserts some edges per lane (or no_edge): issues the atomics of all before it reads the first result.
     template <class T, int N> DEVICE void put(T tile, Table to, const u32 (&id)[N], const f32 (&weight)[N]) const {
         u32 slab[N], seen[N];
         int word[N];
 #pragma unroll
-        for (int j = 0; j < N; ++j) {  // anywhere: fewer collide
+        for (int j = 0; j < N; ++j) {  // random slots collide less
             slab[j] = to.slab(id[j]), word[j] = header + (int)((id[j] * 0x9E3779B1u >> 16) * slots_of_slab >> 16);
             seen[j] = id[j] == no_edge ? no_edge : atomic_cas(slabs.next(slab[j]) + word[j], no_edge, id[j]);
         }
@@ -110,7 +110,7 @@ struct Fill {
             if (mine) keys.place[k] = filled;
         }
     }
-    // Into one slab, in order: nobody to race with.
+    // Writes into one slab, in order and without a race.
     template <class T> DEVICE void lay_keys(T tile, const Task& task, Table to) const {
         i64 slot = (i64)to.first * SLAB + header;
         u32 laid = 0;
@@ -129,18 +129,18 @@ struct Fill {
     }
 };
 
-// A place as far as it is still valid. changed: 1, after deletions, `full` chains may have room; 2, the pool moved:
-// none is.
+// Returns a place as far as it is still valid. changed: 1, after deletions, `full` chains may have room; 2, the pool
+// moved: no place is valid.
 DEVICE i64 place_now(i64 place, i64 changed) {
     return place == filled ? filled : changed == 2 || (changed && place == full) ? absent : place;
 }
 
-struct Insert {  // one lane per key, a warp in step: inserts into tables that stay, and degrees raised by all inserts
+struct Insert {  // one lane per key, warps converged: inserts into kept tables, and raises degrees by all inserts
     static constexpr int lanes = 1;
     Keys keys;
     i64 changed;
     Slabs slabs;
-    // bits, a word per warp of keys: their slot was taken, or they have none. (A counter took twice as long)
+    // bitmap, a word per warp of keys: their slot was taken, or they have none (a counter took twice as long)
     u32* hard;
     DEVICE void operator()(Grid grid) const {
         Tile<32> warp;
@@ -162,14 +162,13 @@ struct Insert {  // one lane per key, a warp in step: inserts into tables that s
         prefetch(slabs.words + slot_of(keys.place[k]));
     }
     DEVICE bool put(u32 id, i64 place) const {
-        if (place >= sure) return and_into_owned_word(slabs.words + slot_of(place), id), true;  // of all ones
+        if (place >= sure) return and_into_owned_word(slabs.words + slot_of(place), id), true;  // a slot of all ones
         return place >= loose && atomic_cas(slabs.words + slot_of(place), no_edge, id) == no_edge;
     }
 };
 
-// A kernel of its own, since each of these takes some steps that wait for memory, and the rest of its warp would wait
-// along.
-struct InsertHard {  // one lane per mark, a warp in step: another slot of their chains, or they wait for one
+// A separate kernel, since each of these takes several dependent loads, for which the rest of its warp would wait.
+struct InsertHard {  // one lane per mark, warps converged: takes another slot of the chain, or queues the edge
     static constexpr int lanes = 1;
     Keys keys;
     i64 changed;
@@ -191,13 +190,13 @@ struct InsertHard {  // one lane per mark, a warp in step: another slot of their
             }
         }
     }
-    DEVICE i64 find(u32 id, u32 first, i64 place) const {  // its slot, or -1
+    DEVICE i64 find(u32 id, u32 first, i64 place) const {  // returns its slot, or -1
         if (place == full) return -1;
         i64 slot = -1;
         if (place >= loose) slot = slabs.claim((u32)(slot_of(place) / SLAB), id, (int)(slot_of(place) % SLAB));
         return slot < 0 ? seek(first, id) : slot;
     }
-    // A slot in the chain as it was before the commit: those of fresh slabs have been promised to the edges that wait.
+    // Searches a slot in the chain as it was before the commit: slots of fresh slabs are reserved for waiting edges.
     DEVICE i64 seek(u32 first, u32 id) const {
         for (u32 slab = first; slab != no_slab; slab = load(slabs.next(slab)), fence()) {
             i64 slot = slab == first || load(slabs.waiting(slab)) != is_fresh ? slabs.claim(slab, id, header) : -1;
@@ -207,18 +206,18 @@ struct InsertHard {  // one lane per mark, a warp in step: another slot of their
     }
 };
 
-struct Finish {  // one lane per edge that waits, and a slab that moves from the free list's end into a gap in it
+struct Finish {  // one lane per waiting edge, and per slab that moves from the free list's end into a gap
     static constexpr int lanes = 1;
     Slabs slabs;
     Supply supply;
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(supply.status[n_late])) put(((const Late*)slabs.late)[i]);
         settle(grid);
-        for (i64 i : grid.items((i64)2 * hole_classes))  // by lanes that have little else to do
+        for (i64 i : grid.items((i64)2 * hole_classes))  // by lanes with little other work
             if (i >= hole_classes) count_holes((int)(i - hole_classes));
     }
-    DEVICE void put(Late late) const {  // every slab is chained by now, so there is a slot
-        i64 slot = -1;  // fresh slabs come right behind the first
+    DEVICE void put(Late late) const {  // every slab is chained by now, so a slot exists
+        i64 slot = -1;  // fresh slabs follow the first one
         for (u32 slab = *slabs.next(late.slab); slot < 0; slab = *slabs.next(slab))
             slot = slabs.claim(slab, late.id, header);
         slabs.put(slot, late.weight);

@@ -1,9 +1,9 @@
-// SlabGraph's pool of slabs: copied into a larger one, compacted into another one, and examined.
-// What is free is all ones, in the free list's slabs and from the tail on.
+// SlabGraph's pool of slabs: copied into a larger one, compacted into another one, and measured. Free slabs, and those
+// from the tail on, are all ones.
 #pragma once
 #include "structures/slabgraph/table.cuh"
 
-// one lane per quad: copies the first `used` slabs and the lists of free ones, clears those from `first` on
+// One lane per quad: copies the first `used` slabs and the free lists, and clears slabs from `first` on.
 struct Grow {
     static constexpr int lanes = 1;
     const u32* words;
@@ -31,7 +31,8 @@ struct Grow {
     }
 };
 
-struct MoveTables {  // one lane per row, a block in step: its table's place in the new pool, and its buckets in pieces
+// one lane per row, blocks converged: places its table in the new pool, and lists its buckets in pieces
+struct MoveTables {
     static constexpr int lanes = 256;
     const u32* rows;
     i64 n;
@@ -53,7 +54,7 @@ struct MoveTables {  // one lane per row, a block in step: its table's place in 
     }
 };
 
-// one tile per piece: its chains are copied without gaps, slabs after the first to behind all tables
+// One tile per piece: copies its chains without gaps, and places slabs after the first behind all tables.
 struct MoveSlabs {
     static constexpr int lanes = TILE;
     const u32* rows;
@@ -84,7 +85,7 @@ struct MoveSlabs {
         if (WEIGHTED && alone) ((Quad*)weights_out)[to] = ((const Quad*)weights)[from];
     }
     template <class T> DEVICE void pack(T tile, u32 slab, u32 to) const {
-        int laid = 0;  // edges in the slab that is being filled
+        int laid = 0;  // edges in the present slab
         for (; slab != no_slab; slab = words[(i64)slab * SLAB])
             for (int s = tile.rank(); s < SLAB; s += tile.size()) {
                 i64 from = (i64)slab * SLAB + s;
@@ -96,7 +97,7 @@ struct MoveSlabs {
                 if (after != no_slab) to = after, laid -= slots_of_slab;
             }
     }
-    template <class T> DEVICE u32 link(T tile, u32 to) const {  // another slab, which is clear
+    template <class T> DEVICE u32 link(T tile, u32 to) const {  // takes another slab, which is clear
         u32 after = no_slab;
         if (tile.rank() == 0) words_out[(i64)to * SLAB] = after = (u32)atomic_add(state_out + 1, (i64)1);
         return tile.shfl(after, 0);
@@ -107,7 +108,7 @@ struct MoveSlabs {
     }
 };
 
-struct CountPacked {  // one lane per row, a warp in step: slabs after the first that chains would have without gaps
+struct CountPacked {  // one lane per row, warps converged: counts the slabs after the first of chains without gaps
     static constexpr int lanes = 1;
     SlabView graph;
     i64 n;
@@ -118,7 +119,7 @@ struct CountPacked {  // one lane per row, a warp in step: slabs after the first
         for (i64 w : grid.items(warp, warps(n))) {
             i64 row = w * warp.size() + warp.rank();
             Table own = row < n ? row_of(graph.rows, row).table : Table{0, 0};
-            // all lanes look at one row's buckets
+            // all lanes examine one row's buckets
             for (u32 some = warp.ballot(own.buckets > 1); some; some &= some - 1) {
                 u32 first = warp.shfl(own.first, lowest_bit(some)), buckets = warp.shfl(own.buckets, lowest_bit(some));
                 for (u32 b = (u32)warp.rank(); b < buckets; b += (u32)warp.size()) mine[0] += chained(first + b);
@@ -135,7 +136,8 @@ struct CountPacked {  // one lane per row, a warp in step: slabs after the first
     }
 };
 
-struct Retarget {  // one lane per task: where its old table is now; a new one goes to the tail, for there is no hole
+// one lane per task: updates the place of its old table; a new one goes to the tail, as no hole is left
+struct Retarget {
     static constexpr int lanes = 1;
     const u32* rows;
     u32* tasks;
@@ -152,7 +154,7 @@ struct Retarget {  // one lane per task: where its old table is now; a new one g
     }
 };
 
-// one tile per row: how many buckets are chains of 1, 2 ... slabs; the last counts longer ones too
+// One tile per row: counts the buckets with chains of 1, 2 ... slabs; the last count includes longer ones.
 struct CountChains {
     static constexpr int lanes = 32;
     SlabView graph;

@@ -1,4 +1,4 @@
-"""slabgraph's pool of slabs, and moves from one pool to another."""
+"""slabgraph's pool of slabs, and moves to another pool."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ from mgraph.kernels import Library, Struct, constants
 __all__ = ["HOLE_CLASSES", "MOST_SLABS", "PIECE_BUCKETS", "ROW", "STATE", "Move", "SlabPool"]
 
 Array = Any
-MOST_SLABS = (1 << 32) - 64  # numbers are 32 bits; the highest stands for no slab, and readers step past the last one
+MOST_SLABS = (1 << 32) - 64  # numbers are 32 bits; the highest means no slab, and readers step past the last one
 _SOURCE = constants("structures/slabgraph/pool.cuh")
-PIECE_BUCKETS = _SOURCE["piece_buckets"]  # of a table, for one tile
+PIECE_BUCKETS = _SOURCE["piece_buckets"]  # of a table, per tile
 HOLE_CLASSES, STATE = _SOURCE["hole_classes"], _SOURCE["state_words"]
-BLOCK_ROWS = _SOURCE["MoveTables::lanes"]  # for one block
+BLOCK_ROWS = _SOURCE["MoveTables::lanes"]  # per block
 ROW = _SOURCE.size("Row") // 4  # words of a row: first slab, buckets, degree
-HOLES, HOLE_SHARE = 256, 32  # entries for holes: so many, and one for as many slabs; a class of holes has half of them,
-# the next one half as many, and what finds no room is listed slab by slab
-STEP_SHARE = 32  # a pool grows where it is by this part of it at least, since each time costs some launches
+# Entries for holes: HOLES, and one per HOLE_SHARE slabs. The first class has half of them, the next one a quarter, and
+# so on; the slabs of a hole without an entry are listed one by one.
+HOLES, HOLE_SHARE = 256, 32
+STEP_SHARE = 32  # divisor of the slabs: minimum step of growth in place, since each costs some launches
 
 
 class SlabPool(NamedTuple):
-    """Room for slabs.
+    """Memory for slabs.
 
     Attributes
     ----------
     grows : Growables
-        What holds the three arrays.
+        Owner of the arrays.
     words : uint32[slabs * words_of_slab]
     weights : float32, as many, or None
     free : uint32[slabs]
-        Room for the numbers of slabs that were given back.
+        Room for the numbers of freed slabs.
     holes : uint64[HOLES + slabs // HOLE_SHARE]
-        Room for the holes that tables of several buckets left: first slab << 32 | slabs (``holes.cuh``).
+        Room for the holes of outgrown tables of several buckets: first slab << 32 | slabs (``holes.cuh``).
     """
 
     grows: Growables
@@ -49,13 +50,13 @@ class SlabPool(NamedTuple):
 
     @classmethod
     def empty(cls, device: Device, slabs: int, words_of_slab: int, weighted: bool) -> SlabPool:
-        """A pool of undefined slabs; `CapacityError` where memory does not suffice."""
+        """Allocate a pool of uninitialized slabs. `CapacityError` if memory lacks."""
         kinds = (np.uint32, np.float32 if weighted else None, np.uint32, np.uint64)
         grows = Growables(device, kinds, _sizes(slabs, words_of_slab))
         return cls(grows, *grows.arrays)
 
     def longer(self, needs: int, words_of_slab: int) -> SlabPool | None:
-        """The pool with `needs` slabs or some more, its memory where it is; None where addresses or memory lack."""
+        """Grow the pool in place to `needs` slabs or more; None if addresses or memory lack."""
         step = min(self.slabs + self.slabs // STEP_SHARE, MOST_SLABS)
         for slabs in sorted({max(needs, step), needs}, reverse=True):  # a full device may have no room for a step
             longer = self.grows.longer(self[1:], _sizes(slabs, words_of_slab)) if needs <= MOST_SLABS else None
@@ -64,35 +65,35 @@ class SlabPool(NamedTuple):
         return None
 
     def supply(self, state: Array, status: Array) -> Struct:
-        """What kernels take of it that use or free slabs."""
+        """Return the pool for kernels that use or free slabs."""
         return Struct(free=self.free, holes=self.holes, entries=len(self.holes), state=state, status=status)
 
     @property
     def slabs(self) -> int:
-        """How many slabs it has."""
+        """The number of slabs."""
         return len(self.free)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all its arrays."""
+        """Bytes of all arrays."""
         return sum(int(a.nbytes) for a in self[1:] if a is not None)
 
 
 @dataclass
 class Move:
-    """A move to another pool, with all memory that it takes.
+    """Move to another pool, with all memory for it.
 
     Attributes
     ----------
     pool : SlabPool
-        The new one.
+        The new pool.
     tail, free : int
-        How many slabs are copied as they are, with the lists of those given back; 0 and 0 where they are compacted, and
-        where the pool grows where it is.
+        The number of slabs to copy unchanged, and of freed ones in the list; 0 and 0 for a compaction, or growth in
+        place.
     first : int
-        The first slab of the new pool that is to be cleared; all after it are, too.
+        The first slab of the new pool to clear; all after it are cleared too.
     rows, pieces, state : arrays or None
-        For a compaction: the new rows, the pieces that tables are cut into, and the supply's state after it.
+        For a compaction: the new rows, the pieces of tables, and the supply's state after it.
     """
 
     pool: SlabPool
@@ -105,23 +106,24 @@ class Move:
 
     @classmethod
     def grow(cls, old: SlabPool, device: Device, needs: int, words_of_slab: int, tail: int, free: int) -> Move:
-        """A move to another pool of `needs` slabs and some more; slabs keep their numbers."""
+        """Return a move to a larger pool of `needs` slabs and some more; slabs keep their numbers."""
         return cls(_larger(old, device, needs, needs // (8 if old.slabs else 16), words_of_slab), tail, free, tail)
 
     @classmethod
     def compact(
         cls, old: SlabPool, device: Device, needs: int, more: int, words_of_slab: int, rows: Array, buckets: int
     ) -> Move:
-        """A move to a pool of `needs` + `more` slabs that leaves out free slabs and gaps in chains.
+        """Return a compaction into a pool of `needs` + `more` slabs, without free slabs and gaps in chains.
 
-        All tables' buckets come first, then what is chained to them.
+        All tables' buckets come first, then the slabs chained to them.
         """
         pool = _larger(old, device, needs, more, words_of_slab)
         pieces = device.empty(len(rows) // ROW + pool.slabs // PIECE_BUCKETS, np.uint64)
         return cls(pool, 0, 0, buckets, device.empty(len(rows), np.uint32), pieces, device.zeros(3, np.int64))
 
     def run(self, kernels: Library, old: SlabPool, rows: Array, words_of_slab: int) -> None:
-        """Move what `old` and `rows` hold; allocates nothing, asynchronous on a GPU."""
+        """Move all slabs and rows; allocates nothing, asynchronous on a GPU."""
+        # Copy and clear.
         new = self.pool
         kernels.Grow(
             max(self.tail, new.slabs - self.first) * words_of_slab // 4, words=old.words, weights=old.weights,
@@ -131,6 +133,8 @@ class Move:
         )  # fmt: skip
         if self.rows is None:
             return
+
+        # Compact: tables by blocks of rows, slabs by pieces.
         n = len(rows) // ROW
         kernels.MoveTables(
             -(-n // BLOCK_ROWS), rows=rows, n=n, rows_out=self.rows, pieces=self.pieces,

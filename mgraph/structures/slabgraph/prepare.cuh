@@ -1,5 +1,5 @@
-// SlabGraph, prepare: find the keys, choose the rows that get another table, and count what all of it may need.
-// Nothing of the structure is written.
+// SlabGraph, prepare: finds the keys, chooses rows for new tables, and bounds their needs. Does not write the
+// structure.
 #pragma once
 #include "structures/outcome.cuh"
 #include "kernels/search.cuh"
@@ -7,8 +7,8 @@
 
 struct BatchInspection {
     i64 slot;   // or -1
-    u32 slab;   // the first slab of the chain that has free words
-    u32 empty;  // those, bits
+    u32 slab;  // first slab of the chain with free words
+    u32 empty;  // bitmap of those
     i32 room;   // free slots of the chain
     DEVICE void add(u32 seen, int at, u32 free) {
         if (at >= 0) slot = (i64)seen * SLAB + at;
@@ -17,9 +17,8 @@ struct BatchInspection {
     }
 };
 
-// Looks for an id in the chain that begins at `slab`. One lane loads a whole slab at once: 10M keys take 0.49 ms. Where
-// four lanes load their slabs together, one after another, as the paper's warps do, it is 0.70 ms: fewer loads are
-// under way.
+// Searches an id in the chain from `slab` on. One lane loads a whole slab at once: 10M keys take 0.49 ms. Four lanes
+// that load their slabs together, one after another, like the paper's warps, take 0.70 ms: fewer loads are in flight.
 DEVICE BatchInspection look_up(const SlabView& graph, u32 slab, u32 id) {
     BatchInspection found = {-1, 0, 0, 0};
     while (slab != no_slab && found.slot < 0) {
@@ -40,18 +39,18 @@ DEVICE BatchInspection look_up(const SlabView& graph, u32 slab, u32 id) {
     return found;
 }
 
-struct Places {  // what prepare finds out about a run; by key, and by warp of keys
+struct Places {  // results of prepare, by key and by warp of keys
     i64* place;
     u8* outcome;
-    // of the row that leaves the warp to the right: its inserts << 32 | its deletes. Zeros between batches
+    // inserts << 32 | deletes of the row that continues in the next warp. Zeros between batches
     u64* moves;
-    u32* marks;   // bits: keys that are the first of a row which gets another table, or which leaves the warp
-    u32* tally;  // how many are inserted, deleted, updated, missing and of unknown ids: 6 bits each, from the lowest
-    u32* chains;  // see chain_unit
+    u32* marks;  // bitmap of first keys of rows that get another table, or that continue in the next warp
+    u32* tally;  // inserted, deleted, updated, missing and unknown: 6 bits each, from the lowest
+    u32* chains;  // in units of 1 / chain_unit
 };
 
-// Here no block waits for its slowest warp: Choose sums up what the warps found. (That saved a tenth of the time.)
-// one lane per key, a warp in step: its place, what becomes of it, and whether its row may need another table
+// One lane per key, warps converged: finds its place, its outcome, and whether its row may need another table. No block
+// waits for its slowest warp here: Choose sums up the warps' results, which saved a tenth of the time.
 struct Locate {
     static constexpr int lanes = 1;
     const u64* keys;
@@ -65,7 +64,7 @@ struct Locate {
     DEVICE void operator()(Grid grid) const {
         Tile<32> warp;
         for (i64 i : grid.items(all_words)) status[i] = 0;  // for Choose
-        i64 head = 0;  // some row's first key
+        i64 head = 0;  // first key of a row
         for (i64 w : grid.items(warp, warps(n))) {
             i64 first = w * warp.size(), end = first + warp.size(), k = first + warp.rank();
             fetch_ahead(k);
@@ -87,7 +86,7 @@ struct Locate {
             if (warp.rank() == 0) found.chains[w] = chained;
         }
     }
-    struct Lanes {  // those of the warp that have a key of the same row, bits; and whether other warps have one, too
+    struct Lanes {  // bitmap of the warp's lanes with keys of the same row; and whether other warps have some, too
         u32 bits;
         bool from_left, to_right;
         DEVICE bool whole() const { return !from_left && !to_right; }
@@ -98,13 +97,13 @@ struct Locate {
         i64 row = k + 12 < n ? (i64)(keys[k + 12] >> 32) : rows;
         if (row < rows) graph.prefetch_row(row, (u32)keys[k + 12]);
     }
-    // c inserts into a bucket with f free slots, or more, chain at most c / (f + 1) slabs to it, f being less than a
-    // slab's. A row of one bucket chains none: it has room, or gets a larger table.
+    // c inserts into a bucket with at least f free slots chain at most c / (f + 1) slabs, with f less than a slab's
+    // slots. A row of one bucket chains none: it has room, or gets a larger table.
     DEVICE static u32 chains(i32 room) {
         u32 parts = (u32)lesser(room, slots_of_slab - 1) + 1;
         return ((u32)chain_unit + parts - 1) / parts;
     }
-    // The first lane with keys of a row adds up what they move: it decides about a row that is in this warp as a whole,
+    // Adds up a row's moves in the first lane with its keys. It decides about a row that is completely in this warp,
     // and leaves the others to Choose.
     DEVICE void decide(Tile<32> warp, i64 w, u64 row, Lanes same, bool leads, u8 is, Row of_row, i64& head) const {
         i32 inserts = popcount(warp.ballot(is == inserted) & same.bits);
@@ -128,8 +127,8 @@ struct Locate {
         for (int j = 0; j < 5; ++j) tally |= (u32)popcount(warp.ballot(all[j])) << 6 * j;
         if (warp.rank() == 0) found.tally[w] = tally;
     }
-    // A free slot for each insert. Lanes that want one of the same slab get different ones; where nobody outside the
-    // warp wants any of that slab and there are enough, they are theirs for `sure`.
+    // Finds a free slot for each insert. Lanes that share a slab get different slots; if no other warp wants slots of
+    // that slab and it has enough, they are `sure`.
     DEVICE void settle(Tile<32> warp, i64 k, u8 is, BatchInspection at, bool whole) const {
         bool wants = is == inserted && at.empty;
         u32 same = warp.match(wants ? at.slab : no_slab) & warp.ballot(wants), empty = at.empty;
@@ -145,7 +144,7 @@ struct Locate {
     }
 };
 
-// one lane per mark, a block in step: of the marked rows those that get another table, and their pieces
+// One lane per mark, blocks converged: chooses the marked rows that get another table, and lists their pieces.
 struct Choose {
     static constexpr int lanes = 256, resident = 4;
     const u64* keys;
@@ -171,7 +170,7 @@ struct Choose {
             i32 most = 0;
             for (int j = 0; j < many; ++j) most = greater(most, steps[j]);
             for (i32 i = warp.rank(); i < most * warp.size(); i += warp.size()) {
-                u32 some = some_holes(warp, state + hole_lengths, status);  // early: it is there when it is needed
+                u32 some = some_holes(warp, state + hole_lengths, status);  // early: loaded when it is needed
                 i64 k = marks.key(warp, i);
                 Task task = {};
                 bool chosen = i < marks.all && is_task(k, task, sums);
@@ -190,7 +189,7 @@ struct Choose {
         counts[2] += found.chains[w];
         counts[3] += tally >> 24;
     }
-    // What the row's keys move, and where they end; -1 where that has to be sought.
+    // Returns the moves of the row's keys, and their end; -1 if that must be searched.
     DEVICE u64 moved(i64 k, i64& end) const {
         constexpr int warp = Tile<32>::size();
         u64 row = keys[k] >> 32, sum = 0;
@@ -222,7 +221,7 @@ struct Choose {
         i64 buckets = buckets_for(degree);
         if (end < 0 && inserts) end = lower_bound_near(keys, n, k, (u64)(row + 1) << 32);
         task = {(u32)row, own.first, own.buckets, (u32)buckets, 0, (u32)k, (u32)(inserts ? end : k), 0, no_slab, 0};
-        if (buckets > 1) sums[0] += degree / slots_of_slab, sums[1] += degree;  // slabs to chain, edges to go there
+        if (buckets > 1) sums[0] += degree / slots_of_slab, sums[1] += degree;  // slabs to chain, and their edges
         sums[2] += inserts, sums[3] += own.buckets > 1 ? own.buckets : 0;
         return true;
     }
@@ -240,7 +239,7 @@ struct Choose {
     }
 };
 
-struct Report {  // one lane per word: the status, to where the host reads it
+struct Report {  // one lane per word: copies the status to the host
     static constexpr int lanes = 1;
     const i64* status;
     i64 n;
@@ -250,7 +249,7 @@ struct Report {  // one lane per word: the status, to where the host reads it
     }
 };
 
-// one tile per piece: how many edges each bucket of a new table gets, those to be deleted included
+// One tile per piece: counts the edges of each bucket of a new table, including those to be deleted.
 struct CountBuckets {
     static constexpr int lanes = TILE;
     SlabView graph;
@@ -283,7 +282,7 @@ struct CountBuckets {
     }
 };
 
-struct SumChains {  // one lane per bucket of a new table: sums[0], slabs to be chained; sums[1], edges to go there
+struct SumChains {  // one lane per bucket of a new table: sums[0], slabs to chain; sums[1], edges to go there
     static constexpr int lanes = 1;
     const u32* counts;
     i64 n;

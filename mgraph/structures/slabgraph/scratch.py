@@ -1,4 +1,4 @@
-"""The memory in which slabgraph prepares a batch, what it counts there, and the kernels bound to it."""
+"""Memory in which slabgraph prepares a batch, its counts, and the kernels bound to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ALL_WORDS", "LATE", "STATUS", "WARP", "WORDS", "BatchInspection", "S
 Array = Any
 _TABLE, _PREPARE = constants("structures/slabgraph/table.cuh"), constants("structures/slabgraph/prepare.cuh")
 WORDS = _TABLE.enums["Status"][:-1]  # names of the status's words; the last one is their number
-ALL_WORDS = _TABLE["all_words"]  # with the holes of each class that were taken and are listed
+ALL_WORDS = _TABLE["all_words"]  # including the taken and the listed holes of each class
 PIECE_KEYS, CHAIN_UNIT = _TABLE["piece_keys"], _TABLE["chain_unit"]
 TASK, LATE = _TABLE.size("Task") // 4, constants("structures/slabgraph/supply.cuh").size("Late") // 4  # words of each
 WARP = 32  # lanes
@@ -28,7 +28,7 @@ CHOSEN = _PREPARE["Choose::lanes"] * WARP // 2  # keys of a block in Choose: hal
 
 @dataclass
 class BatchInspection:
-    """What prepare counted, by the names of Status in ``table.cuh``."""
+    """Counts of prepare, by the names of Status in ``table.cuh``."""
 
     all_moves: int
     others: int
@@ -59,7 +59,7 @@ class BatchInspection:
 
     @property
     def chained(self) -> int:
-        """The most slabs that commit will chain."""
+        """Upper bound of the slabs that commit chains."""
         return self.chain_slabs // CHAIN_UNIT + self.task_slabs
 
     @property
@@ -69,31 +69,31 @@ class BatchInspection:
 
     @property
     def unused(self) -> int:
-        """Slabs below the tail that are in no chain: free ones and holes."""
+        """Slabs below the tail in no chain: free ones and holes."""
         return self.free_slabs + self.hole_slabs
 
     @property
     def holds(self) -> int:
-        """The most slabs that will be in chains after the batch."""
+        """Upper bound of the slabs in chains after the batch."""
         return self.tail_slab - self.unused + self.new_buckets + self.chained
 
     @property
     def new_buckets(self) -> int:
-        """How many more buckets all tables will have."""
+        """The number of buckets that all tables gain."""
         return self.singles + self.runs + self.reused - self.ones - self.left
 
     def compact(self) -> None:
-        """Count as after a compaction: no slab is unused, and all new tables go to the tail."""
+        """Adapt the counts to a compaction: no slab is unused, and all new tables go to the tail."""
         self.tail_slab, self.free_slabs, self.hole_slabs = self.tail_slab - self.unused, 0, 0
         self.runs, self.reused = self.runs + self.reused, 0
 
     def chained_packed(self, buckets: int, slots: int) -> int:
-        """`chained` if chains have no gaps, so that their last slabs may be full: a slab per slabful and per bucket."""
+        """Return `chained` for chains without gaps: a slab per slabful of inserts and per bucket."""
         inserts = min(self.all_moves >> 32, self.chain_slabs * slots // CHAIN_UNIT)  # into tables of several buckets
         return self.task_slabs + min(inserts, inserts // slots + buckets)
 
     def late_edges(self, packed: bool) -> int:
-        """The most edges that will wait for a slab; `packed` if chains lose their gaps, and so free slots, before."""
+        """Return an upper bound of the edges that wait for a slab; `packed` if chains lose their gaps before."""
         return (self.all_moves >> 32) - self.task_inserts + self.task_edges if self.chained or packed else 0
 
 
@@ -101,7 +101,7 @@ STATUS = len(WORDS)
 
 
 class SlabScratch:
-    """Memory for a batch of up to `capacity` operations, one allocation of some 88 bytes per operation.
+    """Memory for a batch of `capacity` operations, some 88 bytes each.
 
     Parameters
     ----------
@@ -115,20 +115,21 @@ class SlabScratch:
     def __init__(self, device: Device, capacity: int, slabs: int, n_rows: int) -> None:
         self.device, self.capacity = device, capacity
         warps = self._warps(capacity)
-        tasks = min(capacity, n_rows)  # and their pieces: the last one of each may be a small one
+        # Bounds of tasks and their pieces, of which the last of each may be small.
+        tasks = min(capacity, n_rows)
         pieces = tasks + capacity // PIECE_KEYS + min(tasks, slabs) + slabs // PIECE_BUCKETS
-        late = LATE * capacity if capacity <= KEPT else 0  # of a large batch their number is known before
+        late = LATE * capacity if capacity <= KEPT else 0  # for a large batch their number is counted before
         (
             self.status, moves, self.place, self.outcome, words, self.tasks, self.pieces, self.late,
         ) = device.carve(
             (ALL_WORDS, np.int64), (warps, np.uint64), (capacity, np.int64), (capacity, np.uint8),
             (4 * warps, np.uint32), (TASK * tasks, np.uint32), (pieces, np.uint64), (late, np.uint32),
         )  # fmt: skip
-        device.fill(moves, 0)  # kernels that read them reset them
+        device.fill(moves, 0)  # kernels reset it after use
         self.mail, self.mailbox = device.mailbox(STATUS)
         marks, tally, chains, self._hard = (words[i * warps : (i + 1) * warps] for i in range(4))
         self.listed = Struct(tasks=self.tasks, pieces=self.pieces)
-        self._found = Struct(
+        self._marked = Struct(
             place=self.place, outcome=self.outcome, moves=moves, marks=marks, tally=tally, chains=chains
         )
 
@@ -136,17 +137,17 @@ class SlabScratch:
         return n if self.device.kind == "cpu" else n // WARP + 1  # on a CPU they are as wide as a build has them
 
     def bind(self, kernels: Library, graph: View, pool: SlabPool, supply: Array, rows: int, vertices: int) -> None:
-        """Pack what prepare's kernels take of this memory and of the structure, once for many batches."""
-        status, found = self.status, self._found
-        self._locate = kernels.Locate.bind(graph=graph, rows=rows, vertices=vertices, found=found, status=status)
+        """Bind prepare's kernels to this memory and to the structure."""
+        status, marked = self.status, self._marked
+        self._locate = kernels.Locate.bind(graph=graph, rows=rows, vertices=vertices, found=marked, status=status)
         self._choose = kernels.Choose.bind(
-            graph=graph, found=found, state=supply, holes=pool.holes, tasks=self.tasks, pieces=self.pieces,
+            graph=graph, found=marked, state=supply, holes=pool.holes, tasks=self.tasks, pieces=self.pieces,
             status=status,
         )  # fmt: skip
         self._report = kernels.Report.bind(status=status, n=STATUS, mailbox=self.mailbox)
 
     def bind_commit(self, kernels: Library, slabs: Struct, pool: SlabPool, state: Array) -> None:
-        """`bind` for commit's kernels; repeated where the pool is replaced, or more edges may wait."""
+        """Bind commit's kernels; again after a new pool, or more waiting edges."""
         tables = Struct(**{**slabs.values, "late": self.late})
         supply = pool.supply(state, self.status)
         self.change = kernels.Change.bind(slabs=tables)
@@ -156,12 +157,12 @@ class SlabScratch:
         self.finish = kernels.Finish.bind(slabs=tables, supply=supply)
 
     def count(self, run: Run) -> tuple[Struct, Array, BatchInspection]:
-        """Look a run's keys up and choose the rows that get another table; the keys' places, outcomes, all counts."""
+        """Look the keys up and choose rows for new tables. Returns keys, outcomes, and counts."""
         n = len(run)
         keys = Struct(keys=run.keys, weight=run.weight, n=n, outcome=self.outcome, place=self.place)
         self._locate(n, keys=run.keys, op=run.op, n=n)
         self._choose(n // CHOSEN + 1, keys=run.keys, n=n)
         self._report(STATUS)
         outcome = self.outcome[:n]
-        self.device.synchronize()  # the one wait for it
+        self.device.synchronize()  # the only wait for it
         return keys, outcome, BatchInspection(**dict(zip(WORDS, self.mail.tolist(), strict=True)))

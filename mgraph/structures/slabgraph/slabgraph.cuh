@@ -1,4 +1,4 @@
-// All of SlabGraph's kernels, in one program: one compilation.
+// All of SlabGraph's kernels as one program, for a single compilation.
 #pragma once
 #include "structures/slabgraph/prepare.cuh"
 #include "structures/slabgraph/commit.cuh"

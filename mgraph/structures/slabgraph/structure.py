@@ -1,45 +1,44 @@
-"""slabgraph: a hash table for every row, of slabs of 64 bytes that are chained where a bucket overflows.
+"""slabgraph: a hash table per row, of slabs of 64 bytes that are chained if a bucket overflows.
 
 ::
 
     rows     0: 2 buckets from slab 4, degree 23     1: none     2: 1 bucket from slab 9, degree 2   (12 bytes each)
     slab 4   [next 7 | - | 17  3  5 .. 21]    first slab of row 0's bucket 0; full, so slab 7 is chained to it
-    slab 5   [next - | - |  8  .  2 ..  .]    first slab of row 0's bucket 1; holes are where edges were deleted
+    slab 5   [next - | - |  8  .  2 ..  .]    first slab of row 0's bucket 1, with slots of deleted edges
     slab 7   [next - | - | 44  9 12 ..  .]
-    free     [6 1], tail 13                         slabs given back; none from the tail on was ever used
-    holes    2 slabs: [2]   4 to 7: [10]            slabs that lie together, of tables that rows outgrew
+    free     [6 1], tail 13                         freed slabs; none from the tail on was ever used
+    holes    2 slabs: [2]   4 to 7: [10]            contiguous slabs of outgrown tables
 
-In a row of several buckets a hash of dst says which bucket an edge is in, so that a query reads one slab as a rule. A
-batch is counted before it is written, where the paper inserts edge by edge (Awad, Ashkiani, Porumbescu, Owens: Dynamic
-Graphs on the GPU, IPDPS 2020). prepare looks every key up and finds a free slot for each new edge. It also decides for
-each row whether it gets another table: its first one, a larger one past the threshold, a smaller one, or none if it is
-left without edges. commit deletes in place, fills the new tables and inserts into the others. It differs from the paper
-in the following:
+In a row of several buckets a hash of dst determines an edge's bucket, so that a query usually reads one slab. A batch
+is counted before it is written, where the paper inserts edge by edge (Awad, Ashkiani, Porumbescu, Owens: Dynamic Graphs
+on the GPU, IPDPS 2020). prepare looks every key up and finds a free slot for each new edge. It also decides for each
+row whether it gets another table: its first one, a larger one past the threshold, a smaller one, or none if it is left
+without edges. commit deletes in place, fills the new tables and inserts into the others. Differences from the paper:
 
 - Lookup and insertion are two steps, so that deleted slots are plain empty ones: no tombstones, no duplicates.
 - Weights are an array beside the slabs, so that a slab has 14 slots with weights and without.
 - Rehashing is part of a batch. Its threshold is the mean load of a row's buckets, which is their mean chain length
-  before rounding; `SlabGraph.chains` tells how long they are.
+  before rounding; `SlabGraph.chains` reports the lengths.
 - The pool grows before a batch that might need more slabs, or the batch raises `CapacityError`; no lane waits for a
-  slab. Where much of the pool is free it is compacted, and its chains with it.
-- Tables are not of one size. A table that a row outgrew leaves a hole, in which a smaller table of another row is laid;
-  so a graph that grows needs no compaction. prepare finds the holes: of the first class, by powers of two, that has
-  only holes that are large enough, or of the next ones. What is left of a hole is listed as one.
-- Slabs are half as large, and one lane looks up a key (docs/notebook/structures.md says why). The lanes of a tile work
-  together on tables that are filled, moved or cut.
+  slab. If much of the pool is free it is compacted, and its chains with it.
+- Tables have different sizes. An outgrown table leaves a hole, which a smaller table of another row fills, so a growing
+  graph needs no compaction. prepare takes holes from the first class, by powers of two, with only large enough holes,
+  or from the next ones. The remainder of a hole is listed as a hole.
+- Slabs are half as large, and one lane looks up a key, for reasons in docs/notebook/structures.md. The lanes of a tile
+  cooperate on tables that are filled, moved or cut.
 
-What it is bad at: every row with an edge takes a slab, so that rows of 2.5 edges, as road networks have, cost 33 bytes
-per edge (20 with ``slab=32``, 59 with the paper's 128 bytes). The hash is no secret: whoever chooses the dst can make
-chains as long as they like.
+Weaknesses: every row with an edge takes a slab, so that rows of 2.5 edges, as in road networks, cost 33 bytes per edge
+(20 with ``slab=32``, 59 with the paper's 128 bytes). The hash is no secret: an adversary who chooses the dst can make
+chains arbitrarily long.
 
 Invariants
 ----------
 1. The degrees' sum is num_edges; no row has more edges than its table's threshold, or any without a table.
-2. Every slab below the tail is in one chain, on the free list or in one hole, once, and no other slab is. Holes are
-   of the sizes of their classes.
-3. The edges of a row differ, are below n_vertices and in the bucket of their hash; there are as many as its degree.
+2. Every slab below the tail, and no other, is exactly once in a chain, on the free list or in a hole. Holes have the
+   sizes of their classes.
+3. The edges of a row differ, are below n_vertices and in the bucket of their hash; their number is the row's degree.
 4. The second word of every slab is all ones: no edge waits for a slot, and no slab was chained just now.
-5. Free slabs, those of holes, and those from the tail on are all ones.
+5. Free slabs, slabs of holes, and slabs from the tail on are all ones.
 6. There are as many weights as words, and no weight of an edge is NaN.
 """
 
@@ -63,22 +62,22 @@ from mgraph.structures.slabgraph.scratch import ALL_WORDS, LATE, WARP, WORDS, Ba
 __all__ = ["Chains", "SlabGraph"]
 
 Array = Any
-FEW_LANES = 1 << 17  # at most, for edges whose number the host does not know: mostly few, and more lanes take longer
+FEW_LANES = 1 << 17  # maximum for edges whose number the host does not know: mostly few, and more lanes take longer
 SUPPLY = slice(WORDS.index("free_slabs"), WORDS.index("hole_slabs") + 1)  # of the status: the supply's state
 
 
 @dataclass(frozen=True)
 class Chains:
-    """How long the chains of a `SlabGraph` are.
+    """Lengths of the chains of a `SlabGraph`.
 
     Attributes
     ----------
     lengths : tuple of 8 ints
-        How many buckets have chains of 1, 2 ... 7 slabs, and of 8 or more.
+        The number of buckets with chains of 1, 2 ... 7 slabs, and of 8 or more.
     load : float
         Edges per slot of the buckets' first slabs.
     slabs, free : int
-        Slabs in chains, and slabs that were given back, those of holes included.
+        Slabs in chains, and freed slabs, including those of holes.
     """
 
     lengths: tuple[int, ...]
@@ -89,18 +88,18 @@ class Chains:
 
 @dataclass
 class _Work:
-    """What a commit needs, all of it allocated."""
+    """Allocated memory of a commit."""
 
     keys: Struct
-    found: BatchInspection
-    late_edges: int  # at most
+    seen: BatchInspection
+    late_edges: int  # upper bound
     before: Move | None  # to another pool, before the batch is written
     after: Move | None  # and after
-    looked: bool  # whether prepare counted what compacting the pool would free
+    looked: bool  # True if prepare counted the slabs that a compaction would free
 
 
 class SlabGraph(Structure):
-    """A hash table of chained slabs for every row.
+    """Hash table of chained slabs per row.
 
     Parameters
     ----------
@@ -109,21 +108,21 @@ class SlabGraph(Structure):
     slab : int
         Bytes of a slab: 64, 32, or 128 as in the paper; 8 of them are its header.
     load_factor : float
-        Share of live slots in the first slabs of a new table of more than one bucket. The paper's choice is 0.7.
+        Load factor of the first slabs of a new table of more than one bucket. The paper's choice is 0.7.
     limit : float
-        The share past which a row gets a larger table; up to 0.08 more or less from row to row, so that they do not all
-        grow at once.
+        The load factor past which a row gets a larger table; up to 0.08 more or less from row to row, so that they do
+        not all grow at once.
 
     Notes
     -----
     An operation takes O(1) expected; rehashing and moves of the pool take O(1) amortised. prepare takes three launches
-    and one wait for the counts, commit one to four launches. Where the chains of new tables might take more than 1 / 32
-    of the pool, as in a build, prepare counts them before it allocates, and waits once more.
+    and one wait for the counts, commit one to four launches. If the chains of new tables might take more than 1 / 32 of
+    the pool, as in a build, prepare counts them before it allocates, and waits once more.
 
     Memory: `slab` bytes per slab (twice as many with weights) and 4.25 to list it when it is free or in a hole, 12
-    bytes per row. The pool has up to an eighth more slabs than it needs; up to half more until there were half as many
-    deletions as it has slabs. Scratch of 4 bytes per slab and 88 per operation is kept for the next batch, up to a
-    million operations. Neighbours are not sorted.
+    bytes per row. The pool has up to an eighth more slabs than it needs, and up to half more until half as many edges
+    as slabs were deleted. Scratch of 4 bytes per slab and 88 per operation is kept for the next batch, up to a million
+    operations. Neighbours are not sorted.
     """
 
     name: ClassVar[str] = "slabgraph"
@@ -149,6 +148,8 @@ class SlabGraph(Structure):
                 f"load_factor is {load_factor} and limit {limit}; "
                 "load_factor must be at least 0.1, and limit at least 0.1 more and at most 4"
             )
+
+        # Load the kernels for this slab size and these load factors.
         self.words = slab // 4
         self.slots = self.words - HEADER
         self.load_factor, self.limit = round(load_factor * 100), round(limit * 100)  # in hundredths, as kernels compute
@@ -160,15 +161,17 @@ class SlabGraph(Structure):
         }
         self._defines = tuple(defines.items())
         self._kernels = load(device, "structures/slabgraph/slabgraph.cuh", None, WEIGHTED=int(weighted), **defines)
+
+        # Begin without slabs.
         self.rows = device.zeros(ROW * n_rows, np.uint32)  # first slab, buckets, degree
         self.supply = device.zeros(STATE, np.int64)  # free slabs, tail, slabs in holes, holes of each class
         self.pool = SlabPool.empty(device, 0, self.words, weighted)
         self.buckets = 0  # of all tables
-        self._deleted = 0  # edges, since it was last counted what compacting the pool would free
+        self._deleted = 0  # deleted edges since the last count of the slabs that a compaction would free
         self._arrays_changed()
 
     def _arrays_changed(self) -> None:
-        """Pack what kernels take of the arrays, once for all launches until an array is replaced."""
+        """Pack the arrays for kernels, once until any is replaced."""
         self._kept = None
         rows, words, weights = self.rows, self.pool.words, self.pool.weights
         fields = {"rows": rows, "slabs": words, "weights": weights}
@@ -178,23 +181,25 @@ class SlabGraph(Structure):
     # --- prepare ---
 
     def _prepare(self, run: Run) -> Plan:
-        """Look the keys up, choose new tables, take memory. O(n); see the class for launches and read-backs.
+        """Look the keys up, choose new tables, and allocate. O(n), launches and read-backs as in the class.
 
-        Raises `CapacityError` also where the pool would have to outgrow the 32-bit numbers of slabs.
+        Also raises `CapacityError` if the pool would exceed the 32-bit numbers of slabs.
         """
         scratch = self._take_scratch(run)
-        keys, outcome, found = scratch.count(run)
-        if found.unknown:  # what is in scratch is of no more use
-            self._refuse(run, found.unknown)
-        if found.task_slabs > (found.tail_slab + found.singles + found.runs) // 32:
-            self._count_chains(found, keys, scratch.listed)
-        before, after, looked = self._plan_moves(found)
-        late_edges = found.late_edges(packed=before is not None and before.rows is not None)
+        keys, outcome, seen = scratch.count(run)
+        if seen.unknown:  # the scratch is in no defined state
+            self._refuse(run, seen.unknown)
+        if seen.task_slabs > (seen.tail_slab + seen.singles + seen.runs) // 32:
+            self._count_chains(seen, keys, scratch.listed)
+
+        # Plan moves of the pool, and allocate the list of waiting edges.
+        before, after, looked = self._plan_moves(seen)
+        late_edges = seen.late_edges(packed=before is not None and before.rows is not None)
         if LATE * late_edges > len(scratch.late):
             scratch.late = self.device.empty(LATE * late_edges, np.uint32)
             self._bind_commit(scratch)
-        work = _Work(keys, found, late_edges, before, after, looked)
-        return Plan(run, found.counts, outcome, work, self._state, scratch)
+        work = _Work(keys, seen, late_edges, before, after, looked)
+        return Plan(run, seen.counts, outcome, work, self._state, scratch)
 
     def _new_scratch(self, capacity: int, run: Run) -> SlabScratch:
         scratch = SlabScratch(self.device, capacity, self.pool.slabs, self.n_rows)
@@ -209,46 +214,49 @@ class SlabGraph(Structure):
         if scratch is not None and len(scratch.late) <= 4 * LATE * KEPT:
             super()._keep(scratch)
 
-    def _count_chains(self, found: BatchInspection, keys: Struct, tasks: Struct) -> None:
-        """Count the slabs that new tables chain, in place of the most that they could; a read-back."""
-        kernels, n = self._kernels, found.runs + found.reused
+    def _count_chains(self, seen: BatchInspection, keys: Struct, tasks: Struct) -> None:
+        """Count the slabs that new tables chain, instead of their upper bound; a read-back."""
+        kernels, n = self._kernels, seen.runs + seen.reused
         counts, sums = self.device.zeros(n, np.uint32), self.device.zeros(2, np.int64)
         kernels.CountBuckets(
-            found.n_pieces, graph=self._view, tasks=tasks, n=found.n_pieces, at_tail=found.runs, keys=keys,
+            seen.n_pieces, graph=self._view, tasks=tasks, n=seen.n_pieces, at_tail=seen.runs, keys=keys,
             counts=counts,
         )  # fmt: skip
         kernels.SumChains(n, counts=counts, n=n, sums=sums)
-        found.task_slabs, found.task_edges = self.device.to_host(sums).tolist()
+        seen.task_slabs, seen.task_edges = self.device.to_host(sums).tolist()
 
-    def _plan_moves(self, found: BatchInspection) -> tuple[Move | None, Move | None, bool]:
-        """Plan a larger pool where the batch may need it, and a smaller one where it leaves much unused.
+    def _plan_moves(self, seen: BatchInspection) -> tuple[Move | None, Move | None, bool]:
+        """Plan a larger pool if the batch may need it, and a smaller one if it leaves much unused.
 
-        The pool grows where it is while less than a quarter of it is unused: then no slab moves.
-        Compacting costs about as much as one deletion per slab. Once there were half as many deletions as slabs, the
-        pool is compacted if an eighth of it is wasted; before that, if half of it is.
+        The pool grows in place, without moving a slab, while less than a quarter of it is unused. A compaction costs
+        about as much as one deletion per slab. After half as many deletions as slabs, the pool is compacted if an
+        eighth of it is wasted; before that, if half of it is.
         """
+        # Before the batch: grow in place, compact, or copy.
         pool, device, words = self.pool, self.device, self.words
         before, slabs, looks = None, pool.slabs, False
-        if found.needs > slabs:
-            longer = pool.longer(found.needs, words) if 4 * found.unused < found.tail_slab else None
+        if seen.needs > slabs:
+            longer = pool.longer(seen.needs, words) if 4 * seen.unused < seen.tail_slab else None
             if longer is not None:
                 before = Move(longer, 0, 0, slabs)
-            elif found.unused > found.tail_slab // 8:
-                found.compact()
-                before = Move.compact(pool, device, found.needs, found.needs // 8, words, self.rows, self.buckets)
+            elif seen.unused > seen.tail_slab // 8:
+                seen.compact()
+                before = Move.compact(pool, device, seen.needs, seen.needs // 8, words, self.rows, self.buckets)
             else:
-                before = Move.grow(pool, device, found.needs, words, found.tail_slab, found.free_slabs)
+                before = Move.grow(pool, device, seen.needs, words, seen.tail_slab, seen.free_slabs)
             slabs = before.pool.slabs
-        buckets = self.buckets + found.new_buckets
-        keeps, spare = found.holds, 3 * found.holds // 2 + 64
-        if slabs <= spare and 2 * self._deleted >= slabs and 8 * slabs > 9 * (buckets + found.chained):
-            looks, keeps = True, min(keeps, buckets + self._count_packed() + found.chained_packed(buckets, self.slots))
+
+        # After the batch: compact if too much is unused, by an exact count once enough edges were deleted.
+        buckets = self.buckets + seen.new_buckets
+        keeps, spare = seen.holds, 3 * seen.holds // 2 + 64
+        if slabs <= spare and 2 * self._deleted >= slabs and 8 * slabs > 9 * (buckets + seen.chained):
+            looks, keeps = True, min(keeps, buckets + self._count_packed() + seen.chained_packed(buckets, self.slots))
             spare = 9 * keeps // 8
         after = Move.compact(pool, device, keeps, keeps // 32, words, self.rows, buckets) if slabs > spare else None
         return before, after, looks
 
     def _count_packed(self) -> int:
-        """How many slabs chains would have after their first if they had no gaps. O(n_rows + slabs), a read-back."""
+        """Count the slabs of chains without gaps, after their first. O(n_rows + slabs), a read-back."""
         total = self.device.zeros(1, np.int64)
         self._kernels.CountPacked(self.n_rows, graph=self._view, n=self.n_rows, sum=total)
         return int(total[0])
@@ -256,38 +264,46 @@ class SlabGraph(Structure):
     # --- commit ---
 
     def _commit(self, plan: Plan, work: _Work) -> None:
-        """Write what was prepared; O(n) and the pool's move, where it moves."""
-        n, scratch, found, keys, counts = len(plan.run), plan.scratch, work.found, work.keys, plan.counts
+        """Write the prepared batch. O(n), and the move of the pool if planned."""
+        # Deletes and weights, in place.
+        n, scratch, seen, keys, counts = len(plan.run), plan.scratch, work.seen, work.keys, plan.counts
         if counts.deleted or (counts.updated and self.weighted):
             scratch.change(n, keys=keys)
-        moved = work.before is not None and work.before.rows is not None  # to other places
+
+        # Move the pool. A compaction changes the places of slabs, so tasks need the new rows.
+        moved = work.before is not None and work.before.rows is not None
         if work.before:
             self._move(work.before)
             if moved:
                 scratch.status[SUPPLY] = self.supply[: SUPPLY.stop - SUPPLY.start]
                 self._kernels.Retarget(
-                    found.n_tasks, rows=self.rows, tasks=scratch.tasks, n=found.n_tasks, status=scratch.status
+                    seen.n_tasks, rows=self.rows, tasks=scratch.tasks, n=seen.n_tasks, status=scratch.status
                 )
             self._bind_commit(scratch)
-        if found.n_pieces:
-            warps = found.n_tasks // WARP + 2  # for the slabs that tasks leave
-            scratch.fill(found.n_pieces + warps * 4 * WARP // self.words, keys=keys, n=found.n_pieces)
+
+        # Fill new tables, insert into the others, and give waiting edges their slabs.
+        if seen.n_pieces:
+            warps = seen.n_tasks // WARP + 2  # for the slabs that tasks leave
+            scratch.fill(seen.n_pieces + warps * 4 * WARP // self.words, keys=keys, n=seen.n_pieces)
         if counts.inserted:
             changed = 2 if moved else int(counts.deleted > 0)
             scratch.insert(n, keys=keys, changed=changed)
             scratch.insert_hard(n // 16 + 32, keys=keys, changed=changed)  # half of the lanes have words of marks
-        if found.n_tasks or found.chained:
-            gap = min(found.free_slabs, found.singles + found.chained)
+        if seen.n_tasks or seen.chained:
+            gap = min(seen.free_slabs, seen.singles + seen.chained)
             scratch.finish(max(2 * HOLE_CLASSES, 1 + gap, min(work.late_edges, FEW_LANES)))
+
+        # Compact afterwards, and update the totals.
         if work.after:
             self._move(work.after)
         if not (work.before or work.after):
             self._keep(scratch)
         self.num_edges += counts.inserted - counts.deleted
-        self.buckets += found.new_buckets
+        self.buckets += seen.new_buckets
         self._deleted = counts.deleted + (0 if work.before or work.after or work.looked else self._deleted)
 
     def _move(self, move: Move) -> None:
+        """Move to another pool, and adopt it."""
         move.run(self._kernels, self.pool, self.rows, self.words)
         self.pool = move.pool
         if move.rows is not None:
@@ -307,10 +323,11 @@ class SlabGraph(Structure):
         self._arrays_changed()
 
     def _delete_vertices(self, vertices: Array) -> Counts:
-        """In place, with no batch: O(n_rows + slabs) for one pass over the slabs.
+        """Delete in place, without a batch, in one pass over the slabs: O(n_rows + slabs).
 
         Takes n_vertices / 8 bytes beside lists of the larger tables; one read-back.
         """
+        # A bitmap of the vertices, and lists of the pieces of larger tables.
         n, device, kernels = len(vertices), self.device, self._kernels
         dead, status = (
             device.zeros(self.n_vertices // DELETED_BITS + 2, np.uint32),
@@ -319,6 +336,8 @@ class SlabGraph(Structure):
         pieces = device.empty(2 * self.pool.slabs // PIECE_BUCKETS, np.uint64)  # of tables of more than one piece
         counts, supply = status[ALL_WORDS:], self.pool.supply(self.supply, status)
         sever = {"slabs": self._slabs, "supply": supply, "dead": dead, "pieces": pieces, "counts": counts}
+
+        # Sever all rows, then drop the vertices' own tables.
         status[SUPPLY] = self.supply[: SUPPLY.stop - SUPPLY.start]
         kernels.MarkDeleted(n, vertices=vertices, n=n, dead=dead)
         kernels.SeverRows(self.n_rows, n=self.n_rows, **sever)
@@ -333,16 +352,16 @@ class SlabGraph(Structure):
         return Counts(deleted=deleted)
 
     def view(self) -> View:
-        """Rows, slabs and weights; valid until the next commit of a batch or of vertices, or delete_vertices."""
+        """Return rows, slabs and weights; valid until the next change."""
         return self._view
 
     @property
     def nbytes(self) -> int:
-        """Bytes of device memory that the structure holds."""
+        """Bytes of device memory."""
         return int(self.rows.nbytes) + self.pool.nbytes
 
     def chains(self) -> Chains:
-        """How long chains are, and how full. O(n_rows + slabs), two read-backs."""
+        """Return the lengths of chains and their load. O(n_rows + slabs), two read-backs."""
         counts = self.device.zeros(8, np.int64)
         self._kernels.CountChains(self.n_rows, graph=self.view(), n=self.n_rows, counts=counts)
         lengths, (free, tail, holes, *_) = (
@@ -353,5 +372,5 @@ class SlabGraph(Structure):
         return Chains(tuple(lengths), self.num_edges / max(sum(lengths) * self.slots, 1), tail - unused, unused)
 
     def check_invariants(self) -> None:
-        """Assert the invariants that the module numbers. O(n_rows + slabs), on the host; for tests."""
+        """Assert the module's invariants. O(n_rows + slabs), on the host."""
         check_slabgraph(self)

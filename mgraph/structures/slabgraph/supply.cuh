@@ -1,17 +1,17 @@
-// Slabs as commits write them: where the next one comes from, the chains, and an edge's slot in a chain.
+// Slabs during a commit: their supply, the chains, and an edge's slot in a chain.
 #pragma once
 #include "structures/slabgraph/holes.cuh"
 
 constexpr u32 few_slabs = 8;
 
-// Slabs, during one commit. A table of several buckets lies in the hole that was found for it or at the tail; a single
-// slab is a free one, from their list's end, or behind those tables.
+// Supply of slabs during one commit. A table of several buckets lies in its hole or at the tail; a single slab comes
+// from the end of the free list, or from behind those tables.
 struct Supply {
     u32* free;
     u64* holes;
-    i64 entries;  // of holes
+    i64 entries;  // number of hole entries
     i64* state;
-    // has how many are free, and the tail, before the commit; and the slabs at the tail for tables of several buckets
+    // free slabs, and the tail, before the commit; and the slabs at the tail for tables of several buckets
     i64* status;
     DEVICE u32 single(i64 i) const {
         i64 n = status[free_slabs];
@@ -21,14 +21,15 @@ struct Supply {
         if (task.new_buckets < 2) return {task.new_buckets ? single(task.place) : 0, task.new_buckets};
         return {task.hole == no_slab ? (u32)(status[tail_slab] + task.place) : task.hole, task.new_buckets};
     }
-    DEVICE void give(u32 slab, i64 i) const { free[status[free_slabs] + i] = slab; }  // the i-th of this commit
-    // behind those that tasks release
+    // frees the i-th slab of this commit
+    DEVICE void give(u32 slab, i64 i) const { free[status[free_slabs] + i] = slab; }
+    // Places behind those that tasks release.
     DEVICE i64 more(i64 n = 1) const { return status[ones] + atomic_add(status + freed, n); }
-    DEVICE i64 kept(int c) const {  // holes of a class that were not taken
+    DEVICE i64 kept(int c) const {  // remaining holes of a class
         return greater(state[hole_lengths + c] - status[taken + c], (i64)0);
     }
-    // Each lane's slabs become a hole, or free slabs: one slab, a few where hardly any is free, and those for which their
-    // class has no room. All lanes of the tile call it.
+    // Turns each lane's slabs into a hole, or frees them singly: one slab, a few if hardly any is free, or those
+    // without an entry in their class. All lanes of the tile call it.
     template <class T> DEVICE void leave(T tile, Hole hole) const {
         if (!tile.any(hole.slabs > 0)) return;
         bool single = hole.slabs < 2 || (hole.slabs < few_slabs && status[free_slabs] < status[tail_slab] / 256);
@@ -52,15 +53,15 @@ struct Supply {
     }
 };
 
-// an edge that waits for a slot of a slab chained during the commit; `fresh`, if this edge chained it
+// An edge that waits for a slot of a slab chained during the commit; `fresh`, if this edge chained it.
 struct OVERLAY Late {
     u32 slab, id;
     f32 weight;
     u32 fresh;
 };
-constexpr u32 is_fresh = 0;  // in the second word of such a slab until the commit is done
+constexpr u32 is_fresh = 0;  // second word of such a slab until the commit is done
 
-// A place of a counter for each lane that wants one: an atomic per tile.
+// Reserves a place of a counter for each lane that wants one: an atomic per tile.
 template <class T> DEVICE i64 take_places(T tile, bool wants, i64* counter) {
     u32 all = tile.ballot(wants);
     i64 first = 0;
@@ -74,25 +75,25 @@ struct Slabs {
     f32* weights;
     u32* late;
     DEVICE u32* next(u32 slab) const { return words + (i64)slab * SLAB; }
-    // edges that wait for a slot, less one
+    // Number of edges that wait for a slot, minus one.
     DEVICE u32* waiting(u32 slab) const { return words + (i64)slab * SLAB + 1; }
     DEVICE Table of_row(i64 row) const { return row_of(rows, row).table; }
     DEVICE void put(i64 slot, f32 weight) const {
         if (WEIGHTED) weights[slot] = weight;
     }
-    DEVICE void chain(u32 slab, u32 fresh) const {  // behind the first slab; lock-free against others that chain here
+    DEVICE void chain(u32 slab, u32 fresh) const {  // behind the first slab; lock-free against concurrent chaining
         store(waiting(fresh), is_fresh);
         for (u32 after = load(next(slab));;) {
             store(next(fresh), after);
-            fence();  // who sees the link sees what it leads to
+            fence();  // a reader of the link sees the linked slab's content
             u32 seen = atomic_cas(next(slab), after, fresh);
             if (seen == after) return;
             after = seen;
         }
     }
-    // Edges of some lanes that found their chains full: the first chains a slab, and one every slabful after. All lanes
-    // of the tile call it: the whole batch's counters take an atomic per tile. (One per edge took half the time of 10M
-    // inserts.)
+    // Queues edges of lanes that found their chains full: the first chains a slab, and one every slabful after. All
+    // lanes of the tile call it: the whole batch's counters take an atomic per tile. (One per edge took half the time
+    // of 10M inserts.)
     template <class T> DEVICE void defer(T tile, const Supply& supply, bool waits, u32 slab, u32 id, f32 weight) const {
         if (!tile.any(waits)) return;
         bool links = waits && (atomic_add(waiting(slab), 1u) + 1) % slots_of_slab == 0;
@@ -102,8 +103,8 @@ struct Slabs {
         at = take_places(tile, waits, supply.status + n_late);
         if (waits) ((Late*)late)[at] = {slab, id, weight, fresh};
     }
-    // An empty slot for `id` in one slab, from word `first` on, wrapping around; -1 where there is none. A few words
-    // are looked at one after another, then all at once.
+    // Claims an empty slot for `id` in one slab, from word `first` on, wrapping around; -1 if it is full. A few words
+    // are tried one after another, then all at once.
     DEVICE i64 claim(u32 slab, u32 id, int first) const {
         u32* own = next(slab);
         for (int i = 0; i < 4; ++i, first = first + 1 < SLAB ? first + 1 : header)
@@ -117,7 +118,7 @@ struct Slabs {
         }
         return -1;
     }
-    DEVICE static u32 empty_in(const u32* own) {  // bits, as L2 has them: all loads first
+    DEVICE static u32 empty_in(const u32* own) {  // bitmap, as in L2: all loads first
         u32 bits = 0, four[4];
 #pragma unroll
         for (int q = 0; q < quads_of_slab; ++q) {

@@ -1,9 +1,9 @@
-// What preparing and committing share: the sizes of tables, rows that get a new one, their pieces, and counting.
+// Data common to prepare and commit: sizes of tables, rows with new tables, their pieces, and counters.
 #pragma once
 #include "kernels/count.cuh"
 #include "structures/slabgraph/view.cuh"
 
-// status: what prepare counts for the host, and where commit counts on. The host reads it by these names.
+// status: counts of prepare for the host, continued by commit. The host reads it by these names.
 enum Status {
     // inserts << 32 | deletes; updates << 32 | misses; in 1 / chain_unit; keys
     all_moves,
@@ -20,30 +20,30 @@ enum Status {
     task_slabs,
     task_edges,
     task_inserts,
-    left,  // sums over the tasks: see Choose; slabs of old tables of several buckets
+    left,  // sums over the tasks of Choose; slabs of old tables of several buckets
     free_slabs,
     tail_slab,
     hole_slabs,  // copied from the supply's state
     freed,
     unlisted,
-    n_late,  // commit's: slabs freed one by one, and those of them that were holes
+    n_late,  // of commit: slabs freed one by one, and those of them that were holes
     status_words
 };
-// behind the status: by class, how many holes the tasks asked for, and how many commit lists
+// behind the status: by class, the holes taken by tasks, and those listed by commit
 constexpr int hole_classes = 32;
 constexpr i64 taken = status_words, given = taken + hole_classes, all_words = given + hole_classes;
 // the supply's state: free slabs, tail, slabs in holes, and the holes of each class
 constexpr i64 hole_lengths = 3, state_words = hole_lengths + hole_classes;
 constexpr i64 chain_unit = 1 << 20;
 constexpr i64 piece_buckets = 2, piece_keys = 256;
-// A key's place: its slot; of an insert a free slot of its chain, that nobody else wants (sure) or that others may take
-// before (loose), or `full` where the chain has none; or `absent`; and once a new table has it, `filled`.
+// A key's place: its slot; of an insert a free slot of its chain, reserved (sure) or possibly taken by others first
+// (loose), or `full` if the chain has none; or `absent`; and `filled` once a new table has it.
 constexpr i64 filled = -1, absent = -2, full = -3, sure = (i64)1 << 62, loose = (i64)1 << 61;
 
 DEVICE i64 slot_of(i64 place) { return place & (loose - 1); }
 
 DEVICE i64 warps(i64 n) { return (n + Tile<32>::size() - 1) / Tile<32>::size(); }
-// The lanes of a warp that have a key of the same row, bits; they are neighbours.
+// Returns the lanes of the warp with keys of the same row, as bits; they are neighbours.
 DEVICE u32 lanes_of_row(Tile<32> warp, u64 row) {
     int rank = warp.rank();
     u64 before = warp.shfl(row, greater(rank - 1, 0));
@@ -51,10 +51,10 @@ DEVICE u32 lanes_of_row(Tile<32> warp, u64 row) {
     return (above ? (above & -above) - 1 : ~0u) & ~0u << (bit_width(leaders & upto) - 1);
 }
 
-// Marks of keys, a word for a warp of them. The lanes of a warp read some words, and get the marks dealt, one each at a
-// time.
+// Marks of keys, a word per warp of keys. The lanes of a warp read some words, and distribute the marks, one per lane
+// and round.
 struct Marks {
-    static constexpr int words = (Tile<32>::size() + 1) / 2;  // that have some 25 marks together, as a rule
+    static constexpr int words = (Tile<32>::size() + 1) / 2;  // usually with about 25 marks together
     i64 turn;
     u32 own;        // this lane's word
     i32 upto, all;  // marks up to it, and all
@@ -64,7 +64,7 @@ struct Marks {
         upto = warp.scan(popcount(own)), all = warp.shfl(upto, warp.size() - 1);
     }
     DEVICE i32 steps() const { return (all + Tile<32>::size() - 1) / Tile<32>::size(); }
-    DEVICE i64 key(Tile<32> warp, i32 number) const {  // of the mark of this number; all lanes ask
+    DEVICE i64 key(Tile<32> warp, i32 number) const {  // key of the mark of this number; all lanes call it
         int lane = 0;
         for (int step = warp.size() / 2; step; step /= 2)
             if (warp.shfl(upto, lane + step - 1) <= number) lane += step;
@@ -74,12 +74,12 @@ struct Marks {
     }
 };
 
-DEVICE i64 buckets_for(i64 degree) {  // one only where that needs no chain
+DEVICE i64 buckets_for(i64 degree) {  // one bucket only if it needs no chain
     if (degree <= slots_of_slab) return degree > 0;
     return greater((i64)2, (degree * 100 + slots_of_slab * LOAD - 1) / (slots_of_slab * LOAD));
 }
-// Whether a row keeps its table. Rows differ a little, so that those which were built together do not all outgrow
-// their tables in one batch.
+// Returns true if a row keeps its table. The threshold varies slightly by row, so that rows built together do not all
+// outgrow their tables in one batch.
 DEVICE bool keeps(i64 row, i64 degree, i64 buckets) {
     if (buckets <= 1) return buckets == 0 ? degree == 0 : degree > 0 && degree <= slots_of_slab;
     i64 slots = buckets * slots_of_slab;
@@ -88,8 +88,8 @@ DEVICE bool keeps(i64 row, i64 degree, i64 buckets) {
 }
 
 // A row that gets another table: its old table, its new buckets, the `place` of their slabs among those of their kind,
-// its keys, `freed`, where the slab of an old table of one bucket is listed, and the `hole` for the new table, or
-// no_slab, with the number of slabs that it leaves of it.
+// its keys, `freed`, the list place of the slab of an old table of one bucket, and the `hole` for the new table, or
+// no_slab, with the number of slabs of its remainder.
 struct OVERLAY Task {
     u32 row, first, buckets, new_buckets, place, first_key, last_key, freed, hole, rest;
     DEVICE i64 bucket_pieces() const { return (buckets + piece_buckets - 1) / piece_buckets; }
@@ -105,7 +105,7 @@ struct Tasks {  // a piece is task << 32 | number: first those of the old bucket
     DEVICE i64 number(i64 i) const { return (i64)(u32)pieces[i]; }
 };
 
-struct Keys {  // a run and what prepare found
+struct Keys {  // a run and the results of prepare
     const u64* keys;
     const f32* weight;
     i64 n;

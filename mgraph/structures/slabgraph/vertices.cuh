@@ -1,11 +1,10 @@
-// SlabGraph: deletes vertices in one pass. A dead row gives its slabs back; the others lose their edges to dead
-// vertices. Rows of many buckets are cut into pieces, so that one does not hold up the rest. No two tiles change one
-// bucket.
+// SlabGraph: deletes vertices in one pass. A deleted row frees its slabs; other rows lose their edges to deleted
+// vertices. Rows of many buckets are cut into pieces for load balance. No two tiles change the same bucket.
 #pragma once
 #include "structures/deleted_set.cuh"
 #include "structures/slabgraph/supply.cuh"
 
-struct Sever {  // what a tile does to the buckets [from, to) of a row; edges: how many are gone, counted by one lane
+struct Sever {  // a tile's work on the buckets [from, to) of a row; edges: number of deleted ones, counted by one lane
     Slabs slabs;
     Supply supply;
     const u32* dead;
@@ -17,7 +16,7 @@ struct Sever {  // what a tile does to the buckets [from, to) of a row; edges: h
         gone = tile.sum(gone);
         if (tile.rank() == 0 && gone) atomic_add(&row_of(slabs.rows, row).degree, (u32)-gone), edges += gone;
     }
-    // The slabs of a chain; the first one is freed if it is `alone`, and else part of a hole.
+    // Frees the slabs of a chain; the first one singly if it is `alone`, otherwise as part of a hole.
     template <class T> DEVICE u32 release(T tile, u32 slab, bool alone) const {
         u32 gone = 0;
         for (bool frees = alone; slab != no_slab; frees = true) {
@@ -45,14 +44,14 @@ struct Sever {  // what a tile does to the buckets [from, to) of a row; edges: h
     }
 };
 
-struct SeverRows {  // one tile per row of few buckets; of the others the pieces are listed
+struct SeverRows {  // one tile per row of few buckets; pieces of the others are listed
     static constexpr int lanes = TILE;
     Slabs slabs;
     Supply supply;
     const u32* dead;
     i64 n;
     u64* pieces;
-    i64* counts;  // pieces, edges, buckets of the dead
+    i64* counts;  // pieces, edges, buckets of deleted rows
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
         Sever sever = {slabs, supply, dead};
@@ -99,7 +98,7 @@ struct SeverPieces {  // one tile per piece
     }
 };
 
-struct DropTables {  // one lane per vertex: it has no table any more, once the pieces are done
+struct DropTables {  // one lane per vertex: removes its table, once the pieces are done
     static constexpr int lanes = 1;
     const u32* vertices;
     i64 n;

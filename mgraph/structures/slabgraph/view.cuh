@@ -1,11 +1,11 @@
-// SlabGraph as algorithms see it: a row is a hash table of some buckets, each a chain of slabs; a unit is a few
-// buckets. A slab is SLAB words: the next slab of its chain, one that only a commit uses, and the slots. The first
-// slabs of a row's buckets are neighbours. All ones stand for no slab and no edge.
+// View of SlabGraph: a row is a hash table of buckets, each a chain of slabs; a unit is a few buckets. A slab is SLAB
+// words: the next slab of its chain, a word for commits, and the slots. The first slabs of a row's buckets are
+// contiguous. All ones mean no slab and no edge.
 #pragma once
 
 constexpr u32 no_slab = ~0u, no_edge = ~0u;
 constexpr int header = 2, slots_of_slab = SLAB - header, quads_of_slab = SLAB / 4;
-constexpr u32 unit_buckets = 128 / SLAB;  // whose first slabs are four loads of a warp
+constexpr u32 unit_buckets = 128 / SLAB;  // their first slabs are four loads of a warp
 
 DEVICE u32 mix(u32 x) {  // a bijection that spreads neighbouring ids
     x ^= x >> 16, x *= 0x7feb352du;
@@ -13,11 +13,11 @@ DEVICE u32 mix(u32 x) {  // a bijection that spreads neighbouring ids
     return x ^ x >> 16;
 }
 
-struct OVERLAY Table {  // of one row: where its buckets begin, and how many there are
+struct OVERLAY Table {  // a row's first bucket, and its number of buckets
     u32 first, buckets;
     DEVICE u32 slab(u32 id) const { return first + (u32)((u64)mix(id) * buckets >> 32); }
 };
-struct OVERLAY Row {  // mostly read as a whole: as a rule it lies in one sector of memory
+struct OVERLAY Row {  // mostly read as a whole: usually in one sector of memory
     Table table;
     u32 degree;
 };
@@ -30,7 +30,7 @@ struct OVERLAY alignas(16) Quad {
         int at = c == id ? 2 : d == id ? 3 : -1;
         return head ? at : a == id ? 0 : b == id ? 1 : at;
     }
-    DEVICE u32 empty(bool head) const {  // bits
+    DEVICE u32 empty(bool head) const {  // as bits
         u32 bits = (u32)(c == no_edge) << 2 | (u32)(d == no_edge) << 3;
         return head ? bits : bits | (u32)(a == no_edge) | (u32)(b == no_edge) << 1;
     }
@@ -56,7 +56,7 @@ struct SlabView {
         if constexpr (T::size() == 1) walk(row, from, to, f);
         else sweep(tile, row.table.first + from, row.table.first + to, f);
     }
-    // One lane: slab by slab, and no further than the last edge of a row in one slab.
+    // Visits by one lane: slab by slab, and no further than the last edge of a row in one slab.
     template <class F> DEVICE void walk(const Row& row, u32 from, u32 to, F f) const {
         for (u32 bucket = from; bucket < to; ++bucket)
             for (u32 slab = row.table.first + bucket; slab != no_slab;) {
@@ -71,11 +71,11 @@ struct SlabView {
                 slab = next;
             }
     }
-    // A tile, in groups of as many lanes as a slab has words at most: each goes along chains of its own, with a few
-    // loads a lane under way. Buckets are neighbours, so that the groups' first slabs are read as one piece of memory.
+    // Visits by a tile, in groups of at most as many lanes as a slab has words: each follows its own chains, with a few
+    // loads in flight per lane. Buckets are contiguous, so the groups' first slabs are read as one piece of memory.
     template <class T, class F> DEVICE void sweep(T tile, u32 first, u32 end, F f) const {
         constexpr int group = T::size() < SLAB ? T::size() : SLAB, groups = T::size() / group, loads = SLAB / group;
-        constexpr int ahead = loads < 4 ? 4 / loads : 1;  // slabs that a group has under way
+        constexpr int ahead = loads < 4 ? 4 / loads : 1;  // slabs in flight per group
         int lane = tile.rank() % group;
         for (u32 base = first; base < end; base += ahead * groups) {
             u32 slab[ahead], words[ahead][loads];
@@ -96,7 +96,7 @@ struct SlabView {
                         bool live = at >= header && words[j][k] != no_edge;
                         if (f(live ? words[j][k] : 0u, (i64)slab[j] * SLAB + at, live)) return;
                     }
-                    slab[j] = tile.shfl(words[j][0], tile.rank() - lane);  // the next one: its first word
+                    slab[j] = tile.shfl(words[j][0], tile.rank() - lane);  // the next one, from its first word
                     more |= slab[j] != no_slab;
                 }
                 more = tile.any(more);
@@ -109,7 +109,7 @@ struct SlabView {
         const u32* words = slabs + (i64)own.slab(id) * SLAB;
         for (int s = 0; s < SLAB; s += 16) prefetch(words + s);
     }
-    DEVICE int find_in(u32 slab, u32 id, u32& next) const {  // its word in one slab, or -1: all the loads first
+    DEVICE int find_in(u32 slab, u32 id, u32& next) const {  // its word in one slab, or -1: all loads first
         const Quad* quad = quads(slabs, slab);
         int at = -1;
 #pragma unroll
@@ -121,7 +121,7 @@ struct SlabView {
         }
         return at;
     }
-    DEVICE u32 empty_in(u32 slab) const {  // its free words, bits
+    DEVICE u32 empty_in(u32 slab) const {  // its free words, as bits
         u32 bits = 0;
         for (int q = 0; q < quads_of_slab; ++q) bits |= quads(slabs, slab)[q].empty(q == 0) << 4 * q;
         return bits;

@@ -1,4 +1,4 @@
-"""The calls that a client can make on one rank, by name. They run in the shard's thread, and do not use Dask."""
+"""Handlers of a client's calls on a rank, by name. They run in the shard's thread, without Dask."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from mgraph.worker.calls.rank import ExchangeMaker, Host, Rank, Value
 
 __all__ = ["HANDLERS", "Calls", "ExchangeMaker", "Host"]
 
-#: the handlers of `mgraph.calls.CALLS`, by name: the public functions of the modules
+#: handlers of `mgraph.calls.CALLS`, by name: the public functions of the modules
 HANDLERS: dict[str, Callable[..., Value | None]] = {
     name: getattr(module, name) for module in (making, changes, stores, reads, results) for name in module.__all__
 }
 
 
 class Calls(Rank):
-    """A rank that runs calls by their names, as a `Servant` of its thread."""
+    """Rank that runs calls by name, as a `Servant` of its thread."""
 
     def find(self, method: str, attempt: int) -> Callable[..., Value | None]:
-        """The function of the call `method`, from its arguments to its answer; `MgraphError` if there is none."""
+        """Return the handler of the call `method`, or raise `MgraphError`."""
         function = HANDLERS.get(method)
         if function is None:
             raise MgraphError(f"graph {self.graph}, rank {self.number}: no call {method!r}")

@@ -1,4 +1,4 @@
-"""Changes: each is decided by a ballot of all ranks, and logged where the graph has a store."""
+"""Changes, each decided by a ballot of all ranks, and logged if the graph has a store."""
 
 from __future__ import annotations
 
@@ -52,21 +52,25 @@ def update(
     keys: np.ndarray | None = None,
     **share: Any,
 ) -> Value:
-    """Apply this rank's share of a batch, which all ranks commit as `epoch`, or none does.
+    """Apply this rank's part of a batch, which all ranks commit as `epoch`, or none.
 
-    With `n_vertices` the batch brings vertices, and the graph has so many then. `offset` is its place in a source,
-    and `keys` has the new vertices' keys, on rank 0 where it is to know them. If it is `ahead`, others follow it, and
-    one sync of the log may do for several.
+    A batch with `n_vertices` grows the graph to this number of vertices. `offset` is the batch's position in a source.
+    `keys` has the keys of new vertices, on rank 0 if it keeps them. With `ahead`, further batches follow, and a single
+    sync
+    of the log may serve several.
     """
     shard, ballot, record = rank.shard, rank.ballot, None
     if epoch != shard.epoch + 1:
         _check_epoch(rank, epoch)
+    # Record the change, in the user's columns.
     if ballot.log is not None or offset is not None:
         more: Value = {} if n_vertices is None else {"n_vertices": n_vertices, "keys": keys}
         if offset is not None:
             more["offset"] = str(offset[0]), int(offset[1])
             rank.stored().check_offset(more["offset"])
         record = _record(rank, "batch", {**share, **more})
+
+    # Grow the graph, then sort and route the batch; undo the growth if that fails.
     with ballot.working(record, ahead):
         growth = None if n_vertices is None else Growth(shard, n_vertices)
         try:
@@ -82,6 +86,7 @@ def update(
             if growth is not None:
                 growth.undo()
             raise
+        # Vote and commit.
         change = BatchChange(shard, runs, growth, expiry)
         change.brought = keys
         ballot.decide(change)
@@ -90,24 +95,25 @@ def update(
 
 
 def updates(rank: Rank, epoch: int, sizes: np.ndarray, ahead: bool = True, **columns: Any) -> Value:
-    """Apply this rank's shares of several batches one after another, from `epoch` on; `sizes` are their lengths.
+    """Apply this rank's parts of several batches, of lengths `sizes`, from `epoch` on.
 
-    Each batch is decided by a ballot of its own. If one fails, those after it are not applied, and the error has the
-    counts of those before it as `done`. The answer is sent when all are as safe as their acknowledgement needs.
+    Each batch has its own ballot. If one fails, later ones are not applied, and the error has the counts of the earlier
+    ones as `done`. The answer is sent when all are as durable as their acknowledgement needs.
     """
     counts, at = np.zeros((len(sizes), len(TOLD)), np.int64), 0
     for i, n in enumerate(sizes.tolist()):
         share: Value = {name: c[at : at + n] if isinstance(c, np.ndarray) else c for name, c in columns.items()}
+        # An error reports the counts of the batches before it, if they are durable.
         try:
-            made = update(rank, epoch + i, ahead=ahead, **share)
+            report = update(rank, epoch + i, ahead=ahead, **share)
         except BaseException as error:
-            told = rank.with_rank(error)
+            described = rank.with_rank(error)
             if i:
-                with suppress(StoreError):  # then it is not known what is on the disk
+                with suppress(StoreError):  # then the epochs on the disk are unknown
                     rank.ballot.make_safe()
-                    vars(told)["done"] = counts[:i]  # of any class
-            raise told  # noqa: B904
-        counts[i], at = [made.get(name, 0) for name in TOLD], at + n
+                    vars(described)["done"] = counts[:i]  # errors of any class
+            raise described  # noqa: B904
+        counts[i], at = [report.get(name, 0) for name in TOLD], at + n
     done = {"epoch": rank.shard.epoch, "counts": counts.ravel()}
     return {**done, AFTER: rank.ballot.safe} if ahead else done
 
@@ -125,20 +131,22 @@ def execute(
     check: bool = False,
     **share: Any,
 ) -> Value:
-    """Answer the queries of a stream, and apply its updates as `epoch`; None if no rank's share has updates.
+    """Answer the queries of a stream, and apply its updates as `epoch`; None without updates on any rank.
 
-    `first` is the place of this rank's share in the stream; `n_vertices` and `keys` are as in `update`. If rows are
-    asked for, the client translates their ids by the order of this generation, and `room` is as in `Execution`.
-    `counts` and `check` are as in `streams`. Also where it is `ahead` of others, in a pipeline, its log is synced
-    before the vote.
+    `first` is the offset of this rank's part in the stream; `n_vertices` and `keys` are as in `update`. For rows, the
+    client translates ids by the order of `generation`, and `room` is as in `Execution`. `counts` and `check` are as in
+    `streams`. Even with `ahead`, in a pipeline, the log is synced before the vote.
     """
     shard = rank.shard if epoch is None else _check_epoch(rank, epoch)
     if generation is not None:
         rank.same_ids(generation)
     rank.warm_up("execute", lambda: load_kernels(shard.out_edges))
+    # Record the updates.
     logs = epoch is not None and rank.ballot.log is not None
     more: Value = {} if n_vertices is None else {"n_vertices": n_vertices, "keys": keys}
     record = _record(rank, "batch", {**logged(**share), **more}) if logs else None
+
+    # Route and sort the stream, with the vertices it brings.
     with rank.ballot.working(record):
         growth = None if n_vertices is None else Growth(shard, n_vertices)
         try:
@@ -147,13 +155,14 @@ def execute(
             if growth is not None:
                 growth.undo()
             raise
+        # Vote. Fetch the answers while the device makes the updates.
         change.brought = keys
         try:
             if epoch is None:
                 change.prepare()
             else:
                 rank.ballot.decide(change, settle=False)
-            value = answered(shard, change.answers)  # while the device makes the updates
+            value = answered(shard, change.answers)
         finally:
             rank.ballot.settle()
         return {"epoch": shard.epoch, **value, **change.updates.counted}
@@ -168,22 +177,23 @@ def ingest(
     generation: int | None = None,
     room: int = 1 << 62,
 ) -> Value:
-    """Apply batches that the ranks read themselves, one a step, from `epoch` on; see `mgraph.worker.inputs.ingest`.
+    """Apply batches that the ranks read themselves, step by step, from `epoch` on.
 
-    The source is one of `size` ranks, of which this rank reads the shares `sources`, from step `first` on.
-    `generation` and `room` are as in `execute`.
+    The source has `size` parts, of which this rank reads those in `sources`, from step `first` on. `generation` and
+    `room`
+    are as in `execute`.
     """
     shard = _check_epoch(rank, epoch)
     if generation is not None:
         rank.same_ids(generation)
-    opened = [open_source(source, source["rank"], size, shard.device, rank.host.held) for source in sources]
-    reads = [one.read if one.function is None else partial(_read_busy, rank, one.function, one.read) for one in opened]
+    opened = [open_source(source, source["rank"], size, shard.device, rank.host.data_of) for source in sources]
+    reads = [src.read if src.function is None else partial(_read_busy, rank, src.function, src.read) for src in opened]
     done = steps.ingest(shard, rank.ballot, joined(reads, shard.device), room, first)
-    return {**done, "left_out": sorted(set[str]().union(*(one.left_out for one in opened)))}
+    return {**done, "left_out": sorted(set[str]().union(*(source.left_out for source in opened)))}
 
 
 def _read_busy(rank: Rank, function: str, read: Reader, step: int) -> Any:
-    """Read a step with the user's function, and name it in `busy`: while it holds the GIL, no beats are sent."""
+    """Read a step with the user's function, named in `busy`: no beats are sent while it holds the GIL."""
     rank.busy = f"{function}() in step {step} of an ingest"
     try:
         return read(step)
@@ -192,7 +202,7 @@ def _read_busy(rank: Rank, function: str, read: Reader, step: int) -> Any:
 
 
 def delete_vertices(rank: Rank, epoch: int, ids: np.ndarray) -> Value:
-    """Delete every edge to or from these users' ids, as `epoch`."""
+    """Delete every edge to or from users' `ids`, as `epoch`."""
     shard = _check_epoch(rank, epoch)
     with rank.ballot.working(_record(rank, "delete_vertices", {"ids": ids})):
         change = BatchChange(shard, incident_runs(shard, ids))
@@ -200,7 +210,7 @@ def delete_vertices(rank: Rank, epoch: int, ids: np.ndarray) -> Value:
 
 
 def expire(rank: Rank, epoch: int, before: int) -> Value:
-    """Delete every edge with an earlier time than `before`, as `epoch`."""
+    """Delete every edge with a time before `before`, as `epoch`."""
     shard = _check_epoch(rank, epoch)
     with rank.ballot.working(_record(rank, "expire", {"before": before})):
         change = expire_before(shard, before)
@@ -208,7 +218,7 @@ def expire(rank: Rank, epoch: int, before: int) -> Value:
 
 
 def isolated(rank: Rank) -> Value:
-    """The users' ids of this rank's vertices without edges."""
+    """Return the users' ids of this rank's vertices without edges."""
     shard = rank.shard
     ids = shard.device.xp.flatnonzero(own_degrees(shard) == 0) + shard.lo
     ids = ids if shard.names is None else shard.names[ids]
@@ -216,16 +226,16 @@ def isolated(rank: Rank) -> Value:
 
 
 def drop_vertices(rank: Rank, ids: np.ndarray) -> Value:
-    """Remove users' ids, as `remove_vertices` does, which have no edges; it belongs to the epoch before."""
+    """Remove users' ids without edges, as part of the previous epoch."""
     record = _record(rank, "drop_vertices", {"ids": ids})
     with through_removal(rank.shard, ids), rank.ballot.working(record):
         return _decide(rank, Removal(rank.shard, ids, content=False))
 
 
 def remove_vertices(rank: Rank, epoch: int, ids: np.ndarray, isolated: bool = False) -> Value:
-    """Remove users' ids, ascending and different, and every edge to or from them, as `epoch`. Later ids move up.
+    """Remove users' ids, ascending and distinct, with all their edges, as `epoch`. Later ids move up.
 
-    If they are `isolated`, maintained results go on.
+    If they are `isolated`, maintained results stay valid.
     """
     shard = _check_epoch(rank, epoch)
     kept = through_removal(shard, ids) if isolated else nullcontext()
@@ -235,7 +245,7 @@ def remove_vertices(rank: Rank, epoch: int, ids: np.ndarray, isolated: bool = Fa
 
 
 def add_vertices(rank: Rank, epoch: int, n_vertices: int, keys: np.ndarray | None = None) -> Value:
-    """Grow the graph to `n_vertices` vertices, as `epoch`; `keys` as of `update`."""
+    """Grow the graph to `n_vertices` vertices, as `epoch`; `keys` as in `update`."""
     shard = _check_epoch(rank, epoch)
     with rank.ballot.attempt(_record(rank, "add_vertices", {"n_vertices": n_vertices, "keys": keys})):
         return _decide(rank, VerticesChange(shard, n_vertices), keys)
@@ -247,22 +257,23 @@ def rebalance(rank: Rank) -> Value:
 
 
 def reorder(rank: Rank) -> Value:
-    """Give the vertices new internal ids, by descending degree."""
+    """Renumber the vertices by descending degree."""
     return _decide(rank, Move(rank.shard, by_degree))
 
 
 def order(rank: Rank, wanted: bool) -> Value:
-    """The internal id of each user's id, if it is wanted from this rank."""
+    """Return the internal id of each user's id, if this rank is to send it."""
     shard = rank.shard
     return {"order": shard.device.fetch(shard.order)} if wanted and shard.order is not None else {}
 
 
 def resolve(rank: Rank, changes: int) -> None:
-    """Finish a change whose vote was interrupted on this rank; see `Ballot.resolve`."""
+    """Settle a change whose ballot was interrupted on this rank."""
     rank.ballot.resolve(changes)
 
 
 def _check_epoch(rank: Rank, epoch: int) -> Shard:
+    """Return the shard; `MgraphError` unless `epoch` is its next one."""
     shard = rank.shard
     if epoch != shard.epoch + 1:
         raise MgraphError(f"{shard}: a change came as epoch {epoch} instead of {shard.epoch + 1}")
@@ -270,11 +281,12 @@ def _check_epoch(rank: Rank, epoch: int) -> Shard:
 
 
 def _record(rank: Rank, kind: str, columns: Value) -> Record | None:
-    """The record of a change for the log; None without a log, since a record keeps the columns in memory."""
+    """Return the record of a change; None without a log, since a record keeps the columns in memory."""
     return None if rank.ballot.log is None else Record(kind, columns)
 
 
 def _decide(rank: Rank, change: Change, brought: np.ndarray | None = None) -> Value:
+    """Vote on a change that brings these keys, and commit it."""
     change.brought = brought
     rank.ballot.decide(change)
     return {"epoch": change.shard.epoch}

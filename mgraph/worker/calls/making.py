@@ -1,4 +1,4 @@
-"""Making a shard, and connecting it to the other ranks."""
+"""Creation of a shard, and its connection to the other ranks."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ __all__ = ["connect_exchange", "create", "inspect", "map_memory", "offer_memory"
 
 
 def inspect(rank: Rank) -> Value:
-    """Return the worker's number of GPUs, whether it has UCX, and its process id."""
+    """Return the worker's number of GPUs, its support of UCX, and its process id."""
     return {"gpus": gpu_count(), "ucx": ucx_installed(), "pid": os.getpid()}
 
 
 def offer_memory(rank: Rank, device: str) -> Value:
-    """Share memory with the other ranks, to try whether they can map it.
+    """Offer memory to the other ranks for a test mapping.
 
     Returns
     -------
     dict
-        `address`: where it is; `why`: why it cannot be shared, or empty.
+        `address`: its address; `why`: the reason why it cannot be shared, or empty.
     """
     try:
         rank.trial = PeerExchange(rank.number, rank.size, rank.aborted, _made_device(rank, device))
@@ -43,41 +43,41 @@ def offer_memory(rank: Rank, device: str) -> Value:
 
 
 def map_memory(rank: Rank, device: str, addresses: list[bytes]) -> Value:
-    """Try to map what the ranks have offered at `addresses`. The offers end with the next call, `create`.
+    """Try to map the ranks' memory at `addresses`. The offers end with the next call, `create`.
 
     Returns
     -------
     dict
-        `why`: why it cannot be mapped, or empty.
+        `why`: the reason why it cannot be mapped, or empty.
     """
     why = why_not([bytes(address) for address in addresses], rank.number, _made_device(rank, device))
     return {"why": f"rank {rank.number}: {why}" if why else ""}
 
 
 def _made_device(rank: Rank, name: str) -> Device:
-    """The device of that name in this process, in use by this thread."""
-    made, host = Device.of(name), rank.host
-    touch = map_pages if made.kind == "cpu" else touch_pages  # a host of GPUs may have no compiler
-    device = Device(made.kind, made.index, host.threads, host.budget, touch)
+    """Return the named device, in use by this thread."""
+    wanted, host = Device.of(name), rank.host
+    touch = map_pages if wanted.kind == "cpu" else touch_pages  # a host of GPUs may have no compiler
+    device = Device(wanted.kind, wanted.index, host.threads, host.budget, touch)
     device.use()
     return device
 
 
 def reserve(rank: Rank, nbytes: int, operations: int = 0, columns: bool = False) -> Value:
-    """Keep memory for the next call, which is about to be sent; asked where its client is not sure of it.
+    """Reserve memory for the next call, if its client is not sure that it fits.
 
     Parameters
     ----------
     nbytes : int
-        The bytes of its arguments, which a comm takes without asking.
+        The bytes of its arguments, which a comm allocates without a check.
     operations : int
-        For an update, the number of its operations; with `columns` each has an op or a weight. Working on them takes
-        memory too, and there is no point in sending what cannot be worked on.
+        For an update, the number of its operations; with `columns` each has an op or a weight. Applying them takes
+        memory too, and is checked before they are sent.
 
     Returns
     -------
     dict
-        `lack`: why there is no room, or None.
+        `lack`: the error if the memory does not suffice, or None.
     """
     rank.received()
     what = "what is to be sent" if operations == 0 else f"{operations} operations that are to be sent"
@@ -98,7 +98,7 @@ def create(
     reserve: int = 0,
     **spec: Any,
 ) -> None:
-    """Make an empty shard on `device`, and reserve `reserve` bytes of its memory. The exchange is opened later."""
+    """Make an empty shard on `device`, with `reserve` bytes of its memory reserved. The exchange is opened later."""
     rank.end_trial()
     rank.exchange_name = exchange
     rank.device = _made_device(rank, device)

@@ -21,7 +21,7 @@ def run(
 ) -> Value:  # fmt: skip
     """Run an algorithm and store its columns under the id `result`.
 
-    `data` has arguments with a number a vertex, `by_key` users' ids in the order of their keys where these matter.
+    `data` has arguments with a number per vertex; `by_key` has users' ids in the order of their keys, if that matters.
     """
     shard = rank.same_ids(generation)
     rank.warm_up(name, lambda: ALGORITHMS[name].warm(shard))
@@ -35,28 +35,27 @@ def maintain(
     rank: Rank, live: str, name: str, result: str, generation: int, args: Value, data: dict[str, Value] | None = None,
     by_key: np.ndarray | None = None,
 ) -> Value:  # fmt: skip
-    """As `run` for the maintained result with the id `live`, which is made or brought up to date."""
+    """Compute or update the maintained result `live`, and store its columns as `run` does."""
     shard = rank.same_ids(generation)
     rank.warm_up(name, lambda: ALGORITHMS[name].warm(shard))
     for argument, values in (data or {}).items():
         args = {**args, argument: _own_values(rank, generation, **values)}
     took = catch_up(shard, live, ALGORITHMS[name], args)
-    made = shard.maintained[live].made
-    assert made is not None
+    computed = shard.maintained[live].result
+    assert computed is not None
     with shard.named_by(by_key):
-        return {**_keep(rank, name, result, *made.columns()), "took": took}
+        return {**_keep(rank, name, result, *computed.columns()), "took": took}
 
 
 def fetch(rank: Rank, result: str, column: str | None, ids: np.ndarray | None = None) -> Value:
-    """The values of a result on this rank: of a column by its name, or of the first column for None.
+    """Return this rank's values of a column of a result, the first column for None.
 
-    They are those of all vertices, or of `ids`: internal ids that were in the rank's range when the result was
-    computed.
+    Of all vertices, or of `ids`: internal ids in the rank's range when the result was computed.
     """
-    device, held = rank.shard.device, rank.shard.result(result)
-    values = held.column(column)
+    device, stored = rank.shard.device, rank.shard.result(result)
+    values = stored.column(column)
     if ids is not None:
-        places = device.asarray(ids) - np.uint32(held.lo)
+        places = device.asarray(ids) - np.uint32(stored.lo)
         rows = values if values.ndim > 1 else values[None]
         return {
             "values": np.stack([device.fetch(device.gather(row, places)) for row in rows]).reshape(
@@ -67,7 +66,7 @@ def fetch(rank: Rank, result: str, column: str | None, ids: np.ndarray | None = 
 
 
 def lend(rank: Rank, result: str, token: str) -> Value:
-    """Keep a copy of all columns of a result in host memory, for the Dask task that has this token; their rows."""
+    """Copy all columns of a result to host memory, for the Dask task with this token. Returns their shapes."""
     device = rank.shard.device
     copies = {}
     for name, values in rank.shard.result(result).columns.items():
@@ -78,26 +77,26 @@ def lend(rank: Rank, result: str, token: str) -> Value:
 
 
 def combine(rank: Rank, result: str, operation: str, like: str, operands: list[Value]) -> Value:
-    """A column from others, elementwise, stored under the id `result`."""
-    made = arithmetic.combine(rank.shard, operation, like, operands)
+    """Compute a column from others, elementwise, and store it as `result`."""
+    combined = arithmetic.combine(rank.shard, operation, like, operands)
     rank.shard.device.synchronize()
-    rank.shard.results[result] = made
-    return {"dtype": str(made.column(None).dtype)}
+    rank.shard.results[result] = combined
+    return {"dtype": str(combined.column(None).dtype)}
 
 
 def reduced(rank: Rank, result: str, column: str, kind: str) -> Value:
-    """The sums, or the like, of parts of a column on this rank."""
+    """Return the partial reductions of a column on this rank."""
     return {"numbers": arithmetic.reduced(rank.shard.device, rank.shard.result(result).column(column), kind)}
 
 
 def top(rank: Rank, result: str, k: int, column: str | None = None) -> Value:
-    """Return the `k` largest of this rank's values of a column, and their internal ids; of the first one for None."""
+    """Return the `k` largest of this rank's values of a column, with internal ids."""
     ids, values = rank.shard.top(result, column, k)
     return {"ids": ids, "values": values}
 
 
 def _keep(rank: Rank, name: str, result: str, columns: dict[str, Any], info: Value) -> Value:
-    """Store what a program returned; the client's answer."""
+    """Store the columns of a result, and return the client's answer."""
     shard, kinds = rank.shard, ALGORITHMS[name].columns
     columns = {c: shard.ids_of_labels(v) if kinds[c] == "label" else v for c, v in columns.items()}
     shard.device.synchronize()
@@ -115,11 +114,14 @@ def _own_values(
     moved: bool = False,
     values: Any = None,
 ) -> Any:
-    """The values of the own vertices: `values`, or those of an earlier result; `moved` if that has other ranges."""
+    """Return values of the own vertices: `values`, or those of an earlier result.
+
+    Values that `moved` have the ranges of their own time, and are gathered from all ranks.
+    """
     shard = rank.owner(starts, generation)
     if result is None:
         return shard.device.host.asarray(values) if isinstance(values, np.ndarray) else values
-    held = shard.result(result).column(column)
+    stored = shard.result(result).column(column)
     if not moved:
-        return held
-    return shard.device.concatenate(shard.exchange.allgather(held))[shard.lo : shard.hi]
+        return stored
+    return shard.device.concatenate(shard.exchange.allgather(stored))[shard.lo : shard.hi]

@@ -1,1 +1,1 @@
-"""A batch's way into the shards: routed to the owners of its edges, prepared, voted on, committed or discarded."""
+"""Commit of batches: routed to the edges' owners, prepared, voted on, committed or discarded."""

@@ -1,7 +1,7 @@
 """Two-phase commit: all ranks prepare a change and vote, then all commit it, or all discard it.
 
-A rank that is released after its vote and before it learns the outcome keeps what it prepared; it is in doubt. The
-client then learns from the other ranks whether the change was made, and calls `Ballot.resolve`.
+A rank that is aborted between its vote and the outcome keeps the prepared change; it is in doubt. The client then
+learns from the other ranks whether the change was committed, and calls `Ballot.resolve`.
 """
 
 from __future__ import annotations
@@ -20,61 +20,61 @@ from mgraph.worker.shard.shard import Shard
 
 __all__ = ["Ballot", "RecordLog"]
 
-REFUSED = 0  #: the vote of a rank that could not prepare the change; less than every `SnapshotState`
+REFUSED = 0  #: vote of a rank that could not prepare the change; less than every `SnapshotState`
 _NOTHING = nullcontext()
 
 
 class RecordLog(Protocol):
-    """What writes down one rank's changes that are logged; `mgraph.log.log.Log` is one. An error refuses the change."""
+    """Protocol of a rank's log, such as `mgraph.log.log.Log`. An error refuses the change."""
 
     def begin(self, kind: str, columns: Mapping[str, Any], epoch: int, ahead: bool = False) -> None:
-        """Begin to write the record of a change that is to be `epoch`, or belongs to it.
+        """Begin to write the record of a change of `epoch`.
 
-        It need not wait until it is written. If it is `ahead`, it need not be safe before the vote, but before it is
-        acknowledged: see `safe`. It may leave work to `proceed`.
+        It may return before the record is written, and leave work to `proceed`. With `ahead`, the record need not be
+        safe before the vote, only before its acknowledgement, as `safe` tells.
         """
 
     def proceed(self) -> None:
-        """Go on, now that the device works on the change; `ready` raises its error."""
+        """Continue while the device works on the change; `ready` raises its error."""
 
     @property
     def safe(self) -> Future[None] | None:
-        """Ends when the last change that was begun `ahead` is safe; an error leaves open whether it is."""
+        """Future of the last `ahead` change's safety; after an error it is unknown."""
 
     def ready(self) -> None:
-        """Wait until the record is as safe as a vote for the change needs."""
+        """Wait until the record is safe enough for a vote."""
 
     def keep(self) -> None:
-        """The change was committed; a device may still work on that. Returns when its record is safe."""
+        """Record the commit, and wait until the record is safe. A device may still work on the change."""
 
     def refuse(self) -> None:
-        """The change was refused: write that down, and wait until it is safe."""
+        """Record the refusal of the change, and wait until that is safe."""
 
     @property
     def vote(self) -> SnapshotState:
-        """The snapshot state that is sent with the vote."""
+        """The snapshot state to send with the vote."""
 
     def snapshot(self) -> None:
-        """Take a snapshot, which a rank wanted and none is writing. It raises nothing."""
+        """Begin a snapshot that a rank wanted and none is writing. Raises nothing."""
 
 
 class Ballot:
-    """Decides on the changes of one shard, one after another.
+    """Two-phase commits of a shard.
 
     Parameters
     ----------
     shard : Shard
     log : RecordLog, optional
-        Is told of each change that is logged, on every rank, also where its share is empty.
+        Records every logged change, on every rank, also if its part is empty.
 
     Attributes
     ----------
     in_doubt : Change or None
-        A prepared change for which this rank does not know the outcome of the vote.
+        A prepared change with an unknown outcome of its vote.
     keys : KeyLog or None
-        The keys of the vertices, on rank 0, where it is told of all of them.
+        The keys of the vertices, on rank 0, if it learns all of them.
     broken : str or None
-        Why a commit failed on this rank, after which the ranks hold different states.
+        Why a commit failed on this rank; the ranks then hold different states.
     """
 
     def __init__(self, shard: Shard, log: RecordLog | None = None) -> None:
@@ -86,43 +86,44 @@ class Ballot:
         self._working = shard.working()  # of one change at a time
 
     def attempt(self, record: Record | None, ahead: bool = False) -> AbstractContextManager[None]:
-        """Log a change, which is made ready and decided in this block; nothing without a log.
+        """Return a block that logs the change prepared and decided in it; does nothing without a log.
 
-        If it is `ahead`, it is acknowledged only when `safe` has ended.
-
-        If the block fails, the refusal is logged before the error is raised, unless this rank is in doubt.
+        With `ahead`, the change is acknowledged only after `safe`. If the block fails, the refusal is logged before the
+        error is raised, unless this rank is in doubt.
         """
         return _NOTHING if self.log is None or record is None else _Logged(self, self.log, record, ahead, _NOTHING)
 
     def working(self, record: Record | None, ahead: bool = False) -> AbstractContextManager[None]:
-        """As `attempt`, and as `Shard.working`."""
+        """Return a block that is both `attempt` and `Shard.working`."""
         if self.log is None or record is None:
             return self._working
         return _Logged(self, self.log, record, ahead, self._working)
 
     def decide(self, change: Change, settle: bool = True) -> None:
-        """Make the change on all ranks, or on none.
+        """Commit the change on all ranks, or on none.
 
         Parameters
         ----------
         change : Change
         settle : bool
-            Whether to wait until the device has made the change. If not, call `settle` before anything else that can
-            fail.
+            Wait until the device has made the change. If False, call `settle` before anything else that can fail.
 
         Raises
         ------
         Aborted
-            Another rank could not prepare it.
+            Another rank could not prepare the change.
         Exception
-            What `prepare` raised on this rank.
+            The error of `prepare` on this rank.
         """
+        # Phase 1: prepare, and vote even after an error. An interrupted vote leaves the change in doubt.
         problem = self._prepare(change)
         try:
             agreed = self._vote(problem is None)
         except BaseException:
             self.in_doubt = change if problem is None else None  # other ranks may have learned that all agree
             raise
+
+        # Phase 2: discard on a refusal, else commit.
         if problem is not None:
             raise problem
         if not agreed:
@@ -135,7 +136,7 @@ class Ballot:
             self.log.snapshot()
 
     def _prepare(self, change: Change) -> Exception | None:
-        """Prepare the change; the error if that fails, to be raised after the vote has told the other ranks."""
+        """Prepare the change. Returns the error, to be raised after the vote."""
         log = self.log if change.logged else None
         try:
             if log is not None:
@@ -145,22 +146,25 @@ class Ballot:
                 log.ready()
         except Exception as error:
             change.discard()
-            if change.exchanges:  # other ranks may still wait in a collective, from which the client releases them
+            # Other ranks may wait in a collective, from which the client releases them: they cannot vote.
+            if change.exchanges:
                 raise
             return error
         return None
 
     def _vote(self, ready: bool) -> bool:
-        """Whether every rank is ready; the same answer on every rank."""
+        """Return True if every rank is ready; all ranks get the same answer."""
         state = SnapshotState.IDLE if self.log is None else self.log.vote
         says = int(state) if ready else REFUSED
         shard, began = self.shard, perf_counter()
+        # The minimum over the ranks: a single refusal refuses.
         least = shard.exchange.least(says)
         shard.waited += perf_counter() - began
         self._snapshot_due = least == SnapshotState.WANTED
         return least != REFUSED
 
     def _commit(self, change: Change) -> None:
+        """Commit on this rank; an error leaves it broken."""
         try:
             change.commit()
             if self.log is not None and change.logged:
@@ -174,12 +178,13 @@ class Ballot:
             raise
 
     def _follow(self, keys: KeyLog, change: Change) -> None:
+        """Add a change's keys and removals to the key log; drop the log if it misses keys."""
         keys.note(change.brought, change.gone, self.shard.generation)
-        if keys.n != self.shard.n_vertices:  # vertices without keys, or whose client has told nobody
+        if keys.n != self.shard.n_vertices:  # vertices without keys, or with keys that the client did not send
             self.keys = None
 
     def settle(self) -> None:
-        """Wait until the device has made the commits, so that a failure is raised here and not in a later call."""
+        """Wait for the device's commits, so that their failures are raised here."""
         if self.broken is None:
             try:
                 self.shard.device.synchronize()
@@ -189,9 +194,9 @@ class Ballot:
 
     @property
     def safe(self) -> Future[None] | None:
-        """Ends when all that was committed is as safe as its acknowledgement needs; None where it is.
+        """Future of the safety that acknowledgements of committed changes need; None if they are safe.
 
-        If that fails, this rank is `broken`: it has changes that its disk may not have.
+        If it fails, this rank is `broken`: its disk may lack some of its changes.
         """
         safe = None if self.log is None else self.log.safe
         if safe is not None:
@@ -208,7 +213,7 @@ class Ballot:
             self.broken = f"rank {self.shard.rank}: what was committed is not on the disk: {error}"
 
     def resolve(self, changes: int) -> None:
-        """Commit or discard the change in doubt; `changes` is the largest number of changes that a rank has made."""
+        """Commit or discard the change in doubt; `changes` is the largest number of any rank."""
         change, self.in_doubt = self.in_doubt, None
         if change is None:
             return
@@ -219,7 +224,7 @@ class Ballot:
             change.discard()
             if self.log is not None and change.logged:
                 self.log.refuse()
-        self.make_safe()  # the answer tells the epoch
+        self.make_safe()  # the answer reports the epoch
 
     def close(self) -> None:
         """Discard the change in doubt, if any."""
@@ -228,12 +233,12 @@ class Ballot:
             change.discard()
 
     def _break(self, error: BaseException) -> None:
-        """Record a failure of a commit in `broken`, because it leaves the ranks with different states."""
+        """Record the failure of a commit, after which the ranks' states differ."""
         self.broken = f"rank {self.shard.rank}: the commit failed: {type(error).__name__}: {error}"
 
 
 class _Logged:  # two generators would take 5 us longer, while the device waits for its next kernel
-    """The block of `Ballot.attempt`, and in it `block`."""
+    """Block of `Ballot.attempt`, around the inner `block`."""
 
     def __init__(
         self, ballot: Ballot, log: RecordLog, record: Record, ahead: bool, block: AbstractContextManager[None]

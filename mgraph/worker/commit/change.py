@@ -30,15 +30,15 @@ _NO_COUNTS = Counts()
 
 @dataclass(frozen=True)
 class Record:
-    """One rank's share of a change of content, by users' ids, with which the change can be repeated.
+    """A rank's part of a change of content, by users' ids, to log and repeat it.
 
     Parameters
     ----------
     kind : "batch" | "delete_vertices" | "add_vertices" | "remove_vertices" | "expire" | "drop_vertices"
     columns : mapping of str to array or int
         In host memory or on the GPU. They do not change until the record is logged.
-        For a batch `src`, `dst` and optionally `weight`, `op` and `time`, in stream order; `offset`, its place in a
-        source; and `n_vertices` if it brings vertices, the number of vertices then. For a deletion `ids`. For an
+        For a batch `src`, `dst` and optionally `weight`, `op` and `time`, in stream order; `offset`, its position in a
+        source; and `n_vertices`, the number of vertices afterwards if it adds some. For a deletion `ids`. For an
         addition `n_vertices`, the number of vertices afterwards. For an expiry `before`, a time.
     """
 
@@ -47,14 +47,14 @@ class Record:
 
     @classmethod
     def of(cls, kind: str, columns: Mapping[str, Any]) -> Record:
-        """The record of columns wherever they are: those on a GPU are copied to the host."""
+        """Return a record of columns, copied from the GPU if they are there."""
         plain = (type(None), int, tuple)
         host = {k: c if isinstance(c, plain) else Device.staged(c) for k, c in columns.items()}
         return cls(kind, host)
 
 
 class Change(ABC):
-    """A change of one shard.
+    """Change of a shard.
 
     Parameters
     ----------
@@ -63,15 +63,15 @@ class Change(ABC):
     Attributes
     ----------
     content : bool
-        Whether it changes vertices or edges, and so increments the epoch.
+        True if it changes vertices or edges, and so increments the epoch.
     brought : uint8[bytes] or None
-        The keys of the vertices that it brings, on rank 0 where it is to know them; see `mgraph.keys.KeyArray.packed`.
+        The keys of new vertices as `KeyArray.packed` encodes them, on rank 0 if it keeps them.
     gone : uint32[k] or None
-        The users' ids of the vertices that it removes, ascending.
+        The users' ids of removed vertices, ascending.
     logged : bool
-        Whether it is written to the log.
+        True if it is written to the log.
     exchanges : bool
-        Whether `prepare` communicates with other ranks. If so, no vote can follow a failure, and the call ends.
+        True if `prepare` communicates with other ranks. Then no vote can follow a failure, and the call ends.
     """
 
     content: bool = True
@@ -88,15 +88,15 @@ class Change(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Allocate all memory that the change needs, and leave the shard as it is. If it raises, no rank changes."""
+        """Allocate all memory that the change needs, without changing the shard. An error refuses it on all ranks."""
 
     @abstractmethod
     def commit(self) -> None:
-        """Make the change, without communication, and without errors to expect. Asynchronous on a GPU."""
+        """Make the change, without communication or expected errors. Asynchronous on a GPU."""
 
     @abstractmethod
     def discard(self) -> None:
-        """Free what was prepared."""
+        """Free the prepared memory."""
 
 
 class BatchChange(Change):
@@ -108,20 +108,20 @@ class BatchChange(Change):
     runs : sequence of Run
         For each structure of the shard, in local rows.
     growth : Growth, optional
-        The vertices that the batch brings; they stay if it is committed, and only then.
+        The vertices that the batch adds; they stay only if it is committed.
     expiry : EdgeExpiry, optional
-        How far the batch moves the window; by default not at all.
+        The batch's move of the window; by default none.
 
     Attributes
     ----------
     counts : Counts
-        What it did to this rank's edges, also those that it did not name.
+        The outcomes on this rank's edges, also on expired ones.
     expired : int
-        How many of the deleted edges it did not name: they left because they are too old.
+        The number of deleted edges that left the window and are not in the batch.
     recombined : int
-        How many of the updated edges it did not name: they lost insertions that are too old.
+        The number of updated edges that lost insertions outside the window and are not in the batch.
     late : int
-        The insertions that came too late for the window.
+        The number of insertions that came too late for the window.
     """
 
     def __init__(
@@ -139,16 +139,18 @@ class BatchChange(Change):
         self._touched: Touched | None = None
 
     def prepare(self) -> None:
-        """Make a plan for each structure; if one raises, discard the others."""
+        """Plan the batch for each structure; on an error, discard all plans."""
         shard, runs, self._runs = self.shard, self._runs, ()
         how, log = shard.spec.combine, shard.change_log
         try:
+            # Add what expires, combine weights, and plan.
             for number, (structure, run) in enumerate(zip(shard.structures, runs, strict=True)):
                 if self._expiry is not None:
                     run = self._with_times(number, run, self._expiry)
                 if how != "last":
                     run = combined(structure, run, how, -1 if shard.directed else shard.lo)
                 self._plans.append((structure, structure.prepare(run)))
+            # The first structure has the out-edges: log their changes, and count the outcomes.
             first = self._plans[0][1]
             if log.first is not None:
                 self._touched = log.look(shard.out_edges, first, shard.lo)
@@ -159,12 +161,12 @@ class BatchChange(Change):
 
     @property
     def checks_ids(self) -> bool:
-        """Whether `prepare` raises `UnknownVertex` for runs that nobody has checked, before anything reads by them."""
+        """True if `prepare` checks unchecked ids before any use, and raises `UnknownVertex`."""
         plain = self._expiry is None and self.shard.spec.combine == "last"
         return plain and all(structure.checks_ids for structure in self.shard.structures)
 
     def _with_times(self, number: int, run: Run, expiry: EdgeExpiry) -> Run:
-        """The run of a structure with what leaves because of the batch; its times are made ready."""
+        """Add the edges that leave the window to a structure's run, and prepare its times."""
         clock, shard = self.shard.clock, self.shard
         assert clock is not None
         run, times, gone, changed = clock.prepared(number, run, expiry)
@@ -181,6 +183,7 @@ class BatchChange(Change):
         if self._expiry is not None:
             assert shard.clock is not None
             shard.clock.times, shard.clock.latest = self._times, self._expiry.latest
+        # Totals, and the change log for maintained results.
         shard.num_edges += inserted - deleted
         shard.operations += inserted + updated + deleted + missing
         if shard.change_log.first is not None:
@@ -188,7 +191,7 @@ class BatchChange(Change):
 
     @property
     def counted(self) -> dict[str, int]:
-        """What the batch did, for its report, by the names in `COUNTS`, and `expired` and `late`."""
+        """Counts of the batch for its report: `COUNTS`, `expired` and `late`."""
         inserted, updated, deleted, missing = self.counts
         return {
             "inserted": inserted, "updated": updated - self.recombined, "deleted": deleted - self.expired,
@@ -197,7 +200,7 @@ class BatchChange(Change):
 
     @property
     def outcomes(self) -> list[tuple[Structure, Array]]:
-        """Each structure, and what the prepared batch makes of each key of its run; see `Plan`."""
+        """Each structure with its plan's outcome of each key."""
         return [(structure, plan.outcome) for structure, plan in self._plans]
 
     def discard(self) -> None:
@@ -210,21 +213,21 @@ class BatchChange(Change):
 
 
 def expire_before(shard: Shard, before: int) -> BatchChange:
-    """The deletion of every edge with an earlier time than `before`."""
+    """Return the deletion of every edge with a time before `before`."""
     assert shard.clock is not None, "the client asks only where there are times"
     none = [Run(shard.device.empty(0, np.uint64)) for _ in shard.structures]
     return BatchChange(shard, none, expiry=replace(shard.clock.now(), before=before))
 
 
 def _edges(shard: Shard, keys: Array) -> int:
-    """The number of edges that this rank counts among arcs of its rows."""
+    """Count the edges among arcs of this rank's rows: of an undirected edge the arc with ``src <= dst``."""
     if shard.directed:
         return len(keys)
     return int(((keys >> np.uint64(32)) + np.uint64(shard.lo) <= keys & np.uint64(0xFFFFFFFF)).sum())
 
 
 def forward_counts(shard: Shard, plan: Plan, lo: int) -> Counts:
-    """The outcomes of a plan's undirected edges, each counted by its arc with ``src <= dst``; row 0 is vertex `lo`."""
+    """Count the outcomes of an undirected plan by its arcs with ``src <= dst``; row 0 is vertex `lo`."""
     run, counts = plan.run, shard.device.zeros(5, np.int64)
     load(shard.device, "kernels/arcs.cuh").CountForward(
         len(run), keys=run.keys, outcome=plan.outcome, n=len(run), lo=lo, counts=counts
@@ -233,7 +236,7 @@ def forward_counts(shard: Shard, plan: Plan, lo: int) -> Counts:
 
 
 class VerticesChange(Change):
-    """More vertices, at the end of the last range.
+    """Addition of vertices at the end of the last range.
 
     Parameters
     ----------
@@ -249,14 +252,16 @@ class VerticesChange(Change):
         self._order: Array = None
 
     def prepare(self) -> None:
-        """Make a plan for each structure, and the longer order; if one raises, discard the others."""
+        """Plan the growth of each structure and of the order; on an error, discard all plans."""
         shard, n = self.shard, self.n_vertices
         partition = shard.partition.grown(n - shard.n_vertices)
         lo, hi = partition.range(shard.rank)
         try:
+            # Each structure gets more vertices, and the last rank's also rows.
             for structure in shard.structures:
                 more, rows = n - structure.n_vertices, hi - lo - structure.n_rows
                 self._plans.append((structure, structure.prepare_vertices(more, rows)))
+            # New users' ids keep their numbers.
             if shard.order is not None:
                 self._order = shard.device.empty(n, np.uint32)
                 self._order[: shard.n_vertices] = shard.order
@@ -283,9 +288,9 @@ class VerticesChange(Change):
 
 
 class Growth:
-    """The vertices that a batch brings: there while the batch is prepared, and gone again if it is refused.
+    """Vertices that a batch adds: present while it is prepared, and removed again if it is refused.
 
-    Nobody sees a batch that is being prepared, so nobody sees them either. O(n_vertices).
+    A batch is invisible until its commit, and so are its vertices. O(n_vertices).
 
     Parameters
     ----------
@@ -296,18 +301,19 @@ class Growth:
     Raises
     ------
     CapacityError
-        They do not fit into memory. Nothing was changed.
+        The vertices do not fit into memory. Nothing was changed.
     """
 
     def __init__(self, shard: Shard, n_vertices: int) -> None:
         self._shard, self._before = shard, (shard.partition, shard.order)
+        # Plans without new vertices are what `undo_vertices` takes.
         self._back = [(structure, structure.prepare_vertices(0, 0)) for structure in shard.structures]
         more = VerticesChange(shard, n_vertices)
         more.prepare()
         more.commit()
 
     def undo(self) -> None:
-        """Take the vertices away. It may be called twice."""
+        """Remove the vertices. Idempotent."""
         back, self._back = self._back, []
         for structure, plan in back:
             structure.undo_vertices(plan)

@@ -1,4 +1,4 @@
-"""Mixed streams on a worker: updates and queries go to their owners, who answer, and then vote on the updates."""
+"""Mixed streams on a worker: owners answer queries and vote on updates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Execution", "Stream", "answered", "logged", "streams"]
 
 
 class Stream(NamedTuple):
-    """The operations that one structure of a shard is to see.
+    """Operations of a stream for a structure of a shard.
 
     Attributes
     ----------
@@ -30,9 +30,9 @@ class Stream(NamedTuple):
     kinds : int8[n] or None
         The kinds in stream order, with one rank.
     counts : sequence of 8 int or None
-        How many operations each kind has, where that is known.
+        The number of operations of each kind, if known.
     unchecked : (uint32[n], uint32[n], uint64[2]) or None
-        The src and dst of a stream that was not checked, and the largest of each, which the device is to write.
+        The src and dst of an unchecked stream, and the largest of each, which the device writes.
     """
 
     run: Run
@@ -51,25 +51,27 @@ def streams(
     counts: Sequence[int] | None = None,
     check: bool = False,
 ) -> list[Stream]:
-    """What each structure of this shard is to see of a stream, in local rows, from all ranks' shares of it.
+    """Route a stream to its owners, and return the operations for each structure, in local rows.
 
-    All ranks call it together. `first` is the place of this rank's share in the whole stream. With one rank, `counts`
-    may say how many operations each of the seven kinds has, which saves a wait. With `check` nobody has looked at the
-    ids. O(n log n).
+    All ranks call it together. `first` is the offset of this rank's part in the whole stream. With one rank, `counts`
+    may give the numbers of the seven kinds, which saves a wait. With `check` the ids are unchecked. O(n log n).
 
     Raises
     ------
     UnknownVertex
-        With `check`: an id past the graph's vertices. Where a run is made of the ids as they are, it is checked later:
-        see `Execution`.
+        With `check`: an id past the graph's vertices. If a run needs no translation, `Execution` checks it later.
     """
-    found, stride = [], 1 if shard.directed else 2
+    parts, stride = [], 1 if shard.directed else 2
     device, whole = shard.device, shard.size == 1
     kind, src, dst, weight = (shard.here(column) for column in (kind, src, dst, weight))
-    if whole and stride == 1 and shard.order is None and len(shard.structures) == 1:  # a launch less
+
+    # Ids are rows already: the sort makes the keys, and saves a launch.
+    if whole and stride == 1 and shard.order is None and len(shard.structures) == 1:
         largest = device.zeros(2, np.uint64) if check else None
         run = sort_stream(device, weight=weight, src=src, dst=dst, largest=largest)
         return [Stream(run, kind, counts and [*counts, 0], (src, dst, largest) if check else None)]
+
+    # Otherwise make keys for each structure, two arcs per undirected edge, sort and route them.
     if check:
         _check(shard, src, dst)
     n, weights = len(kind), weight
@@ -83,12 +85,12 @@ def streams(
         )  # fmt: skip
         run = sort_stream(device, keys, None if whole else kinds, weights, first * stride)
         seen = _seen(counts, stride, by_dst) if whole and counts is not None else None
-        found.append(Stream(route(shard, run), kinds if whole else None, seen))
-    return found
+        parts.append(Stream(route(shard, run), kinds if whole else None, seen))
+    return parts
 
 
 def _seen(counts: Sequence[int], stride: int, by_dst: int) -> list[int]:
-    """How many operations of each kind, and of none, one structure sees of a stream that has so many of each."""
+    """Count the operations of each kind, and of none, in a structure's stream."""
     inserts, deletes, *points, predecessors = counts
     if stride == 2:
         return [2 * inserts, 2 * deletes, *points, predecessors, sum(points) + predecessors]
@@ -103,17 +105,17 @@ def _check(shard: Shard, src: Array, dst: Array) -> None:
 
 
 class Execution(Change):
-    """The updates of a stream, and the answers to its queries, which are there once it is prepared.
+    """Updates of a stream, and the answers to its queries, which exist once it is prepared.
 
     Parameters
     ----------
     shard : Shard
-    found : list of Stream
+    parts : list of Stream
         For each structure of the shard; emptied.
     growth : Growth, optional
-        The vertices that the updates bring.
+        The vertices that the updates add.
     room : int, optional
-        The bytes of answers that the client can take from all ranks together; given if rows are asked for.
+        The client's limit in bytes for the answers of all ranks together; given if the stream asks for rows.
 
     Attributes
     ----------
@@ -122,35 +124,35 @@ class Execution(Change):
     """
 
     def __init__(
-        self, shard: Shard, found: list[Stream], growth: Growth | None = None, room: int | None = None
+        self, shard: Shard, parts: list[Stream], growth: Growth | None = None, room: int | None = None
     ) -> None:
         super().__init__(shard)
-        self._streams, self._growth, self._room = found, growth, room
+        self._streams, self._growth, self._room = parts, growth, room
         self._updates: BatchChange | None = None
         self._coming: list[PendingResults] = []
         self.nbytes = 0
 
     @property
     def updates(self) -> BatchChange:
-        """The updates alone, once they are prepared."""
+        """The prepared updates."""
         assert self._updates is not None
         return self._updates
 
     @property
     def answers(self) -> list[QueryResults]:
-        """The answers of each structure, once they are prepared; waits until the device has written them."""
+        """Answers of each structure, once prepared; waits for the device."""
         return [coming.answers() for coming in self._coming]
 
     def prepare(self) -> None:
-        """Prepare the updates, and have the queries answered; if that raises, discard them.
+        """Prepare the updates and answer the queries; on an error, discard the updates.
 
-        `CapacityError` if the answers are too many for this rank, or those of all ranks too many for the client;
-        `UnknownVertex` for a stream that was not checked.
+        Raises `CapacityError` if the answers do not fit on this rank, or those of all ranks at the client, and
+        `UnknownVertex` for an unchecked stream.
         """
         try:
             try:
                 self._answer()
-            finally:  # in which all ranks take part, whatever became of them
+            finally:  # a collective of all ranks, also after an error
                 self.nbytes = self._bytes_of_all()
             if self._room is not None and self.nbytes > self._room:
                 raise CapacityError(f"the answers take {self.nbytes} bytes, and the client has room for {self._room}")
@@ -159,11 +161,12 @@ class Execution(Change):
             raise
 
     def _answer(self) -> None:
+        """Split the streams into updates and queries, prepare the former and answer the latter."""
         shard, mixed, unchecked = self.shard, list[MixedStream](), None
         while self._streams:
             run, kinds, counts, unchecked = self._streams.pop(0)
             mixed.append(MixedStream(shard.device, run, kinds, counts, None if unchecked is None else unchecked[2]))
-        self._updates = BatchChange(shard, [one.updates for one in mixed], self._growth)
+        self._updates = BatchChange(shard, [stream.updates for stream in mixed], self._growth)
         if unchecked is not None:
             self._prepare_unchecked(mixed[0], *unchecked[:2])
         else:
@@ -172,12 +175,13 @@ class Execution(Change):
             self._coming.append(mixed.pop(0).answer(structure, outcome))
 
     def _prepare_unchecked(self, mixed: MixedStream, src: Array, dst: Array) -> None:
-        """Prepare the updates, and raise `UnknownVertex` for ids past the graph's vertices.
+        """Prepare unchecked updates; `UnknownVertex` for ids past the graph's vertices.
 
-        A structure that checks the ids of a batch waits for the device in any case, and what was found out of the
-        stream's ids is there then. Before any other is given the updates, that has to be waited for.
+        A structure that checks a batch's ids waits for the device anyway, after which the stream's largest ids are
+        available. Other structures need a wait before they get the updates.
         """
         shard, updates = self.shard, self.updates
+        # The structure's check, or a wait, makes the largest ids available.
         if late := bool(len(mixed.updates)) and updates.checks_ids:
             try:
                 updates.prepare()
@@ -192,7 +196,7 @@ class Execution(Change):
             updates.prepare()
 
     def _bytes_of_all(self) -> int:
-        """Bytes of all ranks' answers; 0 where nobody asks."""
+        """Return the bytes of all ranks' answers; 0 without `room`."""
         if self._room is None:
             return 0
         with self.shard.waiting():
@@ -206,7 +210,7 @@ class Execution(Change):
     def discard(self) -> None:
         """Discard the updates and the answers."""
         if self._coming:
-            self.shard.device.synchronize()  # which may be writing them
+            self.shard.device.synchronize()  # it may be writing them
         self._coming = []
         if self._updates is not None:
             self._updates.discard()
@@ -215,22 +219,22 @@ class Execution(Change):
 
 
 def answered(shard: Shard, answers: list[QueryResults]) -> dict[str, Any]:
-    """The answers of a shard's structures as those of one call.
+    """Return the answers of a shard's structures as a call's answer.
 
-    `found`, `weights`, `degrees` are those to queries of edges and of degrees; for `neighbors` and `predecessors` there
-    are the rows' lengths, dst and weight. `places` are those of the queries in this order; none with one rank.
+    `found`, `weights` and `degrees` answer queries of edges and of degrees; `neighbors` and `predecessors` have the
+    rows' lengths, dst and weight. `places` are the queries' offsets in this order; None with one rank.
     """
     out, rows = answers[0], {"neighbors": answers[0].neighbors, "predecessors": answers[-1].predecessors}
     value: dict[str, Any] = {"found": out.has_edge, "weights": out.weight, "degrees": out.degree}
     for name, csr in rows.items():
         value |= {name: np.diff(csr.offsets), f"{name}_dst": csr.dst, f"{name}_weight": csr.weight}
-    places = [one.place for one in answers if one.place is not None]
+    places = [answer.place for answer in answers if answer.place is not None]
     stride = np.uint32(1 if shard.directed else 2)
     value["places"] = np.concatenate(places) // stride if places else None
     return value
 
 
 def logged(kind: Any, src: Any, dst: Any, weight: Any = None) -> dict[str, Any]:
-    """The updates of a share, as the columns of a batch's record."""
+    """Return the updates of a stream's part as the columns of a batch's record."""
     batch = updates_of(*(None if column is None else Device.to_host(column) for column in (kind, src, dst, weight)))
     return {name: getattr(batch, name) for name in COLUMNS}

@@ -1,16 +1,16 @@
-"""A batch's way to its owners: sort, split at the range boundaries, exchange, merge. Every rank does the same.
+"""Routing of a batch to its owners: sort, split at the range boundaries, exchange, merge.
 
-`Ballot` does the rest. What a batch costs on a GPU, beside what its structure's prepare and commit cost (a column is
-keys, op or weight):
+Every rank does the same; `Ballot` does the rest. The cost of a batch on a GPU, without its structure's prepare and
+commit (a column is keys, op or weight):
 
 ==========================  ==================================  ========================================================
 step                        one rank                            several ranks
 ==========================  ==================================  ========================================================
-`share_runs`                1 launch and a sort a structure;    the same
+`share_runs`                1 launch and a sort per structure;  the same
                             on a GPU a sort alone without an
                             order, directed and checked; of up
                             to 1,024 edges from the host a
-                            copy a column
+                            copy per column
   checked (not yet by the   1 read-back                         the same
   client)
 `route`                     nothing: not even a copy            a search and a read-back to split, an exchange, a
@@ -21,9 +21,9 @@ step                        one rank                            several ranks
 `commit`                    1 wait for the stream               the same
 ==========================  ==================================  ========================================================
 
-A sort takes a few launches (see `mgraph.structures.sort`); with op or weight it also gathers each column once. An
-undirected edge is two arcs that follow each other in the stream, so that of (a, b) and (b, a) the later wins in both
-rows by the rule for repeats alone: nothing is put in order before the sort.
+A sort takes a few launches, in `mgraph.structures.sort`; with op or weight it also gathers each column once. An
+undirected edge is two consecutive arcs of the stream. So of (a, b) and (b, a) the later wins in both rows by the rule
+for repeats, without any ordering before the sort.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from mgraph.worker.shard.shard import Shard
 __all__ = ["incident_runs", "least_bytes", "route", "share_runs"]
 
 HALF = 32
-#: the columns of a run as they are sent, the widest first, so that each is aligned
+#: columns of a run in the order in which they are sent: the widest first, so that each is aligned
 SENT: dict[str, np.dtype] = {
     name: np.dtype(kind)
     for name, kind in (("keys", "u8"), ("time", "i8"), ("weight", "f4"), ("place", "u4"), ("op", "i1"))
@@ -54,16 +54,17 @@ SENT: dict[str, np.dtype] = {
 def share_runs(
     shard: Shard, src: Any, dst: Any, weight: Any = None, op: Any = None, time: Any = None, *, check: bool = False
 ) -> list[Run]:
-    """The runs of all arcs that follow from a share of a batch, which is in users' ids and in stream order.
+    """Return the sorted runs of a batch's part, given by users' ids in stream order.
 
-    One run for each structure, in global internal ids: (src, dst) for `out_edges`, each edge both ways in an undirected
-    graph, and (dst, src) for `in_edges` of a directed one. Repeats stay, in stream order. O(n log n).
+    A run per structure, in global internal ids: (src, dst) for `out_edges`, each edge both ways in an undirected graph,
+    and (dst, src) for `in_edges` of a directed one. Repeats stay, in stream order. O(n log n).
 
     Raises
     ------
     UnknownVertex
-        With `check`, which a share needs that no client has looked at: an id past the graph's vertices.
+        With `check`, for ids that no client has checked: an id past the graph's vertices.
     """
+    # A few edges in host memory need no copies of their own: the sort packs and sends them.
     device, plain = shard.device, shard.directed and shard.order is None and not check
     few = plain and len(src) <= FEW and type(src) is np.ndarray and type(dst) is np.ndarray
     if not few:
@@ -71,24 +72,28 @@ def share_runs(
     ways = [(src, dst), (dst, src)][: len(shard.structures)]
     if few:
         return [sort_few(device, *way, op, weight, time) for way in ways]
-    if plain and device.kind == "cuda":  # the sort makes the keys: a launch less
+
+    # Without an order, the sort makes the keys and saves a launch.
+    if plain and device.kind == "cuda":
         return [sort_run(device, None, op, weight, time, src=rows, dst=ends) for rows, ends in ways]
-    if not shard.directed:  # each column twice, as the arcs are
+
+    # Otherwise make keys of internal ids, with two arcs per undirected edge.
+    if not shard.directed:
         op, weight, time = (a if a is None or isinstance(a, int) else device.repeat(a, 2) for a in (op, weight, time))
     return [sort_run(device, _arcs(shard, *way, check and way is ways[0]), op, weight, time) for way in ways]
 
 
 def least_bytes(shard: Shard, n: int, columns: bool) -> int:
-    """Bytes of host memory that `share_runs` takes at least for `n` operations, with ops or weights or without.
+    """Return a lower bound of the host memory of `share_runs` for `n` operations.
 
-    A key is 8 bytes, and 24 more while it is sorted with its place.
+    A key is 8 bytes, and 24 more while it is sorted with its place, as ops or weights (`columns`) require.
     """
     arcs = n if shard.directed else 2 * n
     return 0 if shard.device.kind != "cpu" else arcs * (32 if columns else 8)
 
 
 def _arcs(shard: Shard, src: Array, dst: Array, check: bool = False) -> Array:
-    """Keys of arcs, in stream order and in internal ids."""
+    """Return the keys of arcs, in stream order and by internal ids."""
     device, n, stride = shard.device, len(src), 1 if shard.directed else 2
     keys = device.empty(n * stride, np.uint64)
     largest = device.zeros(2, np.uint64) if check else None
@@ -96,7 +101,8 @@ def _arcs(shard: Shard, src: Array, dst: Array, check: bool = False) -> Array:
         n, src=src, dst=dst, order=shard.order, n=n, vertices=shard.n_vertices, stride=stride,
         keys=keys, largest=largest,
     )  # fmt: skip
-    if largest is not None and int(device.to_host(largest).max()) >= shard.n_vertices:  # name the first one
+    # A largest id out of range: check all, to name the first one.
+    if largest is not None and int(device.to_host(largest).max()) >= shard.n_vertices:
         with device.taking(n, f"the check of {n} ids"):
             check_ids(src, shard.n_vertices, "src")
             check_ids(dst, shard.n_vertices, "dst")
@@ -104,14 +110,15 @@ def _arcs(shard: Shard, src: Array, dst: Array, check: bool = False) -> Array:
 
 
 def route(shard: Shard, run: Run, partition: Partition | None = None) -> Run:
-    """Send each part of `run` to the owner of its rows; the run of what all ranks sent here, in local rows.
+    """Send each part of `run` to its owner, and return the merged parts of all ranks, in local rows.
 
-    Owners are those of now, or by `partition`. Ranks hold contiguous shares of the stream, so that rank order is stream
-    order, and the later rank wins. Which of the optional columns there are is the same on every rank.
+    Owners are the current ones, or by `partition`. Ranks hold contiguous parts of the stream, so that rank order is
+    stream order, and the later rank wins. All ranks have the same optional columns.
     """
     if shard.size == 1 and partition is None:
         return run
     partition = partition or shard.partition
+    # Keys alone take one exchange without packing.
     parts = run.split(partition.starts)
     with shard.waiting():
         if run.op is None and run.weight is None and run.time is None:
@@ -124,12 +131,15 @@ def route(shard: Shard, run: Run, partition: Partition | None = None) -> Run:
 
 
 def _swapped(shard: Shard, run: Run, parts: list[Run]) -> list[Run]:
-    """Runs of several columns in one exchange: the bytes of each part's columns, one column after another."""
+    """Exchange runs of several columns, packed into bytes."""
     device, names = shard.device, [name for name in SENT if getattr(run, name) is not None]
+    # Pack each part's columns one after another; the own part stays.
     packed = [
         device.concatenate([getattr(part, name).view(np.uint8) for name in names])
         for part in (part if rank != shard.rank else part.take(slice(0)) for rank, part in enumerate(parts))
     ]
+
+    # Unpack the parts: all columns have the same length.
     width = sum(SENT[name].itemsize for name in names)
     arrived = []
     for rank, data in enumerate(shard.exchange.alltoallv(packed)):
@@ -142,7 +152,7 @@ def _swapped(shard: Shard, run: Run, parts: list[Run]) -> list[Run]:
 
 
 def incident_runs(shard: Shard, ids: Any) -> list[Run]:
-    """For each structure the deletions, in local rows, of every edge to or from users' ids; O(n + m), a scan."""
+    """Return, per structure, the deletions of every edge to or from users' `ids`. O(n + m)."""
     vertices = shard.internal(ids)
     with shard.device.taking(16 * len(vertices), f"{len(vertices)} vertices that leave"):
         rows = vertices[(vertices >= shard.lo) & (vertices < shard.hi)] - np.uint32(shard.lo)

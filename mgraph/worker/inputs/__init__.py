@@ -1,1 +1,1 @@
-"""What the workers read themselves: Dask data, files and functions, a batch a step."""
+"""Inputs that workers read themselves: Dask data, files and functions, in steps."""

@@ -1,4 +1,4 @@
-"""Reading a worker's Dask data from a shard's thread."""
+"""Access to a worker's Dask data from a shard's thread."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ POLL_SECONDS = 0.05  #: between two checks of `aborted`
 
 
 class DaskData:
-    """The data of a worker by key, for other threads.
+    """A worker's data by key, for other threads.
 
     A look-up runs on the worker's event loop, which owns the mapping. Spilled data are read back there, as for a task,
-    if there is memory for them.
+    if they fit into memory.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class DaskData:
         The worker's event loop.
     budget : Budget
     nbytes : callable
-        Returns the bytes that a key's value takes in memory, as Dask measures them.
+        Returns the size of a key's value in memory, as Dask measures it.
     """
 
     def __init__(
@@ -38,17 +38,18 @@ class DaskData:
         self._store, self._loop, self._budget, self._nbytes = data, loop, budget, nbytes
 
     def get(self, key: str, aborted: Callable[[], bool]) -> Any:
-        """The value of a key.
+        """Return the value of a key.
 
         Raises
         ------
         WorkerLost
-            It is no longer on this worker.
+            The value is no longer on this worker.
         CapacityError
-            It was spilled, and there is too little memory to read it back.
+            The value was spilled and does not fit into memory.
         Aborted
-            `aborted` became true while it waited.
+            `aborted` became true during the wait.
         """
+        # Poll, so that an aborted call ends.
         future = asyncio.run_coroutine_threadsafe(self._get(key), self._loop)
         while not aborted():
             try:
@@ -64,6 +65,7 @@ class DaskData:
         raise Aborted(f"the call was aborted while it waited for the part {key!r}")
 
     async def _get(self, key: str) -> Any:
+        """Return a key's value; memory for a spilled one is reserved first."""
         if key in getattr(self._store, "fast", self._store):
             return self._store[key]
         with self._budget.reserve(self._nbytes(key), f"the part {key!r}, which Dask has spilled"):

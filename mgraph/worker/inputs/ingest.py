@@ -1,11 +1,11 @@
-"""Ingest: one call in which every rank reads or generates batches, routes and commits them, step by step.
+"""Ingest: a call in which ranks read or generate batches, and commit them step by step.
 
 A step is one epoch: a part from each rank that has one left, in rank order. While the shard's thread exchanges, merges,
 prepares and commits a step, the thread of `ReadAhead` reads and sorts the next part. On a GPU, a step's commit still
-runs while the next step is exchanged and merged on another stream; it is waited for before that step is prepared. In
-addition to the cost of a batch (see `mgraph.worker.commit.route`), a step needs one small allreduce, which tells the
-ranks whether any has a part, with which columns, and whether one could not be read. Where parts are operations, with
-queries among the updates, a second one tells how many there are on each rank; they are sorted in the shard's thread.
+runs while the next step is exchanged and merged on another stream; it ends before that step is prepared. In addition to
+the cost of a batch (`mgraph.worker.commit.route`), a step needs one small allreduce: whether any rank has a part, with
+which columns, and whether one could not be read. If parts are operations, with queries among the updates, a second one
+counts them per rank; they are sorted in the shard's thread.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ __all__ = ["ingest"]
 
 
 class _Part(NamedTuple):
-    """A part that this rank has read: its sorted runs, one for each structure, and its record for the log.
+    """Part read by this rank: a sorted run per structure, and the record for the log.
 
-    Operations are left as they are: their places depend on the other ranks' parts.
+    Operations are kept unsorted: their offsets depend on the other ranks' parts.
     """
 
     runs: list[Run]
@@ -48,32 +48,32 @@ class _Part(NamedTuple):
 
 
 def ingest(shard: Shard, ballot: Ballot, read: Reader, room: int, begin: int = 0) -> dict[str, Any]:
-    """Apply the parts that `read` returns on all ranks, step by step, until no rank has more.
+    """Apply the parts that `read` returns on all ranks, until no rank has more.
 
     Parameters
     ----------
     shard : Shard
     ballot : Ballot
-        Decides on each step.
+        Commits each step.
     read : callable
         Returns the checked batch, or the operations, of a step; None after the last one. Called in another thread.
     room : int
-        The bytes of answers that the client can take.
+        The client's limit in bytes for answers.
     begin : int
         The first step.
 
     Returns
     -------
     dict
-        `counts`, int64[4 * steps]: the counts of each step, in the order of `COUNTS`. `by_time`, int64[2 * steps]: what
-        was late and what expired. `times`, float64[steps]: the seconds from the end of the previous step. `before`: the
-        epoch before the first. `epochs`: that of each step. `answers`: what `answered` gives for each step of
+        `counts`, int64[4 * steps]: the counts of each step, in the order of `COUNTS`. `by_time`, int64[2 * steps]: late
+        and expired edges. `times`, float64[steps]: the seconds from the end of the previous step. `before`: the epoch
+        before the first step. `epochs`: the epoch of each step. `answers`: the result of `answered` for each step of
         operations, and None for others.
 
     Raises
     ------
     Exception
-        What reading or applying raised on this rank, with the step and epoch named. Earlier epochs are committed.
+        An error of reading or applying on this rank, with step and epoch. Earlier epochs are committed.
     """
     steps, name = _Steps(shard, ballot, room, begin), f"mgraph-{shard.spec.graph}-{shard.rank}-ahead"
     try:
@@ -87,17 +87,17 @@ def ingest(shard: Shard, ballot: Ballot, read: Reader, room: int, begin: int = 0
         raise with_place(error, steps.where, shard.rank) from error.__cause__
     finally:
         steps.settle()
-        ballot.make_safe()  # the steps that are committed are told, also where a later one fails
+        ballot.make_safe()  # committed steps are acknowledged, also if a later one fails
     return steps.done()
 
 
 class _Steps:
-    """The steps of one ingest.
+    """Steps of an ingest.
 
     Attributes
     ----------
     at : int
-        The step to which a failure belongs. While the commit of the previous step is waited for, it is that step.
+        The step to blame for a failure: the previous one during the wait for its commit.
     """
 
     def __init__(self, shard: Shard, ballot: Ballot, room: int, begin: int) -> None:
@@ -112,7 +112,7 @@ class _Steps:
         self._ended = time.perf_counter()
 
     def apply(self, part: _Part | None, problem: Exception | None) -> bool:
-        """Exchange, prepare and vote on a step, and begin its commit. False if no rank has a part any more."""
+        """Apply a step: exchange, prepare, vote, begin the commit. False after the last part."""
         with self.shard.working():
             columns = _agreed(self.shard, part, problem)
             if columns is None:
@@ -120,38 +120,44 @@ class _Steps:
                 return False
             make = self._execute if columns.operations else self._update
             change, answers = make(part, columns)
-        told = change.counted
-        self._counts.extend(told[name] for name in COUNTS)
-        self._by_time.extend((told["late"], told["expired"]))
+
+        # Note the results.
+        counted = change.counted
+        self._counts.extend(counted[name] for name in COUNTS)
+        self._by_time.extend((counted["late"], counted["expired"]))
         self._epochs.append(self.shard.epoch)
         self._answers.append(answers)
         self.at += 1
         return True
 
     def _update(self, part: _Part | None, columns: _Columns) -> tuple[BatchChange, None]:
-        """Make a step of batches."""
+        """Apply a step of batches."""
         with self.ballot.attempt(part.record if part else self._no_part(), ahead=True):
             routed, expiry = _routed(self.shard, part and part.runs, columns)
             self._end_step_before()
-            # both were allocated on other streams than the one on which the commit reads them, so their memory may be
-            # freed only when the commit is done
+            # Both were allocated on other streams than the commit's, so their memory must outlive the commit.
             self._held = [part, routed]
             change = BatchChange(self.shard, routed, expiry=expiry)
             self.ballot.decide(change, settle=False)
         return change, None
 
     def _execute(self, part: _Part | None, columns: _Columns) -> tuple[BatchChange, dict[str, Any]]:
-        """Make a step of operations; without updates it takes no epoch."""
+        """Apply a step of operations; without updates it takes no epoch."""
         self._end_step_before()
         shard, mine = self.shard, part.operations if part and part.operations else _NONE
+        # Count the operations of each rank, for this rank's offset, and the updates and rows of all.
         totals = np.zeros(shard.size + 2, np.int64)
         totals[shard.rank], totals[-2:] = len(mine), (mine.n_updates, mine.n_rows)
         with shard.waiting():
             totals = shard.exchange.allreduce(totals)
+
+        # Weights default to 1 if any rank has some.
         share = {name: getattr(mine, name) for name in OPERATIONS}
         if columns.weight and mine.weight is None:
             share["weight"] = shard.device.full(len(mine), 1, np.float32)
         first, room = int(totals[: shard.rank].sum()), self._room if totals[-1] else None
+
+        # Vote on the updates; queries alone need no ballot.
         with self.ballot.attempt(part.record if part else self._no_part()) if totals[-2] else nullcontext():
             counts = list(mine.counts.values()) if shard.size == 1 else None
             change = Execution(shard, streams(shard, first=first, counts=counts, **share), room=room)
@@ -164,11 +170,12 @@ class _Steps:
         return change.updates, answered(shard, change.answers)
 
     def _no_part(self) -> Record | None:
-        """What a log is to keep of a step in which this rank has no part: an epoch is whole if every rank logged it."""
+        """Return an empty record for a step without a part: an epoch is whole if every rank logged it."""
         none = np.empty(0, np.uint32)
         return None if self.ballot.log is None else Record("batch", {"src": none, "dst": none})
 
     def _end_step_before(self) -> None:
+        """Wait for the previous step's commit, and note its time."""
         if not self.at:
             return
         self.at -= 1
@@ -185,13 +192,13 @@ class _Steps:
 
     @property
     def where(self) -> str:
-        """The place of a failure, for its message."""
+        """Step and epoch of a failure, for its message."""
         epoch = self._epochs[self.at] if self.at < len(self._epochs) else self.shard.epoch + 1
         step = self._begin + self.at
         return f"ingest step {step}, epoch {epoch}, rank {self.shard.rank}; the epochs before it are committed"
 
     def done(self) -> dict[str, Any]:
-        """The answer of the call."""
+        """Return the answer of the call."""
         counts, times = np.array(self._counts, np.int64), np.array(self._times)
         return {
             "counts": counts, "by_time": np.array(self._by_time, np.int64), "times": times, "before": self._before,
@@ -200,7 +207,7 @@ class _Steps:
 
 
 class _Columns(NamedTuple):
-    """What any rank has in a step: ops, weights, times, operations."""
+    """Columns that any rank has in a step."""
 
     op: bool
     weight: bool
@@ -212,8 +219,10 @@ _NONE = Operations([], [], [])
 
 
 def _sorted(shard: Shard, batch: EdgeBatch | Operations | None, logs: bool) -> _Part | None:
+    """Check a batch or operations, sort a batch, and make its record."""
     if batch is None:
         return None
+    # Operations are only checked: sorting them needs the other ranks' counts.
     if isinstance(batch, Operations):
         spec = shard.spec
         check_kinds(batch, spec.weighted, shard.in_edges is not None, spec.combine, spec.times)
@@ -229,7 +238,7 @@ def _sorted(shard: Shard, batch: EdgeBatch | Operations | None, logs: bool) -> _
 
 
 def _next(ahead: ReadAhead[_Part | None]) -> tuple[_Part | None, Exception | None]:
-    """The next part, or the error in reading it, which is raised after the other ranks know of it."""
+    """Return the next part, or its error, to be raised after the other ranks know of it."""
     try:
         return ahead.next(), None
     except Aborted:
@@ -239,10 +248,7 @@ def _next(ahead: ReadAhead[_Part | None]) -> tuple[_Part | None, Exception | Non
 
 
 def _routed(shard: Shard, runs: list[Run] | None, columns: _Columns) -> tuple[list[Run], EdgeExpiry | None]:
-    """The edges of this step that this rank owns, from all ranks, with the `columns` op, weight and time.
-
-    And how far the step moves the window, in a graph with times.
-    """
+    """Return this rank's edges of a step from all ranks, and the move of the window in a graph with times."""
     runs = runs or [Run(shard.device.empty(0, np.uint64))] * len(shard.structures)
     with nullcontext() if shard.stream_route is None else shard.stream_route:
         runs, expiry = shard.admit([_completed(shard, run, columns) for run in runs])
@@ -253,27 +259,30 @@ def _routed(shard: Shard, runs: list[Run] | None, columns: _Columns) -> tuple[li
 
 
 def _agreed(shard: Shard, part: _Part | None, problem: Exception | None) -> _Columns | None:
-    """What any rank has in this step; None if no rank has a part. `InvalidBatch` for batches beside operations."""
+    """Agree on the columns of a step; None if no rank has a part. Batches beside operations are invalid."""
+    # Maximum over the ranks: errors, batches, operations, and each optional column.
     mixed = part is not None and part.operations is not None
     of = None if part is None else part.operations if mixed else part.runs[0]
-    there = [of is not None and getattr(of, name, None) is not None for name in ("op", "weight", "time")]
-    mine = [problem is not None, part is not None and not mixed, mixed, *there]
+    present = [of is not None and getattr(of, name, None) is not None for name in ("op", "weight", "time")]
+    mine = [problem is not None, part is not None and not mixed, mixed, *present]
     with shard.waiting():
-        failed, batches, mixed, *there = shard.exchange.allreduce(np.array(mine, np.int8), "max").tolist()
+        failed, batches, mixed, *present = shard.exchange.allreduce(np.array(mine, np.int8), "max").tolist()
+
+    # Raise this rank's error, another's, or one for parts of two kinds.
     if problem is not None:
         raise problem
     if failed:
         raise Aborted(f"{shard}: another rank could not read its next part; nothing was changed")
     if batches and mixed:
         raise InvalidBatch("some parts of a step are operations and others are not; give all ranks parts of one sort")
-    op, weight, time = map(bool, there)
+    op, weight, time = map(bool, present)
     return _Columns(op, weight, time, bool(mixed)) if batches or mixed else None
 
 
 def _completed(shard: Shard, run: Run, columns: _Columns) -> Run:
-    """`run` with the columns that any rank has: if it has none itself, all ops are inserts and all weights 1.
+    """Return `run` with all agreed columns; missing ops are inserts, and missing weights 1.
 
-    If it has no times, all its operations are deletions, whose times mean nothing.
+    A run without times has only deletions, whose times are not used.
     """
     n = len(run)
     return Run(

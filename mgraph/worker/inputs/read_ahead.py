@@ -1,4 +1,4 @@
-"""Making items one ahead: a separate thread reads and sorts the next part while the shard's thread applies the last."""
+"""Read-ahead: a separate thread reads and sorts the next part while the shard's thread applies the last."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["ReadAhead"]
 T = TypeVar("T")
 
 POLL_SECONDS = 0.05  #: between two checks of `aborted` in `next`
-LEAVE_SECONDS = 1.0  #: for which the end of the ``with`` block waits for an item that is being made
+LEAVE_SECONDS = 1.0  #: how long the end of the ``with`` block waits for an unfinished item
 
 
 class ReadAhead(Generic[T]):
-    """Calls ``make(0)``, ``make(1)`` and so on in a separate thread, one call ahead of `next`.
+    """Thread that calls ``make(0)``, ``make(1)``, ..., one call ahead of `next`.
 
     On a GPU the thread uses its own stream, which is done with an item when `next` returns it. The memory of an item
     belongs to that stream: keep the item until other streams have finished their work on it.
@@ -54,12 +54,12 @@ class ReadAhead(Generic[T]):
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """End the thread after the item that it is making; wait `LEAVE_SECONDS` at most for that."""
+        """End the thread after its current item; waits at most `LEAVE_SECONDS`."""
         self._asked.put(False)
         self._thread.join(LEAVE_SECONDS)
 
     def next(self) -> T:
-        """The next item, or raises the error of making it; `Aborted` if `aborted` is true while it waits."""
+        """Return the next item, or raise its error, or `Aborted`."""
         while not self._aborted():
             try:
                 item, error = self._made.get(timeout=POLL_SECONDS)
@@ -72,6 +72,7 @@ class ReadAhead(Generic[T]):
         raise Aborted("the call was aborted while it waited for its next part")
 
     def _run(self) -> None:
+        """Make an item per request, until the end."""
         self._device.use()
         for number in count():
             if not self._asked.get():
@@ -82,6 +83,7 @@ class ReadAhead(Generic[T]):
                 self._made.put((None, error))
 
     def _item(self, number: int) -> T:
+        """Make an item on the thread's stream, and wait for that."""
         if self._stream is None:
             return self._make(number)
         with self._stream:

@@ -1,4 +1,4 @@
-"""The sources that an ingest reads on a worker: Dask data, files, or a function. Each part becomes a checked batch."""
+"""Sources of an ingest on a worker: Dask data, files, or a function, read as checked batches."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __all__ = ["Reader", "Source", "joined", "open_source"]
 
 Reader = Callable[[int], EdgeBatch | Operations | None]  #: returns the part of a step; None after the last one
 
-LEAST = 16 << 20  #: bytes that a function's first part may take
-#: a later part may take this many times the bytes of the largest before it, with what the function itself needs
+LEAST = 16 << 20  #: bytes reserved for a function's first part
+#: a later part is assumed to need this many times the largest part so far, with the function's own memory
 TIMES = 4
 
 
 @dataclass(frozen=True)
 class Source:
-    """The source of one rank.
+    """Source of a rank.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Source:
     function : str or None
         The name of the user's function, if the source is one.
     left_out : set of str
-        The columns of parts that were not used so far.
+        The unused columns of the parts so far.
     """
 
     read: Reader
@@ -53,28 +53,30 @@ def open_source(
     device: Device,
     held: Callable[[str], Any],
 ) -> Source:
-    """The source of a rank.
+    """Return the source of a rank.
 
     Parameters
     ----------
     source : mapping
-        `kind` is "keys" or "files", with `parts`, this rank's keys of Dask data or its paths, one for each step; or
-        "function", with the `function`, pickled where it comes from another process, and `steps`, the number of steps,
-        or None if the function ends the source by returning None. `names` are the arguments of `Names`, by which files
-        and the function's parts are read.
+        `kind` is "keys" or "files", with `parts`, this rank's keys of Dask data or its paths, one per step; or
+        "function", with the `function`, pickled if it comes from another process, and `steps`, the number of steps, or
+        None if the function ends the source by returning None. `names` are the arguments of `Names`, by which files and
+        the function's parts are read.
     rank, size : int
     device : Device
-        Passed to functions that have an argument `device`. Its budget decides whether there is memory for a part before
-        it is read: the size of a file's columns is known, and that of a function's next part is estimated by the
-        largest before it.
+        Passed to functions with an argument `device`. Its budget must grant the memory of a part before it is read: the
+        size of a file's columns is known, and that of a function's next part is estimated from the largest so far.
     held : callable
         Returns the Dask data of a key on this worker.
     """
     names, left_out = Names(**source["names"]), set[str]()
+    # The user's function, wrapped.
     if source["kind"] == "function":
         function = source["function"] if callable(source["function"]) else _unpickled(source["function"])
         name = getattr(function, "__qualname__", type(function).__qualname__)
         return Source(_called(function, source["steps"], names, left_out, rank, size, device), name, left_out)
+
+    # Files or Dask data, part by part.
     read = partial(_read_file, names=names, budget=device.budget) if source["kind"] == "files" else held
     parts = list(source["parts"])
 
@@ -89,34 +91,35 @@ def open_source(
 
 
 def joined(reads: Sequence[Reader], device: Device) -> Reader:
-    """What several ranks would read, one after another; None after the last of all."""
+    """Concatenate the parts of several ranks' readers; None after the last of all."""
     if len(reads) == 1:
         return reads[0]
 
     def read(step: int) -> EdgeBatch | Operations | None:
-        parts = [part for one in reads if (part := one(step)) is not None]
+        parts = [part for reader in reads if (part := reader(step)) is not None]
         if len(parts) < 2:
             return next(iter(parts), None)
         batches = [part for part in parts if isinstance(part, EdgeBatch)]
         if len(batches) < len(parts):
             raise InvalidBatch("after a worker was lost, its parts cannot be read in its place if they are operations")
-        return _one(batches, device)
+        return _concatenated(batches, device)
 
     return read
 
 
-def _one(parts: Sequence[EdgeBatch], device: Device) -> EdgeBatch:
-    """Batches as one, in their order."""
+def _concatenated(parts: Sequence[EdgeBatch], device: Device) -> EdgeBatch:
+    """Concatenate batches in their order."""
 
+    # A column that only some batches have gets its default in the others.
     def column(name: str, dtype: Any, left_out: int | None) -> Any:
-        given = [getattr(part, name) for part in parts]
-        if all(one is None for one in given):
+        values = [getattr(part, name) for part in parts]
+        if all(value is None for value in values):
             return None
         filled = [
-            device.full(len(part), left_out if one is None else one, dtype)
-            if one is None or isinstance(one, int)
-            else device.asarray(one)
-            for part, one in zip(parts, given, strict=True)
+            device.full(len(part), left_out if value is None else value, dtype)
+            if value is None or isinstance(value, int)
+            else device.asarray(value)
+            for part, value in zip(parts, values, strict=True)
         ]
         return device.concatenate(filled)
 
@@ -130,6 +133,7 @@ def _one(parts: Sequence[EdgeBatch], device: Device) -> EdgeBatch:
 
 
 def _unpickled(data: bytes) -> Callable[..., Any]:
+    """Unpickle a source function; `InvalidOption` if that fails."""
     try:
         return pickle.loads(data)
     except Exception as error:
@@ -148,6 +152,7 @@ def _called(
     size: int,
     device: Device,
 ) -> Reader:
+    """Return a reader that calls the user's function, with memory reserved for its part."""
     more = {"device": device} if _takes_device(function) else {}
     ended, need = False, LEAST
 
@@ -155,9 +160,10 @@ def _called(
         nonlocal ended, need
         if ended or (steps is not None and step >= steps):
             return None
+        # Reserve memory by the largest part so far.
         with device.budget.reserve(need, f"part {step} of the source, by the part before it"):
             part = function(rank, size, step, **more)
-            ended = part is None  # then the function is not called again, even if other ranks have more parts
+            ended = part is None  # do not call it again, even if other ranks have more parts
             batch = None if part is None else as_part(part, names)
         left_out.update(getattr(batch, "unused", ()))
         need = max(need, TIMES * _nbytes(batch))
@@ -167,6 +173,7 @@ def _called(
 
 
 def _takes_device(function: Callable[..., Any]) -> bool:
+    """Return True if a function has an argument `device`."""
     try:
         parameter = signature(function).parameters.get("device")
     except (TypeError, ValueError):  # a function without a signature
@@ -175,17 +182,17 @@ def _takes_device(function: Callable[..., Any]) -> bool:
 
 
 def _nbytes(batch: EdgeBatch | Operations | None) -> int:
-    """Bytes of host memory that a batch's columns take; those on a GPU take none."""
+    """Return the bytes of a batch's columns in host memory."""
     columns = (getattr(batch, name, None) for name in COLUMNS)
     return sum(column.nbytes for column in columns if isinstance(column, np.ndarray))
 
 
 def _read_file(path: str, names: Names, budget: Budget) -> EdgeBatch:
-    """Return the batch in a file."""
+    """Read the batch in a file, with memory reserved for its columns."""
     with open_table(path) as table:
-        found, unused = names.find(table.names, "the file")
-        columns = [*found.values()]
+        matches, unused = names.find(table.names, "the file")
+        columns = [*matches.values()]
         with budget.reserve(table.nbytes(columns), path):
             read = table.read(columns, None)
-            given = {column: read[name] for column, name in found.items()}
-            return EdgeBatch.of(given, None, {column: label(name) for column, name in found.items()}, unused)
+            values = {column: read[name] for column, name in matches.items()}
+            return EdgeBatch.of(values, None, {column: label(name) for column, name in matches.items()}, unused)

@@ -1,1 +1,1 @@
-"""Computing with results on the workers: arithmetic, and results that follow the graph."""
+"""Computations with results on the workers: arithmetic, and maintained results."""

@@ -14,7 +14,7 @@ from mgraph.worker.shard.shard import Shard
 
 __all__ = ["REDUCTIONS", "combine", "reduced"]
 
-#: reductions of a part of a column on the device; of floats in float64
+#: reductions of a part of a column on the device; floats in float64
 REDUCTIONS: dict[str, Callable[[Any, Array], Any]] = {
     "sum": lambda xp, a: a.sum(dtype=np.float64 if a.dtype.kind == "f" else np.int64),
     "magnitudes": lambda xp, a: xp.abs(a).sum(dtype=np.float64),
@@ -25,10 +25,10 @@ REDUCTIONS: dict[str, Callable[[Any, Array], Any]] = {
 
 
 def combine(shard: Shard, operation: str, like: str, operands: Sequence[dict[str, Any]]) -> Result:
-    """Compute a column by a universal function of NumPy, or by "where", in the range of the result `like`.
+    """Compute a column by a NumPy ufunc or "where", in the range of the result `like`.
 
-    An operand is a column of a result in the same range (``result`` and ``column``), an array of as many ``values``, or
-    a ``number``.
+    An operand is a column of a result in the same range (``result`` and ``column``), an array of ``values``, or a
+    ``number``.
     """
     device = shard.device
     arrays = [_operand(shard, operand) for operand in operands]
@@ -43,14 +43,15 @@ def combine(shard: Shard, operation: str, like: str, operands: Sequence[dict[str
 
 
 def _operand(shard: Shard, operand: dict[str, Any]) -> Any:
+    """Return an operand's array or number."""
     if "result" in operand:
         return shard.result(operand["result"]).column(operand["column"])
     return shard.device.asarray(operand["values"]) if "values" in operand else operand["number"]
 
 
 def reduced(device: Device, values: Array, kind: str) -> list[Any]:
-    """Return a number of `REDUCTIONS` for each part of a column; none of an empty one. One read-back per part."""
+    """Reduce each part of a column by a function of `REDUCTIONS`. One read-back per part."""
     flat = values.reshape(-1)
     parts = [flat[part] for part in device.slices(len(flat))]
-    with np.errstate(all="ignore"):  # a sum past the largest number is inf, and nobody is warned
+    with np.errstate(all="ignore"):  # an overflowing sum is inf, without a warning
         return [device.to_host(REDUCTIONS[kind](device.xp, part)).item() for part in parts if len(part)]

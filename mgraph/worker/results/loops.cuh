@@ -1,7 +1,7 @@
-// Self-loops among changed arcs.
+// Counts the self-loops among changed arcs.
 #pragma once
 
-struct CountLoops {  // one lane an arc, src << 32 | dst
+struct CountLoops {  // one lane per arc, src << 32 | dst
     static constexpr int lanes = 1;
     const u64* keys;
     i64 n;

@@ -1,15 +1,15 @@
-"""Maintained results: on each rank, decide whether to go on from the last result or to compute it again.
+"""Maintained results: updated incrementally, or recomputed, whichever is faster.
 
 All ranks take the same decisions. They agree on the epoch and the numbering of each rank's result (an allreduce),
-gather the arcs that batches have changed since (allgathers of 9 bytes an arc, 17 with weights), and ask the algorithm
-to go on from there. It gives up where it would visit more than a share of the edges. The share is measured: it is
-halved after an update that took longer than the last computation from the start, and doubled after one that used most
-of it, or all, in less than half that time. Where going on is slow for another reason, or is given up again and again,
-it is left out for some time.
+gather the arcs changed since (allgathers of 9 bytes per arc, 17 with weights), and ask the algorithm for an incremental
+update. It gives up if it would visit more than a given fraction of the edges. This fraction adapts: it is halved after
+an update that took longer than the last full computation, and doubled after one that used most of it, or all, in less
+than half that time. If updates are slow for another reason, or are given up repeatedly, they are suspended for some
+time.
 
-Vertices without edges may leave a graph with keys, and then the internal ids of others change. Results are brought up
-to date before the removal, and renumbered after it. Between two reads that takes about as long as computing the result
-twice, at most; then the next read computes it again.
+Vertices without edges may leave a graph with keys, which changes the internal ids of others. Results are updated before
+the removal and renumbered after it. Between two reads this may take about twice the time of a computation; after that,
+the next read recomputes the result.
 """
 
 from __future__ import annotations
@@ -35,38 +35,42 @@ __all__ = ["catch_up", "end", "through_removal"]
 
 Value = dict[str, Any]
 
-LEAST_SHARE, MOST_SHARE = 1 / 1024, 1.0
-FEW = 1024  #: edges that an update may visit in any case
-#: going on is left out after it took so many seconds more than twice a computation from the start, TIMES in a row
+LEAST_SHARE, MOST_SHARE = 1 / 1024, 1.0  #: bounds of the fraction of edges that an update may visit
+FEW = 1024  #: edges that an update may always visit
+#: updates are suspended after TIMES in a row took SLOWER seconds more than twice a full computation
 SLOWER, TIMES = 0.005, 3
-LONGEST = 16  #: times in a row for which it is left out, at most
+LONGEST = 16  #: maximum number of updates to suspend in a row
 
 
 def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value) -> Value:
-    """Bring a maintained result up to date, or compute it.
+    """Update a maintained result, or compute it.
 
     Returns
     -------
     dict
-        `how`: "unchanged", "incremental" or "again"; `touched`: the edges that differ from when it was last brought up
-        to date, 0 if that is not known; `edges`: the edges that were visited on all ranks, 0 if it was computed again.
+        `how`: "unchanged", "incremental" or "again"; `touched`: the number of edges changed since the last update, 0 if
+        unknown; `edges`: the number of edges visited on all ranks, 0 after a recomputation.
     """
     state = shard.maintained.setdefault(live, MaintainedState())
     shard.change_log.open(shard.epoch)
     report = _gone_on(shard, state)
     if report is None or report["how"] == "again":
-        state.made, began = None, time.perf_counter()  # its memory is free before the new one is made
+        # Recompute. The old result is freed first.
+        state.result, began = None, time.perf_counter()
         assert algorithm.maintain is not None
-        made = algorithm.maintain(shard, **args)
+        result = algorithm.maintain(shard, **args)
         state.seconds = _longest(shard, began)
-        state.made = made
+        state.result = result
         report = report or {"how": "again", "touched": 0, "edges": 0}
     elif state.removals:
+        # Earlier updates, before removals of vertices, count too.
         report = {
             "how": "incremental",
             "touched": report["touched"] + state.touched,
             "edges": report["edges"] + state.visited,
         }
+
+    # The change log may forget what all results have seen.
     state.spent, state.removals, state.touched, state.visited = 0.0, 0, 0, 0
     _note_place(shard, state)
     shard.change_log.forget(min(other.epoch for other in shard.maintained.values()))
@@ -74,56 +78,62 @@ def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value) -> Valu
 
 
 def _note_place(shard: Shard, state: MaintainedState) -> None:
-    """Note that a result is that of the shard as it is now."""
+    """Record the shard's epoch, numbering and ranges as those of the result."""
     state.epoch, state.generation, state.starts = shard.epoch, shard.generation, shard.partition.starts[:-1]
 
 
 def _gone_on(shard: Shard, state: MaintainedState) -> Value | None:
-    """Go on from the last result, and return what `catch_up` does; None where the ranks cannot go on.
+    """Update the last result incrementally, and return a report like `catch_up`; None if the ranks cannot.
 
-    An error leaves no result, since it may have come after a part of the ranks had finished.
+    An error leaves no result, since some ranks may have finished before it.
     """
-    began, made = time.perf_counter(), state.made
+    began, result = time.perf_counter(), state.result
     if not _current(shard, state):
         return None
     if state.epoch == shard.epoch and not state.removals:
         return {"how": "unchanged", "touched": 0, "edges": 0}
-    assert made is not None
-    state.made = None
-    # the arcs that differ, and how many edges may be visited for them
+    assert result is not None
+    state.result = None
+
+    # Gather the changed arcs, and bound the edges that the update may visit.
     changes, arcs = _changes(shard, state.epoch), _sum(shard, shard.out_edges.num_edges)
     most, loops = max(int(arcs * state.share), FEW), _loops(shard, changes)
-    followed = None
+
+    # Update, unless updates are suspended, and adapt the bound to the time it took.
+    applied = None
     if not _left_out(state, len(changes)):
-        followed = made.apply_changes(changes, most) if len(changes) <= most else None
-        _adapt(state, _longest(shard, began), None if followed is None else followed.edges / most, len(changes))
+        applied = result.apply_changes(changes, most) if len(changes) <= most else None
+        _adapt(state, _longest(shard, began), None if applied is None else applied.edges / most, len(changes))
+
+    # Report edges: an undirected edge is two arcs, a loop one.
     touched = len(changes) if loops is None else (len(changes) + int(shard.device.to_host(loops)[0])) // 2
-    if followed is None:
+    if applied is None:
         return {"how": "again", "touched": touched, "edges": 0}
-    state.made = made
-    return {"how": "incremental" if followed.changed else "unchanged", "touched": touched, "edges": followed.edges}
+    state.result = result
+    return {"how": "incremental" if applied.changed else "unchanged", "touched": touched, "edges": applied.edges}
 
 
 def end(shard: Shard, live: str) -> None:
-    """Free a maintained result; unknown ones are ignored."""
+    """Free a maintained result; unknown ids are ignored."""
     if shard.maintained.pop(live, None) is not None and not shard.maintained:
         shard.change_log.close()
 
 
 def _current(shard: Shard, state: MaintainedState) -> bool:
-    """Return True if every rank has the result as of one epoch and all changes since, and can go on. One allreduce."""
-    first, made = shard.change_log.first, state.made
+    """Return True if every rank has the same result and all later changes. One allreduce."""
+    first, result = shard.change_log.first, state.result
     same = state.generation == shard.generation and state.starts == shard.partition.starts[:-1]
-    here = made is not None and same and first is not None and first <= state.epoch
-    if here and made is not None and not made.takes_deletions:
-        here = not any(touched.deleted for _, touched in shard.change_log.since(state.epoch))
-    mine = np.array([here, state.epoch, -state.epoch], np.int64)
+    usable = result is not None and same and first is not None and first <= state.epoch
+    if usable and result is not None and not result.takes_deletions:
+        usable = not any(touched.deleted for _, touched in shard.change_log.since(state.epoch))
+    # Minimum of epoch and of -epoch: equal epochs on all ranks.
+    mine = np.array([usable, state.epoch, -state.epoch], np.int64)
     current, epoch, latest = shard.exchange.allreduce(mine, "min").tolist()
     return bool(current) and epoch == -latest
 
 
 def _left_out(state: MaintainedState, size: int) -> bool:
-    """Return True if updates of so many changes are left out, since the last ones took too long."""
+    """Return True if updates of this size are suspended, since the last ones took too long."""
     if state.pause == 0 or 2 * size < state.slow:
         return False
     state.pause -= 1
@@ -131,14 +141,17 @@ def _left_out(state: MaintainedState, size: int) -> bool:
 
 
 def _adapt(state: MaintainedState, seconds: float, used: float | None, size: int) -> None:
-    """Adapt the share of edges that may be visited, and how often going on is tried, to the time of an update.
+    """Adapt the allowed fraction of edges, and the suspension of updates, to an update's time.
 
-    `used` is the part of the share that was visited; None if it was given up.
+    `used` is the visited part of the allowed edges; None if the update gave up.
     """
-    if seconds > state.seconds and (used is None or used > 1 / 64):  # else it was not for the edges
+    # Halve or double the fraction, unless the time was spent on other things than edges.
+    if seconds > state.seconds and (used is None or used > 1 / 64):
         state.share = max(state.share / 2, LEAST_SHARE)
     elif (used is None or used > 0.5) and seconds < state.seconds / 2:
         state.share = min(state.share * 2, MOST_SHARE)
+
+    # Suspend updates of this size after TIMES slow ones in a row, each time for twice as long.
     if seconds <= SLOWER + (0 if used is None else 2 * state.seconds):
         state.times = 0 if used is not None else state.times
         return
@@ -147,11 +160,13 @@ def _adapt(state: MaintainedState, seconds: float, used: float | None, size: int
 
 
 def _longest(shard: Shard, began: float) -> float:
+    """Return the seconds since `began` on the slowest rank."""
     shard.device.synchronize()
     return float(shard.exchange.allreduce(np.array([time.perf_counter() - began]), "max")[0])
 
 
 def _sum(shard: Shard, mine: int) -> int:
+    """Return the sum of a number over the ranks."""
     return int(shard.exchange.allreduce(np.array([mine], np.int64))[0])
 
 
@@ -160,39 +175,42 @@ def _sum(shard: Shard, mine: int) -> int:
 
 @contextmanager
 def through_removal(shard: Shard, ids: np.ndarray) -> Iterator[None]:
-    """Keep the maintained results while the block removes users' `ids`, which have no edges.
+    """Keep the maintained results while the block removes users' `ids` without edges.
 
-    A result that cannot go on is freed, and computed again by its next read.
+    A result that cannot be kept is freed, and recomputed by its next read.
     """
+    # Update all results first, with the present ids.
     for state in shard.maintained.values():
         _catch_up_for_removal(shard, state)
-    going_on = [state for state in shard.maintained.values() if state.made is not None]
+    going_on = [state for state in shard.maintained.values() if state.result is not None]
     numbering = _renumbering(shard, ids) if going_on else None
     generation = shard.generation
     yield
     if shard.generation == generation:
         return
-    shard.change_log.forget(shard.epoch)  # arcs by the ids before
+
+    # Renumber them. The change log has arcs by the old ids.
+    shard.change_log.forget(shard.epoch)
     for state in going_on:
-        made, state.made = state.made, None
-        assert made is not None
+        result, state.result = state.result, None
+        assert result is not None
         try:
-            if numbering is not None and made.renumber(numbering):
-                state.made = made
+            if numbering is not None and result.renumber(numbering):
+                state.result = result
         except CapacityError:  # the ranks agree in `_current`
             pass
         _note_place(shard, state)
 
 
 def _catch_up_for_removal(shard: Shard, state: MaintainedState) -> None:
-    """Bring a result up to date; or free it, if it cannot go on, or its updates since the last read took too long."""
+    """Update a result, or free it if that fails or updates have taken too long."""
     if state.spent > 2 * state.seconds + SLOWER:
-        state.made = None
+        state.result = None
         return
     began = time.perf_counter()
     report = _gone_on(shard, state)
     if report is None or report["how"] == "again":
-        state.made = None
+        state.result = None
         return
     state.spent += _longest(shard, began)
     state.removals, state.touched = state.removals + 1, state.touched + report["touched"]
@@ -201,7 +219,7 @@ def _catch_up_for_removal(shard: Shard, state: MaintainedState) -> None:
 
 
 def _renumbering(shard: Shard, ids: np.ndarray) -> Renumbering | None:
-    """Return the internal ids without users' `ids`; None if there is too little memory."""
+    """Return the internal ids without users' `ids`; None if memory lacks."""
     device, xp, n = shard.device, shard.device.xp, shard.n_vertices
     try:
         with device.taking(40 * n, f"new ids of {n} vertices"):
@@ -215,23 +233,27 @@ def _renumbering(shard: Shard, ids: np.ndarray) -> Renumbering | None:
     return Renumbering(kept, rows, new)
 
 
-# ---- what was changed since an epoch ---------------------------------------------------------------------------------
+# ---- changes since an epoch ------------------------------------------------------------------------------------------
 
 
 def _changes(shard: Shard, epoch: int) -> EdgeDelta:
-    """Return the difference between the arcs of all ranks and those at `epoch`."""
+    """Return the net difference between the arcs of all ranks now and at `epoch`."""
     device, xp, since = shard.device, shard.device.xp, shard.change_log.since(epoch)
     if shard.size == 1 and len(since) == 1:
-        one = since[0][1]  # each arc is there once, and in order
-        return EdgeDelta(one.keys, one.kinds, one.deleted, one.old, one.new)
+        batch = since[0][1]  # its arcs are unique and sorted
+        return EdgeDelta(batch.keys, batch.kinds, batch.deleted, batch.old, batch.new)
+
+    # Sort the changes of all ranks by arc, and those of an arc by epoch.
     columns = _gathered(shard, since)
     keys, epochs = columns.pop("keys"), columns.pop("epochs")
     with device.taking(64 * len(keys), f"{len(keys)} changed arcs"):
-        if shard.size > 1:  # of one arc's changes, the order is that of the epochs
+        if shard.size > 1:
             stream = xp.argsort(epochs, kind="stable")
             keys, columns = keys[stream], {name: column[stream] for name, column in columns.items()}
         keys, places = sort_keys(device, keys, with_places=True)
         columns = {name: column[places] for name, column in columns.items()}
+
+        # Compare the first and the last state of each arc.
         kinds = columns["kinds"]
         edge = device.full(len(keys) + 1, 1, bool)
         edge[1:-1] = keys[1:] != keys[:-1]
@@ -247,24 +269,26 @@ def _changes(shard: Shard, epoch: int) -> EdgeDelta:
 
 
 def _gathered(shard: Shard, since: list[tuple[int, Touched]]) -> dict[str, Array]:
-    """The columns of what all ranks have changed, in the order of the epochs on each; on several with the epochs."""
+    """Gather the columns of all ranks' changes, with their epochs if several ranks have some."""
     device = shard.device
     dtypes: dict[str, Any] = {"keys": np.uint64, "kinds": np.uint8}
     if shard.spec.weighted:
         dtypes |= {"old": np.float32, "new": np.float32}
+    # Columns of all batches on this rank.
     columns = {
         name: device.concatenate([device.empty(0, dtype), *(getattr(touched, name) for _, touched in since)])
         for name, dtype in dtypes.items()
     }
     if shard.size == 1:
         return {**columns, "epochs": None}
+    # The epoch of each arc, to order those of several ranks.
     epochs = np.repeat([at for at, _ in since], [len(touched) for _, touched in since]).astype(np.int64)
     columns["epochs"] = device.asarray(epochs)
     return {name: device.concatenate(shard.exchange.allgather(column)) for name, column in columns.items()}
 
 
 def _loops(shard: Shard, changes: EdgeDelta) -> Array:
-    """Count the changed arcs of an undirected graph that are self-loops, on the device; None of a directed graph."""
+    """Count the self-loops among an undirected graph's changes, on the device; None if directed."""
     if shard.directed:
         return None
     loops = shard.device.zeros(1, np.int64)

@@ -1,1 +1,1 @@
-"""The worker's ends of the sessions with clients, the thread in which a shard works, and published graphs."""
+"""Worker's ends of sessions, threads of shards, and published graphs."""

@@ -1,4 +1,4 @@
-"""The metrics of a worker's shards, sent with each heartbeat, for the dashboard and ``scheduler_info()``."""
+"""Metrics of a worker's shards, sent with each heartbeat, for the dashboard."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SPAN_SECONDS = 0.25  #: the shortest time over which a rate is computed
 
 
 class Meter:
-    """The metrics of all shards of one worker, from their last states; makes no call.
+    """Metrics of all shards of a worker, from their last states; makes no call.
 
     ``metrics["mgraph"]`` is a dict: `graphs`, the number of shards; `edges` and `bytes`, their sums; `epoch`, the
-    largest epoch; `batch_rate`, the batches committed a second since the previous heartbeat; and `shards`, a dict for
-    each shard: its `graph` and `rank`, the `epoch`, `edges`, `operations` and `seconds` of `Counters`, as of now, its
-    `bytes` after the last call, what it is `doing`, and `since` how many seconds. Dask's table of workers shows numbers
-    only, so those but `graphs` are also metrics of their own, such as ``mgraph_edges``.
+    largest epoch; `batch_rate`, the batches per second since the previous heartbeat; and `shards`, a dict per shard:
+    its `graph` and `rank`, the current `epoch`, `edges`, `operations` and `seconds` of `Counters`, its `bytes` after
+    the last call, the running call (`doing`) and its seconds (`since`). Dask's table of workers shows only numbers, so
+    all numbers but `graphs` are also separate metrics, such as ``mgraph_edges``.
     """
 
     def __init__(self, table: SessionTable, clock: Callable[[], float] = time.monotonic) -> None:
@@ -32,15 +32,15 @@ class Meter:
         self._at, self._rate = clock(), 0.0
 
     def metrics(self) -> dict[str, Callable[[Any], Any]]:
-        """The entries for ``Worker.metrics``: functions that are called with the worker, on its event loop."""
-        flat = {f"mgraph_{name}": self._one(name) for name in ("edges", "bytes", "epoch", "batch_rate")}
+        """Return the entries of ``Worker.metrics``: functions of the worker, called on its event loop."""
+        flat = {f"mgraph_{name}": self._single(name) for name in ("edges", "bytes", "epoch", "batch_rate")}
         return {"mgraph": lambda worker: {**self.read(), "shards": self.shards()}, **flat}
 
-    def _one(self, name: str) -> Callable[[Any], float]:
+    def _single(self, name: str) -> Callable[[Any], float]:
         return lambda worker: self.read()[name]
 
     def read(self) -> Numbers:
-        """The current values by name."""
+        """Return the current values by name."""
         shards = {key: thread.state for key, thread in self._threads().items()}
         return {
             "graphs": len(shards),
@@ -51,13 +51,13 @@ class Meter:
         }
 
     def shards(self) -> list[dict[str, Any]]:
-        """What each shard has done and is doing, during a call too."""
+        """Return the counters and the running call of each shard."""
         return [_shard(graph, rank, thread) for (graph, rank), thread in self._threads().items()]
 
     def _threads(self) -> dict[tuple[str, int], ShardThread]:
-        """The threads of all shards, by graph and rank. Until its publisher leaves, a published one is in both."""
-        held = self._table.sessions, self._table.published
-        return {key: one.thread for shards in held for key, one in shards.items()}
+        """Return the threads of all shards by graph and rank, of published ones once."""
+        tables = self._table.sessions, self._table.published
+        return {key: shard.thread for shards in tables for key, shard in shards.items()}
 
     def _batch_rate(self, epochs: dict[tuple[str, int], int]) -> float:
         now = self._clock()

@@ -1,12 +1,12 @@
-"""A graph that belongs to its workers: its shards stay when a client leaves, and the clients' calls take turns.
+"""Published graphs: shards that outlive their client's session, and the lock of their clients.
 
-Rank 0 gives the *turn* to one client after another, in the order in which they ask. Only its holder makes calls, so all
-ranks see the calls of all clients in one order. A turn that ended well leaves what its holder knew of the ranks, and
-the next one goes on from there. A turn ends with its holder's comm, too. What it had under way is then not known, and
-the next holder releases the ranks and has an interrupted vote decided, as one client does after a failed call.
+Rank 0 gives the lock to one client after another, in the order of their requests. Only its holder makes calls, so all
+ranks see the calls of all clients in the same order. A holder that releases the lock passes its view of the ranks on to
+the next one. The lock is also released when the holder's comm closes. The state of its last call is then unknown: the
+next holder aborts the ranks' waits and settles an interrupted vote, as a single client does after a failed call.
 
-The ranks tell the calls of a holder that is gone by their attempt. Turns that ended badly set the number so far ahead
-that whatever comes late has a lower one, and is refused.
+The ranks recognize late calls of a lost holder by their attempt: such a release increments the number so much that they
+have a lower one, and are refused.
 """
 
 from __future__ import annotations
@@ -18,45 +18,45 @@ from typing import Any, NamedTuple
 
 from mgraph.protocol import ShardState
 
-__all__ = ["Published", "Turns"]
+__all__ = ["LockQueue", "Published"]
 
-SPAN = 1 << 12  #: attempts that no holder makes in one turn
+SPAN = 1 << 12  #: more attempts than a holder makes
 
 Value = dict[str, Any]
 
 
-class _Asked(NamedTuple):
-    """Who asked for a turn, as what, and how it is given."""
+class _LockRequest(NamedTuple):
+    """Client of a request, its number, and the callback that grants the lock."""
 
     who: object
     seq: int
     give: Callable[[Value], None]
 
 
-class Turns:
-    """Gives turns. On the event loop of rank 0's worker.
+class LockQueue:
+    """Fair lock of a published graph. Used on the event loop of rank 0's worker.
 
     Parameters
     ----------
     attempt : int
         The number of the current exchange.
     known : bytes or None
-        What the last holder knew of the ranks; None where its turn ended badly.
+        The last holder's view of the ranks; None if it was lost.
     """
 
     def __init__(self, attempt: int, known: bytes | None) -> None:
         self._attempt, self._known = attempt, known
-        self._holder: _Asked | None = None
-        self._waiting: deque[_Asked] = deque()
+        self._holder: _LockRequest | None = None
+        self._waiting: deque[_LockRequest] = deque()
 
     def ask(self, who: object, seq: int, give: Callable[[Value], None]) -> None:
-        """Call `give` with the attempt and what is known once it is the turn of `who`."""
-        self._waiting.append(_Asked(who, seq, give))
+        """Queue a request; `give` is called with attempt and view once it is granted."""
+        self._waiting.append(_LockRequest(who, seq, give))
         self._next()
 
     def end(self, who: object, seq: int, attempt: int | None, known: bytes | None) -> None:
-        """The turn `seq` of `who` has ended, or is not wanted any more; without an attempt, nothing was done in it."""
-        self._waiting = deque(one for one in self._waiting if (one.who, one.seq) != (who, seq))
+        """Release the lock of request `seq`, or withdraw it. Without an attempt, no call was made."""
+        self._waiting = deque(request for request in self._waiting if (request.who, request.seq) != (who, seq))
         if self._holder is not None and (self._holder.who, self._holder.seq) == (who, seq):
             if attempt is not None:
                 self._attempt, self._known = attempt, known
@@ -64,8 +64,8 @@ class Turns:
             self._next()
 
     def leave(self, who: object) -> None:
-        """The comm of `who` has closed."""
-        self._waiting = deque(one for one in self._waiting if one.who is not who)
+        """Withdraw all requests of a closed comm; release its lock as lost."""
+        self._waiting = deque(request for request in self._waiting if request.who is not who)
         if self._holder is not None and self._holder.who is who:
             self._attempt, self._known, self._holder = self._attempt + SPAN, None, None
             self._next()
@@ -78,7 +78,7 @@ class Turns:
 
 @dataclass
 class Published:
-    """One rank's shard of a published graph. On the worker's event loop.
+    """Shard of a published graph. Used on the worker's event loop.
 
     Attributes
     ----------
@@ -88,13 +88,13 @@ class Published:
     ended : asyncio.Event
         Set once the shard is freed.
     card : bytes
-        What a client has to know that attaches.
-    turns : Turns
-        In use on rank 0.
+        Description for clients that attach.
+    lock : LockQueue
+        Used on rank 0.
     name : str or None
         None after `unpublish`: then the shard ends with its last session.
     sessions : set of Session
-        Those that may call the shard.
+        The sessions that may call the shard.
     """
 
     graph: str
@@ -103,12 +103,12 @@ class Published:
     thread: Any
     ended: Any
     card: bytes
-    turns: Turns
+    lock: LockQueue
     name: str | None = None
     sessions: set[Any] = field(default_factory=set)
 
     def listing(self) -> Value:
-        """What a listing says of it."""
+        """Return the entry of this shard in a listing."""
         state: ShardState = self.thread.state
         return {
             "name": self.name, "graph": self.graph, "rank": self.rank, "size": self.size,

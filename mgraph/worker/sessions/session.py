@@ -1,6 +1,6 @@
-"""The worker's end of a session. It runs in the comm handler's coroutine, and frees its shard when it ends.
+"""Worker's end of a session: runs in the comm handler's coroutine, and frees its shard at the end.
 
-The shard of a published graph stays, and other sessions may call it; see `mgraph.worker.sessions.published`.
+The shard of a published graph stays, and other sessions may call it (`mgraph.worker.sessions.published`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from mgraph.protocol import (
 )
 from mgraph.shared import Shared
 from mgraph.wire import decode, encode
-from mgraph.worker.sessions.published import Published, Turns
+from mgraph.worker.sessions.published import LockQueue, Published
 from mgraph.worker.sessions.thread import Asked, Servant, ShardThread
 
 __all__ = ["Session", "SessionTable"]
@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 
 class Session:
-    """Reads calls from one comm, passes them to the shard's thread, and writes their answers.
+    """Session on a comm: reads calls, passes them to the shard's thread, and writes answers.
 
     Parameters
     ----------
@@ -63,10 +63,10 @@ class Session:
     hello : Hello
         The graph and the rank of the shard.
     make : callable
-        Makes the shard's servant; see `ShardThread`.
+        Makes the shard's servant, for `ShardThread`.
     table : SessionTable
     published : Published, optional
-        A shard that is there; by default it is made.
+        An existing shard; by default a new one is made.
 
     Attributes
     ----------
@@ -87,8 +87,8 @@ class Session:
         self._loop = asyncio.get_running_loop()
         self._outbox: asyncio.Queue[Message | None] = asyncio.Queue()
         self._stopping = asyncio.Event()
-        self._under_way: dict[int, int] = {}  # the attempts of calls that are not answered
-        self._results: set[str] = set()  # that this client may have on the shard
+        self._under_way: dict[int, int] = {}  # attempts of unanswered calls, by their number
+        self._results: set[str] = set()  # results that this client may have on the shard
         self._shared: Shared | None = None  # memory of a client on this host
         if published is None:
             self.ended = asyncio.Event()
@@ -102,7 +102,8 @@ class Session:
             self.thread.requests.listen(self._channel, self._read_channel)
 
     async def run(self) -> None:
-        """Serve until the comm closes for any reason; return when the shard is freed."""
+        """Serve until the comm closes; return when the shard is freed."""
+        # Start the reader, the writer and the beats.
         outlast(self.comm, self._patience)
         self._outbox.put_nowait(Welcome(why=self._why))
         if self._published is None:
@@ -112,13 +113,16 @@ class Session:
         try:
             await self._until_over(reader, writer)
         finally:
+            # Free the shard if it ends with this session.
             if self._leave():
                 self.thread.stop()
                 await self.ended.wait()  # this ends, because a stopped thread runs only until it polls its flag
             self._beating.cancel()
             if self._shared is not None:
                 self._shared.close()
-            if not reader.cancelled() and reader.exception() is None:  # the client waits for the answer to `Close`
+
+            # Answer `Close`, for which the client waits, and end the comm.
+            if not reader.cancelled() and reader.exception() is None:
                 self._outbox.put_nowait(Result(reader.result(), {}, ShardState()))
                 self._outbox.put_nowait(None)
                 await asyncio.wait([writer], timeout=self._patience)
@@ -128,11 +132,11 @@ class Session:
             await self.comm.close()
 
     def stop(self) -> None:
-        """Make `run` end as if the client had closed the comm. Does not wait."""
+        """End `run` as if the client had closed the comm. Does not wait."""
         self._stopping.set()
 
     async def _until_over(self, reader: asyncio.Task[int], writer: asyncio.Task[None]) -> None:
-        """Wait for `stop`, or until the reader, the writer or (by a bug) the thread has ended; then end the reader."""
+        """Wait for `stop`, or for the end of reader, writer or thread; then cancel the reader."""
         events = [asyncio.create_task(event.wait()) for event in (self._stopping, self.ended)]
         try:
             await asyncio.wait([reader, writer, *events], return_when=asyncio.FIRST_COMPLETED)
@@ -142,6 +146,7 @@ class Session:
             await asyncio.wait([reader])
 
     def _log_end(self, *tasks: asyncio.Task[Any]) -> None:
+        """Log the errors with which the tasks ended."""
         for task in tasks:
             error = None if task.cancelled() else task.exception()
             if error is not None:  # a closed comm is normal: most graphs end together with their client
@@ -150,7 +155,7 @@ class Session:
                 logger.log(level, what, self.graph, self.rank, type(error).__name__, error)
 
     def _leave(self) -> bool:
-        """Whether the shard ends with this session. If not, whatever this one has under way or holds there ends."""
+        """Return True if the shard ends with this session. Otherwise abort its calls and free its results."""
         published = self._published
         if published is None or self._table.left(published, self):
             return True
@@ -165,8 +170,9 @@ class Session:
     # ---- in --------------------------------------------------------------------------------------------------------
 
     async def _read(self) -> int:
-        """Read requests until `Close`; returns its number."""
+        """Read requests until `Close`, and return its number."""
         while True:
+            # Calls and aborts are answered by the thread, the others here.
             message = decode(await self.comm.read())
             match message:
                 case Call():
@@ -186,10 +192,10 @@ class Session:
                 case Publish():
                     self._outbox.put_nowait(self._publish(message))
                 case Turn():
-                    self._ask_for_turn(message.seq)
+                    self._request_lock(message.seq)
                 case Done():
                     if self._published is not None:
-                        self._published.turns.end(self, message.turn, message.attempt, message.known)
+                        self._published.lock.end(self, message.turn, message.attempt, message.known)
                 case Close():
                     return message.seq
                 case _:
@@ -197,15 +203,15 @@ class Session:
             del message
 
     def _note(self, call: Call) -> None:
-        """Note what would be left of a call if this session ended now."""
+        """Record a call and its results, for the case that this session ends before its answer."""
         self._under_way[call.seq] = call.attempt
         self._results.update(call.args[name] for name in ("result", "live") if name in call.args)
         self._results.difference_update(call.free)
 
-    # ---- memory that the client shares -------------------------------------------------------------------------------
+    # ---- shared memory -----------------------------------------------------------------------------------------------
 
     def _share(self, message: Share) -> str:
-        """Map what the client offers; why it cannot be mapped, or empty."""
+        """Map the client's memory. Returns the error if that fails, or ""."""
         try:
             self._shared = Shared.of_worker(message.place, self._loop, self._tell_freed)
         except DeviceError as error:
@@ -213,7 +219,7 @@ class Session:
         return ""
 
     def _read_shared(self, call: Call, shared: Shared) -> None:
-        """Put the arrays in the place of where they are. Columns are read where they lie; others may be kept."""
+        """Replace offsets by arrays in shared memory: views of columns, copies of others."""
         for name, value in call.args.items():
             array = shared.view(value)
             if array is not value:
@@ -225,6 +231,7 @@ class Session:
     # ---- a published graph -------------------------------------------------------------------------------------------
 
     def _publish(self, message: Publish) -> Message:
+        """Publish the shard under a name, or withdraw its name."""
         if message.name is None:
             if self._published is not None:
                 self._published.name = None
@@ -232,18 +239,20 @@ class Session:
             if (taken := self._table.named(message.name)) is not None:
                 error = InvalidOption(f"graph {taken.graph} is published as {message.name!r} already")
                 return Failure(message.seq, encode_error(error), self.thread.state)
+            # The shard now belongs to the table; this session uses it.
             if self._published is None:
-                turns = Turns(message.attempt, message.known)
-                shard = self.graph, self.rank, self._size, self.thread, self.ended, message.card, turns
+                lock = LockQueue(message.attempt, message.known)
+                shard = self.graph, self.rank, self._size, self.thread, self.ended, message.card, lock
                 self._published = self._table.published[self.graph, self.rank] = Published(*shard, sessions={self})
             self._published.name = message.name
         return Result(message.seq, {}, self.thread.state)
 
-    def _ask_for_turn(self, seq: int) -> None:
+    def _request_lock(self, seq: int) -> None:
+        """Request the graph's lock; an unpublished graph needs none."""
         if self._published is None:
             self._give(seq, {"attempt": None})
         else:
-            self._published.turns.ask(self, seq, partial(self._give, seq))
+            self._published.lock.ask(self, seq, partial(self._give, seq))
 
     def _give(self, seq: int, value: dict[str, Any]) -> None:
         self._outbox.put_nowait(Result(seq, value, self.thread.state))
@@ -258,7 +267,7 @@ class Session:
             except Exception as error:
                 if self.comm.closed() or not isinstance(message, Part | Result):
                     raise
-                # the answer cannot be serialized, or there is no memory for it: only its own call fails
+                # The answer cannot be serialized, or does not fit into memory: only its own call fails.
                 await self.comm.write(encode(Failure(message.seq, encode_error(error), self.thread.state)))
             del message
 
@@ -319,11 +328,11 @@ class Session:
 
 
 def _ignore(message: Message) -> None:
-    """The answer to a client that has left."""
+    """Drop the answer to a client that has left."""
 
 
 class SessionTable:
-    """The sessions of one worker. `accept` is the handler of comms that open one.
+    """Sessions of a worker. `accept` handles the comms that open them.
 
     Parameters
     ----------
@@ -333,9 +342,9 @@ class SessionTable:
     Attributes
     ----------
     sessions : dict of Session
-        By graph and rank, the sessions whose clients have made their shards.
+        By graph and rank, the sessions whose clients have created their shards.
     published : dict of Published
-        By graph and rank, the shards of published graphs, and of those whose sessions are to end yet.
+        By graph and rank, the shards of published graphs, and of unpublished ones with open sessions.
     """
 
     def __init__(self, make: Callable[[Hello, Callable[[], bool]], Servant]) -> None:
@@ -345,73 +354,84 @@ class SessionTable:
         self._closed = False
 
     async def accept(self, comm: Comm, hello: dict[str, Any]) -> Status:
-        """Serve one session on `comm` until it closes; `hello` is a `Hello` as a dict."""
+        """Serve a session on `comm` until it closes; `hello` is a `Hello` as a dict."""
         try:
-            said = self._checked(hello)
+            request = self._checked(hello)
         except MgraphError as error:
             await comm.write(encode(Failure(0, encode_error(error), ShardState())))
             return Status.dont_reply
-        key = said.graph, said.rank
-        session = Session(comm, said, partial(self._make, said), self, self.published[key] if said.attach else None)
-        if not said.attach:
+        # Sessions that attach are in the published shard's set.
+        key = request.graph, request.rank
+        session = Session(
+            comm, request, partial(self._make, request), self, self.published[key] if request.attach else None
+        )
+        if not request.attach:
             self.sessions[key] = session
         try:
             await session.run()
         finally:
-            if not said.attach:
+            if not request.attach:
                 del self.sessions[key]
         return Status.dont_reply
 
     def named(self, name: str) -> Published | None:
-        """The shard of the graph that is published under a name."""
-        return next((one for one in self.published.values() if one.name == name), None)
+        """Return the shard published under a name, or None."""
+        return next((shard for shard in self.published.values() if shard.name == name), None)
 
     def left(self, published: Published, session: Session) -> bool:
-        """A session leaves a published shard: whether the shard ends with it."""
+        """Remove a session from a published shard. Returns True if the shard ends with it."""
         published.sessions.discard(session)
-        published.turns.leave(session)
+        published.lock.leave(session)
         over = published.ended.is_set() or self._closed or (published.name is None and not published.sessions)
         if over:
             self.published.pop((published.graph, published.rank), None)
         return over
 
     def listed(self, end: str | None) -> list[dict[str, Any]]:
-        """What is published here. The graph with the name `end` is not any more; it ends with its last session."""
-        for key, one in list(self.published.items()):
-            if one.name == end:
-                one.name = None
-                if not one.sessions:
-                    one.thread.stop()
+        """Return the published graphs. The graph named `end` is withdrawn first, and ends with its last session."""
+        for key, shard in list(self.published.items()):
+            if shard.name == end:
+                shard.name = None
+                if not shard.sessions:
+                    shard.thread.stop()
                     del self.published[key]
-        return [one.listing() for one in self.published.values() if one.name is not None and not one.ended.is_set()]
+        return [
+            shard.listing() for shard in self.published.values() if shard.name is not None and not shard.ended.is_set()
+        ]
 
     def _checked(self, hello: dict[str, Any]) -> Hello:
-        """The `Hello` in `hello`; `MgraphError` if its session cannot be opened."""
-        if hello.get("version") != VERSION:  # checked first, since another version has other fields
+        """Decode a `Hello`; `MgraphError` if its session cannot be opened."""
+        # The version comes first, since other versions have other fields.
+        if hello.get("version") != VERSION:
             raise MgraphError(
                 f"this worker has version {VERSION} of mgraph's protocol and the client version "
                 f"{hello.get('version')}; install the same version of mgraph on both"
             )
-        said: Hello = decode(hello)
+        request: Hello = decode(hello)
         if self._closed:
-            raise MgraphError(f"graph {said.graph}: the worker of rank {said.rank} is closing")
-        published = self.published.get((said.graph, said.rank))
-        if said.attach:
+            raise MgraphError(f"graph {request.graph}: the worker of rank {request.rank} is closing")
+
+        # Attach to a published shard, or create a new one.
+        published = self.published.get((request.graph, request.rank))
+        if request.attach:
             if published is None or published.name is None or published.ended.is_set():
-                raise GraphClosed(f"graph {said.graph} is not published any more by the worker of rank {said.rank}")
-        elif (said.graph, said.rank) in self.sessions or published is not None:
-            raise MgraphError(f"rank {said.rank} of graph {said.graph} is already held by this worker")
-        return said
+                raise GraphClosed(
+                    f"graph {request.graph} is not published any more by the worker of rank {request.rank}"
+                )
+        elif (request.graph, request.rank) in self.sessions or published is not None:
+            raise MgraphError(f"rank {request.rank} of graph {request.graph} is already held by this worker")
+        return request
 
     async def close(self, timeout: float) -> None:
-        """End every session; wait at most `timeout` seconds until the shards are freed."""
+        """End every session; wait at most `timeout` seconds for their shards."""
         self._closed = True
         for session in list(self.sessions.values()):
             session.stop()
-        for one in self.published.values():
-            one.thread.stop()
-            for session in one.sessions:
+        for published in self.published.values():
+            published.thread.stop()
+            for session in published.sessions:
                 session.stop()
+        # Wait for all shards at once.
         ended = [shard.ended for shards in (self.sessions, self.published) for shard in shards.values()]
         waiting = [asyncio.create_task(event.wait()) for event in ended]
         if waiting:

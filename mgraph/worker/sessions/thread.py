@@ -1,4 +1,4 @@
-"""The thread in which a shard does all its work, so that the worker's event loop is never blocked."""
+"""Thread of a shard's work, so that the worker's event loop is never blocked."""
 
 from __future__ import annotations
 
@@ -28,10 +28,7 @@ Post = Callable[[Message], None]
 
 
 class Asked(NamedTuple):
-    """A request, what is called in the thread with each message of its answer, and the memory shared with its client.
-
-    Large arrays of the answer go through that memory.
-    """
+    """Request, callback for each message of its answer, and memory shared with its client."""
 
     request: Call | Abort
     post: Post
@@ -39,13 +36,12 @@ class Asked(NamedTuple):
 
 
 class Counters(NamedTuple):
-    """What a shard has done; other threads may read it while a call runs.
+    """Counters of a shard, which other threads may read during a call.
 
     Attributes
     ----------
     epoch, edges, operations : int
-        The epoch, the edges that the shard counts, and the different edges that its batches have named since the shard
-        was made.
+        The epoch, the edges that the shard counts, and the sum of distinct edges in each of its batches.
     seconds : float
         The time of the last batch, without waiting for other ranks.
     """
@@ -57,7 +53,7 @@ class Counters(NamedTuple):
 
 
 class Servant(Protocol):
-    """What a shard's thread drives. Everything but `busy`, `counters` and `received` is called in that thread."""
+    """Protocol of a thread's shard. All but `busy`, `counters` and `received` run in that thread."""
 
     @property
     def state(self) -> ShardState:
@@ -65,29 +61,29 @@ class Servant(Protocol):
 
     @property
     def busy(self) -> str | None:
-        """The name of the user's function that runs now, or None. Read by the event loop."""
+        """The name of the running user function, or None. Read by the event loop."""
 
     @property
     def counters(self) -> Counters:
-        """What the shard has done. Read by the event loop, while a call runs too."""
+        """Counters of the shard. Read by the event loop, also during a call."""
 
     def received(self) -> None:
-        """Note that a call's arguments are in memory; called on the event loop."""
+        """Note that a call's arguments are in memory. Called on the event loop."""
 
     def share(self, shared: Shared | None) -> None:
-        """The next call's client shares this memory; its arguments may lie there, and arrays of a GPU may answer it."""
+        """Set the memory shared with the next call's client, for arguments and answer."""
 
     def prefetch(self, call: Call | None) -> None:
-        """Prepare for `call`, which comes after the one that is about to run; None if it is not known."""
+        """Prefetch for `call`, the second next one; None if it is unknown."""
 
     def find(self, method: str, attempt: int) -> Callable[..., dict[str, Any] | None]:
-        """The function to run for a call of this name in this attempt: from the call's arguments to its answer."""
+        """Return the handler of a call in this attempt."""
 
     def with_rank(self, error: BaseException) -> BaseException:
-        """Return the error that the client gets, with the rank where it matters."""
+        """Return an error for the client, with the rank if it matters."""
 
     def free(self, results: Iterable[str]) -> None:
-        """Free these results; unknown ones are ignored."""
+        """Free these results; unknown ids are ignored."""
 
     def settle(self) -> None:
         """Destroy the exchange of an aborted attempt."""
@@ -97,7 +93,7 @@ class Servant(Protocol):
 
 
 class ShardThread(threading.Thread):
-    """A thread that runs the calls of a shard's session, in order; or of several sessions.
+    """Thread that runs the calls of a shard's sessions, in order.
 
     Parameters
     ----------
@@ -114,7 +110,7 @@ class ShardThread(threading.Thread):
     state : ShardState
         The shard's state at its last answer; replaced as a whole, so that other threads can read it.
     doing : (str, float) or None
-        The call that runs, or for an algorithm its name, and since when by `time.monotonic`.
+        The running call, or for an algorithm its name, and its start by `time.monotonic`.
     """
 
     def __init__(
@@ -137,32 +133,32 @@ class ShardThread(threading.Thread):
 
     @property
     def busy(self) -> str | None:
-        """The name of the user's function that the servant runs now, or None."""
+        """The name of the running user function, or None."""
         return None if self._servant is None else self._servant.busy
 
     @property
     def counters(self) -> Counters:
-        """What the shard has done so far, during a call too."""
+        """Counters of the shard, during a call too."""
         return Counters() if self._servant is None else self._servant.counters
 
     def received(self) -> None:
-        """Note that a call's arguments are in memory: what was reserved for them is free."""
+        """Release the memory reserved for a call's arguments, now received."""
         if self._servant is not None:
             self._servant.received()
 
     def abort(self, attempt: int) -> None:
-        """End the waits of an attempt. The acknowledgement is queued behind the calls that fail because of this."""
+        """End the waits of an attempt. The acknowledgement is queued behind its failing calls."""
         self._aborted_attempt = max(self._aborted_attempt, attempt)
 
     def stop(self) -> None:
-        """End all waits, skip queued calls, free everything and end the thread. Does not wait for it."""
+        """End all waits, skip queued calls, free everything and end the thread. Does not wait."""
         self._stopping = True
         self.requests.stop()
 
     # ---- in the thread -----------------------------------------------------------------------------------------------
 
     def aborted(self) -> bool:
-        """Whether the running call should stop. It is cheap, since every wait polls it."""
+        """Return True if the running call must stop. Cheap, since every wait polls it."""
         return self._stopping or self._attempt <= self._aborted_attempt
 
     def run(self) -> None:
@@ -182,22 +178,23 @@ class ShardThread(threading.Thread):
             self._ended()
 
     def _next(self, servant: Servant) -> Asked | None:
-        """The next request; the servant is told of the one after it, if that has come."""
+        """Return the next request, after the servant has seen the one behind it."""
         if (asked := self.requests.get()) is None:
             return None
         after = self.requests.peek()
         try:
             servant.prefetch(after.request if after is not None and isinstance(after.request, Call) else None)
-        except Exception:  # nothing was asked for yet: the calls say what is wrong
+        except Exception:  # the call itself will raise the error
             logger.exception("%s: the next call could not be made ready", self.name)
         return asked
 
     def _work(self, servant: Servant, asked: Asked) -> Callable[[], dict[str, Any] | None]:
-        """The function that does what is requested."""
+        """Return the function that executes a request."""
         request = asked.request
         if isinstance(request, Abort):
-            late = request.attempt < self._latest  # by a client that was lost, and another has gone on
+            late = request.attempt < self._latest  # from a lost client, while another one continues
             return dict if late else partial(_settle, servant, self.name)
+        # Free results, and begin the attempt.
         servant.free(request.free)
         self._attempt, self._latest = request.attempt, max(self._latest, request.attempt)
         self.doing = str(request.args.get("name", request.method)), time.monotonic()
@@ -205,10 +202,11 @@ class ShardThread(threading.Thread):
             raise Aborted(f"{self.name}: {request.method} came with attempt {request.attempt}, which was aborted")
         servant.share(asked.shared)
         work = partial(servant.find(request.method, request.attempt), **request.args)
-        request.args.clear()  # so that nothing refers to large arguments when the call is answered
+        request.args.clear()  # frees large arguments before the answer
         return work
 
     def _answer(self, servant: Servant, asked: Asked, value: dict[str, Any]) -> None:
+        """Answer a call now, or after the future in its answer."""
         self.state = servant.state
         if (after := value.pop(AFTER, None)) is not None:
             after.add_done_callback(partial(self._answer_after, asked, value, self.state))
@@ -216,13 +214,14 @@ class ShardThread(threading.Thread):
             self._post_all(asked, value, self.state)
 
     def _answer_after(self, asked: Asked, value: dict[str, Any], state: ShardState, after: Future[None]) -> None:
-        """Answer a call when what it waits for has ended; the thread has gone on meanwhile."""
+        """Answer a call after its future has ended; the thread continues meanwhile."""
         if (error := after.exception()) is None:
             self._post_all(asked, value, state)
         else:
             asked.post(Failure(asked.request.seq, encode_error(error), state._replace(broken=str(error))))
 
     def _post_all(self, asked: Asked, value: dict[str, Any], state: ShardState) -> None:
+        """Post the messages of an answer, with large arrays in shared memory."""
         shared = asked.shared
         for message in answer_messages(asked.request.seq, value, state, is_large if shared else None):
             if shared and isinstance(message, Part):
@@ -231,21 +230,22 @@ class ShardThread(threading.Thread):
             asked.post(message)
 
     def _fail(self, servant: Servant, seq: int, post: Post, error: BaseException) -> None:
-        told = encode_error(servant.with_rank(error))
+        """Answer a call with an error."""
+        data = encode_error(servant.with_rank(error))
         _forget_frames(error)
         self.state = servant.state
-        post(Failure(seq, told, self.state))
+        post(Failure(seq, data, self.state))
 
 
 def _forget_frames(error: BaseException | None) -> None:
-    """Free what the frames refer to that an error has passed: arrays would stay until the collector runs."""
+    """Clear the frames of an error: they would keep arrays alive until a garbage collection."""
     while error is not None:
         traceback.clear_frames(error.__traceback__)
         error = error.__context__
 
 
 def _settle(servant: Servant, name: str) -> None:
-    """Settle the servant. Errors are logged only, since the client needs the shard's state in any case."""
+    """Settle the servant. Errors are only logged, since the client needs the shard's state in any case."""
     try:
         servant.settle()
     except Exception:

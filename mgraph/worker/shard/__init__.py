@@ -1,1 +1,1 @@
-"""One worker's part of a graph: its rows, their times, what the last batches changed, and results that stay here."""
+"""Shard of a graph on a worker: rows, their times, recent changes, and results."""

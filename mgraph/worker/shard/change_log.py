@@ -1,4 +1,4 @@
-"""What the last batches changed on one rank, kept while results follow the graph: a bounded ring of runs."""
+"""Recent changes on a rank, kept for maintained results."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from mgraph.structures.plan import DELETED, INSERTED, UPDATED
 
 __all__ = ["ChangeLog", "Touched"]
 
-MOST = 1 << 22  #: arcs that a ring holds at most
-LEAST = 1 << 12  #: and at least, in a small graph; else a quarter of the rank's arcs, since more is not gone over again
+MOST = 1 << 22  #: maximum of arcs in a log
+LEAST = 1 << 12  #: limit of arcs in a small graph; otherwise a quarter of the rank's arcs, as updates visit no more
 
 
 @dataclass(frozen=True)
 class Touched:
-    """The arcs of one rank that a batch made differ from before.
+    """Arcs of a rank that a batch changed.
 
     Attributes
     ----------
@@ -30,9 +30,9 @@ class Touched:
     kinds : uint8[k]
         `INSERTED`, `UPDATED` or `DELETED`.
     deleted : int
-        How many of them are gone.
+        The number of deleted ones.
     old, new : float32[k] or None
-        The weights before and after, where they were and are there; None in a graph without weights.
+        The weights before and after, where the arc existed; None in a graph without weights.
     """
 
     keys: Array
@@ -51,14 +51,14 @@ class Touched:
 
 
 class ChangeLog:
-    """The arcs that the last batches of a shard changed, batch by batch, from the epoch `first` on.
+    """Log of the arcs that a shard's batches changed after the epoch `first`.
 
-    Nothing is kept until `open`. The oldest batches are dropped where there are more than a bound of arcs.
+    It is empty until `open`. Above a limit of arcs it drops the oldest batches.
 
     Attributes
     ----------
     first : int or None
-        The ring has what was changed after this epoch; None while nothing is kept.
+        The log has all changes after this epoch; None while it is closed.
     """
 
     def __init__(self, device: Device) -> None:
@@ -73,20 +73,20 @@ class ChangeLog:
         return sum([touched.nbytes for _, touched in self._held])
 
     def open(self, epoch: int) -> None:
-        """Keep what is changed after `epoch`, if nothing was kept before."""
+        """Log the changes after `epoch`, unless the log is open."""
         if self.first is None:
             self.first = epoch
 
     def close(self) -> None:
-        """Keep nothing."""
+        """Drop all changes and log none."""
         self._held.clear()
         self._arcs, self.first = 0, None
 
     def look(self, structure: Structure, plan: Plan, lo: int) -> Touched | None:
-        """Return the edges that `plan` will change in the out-edges, whose row 0 is the vertex `lo`.
+        """Return the out-edges that `plan` will change. Row 0 is the vertex `lo`.
 
-        None while nothing is kept, and where it would be too much for the ring, or for the memory: a batch is not
-        refused for that. One read-back.
+        None if the log is closed, or if the changes exceed the log's limit or the memory: no batch is refused for that.
+        One read-back.
         """
         if self.first is None or _changed(structure, plan) > _most(structure):
             return None
@@ -96,7 +96,7 @@ class ChangeLog:
             return None
 
     def keep(self, epoch: int, touched: Touched | None, structure: Structure) -> None:
-        """Keep what the batch of `epoch` has changed in the structure of out-edges: what `look` returned."""
+        """Log `touched`, the result of `look`, as the changes of `epoch`."""
         if self.first is None:
             return
         if touched is None:
@@ -109,11 +109,11 @@ class ChangeLog:
             self.forget(self._held[0][0])
 
     def since(self, epoch: int) -> list[tuple[int, Touched]]:
-        """What was changed after `epoch`, which is `first` or later: epochs and arcs, in order."""
+        """Return the changes after `epoch` (at least `first`): epochs and arcs, in order."""
         return [(at, touched) for at, touched in self._held if at > epoch and len(touched)]
 
     def forget(self, epoch: int) -> None:
-        """Drop what was changed up to `epoch`."""
+        """Drop the changes up to `epoch`."""
         while self._held and self._held[0][0] <= epoch:
             self._arcs -= len(self._held.popleft()[1])
         if self.first is not None:
@@ -121,17 +121,18 @@ class ChangeLog:
 
 
 def _most(structure: Structure) -> int:
-    """The arcs that the ring of a shard may hold."""
+    """Return the limit of arcs in a shard's log."""
     return min(MOST, max(LEAST, structure.num_edges // 4))
 
 
 def _changed(structure: Structure, plan: Plan) -> int:
-    """The arcs that a plan changes."""
+    """Return the number of arcs that a plan changes."""
     counts = plan.counts
     return counts.inserted + counts.deleted + (counts.updated if structure.weighted else 0)
 
 
 def _touched(device: Device, structure: Structure, plan: Plan, lo: int) -> Touched:
+    """Select the arcs of a plan that exist or differ in weight afterwards, or are deleted."""
     run, n = plan.run, len(plan.run)
     with device.taking(32 * n, f"what a batch of {n} operations changes"):
         kinds = plan.outcome[:n]
@@ -147,7 +148,7 @@ def _touched(device: Device, structure: Structure, plan: Plan, lo: int) -> Touch
 
 
 def _weights(device: Device, structure: Structure, given: Array, keys: Array) -> list[Array]:
-    """The weights of arcs before and after a batch."""
+    """Return the weights of arcs before and after a batch, which has the weights `given`."""
     n, view = len(keys), structure.view()
     old = device.empty(n, np.float32)
     load(device, "structures/read.cuh", view).EdgeWeights(n, graph=view, keys=keys, n=n, weights=old)

@@ -1,8 +1,8 @@
-"""The window of one rank: which insertions come too late, and what leaves with a batch.
+"""Time window of a rank: late insertions, and edges that expire with a batch.
 
-Every rank learns the largest time of a batch, so that all have the same window. Each structure of a rank has times of
-its own arcs, so what leaves is found where it is stored: the two arcs of an undirected edge, and an edge's out-arc and
-in-arc, have the same time, and leave in the same batch without being sent.
+Every rank learns the largest time of a batch, so that all have the same window. Each structure of a rank has the times
+of its own arcs. So the two arcs of an undirected edge, and an edge's out-arc and in-arc, expire in the same batch
+without communication.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ __all__ = ["Clock", "EdgeExpiry"]
 
 @dataclass(frozen=True)
 class EdgeExpiry:
-    """How far a batch moves the window; the same on every rank but for `late` and `expired`.
+    """A batch's move of the window; the same on every rank except `late` and `expired`.
 
     Attributes
     ----------
     latest : int
-        The largest time seen, the batch's among them.
+        The largest time seen, including the batch.
     floor : int
         Edges of this time or an earlier one are outside the window afterwards.
     before : int or None
         Edges before this time are deleted, by `expire`.
     late : int
-        Insertions of this rank's share that were outside the window, and left out.
+        The number of this rank's insertions outside the window, which were left out.
     expired : int
-        The edges of this rank that leave the window by their number; see `mgraph.worker.commit.expiry_by_count`.
+        The number of this rank's edges that exceed `window_edges`, found by `expiry_by_count`.
     """
 
     latest: int = NEVER
@@ -46,7 +46,7 @@ class EdgeExpiry:
 
 
 class Clock:
-    """The times of a shard's arcs, one `Times` a structure, and the largest time seen.
+    """Times of a shard's arcs, per structure, and the largest time seen.
 
     Parameters
     ----------
@@ -55,11 +55,11 @@ class Clock:
         The number of structures.
     directed : bool
     window : int or None
-        How much earlier than the largest time an edge may be, in the unit of times.
+        The length of the window before the largest time, in the unit of times.
     repeats : bool
-        Whether each insertion inside the window is kept, since the weights of all are combined.
+        True if each insertion inside the window is kept, to combine their weights.
     window_edges : int or None
-        How many edges there may be.
+        The maximum number of edges.
     """
 
     def __init__(
@@ -81,25 +81,25 @@ class Clock:
 
     @property
     def moves(self) -> bool:
-        """Whether edges leave by themselves."""
+        """True if edges expire."""
         return self.window is not None or self.window_edges is not None
 
     def begin(self, latest: int) -> None:
-        """Go on from a window that ends at this time, which all arcs are inside of."""
+        """Continue with a window that ends at `latest` and contains all arcs."""
         self.latest = latest
         if self.window is not None and latest > NEVER:
             self.times = [replace(times, floor=max(latest - self.window, NEVER)) for times in self.times]
 
     def now(self) -> EdgeExpiry:
-        """The window as it is."""
+        """Return the current window."""
         return EdgeExpiry(self.latest, self.times[0].floor)
 
     def largest(self, run: Run) -> int:
-        """The largest time seen, by this rank's part of a batch too."""
+        """Return the largest time seen, including this rank's part of a batch."""
         return max(self.latest, _largest(run))
 
     def admit(self, runs: Sequence[Run], latest: int) -> tuple[list[Run], EdgeExpiry]:
-        """The runs of this rank's share of a batch without what is late, and the window that the batch makes.
+        """Remove the late insertions of a batch's part, and return the new window.
 
         `latest` is the largest time seen on any rank.
         """
@@ -111,33 +111,36 @@ class Clock:
         return kept, EdgeExpiry(latest, floor, late=late)
 
     def prepared(self, number: int, run: Run, expiry: EdgeExpiry) -> tuple[Run, Times, Array, Array]:
-        """What a batch makes of a structure with its times.
+        """Prepare a batch for a structure and its times, with the arcs that expire.
 
         Parameters
         ----------
         number : int
             The number of the structure.
         run : Run
-            The batch for it, in local rows.
+            The structure's batch, in local rows.
         expiry : EdgeExpiry
 
         Returns
         -------
         run : Run
-            With the deletions of what leaves, in front.
+            The batch, preceded by the deletions of expired arcs.
         times : Times
-            Afterwards.
+            The times afterwards.
         gone, changed : uint64[k]
-            The keys of arcs that the batch does not name: those that leave, and those that lose a part of their weight.
+            The keys of arcs outside the batch: deleted ones, and ones that lose a part of their weight.
         """
+        # Find what leaves the window.
         before = self.times[number]
         device = before.device
         leaving = before.leaving(max(expiry.floor, NEVER if expiry.before is None else expiry.before - 1))
         if leaving is None:
             none = device.empty(0, np.uint64)
             return run, before.noted(run, expiry.floor), none, none
+
+        # Put it before the batch, and split its keys outside the batch: a kept insertion means that the arc stays.
         weighted = leaving.weight is not None or run.weight is not None
-        whole = merge_in_order(device, [completed(device, one, weighted, ops=True) for one in (leaving, run)])
+        whole = merge_in_order(device, [completed(device, part, weighted, ops=True) for part in (leaving, run)])
         times = before.noted(run if expiry.before is None else whole, expiry.floor)
         kept = leaving.keys[leaving.op > 0]
         unnamed = leaving.keys[(leaving.op < 0) & ~is_in(device, leaving.keys, run.keys)]
@@ -146,7 +149,7 @@ class Clock:
 
 
 def _largest(run: Run) -> int:
-    """The largest time of the insertions of a run; `NEVER` without any. One read-back."""
+    """Return the largest time of a run's insertions, or `NEVER`. One read-back."""
     if run.time is None or not len(run):
         return NEVER
     times = run.time if run.op is None else run.time[run.op > 0]
@@ -154,7 +157,7 @@ def _largest(run: Run) -> int:
 
 
 def _within(run: Run, floor: int) -> Run:
-    """A run without the insertions up to `floor`."""
+    """Remove the insertions up to `floor` from a run."""
     if run.time is None:
         return run
     late = run.time <= floor

@@ -1,4 +1,4 @@
-"""A hash of a set of edges that does not depend on their order: the sum of the hashes of the edges."""
+"""Order-independent hash of a set of edges: the sum of the edges' hashes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from mgraph.worker.shard.shard import Shard
 
 __all__ = ["edge_hash", "fingerprint"]
 
-#: the most and the fewest edges hashed at once, from 8 times as many rows at most; a longer row is hashed at once, too
+#: maximum and minimum of edges per chunk, of at most 8 times as many rows; a longer row is a chunk of its own
 CHUNK, LEAST = 1 << 24, 1 << 13
-BYTES = 80  #: an upper bound of the bytes that an edge of a chunk needs
+BYTES = 80  #: upper bound of the bytes per edge of a chunk
 
 
 def edge_hash(structure: Structure, lo: int = 0, names: Array = None, hashes: Array = None) -> int:
-    """The sum of ``mix64(src << 32 | dst)`` over a structure's edges, modulo 2**64.
+    """Return the sum of ``mix64(src << 32 | dst)`` over a structure's edges, modulo 2**64.
 
     With `hashes` it is the sum of ``mix64(hashes[src] + mix64(hashes[dst]))``.
 
-    O(n_rows + m), with one or two read-backs for each chunk. Needs about 60 bytes an edge of a chunk, and 16 bytes a
-    row. Chunks are smaller if there is little memory.
+    O(n_rows + m), with one or two read-backs per chunk. Needs about 60 bytes per edge of a chunk, and 16 bytes per row.
+    Chunks are smaller if memory is scarce.
 
     Parameters
     ----------
@@ -33,10 +33,11 @@ def edge_hash(structure: Structure, lo: int = 0, names: Array = None, hashes: Ar
     lo : int
         The id of row 0.
     names : uint32[n_vertices], optional
-        The id to hash in place of each id.
+        The id to hash instead of each id.
     hashes : uint64[n_vertices], optional
-        A hash of each vertex's key, by the id that `names` gives.
+        A hash of each vertex's key, by the ids in `names`.
     """
+    # Hash chunks of rows of bounded size.
     device, total = structure.device, 0
     chunk = min(CHUNK, max(LEAST, device.memory_free // (2 * BYTES)))
     for at in range(0, structure.n_rows, 8 * chunk):
@@ -49,7 +50,7 @@ def edge_hash(structure: Structure, lo: int = 0, names: Array = None, hashes: Ar
 
 
 def _cuts(structure: Structure, rows: Array, chunk: int) -> list[int]:
-    """Where ascending rows are cut, so that each part has about `chunk` edges, or one row."""
+    """Return where to cut ascending rows, so that each part has about `chunk` edges."""
     device, degrees = structure.device, structure.degrees(rows)
     ends = device.cumsum(degrees, out=device.empty(len(rows), np.int64))
     goals = device.asarray(np.arange(chunk, int(ends[-1]), chunk))
@@ -58,7 +59,7 @@ def _cuts(structure: Structure, rows: Array, chunk: int) -> list[int]:
 
 
 def _hashed(device: Device, csr: Csr, lo: int, names: Array, hashes: Array) -> int:
-    """The sum of the hashes of the edges of rows from `lo` on."""
+    """Return the sum of the hashes of the edges in rows from `lo` on."""
     n, keys = len(csr.dst), device.empty(len(csr.dst), np.uint64)
     load(device, "kernels/arcs.cuh").RowKeys(
         n, offsets=csr.offsets, dst=csr.dst, n=n, rows=len(csr.offsets) - 1, lo=lo, keys=keys
@@ -71,7 +72,7 @@ def _hashed(device: Device, csr: Csr, lo: int, names: Array, hashes: Array) -> i
 
 
 def fingerprint(shard: Shard, hashes: np.ndarray | None = None) -> int:
-    """`edge_hash` of the shard's arcs, by users' ids, or by the `hashes` of their keys."""
+    """Hash the shard's arcs with `edge_hash`, by users' ids or by `hashes` of their keys."""
     names = None
     if shard.order is not None:
         names = shard.device.empty(shard.n_vertices, np.uint32)

@@ -1,4 +1,4 @@
-"""The keys of the vertices, on rank 0: for the store, and for the clients of a published graph."""
+"""Keys of the vertices, on rank 0: for the store, and for clients of a published graph."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ Value = dict[str, Any]
 
 
 class KeyLog:
-    """Follows the changes that are committed, in their order.
+    """Log of committed changes of the keys, in order.
 
-    A client that knows the keys of an earlier time gets the difference. So the last removals are kept, of as many
-    vertices together as there are, or of `LEAST`.
+    A client with the keys of an earlier time gets the difference. Therefore recent removals are kept, up to the
+    present number of vertices, or `LEAST`.
 
     Parameters
     ----------
     names : KeyArray, optional
-        The key of each vertex; None as long as there was none.
+        The key of each vertex; None before the first.
     generation : int
-        That of the numbering; see `mgraph.client.vertices.numbering.Numbering`.
+        The generation of the numbering, as in `mgraph.client.vertices.numbering.Numbering`.
 
     Attributes
     ----------
     n : int
-        How many keys there are.
+        The number of keys.
     """
 
     LEAST = 1 << 10
@@ -40,37 +40,39 @@ class KeyLog:
     def __init__(self, names: KeyArray | None = None, generation: int = 0) -> None:
         self._names, self._since = names, generation
         self.n = 0 if names is None else names.n
-        self._noted: deque[tuple[Any, Any, int]] = deque()  # what `_names` does not have yet
+        self._noted: deque[tuple[Any, Any, int]] = deque()  # changes not yet in `_names`
         self._removals: deque[tuple[int, np.ndarray]] = deque()  # all since the generation `_since`
         self._n_removed = 0
 
     def note(self, brought: np.ndarray | None, gone: Any = None, generation: int = 0) -> None:
-        """Take in a change that was committed; it raises nothing. O(1) for each new key, O(n) for a removal.
+        """Log a committed change. Raises nothing. O(1) per new key, O(n) per removal.
 
         Parameters
         ----------
         brought : uint8[bytes] or None
-            Keys that came at the end, as `KeyArray.packed` has them.
+            Keys added at the end, encoded by `KeyArray.packed`.
         gone : uint32[k] or None
-            The ids that went, ascending.
+            The removed ids, ascending.
         generation : int
-            That of the numbering afterwards.
+            The generation of the numbering afterwards.
         """
         if brought is None and gone is None:
             return
         self._noted.append((brought, gone, generation))
         self.n += KeyArray.count(brought) if brought is not None else -len(gone)
-        with suppress(MemoryError, CapacityError):  # who reads tries again
+        with suppress(MemoryError, CapacityError):  # a reader tries again
             self._fold()
 
     @property
     def names(self) -> KeyArray | None:
-        """The key of each vertex. `CapacityError` or `MemoryError` if there is no memory."""
+        """The key of each vertex. `CapacityError` or `MemoryError` if memory lacks."""
         self._fold()
         return self._names
 
     def _fold(self) -> None:
+        """Apply the noted changes to the keys, and drop old removals."""
         while self._noted:
+            # Apply a change; on an error it stays noted.
             brought, gone, generation = self._noted[0]
             names = self._names
             if brought is not None:
@@ -84,26 +86,29 @@ class KeyLog:
                 self._removals.append((generation, ids))
                 self._n_removed += len(ids)
             self._noted.popleft()
+
+            # Drop the oldest removals above the limit.
             while self._n_removed > max(self.LEAST, self.n):
                 self._since, ids = self._removals.popleft()
                 self._n_removed -= len(ids)
 
     def since(self, generation: int, n: int) -> Value:
-        """What a client lacks that knows the first `n` keys of a generation; nothing if there are no keys.
+        """Return the keys added and ids removed since a client cached the first `n` keys.
 
         Returns
         -------
         dict
-            `gone`, int64[k], the ids among these `n` that are none any more; and `keys`, those behind the others, as
-            `KeyArray.packed` has them.
+            `gone`, int64[k], the removed ids among these `n`; and `keys`, the keys behind the others, encoded by
+            `KeyArray.packed`. Empty without keys.
         """
         names = self.names
         if names is None:
             return {}
+        # Each removal's ids count without the earlier removals: shift them to the client's numbering.
         gone = np.arange(n if generation < self._since else 0)
         for then, ids in self._removals:
             if then > generation >= self._since:
                 mine = ids[ids < n - len(gone)]
-                before = gone - np.arange(len(gone))  # how many of those that were left came before each
+                before = gone - np.arange(len(gone))  # the number of kept ids before each removed one
                 gone = np.sort(np.concatenate([gone, mine + np.searchsorted(before, mine, side="right")]))
         return {"gone": gone, "keys": names.packed(n - len(gone))}

@@ -1,4 +1,4 @@
-"""Merging sorted runs into one, by computing each key's place instead of sorting."""
+"""Merge of sorted runs, by computing each key's place instead of sorting."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from mgraph.structures import Run
 
 __all__ = ["merge_in_order"]
 
-#: keys that a tile merges: 8 for each lane on a GPU; on a CPU enough to make the cost of the searches small
+#: keys per tile: 8 per lane on a GPU; on a CPU enough to make the cost of the searches small
 PIECE = {"cuda": 256, "cpu": 1 << 13}
 
 
 def merge_in_order(device: Device, runs: Sequence[Run], base: int = 0) -> Run:
-    """The merged run of several sorted runs, with `base` subtracted from every key.
+    """Merge sorted runs, and subtract `base` from every key.
 
-    Equal keys are in the order of the runs. All runs have the same optional columns. A single run with base 0 is
-    returned as it is.
+    Equal keys keep the order of the runs. All runs have the same optional columns. A single run with base 0 is returned
+    unchanged.
 
     Notes
     -----
-    O(n log k) for k runs that are not empty. Adjacent runs are merged in pairs, in log2 k rounds with one launch for
-    each pair and no read-back. Measured on one core with 10M keys in total: two runs take 28 ms, with ops and weights
+    O(n log k) for k runs that are not empty. Adjacent runs are merged in pairs, in log2 k rounds with one launch per
+    pair and no read-back. Measured on one core with 10M keys in total: two runs take 28 ms, with ops and weights
     63 ms; four runs take 56 and 126 ms. Concatenating and sorting them takes 3 to 10 times as long.
     """
     left = [run for run in runs if len(run)] or list(runs[:1])
@@ -42,7 +42,7 @@ def merge_in_order(device: Device, runs: Sequence[Run], base: int = 0) -> Run:
 
 
 def _timed(device: Device, runs: Sequence[Run], base: int) -> Run:
-    """The merged run of runs with times, which follow the places of their keys."""
+    """Merge runs with times, which are gathered by their keys' places."""
     ends = np.cumsum([len(run) for run in runs]).tolist()
     placed = [
         replace(run, place=device.arange(end - len(run), end, np.uint32), time=None)
@@ -53,6 +53,7 @@ def _timed(device: Device, runs: Sequence[Run], base: int) -> Run:
 
 
 def _lowered(device: Device, run: Run, base: int) -> Run:
+    """Return a run with `base` subtracted from its keys."""
     if not base:
         return run
     keys = device.xp.subtract(run.keys, np.uint64(base), out=device.empty(len(run), np.uint64))
@@ -60,6 +61,7 @@ def _lowered(device: Device, run: Run, base: int) -> Run:
 
 
 def _merged(device: Device, first: Run, second: Run, base: int) -> Run:
+    """Merge two runs."""
     n = len(first) + len(second)
     keys = device.empty(n, np.uint64)
     op = None if first.op is None else device.empty(n, np.int8)

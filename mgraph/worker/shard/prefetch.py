@@ -13,15 +13,15 @@ from mgraph.errors import CapacityError
 
 __all__ = ["Prefetch"]
 
-MOST = 256 << 20  #: bytes of a batch's columns that are copied ahead; those of a larger one wait for their turn
-LINE = 256  #: bytes on which a column begins
+MOST = 256 << 20  #: maximum bytes of a prefetched batch
+LINE = 256  #: alignment of a column in bytes
 
 
 class Prefetch:
-    """Two buffers on the GPU, used in turn: one for the call that runs, and one for the call after it.
+    """Double buffer on the GPU, for the running call and the next.
 
-    The copies have a stream of their own. Arrays lie in page-locked memory, or they are not copied ahead. The shard's
-    thread alone uses it. A buffer grows to the largest batch, and is kept.
+    The copies run on their own stream. Only arrays in page-locked memory are prefetched. Not thread-safe: it belongs to
+    the shard's thread. A buffer grows to the largest batch, and is kept.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class Prefetch:
     def swap(self, columns: Sequence[np.ndarray]) -> None:
         """Swap the buffers and start copying `columns`, those of the call after this one.
 
-        Waits for nothing but, where its buffer grows, for copies that nobody has asked for.
+        Waits only if its buffer grows, for earlier unused copies.
         """
         self._now, self._next = self._next, self._now
         self._next.columns = []
@@ -45,9 +45,10 @@ class Prefetch:
             self._copy(self._next, columns, nbytes)
 
     def find(self, column: Any) -> Array | None:
-        """The copy of a column of the call that runs, for the calling thread's stream; None if there is none.
+        """Return the prefetched copy of a column of the running call, or None.
 
-        It lasts until the call ends, and the column has to last until the stream has used the copy. Found once.
+        It is valid on the calling thread's stream until the call ends, and returned only once. The column must live
+        until the stream has used the copy.
         """
         now = self._now
         for at, (host, here) in enumerate(now.columns):
@@ -58,14 +59,17 @@ class Prefetch:
         return None
 
     def _copy(self, buffer: _Buffer, columns: Sequence[np.ndarray], nbytes: int) -> None:
+        """Start copying columns into a buffer, which grows if needed."""
         xp, stream = self._device.xp, self._stream
         if nbytes > buffer.memory.nbytes:
             stream.synchronize()
             try:
                 buffer.memory = self._device.empty(nbytes, np.uint8)
-            except CapacityError:  # the call may have room for them, when it comes
+            except CapacityError:  # when the call runs, its columns may fit
                 return
-        stream.wait_event(xp.cuda.get_current_stream().record())  # what used the memory before
+
+        # Copy after the kernels that used the memory before.
+        stream.wait_event(xp.cuda.get_current_stream().record())
         firsts = [0, *accumulate(_lines(column.nbytes) for column in columns)]
         for column, first in zip(columns, firsts, strict=False):
             here = buffer.memory[first : first + column.nbytes].view(column.dtype)
@@ -75,7 +79,7 @@ class Prefetch:
 
 
 class _Buffer:
-    """Memory of the GPU, the columns copied there with where they came from, and the event that follows the copies."""
+    """GPU memory, pairs of columns and their copies in it, and the event after the copies."""
 
     def __init__(self, device: Device) -> None:
         self.memory = device.empty(0, np.uint8)

@@ -14,7 +14,7 @@ __all__ = ["MaintainedState", "Result"]
 
 @dataclass(frozen=True)
 class Result:
-    """Columns of an algorithm's result by name, for the internal ids ``lo .. lo + n - 1``, the shard's range then."""
+    """Columns of an algorithm's result, for the internal ids ``lo .. lo + n - 1`` of its time."""
 
     columns: dict[str, Array]
     lo: int
@@ -25,49 +25,49 @@ class Result:
         return sum(int(column.nbytes) for column in self.columns.values())
 
     def column(self, name: str | None) -> Array:
-        """Return a column by its name, or the first one for None."""
+        """Return a column by its name, or the first for None."""
         return self.columns[next(iter(self.columns)) if name is None else name]
 
     def top(self, device: Device, column: str | None, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return internal ids and values of the `k` largest of a column, largest first, NaN last, ties by id. O(n)."""
+        """Return ids and values of the `k` largest, descending, NaN last, ties by id. O(n)."""
         values = self.column(column)
         k = min(k, len(values))
         ids, largest = device.host.empty(k, np.int64), device.host.empty(k, values.dtype)
         what = f"the {k} largest of {len(values)} values"
         with device.taking(40 * len(values) + 16 * k, what), device.host.taking(48 * k, what):
-            _write_largest(device, values, ids, largest)  # whose arrays are gone when their memory is given back
+            _write_largest(device, values, ids, largest)  # its arrays are freed before their reservations
         ids += self.lo
         return ids, largest
 
 
 @dataclass
 class MaintainedState:
-    """A maintained result on one rank.
+    """Maintained result on a rank.
 
     Attributes
     ----------
-    made : Maintained or None
-        None before it is computed, and while it is updated, since an error may leave a part of it updated.
+    result : Maintained or None
+        None before its computation, and during an update, since an error may leave a partial one.
     epoch, generation : int
-        Those of the shard when it was last brought up to date.
+        The shard's at the last update.
     starts : tuple of int
-        Where the ranges began then.
+        The starts of the ranges at the last update.
     seconds : float
-        How long its last computation from the start took, on the slowest rank.
+        The time of its last full computation, on the slowest rank.
     share : float
-        The share of the graph's edges that may be visited before it is computed again.
+        The fraction of the graph's edges that an update may visit.
     times, slow, pause : int
-        How many updates in a row took too long; how many changed arcs the last of them had; and how many updates with
-        about as many arcs are to be left out.
+        The number of updates in a row that took too long; the number of changed arcs of the last one; and the number of
+        updates with about as many arcs to skip.
     removals : int
-        How often vertices were removed since the last read. Before each removal the result was brought up to date.
+        The number of removals of vertices since the last read. The result was updated before each.
     spent : float
-        Seconds that took.
+        The seconds of these updates.
     touched, visited : int
-        The edges that differed then, and those that were visited.
+        The changed and the visited edges of these updates.
     """
 
-    made: Maintained | None = None
+    result: Maintained | None = None
     epoch: int = 0
     generation: int = 0
     starts: tuple[int, ...] = ()
@@ -84,7 +84,7 @@ class MaintainedState:
     @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
-        return 0 if self.made is None else self.made.nbytes
+        return 0 if self.result is None else self.result.nbytes
 
 
 def _write_largest(device: Device, values: Array, ids: np.ndarray, largest: np.ndarray) -> None:
@@ -96,16 +96,18 @@ def _write_largest(device: Device, values: Array, ids: np.ndarray, largest: np.n
 
 
 def _places_of_largest(device: Device, values: Array, k: int) -> Array:
-    """Return the places of the `k` largest values, in no order; those of NaN only if there are too few others."""
+    """Return the places of the `k` largest, unordered; NaN only if needed."""
     xp = device.xp
     if k == 0:
         return device.empty(0, np.int64)
+    # Partition without NaN; fill up with NaN if values are missing.
     if values.dtype.kind == "f":
         missing = xp.isnan(values)
         if bool(missing.any()):
             present = xp.flatnonzero(~missing)
             largest = present[_places_of_largest(device, values[present], min(k, len(present)))]
             return xp.concatenate([largest, xp.flatnonzero(missing)[: k - len(largest)]])
+    # All above the k-th largest, then equal ones.
     least = xp.partition(values, len(values) - k)[len(values) - k]
     above, equal = xp.flatnonzero(values > least), xp.flatnonzero(values == least)
     return xp.concatenate([above, equal[: k - len(above)]])

@@ -1,6 +1,6 @@
-"""One worker's part of one graph: a range of rows in a local structure, and what algorithms see of it.
+"""Shard: a worker's part of a graph, a range of rows in a local structure.
 
-A shard knows nothing of Dask: its exchange, its device and its limits come in by the constructor. One thread uses it.
+A shard knows nothing of Dask: its constructor gets exchange, device and limits. It is used by one thread.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Shard", "ShardSpec", "Unconnected"]
 
 
 class Unconnected(Exchange):
-    """Stands where a shard has no exchange yet."""
+    """Placeholder of a shard without an exchange."""
 
     name = "none"
 
@@ -44,12 +44,12 @@ class Unconnected(Exchange):
     connect = alltoallv = allgather = allreduce = _refuse
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True)
 class ShardSpec:
-    """What a shard is to be; the same on every rank but for `rank`.
+    """Specification of a shard; the same on every rank except for `rank`.
 
     Parameters
     ----------
@@ -65,15 +65,15 @@ class ShardSpec:
     order : uint32[n] or None
         The internal id of each user's id; None for the identity.
     combine : str
-        One of `mgraph.structures.combine.COMBINES`: what becomes of the weight of an edge that is inserted again.
+        One of `mgraph.structures.combine.COMBINES`: how repeated insertions combine their weights.
     generation : int
         The number of its first order.
     times : str or None
-        The dtype of the edges' times, as `mgraph.tables.times.check_times` has it; None in a graph without times.
+        The dtype of the edges' times, from `mgraph.tables.times.check_times`; None in a graph without times.
     window : int or None
-        How much earlier than the largest time an edge may be, in the unit of times.
+        The length of the window before the largest time, in the unit of times.
     window_edges : int or None
-        How many edges there may be; the oldest leave.
+        The maximum number of edges; the oldest expire.
     """
 
     graph: str
@@ -92,22 +92,22 @@ class ShardSpec:
 
 
 class Shard:
-    """The rows ``lo .. hi - 1`` of a graph.
+    """Rows ``lo .. hi - 1`` of a graph.
 
     Parameters
     ----------
     spec : ShardSpec
     exchange : Exchange
-        The way to the other ranks. It is replaced after an aborted call.
+        The connection to the other ranks. It is replaced after an aborted call.
     device : Device
-        The device that holds everything, with the budget of its memory.
+        The device of all data, with the budget of its memory.
 
     Attributes
     ----------
     partition : Partition
-        The ranges of all ranks, as they are now.
+        The current ranges of all ranks.
     size, n_vertices : int
-        How many ranks; the vertices of the whole graph.
+        The number of ranks, and of vertices of the whole graph.
     lo, hi : int
         The first internal id that this shard owns, and one past the last.
     out_edges : Structure
@@ -116,35 +116,35 @@ class Shard:
         Rows are local destinations, slots hold global sources; the same object as `out_edges` for undirected graphs,
         None for directed ones without `reverse`.
     structures : list of Structure
-        The one or two that hold edges, each once.
+        The distinct structures: one or two.
     epoch : int
-        Changes of content committed: batches, and vertices added.
+        The number of committed changes of content: batches, and vertices added.
     changes : int
-        Changes of any kind committed: those of content, moves of the range boundaries, new orders.
+        The number of committed changes of any kind: of content, of range boundaries, and of the order.
     operations : int
-        The sum, over the batches committed so far, of the different edges that each of them named.
+        The sum, over all committed batches, of the distinct edges in each.
     generation : int
-        How often the order of the vertices was renewed.
+        The number of changes of the vertices' order.
     waited : float
-        Seconds spent in calls to the other ranks, ever.
+        The total seconds of calls to the other ranks.
     seconds : float
-        What the last batch took, without waiting for other ranks.
+        The time of the last batch, without waiting for other ranks.
     num_edges : int
-        Edges that this shard counts: its arcs; in an undirected graph those with ``src <= dst``.
+        The edges that this shard counts: its arcs; in an undirected graph those with ``src <= dst``.
     results : dict of str to Result
-        What algorithms left here, by id; later changes of the graph or of the ranges do not touch it.
+        Results of algorithms, by id; later changes of the graph or of the ranges do not affect them.
     change_log : ChangeLog
-        What the last batches have changed, while results follow the graph.
+        Recent changes, for maintained results.
     clock : Clock or None
         The times of the arcs; None in a graph without times.
     maintained : dict of str to MaintainedState
         Maintained results by id.
     stream_ahead : cupy.cuda.Stream or None
-        On a GPU: where parts are read and sorted while the shard's thread applies those before; one for all ingests.
+        On a GPU: for reading and sorting parts while the shard's thread applies earlier ones; common to all ingests.
     prefetch : Prefetch or None
-        On a GPU: columns that were copied there while the call before was running.
+        On a GPU: columns copied during the previous call.
     stream_route : cupy.cuda.Stream or None
-        On a GPU: where a step of an ingest is exchanged and merged while the one before is committed.
+        On a GPU: for exchange and merge of an ingest's step while the previous one is committed.
     """
 
     def __init__(self, spec: ShardSpec, exchange: Exchange, device: Device) -> None:
@@ -154,38 +154,44 @@ class Shard:
         self.order = None if spec.order is None else device.asarray(spec.order, np.uint32)
         self._names: tuple[Array, Array] | None = None
         self._by_key: tuple[Array, Array] | None = None
+        # State.
         self.epoch = self.num_edges = self.changes = self.operations = 0
         self.generation = spec.generation
         self.waited = self.seconds = 0.0
         self.results: dict[str, Result] = {}
         self.change_log = ChangeLog(device)
         self.maintained: dict[str, MaintainedState] = {}
+
+        # Streams and buffers of a GPU.
         device.use()
         self._mapped_reads = MappedReads(device) if device.kind == "cuda" else None
         self.stream_ahead = self.stream_route = self.prefetch = None
         if device.kind == "cuda":
-            # before the commit's kernels: the array library's sort holds the interpreter until it is done
+            # Priority before the commit's kernels: the array library's sort blocks the interpreter until it is done.
             self.stream_ahead, self.stream_route = (
                 device.xp.cuda.Stream(non_blocking=True, priority=-1) for _ in range(2)
             )
             self.prefetch = Prefetch(device)
+
+        # Structures and times.
         in_edges = self.new_structure(self.hi - self.lo) if self.directed and spec.reverse else None
         self.hold(self.new_structure(self.hi - self.lo), in_edges)
         self.clock = self._new_clock()
         self._warm()
 
     def new_structure(self, n_rows: int, n_vertices: int | None = None) -> Structure:
-        """An empty structure of the graph's kind, for as many vertices as there are or for `n_vertices`."""
+        """Return an empty structure of the graph's kind, with `n_vertices` or the present number."""
         spec, n = self.spec, self.n_vertices if n_vertices is None else n_vertices
         return create(spec.structure, n, device=self.device, weighted=spec.weighted, n_rows=n_rows)
 
     def hold(self, out_edges: Structure, in_edges: Structure | None) -> None:
-        """Have these structures from now on."""
+        """Replace the structures."""
         self.out_edges: Structure = out_edges
         self.in_edges = in_edges if self.directed else out_edges
         self.structures = [out_edges] if self.in_edges in (None, out_edges) else [out_edges, self.in_edges]
 
     def _new_clock(self) -> Clock | None:
+        """Return the clock of a graph with times."""
         spec = self.spec
         if spec.times is None:
             return None
@@ -193,7 +199,7 @@ class Shard:
         return Clock(self.device, len(self.structures), spec.directed, *window)
 
     def _warm(self) -> None:
-        """Compile what batches and reads run, so that the first batch is as fast as the others."""
+        """Compile the kernels of batches and reads, so that the first batch is as fast as later ones."""
         none = self.device.empty(0, np.uint64)
         load_sorts(self.device)
         for file in ("kernels/arcs.cuh", "kernels/merge.cuh") if self.size > 1 else ("kernels/arcs.cuh",):
@@ -201,21 +207,21 @@ class Shard:
         self.out_edges.discard(self.out_edges.prepare(Run(none)))
         self.out_edges.has_edges(none.astype(np.uint32), none.astype(np.uint32))
 
-    # ---- where -------------------------------------------------------------------------------------------------------
+    # ---- range -------------------------------------------------------------------------------------------------------
 
     def take_ranges(self, partition: Partition) -> None:
-        """Have the range that is this rank's in a partition from now on."""
+        """Adopt this rank's range in a partition."""
         self.partition, self.size, self.n_vertices = partition, partition.size, partition.n_vertices
         self.lo, self.hi = partition.range(self.rank)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of device memory that structures and results hold, with what results that follow the graph need."""
-        held = 0 if self.clock is None else self.clock.nbytes
+        """Bytes of device memory of structures, times, results and the change log."""
+        nbytes = 0 if self.clock is None else self.clock.nbytes
         for group in (self.structures, self.results.values(), self.maintained.values()):
-            for one in group:
-                held += one.nbytes
-        return held if self.change_log.first is None else held + self.change_log.nbytes
+            for item in group:
+                nbytes += item.nbytes
+        return nbytes if self.change_log.first is None else nbytes + self.change_log.nbytes
 
     def __str__(self) -> str:
         return f"graph {self.spec.graph}, epoch {self.epoch}, rank {self.rank}"
@@ -223,23 +229,20 @@ class Shard:
     # ---- ids ---------------------------------------------------------------------------------------------------------
 
     def here(self, column: Any) -> Any:
-        """A column of a batch on the device, as kernels need it: what a comm delivers may lie at any address.
-
-        None, or one number for all, as it is.
-        """
+        """Return a batch's column on the device, aligned and contiguous; None and numbers unchanged."""
         if column is None or isinstance(column, int):
             return column
         ahead = None if self.prefetch is None else self.prefetch.find(column)
         return self.device.asarray(column) if ahead is None else ahead
 
     def internal(self, ids: Any) -> Array:
-        """Users' ids as internal ids on the device; O(n)."""
+        """Translate users' ids to internal ids on the device. O(n)."""
         here = self.here(ids)
         return here if self.order is None else self.device.gather(self.order, here)
 
     @property
     def names(self) -> Array:
-        """The user's id of each internal id, uint32[n_vertices]; None if they are the same. O(n) after a new order."""
+        """User's id of each internal id, uint32[n_vertices]; None if equal. O(n) after a new order."""
         if self.order is None:
             self._names = None
         elif self._names is None or self._names[0] is not self.order:
@@ -250,14 +253,14 @@ class Shard:
 
     @property
     def by_name(self) -> Array:
-        """See `mgraph.algorithms.algorithm.Shard`."""
+        """The vertices in the order of users' names, as in `mgraph.algorithms.algorithm.Shard`."""
         return self.order if self._by_key is None else self._by_key[1]
 
     @contextmanager
     def named_by(self, by_key: np.ndarray | None) -> Iterator[None]:
-        """Meanwhile users call the vertices by keys; these are their ids in the order of the keys. None: by their ids.
+        """Name the vertices by keys in a block: `by_key` has their ids in the order of the keys. None: by ids.
 
-        8 bytes a vertex of the graph.
+        Takes 8 bytes per vertex of the graph.
         """
         if by_key is not None:
             ids = self.device.asarray(by_key, np.uint32)
@@ -268,7 +271,7 @@ class Shard:
             self._by_key = None
 
     def ids_of_labels(self, labels: Array) -> Array:
-        """Labels, which are places in `by_name`, as users' ids: int64[n]; -1 stays."""
+        """Translate labels, positions in `by_name`, to users' ids: int64[n]; -1 stays."""
         if self._by_key is None:
             return labels
         ids = self.device.gather(self._by_key[0], self.device.xp.maximum(labels, 0)).astype(np.int64)
@@ -278,19 +281,19 @@ class Shard:
     # ---- time --------------------------------------------------------------------------------------------------------
 
     def waiting(self) -> AbstractContextManager[None]:
-        """Count the time of a call to the other ranks as waiting, so that the rest is this rank's own work."""
+        """Return a block whose time counts as waiting for other ranks."""
         return _Waiting(self)
 
     def working(self) -> AbstractContextManager[None]:
-        """Note how long a batch takes this rank, without its waiting for others."""
+        """Return a block whose time, without waiting, is that of a batch."""
         return _Working(self)
 
     # ---- times of edges ----------------------------------------------------------------------------------------------
 
     def admit(self, runs: list[Run]) -> tuple[list[Run], EdgeExpiry | None]:
-        """The runs of this rank's share of a batch without what comes too late, and how far it moves the window.
+        """Remove the late insertions of a batch's part, and return the move of the window.
 
-        None in a graph without times. With a window one read-back, and one small exchange with the other ranks.
+        None in a graph without times. A window takes one read-back, and one small exchange with the other ranks.
         """
         if self.clock is None:
             return runs, None
@@ -301,60 +304,63 @@ class Shard:
             latest = int(self.exchange.allreduce(mine, "max")[0])
         return self.clock.admit(runs, latest)
 
-    # ---- reads of rows that this shard owns --------------------------------------------------------------------------
+    # ---- reads of own rows -------------------------------------------------------------------------------------------
 
     def _rows(self, ids: Any) -> Array:
+        """Translate internal ids to local rows."""
         ids = self.device.asarray(ids)
         if not self.lo:
             return ids
         return self.device.xp.subtract(ids, np.uint32(self.lo), out=self.device.empty(len(ids), np.uint32))
 
     def has_edges(self, src: Any, dst: Any) -> np.ndarray:
-        """Whether each edge is there, bool[n]; internal ids, the sources owned by this shard."""
+        """Return True for each edge that exists, bool[n]; internal ids, with own sources."""
         ask = self.out_edges.has_edges
         if self._mapped_reads is not None and len(src) <= MOST:
             return self._mapped_reads.ask(ask, np.bool_, self.lo, src, dst)
-        found = ask(self._rows(src), self.device.asarray(dst), checked=True)
-        return found if type(found) is np.ndarray else self.device.fetch(found)
+        exists = ask(self._rows(src), self.device.asarray(dst), checked=True)
+        return exists if type(exists) is np.ndarray else self.device.fetch(exists)
 
     def weights(self, src: Any, dst: Any) -> np.ndarray:
-        """The weight of each edge, float32[n], NaN where there is none; ids as for `has_edges`."""
+        """Return the weight of each edge, float32[n], NaN if it does not exist."""
         ask = self.out_edges.find_weights
         if self._mapped_reads is not None and len(src) <= MOST:
             return self._mapped_reads.ask(ask, np.float32, self.lo, src, dst)
         return self.device.fetch(ask(self._rows(src), self.device.asarray(dst), checked=True))
 
     def degrees(self, ids: Any, direction: str) -> np.ndarray:
-        """Degrees, uint32[n], of internal ids that this shard owns; `direction` "in" where it keeps in-edges."""
+        """Return the degrees, uint32[n], of own internal ids; `direction` "in" needs in-edges."""
         ask = self._edges(direction).degrees
         if self._mapped_reads is not None and len(ids) <= MOST:
             return self._mapped_reads.ask(ask, np.uint32, self.lo, ids)
         return self.device.fetch(ask(self._rows(ids), checked=True))
 
     def neighbors(self, ids: Any, direction: str, time: bool = False) -> dict[str, np.ndarray | None]:
-        """Offsets, destinations, weights and with `time` times of the rows of ids that this shard owns; None: of all.
+        """Return offsets, destinations, weights, and with `time` times, of own rows; None for all.
 
-        Ids are internal ones. Each array by the name that it has in `Csr`.
+        Ids are internal. Arrays are named as in `Csr`.
         """
         edges, device = self._edges(direction), self.device
         rows = None if ids is None else self._rows(ids)
         csr = edges.to_csr() if rows is None else edges.neighbors(rows, checked=True)
-        found = {"offsets": csr.offsets, "dst": csr.dst, "weight": csr.weight}
+        arrays = {"offsets": csr.offsets, "dst": csr.dst, "weight": csr.weight}
         if time:
-            found["time"] = self.times_of(csr, rows, direction)
-        return {name: None if array is None else device.fetch(array) for name, array in found.items()}
+            arrays["time"] = self.times_of(csr, rows, direction)
+        return {name: None if array is None else device.fetch(array) for name, array in arrays.items()}
 
     def times_of(self, csr: Csr, rows: Array, direction: str) -> Array:
-        """The time of each arc of some rows, or of all for None: int64[m]."""
+        """Return the time of each arc of some rows, None for all: int64[m]."""
         assert self.clock is not None, "the client asks for times only where there are some"
         xp, n = self.device.xp, len(csr.dst)
         with self.device.taking(24 * n, f"the keys of {n} arcs"):
+            # The row of arc i is the last one whose offset is at most i.
             rows = xp.arange(len(csr.offsets) - 1) if rows is None else rows
             which = xp.searchsorted(csr.offsets, xp.arange(n), side="right") - 1
             keys = rows[which].astype(np.uint64) << np.uint64(32) | csr.dst
         return self.clock.times[self.structures.index(self._edges(direction))].find(keys)
 
     def _edges(self, direction: str) -> Structure:
+        """Return the structure of a direction."""
         edges = self.out_edges if direction == "out" else self.in_edges
         assert edges is not None, "the client asks for in-edges only where they are kept"
         return edges
@@ -362,13 +368,13 @@ class Shard:
     # ---- results -----------------------------------------------------------------------------------------------------
 
     def result(self, name: str) -> Result:
-        """A result by its id; `GraphClosed` where it was freed."""
+        """Return a result by its id, or raise `GraphClosed`."""
         if name not in self.results:
             raise GraphClosed(f"{self}: result {name} was freed")
         return self.results[name]
 
     def top(self, name: str, column: str | None, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the internal ids and values of the `k` largest of a result's column here; see `Result.top`."""
+        """Return ids and values of the `k` largest of a result's column on this rank."""
         return self.result(name).top(self.device, column, k)
 
 

@@ -1,1 +1,1 @@
-"""Vertices that get another owner, another number, or leave: rebalance, reorder and remove_vertices."""
+"""Moves of vertices between ranks, new orders, and removals."""

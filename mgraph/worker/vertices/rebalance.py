@@ -1,7 +1,7 @@
-"""Moving the boundaries of the ranges of a graph: internal ids stay, and rows change their owner.
+"""Rebalancing: moves the boundaries of the ranges. Internal ids stay, and rows change their owner.
 
-Every rank builds its new part of the graph beside the old one, from the rows that stay and those that it receives. Then
-all ranks vote, and all switch to the new parts or none does. Until then, and after a failure, the graph is unchanged.
+Every rank builds its new part of the graph beside the old one, from rows that stay and rows that it receives. Then all
+ranks vote, and all switch to the new parts or none does. Until then, and after a failure, the graph is unchanged.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from mgraph.worker.shard.times import Times
 
 __all__ = ["Move", "Moved", "balanced", "by_work", "move", "rebuilt"]
 
-CHUNK = 1 << 26  #: keys inserted at a time, which bounds the memory that a structure's `prepare` allocates for them
+CHUNK = 1 << 26  #: keys per insertion, to bound the memory of a structure's `prepare`
 
 
 @dataclass
 class Moved:
-    """A shard's new part of the graph, by other ranges or other internal ids, ready to replace the old one.
+    """New part of a shard, by other ranges or other internal ids, ready to replace the old one.
 
-    `order` is the new internal id of each user's id, or None if internal ids stay the same. `times` has the times of
-    each structure's arcs, in a graph with times.
+    `order` is the new internal id of each user's id, or None if internal ids stay. `times` has the times of each
+    structure's arcs, in a graph with times.
     """
 
     partition: Partition
@@ -41,7 +41,7 @@ class Moved:
 
 
 class Move(Change):
-    """A move of rows to other ranks, or a change of internal ids; the edges stay the same.
+    """Move of rows to other ranks, or change of internal ids; the edges stay the same.
 
     Parameters
     ----------
@@ -81,15 +81,16 @@ class Move(Change):
 
 
 def by_work(shard: Shard) -> Moved:
-    """The rank's part of the graph by ranges of about equal work."""
+    """Return the rank's part of the graph by ranges of about equal work."""
     return move(shard, balanced(shard))
 
 
 def balanced(shard: Shard) -> Partition:
-    """Ranges of about equal work by the current degrees, of out- and in-edges if both are stored; same on every rank.
+    """Compute ranges of about equal work from the current degrees of out- and in-edges.
 
-    The same ranges as `Partition.balanced` gives for all degrees, without gathering them. O(rows), two small exchanges.
+    The ranges equal those of `Partition.balanced`, without gathering all degrees. O(rows), two small exchanges.
     """
+    # Prefix sums of the work, on this rank and over the ranks.
     device, size, xp = shard.device, shard.size, shard.device.xp
     work = device.full(shard.hi - shard.lo, 1, np.int64)
     for structure in shard.structures:
@@ -99,54 +100,56 @@ def balanced(shard: Shard) -> Partition:
         mine = np.zeros(size, np.int64)
         mine[shard.rank] = int(work[-1]) if len(work) else 0
         totals = shard.exchange.allreduce(mine)
+
+    # Each rank finds the cuts within its own rows; the maximum collects them.
     ends = np.cumsum(totals)
     before, total = int(ends[shard.rank] - mine[shard.rank]), int(ends[-1])
     goals = np.array([total * rank // size for rank in range(1, size)], np.int64)
     places = device.to_host(xp.searchsorted(work, device.asarray(goals - before))) + shard.lo + 1
-    held = (goals > before) & (goals <= int(ends[shard.rank]))  # the cuts that are after a row of this rank
+    own = (goals > before) & (goals <= int(ends[shard.rank]))  # cuts after a row of this rank
     with shard.waiting():
-        cuts = shard.exchange.allreduce(np.where(held, places, 0).astype(np.int64), "max")
+        cuts = shard.exchange.allreduce(np.where(own, places, 0).astype(np.int64), "max")
     return Partition((0, *cuts.tolist(), shard.n_vertices))
 
 
 def move(shard: Shard, partition: Partition) -> Moved:
-    """The rank's part of the graph by `partition`: sends the rows that leave, receives others, and builds the part.
+    """Exchange rows by `partition`, and build the rank's new part.
 
-    O(n_rows + m log m) at most, since a structure is built from its sorted keys. Needs memory for the keys, 8 bytes an
+    O(n_rows + m log m) at most, since a structure is built from its sorted keys. Needs memory for the keys, 8 bytes per
     arc, and for the new part beside the old one.
 
     Raises
     ------
     CapacityError
-        There is too little memory.
+        The memory does not suffice.
     """
     return rebuilt(shard, partition, lambda run: _arrived(shard, partition, run))
 
 
 def rebuilt(shard: Shard, partition: Partition, arrived: Callable[[Run], Run]) -> Moved:
-    """The rank's part by `partition`.
+    """Build the rank's part by `partition`.
 
-    `arrived` takes this rank's arcs, by internal ids of the whole graph, and returns those of its new rows, in local
-    rows. It is called for each structure, and in a graph with times for the times of its arcs, whose runs have `time`.
+    `arrived` maps this rank's arcs, by internal ids of the whole graph, to the arcs of its new rows, in local rows. It
+    is called for each structure, and in a graph with times for the times of its arcs, whose runs have `time`.
     """
     structures, counted = [], 0
     for number, old in enumerate(shard.structures):
         new, forward = _built(shard, partition, arrived(_leaving(shard, old)), count=number == 0)
         structures.append(new)
         counted += forward
-    held = [] if shard.clock is None else shard.clock.times
-    times = [one.rebuilt(arrived(_with_rows(shard, one.current()))) for one in held]
+    before = [] if shard.clock is None else shard.clock.times
+    times = [old.rebuilt(arrived(_with_rows(shard, old.current()))) for old in before]
     shard.device.synchronize()
     return Moved(partition, structures, counted, times=times)
 
 
 def _with_rows(shard: Shard, run: Run) -> Run:
-    """A run in local rows by internal ids of the whole graph."""
+    """Translate a run in local rows to internal ids of the whole graph."""
     return replace(run, keys=run.keys + np.uint64(shard.lo << 32))
 
 
 def _leaving(shard: Shard, structure: Structure) -> Run:
-    """All edges of a structure as a sorted run, by internal ids of the whole graph."""
+    """Return all edges of a structure as a sorted run, by internal ids of the whole graph."""
     csr, device = structure.to_csr(), shard.device
     keys, n = device.empty(len(csr.dst), np.uint64), len(csr.dst)
     load(device, "kernels/arcs.cuh").RowKeys(
@@ -158,7 +161,7 @@ def _leaving(shard: Shard, structure: Structure) -> Run:
 
 
 def _arrived(shard: Shard, partition: Partition, run: Run) -> Run:
-    """The edges of this rank's new rows, from all ranks, in local rows; sorted, since ranges ascend with ranks."""
+    """Exchange a run's parts, and return those of this rank's new rows, in local rows."""
     parts = run.split(partition.starts)
     with shard.waiting():
         keys = shard.exchange.alltoallv([part.keys for part in parts])
@@ -167,12 +170,13 @@ def _arrived(shard: Shard, partition: Partition, run: Run) -> Run:
             for name in ("weight", "time")
             if getattr(run, name) is not None
         }
+    # The concatenation is sorted, since ranges ascend with the ranks.
     base = np.uint64(partition.range(shard.rank)[0] << 32)
     return Run(_joined(shard, keys, base), **{name: _joined(shard, column) for name, column in columns.items()})
 
 
 def _joined(shard: Shard, parts: list[Array], base: np.uint64 | None = None) -> Array:
-    """The concatenated parts minus `base`; without a copy if there is a single part and no `base`."""
+    """Concatenate the parts and subtract `base`; without a copy if possible."""
     full = [part for part in parts if len(part)] or parts[:1]
     if len(full) == 1 and not base:
         return full[0]
@@ -183,7 +187,7 @@ def _joined(shard: Shard, parts: list[Array], base: np.uint64 | None = None) -> 
 
 
 def _built(shard: Shard, partition: Partition, run: Run, count: bool) -> tuple[Structure, int]:
-    """A structure with the edges of `run`, and the number of them that this rank counts."""
+    """Build a structure from `run`. Returns it, and the number of counted edges with `count`."""
     lo, hi = partition.range(shard.rank)
     structure, counted = shard.new_structure(hi - lo, partition.n_vertices), 0
     for at in range(0, len(run), CHUNK):

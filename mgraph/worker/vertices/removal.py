@@ -1,7 +1,7 @@
-"""Removing vertices for good, in a graph with keys: the ids after them move up, so that there are no gaps.
+"""Permanent removal of vertices, in a graph with keys: later ids move up, without gaps.
 
-As when ranges move, every rank builds its new part of the graph beside the old one, then all vote. Rows keep their
-order and stay with their owner, so that nothing is sorted or sent.
+As for new ranges, every rank builds its new part of the graph beside the old one, then all vote. Rows keep their order
+and their owner, so nothing is sorted or sent.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ __all__ = ["Removal", "without"]
 
 
 class Removal(Move):
-    """The removal of vertices with all their edges. O(n_vertices + m).
+    """Removal of vertices with all their edges. O(n_vertices + m).
 
     Parameters
     ----------
     shard : Shard
     ids : uint32[k]
-        Users' ids, ascending and different.
+        Users' ids, ascending and distinct.
     content : bool
-        Whether it is an epoch of its own; if not, it belongs to the epoch before.
+        True if it is a separate epoch; otherwise it belongs to the previous one.
 
     Attributes
     ----------
     deleted : int
-        The edges that this rank counted and that are gone.
+        The number of deleted edges that this rank counted.
     """
 
     logged = True
@@ -46,7 +46,7 @@ class Removal(Move):
         self.content, self.deleted, self.gone = content, 0, ids
 
     def commit(self) -> None:
-        """Replace the old part by the new one. Internal ids mean other vertices now."""
+        """Replace the old part by the new one. Internal ids change their meaning."""
         assert self._moved is not None
         self.deleted = self.shard.num_edges - self._moved.num_edges
         super().commit()
@@ -54,15 +54,17 @@ class Removal(Move):
 
 
 def without(shard: Shard, ids: Any) -> Moved:
-    """The rank's part of the graph without users' ids; `CapacityError` if there is too little memory."""
+    """Build the rank's part without users' ids. `CapacityError` if memory lacks."""
     device, n = shard.device, shard.n_vertices
     with device.taking(24 * n, f"the ids of {n} vertices"):
+        # New ids are prefix sums of the vertices that stay.
         stays = device.full(n, 1, np.uint8)
         stays[shard.internal(ids)] = 0
         before = device.zeros(n + 1, np.int64)
         device.cumsum(stays, out=before[1:])
         partition = Partition(tuple(device.to_host(before[device.asarray(np.array(shard.partition.starts))]).tolist()))
         new = before[:-1].astype(np.uint32)
+        # Of the order, keep the entries of vertices that stay.
         order = None
         if shard.order is not None:
             order = device.gather(new, shard.order[device.gather(stays, shard.order).astype(bool)])
@@ -71,7 +73,7 @@ def without(shard: Shard, ids: Any) -> Moved:
 
 
 def _left(shard: Shard, run: Run, stays: Array, new: Array, partition: Partition) -> Run:
-    """The edges of a run between vertices that stay, by their new ids, in local rows; sorted as they were."""
+    """Return a run's edges between vertices that stay, by new ids, in local rows."""
     device = shard.device
     with device.taking(16 * len(run), f"the choice among {len(run)} arcs"):
         keep = (stays[run.keys >> np.uint64(32)] & stays[run.keys & np.uint64(0xFFFFFFFF)]).astype(bool)

@@ -1,7 +1,7 @@
-"""Reordering the vertices of a graph by their current degrees, so that every range begins with its hubs.
+"""Reordering of the vertices by their current degrees, so that every range begins with its hubs.
 
-Every vertex gets a new internal id. As when ranges move, every rank builds its new part of the graph beside the old
-one; then all ranks vote, and all switch to the new parts or none does.
+Every vertex gets a new internal id. As for new ranges, every rank builds its new part of the graph beside the old one;
+then all ranks vote, and all switch to the new parts or none does.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from mgraph.worker.vertices.rebalance import Moved, rebuilt
 
 __all__ = ["by_degree", "own_degrees"]
 
-CHUNK = 1 << 20  #: ids counted at once, or as many as there are vertices
-BYTES = 72  #: a vertex of the whole graph takes less while the order is made
+CHUNK = 1 << 20  #: ids counted at once, or the number of vertices if larger
+BYTES = 72  #: upper bound of the bytes per vertex of the whole graph for a new order
 
 
 def by_degree(shard: Shard) -> Moved:
-    """The rank's part of the graph with the vertices dealt to equally long ranges in turn, by descending degree.
+    """Build the rank's part with the vertices dealt round robin to equal ranges by degree.
 
     O(n log n) on every rank, and O(m log m) in total: every edge is renumbered, sorted, sent to its owner and inserted.
-    Needs memory for the keys, 24 bytes an arc at most, about 40 bytes a vertex of the whole graph, and the new part
+    Needs memory for the keys, at most 24 bytes per arc, about 40 bytes per vertex of the whole graph, and the new part
     beside the old one.
 
     Raises
     ------
     CapacityError
-        There is too little memory.
+        The memory does not suffice.
     """
     partition = Partition.equal(shard.n_vertices, shard.size)
     with shard.device.taking(BYTES * shard.n_vertices, f"the order of {shard.n_vertices} vertices"):
@@ -46,14 +46,14 @@ def by_degree(shard: Shard) -> Moved:
 
 
 def _all_degrees(shard: Shard) -> Array:
-    """The sum of out- and in-degree of every vertex of the graph, by internal id; the degree if undirected."""
+    """Gather the sum of out- and in-degree of every vertex, by internal id."""
     mine = own_degrees(shard)
     with shard.waiting():
         return shard.device.concatenate(shard.exchange.allgather(mine))
 
 
 def own_degrees(shard: Shard) -> Array:
-    """The sum of out- and in-degree of each own vertex; the degree if undirected. All ranks call it together."""
+    """Return the sum of out- and in-degree of each own vertex. All ranks call it together."""
     degrees = shard.out_edges.degrees()
     if shard.directed:
         degrees = degrees + (_in_degrees(shard) if shard.in_edges is None else shard.in_edges.degrees())
@@ -61,11 +61,11 @@ def own_degrees(shard: Shard) -> Array:
 
 
 def _in_degrees(shard: Shard) -> Array:
-    """The in-degrees of the own vertices, counted by the ranks that store the edges to them."""
+    """Return the own vertices' in-degrees, counted by the ranks that store the edges."""
     dst, counts = shard.out_edges.to_csr().dst, shard.device.zeros(shard.n_vertices, np.uint32)
     step, n = max(CHUNK, shard.n_vertices), shard.n_vertices
     with shard.device.taking(8 * min(step, len(dst)) + 12 * n, f"the degrees of {n} vertices"):
-        for at in range(0, len(dst), step):  # NumPy's takes 8 bytes an id
+        for at in range(0, len(dst), step):  # NumPy's takes 8 bytes per id
             counts += shard.device.xp.bincount(dst[at : at + step], minlength=n).astype(np.uint32)
     with shard.waiting():
         parts = shard.exchange.alltoallv([counts[first:end] for first, end in pairwise(shard.partition.starts)])
@@ -73,5 +73,6 @@ def _in_degrees(shard: Shard) -> Array:
 
 
 def _renumbered(shard: Shard, run: Run, ids: Array) -> Run:
+    """Translate a run to new ids, and sort it."""
     load(shard.device, "kernels/arcs.cuh").Renumber(len(run), keys=run.keys, n=len(run), ids=ids)
     return sort_run(shard.device, run.keys, None, run.weight, run.time)
