@@ -18,15 +18,12 @@ import weakref
 from contextlib import suppress
 from typing import Any
 
-import msgpack
-import numpy as np
-
 from mgraph.errors import MgraphError
+from mgraph.plain import NotPlain, pack, unpack
 
-__all__ = ["MOST_BYTES", "Bell", "Channel", "ChannelClosed", "Listener", "pack", "unpack"]
+__all__ = ["MOST_BYTES", "Bell", "Channel", "ChannelClosed", "Listener", "pack_message", "unpack"]
 
 MOST_BYTES = 1 << 16  #: of a message; sockets hold more
-ARRAY = "mgraph array"  #: the key of the dict that stands for an array
 
 _PEER = struct.Struct("3i")  # pid, uid and gid of the process at the other end
 
@@ -156,33 +153,10 @@ def _same_user(sock: socket.socket) -> bool:
     return bool(uid == os.geteuid())
 
 
-# ---- messages as bytes -----------------------------------------------------------------------------------------------
-
-
-def pack(fields: dict[str, Any]) -> bytes | None:
-    """Return a message of plain values and arrays of numbers as bytes; None if it has other values or is too large."""
+def pack_message(fields: dict[str, Any]) -> bytes | None:
+    """Return a message as bytes; None if it is too large for a channel, or has values that are not plain."""
     try:
-        data: bytes = msgpack.packb(fields, default=_plain)
-    except (TypeError, ValueError, OverflowError, RecursionError):
+        data = pack(fields)
+    except NotPlain:
         return None
     return data if len(data) <= MOST_BYTES else None
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray) and value.nbytes <= MOST_BYTES and value.dtype.kind in "biufmM":
-        return {ARRAY: value.dtype.str, "shape": value.shape, "bytes": value.tobytes()}
-    if isinstance(value, np.generic) and value.dtype.kind in "biuf":
-        return value.item()
-    raise TypeError(f"{type(value).__name__} is not a plain value")
-
-
-def unpack(data: bytes) -> dict[str, Any]:
-    """Return the message of `pack`. Sequences are tuples, and arrays may be written to."""
-    fields: dict[str, Any] = msgpack.unpackb(data, object_hook=_array, use_list=False, strict_map_key=False)
-    return fields
-
-
-def _array(fields: dict[Any, Any]) -> Any:
-    if ARRAY not in fields:
-        return fields
-    return np.frombuffer(bytearray(fields["bytes"]), fields[ARRAY]).reshape(fields["shape"])

@@ -1,7 +1,8 @@
 """Errors that mgraph raises. All derive from `MgraphError`.
 
-Each message names the wrong value and the limit, and the rank and the epoch where they matter. Errors are pickled, so
-every class takes its message as the only positional argument. Code decides by fields, since messages are for people.
+Each message names the wrong value and the limit, and the rank and the epoch where they matter. Errors are sent by name
+and fields, so every class takes its message as the only positional argument. Code decides by fields, since messages are
+for people.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class InvalidOption(MgraphError, ValueError):
 class CapacityError(MgraphError, RuntimeError):
     """Too little memory for an operation, or more vertices than 32-bit ids allow. Nothing was changed.
 
-    Not derived from `MemoryError`: its constructor in C may keep a subclass from being unpickled.
+    Not derived from `MemoryError`, whose constructor is in C.
     """
 
 

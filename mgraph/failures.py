@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import pickle
+import builtins
+import sys
 import traceback
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from mgraph.batch import TOLD
 from mgraph.errors import MgraphError
+from mgraph.plain import NotPlain, pack, unpack
 
 __all__ = ["Recovered", "Stale", "decode_error", "encode_error", "plain", "with_place"]
 
@@ -38,20 +40,39 @@ class Recovered(Stale):
 
 
 def encode_error(error: BaseException) -> bytes:
-    """Pickle `error`, or an `MgraphError` with its text if that fails.
+    """Pack an exception by the name of its class, its arguments and its attributes. No code runs when it is read.
 
-    Errors other than `MgraphError` get the worker's traceback as a note.
+    An error that is not an `MgraphError` gets the worker's traceback as a note. Attributes that are not plain values
+    are left out; an exception whose arguments are not plain arrives as an `MgraphError` with its type and text.
     """
     if not isinstance(error, MgraphError):
         error.add_note("on the worker:\n" + "".join(traceback.format_exception(error)))
-    # A round trip shows whether the client can unpickle the error.
     error = plain(error)
+    kind = type(error)
+    return pack(
+        {
+            "module": kind.__module__,
+            "name": kind.__qualname__,
+            "text": str(error),
+            "args": _arguments(error),
+            "attributes": {name: value for name, value in vars(error).items() if _is_plain(value)},
+        }
+    )
+
+
+def _arguments(error: Exception) -> tuple[Any, ...] | None:
+    """Return the arguments that make an equal error; None if they are not plain."""
+    path = error.filename if isinstance(error, OSError) else None
+    args = error.args if path is None else (*error.args[:2], path)
+    return args if _is_plain(args) else None
+
+
+def _is_plain(value: Any) -> bool:
     try:
-        data = pickle.dumps(error)
-        pickle.loads(data)  # fails if the constructor needs other arguments
-    except Exception:
-        data = pickle.dumps(_with_fields(MgraphError(f"{type(error).__name__}: {error}"), error))
-    return data
+        pack(value)
+    except NotPlain:
+        return False
+    return True
 
 
 def plain(error: BaseException) -> Exception:
@@ -66,12 +87,39 @@ def plain(error: BaseException) -> Exception:
 
 
 def decode_error(data: bytes) -> BaseException:
-    """Unpickle an exception, or return an `MgraphError` if that fails."""
+    """Return the exception in `data`; an `MgraphError` with its type and text if it cannot be made here.
+
+    It can be made if this process has imported its class, and if the class takes the arguments.
+    """
     try:
-        error = pickle.loads(data)
+        fields = unpack(data)
+        text = f"{str(fields['name']).rpartition('.')[2]}: {fields['text']}"
+        attributes = dict(fields["attributes"])
+        error = _made(fields)
     except Exception as problem:
-        return MgraphError(f"a worker raised an error that cannot be unpickled in this process: {problem}")
-    return plain(error) if isinstance(error, BaseException) else MgraphError(repr(error))
+        return MgraphError(f"a worker raised an error that cannot be read in this process: {problem}")
+    if error is None:
+        error = MgraphError(text)
+        attributes = {name: value for name, value in attributes.items() if name in (*FIELDS, "__notes__")}
+    notes = attributes.pop("__notes__", ())
+    vars(error).update(attributes)
+    for note in notes:
+        error.add_note(str(note))
+    return plain(error)
+
+
+def _made(fields: dict[str, Any]) -> BaseException | None:
+    """Make an exception of a class that is imported here; None if there is none, or it makes another one."""
+    kind = vars(sys.modules.get(fields["module"], builtins)).get(fields["name"])
+    if fields["args"] is None or not (isinstance(kind, type) and issubclass(kind, BaseException)):
+        return None
+    if kind.__module__ != fields["module"]:
+        return None
+    try:
+        error = kind(*fields["args"])
+    except Exception:  # its constructor takes other arguments
+        return None
+    return error if str(error) == fields["text"] else None
 
 
 def with_place(error: BaseException, where: str, rank: int | None = None) -> BaseException:

@@ -8,7 +8,7 @@ from         message    meaning
 client       `Call`     run a method in the shard's thread, and free the results named in `free`
 worker       `Part`     a piece of a large array of the answer; pieces come in order
 worker       `Result`   the rest of the answer, and the shard's state after the call
-worker       `Failure`  the call raised: the pickled exception, and the shard's state
+worker       `Failure`  the call raised: the error, as `mgraph.failures` packs it, and the shard's state
 client       `Abort`    end all waits of this attempt and destroy its exchange; answered by a `Result`
 worker       `Beat`     the worker is alive; sent every second, with the epoch, and the user's function that runs
 client       `Close`    free the shard; answered by a `Result`
@@ -33,7 +33,6 @@ Dask's comms.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, get_args
@@ -41,6 +40,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 
 from mgraph.errors import MgraphError
+from mgraph.plain import pack, unpack
 
 __all__ = [
     "ABORT_SECONDS",
@@ -252,7 +252,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Failure:
-    """Pickled `error` that call `seq` raised."""
+    """The `error` that call `seq` raised, as `encode_error` packs it."""
 
     seq: int
     error: bytes
@@ -298,10 +298,9 @@ def to_dict(message: Message) -> dict[str, Any]:
 
 
 def _packed(state: ShardState) -> bytes:
-    """Pickle the values of `state` together."""
+    """Pack the values of `state` together."""
     # Dask measures every entry of a dict that it sends.
-    values = (value.item() if isinstance(value, np.generic) else value for value in state)
-    return pickle.dumps(tuple(values))
+    return pack(tuple(state))
 
 
 def from_dict(fields: dict[str, Any]) -> Any:
@@ -311,7 +310,7 @@ def from_dict(fields: dict[str, Any]) -> Any:
         raise MgraphError(f"unknown message type {fields.get('type')!r}; it is one of {', '.join(_KINDS)}")
     arguments = {name: value for name, value in fields.items() if name != "type"}
     if "state" in arguments:
-        arguments["state"] = ShardState(*pickle.loads(arguments["state"]))
+        arguments["state"] = ShardState(*unpack(arguments["state"]))
     for name in ("free", "places", "freed"):
         if name in arguments:
             arguments[name] = tuple(arguments[name])

@@ -1,4 +1,4 @@
-"""Channels between two processes of a host, and messages as bytes."""
+"""Channels between two processes of a host."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mgraph import channel as channels
-from mgraph.channel import MOST_BYTES, Channel, ChannelClosed, Listener, pack, unpack
+from mgraph.channel import MOST_BYTES, Channel, ChannelClosed, Listener, pack_message, unpack
 
 
 def pair() -> tuple[Channel, Channel]:
@@ -76,29 +76,9 @@ def test_processes_of_other_users_are_refused_at_both_ends(monkeypatch):
     listener.close()
 
 
-def test_values_cross_as_they_are():
-    fields = {
-        "none": None, "bool": True, "int": -(1 << 63), "large": (1 << 64) - 1, "float": float("inf"), "text": "é\0",
-        "bytes": b"\xff", "tuple": (1, (2, 3)), "dict": {1: "a", "b": {}}, "scalar": np.int64(7),
-        "truth": np.bool_(True),
-        "array": np.arange(6, dtype=np.uint32).reshape(2, 3), "empty": np.zeros((0, 2), np.float32),
-        "strided": np.arange(10)[::-3], "times": np.array(["2026-01-01"], "M8[ns]"),
-    }  # fmt: skip
-    data = pack(fields)
+@pytest.mark.parametrize("value", [object(), b"x" * MOST_BYTES, np.zeros(MOST_BYTES)])
+def test_large_messages_and_odd_values_go_by_the_comm(value):
+    assert pack_message({"value": value}) is None
+    data = pack_message({"value": 1})
     assert data is not None
-    back = unpack(data)
-    for name, value in fields.items():
-        if isinstance(value, np.ndarray):
-            assert back[name].dtype == value.dtype
-            np.testing.assert_array_equal(back[name], value)
-            back[name][...] = 0  # may be written to
-        else:
-            assert back[name] == value
-            assert type(back[name]) is (type(value.item()) if isinstance(value, np.generic) else type(value))
-
-
-@pytest.mark.parametrize(
-    "value", [1 << 64, object(), {1, 2}, 1j, np.array(["a"]), np.array([None]), b"x" * MOST_BYTES, np.zeros(MOST_BYTES)]
-)
-def test_other_values_go_by_the_comm(value):
-    assert pack({"value": value}) is None
+    assert unpack(data) == {"value": 1}

@@ -19,6 +19,7 @@ import mgraph.errors
 from mgraph import protocol
 from mgraph.errors import CapacityError, MgraphError, StoreError, UnknownVertex
 from mgraph.failures import Stale, decode_error, encode_error, plain, with_place
+from mgraph.plain import pack
 from mgraph.protocol import (
     Abort,
     Beat,
@@ -212,21 +213,21 @@ def test_other_errors_arrive_with_the_workers_traceback(error):
 
 
 class Demanding(Exception):
-    """Pickles, and does not unpickle: its constructor wants more than its message."""
+    """Its constructor wants more than its message."""
 
     def __init__(self, what: str, more: int) -> None:
         super().__init__(f"{what} {more}")
 
 
 class Holding(Exception):
-    """Does not pickle."""
+    """Its constructor takes no message."""
 
     def __init__(self) -> None:
         super().__init__("holds a lock")
         self.lock = threading.Lock()
 
 
-def test_errors_that_do_not_pickle_keep_their_type_and_text():
+def test_errors_that_cannot_be_made_again_keep_their_type_and_text():
     class Local(Exception):
         pass
 
@@ -242,7 +243,8 @@ def test_what_would_end_a_process_or_a_task_is_told_and_not_raised(error):
     assert type(found) is MgraphError
     assert str(found).startswith(type(error).__name__)
     assert plain(error).__cause__ is error
-    assert type(decode_error(pickle.dumps(error))) is MgraphError  # nor from a worker that is not ours
+    forged = {"module": type(error).__module__, "name": type(error).__name__, "text": "", "args": (), "attributes": {}}
+    assert type(decode_error(pack(forged))) is MgraphError  # nor from a worker that is not ours
 
 
 @pytest.mark.parametrize("error", [StopIteration(1), StopAsyncIteration()])
@@ -260,19 +262,31 @@ def test_notes_are_kept_where_an_error_is_told():
     assert plain(kept) is kept
 
 
-@pytest.mark.parametrize("data", [b"", b"nonsense", pickle.dumps(CapacityError("x"))[:-3], b"cnowhere\nUnknown\n."])
+@pytest.mark.parametrize(
+    "data", [b"", b"nonsense", encode_error(CapacityError("x"))[:-3], pickle.dumps(ValueError("x"))]
+)
 def test_bytes_that_are_no_error_are_an_error(data):
     found = decode_error(data)
     assert type(found) is MgraphError
-    assert "a worker raised an error that cannot be unpickled" in str(found)
+    assert "a worker raised an error that cannot be read" in str(found)
 
 
-def test_what_is_pickled_and_no_error_is_one():
-    assert str(decode_error(pickle.dumps([1]))) == "[1]"
+@pytest.mark.parametrize("name", ["Unknown", "object", "print", "UserWarning"])
+def test_only_exceptions_that_are_imported_here_are_made(name):
+    fields = {"module": "builtins", "name": name, "text": "x", "args": ("x",), "attributes": {"rank": 2}}
+    found = decode_error(pack(fields))
+    wanted = UserWarning if name == "UserWarning" else MgraphError
+    assert (type(found), vars(found)["rank"]) == (wanted, 2)
+    assert type(decode_error(pack({**fields, "module": "a.module.of.the.workers"}))) is MgraphError
+
+
+def test_an_error_with_a_path_keeps_it():
+    found = decode_error(encode_error(FileNotFoundError(2, "No such file", "/a/b")))
+    assert (type(found), found.filename) == (FileNotFoundError, "/a/b")
 
 
 class Unsendable(MgraphError):
-    """Does not pickle."""
+    """Has an attribute that is not plain."""
 
     def __init__(self, *message: object) -> None:
         super().__init__(*message)

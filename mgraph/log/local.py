@@ -23,7 +23,6 @@ opened alone afterwards.
 from __future__ import annotations
 
 import os
-import pickle
 import re
 import socket
 from collections import defaultdict
@@ -40,6 +39,7 @@ from mgraph.log.manifest import Head, StoredGraph, Term, chosen, described, term
 from mgraph.log.records import Entry, segment_start
 from mgraph.log.scan import Scan, has_records
 from mgraph.log.store import Store
+from mgraph.plain import pack, unpack
 
 __all__ = ["LocalStore", "whole"]
 
@@ -229,7 +229,7 @@ class LocalStore(Store):
             begin = snapshot["places"][rank] if snapshot is not None and number == snapshot["term"] else 0
             scan = self.scan(number, rank, begin, repair)
             results.append((number, rank, _packed(scan), self._offsets_in(scan)))
-        return pickle.dumps(results)
+        return pack(results)
 
     def _offsets_in(self, scan: Scan) -> dict[int, tuple[str, int]]:
         """Return the places in sources in a log, by the records' own places."""
@@ -241,7 +241,7 @@ class LocalStore(Store):
         """Take the scans of all ranks, in their order."""
         self._scans, self._places = {}, {}
         for holder, results in enumerate(scans):
-            for number, rank, packed, offsets in pickle.loads(results):
+            for number, rank, packed, offsets in unpack(results):
                 scan = _unpacked(packed, holder, number)
                 if scan.broken is not None:
                     scan.broken = f"{self._views[holder]['host']}: {scan.broken}"

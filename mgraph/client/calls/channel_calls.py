@@ -8,7 +8,7 @@ from collections.abc import Sized
 from dataclasses import replace
 
 from mgraph.calls import RemoteCall
-from mgraph.channel import Bell, Channel, pack
+from mgraph.channel import Bell, Channel, pack_message
 from mgraph.client.calls.admission import SMALL
 from mgraph.client.calls.caller import Value
 from mgraph.client.calls.exchange_lifecycle import ExchangeLifecycle
@@ -95,7 +95,7 @@ class ChannelCalls:
         """Return each rank's message, whose large arrays are in shared memory; None if one cannot go by a channel."""
         large = [large_bytes(call.args) for call in calls]
         if not any(large) and alike:
-            data = pack(to_dict(calls[0]))
+            data = pack_message(to_dict(calls[0]))
             return None if data is None else [data] * len(calls)
         if sum(large) > SMALL:  # the workers may have to be asked for memory first
             return None
@@ -107,7 +107,7 @@ class ChannelCalls:
                     break
                 call = replace(call, args=args)
                 shared.append((session, call))
-            data = pack(to_dict(call))
+            data = pack_message(to_dict(call))
             if data is None:
                 break
             packed.append(data)

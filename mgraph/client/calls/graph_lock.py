@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import pickle
 import threading
 from collections.abc import Collection
 from typing import Any
@@ -13,7 +12,8 @@ from mgraph.client.calls.exchange_lifecycle import ExchangeLifecycle
 from mgraph.client.calls.loop_runner import LoopRunner
 from mgraph.client.connections.sessions import Sessions
 from mgraph.errors import GraphClosed, MgraphError
-from mgraph.protocol import ABORT_SECONDS, SILENCE_SECONDS, Done, Turn
+from mgraph.plain import pack, unpack
+from mgraph.protocol import ABORT_SECONDS, SILENCE_SECONDS, Done, ShardState, Turn
 
 __all__ = ["GraphLock"]
 
@@ -99,9 +99,9 @@ class GraphLock:
         """Take over what the last holder knew; where that may be wrong, find out what the ranks have."""
         self._knows = known is not None
         if known is not None:
-            connected, states = pickle.loads(known)
+            connected, states = unpack(known)
             self._exchange.resume(number, connected)
-            self._sessions.know(states)
+            self._sessions.know([ShardState(*state) for state in states])
         else:
             self._exchange.resume(number, False)
             await self._exchange.abort()
@@ -134,4 +134,4 @@ class GraphLock:
     @staticmethod
     def known_of(exchange: ExchangeLifecycle, sessions: Sessions) -> bytes:
         """What another client has to know to make the next call."""
-        return pickle.dumps((exchange.connected, sessions.states))
+        return pack((exchange.connected, [tuple(state) for state in sessions.states]))

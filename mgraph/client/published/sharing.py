@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import pickle
+from dataclasses import asdict
 from typing import Any
 
 from mgraph.client.batches.updates import Updates
 from mgraph.client.creation.place import directory
+from mgraph.client.options import Options
+from mgraph.client.stores.storing import Storing
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import GraphLost, InvalidOption
 from mgraph.partition import Partition
+from mgraph.plain import pack, unpack
 
 __all__ = ["attach", "card_of", "publish", "unpublish"]
 
@@ -50,10 +53,11 @@ def publish(self: Any, name: str) -> None:
     with coordinator.lock:
         self._directory.check()
         card = {
-            "graph": self.id, "addresses": self.workers, "options": self._options, "storing": self._storing,
+            "graph": self.id, "addresses": self.workers, "options": asdict(self._options),
+            "storing": None if self._storing is None else asdict(self._storing),
         }  # fmt: skip
         self._directory.share(logged=self._storing is not None)
-        coordinator.publish(name, pickle.dumps(card))
+        coordinator.publish(name, pack(card))
     try:
         _taken([one for one in place.published() if one["graph"] != self.id], name)
     except BaseException:  # another client took the name meanwhile, for a graph on other workers
@@ -152,8 +156,9 @@ def card_of(found: list[Value], name: str) -> Value:
             f"graph {ranks[0]['graph']}, published as {name!r}, was lost: {there} workers that held it answer; "
             f"mgraph.unpublish(client, {name!r}) frees what is left of it"
         )
-    card: Value = pickle.loads(first["card"])
-    return card
+    card: Value = unpack(first["card"])
+    storing = card["storing"]
+    return card | {"options": Options(**card["options"]), "storing": None if storing is None else Storing(**storing)}
 
 
 def _numbering(coordinator: Any) -> Numbering:

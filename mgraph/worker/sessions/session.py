@@ -17,7 +17,7 @@ from distributed.comm import Comm, CommClosedError
 from distributed.core import Status
 
 from mgraph.calls import IN_PLACE
-from mgraph.channel import Channel, ChannelClosed, pack, unpack
+from mgraph.channel import Channel, ChannelClosed, pack_message, unpack
 from mgraph.comms import outlast
 from mgraph.errors import DeviceError, GraphClosed, InvalidOption, MgraphError
 from mgraph.failures import encode_error
@@ -316,7 +316,7 @@ class Session:
     def _send(self, message: Result | Failure) -> bool:
         """Send a message by the channel. Return False if it is too large for it, or the client has ended."""
         assert self._channel is not None
-        data = pack(to_dict(message))
+        data = pack_message(to_dict(message))
         try:
             return data is not None and self._channel.send(data)
         except ChannelClosed:

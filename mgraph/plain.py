@@ -1,0 +1,67 @@
+"""Plain values as bytes: numbers, text, bytes, sequences, dicts and arrays of numbers.
+
+Whatever the bytes are, reading them runs no code. mgraph's processes exchange what they read by themselves in this
+form; the format is MessagePack.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import numpy as np
+
+__all__ = ["NotPlain", "pack", "unpack"]
+
+ARRAY = "mgraph array"  #: key of the dict that stands for an array
+KINDS = "biufmM"  #: kinds of NumPy's dtypes that are plain
+
+
+class NotPlain(ValueError):
+    """Raised for a value that is not plain, and for bytes that are no packed value."""
+
+
+def pack(value: Any) -> bytes:
+    """Return a plain value as bytes.
+
+    Raises
+    ------
+    NotPlain
+        It has another value in it, an integer of more than 64 bits, or too deep a nesting.
+    """
+    try:
+        data: bytes = msgpack.packb(value, default=_plain)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise NotPlain(str(error)) from None
+    return data
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and value.dtype.kind in KINDS:
+        return {ARRAY: value.dtype.str, "shape": value.shape, "bytes": value.tobytes()}
+    if isinstance(value, np.generic) and value.dtype.kind in "biuf":
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is not a plain value")
+
+
+def unpack(data: bytes) -> Any:
+    """Return the value of `pack`. Sequences are tuples, and arrays are writable copies.
+
+    Raises
+    ------
+    NotPlain
+        `data` is no packed value.
+    """
+    try:
+        return msgpack.unpackb(data, object_hook=_array, use_list=False, strict_map_key=False)
+    except Exception as error:  # msgpack has many, NumPy others
+        raise NotPlain(f"{type(error).__name__}: {error}") from None
+
+
+def _array(fields: dict[Any, Any]) -> Any:
+    if ARRAY not in fields:
+        return fields
+    dtype = np.dtype(fields[ARRAY])
+    if dtype.kind not in KINDS:
+        raise NotPlain(f"an array of {dtype}")
+    return np.frombuffer(bytearray(fields["bytes"]), dtype).reshape(fields["shape"])
