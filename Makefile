@@ -23,7 +23,7 @@ demo: $(VENV)/.installed-demo
 # compiled in half of the time; MGRAPH_HOST_BUILD=plain before `make` tests them as users have them.
 test: export MGRAPH_HOST_BUILD ?= quick
 test: setup
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder -m 'not slow and not combination and not slurm' $(ARGS)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # the tests that Dask can break, with its newest release, in an environment of their own
 latest:
