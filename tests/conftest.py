@@ -13,6 +13,17 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
+#: Dask's own measurements take a sixth of a core per idle cluster of two workers; without them it takes a thirtieth.
+#: And a nanny whose worker is not back within 15 s is closed by the cluster, which a loaded machine makes long.
+QUIET_DASK = {
+    "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
+    "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "1s",
+    "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL": "5s",
+    "DASK_DISTRIBUTED__WORKER__MEMORY__MONITOR_INTERVAL": "1s",
+    "DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT": "1h",
+}
+os.environ.update(QUIET_DASK)  # before Dask is imported, and for all processes that tests start
+
 
 def pytest_configure() -> None:
     """Take Ctrl-C, also where a shell started the tests in the background and so had it ignored: tests send it."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dask.distributed import Client, Nanny, Scheduler, SpecCluster
-from graph_clusters import NO_DASHBOARD, assert_clean
+from graph_clusters import NO_DASHBOARD, assert_clean, quick_start
 from graph_model import GraphModel, random_batch
 from plain_graph import fresh_rng
 from steps import before, hit
@@ -36,7 +36,7 @@ def workers_with_disks(disks: list[Path]) -> Iterator[tuple[Client, list[str]]]:
         "cls": Scheduler,
         "options": {"dashboard_address": NO_DASHBOARD["scheduler_kwargs"]["dashboard_address"]},
     }
-    with SpecCluster(workers=spec, scheduler=scheduler) as cluster, Client(cluster) as client:
+    with quick_start(), SpecCluster(workers=spec, scheduler=scheduler) as cluster, Client(cluster) as client:
         client.wait_for_workers(len(disks), timeout=60)
         there = {disk: address for address, disk in client.run(os.getenv, "MGRAPH_TEST_DISK").items()}
         yield client, [there[str(disk)] for disk in disks]
