@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import patience
 
 ROOT = Path(__file__).parents[1]
 
@@ -49,6 +50,14 @@ def gpus_here() -> int:
 ON_REQUEST = ("slow", "combination", "slurm")
 #: by config: how many tests were left out for want of GPUs
 WITHOUT_GPUS = pytest.StashKey[int]()
+
+
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Any:
+    """Give a test more time on a loaded machine."""
+    import pytest_timeout
+
+    return pytest_timeout.pytest_timeout_set_timer(item, settings._replace(timeout=patience(settings.timeout)))
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
