@@ -11,7 +11,7 @@ PIP    := -m pip --quiet --disable-pip-version-check
 # compiled modules are kept, since the tests start many interpreters
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test latest lint format sanitize sanitize-gpu docs wheel notebooks figures setup setup-docs clean
+.PHONY: demo test bytecode latest lint format sanitize sanitize-gpu docs wheel notebooks figures setup setup-docs clean
 
 demo: $(VENV)/.installed-demo
 	@$(BIN)/python -m workloads demo $(ARGS)
@@ -23,7 +23,11 @@ demo: $(VENV)/.installed-demo
 # compiled in half of the time; MGRAPH_HOST_BUILD=plain before `make` tests them as users have them.
 test: export MGRAPH_HOST_BUILD ?= quick
 test: setup
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder -m 'not slow and not combination and not slurm' $(ARGS)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# compiles the tests for `make test`, whose processes would each do it; beside other work, as in .ci/run
+bytecode: setup
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null
 
 # the tests that Dask can break, with its newest release, in an environment of their own
 latest:

@@ -1,4 +1,4 @@
-"""What all tests share: GPU marks, the choice among combinations of parameters, and the folder of real graphs."""
+"""What all tests share: which of them run, by GPUs, marks and combinations of parameters; the folder of real graphs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,23 @@ import signal
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+from patience import patience
 
 ROOT = Path(__file__).parents[1]
+
+#: Dask's own measurements take a sixth of a core per idle cluster of two workers; without them it takes a thirtieth.
+#: And a nanny whose worker is not back within 15 s is closed by the cluster, which a loaded machine makes long.
+QUIET_DASK = {
+    "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
+    "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "1s",
+    "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL": "5s",
+    "DASK_DISTRIBUTED__WORKER__MEMORY__MONITOR_INTERVAL": "1s",
+    "DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT": "1h",
+}
+os.environ.update(QUIET_DASK)  # before Dask is imported, and for all processes that tests start
 
 
 def pytest_configure() -> None:
@@ -33,16 +46,48 @@ def gpus_here() -> int:
     return gpu_count()
 
 
+#: marks of tests that run where ``-m`` or a test's own id names them
+ON_REQUEST = ("slow", "combination", "slurm")
+#: by config: how many tests were left out for want of GPUs
+WITHOUT_GPUS = pytest.StashKey[int]()
+
+
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Any:
+    """Give a test more time on a loaded machine."""
+    import pytest_timeout
+
+    return pytest_timeout.pytest_timeout_set_timer(item, settings._replace(timeout=patience(settings.timeout)))
+
+
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs more GPUs than there are, and mark the combinations that bring no new value of a parameter."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what needs more GPUs than there are, unless tests are only listed, and what runs on request."""
+    by_id = any("::" in path for path in config.args)
+    few = [] if config.option.collectonly else [item for item in items if gpus_needed(item) > gpus_here()]
+    if by_id:
+        for item in few:
+            item.add_marker(pytest.mark.skip(reason=f"needs {gpus_needed(item)} GPU(s), {gpus_here()} here"))
+    else:
+        leave_out(config, items, set(few))
+        config.stash[WITHOUT_GPUS] = len(few)
+    mark_combinations(items)
+    unasked = [name for name in ON_REQUEST if not by_id and name not in config.option.markexpr]
+    leave_out(config, items, {item for item in items if any(map(item.get_closest_marker, unasked))})
+
+
+def leave_out(config: pytest.Config, items: list[pytest.Item], left_out: set[pytest.Item]) -> None:
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
+
+
+def mark_combinations(items: list[pytest.Item]) -> None:
+    """Mark the combinations that bring no new value of a parameter."""
     alike = defaultdict(list)
     for item in items:
-        needed = gpus_needed(item)
-        if needed and gpus_here() < needed:
-            item.add_marker(pytest.mark.skip(reason=f"needs {needed} GPU(s), {gpus_here()} here"))
         if isinstance(item, pytest.Function) and hasattr(item, "callspec") and not item.get_closest_marker("slow"):
-            alike[item.nodeid.partition("[")[0], needed].append(item)
+            alike[item.nodeid.partition("[")[0], gpus_needed(item)].append(item)
     for tests in alike.values():
         left, seen = {item: values_of(item) for item in tests}, set[tuple[str, str]]()
         while any(values - seen for values in left.values()):
@@ -61,10 +106,20 @@ def values_of(item: pytest.Function) -> set[tuple[str, str]]:
     return values | {(name, repr(value)) for name, value in params.items()}
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    skipped = sum("GPU(s)" in str(report.longrepr) for report in terminalreporter.getreports("skipped"))
-    if skipped:
-        terminalreporter.write_line(f"{skipped} GPU tests skipped: {gpus_here()} GPUs here", yellow=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Send the count of an xdist worker to the terminal's process."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["without_gpus"] = session.config.stash.get(WITHOUT_GPUS, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[WITHOUT_GPUS] = getattr(node, "workeroutput", {}).get("without_gpus", 0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if count := config.stash.get(WITHOUT_GPUS, 0):
+        terminalreporter.write_line(f"{count} GPU tests left out: {gpus_here()} GPUs here", yellow=True)
 
 
 def find_data_dir() -> Path | None:

@@ -28,7 +28,7 @@ for build in $builds; do
   marked='not gpu and not slow and not combination and not paper and not options'
   chosen='not real_graph and not thread_sanitizer'
   # of names, of memory and of numbers, not of kernels
-  chosen+=' and not test_create and not test_growing and not memory_follows and not leaves_are_numbered'
+  chosen+=' and not test_create and not memory_follows and not leaves_are_numbered'
   case $build in
     lanes) preload= chosen+=' and not mailbox' ;;  # whose ranks are threads, not lanes
     address) preload=$(runtime libasan.so) ;;

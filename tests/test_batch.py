@@ -73,20 +73,43 @@ def test_the_mapping_of_names_is_deprecated():
 # ---- what a batch refuses --------------------------------------------------------------------------------------------
 
 
+BAD_BATCHES = {
+    "negative": (([0, -3], [1, 1]), r"src\[1\] is -3"),
+    "fractional": (([0, 1], [1, 1.5]), r"dst\[1\] is 1.5"),
+    "not a number": (([np.nan, 1], [1, 1]), r"src\[0\] is missing"),
+    "text": ((["a"], [1]), "src.0. is 'a'; vertex ids are whole numbers"),
+    "booleans": (([True], [1]), "src.0. is True; .*the column is bool"),
+    "past the id type": (([0], [2**32 - 1]), str(MAX_VERTICES - 1)),
+    "far past the id type": (([0], [2**40]), str(2**40)),
+    "two dimensions": (([[0, 1]], [1]), "2 dimensions"),
+    "unequal lengths": (([0, 1, 2], [1, 1]), r"dst has shape \(2,\)"),
+    "unequal weights": (([0], [1], [1.0, 2.0]), r"weight has shape \(2,\)"),
+    "unequal ops": (([0], [1], None, [1, 1]), r"op has shape \(2,\)"),
+    "weight not a number": (([0, 1], [1, 1], [1.0, np.nan]), r"weight\[1\] is missing"),
+    "weight of text": (([0], [1], ["x"]), "weight.0. is 'x'; weights are numbers"),
+    "op zero": (([0, 1], [1, 1], None, [1, 0]), r"op\[1\] is 0"),
+    "op two": (([0], [1], None, [2]), r"op\[0\] is 2"),
+    "op a float": (([0], [1], None, [0.5]), "op.0. is 0.5"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_BATCHES)
+def test_columns_that_are_none(case):
+    columns, message = BAD_BATCHES[case]
+    with pytest.raises(InvalidBatch, match=message):
+        EdgeBatch(*columns)
+
+
 @pytest.mark.parametrize(
     ("src", "dst", "message"),
     [
-        ([0, 3], [1, -1], r"dst\[1\] is -1"),
-        ([0.5], [1], r"src\[0\] is 0.5"),
         ([0], [float("nan")], r"dst\[0\] is missing"),
-        ([0, 1], [1], r"has shape"),
         (["a"], [1], r"src\[0\] is 'a'; vertex ids are whole numbers.*takes strings"),
         ([[0]], [[1]], "2 dimensions"),
         (1, 2, "src is 1, one value; ids come in a list"),
         ("ada", "bob", "src is 'ada', one value"),
         ({0}, {1}, "src has type set and 0 dimensions"),
         ([[0], [1, 2]], [1], "a list cannot be made an array: .*inhomogeneous"),
-        ([2**40], [1], r"src\[0\] is 1099511627776"),
         ([MAX_VERTICES], [1], rf"src\[0\] is {MAX_VERTICES}; vertex ids run from 0 to {MAX_VERTICES - 1}"),
     ],
     ids=str,

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from patience import patience
 from plain_graph import fresh_rng
 
 from mgraph import bulk as module
@@ -67,5 +68,7 @@ def test_the_largest_wherever_it_is():
 
 
 def test_a_forked_process_goes_on():
-    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=60)
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=patience(60)
+    )
     assert ran.returncode == 0, ran.stderr

@@ -12,6 +12,7 @@ from typing import Any
 import dask
 import pytest
 from fakes import FakeWorker, LoopThread, assert_clean, fake_cluster, wait_for
+from patience import patience
 
 from mgraph import protocol
 from mgraph.client.calls.coordinator import Coordinator
@@ -29,7 +30,7 @@ def test_worker_closes_during_a_call():
         began = time.monotonic()
         with pytest.raises(WorkerLost, match=f"rank 1, the worker at {workers[1].address}"):
             coordinator.call("wait", {"ranks": [0, 1]})
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < patience(3)
         assert workers[0].log[-1] == "settle"  # the survivor was released
         with pytest.raises(WorkerLost, match="rank 1"):
             coordinator.call("echo")
@@ -58,7 +59,7 @@ def test_worker_falls_silent_during_a_call():
         began = time.monotonic()
         with pytest.raises(WorkerLost, match="rank 1.*has not answered for 2 s"):
             coordinator.call("wait", {"ranks": [0, 1]})
-        assert time.monotonic() - began < 2 + protocol.ABORT_SECONDS
+        assert time.monotonic() - began < patience(2 + protocol.ABORT_SECONDS)
 
 
 def test_a_slow_rank_is_not_a_lost_one(monkeypatch):
@@ -80,7 +81,7 @@ def test_one_worker_cannot_be_reached_and_no_session_stays_open():
     try:
         with pytest.raises(WorkerLost, match="tcp://127.0.0.1:9 .rank 1. cannot be reached from this process"):
             Coordinator("g", LoopRunner(client.loop), [worker.address, "tcp://127.0.0.1:9"], {}, patience=60.0).open()
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < patience(10)
         assert_clean([worker])
     finally:
         worker.stop()
@@ -94,7 +95,7 @@ def test_a_worker_that_is_silent_when_its_session_is_opened_is_lost_after_the_pa
         try:
             with pytest.raises(WorkerLost, match=f"{address} .rank 0. cannot be reached .*no answer"):
                 Coordinator("g", LoopRunner(client.loop), [address], {}, patience=1.5).open()
-            assert 1.4 < time.monotonic() - began < 10
+            assert 1.4 < time.monotonic() - began < patience(10)
         finally:
             client.stop()
 

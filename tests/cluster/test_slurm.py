@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from cluster_processes import ROOT, environment, wait_until
+from patience import patience
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 
@@ -55,7 +56,7 @@ def job(tmp_path):
     for process in started:
         for pid in session_of(process):
             os.kill(pid, signal.SIGKILL)
-        process.communicate(timeout=10)
+        process.communicate(timeout=patience(10))
 
 
 def session_of(process: subprocess.Popen[str]) -> list[int]:
@@ -84,7 +85,7 @@ def test_a_job_runs_on_its_cluster_and_leaves_nothing(job, tmp_path, script, nod
     options = ["--scale", "10", "--batch", "2000", "--batches", "2"]
     command = [PYTHON, "cluster/slurm/job.py", *options]
     process = job(script, *command, nodes=nodes, PER_NODE=str(2 // nodes))
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=patience(60))
     assert process.returncode == 0, err
     for part in ("epoch 2: ", "<bfs: 1024 int32 values at epoch 2", "<pagerank: 1024 ", "tcp://127.0.0.1:"):
         assert part in out
@@ -96,7 +97,7 @@ def test_a_job_runs_on_its_cluster_and_leaves_nothing(job, tmp_path, script, nod
 
 def test_the_job_has_the_status_of_its_command(job, tmp_path):
     process = job("launch.sh", PYTHON, "-c", "import os; print(os.environ['MGRAPH_WORKERS']); raise SystemExit(7)")
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=patience(60))
     assert process.returncode == 7, err
     assert out.splitlines()[-1] == "2"
     assert_gone(process, tmp_path)
@@ -107,14 +108,14 @@ def test_a_job_at_its_time_limit_closes_everything(job, tmp_path):
     assert process.stdout.readline().startswith("tcp://")
     assert process.stdout.readline() == "busy\n"
     process.send_signal(signal.SIGTERM)  # what --signal=B:TERM@60 has Slurm send: to the script alone
-    assert process.wait(40) == 143
+    assert process.wait(patience(40)) == 143
     assert_gone(process, tmp_path)
 
 
 def test_workers_that_do_not_come_end_the_job(job, tmp_path):
     (tmp_path / "srun").write_text("#!/bin/sh\nexit 1\n")
     process = job("launch.sh", PYTHON, "-c", "print('never')", START_SECONDS="2")
-    out, err = process.communicate(timeout=40)
+    out, err = process.communicate(timeout=patience(40))
     assert process.returncode == 2
     assert "0 of 2 workers joined" in err
     assert "never" not in out
@@ -123,10 +124,10 @@ def test_workers_that_do_not_come_end_the_job(job, tmp_path):
 
 def test_mistakes_end_before_anything_starts(job, tmp_path):
     process = job("launch.sh")
-    assert "usage" in process.communicate(timeout=20)[1]
+    assert "usage" in process.communicate(timeout=patience(20))[1]
     assert process.returncode == 2
     process = job("launch.sh", "true", DEVICE="tpu")
-    assert "MGRAPH_DEVICE is tpu" in process.communicate(timeout=40)[1]
+    assert "MGRAPH_DEVICE is tpu" in process.communicate(timeout=patience(40))[1]
     assert process.returncode == 2
     assert_gone(process, tmp_path)
 
@@ -135,7 +136,7 @@ def test_gpu_workers_are_dask_cudas(job, tmp_path):
     """With the command that a GPU node would run, as srun was given it."""
     (tmp_path / "srun").write_text('#!/bin/sh\necho "$@" >>"$SRUN_LOG"\nexit 1\n')
     process = job("launch.sh", "true", DEVICE="gpu", START_SECONDS="1", PER_NODE="4")
-    process.communicate(timeout=40)
+    process.communicate(timeout=patience(40))
     words = (tmp_path / "srun.log").read_text().split()
     at = words.index("dask")
     assert words[at - 2 : at + 3] == [PYTHON, "-m", "dask", "cuda", "worker"]

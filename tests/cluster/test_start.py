@@ -16,6 +16,7 @@ import dask
 import pytest
 from distributed import Client
 from graph_clusters import workers_of
+from patience import patience
 
 from cluster import Machine, start
 from mgraph.device import gpu_count
@@ -32,7 +33,7 @@ def _alive(pid: int) -> bool:
 
 
 def _wait_dead(pids, seconds=15.0):
-    end = time.monotonic() + seconds
+    end = time.monotonic() + patience(seconds)
     while any(map(_alive, pids)) and time.monotonic() < end:
         time.sleep(0.05)
     return [pid for pid in pids if _alive(pid)]
@@ -170,9 +171,9 @@ def test_ctrl_c_stops_a_script_and_its_workers():
     )  # fmt: skip
     try:
         pids = [int(word) for word in process.stdout.readline().split()]
-        assert len(pids) == 2, process.communicate(timeout=20)
+        assert len(pids) == 2, process.communicate(timeout=patience(20))
         os.killpg(process.pid, signal.SIGINT)  # what a terminal does
-        out, err = process.communicate(timeout=40)
+        out, err = process.communicate(timeout=patience(40))
     finally:
         process.kill()
         process.wait(10)

@@ -8,13 +8,14 @@ from unittest.mock import patch
 import networkx as nx
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 import scipy.sparse as sp
 
 from mgraph import MAX_VERTICES, DynamicGraph, InvalidBatch, InvalidOption, ReadError, UnknownVertex
+
+pl = pytest.importorskip("polars")
 
 
 @pytest.fixture(autouse=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, EdgeBatch, InvalidBatch, InvalidOption
+
+pl = pytest.importorskip("polars")
 
 KINDS = {
     "pandas": pd.DataFrame,

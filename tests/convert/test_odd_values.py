@@ -5,12 +5,13 @@ from __future__ import annotations
 import networkx as nx
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
 from mgraph import CapacityError, DynamicGraph, InvalidBatch, InvalidOption, ReadError
+
+pl = pytest.importorskip("polars")
 
 TINY = np.array([1, np.inf], np.float16)  # whose largest number is less than the limits
 

@@ -6,7 +6,6 @@ import dask.dataframe as dd
 import networkx as nx
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
@@ -15,6 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mgraph import DynamicGraph
+
+pl = pytest.importorskip("polars")
 
 
 class Tensor:

@@ -9,6 +9,7 @@ from urllib.request import urlopen
 import pytest
 from dask.distributed import Client, LocalCluster
 from graph_clusters import NO_DASHBOARD
+from patience import patience
 
 from mgraph import DynamicGraph, MgraphError
 from mgraph.dashboard import add_page
@@ -41,15 +42,17 @@ def test_the_page_shows_each_rank_and_what_it_does(cluster, tmp_path):
     pytest.importorskip("bokeh")
     address = add_page(cluster)
     assert add_page(cluster) == address
-    with urlopen(address, timeout=20) as answer:
+    with urlopen(address, timeout=patience(20)) as answer:
         text = answer.read().decode()
     assert answer.status == 200
     assert '<a href="mgraph">Mgraph</a>' in text
-    with urlopen(address.replace("/mgraph", "/status"), timeout=20) as answer:  # Dask's own pages are still there
+    with urlopen(
+        address.replace("/mgraph", "/status"), timeout=patience(20)
+    ) as answer:  # Dask's own pages are still there
         assert answer.status == 200
 
     def slow(rank, size, step):
-        end = time.monotonic() + 60
+        end = time.monotonic() + patience(60)
         while step and not (tmp_path / "seen").exists() and time.monotonic() < end:
             time.sleep(0.05)
         return [rank, 5], [1, 2]

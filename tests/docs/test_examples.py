@@ -10,6 +10,7 @@ import sys
 import pytest
 from graph_clusters import processes
 from pages import DOCS, ROOT, blocks, name, only
+from patience import patience
 
 MARKED = [page for page in sorted(DOCS.rglob("*.md")) if "_build" not in page.parts and blocks(page, "pycon")]
 
@@ -41,7 +42,11 @@ def test_the_readme_prints_what_it_shows(tmp_path):
     script.write_text(code)
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
-        [sys.executable, script], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=90
+        [sys.executable, script],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=patience(90),
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == shown

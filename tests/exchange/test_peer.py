@@ -15,6 +15,7 @@ import pytest
 from distributed import Client, LocalCluster
 from exchange_ranks import LIMIT, ranks, run_threads
 from graph_clusters import NO_DASHBOARD
+from patience import patience
 
 from mgraph import DynamicGraph
 from mgraph.device import Device
@@ -42,7 +43,11 @@ def test_a_name_that_a_killed_process_left_is_removed_and_no_other():
         "print(kept[1].path, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )
     left, fresh = (
-        Path(subprocess.run([sys.executable, "-c", make], capture_output=True, text=True, timeout=60).stdout.strip())
+        Path(
+            subprocess.run(
+                [sys.executable, "-c", make], capture_output=True, text=True, timeout=patience(60)
+            ).stdout.strip()
+        )
         for _ in range(2)
     )
     alive, place = Segment.create(8192, {})

@@ -11,6 +11,7 @@ import pytest
 from dask.distributed import Client, LocalCluster
 from graph_clusters import assert_clean, check_graph
 from graph_model import GraphModel, random_batch
+from patience import patience
 
 from mgraph import DynamicGraph, EdgeBatch
 from mgraph.client.connections import local_memory
@@ -28,7 +29,7 @@ def gpu_workers(n: int) -> Iterator[Client]:
             cluster.scale(index + 1)
             cluster.sync(cluster._correct_state)
         with Client(cluster) as client:
-            client.wait_for_workers(n, timeout=60)
+            client.wait_for_workers(n, timeout=patience(60))
             visible = client.run(lambda: os.environ["CUDA_VISIBLE_DEVICES"])
             assert sorted(visible.values()) == [str(index) for index in range(n)]
             yield client

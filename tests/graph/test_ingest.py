@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from graph_clusters import HERE, addresses, assert_clean, check_graph, on
 from graph_model import GraphModel, random_batch
+from patience import patience
 from plain_graph import fresh_rng
 
 from mgraph import (
@@ -337,7 +338,7 @@ def metrics(client) -> list[dict]:
 
 
 def wait_for(condition, seconds: float = 10.0) -> bool:
-    end = time.monotonic() + seconds
+    end = time.monotonic() + patience(seconds)
     while not (found := condition()) and time.monotonic() < end:
         time.sleep(0.1)
     return found

@@ -15,6 +15,7 @@ import pytest
 from dask.distributed import Client, LocalCluster
 from graph_clusters import assert_clean
 from graph_model import GraphModel, random_batch
+from patience import patience
 
 from mgraph import DynamicGraph, MgraphError
 
@@ -37,7 +38,7 @@ def plain_workers(n: int, site: Path) -> Iterator[Client]:
         command = [sys.executable, "-c", WORKER, str(CHECKOUT), str(site), *options]
         workers = [subprocess.Popen(command, cwd=site, stderr=subprocess.DEVNULL) for _ in range(n)]
         try:
-            client.wait_for_workers(n, timeout=30)
+            client.wait_for_workers(n, timeout=patience(30))
             yield client
             client.retire_workers(close_workers=True)
         finally:

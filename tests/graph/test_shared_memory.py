@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from graph_clusters import assert_clean
 from interrupts import after, ctrl_c
+from patience import patience
 from plain_graph import fresh_rng
 from steps import before, hit
 
@@ -31,7 +32,7 @@ def at_once(monkeypatch):
     monkeypatch.setattr(local_memory, "WORTH", 1)
     with dask.config.set({"mgraph.shared-memory": "8 MiB"}):
         yield
-    end, left = time.monotonic() + 5, names() - there
+    end, left = time.monotonic() + patience(5), names() - there
     while left and time.monotonic() < end:
         time.sleep(0.01)
         left &= names()

@@ -12,6 +12,7 @@ import sharing_client
 from dask.distributed import Client
 from graph_clusters import assert_clean, check_graph, processes, workers_of
 from graph_model import GraphModel
+from patience import patience
 from plain_graph import fresh_rng
 
 import mgraph
@@ -108,7 +109,7 @@ def test_a_worker_of_a_published_graph_dies(tmp_path):
                     with pytest.raises((WorkerLost, GraphLost)):
                         while True:
                             graph.insert([0], [1])
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + patience(20)
         while not mgraph.list_graphs(other)[0].lost and time.monotonic() < deadline:
             time.sleep(0.1)
         with pytest.raises(GraphLost, match="was lost: 1 of 2 workers that held it answer; mgraph.unpublish"):

@@ -20,6 +20,7 @@ import pytest
 from dask.distributed import Client
 from graph_clusters import addresses, assert_clean, processes
 from graph_model import GraphModel, random_batch
+from patience import patience
 from plain_graph import fresh_rng
 from test_store import assert_graph
 
@@ -101,7 +102,7 @@ class NoWorkers(Exception):
 
 def workers(client: Client, seconds: float = 20) -> list[str]:
     """The workers of now."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + patience(seconds)
     while not (found := addresses(client)):
         if time.monotonic() > end:
             raise NoWorkers

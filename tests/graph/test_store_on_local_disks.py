@@ -14,6 +14,7 @@ import pytest
 from dask.distributed import Client, Nanny, Scheduler, SpecCluster
 from graph_clusters import NO_DASHBOARD, assert_clean, quick_start
 from graph_model import GraphModel, random_batch
+from patience import patience
 from plain_graph import fresh_rng
 from steps import before, hit
 from test_store import assert_graph
@@ -37,7 +38,7 @@ def workers_with_disks(disks: list[Path]) -> Iterator[tuple[Client, list[str]]]:
         "options": {"dashboard_address": NO_DASHBOARD["scheduler_kwargs"]["dashboard_address"]},
     }
     with quick_start(), SpecCluster(workers=spec, scheduler=scheduler) as cluster, Client(cluster) as client:
-        client.wait_for_workers(len(disks), timeout=60)
+        client.wait_for_workers(len(disks), timeout=patience(60))
         there = {disk: address for address, disk in client.run(os.getenv, "MGRAPH_TEST_DISK").items()}
         yield client, [there[str(disk)] for disk in disks]
 
@@ -84,7 +85,7 @@ def test_each_worker_keeps_its_part_and_comes_back_to_it(tmp_path, monkeypatch):
                 graph.insert([1], [2])
         shutil.rmtree(disk, ignore_errors=True)
         shutil.move(tmp_path / "gone", disk)
-        client.wait_for_workers(2, timeout=60)  # the nanny may still start one
+        client.wait_for_workers(2, timeout=patience(60))  # the nanny may still start one
         with DynamicGraph.open(client, PATH) as graph:
             assert 5 <= graph.epoch <= 6
             assert_graph(graph, model) if graph.epoch == 5 else None

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from patience import patience
 from small_kernels import FILL
 
 from mgraph.device import Device
@@ -277,7 +278,7 @@ with libraries.locked(target):
 
 def test_forked_child_does_not_keep_the_lock(tmp_path):
     command = [sys.executable, "-c", FORK, str(tmp_path / "library.so")]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=60)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=patience(60))
     assert done.stdout == "locked again\n"
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import patience
 
 SCRIPT = Path(__file__).parents[1] / "sanitize_gpu.sh"
 
@@ -120,7 +121,7 @@ def run_script(tmp_path: Path, says: dict[str, str]) -> subprocess.CompletedProc
         (tmp_path / name).chmod(0o755)
     paths = {"COMPUTE_SANITIZER": "compute-sanitizer", "PYTHON": "python", "LOGS": "logs"}
     env = os.environ | {name: str(tmp_path / path) for name, path in paths.items()} | says
-    return subprocess.run([SCRIPT], env=env, capture_output=True, text=True, timeout=60)
+    return subprocess.run([SCRIPT], env=env, capture_output=True, text=True, timeout=patience(60))
 
 
 @pytest.mark.parametrize("case", VERDICTS)
@@ -149,7 +150,7 @@ def test_gpu_script_uses_no_tool_where_no_test_runs_without(tmp_path):
 
 def test_gpu_script_names_the_program_that_is_missing(tmp_path):
     env = os.environ | {"COMPUTE_SANITIZER": str(tmp_path / "none")}
-    done = subprocess.run([SCRIPT], env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([SCRIPT], env=env, capture_output=True, text=True, timeout=patience(60))
     assert done.returncode == 2
     assert str(tmp_path / "none") in done.stderr
 
@@ -163,7 +164,7 @@ def test_gpu_script_runs_tests_in_turns_until_the_time_is_over(tmp_path):
 
     def ran(seconds: str) -> list[list[str]]:
         env = os.environ | {"PYTHONPATH": str(SCRIPT.parent), "MGRAPH_TEST_SECONDS": seconds}
-        done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=patience(60))
         return [line.split()[:2] for line in done.stdout.splitlines() if line.startswith("test_")]
 
     order = ["a[0]", "a[0]", "b", "b", "a[1]", "a[1]", "a[2]", "a[2]"]

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from graph_clusters import add_algorithm, assert_clean
 from interrupts import after, ctrl_c, when
+from patience import patience
 
 from mgraph import DynamicGraph, GraphClosed, GraphLost, InvalidOption, MgraphError
 from mgraph.algorithms import ALGORITHMS
@@ -176,9 +177,9 @@ def test_close_ends_a_call_of_another_thread(graph, monkeypatch):
     with resting(monkeypatch, BatchChange, "prepare") as begun:
         thread = threading.Thread(target=insert)
         thread.start()
-        assert begun.wait(5)
+        assert begun.wait(patience(5))
         graph.close()
-        thread.join(5)
+        thread.join(patience(5))
     assert caught
     with pytest.raises(GraphClosed, match=f"graph {graph.id} is closed"):
         graph.degrees()
@@ -197,10 +198,10 @@ def test_threads_wait_for_each_other_and_main_can_be_interrupted_meanwhile(graph
     with resting(monkeypatch, BatchChange, "commit") as begun:
         thread = threading.Thread(target=lambda: graph.insert([0], [30]))
         thread.start()
-        assert begun.wait(5)
+        assert begun.wait(patience(5))
         with after(0.1, ctrl_c), pytest.raises(KeyboardInterrupt):
             graph.degrees()
-        thread.join(5)
+        thread.join(patience(5))
     check_whole(graph, 2, 21)
 
 
@@ -217,7 +218,7 @@ def in_child(work) -> int:
             status = 0
         finally:
             os._exit(status)
-    end = time.monotonic() + 20
+    end = time.monotonic() + patience(20)
     while time.monotonic() < end:
         found, status = os.waitpid(pid, os.WNOHANG)
         if found:
@@ -285,9 +286,9 @@ def test_a_child_forked_during_a_call_finds_its_graph_lost(graph, monkeypatch):
     with resting(monkeypatch, BatchChange, "commit") as begun:
         thread = threading.Thread(target=lambda: graph.insert([0], [30]))
         thread.start()
-        assert begun.wait(5)
+        assert begun.wait(patience(5))
         assert in_child(work) == 0
-        thread.join(5)
+        thread.join(patience(5))
     check_whole(graph, 2, 21)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import networkx as nx
 import pytest
+from patience import patience
 
 from mgraph.networkx.backend import XFAILED
 
@@ -57,7 +58,7 @@ def test_the_entry_points_are_installed():
 def test_networkx_is_imported_without_graphs_and_dask():
     late = "[name for name in ('dask', 'mgraph.graph', 'mgraph.networkx.graph') if name in sys.modules]"
     code = f"import sys, networkx as nx; assert 'mgraph' in nx.config.backends; print({late})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=patience(60))
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
 
 

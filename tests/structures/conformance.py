@@ -1,4 +1,7 @@
-"""The conformance suite: what every local structure must do. A structure's test subclasses `StructureConformance`."""
+"""The conformance suite: what every local structure must do.
+
+A structure's test subclasses `StructureConformance`; with options that are not its defaults, `OptionsConformance`.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +40,8 @@ class Maker:
         return s, model
 
 
-class StructureConformance(Shapes, Failures, Vertices, BadInput, Races, Streams):
-    """Subclass with a `name`, and the structure's own `options` where the defaults hide cases."""
+class OptionsConformance(Shapes, Failures, Streams):
+    """Subclass with a `name` and `options`: they change how edges are laid out and moved, which these tests see."""
 
     name: ClassVar[str]
     options: ClassVar[dict[str, Any]] = {}
@@ -66,6 +69,10 @@ class StructureConformance(Shapes, Failures, Vertices, BadInput, Races, Streams)
     @pytest.fixture
     def make(self, device: Device, weighted: bool) -> Maker:
         return Maker(self.name, self.options, device, weighted)
+
+
+class StructureConformance(OptionsConformance, Vertices, BadInput, Races):
+    """Subclass with a `name`; the structure has its default options."""
 
     # --- batches ---
 

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from conformance import StructureConformance
+from conformance import OptionsConformance, StructureConformance
 from conformance_streams import SEED
 from edge_model import BUILD, random_batch, run_of, snapshot
 from pma_model import EMPTY, PmaModel
@@ -26,7 +26,7 @@ class TestGpmaPlus(StructureConformance):
 
 
 @pytest.mark.options
-class TestGpmaPlusNarrowLeaves(StructureConformance):
+class TestGpmaPlusNarrowLeaves(OptionsConformance):
     name = "gpma+"
     options = {"leaf": 8}
 

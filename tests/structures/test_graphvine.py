@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from conformance import StructureConformance
+from conformance import OptionsConformance, StructureConformance
 from conformance_streams import SEED
 from edge_model import BUILD, Model, check, edges, random_batch, scaled, step
 
@@ -25,13 +25,13 @@ class TestGraphVine(StructureConformance):
 
 
 @pytest.mark.options
-class TestGraphVineSmallBlocks(StructureConformance):
+class TestGraphVineSmallBlocks(OptionsConformance):
     name = "graphvine"
     options = {"block": 4, "spare": 0.02}
 
 
 @pytest.mark.paper
-class TestGraphVinePlain(StructureConformance):
+class TestGraphVinePlain(OptionsConformance):
     name = "graphvine"
     options = PLAIN
 

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from conformance import StructureConformance
+from conformance import OptionsConformance, StructureConformance
 from conformance_streams import SEED
 from edge_model import BUILD, Model, check, edges, random_batch, run_of, scaled, step
 from lpma_model import LpmaModel
@@ -27,7 +27,7 @@ class TestLpma(StructureConformance):
 
 @pytest.mark.slow
 @pytest.mark.options
-class TestLpmaTopDownNarrowLeaves(StructureConformance):
+class TestLpmaTopDownNarrowLeaves(OptionsConformance):
     name = "lpma"
     options = {"leaf": 8, "strategy": "top-down"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conformance import StructureConformance
+from conformance import OptionsConformance, StructureConformance
 from edge_model import Model, check, edges, random_batch, scaled, step
 
 from mgraph.batch import EdgeBatch
@@ -24,13 +24,13 @@ class TestSlabGraph(StructureConformance):
 
 
 @pytest.mark.paper
-class TestSlabGraphPlain(StructureConformance):
+class TestSlabGraphPlain(OptionsConformance):
     name = "slabgraph"
     options = {"slab": 128}
 
 
 @pytest.mark.options
-class TestSlabGraphShortSlabs(StructureConformance):
+class TestSlabGraphShortSlabs(OptionsConformance):
     name = "slabgraph"
     options = {"slab": 32, "load_factor": 0.9, "limit": 1.5}
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from distributed import Client
+from patience import patience
 
 from cluster import connect
 from mgraph import DynamicGraph, EdgeBatch
@@ -78,7 +79,7 @@ def processes(folder: Path, n: int = 2, on: Sequence[str | None] = (None,)) -> I
     nannies = [spawn(worker, log, on[number % len(on)]) for number in range(n)]
     cluster, pids = None, []
     try:
-        client = connect(file, workers=n, timeout=40)
+        client = connect(file, workers=n, timeout=patience(40))
         cluster = Processes(folder, scheduler, client)
         cluster.workers = client.run(os.getpid)
         cluster.nannies = client.run(os.getppid)
@@ -110,7 +111,7 @@ def alive(pid: int) -> bool:
 
 def wait_until(true: Callable[[], bool], seconds: float) -> bool:
     """Whether it became true in time."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + patience(seconds)
     while not (found := true()) and time.monotonic() < end:
         time.sleep(0.05)
     return found

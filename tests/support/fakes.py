@@ -15,6 +15,7 @@ from unittest.mock import patch
 import numpy as np
 from distributed.comm import Comm, connect
 from distributed.core import Server
+from patience import patience
 
 from mgraph.calls import CALLS, Kind, RemoteCall
 from mgraph.client.batches.pipeline import Shares
@@ -315,7 +316,7 @@ def assert_clean(workers: Iterable[FakeWorker], timeout: float = 5.0) -> None:
 
 def wait_for(condition: Callable[[], bool], timeout: float = 5.0) -> bool:
     """Whether it came true in time."""
-    end = time.monotonic() + timeout
+    end = time.monotonic() + patience(timeout)
     while not (true := condition()) and time.monotonic() < end:
         time.sleep(0.02)
     return true

@@ -15,6 +15,7 @@ import numpy as np
 from dask.distributed import Client, LocalCluster
 from distributed.utils import get_mp_context
 from graph_model import GraphModel
+from patience import patience
 
 from mgraph import DynamicGraph
 from mgraph.algorithms import ALGORITHMS, Algorithm
@@ -110,7 +111,7 @@ def assert_clean(client: Client | None, workers: list[str] | None = None, timeou
         assert not [thread for thread in threading.enumerate() if thread.name.startswith("mgraph")]
         return
     clean = {"sessions": 0, "exchanges": 0, "threads": [], "comms": []}
-    end = time.monotonic() + timeout
+    end = time.monotonic() + patience(timeout)
     while time.monotonic() < end:
         found = client.run(leftovers, workers=workers)
         if all(worker == clean for worker in found.values()):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from dask import delayed
 from dask.distributed import Client, LocalCluster
+from patience import patience
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, MgraphError
 
@@ -202,7 +203,7 @@ def run(client: Client, trial: Trial, limit: str) -> Outcome:
     except Exception as error:
         outcome.outcome = outcome.outcome or "broken"
         outcome.wrong.append(f"{type(error).__name__}: {str(error)[:120]}")
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=patience(60))
     if (now := sorted(client.run(os.getpid).values())) != sorted(pids):
         outcome.restarted = len(set(pids) - set(now))
         outcome.wrong.append(f"workers were {sorted(pids)} and are {now}")

@@ -18,6 +18,7 @@ import numpy as np
 from cluster_processes import environment
 from distributed import Client
 from keyed_model import keys_of
+from patience import patience
 
 from mgraph import DynamicGraph, EdgeBatch
 from mgraph.tables.ids import KINDS
@@ -89,7 +90,7 @@ class Clients:
 
     def end(self, pid: int) -> None:
         """Kill a client, and wait until it is gone."""
-        end = time.monotonic() + 20
+        end = time.monotonic() + patience(20)
         with suppress(ProcessLookupError):
             while time.monotonic() < end:
                 os.kill(pid, signal.SIGKILL)

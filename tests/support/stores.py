@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from patience import patience
 from ranks import Ranks
 
 from mgraph.log.recovery_scan import scan_store
@@ -55,7 +56,7 @@ def opened(
 
 def written(ranks: Ranks) -> None:
     """Wait for the snapshot that is being written; raises why it was not."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + patience(20)
     answers = raised(ranks.call("writing"))
     while any(answer["busy"] for answer in answers):
         answers = raised(ranks.call("writing"))

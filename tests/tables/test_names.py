@@ -10,7 +10,6 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
@@ -19,6 +18,8 @@ from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, InvalidBatch, InvalidOption
 from mgraph.sources import Numbered
+
+pl = pytest.importorskip("polars")
 
 N = 12
 

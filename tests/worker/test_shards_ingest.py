@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from changed_ranks import check
 from graph_model import GraphModel, random_batch
+from patience import patience
 from plain_graph import fresh_rng
 from ranks import Ranks, settled
 
@@ -216,7 +217,7 @@ def test_one_item_is_made_ahead_and_no_more():
     made = []
     with ReadAhead("mgraph-test-ahead", Device(), None, lambda k: made.append(k) or k * k, lambda: False) as ahead:
         assert [ahead.next() for _ in range(3)] == [0, 1, 4]
-        end = time.monotonic() + 5
+        end = time.monotonic() + patience(5)
         while len(made) < 4 and time.monotonic() < end:
             time.sleep(0.01)
         time.sleep(0.05)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from patience import patience
 
 from workloads.__main__ import main
 from workloads.demo import RELEASES
@@ -205,7 +206,7 @@ def test_ctrl_c_ends_a_stream_with_what_was_measured(tmp_path):
     try:
         _read_until(process, "updates/s")  # the first batch was streamed
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=patience(60))
         assert process.returncode == 0, (out, err)
         assert "stopped by Ctrl-C" in out
         assert "time in updates" in out
@@ -213,7 +214,7 @@ def test_ctrl_c_ends_a_stream_with_what_was_measured(tmp_path):
         lines = records(tmp_path)[1]
         assert lines[-1]["interrupted"] is True
         assert 1 <= lines[-1]["batches"] < 4718
-        end = time.monotonic() + 10
+        end = time.monotonic() + patience(10)
         while (left := _group(process.pid)) and time.monotonic() < end:
             time.sleep(0.05)
         assert left == []

@@ -7,6 +7,7 @@ import time
 import pytest
 from fakes import FakeServant, fake_cluster
 from interrupts import after, ctrl_c, when
+from patience import patience
 
 from mgraph.errors import CapacityError, GraphLost
 
@@ -18,7 +19,7 @@ def test_one_rank_fails_while_the_other_waits_for_it():
         began = time.monotonic()
         with pytest.raises(CapacityError, match="rank 1 has no room"):
             coordinator.call("fail_together", {"ranks": [1]})
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < patience(2)
         assert workers[0].log[-1] == workers[1].log[-1] == "settle"
         answers = coordinator.call("echo_together")  # the graph is usable, over a new exchange
         assert [answer["attempt"] for answer in answers] == [1, 1]
@@ -39,7 +40,7 @@ def test_keyboard_interrupt_during_a_call_leaves_the_graph_usable():
         began = time.monotonic()
         with after(0.3, ctrl_c), pytest.raises(KeyboardInterrupt):
             coordinator.call("wait_together", {"ranks": [0, 1]})
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < patience(2)
         assert workers[0].log[-1] == workers[1].log[-1] == "settle"
         assert len(coordinator.call("echo_together")) == 2
 
@@ -53,18 +54,18 @@ def test_keyboard_interrupt_while_a_rank_polls_nothing():
 
 def test_two_keyboard_interrupts_leave_it_unsettled_until_a_call_is_answered():
     with fake_cluster(2) as (coordinator, _):
-        began = time.monotonic()
+        began, slow = time.monotonic(), patience(1.5)
         with (
             after(0.2, ctrl_c),
             when(lambda: coordinator.exchange.aborting, ctrl_c),
             pytest.raises(KeyboardInterrupt),
         ):
-            coordinator.call("deaf_together", {"ranks": [1], "seconds": 1.5})
-        assert time.monotonic() - began < 1.2  # nobody waited for the rank
+            coordinator.call("deaf_together", {"ranks": [1], "seconds": slow})
+        assert time.monotonic() - began < 0.9 * slow  # nobody waited for the rank
         assert coordinator.status.unsettled
         assert coordinator.exchange.aborting
         coordinator.call("echo")
-        assert time.monotonic() - began > 1.4
+        assert time.monotonic() - began > 0.9 * slow
         assert not coordinator.status.unsettled
 
 
