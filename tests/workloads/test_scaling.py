@@ -63,3 +63,45 @@ def test_scaling_compares_what_workers_found():
     for what, value in (("edges built", 4), ("distances from 0", np.array([0, 2])), ("ranks", np.array([0.6, 0.4]))):
         with pytest.raises(Mismatch, match=what):
             _compare(one, {"checks": {**one["checks"], what: value}}, 2)
+
+
+@pytest.mark.timeout(240)
+def test_scaling_of_algorithms_marks_what_is_slower_twice(tmp_path, capsys, monkeypatch):
+    from workloads.scaling import algorithms, command
+
+    made_slow = []
+
+    def slower(name: str, before: float, after: float) -> bool:
+        made_slow.append(name)
+        return name == "components" or (name == "PageRank" and made_slow.count(name) == 1)
+
+    monkeypatch.setattr(algorithms, "slower", slower)
+    monkeypatch.setattr(algorithms, "RUNS", 2)
+    options = ["--gpus", "1,2", "--device", "cpu", "--scale", "7", "--scaling", "strong", "--roots", "1"]
+    assert main(["scaling", *options, "--measure", "algorithms", "--out", str(tmp_path)]) == 0
+    (path,) = tmp_path.glob("scaling-*.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in of(lines, "scaling"):
+        assert tuple(line["algorithms"]) == command.NAMES
+        assert all(figures["p50_ms"] > 0 for figures in line["algorithms"].values())
+    assert of(lines, "losses")[0]["pairs"] == [[1, 2, "components"]]  # PageRank was slower once only
+    rows = {line.split("│")[1].strip(): line for line in capsys.readouterr().out.splitlines() if line.count("│") > 3}
+    assert "*" in rows["components"]
+    assert "*" not in rows["PageRank"]
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "wanted"),
+    [
+        ("BFS", 1.0, 1.06, True),
+        ("BFS", 1.0, 1.04, False),
+        ("BFS", 0.1, 0.14, False),  # within 0.05 ms
+        ("core numbers", 50.0, 54.0, False),
+        ("core numbers", 50.0, 56.0, True),
+        ("maintained components", 0.9, 0.99, False),
+    ],
+)
+def test_what_counts_as_slower(name, before, after, wanted):
+    from workloads.scaling.algorithms import slower
+
+    assert slower(name, before, after) is wanted

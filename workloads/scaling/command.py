@@ -1,4 +1,4 @@
-"""``python -m workloads scaling``: ingest, BFS and PageRank on 1, 2, 4 ... workers, through `DynamicGraph`.
+"""``python -m workloads scaling``: ingest and algorithms on 1, 2, 4 ... workers, through `DynamicGraph`.
 
 Strong scaling keeps the graph; weak scaling keeps the edges per worker, with twice the vertices on twice the workers.
 Times are those of the client's calls. BFS and PageRank run on an undirected graph whose hubs have the first internal
@@ -6,14 +6,19 @@ ids. Batches go into a directed one of half as many edges: from the client's hos
 in flight, and from the workers, as many operations from each. All points share a cluster; a graph is placed on the
 first of its workers. The graphs of strong scaling must agree, whatever the number of workers: counts of every batch
 from the client, distances, ranks to 1e-5.
+
+``--measure algorithms`` times every algorithm, and marks each time that is longer on twice the workers. Such a pair of
+points is measured a second time; the mark stays if it is slower again.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from distributed import Client
 from rich.console import Console
 
 from cluster import start
@@ -24,14 +29,17 @@ from workloads.arguments import add_born_graph, add_record, check_least, device_
 from workloads.bench.harness import Mismatch, counts_of, open_record, short, show_table
 from workloads.report.command import shown
 from workloads.results.record import Record
+from workloads.scaling.algorithms import NAMES, Algorithms, slower_pairs
 from workloads.scaling.plot import save_scaling_plot
 from workloads.scaling.point import Analytics, Point
 from workloads.scaling.updates import Updates
 
 __all__ = ["HELP", "add_arguments", "run"]
 
-PARTS = ("analytics", "updates")
-HELP = "strong and weak scaling of ingest, BFS and PageRank over the workers of this machine"
+PARTS = ("analytics", "updates", "algorithms")
+DEFAULT = "analytics,updates"
+MEASURED = {"analytics": Analytics, "updates": Updates, "algorithms": Algorithms}
+HELP = "strong and weak scaling of ingest and algorithms over the workers of this machine"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="numbers of workers (default: 1,2,4 ... as there are)",
     )
     add("--scaling", default="strong,weak", metavar="A,B", help="strong, weak or both (default: %(default)s)")
-    add("--measure", default=",".join(PARTS), metavar="A,B", help="analytics, updates or both (default: %(default)s)")
+    add("--measure", default=DEFAULT, metavar="A,B", help="analytics, updates, algorithms (default: %(default)s)")
     add("--scale", type=int, default=16, metavar="S", help="2**S vertices on one worker (default: %(default)s)")
     add("--resident", type=int, metavar="N", help="edges drawn before the batches (default: half of the graph's)")
     add(
@@ -83,6 +91,12 @@ def run(options: argparse.Namespace) -> int:
                 console.print(f"{kind}: {_says(line)}", highlight=False, soft_wrap=True)
                 if kind == "strong":
                     _compare(results.setdefault("strong", point), point, count)
+        # Measure what is slower on more workers a second time.
+        if "algorithms" in options.measure.split(","):
+            points = {count: results[count, options.scale]["line"]["algorithms"] for count in workers}
+            losses = _measured_again(options, client, addresses, slower_pairs(points))
+            record.add("losses", pairs=losses)
+            _show_algorithms(console, points, losses)
     record.add("end")
     _close(record, console)
     return 0
@@ -95,8 +109,36 @@ def _measured(options: argparse.Namespace, point: Point) -> dict[str, Any]:
     """
     line: dict[str, Any] = {"device": point.maker.kind}
     for part in options.measure.split(","):
-        line |= (Analytics if part == "analytics" else Updates)(point).measure()
+        line |= MEASURED[part](point).measure()
     return {"line": line, "checks": point.checks}
+
+
+def _measured_again(
+    options: argparse.Namespace, client: Client, addresses: Sequence[str], pairs: list[tuple[int, int, str]]
+) -> list[tuple[int, int, str]]:
+    """Measure each pair of points again for its algorithms. Returns those that are slower again."""
+    again: list[tuple[int, int, str]] = []
+    for few, many in dict.fromkeys((few, many) for few, many, _ in pairs):
+        names = tuple(name for *counts, name in pairs if counts == [few, many])
+        figures = {
+            count: Algorithms(Point(options, client, addresses[:count], options.scale)).times(names)
+            for count in (few, many)
+        }
+        again += slower_pairs(figures)
+    return again
+
+
+def _show_algorithms(
+    console: Console, points: dict[int, dict[str, Any]], losses: Sequence[tuple[int, int, str]]
+) -> None:
+    """Print the table of algorithms. A star marks a time that is longer than on half of the workers, twice."""
+    rows = []
+    for name in NAMES:
+        stars = {many for _, many, lost in losses if lost == name}
+        cells = [f"{figures[name]['p50_ms']:.3g}{' *' if count in stars else ''}" for count, figures in points.items()]
+        rows.append([name, *cells])
+    title = "algorithms through the client, medians in ms, by the number of workers; *: slower than on half of them"
+    show_table(console, title, ["", *map(str, points)], rows)
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -106,7 +148,7 @@ def _check(options: argparse.Namespace) -> None:
             raise InvalidOption(f"--scaling names {kind!r}; there are strong and weak")
     for part in options.measure.split(","):
         if part not in PARTS:
-            raise InvalidOption(f"--measure names {part!r}; there are {' and '.join(PARTS)}")
+            raise InvalidOption(f"--measure names {part!r}; there are {', '.join(PARTS)}")
 
 
 def _workers(options: argparse.Namespace) -> list[int]:
@@ -131,6 +173,8 @@ def _compare(first: dict[str, Any], second: dict[str, Any], workers: int) -> Non
         actual = second["checks"][what]
         if what == "ranks":
             same = float(np.abs(value.astype(np.float64) - actual).sum()) < 1e-5
+        elif getattr(value, "dtype", None) is not None and value.dtype.kind == "f":
+            same = value.shape == actual.shape and np.allclose(value, actual, rtol=1e-4, atol=1e-6, equal_nan=True)
         else:
             same = np.array_equal(value, actual)
         if not same:
