@@ -38,7 +38,7 @@ __all__ = ["HELP", "add_arguments", "run"]
 
 PARTS = ("analytics", "updates", "algorithms")
 DEFAULT = "analytics,updates"
-MEASURED = {"analytics": Analytics, "updates": Updates, "algorithms": Algorithms}
+MEASURED: dict[str, Any] = {"analytics": Analytics, "updates": Updates, "algorithms": Algorithms}
 HELP = "strong and weak scaling of ingest and algorithms over the workers of this machine"
 
 
