@@ -41,6 +41,7 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python .ci/language.py
 	find mgraph -name '*.cuh' -o -name '*.h' | xargs $(BIN)/clang-format --dry-run -Werror
 
 format: setup

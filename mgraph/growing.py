@@ -60,7 +60,7 @@ class Growable:
             self.array, self._pages = device.empty(n, dtype), None
 
     def longer(self, n: int) -> Array | None:
-        """Return the array with `n` elements; None if addresses or memory lack.
+        """Return the array with `n` elements; None if addresses or memory run out.
 
         The memory is the same, and new elements are undefined. Existing elements stay unchanged, also on failure. Waits
         for nothing.
@@ -111,7 +111,7 @@ class Growables:
         Returns
         -------
         longer : list of Array or None
-            None if addresses or memory lack.
+            None if addresses or memory run out.
         """
         longer, small = list[Any](), max(LEAST, arrays[0].nbytes // 16)
         for array, part, n in zip(arrays, self._parts, sizes, strict=True):

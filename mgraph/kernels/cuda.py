@@ -78,7 +78,7 @@ def _driver_load() -> Any:
     return None
 
 
-def _at_once(device: Device, function: Any, kernel: KernelSource, processors: int) -> int:
+def _resident_blocks(device: Device, function: Any, kernel: KernelSource, processors: int) -> int:
     """Return how many blocks of a kernel the GPU runs concurrently."""
     size = _block(kernel)
     occupancy = device.xp.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, size, kernel.shared)
@@ -101,12 +101,14 @@ def _launcher(device: Device, function: Any, kernel: KernelSource, most: int) ->
     return launch
 
 
-def _stayer(device: Device, function: Any, kernel: KernelSource, processors: int) -> Callable[[bytes, int, int], None]:
+def _cooperative_launcher(
+    device: Device, function: Any, kernel: KernelSource, processors: int
+) -> Callable[[bytes, int, int], None]:
     """Return a cooperative launcher, for kernels whose blocks meet."""
     # All blocks must be resident, so launch no more than run at once.
     driver, current_stream = device.xp.cuda.driver, device.xp.cuda.get_current_stream
     address, parameters, lanes = function.ptr, _Parameters(kernel.nbytes), kernel.lanes
-    size, shared, most = _block(kernel), kernel.shared, _at_once(device, function, kernel, processors)
+    size, shared, most = _block(kernel), kernel.shared, _resident_blocks(device, function, kernel, processors)
 
     def launch(fields: bytes, items: int, threads: int) -> None:
         parameters.fields[:] = fields
@@ -151,8 +153,8 @@ def compile_cuda(program: Program, device: Device) -> dict[str, Callable[[bytes,
         for k in program.kernels:
             function = _function(module, k)
             if k.persistent or k.entry == "drive":
-                launchers[k.name] = _stayer(device, function, k, processors)
+                launchers[k.name] = _cooperative_launcher(device, function, k, processors)
             else:
-                most = _at_once(device, function, k, processors) if k.draws else processors * WAVES
+                most = _resident_blocks(device, function, k, processors) if k.draws else processors * WAVES
                 launchers[k.name] = _launcher(device, function, k, most)
     return launchers

@@ -142,7 +142,7 @@ class TestTables:
         src, dst = np.r_[np.full(5, row), more], np.r_[new, more]
         plan = s.prepare(sort_batch(s.device, EdgeBatch(src, dst), n, n))
         assert plan.work.before.rows is not None
-        assert plan.work.found.chained == 0
+        assert plan.work.seen.chained == 0
         assert s.commit(plan) == Counts(inserted=len(src))
         waited = int(plan.scratch.status[STATUS - 1])
         assert 0 < LATE * waited <= len(plan.scratch.late)

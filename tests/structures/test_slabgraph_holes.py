@@ -80,7 +80,7 @@ def test_a_compaction_takes_the_hole_of_a_table_of_the_same_batch(device):
     src, dst = np.r_[np.full(300, 2), singles], np.r_[np.arange(300), singles]
     plan = s.prepare(sort_batch(s.device, EdgeBatch(src, dst), N, N))
     assert plan.work.before.rows is not None
-    assert plan.work.found.runs == 15
+    assert plan.work.seen.runs == 15
     assert s.commit(plan) == Counts(inserted=400)
     s.check_invariants()
     assert holes_of(s) == 0

@@ -43,7 +43,7 @@ class GraphVinePool(NamedTuple):
 
     @classmethod
     def empty(cls, device: Device, shift: int, quanta: int, weighted: bool, tree: bool) -> GraphVinePool:
-        """Allocate a pool of uninitialized slots. `CapacityError` if addresses or memory lack."""
+        """Allocate a pool of uninitialized slots. `CapacityError` if addresses or memory run out."""
         if quanta >= 1 << 32:
             raise CapacityError(f"{quanta} quarters of blocks of {1 << shift} edges; 32-bit addresses allow {1 << 32}")
         slots = quanta << (shift - 2)
@@ -67,7 +67,7 @@ class GraphVinePool(NamedTuple):
         return GraphVinePool.empty(device, self.shift, needs, *kind) if needs > self.quanta else None
 
     def longer(self, device: Device, needs: int) -> GraphVinePool | None:
-        """Grow the pool in place to `needs` quanta or more; None if addresses or memory lack."""
+        """Grow the pool in place to `needs` quanta or more; None if addresses or memory run out."""
         more = max(self.quanta // STEP_SHARE, LEAST_STEP >> (self.shift - 2))
         quanta = min(max(needs, self.quanta + more), (1 << 32) - 1)
         slots = quanta << (self.shift - 2)

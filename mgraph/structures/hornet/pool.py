@@ -47,13 +47,13 @@ class HornetPool(NamedTuple):
 
     @classmethod
     def empty(cls, device: Device, bits: int, unit: int, count: int, weighted: bool) -> HornetPool:
-        """Allocate a pool of uninitialized arrays. `CapacityError` if memory lacks."""
+        """Allocate a pool of uninitialized arrays. `CapacityError` if memory runs out."""
         kinds = (np.uint32, np.float32 if weighted else None, *(np.uint32,) * 4)
         grows = Growables(device, kinds, _sizes(bits, unit, count))
         return cls(bits, unit, grows, *grows.arrays)
 
     def longer(self, device: Device, lack: int) -> HornetPool | None:
-        """Grow the pool in place by at least `lack` bare arrays; None if addresses or memory lack."""
+        """Grow the pool in place by at least `lack` bare arrays; None if addresses or memory run out."""
         count = self.arrays + max(lack, self.arrays // STEP_SHARE)
         if count > MOST_ARRAYS or count << self.bits >> self.unit > ADDRESSES:
             return None

@@ -83,7 +83,7 @@ class _Level:
     def step(self, s: Lpma, capacity: int = 0) -> bool:
         """Make the next part; False if all parts are done.
 
-        `capacity` is that of the scratch, in operations; 0 for none. Raises `CapacityError` if memory lacks.
+        `capacity` is that of the scratch, in operations; 0 for none. Raises `CapacityError` if memory runs out.
         """
         # Allocate the level, then the directory, then the scratch; then fill the level in parts.
         step, n = self._steps, s.leaves * s.leaf

@@ -50,13 +50,13 @@ class SlabPool(NamedTuple):
 
     @classmethod
     def empty(cls, device: Device, slabs: int, words_of_slab: int, weighted: bool) -> SlabPool:
-        """Allocate a pool of uninitialized slabs. `CapacityError` if memory lacks."""
+        """Allocate a pool of uninitialized slabs. `CapacityError` if memory runs out."""
         kinds = (np.uint32, np.float32 if weighted else None, np.uint32, np.uint64)
         grows = Growables(device, kinds, _sizes(slabs, words_of_slab))
         return cls(grows, *grows.arrays)
 
     def longer(self, needs: int, words_of_slab: int) -> SlabPool | None:
-        """Grow the pool in place to `needs` slabs or more; None if addresses or memory lack."""
+        """Grow the pool in place to `needs` slabs or more; None if addresses or memory run out."""
         step = min(self.slabs + self.slabs // STEP_SHARE, MOST_SLABS)
         for slabs in sorted({max(needs, step), needs}, reverse=True):  # a full device may have no room for a step
             longer = self.grows.longer(self[1:], _sizes(slabs, words_of_slab)) if needs <= MOST_SLABS else None

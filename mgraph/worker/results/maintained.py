@@ -219,7 +219,7 @@ def _catch_up_for_removal(shard: Shard, state: MaintainedState) -> None:
 
 
 def _renumbering(shard: Shard, ids: np.ndarray) -> Renumbering | None:
-    """Return the internal ids without users' `ids`; None if memory lacks."""
+    """Return the internal ids without users' `ids`; None if memory runs out."""
     device, xp, n = shard.device, shard.device.xp, shard.n_vertices
     try:
         with device.taking(40 * n, f"new ids of {n} vertices"):

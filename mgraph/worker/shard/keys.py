@@ -65,7 +65,7 @@ class KeyLog:
 
     @property
     def names(self) -> KeyArray | None:
-        """The key of each vertex. `CapacityError` or `MemoryError` if memory lacks."""
+        """The key of each vertex. `CapacityError` or `MemoryError` if memory runs out."""
         self._fold()
         return self._names
 

@@ -54,7 +54,7 @@ class Removal(Move):
 
 
 def without(shard: Shard, ids: Any) -> Moved:
-    """Build the rank's part without users' ids. `CapacityError` if memory lacks."""
+    """Build the rank's part without users' ids. `CapacityError` if memory runs out."""
     device, n = shard.device, shard.n_vertices
     with device.taking(24 * n, f"the ids of {n} vertices"):
         # New ids are prefix sums of the vertices that stay.
