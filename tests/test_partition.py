@@ -28,6 +28,10 @@ def test_balanced_ranges_have_about_equal_work(size: int) -> None:
         assert work.max() <= (degrees + 1).sum() / size + degrees.max() + 1
 
 
+def test_balanced_ranges_of_equal_degrees_are_equal() -> None:
+    assert Partition.balanced(np.ones(8, np.int64), 4).starts == (0, 2, 4, 6, 8)
+
+
 def test_balanced_of_nothing() -> None:
     assert Partition.balanced(np.empty(0), 3).starts == (0, 0, 0, 0)
 

@@ -134,12 +134,12 @@ def test_worker_is_retired(own_client):
     assert_clean(own_client)
 
 
-def test_prepare_fails_on_one_rank_and_the_graph_goes_on(own_client):
-    with DynamicGraph(own_client, N, directed=False) as graph:
+def test_prepare_fails_on_one_rank_and_the_graph_goes_on(client):
+    with DynamicGraph(client, N, directed=False) as graph:
         graph.update(batch())
         held = graph.to_csr()
         for _ in range(2):
-            own_client.run(before, "prepare", refuse, workers=[graph.workers[1]])
+            client.run(before, "prepare", refuse, workers=[graph.workers[1]])
             with raises_in_time(CapacityError, f"graph {graph.id}, epoch 1, rank 1: no room"):
                 graph.update(batch(1))
             after = graph.to_csr()
@@ -147,31 +147,31 @@ def test_prepare_fails_on_one_rank_and_the_graph_goes_on(own_client):
             np.testing.assert_array_equal(after.dst, held.dst)
             assert graph.epoch == 1
         assert graph.update(batch(1)).epoch == 2
-    assert_clean(own_client)
+    assert_clean(client)
 
 
 @pytest.mark.parametrize("step", ["route", "prepare"])
-def test_keyboard_interrupt_during_a_batch(own_client, step, tmp_path):
-    with DynamicGraph(own_client, N) as graph:
+def test_keyboard_interrupt_during_a_batch(client, step, tmp_path):
+    with DynamicGraph(client, N) as graph:
         graph.update(batch())
-        own_client.run(before, step, rest, 1.0, tmp_path / "begun", workers=[graph.workers[1]])
+        client.run(before, step, rest, 1.0, tmp_path / "begun", workers=[graph.workers[1]])
         with when((tmp_path / "begun").exists, ctrl_c), raises_in_time(KeyboardInterrupt, limit=5):
             graph.update(batch(1))
         assert graph.epoch == 1
         assert graph.num_edges == graph.to_csr().offsets[-1]
         assert graph.update(batch(1)).epoch == 2
-    assert_clean(own_client)
+    assert_clean(client)
 
 
-def test_keyboard_interrupt_while_one_rank_commits(own_client, tmp_path):
-    with DynamicGraph(own_client, N) as graph:
-        own_client.run(before, "commit", rest, 1.0, tmp_path / "begun", workers=[graph.workers[1]])
+def test_keyboard_interrupt_while_one_rank_commits(client, tmp_path):
+    with DynamicGraph(client, N) as graph:
+        client.run(before, "commit", rest, 1.0, tmp_path / "begun", workers=[graph.workers[1]])
         with when((tmp_path / "begun").exists, ctrl_c), raises_in_time(KeyboardInterrupt, limit=5):
             graph.update(batch())
         assert graph.epoch == 1  # the vote was over: it is committed everywhere
         assert graph.num_edges == graph.to_csr().offsets[-1] > 0
         assert graph.update(batch()).inserted == 0
-    assert_clean(own_client)
+    assert_clean(client)
 
 
 @pytest.mark.parametrize(
@@ -302,9 +302,9 @@ time.sleep(60)
 """
 
 
-def test_client_is_killed_and_the_workers_free_its_graph(own_client):
+def test_client_is_killed_and_the_workers_free_its_graph(client):
     process = subprocess.Popen(
-        [sys.executable, "-c", CLIENT, own_client.scheduler.address],
+        [sys.executable, "-c", CLIENT, client.scheduler.address],
         stdout=subprocess.PIPE,
         cwd=Path(__file__).parents[2],
         text=True,
@@ -314,21 +314,21 @@ def test_client_is_killed_and_the_workers_free_its_graph(own_client):
     process.kill()
     process.wait(10)
     process.stdout.close()
-    assert_clean(own_client)
+    assert_clean(client)
 
 
-def test_client_is_closed_before_the_graph(own_client):
+def test_client_is_closed_before_the_graph(client):
     from dask.distributed import Client
 
     from mgraph import GraphClosed
 
-    with Client(own_client.scheduler.address) as other:
+    with Client(client.scheduler.address) as other:
         graph = DynamicGraph(other, N)
         graph.update(batch())
     with raises_in_time(GraphClosed, limit=2):
         graph.degrees([1])
     graph.close()
-    assert_clean(own_client)
+    assert_clean(client)
 
 
 def test_cluster_closes_under_an_open_graph():

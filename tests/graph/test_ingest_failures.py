@@ -68,7 +68,7 @@ def test_worker_is_killed_while_dask_computes_its_parts(own_client):
     assert_clean(own_client, [survivor])
 
 
-def test_the_first_part_that_fails_ends_the_wait_for_the_others(own_client, tmp_path):
+def test_the_first_part_that_fails_ends_the_wait_for_the_others(client, tmp_path):
     def late(name: str) -> tuple[list[int], list[int]]:
         time.sleep(2.0)
         (tmp_path / name).touch()
@@ -77,7 +77,7 @@ def test_the_first_part_that_fails_ends_the_wait_for_the_others(own_client, tmp_
     def bad() -> tuple[list[int], list[int]]:
         raise ZeroDivisionError("no part")
 
-    with DynamicGraph(own_client, N) as graph:
+    with DynamicGraph(client, N) as graph:
         first, second = graph.workers
         with annotate(workers=[first]):  # two, one after another
             parts = [delayed(late)("0"), delayed(late)("1")]
@@ -91,16 +91,16 @@ def test_the_first_part_that_fails_ends_the_wait_for_the_others(own_client, tmp_
         assert len(list(tmp_path.iterdir())) <= 1  # the one that ran; Dask did not begin the other
         assert graph.epoch == 0
         assert sum(report.inserted for report in graph.ingest([delayed(([1], [2]))])) == 1
-    assert_clean(own_client)
+    assert_clean(client)
 
 
-def test_keyboard_interrupt_during_an_ingest_keeps_whole_epochs(own_client, tmp_path):
+def test_keyboard_interrupt_during_an_ingest_keeps_whole_epochs(client, tmp_path):
     def watched_ring(rank, size, step):
         if step == 12:
             (tmp_path / "begun").touch()
         return [step % N], [(step + rank) % N]
 
-    with DynamicGraph(own_client, N, directed=False) as graph:
+    with DynamicGraph(client, N, directed=False) as graph:
         with when((tmp_path / "begun").exists, ctrl_c), raises_in_time(KeyboardInterrupt):
             graph.ingest(watched_ring)
         assert graph.epoch > 5
@@ -109,10 +109,10 @@ def test_keyboard_interrupt_during_an_ingest_keeps_whole_epochs(own_client, tmp_
         arcs, loops = graph.to_csr(), sum(graph.has_edges(range(N), range(N)))
         assert 2 * graph.num_edges - loops == arcs.offsets[-1]
         assert graph.update(batch(1)).epoch == graph.epoch
-    assert_clean(own_client)
+    assert_clean(client)
 
 
-def test_keyboard_interrupt_while_a_part_does_not_come(own_client, tmp_path):
+def test_keyboard_interrupt_while_a_part_does_not_come(client, tmp_path):
     def stuck(rank, size, step):
         if step == 2:
             time.sleep(1.0)  # meanwhile the steps before are committed
@@ -120,17 +120,17 @@ def test_keyboard_interrupt_while_a_part_does_not_come(own_client, tmp_path):
             time.sleep(3.0)
         return [step % N], [(step + rank) % N]
 
-    with DynamicGraph(own_client, N) as graph:
+    with DynamicGraph(client, N) as graph:
         with when((tmp_path / "begun").exists, ctrl_c), raises_in_time(KeyboardInterrupt):
             graph.ingest(stuck)
         assert graph.epoch == 2
         assert graph.update(batch(1)).epoch == 3
-    assert_clean(own_client)
+    assert_clean(client)
 
 
-def test_prepare_fails_in_a_later_step_of_an_ingest_and_the_graph_goes_on(own_client):
-    with DynamicGraph(own_client, N) as graph:
-        own_client.run(before, "prepare", refuse, at=3, workers=[graph.workers[1]])
+def test_prepare_fails_in_a_later_step_of_an_ingest_and_the_graph_goes_on(client):
+    with DynamicGraph(client, N) as graph:
+        client.run(before, "prepare", refuse, at=3, workers=[graph.workers[1]])
         with raises_in_time(
             CapacityError, "no room.*ingest step 3, epoch 4, rank 1; the epochs before it are committed"
         ):
@@ -138,7 +138,7 @@ def test_prepare_fails_in_a_later_step_of_an_ingest_and_the_graph_goes_on(own_cl
         assert graph.epoch == 3
         assert graph.has_edges([0, 1, 2, 3], [1, 2, 3, 4]).tolist() == [True, True, True, False]
         assert [report.epoch for report in graph.ingest(ring, steps=2)] == [4, 5]
-    assert_clean(own_client)
+    assert_clean(client)
 
 
 @pytest.mark.parametrize("step", ["route", "commit"])
@@ -156,15 +156,15 @@ def test_worker_is_killed_with_batches_in_flight(own_client, step):
     assert_clean(own_client, [survivor])
 
 
-def test_prepare_fails_with_batches_in_flight_and_the_graph_goes_on(own_client):
-    with DynamicGraph(own_client, N) as graph:
-        own_client.run(before, "prepare", refuse, at=2, workers=[graph.workers[0]])
+def test_prepare_fails_with_batches_in_flight_and_the_graph_goes_on(client):
+    with DynamicGraph(client, N) as graph:
+        client.run(before, "prepare", refuse, at=2, workers=[graph.workers[0]])
         with raises_in_time(CapacityError, "no room.*the batch of epoch 3 in a pipeline"), graph.pipeline() as pipe:
             for k in range(8):
                 pipe.update(EdgeBatch([k], [k]))
         assert graph.epoch == graph.num_edges == 2
         assert graph.update(batch()).epoch == 3
-    assert_clean(own_client)
+    assert_clean(client)
 
 
 @pytest.mark.parametrize("step", ["move", "switch"])
@@ -181,18 +181,18 @@ def test_worker_is_killed_while_ranges_move(own_client, step):
 
 
 @pytest.mark.parametrize("step", ["vote", "switch"])
-def test_keyboard_interrupt_while_ranges_move(own_client, step, tmp_path):
+def test_keyboard_interrupt_while_ranges_move(client, step, tmp_path):
     """In the vote nobody has moved, unless all agreed; while one rank switches the vote is over: all do."""
-    with DynamicGraph(own_client, N) as graph:
+    with DynamicGraph(client, N) as graph:
         graph.insert(*GRID)
-        own_client.run(before, step, rest, 1.0, tmp_path / "begun", workers=[graph.workers[1]])
+        client.run(before, step, rest, 1.0, tmp_path / "begun", workers=[graph.workers[1]])
         with when((tmp_path / "begun").exists, ctrl_c), raises_in_time(KeyboardInterrupt, limit=5):
             graph.rebalance()
         assert (graph.balance().ratio == 2.0) == (step == "vote")
         assert graph.has_edges(*GRID).all()
         assert graph.rebalance().ratio < 1.2
         assert graph.has_edges(*GRID).all()
-    assert_clean(own_client)
+    assert_clean(client)
 
 
 def test_stopped_worker_during_an_ingest(own_client):

@@ -27,6 +27,8 @@ def test_a_whole_number_that_float32_changes_is_named():
     for given in ([1, 2**24 + 1], [0.5, 2.0**24 + 1], [2**24 + 1]):
         with pytest.warns(UserWarning, match=r"weight\[.\] is 16777217.*float32 keeps 16777216"):
             as_weights(given)
+    with pytest.warns(UserWarning, match=r"weight\[0\] is 33554435.*float32 keeps 33554436"):
+        as_weights([2**25 + 3])
     for given in ([2**24, 2**25], [0.1, 1000.01], [np.inf, 1e30], [float(2**24 + 2)]):
         as_weights(given)
 

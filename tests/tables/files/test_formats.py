@@ -163,3 +163,11 @@ def test_comments_of_metis_in_any_encoding(tmp_path):
     (tmp_path / "a.graph").write_bytes("% Zürich\n2 1 001\n2 0.5\n1 0.5\n".encode() + b"% \xff\xfe\n")
     with DynamicGraph.read(tmp_path / "a.graph") as graph:
         assert graph.weights([0], [1]).tolist() == [0.5]
+
+
+@pytest.mark.parametrize("form", ["0001", "2", "12"])
+def test_a_format_that_metis_does_not_have_is_named(tmp_path, form):
+    path = tmp_path / "a.graph"
+    path.write_text(f"2 1 {form}\n2\n1\n")
+    with pytest.raises(ReadError, match=f"line 1 has the format '{form}'; it has up to three digits, 0 or 1"):
+        DynamicGraph.read(path)
