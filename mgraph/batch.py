@@ -115,11 +115,11 @@ class EdgeBatch:
     ) -> Self:
         """Return a batch of users' columns by `COLUMNS`, which messages call as `labels` says.
 
-        With "auto" or "undecided" as `keys`, the ends choose whether they are keys. The batch keeps which columns of
+        With "auto" as `keys`, the ends choose whether they are keys. The batch keeps which columns of
         the table are `unused`.
         """
         src, dst, weight, op, time = (columns.get(name) for name in COLUMNS)
-        if keys in ("auto", "undecided"):
+        if keys == "auto":
             names = labels.get("src", "src"), labels.get("dst", "dst")
             keys = None if getattr(src, "shape", None) == (0,) else chosen_kind(src, dst, names)
         batch = object.__new__(cls)

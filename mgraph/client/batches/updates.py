@@ -343,7 +343,7 @@ class Updates:
         directory = self._directory
         with self._coordinator.lock:
             directory.check()
-            if directory.keys == "undecided" and np.ndim(n) == 0:
+            if directory.keys == "auto" and np.ndim(n) == 0:
                 directory.decide(None)
             elif directory.keys is not None:
                 return self._add_keys(n)
