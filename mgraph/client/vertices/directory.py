@@ -191,7 +191,9 @@ class Directory:
             table, n = self.numbering.keys, self.n_vertices
             assert table is not None
             table.drop(n)  # of a batch that was refused
-            found = keyed(table, batch, directed, logged or self.shared)
+            # Where a window of a number of edges ties, rank 0 orders edges by their keys.
+            by_key = getattr(self.options, "window_edges", None) is not None
+            found = keyed(table, batch, directed, logged or self.shared or by_key)
             with self.moving(found.n_vertices - n) if found.n_vertices > n else nullcontext():
                 yield found
 

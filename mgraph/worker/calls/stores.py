@@ -123,6 +123,7 @@ def restore(
     found = rank.storage.stored_graph(epoch, repair)
     counts = again.restore(rank.shard, rank.ballot, rank.storage.store, found, after)
     rank.storage.read_keys(rank.shard, found)
+    rank.ballot.keys = rank.storage.keys if rank.number == 0 else None
     if how is not None:
         _start_log(rank, **how)
     elif read_only:

@@ -60,6 +60,12 @@ class Clock:
         Whether each insertion inside the window is kept, since the weights of all are combined.
     window_edges : int or None
         How many edges there may be.
+
+    Attributes
+    ----------
+    by_key : bool
+        Whether the oldest edges of one time go by their vertices' keys, in a graph that has keys. By the vertices' ids,
+        the order in which keys came, in stores of formats before `mgraph.log.manifest.BY_KEY`.
     """
 
     def __init__(
@@ -73,6 +79,7 @@ class Clock:
     ) -> None:
         self.directed, self.window, self.window_edges, self.latest = directed, window, window_edges, NEVER
         self.times = [Times(device, repeats and window is not None) for _ in range(number)]
+        self.by_key = True
 
     @property
     def nbytes(self) -> int:

@@ -88,6 +88,27 @@ class KeyLog:
                 self._since, ids = self._removals.popleft()
                 self._n_removed -= len(ids)
 
+    def places(self, ids: np.ndarray, brought: np.ndarray | None) -> np.ndarray:
+        """Return the place of each of some vertices when these are ordered by their keys: uint32[k].
+
+        Parameters
+        ----------
+        ids : uint32[k]
+            Users' ids, ascending and different.
+        brought : uint8[bytes] or None
+            Keys behind those that are committed, as `KeyArray.packed` has them.
+        """
+        names = self.names
+        n = 0 if names is None else names.n
+        columns = [] if names is None else [names.take(ids[ids < n])]
+        if brought is not None:
+            columns.append(KeyArray.unpacked(brought).take(ids[ids >= n] - np.uint32(n)))
+        found = KeyArray.of(np.concatenate(columns)).ascending(len(ids))
+        places = np.arange(len(ids), dtype=np.uint32)
+        if found is not None:
+            places[found] = np.arange(len(ids), dtype=np.uint32)
+        return places
+
     def since(self, generation: int, n: int) -> Value:
         """What a client lacks that knows the first `n` keys of a generation; nothing if there are no keys.
 
