@@ -75,7 +75,8 @@ class DynamicGraph(Properties):
         least or the greatest of all. A deletion forgets the weights before it. With "sum" and without weights, the
         insertions of an edge are counted. Sums are float32, in stream order; inf and -inf add up to NaN. So a sum has
         about 7 digits: rounding adds up (100,000 insertions of 1000.01 store 100,000,008), and a sum no longer grows by
-        less than about a 16-millionth of itself, so that a count stays at 16,777,216.
+        less than about a 16-millionth of itself, so that a count stays at 16,777,216. A warning says so, once, where a
+        weight is changed by float32, and where a weight does not change its sum.
     directed : bool
         Whether edges have a direction. In an undirected graph each edge is stored both ways and counts once.
     reverse : bool

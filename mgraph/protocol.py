@@ -110,6 +110,8 @@ class ShardState(NamedTuple):
         Whether the rank holds a prepared change and does not know the outcome of the vote on it.
     broken : str or None
         Why a commit failed on this rank, after which ranks hold different states.
+    stuck : bool
+        Whether a sum of weights was so large that a weight did not change it.
     """
 
     epoch: int = 0
@@ -124,6 +126,7 @@ class ShardState(NamedTuple):
     memory_left: int = 1 << 62
     in_doubt: bool = False
     broken: str | None = None
+    stuck: bool = False
 
 
 class Answer(NamedTuple):
