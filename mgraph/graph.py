@@ -115,7 +115,8 @@ class DynamicGraph(Properties):
         `late`. `combine` combines the insertions inside the window.
     window_edges : int, optional
         Keep only so many edges: each batch removes the oldest ones, in the same epoch; among edges of the same time,
-        those with the least source and destination. A new edge that would be removed at once is `late`.
+        those with the least source and destination, by key in a graph with keys. A new edge that would be removed at
+        once is `late`.
     drop_isolated : bool
         Remove vertices that have no edge after a batch, in the same epoch; in a `pipeline`, after its last batch. The
         graph needs `keys`. When vertices are removed, each worker rebuilds its part of the graph.

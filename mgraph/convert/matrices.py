@@ -12,6 +12,7 @@ from mgraph.client.options import DirectionOptions
 from mgraph.client.reports.progress import building, stage
 from mgraph.convert.build import from_columns
 from mgraph.errors import InvalidBatch, InvalidOption
+from mgraph.facade import warn
 
 __all__ = ["check_shape", "from_scipy", "to_scipy"]
 
@@ -20,7 +21,7 @@ ROW_BYTES = 16  #: that a row of a matrix takes while a graph is made of it: its
 
 @building
 def from_scipy(
-    cls: Any, matrix: Any, *, client: Any = None, weighted: bool = False, **options: Unpack[DirectionOptions]
+    cls: Any, matrix: Any, *, client: Any = None, weighted: bool | None = None, **options: Unpack[DirectionOptions]
 ) -> Any:
     """Make a graph of a SciPy sparse matrix: a stored entry at (i, j), zero or not, is the edge i -> j.
 
@@ -30,8 +31,8 @@ def from_scipy(
         Of any format. Entries at the same place are added up, whole numbers as int64 and others as float64.
     client : distributed.Client, optional
         The cluster that holds the graph; without it the graph is in this process.
-    weighted : bool
-        Whether the entries are weights.
+    weighted : bool, optional
+        Whether the entries are weights. By default not; a warning says so where they are not all 1.
     **options
         `directed` and the other options of `DynamicGraph`. Where ``directed=False`` and there are entries at both
         (i, j) and (j, i), the one in the later row counts.
@@ -63,10 +64,12 @@ def from_scipy(
     if not csr.has_canonical_format:
         csr = csr.copy()
         csr.sum_duplicates()
+    if weighted is None and (csr.data != 1).any():
+        warn("the entries of the matrix were not used; weighted=True makes them weights")
     src = np.repeat(np.arange(n), np.diff(csr.indptr))
     columns = {"src": src, "dst": csr.indices, **({"weight": csr.data} if weighted else {})}
     labels = {"src": "column 'row'", "dst": "column 'column'", "weight": "column 'data'"}
-    return from_columns(cls, columns, labels, client, n, {**options, "weighted": weighted})
+    return from_columns(cls, columns, labels, client, n, {**options, "weighted": bool(weighted)})
 
 
 def check_shape(shape: tuple[int, ...]) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 from mgraph.errors import InvalidBatch, ReadError
 from mgraph.tables.files.opening import body_of, head_of, opened
 
-__all__ = ["Csv", "edge_list", "first_row", "parse", "plain_rows"]
+__all__ = ["Csv", "columns_in_head", "edge_list", "first_row", "parse", "plain_rows"]
 
 _COMMENT = re.compile(rb"^[ \t]*[#%][^\n]*\n?", re.MULTILINE)
 _AROUND = re.compile(rb'("(?:[^"]|"")*")|[ \t]*(,)[ \t]*')
@@ -148,6 +148,14 @@ def edge_list(file: str, wanted: Sequence[Any], keys: str | None, delimiter: str
         if len(table) and not any(pa.types.is_string(field.type) for field in table.schema):
             return table
     return parse(body, delimiter, columns, 0, names, keys)
+
+
+def columns_in_head(file: str, delimiter: str | None) -> tuple[list[str], bool]:
+    """Return the fields of a file's first row, and whether they are names of columns."""
+    head = head_of(file)
+    body, delimiter = plain_rows(head[: head.rfind(b"\n") + 1] or head, delimiter)
+    first = [name.strip() for name in first_row(body, delimiter) or []]
+    return first, _has_names(first)
 
 
 def plain_rows(body: bytes, delimiter: str | None) -> tuple[bytes, str]:
