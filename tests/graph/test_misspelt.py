@@ -96,6 +96,8 @@ def meant(error: pytest.ExceptionInfo) -> str:
         (lambda g: DynamicGraph.from_pandas(pd.DataFrame({"source": [0], "target": [1]}), weigthed=True), "weighted"),
         (lambda g: DynamicGraph.from_networkx(nx.path_graph(2), revers=True), "reverse"),
         (lambda g: DynamicGraph.open("nowhere", pacience=3), "patience"),
+        (lambda g: DynamicGraph.open("nowhere", repare=True), "repair"),
+        (lambda g: DynamicGraph.load("nowhere", devise="cpu"), "device"),
         (lambda g: g.pagerank(damping=0.85), "alpha"),
         (lambda g: g.bfs(start_vertex=0), "source"),
         (lambda g: g.insert([0], [1], wieght=[1]), "weight"),

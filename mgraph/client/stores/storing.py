@@ -137,7 +137,7 @@ def split(store: Any, sync: str, options: Mapping[str, Any]) -> tuple[Storing, V
     """The options of `open`, those of the store and those of the graph."""
     mine = {name: options[name] for name in LOGGING if name in options}
     given = {name: options[name] for name in options if name not in mine}
-    check_opening(given, LOGGING)
+    check_opening(given, (*LOGGING, "client", "epoch", "repair", "store", "sync"))
     return Storing(path_of(store, log=True), sync, **mine), given
 
 
