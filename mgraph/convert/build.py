@@ -203,7 +203,7 @@ def _in_units(dates: np.ndarray, units: Sequence[str]) -> np.ndarray:
     unit = np.datetime_data(dates.dtype)[0]
     if unit in units and np.datetime_data(dates.dtype)[1] == 1:
         return dates
-    finer = [other for other in units if np.timedelta64(1, other) <= np.timedelta64(1, "s")]
+    finer = [other for other in units if other in UNITS]
     kept = dates.astype(f"datetime64[{finer[-1] if unit in ('ps', 'fs', 'as') else finer[0]}]")
     if (bad := kept.astype(dates.dtype) != dates).any():
         raise InvalidOption(f"the time {dates[int(bad.argmax())]} is not a whole number of {kept.dtype}")
