@@ -9,7 +9,7 @@ import numpy as np
 
 from mgraph.device import Array, Device
 from mgraph.errors import MgraphError
-from mgraph.tables.texts import Texts, arrow
+from mgraph.tables.texts import Texts
 
 __all__ = ["KeyArray", "columns_in"]
 
@@ -151,14 +151,6 @@ class KeyArray:
             return np.concatenate(parts).view(np.uint8)
         at = np.concatenate([np.array([1, n], np.int64), column.at - column.at[0]])
         return np.concatenate([at.view(np.uint8), column.text[column.at[0] : column.at[-1]]])
-
-    @classmethod
-    def of(cls, keys: np.ndarray) -> KeyArray:
-        """Return keys in host memory, int64[n] or str objects, as such an array."""
-        kind = "string" if keys.dtype == object else "int64"
-        names = cls(kind, Device("cpu"))
-        names.append(Texts.of(arrow().array(keys, arrow().large_string())) if kind == "string" else keys)
-        return names
 
     @classmethod
     def unpacked(cls, data: np.ndarray, device: Device | None = None) -> KeyArray:

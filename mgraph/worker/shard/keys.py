@@ -98,15 +98,22 @@ class KeyLog:
         brought : uint8[bytes] or None
             Keys behind those that are committed, as `KeyArray.packed` has them.
         """
-        names = self.names
+        # Take the keys of these vertices, first of those that are committed.
+        names, new = self.names, None if brought is None else KeyArray.unpacked(brought)
         n = 0 if names is None else names.n
-        columns = [] if names is None else [names.take(ids[ids < n])]
-        if brought is not None:
-            columns.append(KeyArray.unpacked(brought).take(ids[ids >= n] - np.uint32(n)))
-        found = KeyArray.of(np.concatenate(columns)).ascending(len(ids))
-        places = np.arange(len(ids), dtype=np.uint32)
-        if found is not None:
-            places[found] = np.arange(len(ids), dtype=np.uint32)
+        some: KeyArray | None = None
+        for keys, rows in (names, ids[ids < n]), (new, ids[ids >= n] - np.uint32(n)):
+            if keys is not None and len(rows):
+                some = some or KeyArray(keys.kind, keys.device)
+                some.append(keys.column().take(rows))
+
+        # Number them by their order.
+        numbers = np.arange(len(ids), dtype=np.uint32)
+        order = None if some is None else some.ascending(len(ids))
+        if order is None:
+            return numbers
+        places = np.empty_like(numbers)
+        places[order] = numbers
         return places
 
     def since(self, generation: int, n: int) -> Value:
