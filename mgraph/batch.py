@@ -118,11 +118,11 @@ class EdgeBatch:
     ) -> Self:
         """Return a batch of users' columns. Messages name them by `labels`.
 
-        With "auto" or "undecided" as `keys`, the ends determine whether they are keys. `unused` lists ignored columns
+        With "auto" as `keys`, the ends determine whether they are keys. `unused` lists ignored columns
         of the table.
         """
         src, dst, weight, op, time = (columns.get(name) for name in COLUMNS)
-        if keys in ("auto", "undecided"):
+        if keys == "auto":
             names = labels.get("src", "src"), labels.get("dst", "dst")
             keys = None if getattr(src, "shape", None) == (0,) else chosen_kind(src, dst, names)
         batch = object.__new__(cls)

@@ -77,7 +77,8 @@ class DynamicGraph(Properties):
         minimum or the maximum of all. A deletion discards the weights before it. With "sum" and without weights, the
         insertions of an edge are counted. Sums are float32, in stream order; inf and -inf add up to NaN. So a sum has
         about 7 digits: rounding errors accumulate (100,000 insertions of 1000.01 store 100,000,008), and a sum no
-        longer grows by less than about a 16-millionth of itself, so a count stops at 16,777,216.
+        longer grows by less than about a 16-millionth of itself, so a count stops at 16,777,216. A warning says so,
+        once, if float32 changes a weight, and if a weight does not change its sum.
     directed : bool
         True if edges have a direction. In an undirected graph each edge is stored both ways and counts once.
     reverse : bool
@@ -116,7 +117,8 @@ class DynamicGraph(Properties):
         `late`. `combine` combines the insertions inside the window.
     window_edges : int, optional
         Keep at most this many edges: each batch removes the oldest ones, in the same epoch; among edges of the same
-        time, those with the least source and destination. A new edge that would be removed at once is `late`.
+        time, those with the least source and destination, by key in a graph with keys. A new edge that would be removed
+        at once is `late`.
     drop_isolated : bool
         Remove vertices that have no edge after a batch, in the same epoch; in a `pipeline`, after its last batch. The
         graph needs `keys`. When vertices are removed, each worker rebuilds its part of the graph.

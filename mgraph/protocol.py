@@ -113,6 +113,8 @@ class ShardState(NamedTuple):
         True if the rank holds a prepared change and does not know the outcome of its ballot.
     broken : str or None
         Why a commit failed on this rank; the ranks then hold different states.
+    stuck : bool
+        True if a sum of weights was so large that a weight did not change it.
     """
 
     epoch: int = 0
@@ -127,6 +129,7 @@ class ShardState(NamedTuple):
     memory_left: int = 1 << 62
     in_doubt: bool = False
     broken: str | None = None
+    stuck: bool = False
 
 
 class Answer(NamedTuple):

@@ -20,7 +20,10 @@ __all__ = [
     "DEVICES",
     "DirectionOptions",
     "GraphOptions",
+    "LogOptions",
+    "OpenOptions",
     "Options",
+    "PlaceOptions",
     "StoreOptions",
     "WeightOptions",
     "choose_device",
@@ -33,8 +36,8 @@ __all__ = [
 DEVICES = ("auto", "cpu", "cuda")
 
 
-class StoreOptions(TypedDict, total=False):
-    """The further options of a graph's store; `mgraph.graph.DynamicGraph` documents them."""
+class LogOptions(TypedDict, total=False):
+    """The further options of a store that is opened; `mgraph.graph.DynamicGraph` documents them."""
 
     lag_bytes: int
     lag_seconds: float
@@ -42,14 +45,19 @@ class StoreOptions(TypedDict, total=False):
     retain: int
     recover: Literal["auto"] | None
     max_recoveries: int
+
+
+class StoreOptions(LogOptions, total=False):
+    """The further options of a graph's store; `mgraph.graph.DynamicGraph` documents them."""
+
     snapshots: Any
     disks: Literal["shared", "local"]
 
 
-class _OtherOptions(StoreOptions, total=False):
-    keys: Literal["auto", "int64", "string"] | None
+class PlaceOptions(TypedDict, total=False):
+    """The options of a graph that is made of one that exists; `mgraph.graph.DynamicGraph` documents them."""
+
     structure: str
-    combine: Literal["last", "sum", "min", "max"]
     reverse: bool
     order: Any
     balance: Any
@@ -58,6 +66,15 @@ class _OtherOptions(StoreOptions, total=False):
     device: Literal["auto", "cpu", "cuda"]
     reserve: int
     patience: float
+
+
+class OpenOptions(LogOptions, PlaceOptions, total=False):
+    """The options of `DynamicGraph.open`."""
+
+
+class _OtherOptions(StoreOptions, PlaceOptions, total=False):
+    keys: Literal["auto", "int64", "string"] | None
+    combine: Literal["last", "sum", "min", "max"]
     times: Any
     window: Any
     window_edges: int | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,10 +18,11 @@ from mgraph.tables.ids import KINDS
 from mgraph.tables.names import Names, warn_unused
 
 __all__ = [
-    "build", "edges_of", "filling", "from_columns", "from_table", "largest_id", "named_edges",
+    "UNITS", "build", "edges_of", "filling", "from_columns", "from_table", "largest_id", "named_edges",
     "names_of", "timed_edges_of",
 ]  # fmt: skip
 
+UNITS = ("s", "ms", "us", "ns")  #: of dates that pandas has, ascending
 Labels = Mapping[str, str]  #: what messages call the columns of a batch
 
 
@@ -185,15 +186,31 @@ def timed_edges_of(graph: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | Non
     return (src, dst, weight, time) if names is None else (names[src], names[dst], weight, time)
 
 
-def named_edges(graph: Any, source: str, target: str, weight: str, time: str) -> dict[str, np.ndarray]:
+def named_edges(
+    graph: Any, source: str, target: str, weight: str, time: str, units: Sequence[str] = UNITS
+) -> dict[str, np.ndarray]:
     """Return the edges of a graph as named columns.
 
-    Ends are int64 ids or keys, weights float32, times int64 or datetime64.
+    Ends are int64 ids or keys, weights float32, times int64 or datetime64 in one of the `units`, the next finer one.
     """
     src, dst, values, stamps = timed_edges_of(graph)
+    if stamps is not None and stamps.dtype.kind == "M":
+        stamps = _in_units(stamps, units)
     ends = [end if graph.keys == "string" else end.astype(np.int64) for end in (src, dst)]
     columns = zip((source, target, weight, time), (*ends, values, stamps), strict=True)
     named = [(name, column) for name, column in columns if column is not None]
     if len(dict(named)) < len(named):
         raise InvalidOption(f"source, target, weight and time need different names: {[name for name, _ in named]}")
     return dict(named)
+
+
+def _in_units(dates: np.ndarray, units: Sequence[str]) -> np.ndarray:
+    """Return dates in one of some units; `InvalidOption` for the first that none of them holds exactly."""
+    unit = np.datetime_data(dates.dtype)[0]
+    if unit in units and np.datetime_data(dates.dtype)[1] == 1:
+        return dates
+    finer = [other for other in units if other in UNITS]
+    kept = dates.astype(f"datetime64[{finer[-1] if unit in ('ps', 'fs', 'as') else finer[0]}]")
+    if (bad := kept.astype(dates.dtype) != dates).any():
+        raise InvalidOption(f"the time {dates[int(bad.argmax())]} is not a whole number of {kept.dtype}")
+    return kept

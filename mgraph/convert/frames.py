@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 from mgraph.client.options import GraphOptions
 from mgraph.client.reports.progress import building
-from mgraph.convert.build import from_table, named_edges, names_of
+from mgraph.convert.build import UNITS, from_table, named_edges, names_of
 from mgraph.errors import InvalidBatch
 from mgraph.tables.arrays import library_of
 
@@ -225,7 +225,7 @@ def to_arrow(
     """
     import pyarrow as pa
 
-    columns = named_edges(graph, source, target, weight, time)
+    columns = named_edges(graph, source, target, weight, time, ("D", *UNITS))
     return pa.table({name: pa.array(c, pa.string()) if c.dtype == object else c for name, c in columns.items()})
 
 
@@ -238,5 +238,5 @@ def to_polars(
     """
     import polars as pl
 
-    columns = named_edges(graph, source, target, weight, time)
+    columns = named_edges(graph, source, target, weight, time, ("D", *UNITS[1:]))
     return pl.DataFrame(columns, schema_overrides={name: pl.String for name, c in columns.items() if c.dtype == object})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import repeat
 from typing import Any, Unpack
 
@@ -11,9 +12,10 @@ from mgraph.batch import EdgeBatch
 from mgraph.checks import check_count, check_growth
 from mgraph.client.options import WeightOptions, keys_of
 from mgraph.client.reports.progress import building, stage
-from mgraph.convert.build import build, timed_edges_of
+from mgraph.convert.build import build, names_of, timed_edges_of
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
 from mgraph.tables.ids import as_ids, as_keys, chosen_kind
+from mgraph.tables.names import warn_unused
 
 __all__ = ["from_networkx", "to_networkx"]
 
@@ -38,8 +40,8 @@ def from_networkx(
     ----------
     graph : networkx.Graph or networkx.DiGraph
     weight : str, optional
-        The edge attribute with the weights; every edge needs it. With it the graph is weighted. Other attributes are
-        not read.
+        The edge attribute with the weights; every edge needs it. With it the graph is weighted. By default "weight" if
+        ``weighted=True``. Other attributes are not read; a warning names one called weight or time.
     time : str, optional
         The edge attribute with the times, integers or `datetime`; every edge needs it. With it the graph has `times`.
     client : distributed.Client, optional
@@ -72,6 +74,7 @@ def from_networkx(
             f"a {type(graph).__name__} may have parallel edges; networkx.{simple}(graph) has one of each"
         )
     stage("reading the nodes and edges")
+    weight, time = _attributes(graph, weight, time, options)
     both = bool(directed) and not graph.is_directed()
     kind = {**options, "directed": graph.is_directed() if directed is None else directed}
     keys, nodes = keys_of(options.get("keys", "auto"), n_vertices), _objects(graph.nodes)
@@ -92,6 +95,19 @@ def from_networkx(
     return build(
         cls, *_edges(graph, weight, time, both, None), client, least if n_vertices is None else n_vertices, kind
     )
+
+
+def _attributes(
+    graph: Any, weight: str | None, time: str | None, options: Mapping[str, Any]
+) -> tuple[str | None, str | None]:
+    """Return the attributes of the edges that are weights and times, as of the columns of a table; warn of others."""
+    named = {name for name in (weight, time) if name is not None}
+    named |= {
+        name for name in ("weight", "time") if any(name in attributes for *_, attributes in graph.edges(data=True))
+    }
+    found, unused = names_of(options, weight=weight, time=time).find(["source", "target", *named], "the graph")
+    warn_unused(unused, "the graph")
+    return found.get("weight"), found.get("time")
 
 
 def _edges(

@@ -12,6 +12,7 @@ from mgraph.client.options import DirectionOptions
 from mgraph.client.reports.progress import building, stage
 from mgraph.convert.build import from_columns
 from mgraph.errors import InvalidBatch, InvalidOption
+from mgraph.facade import warn
 
 __all__ = ["check_shape", "from_scipy", "to_scipy"]
 
@@ -20,7 +21,7 @@ ROW_BYTES = 16  #: that a row of a matrix takes while a graph is made of it: its
 
 @building
 def from_scipy(
-    cls: Any, matrix: Any, *, client: Any = None, weighted: bool = False, **options: Unpack[DirectionOptions]
+    cls: Any, matrix: Any, *, client: Any = None, weighted: bool | None = None, **options: Unpack[DirectionOptions]
 ) -> Any:
     """Create a graph from a SciPy sparse matrix.
 
@@ -32,8 +33,8 @@ def from_scipy(
         Of any format. Entries at the same place are added up, whole numbers as int64 and others as float64.
     client : distributed.Client, optional
         The cluster for the graph; by default the graph is in this process.
-    weighted : bool
-        True to take the entries as weights.
+    weighted : bool, optional
+        True to take the entries as weights. By default they are not; a warning says so if they are not all 1.
     **options
         `directed` and the other options of `DynamicGraph`. If ``directed=False`` and both (i, j) and (j, i) have
         entries, the entry in the later row counts.
@@ -65,10 +66,12 @@ def from_scipy(
     if not csr.has_canonical_format:
         csr = csr.copy()
         csr.sum_duplicates()
+    if weighted is None and (csr.data != 1).any():
+        warn("the entries of the matrix were not used; weighted=True makes them weights")
     src = np.repeat(np.arange(n), np.diff(csr.indptr))
     columns = {"src": src, "dst": csr.indices, **({"weight": csr.data} if weighted else {})}
     labels = {"src": "column 'row'", "dst": "column 'column'", "weight": "column 'data'"}
-    return from_columns(cls, columns, labels, client, n, {**options, "weighted": weighted})
+    return from_columns(cls, columns, labels, client, n, {**options, "weighted": bool(weighted)})
 
 
 def check_shape(shape: tuple[int, ...]) -> int:

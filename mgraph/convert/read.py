@@ -16,6 +16,7 @@ from mgraph.convert.build import build, check_largest, from_columns, largest_id,
 from mgraph.convert.files import from_table_file
 from mgraph.convert.matrices import check_shape
 from mgraph.errors import InvalidOption, ReadError, UnknownVertex
+from mgraph.facade import warn
 from mgraph.tables.files.dimacs import dimacs
 from mgraph.tables.files.formats import TABLES, format_of
 from mgraph.tables.files.graph_file import GraphFile
@@ -24,9 +25,9 @@ from mgraph.tables.files.graphml import graphml
 from mgraph.tables.files.matrix_market import matrix_market
 from mgraph.tables.files.metis import metis
 from mgraph.tables.files.opening import blamed, body_of, check_path, guarded
-from mgraph.tables.files.text import edge_list
+from mgraph.tables.files.text import columns_in_head, edge_list
 from mgraph.tables.ids import as_ids, as_keys, chosen_kind
-from mgraph.tables.names import label
+from mgraph.tables.names import label, warn_unused
 
 __all__ = ["read"]
 
@@ -75,9 +76,9 @@ def read(
     source, target, weight, time : str or int, optional
         The columns of an edge list, Parquet, CSV or TSV: names, or for text without a line of names numbers from 0. By
         default "source" and "target", or "src" and "dst", and 0 and 1 for an edge list; weights and times as in
-        `from_pandas`. For GraphML and EVLP
-        `weight` is the property of the edges; EVLP takes the first one by default. Matrix Market and METIS have no
-        names. Times are read of edge lists and tables only.
+        `from_pandas`. For GraphML and EVLP `weight` is the property of the edges, by default "weight" in GraphML where
+        ``weighted=True``, and the first one in EVLP. Matrix Market and METIS have no names. Times are read of edge
+        lists and tables only.
     client, n_vertices, **options
         As in `from_pandas`. ``weighted=False`` ignores the weights of a format; `directed` overrides the file's own
         direction.
@@ -140,6 +141,9 @@ def _edge_list(
     """Create a graph from a text file."""
     keys = keys_of(options.get("keys", "auto"), n_vertices)
     source, target, weight, time = names
+    if weight is None:
+        with guarded(file):
+            weight = _column_of_weights(file, delimiter, options.get("weighted"), names)
     places = {
         "src": 0 if source is None else source, "dst": 1 if target is None else target, "weight": weight, "time": time,
     }  # fmt: skip
@@ -152,6 +156,24 @@ def _edge_list(
         return from_columns(cls, columns, labels, client, n_vertices, options)
 
 
+def _column_of_weights(file: str, delimiter: str | None, weighted: bool | None, names: tuple[Any, ...]) -> Any:
+    """Return the column of weights of a text file, where the user named none; None without one.
+
+    It is the column "weight" if the graph is to be `weighted`. A warning says which columns are not used that may be
+    weights.
+    """
+    first, has_names = columns_in_head(file, delimiter)
+    by_name = any(isinstance(name, str) for name in names)
+    if (has_names or by_name) and "weight" in first:
+        warn_unused(["weight"] if weighted is None else [], "the file")
+        return None if not weighted else "weight" if by_name else first.index("weight")
+    used = {name for name in (*names, 0, 1) if isinstance(name, int)}
+    if weighted and not by_name and len(first) > len(used):
+        more = min(set(range(len(first))) - used)
+        warn(f"all weights are 1: the file has {len(first)} columns, and weight={more} would read column {more}")
+    return None
+
+
 def _contents(kind: str, file: str, weight: Any, n_vertices: Any, options: Any) -> tuple[GraphFile, dict[str, Any]]:
     """Read a file of a graph format. The user's options take precedence."""
     keys, weighted = options.get("keys", "auto"), options.get("weighted", True)
@@ -161,7 +183,7 @@ def _contents(kind: str, file: str, weight: Any, n_vertices: Any, options: Any) 
     with guarded(file):
         if kind == "graphml":
             numbers = n_vertices is not None or keys in (None, "int64")
-            contents = graphml(body_of(file), weight if weighted else None, numbers)
+            contents = graphml(body_of(file), weight, options.get("weighted"), numbers)
         elif kind == "evlp":
             contents = evlp(file, weight, kind_of_keys, weighted)
         else:

@@ -149,7 +149,7 @@ def _check_unnamed(source: str | None, target: str | None) -> None:
 def _batch_of(graph: Any, src: Any, dst: Any, weight: Any, op: Any, time: Any) -> EdgeBatch:
     """Return the batch of some arrays, checked for the graph."""
     keys = graph._directory.keys
-    if keys == "undecided":
+    if keys == "auto":
         return EdgeBatch.of({"src": src, "dst": dst, "weight": weight, "op": op, "time": time}, keys, {})
     return EdgeBatch(src, dst, weight, op, keys, time)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bokeh.layouts import column, row
-from bokeh.models import ColumnDataSource, DataTable, Div, NumberFormatter, NumeralTickFormatter, TableColumn
+from bokeh.models import ColumnDataSource, CustomJS, DataTable, Div, NumberFormatter, NumeralTickFormatter, TableColumn
 from bokeh.palettes import Category10_10
 from bokeh.plotting import figure
 from distributed.dashboard.components.scheduler import BOKEH_THEME, env
@@ -67,9 +67,10 @@ def _title(samples: Samples) -> tuple[Any, Drawn]:
 
     def update() -> None:
         graphs = {shard["graph"] for shard in samples.shards}
+        number = f"{len(graphs)} graph{'' if len(graphs) == 1 else 's'}"
         edges = sum(shard["edges"] for shard in samples.shards)
         rate = sum(track.rates[-1] for graph, track in samples.tracks.items() if graph in graphs)
-        div.text = f"<b>{len(graphs)} graphs, {edges:,} edges, {rate:,.0f} edges changed a second</b>"
+        div.text = f"<b>{number}, {edges:,} edges, {rate:,.0f} edges changed a second</b>"
 
     return div, update
 
@@ -81,13 +82,16 @@ def _table(samples: Samples) -> tuple[Any, Drawn]:
         for name, (title, how, width) in COLUMNS.items()
     ]
     table = DataTable(source=source, columns=columns, height=240, index_position=None, sizing_mode="stretch_width")
+    # Bokeh 3.9 draws a table again when the number of its rows changes, and not when only their values do.
+    source.js_on_change("data", CustomJS(args={"table": table}, code="table.view.change.emit()"))
 
     # Refresh the rows.
     def update() -> None:
-        rows = [{**shard, "ms": 1e3 * shard["seconds"]} for shard in samples.shards]
-        for entry in rows:
-            entry["doing"] = entry["doing"] or "waits for a call"
-        source.data = {name: [entry[name] for entry in rows] for name in COLUMNS}
+        rows = [
+            {**shard, "ms": 1e3 * shard["seconds"], "doing": shard["doing"] or "waits for a call"}
+            for shard in samples.shards
+        ]
+        source.data = {name: [values[name] for values in rows] for name in COLUMNS}
 
     return table, update
 

@@ -13,9 +13,11 @@ from typing import Any
 from mgraph.errors import StoreError
 from mgraph.log.records import REMOVALS, Entry
 
-__all__ = ["FORMAT", "PLAIN", "Head", "StoredGraph", "Term", "chosen", "described", "head_name", "term_of"]
+__all__ = ["BY_KEY", "FORMAT", "PLAIN", "Head", "StoredGraph", "Term", "chosen", "described", "head_name", "term_of"]
 
-FORMAT = 3  #: of the files of a store, at most
+FORMAT = 4  #: of the files of a store, at most
+BY_KEY = 4  #: of a store whose window of a number of edges goes by keys
+WITHIN = 3  #: of a store with changes that belong to an epoch before them
 PLAIN = 2  #: of a store without changes that belong to an epoch before them
 
 
@@ -106,7 +108,9 @@ def term_of(name: str) -> int | None:
 
 def described(kind: Mapping[str, Any], store: str) -> dict[str, Any]:
     """Return the description of a new store, for a graph of this kind."""
-    return {"format": FORMAT if kind.get("drop_isolated") else PLAIN, "id": store, **kind}
+    by_key = kind.get("window_edges") is not None and kind.get("keys") is not None
+    form = BY_KEY if by_key else WITHIN if kind.get("drop_isolated") else PLAIN
+    return {"format": form, "id": store, **kind}
 
 
 def chosen(snapshots: Sequence[dict[str, Any]], epoch: int | None) -> dict[str, Any] | None:

@@ -34,7 +34,7 @@ from typing import Any, Literal, TypeVar
 
 from mgraph.errors import InvalidOption, StoreError
 from mgraph.log.files import Files, failed
-from mgraph.log.manifest import FORMAT, PLAIN, Head, StoredGraph, Term, described, head_name, term_of
+from mgraph.log.manifest import FORMAT, Head, StoredGraph, Term, described, head_name, term_of
 from mgraph.log.record_columns import RecordColumns
 from mgraph.log.records import Entry, checksum, log_id, segment_name, segment_start
 from mgraph.log.remote import files_at, is_remote
@@ -339,7 +339,7 @@ class Store:
 
     def vertices_at_start(self, stored: StoredGraph | None) -> int | None:
         """Return the vertices that a new term's description needs, or None."""
-        return stored.left if stored and stored.about["format"] > PLAIN else None
+        return stored.left if stored and stored.about.get("drop_isolated") else None
 
     def write_head(self, head: Head) -> None:
         """Write the head of a rank's log, durably."""

@@ -9,6 +9,7 @@ struct Combine {  // one lane per operation
     const u64* keys;
     const i8* op;
     f32* weight;
+    i64* stuck;  // set to 1 where a sum was to grow by a weight and did not
     i64 n;
     i64 how;  // 1: sum, 2: min, 3: max
     i64 lo;  // in an undirected graph the vertex of row 0, since a self-loop's two arcs are one edge; else -1
@@ -23,7 +24,11 @@ struct Combine {  // one lane per operation
             i64 slot = fresh ? -1 : graph.find((i64)(key >> 32), (u32)key);
             i64 step = lo >= 0 && (key >> 32) + (u64)lo == (u32)key ? 2 : 1;
             f32 total = slot >= 0 ? graph.weight(slot) : weight[first + 1];
-            for (i64 i = first + 1 + (slot >= 0 ? 0 : step); i <= last; i += step) total = combine(total, weight[i]);
+            for (i64 i = first + 1 + (slot >= 0 ? 0 : step); i <= last; i += step) {
+                f32 before = total;
+                total = combine(before, weight[i]);
+                if (how == 1 && total == before && weight[i] != 0 && before - before == 0) store(stuck, (i64)1);
+            }
             weight[last] = total;
         }
     }

@@ -53,6 +53,14 @@ def test_the_ratio_of_a_balance_is_the_most_arcs_over_the_mean(arcs, ratio):
     assert f"most arcs of a worker over the mean: {ratio:.2f}" in repr(balance)
 
 
+def test_the_table_of_a_balance_counts_the_arcs_that_its_ratio_counts():
+    balance = balance_of(["a", "b"], [state(arcs=60, edges=10), state(arcs=20, edges=40)])
+    title, heads, first, second = repr(balance).splitlines()
+    assert title.endswith(": 1.50")
+    at = heads.index("arcs / mean"), heads.index("arcs / mean") + len("arcs / mean")
+    assert [row[slice(*at)].strip() for row in (first, second)] == ["1.50", "0.50"]
+
+
 def test_a_balance_says_what_each_rank_said():
     states = [state(7, 30, edges=20, nbytes=1 << 20, seconds=0.25), state(3, 10, edges=10)]
     first, second = balance_of(["tcp://a:1", "tcp://b:2"], states).workers

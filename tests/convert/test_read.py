@@ -140,7 +140,7 @@ def test_graphml(tmp_path, edges, compressed, directed):
     graph = DynamicGraph.read(path, weight="weight")
     assert (graph.keys, graph.num_vertices, graph.directed) == ("string", made.number_of_nodes(), directed)
     assert found(graph) == (want if directed else once(want))
-    with DynamicGraph.read(path, n_vertices=30) as numbered:
+    with DynamicGraph.read(path, n_vertices=30, weighted=False) as numbered:
         assert (numbered.num_vertices, numbered.num_edges) == (30, len(want))
 
 
@@ -268,3 +268,54 @@ def test_options_that_do_not_fit_a_format(tmp_path):
         DynamicGraph.read(edges, n_vertices=5)
     with pytest.raises(InvalidOption, match="keys 'names' is none of"):
         DynamicGraph.read(edges, keys="names")
+
+
+GRAPHML = """<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
+<key id="d0" for="edge" attr.name="weight" attr.type="double"><default>2.5</default></key>
+<graph edgedefault="directed"><node id="a"/><node id="b"/><node id="c"/>
+<edge source="a" target="b"><data key="d0">3</data></edge><edge source="b" target="c"/></graph></graphml>"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "weights"),
+    [
+        ("a.graphml", GRAPHML, [3.0, 2.5]),
+        ("a.csv", "source,target,weight\na,b,3\nb,c,2.5\n", [3.0, 2.5]),
+        ("names.txt", "source target weight\na b 3\nb c 2.5\n", [3.0, 2.5]),
+        ("tabs.txt", "# c\nsource\ttarget\tweight\na\tb\t3\nb\tc\t2.5\n", [3.0, 2.5]),
+        ("a.txt", "a b 3\nb c 2.5\n", None),
+    ],
+    ids=lambda value: value if str(value).count(".") == 1 else "",
+)
+def test_weights_of_a_file_are_read_or_named(tmp_path, name, text, weights):
+    """A weighted graph has the weights of a file that names them; where they are not read, a warning says so."""
+    (path := tmp_path / name).write_text(text)
+    if weights is None:  # columns without names
+        with pytest.warns(UserWarning, match="all weights are 1: the file has 3 columns, and weight=2 would"):
+            DynamicGraph.read(path, weighted=True).close()
+        with DynamicGraph.read(path, weight=2) as graph:
+            assert graph.to_pandas()["weight"].tolist() == [3.0, 2.5]
+        DynamicGraph.read(path).close()
+        return
+    with DynamicGraph.read(path, weighted=True) as graph:
+        assert graph.to_pandas()["weight"].tolist() == weights
+    with pytest.warns(UserWarning, match="column 'weight' of the file was not used"), DynamicGraph.read(path) as graph:
+        assert not graph.weighted
+    with DynamicGraph.read(path, weighted=False) as graph:
+        assert not graph.weighted
+
+
+def test_weights_of_a_graph_or_a_matrix_are_read_or_named():
+    G = nx.DiGraph()
+    G.add_weighted_edges_from([(0, 1, 3.0), (1, 2, 2.5)])
+    with DynamicGraph.from_networkx(G, weighted=True) as graph:
+        assert graph.to_pandas()["weight"].tolist() == [3.0, 2.5]
+    with pytest.warns(UserWarning, match="column 'weight' of the graph was not used"):
+        DynamicGraph.from_networkx(G).close()
+    DynamicGraph.from_networkx(G, weighted=False).close()
+    matrix = nx.to_scipy_sparse_array(G)
+    with pytest.warns(UserWarning, match="entries of the matrix were not used; weighted=True"):
+        DynamicGraph.from_scipy(matrix).close()
+    for silent in ({"weighted": False}, {"weighted": True}):
+        DynamicGraph.from_scipy(matrix, **silent).close()
+    DynamicGraph.from_scipy(matrix != 0).close()

@@ -138,11 +138,11 @@ def test_networkx(case):
     graph.add_nodes_from(range(5))
     graph.add_weighted_edges_from((u, v, w) for (u, v), w in want.items())
     n = max(graph.nodes) + 1
-    weight = "weight" if weighted else None
-    check(DynamicGraph.from_networkx(graph, weight), want, n)
+    options = {"weight": "weight"} if weighted else {"weighted": False}
+    check(DynamicGraph.from_networkx(graph, **options), want, n)
     if not directed:
         both = want | {(v, u): w for (u, v), w in want.items()}
-        check(DynamicGraph.from_networkx(graph, weight, directed=True), both, n)
+        check(DynamicGraph.from_networkx(graph, directed=True, **options), both, n)
 
 
 @some
@@ -236,7 +236,7 @@ def test_keys(tmp_path, case, names):
         DynamicGraph.from_polars(pl.DataFrame(table), keys=kind, **options),
         DynamicGraph.from_parquet(tmp_path / "edges.parquet", keys=kind, **options),
         DynamicGraph.from_csv(tmp_path / "edges.csv", keys=kind, **options),
-        DynamicGraph.from_networkx(made, options.get("weight"), keys=kind),
+        DynamicGraph.from_networkx(made, keys=kind, **{**options, "directed": None}),
     ):
         with graph:
             assert graph.keys == kind

@@ -111,3 +111,19 @@ def test_bad_columns(tmp_path):
         DynamicGraph.from_parquet(tmp_path / "edges.parquet", time="time")
     with DynamicGraph.from_pandas(frame(DATES), time="time") as graph, pytest.raises(InvalidOption, match="different"):
         graph.to_pandas(time="source")
+
+
+@pytest.mark.parametrize("unit", ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "5m"])
+def test_dates_of_every_unit_go_through_every_table(unit):
+    times = np.array([3, 7000], f"datetime64[{unit}]")
+    with DynamicGraph(n_vertices=3, times=times.dtype) as graph:
+        graph.insert([0, 1], [1, 2], time=times)
+        for kind in ("pandas", "arrow", "polars"):
+            if unit == "ps":
+                with pytest.raises(InvalidOption, match=r"the time .*003 is not a whole number of datetime64\[ns\]"):
+                    getattr(graph, f"to_{kind}")()
+                continue
+            table = getattr(graph, f"to_{kind}")()
+            with getattr(DynamicGraph, f"from_{kind}")(table, n_vertices=3, times=times.dtype) as again:
+                assert again.to_csr().time.dtype == times.dtype
+                assert again.to_csr().time.tolist() == times.tolist()

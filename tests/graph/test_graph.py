@@ -205,3 +205,13 @@ def test_a_graph_that_nobody_closed_is_freed(client):
     graph.insert([1], [2])
     del graph
     assert_clean(client)
+
+
+def test_a_sum_that_no_longer_grows_on_any_worker_is_told_once(client3):
+    with DynamicGraph(client3, n_vertices=9, weighted=True, combine="sum", reverse=True) as graph:
+        graph.insert(range(9), [0] * 9, [2.0**24] * 9)
+        with pytest.warns(UserWarning, match="no longer grows") as caught:
+            graph.insert([8], [0], [1.0])
+        assert len(caught) == 1
+        graph.insert([8], [0], [1.0])
+        graph.insert([4], [0], [1.0])  # of another worker

@@ -35,9 +35,17 @@ g = DynamicGraph.from_dlpack([0], [1], direct=True)  # directed
 g = DynamicGraph.from_networkx(None, combin="sum")  # combine
 g = DynamicGraph.from_scipy(None, combine="summ")  # combine
 g = DynamicGraph.read("a.mtx", balanse=None)  # balance
+g = DynamicGraph.open("roads", repare=True)  # repair
+g = DynamicGraph.open("roads", pacience=3)  # patience
+g = DynamicGraph.open("roads", sync="allways")  # always
+g = DynamicGraph.open("roads", weighted=True)  # what the store says
+g = DynamicGraph.load("roads", devise="cpu")  # device
+g = g.at(3, structre="csr")  # structure
+g.move_to(exchang="tcp")  # exchange
 g.page_rank()  # pagerank
 g.pagerank(damping=0.85)  # damping
 good = DynamicGraph.from_pandas(frame, weighted=True, keys=None, directed=False, store="roads", retain=3)
+good = DynamicGraph.open("roads", repair=True, device="cpu", retain=3).at(3, structure="csr")
 good = DynamicGraph(None, 3, window=5, combine="last", lag_seconds=1.5)
 """
 
@@ -64,6 +72,9 @@ def test_signatures_name_the_options() -> None:
     assert "**logging: 'Unpack[StoreOptions]'" in str(signature)
     makers = [name for name in dir(DynamicGraph) if name.startswith("from_")] + ["read"]
     assert len(makers) == 11
+    calls = {"open": "Open", "at": "Open", "load": "Place", "move_to": "Place"}
+    for name, options in calls.items():
+        assert f"**options: 'Unpack[{options}Options]'" in str(inspect.signature(getattr(DynamicGraph, name))), name
     for name in makers:
         *_, options = inspect.signature(getattr(DynamicGraph, name)).parameters.values()
         assert re.fullmatch(r"Unpack\[(Graph|Weight|Direction)Options\]", options.annotation), name
@@ -85,6 +96,8 @@ def meant(error: pytest.ExceptionInfo) -> str:
         (lambda g: DynamicGraph.from_pandas(pd.DataFrame({"source": [0], "target": [1]}), weigthed=True), "weighted"),
         (lambda g: DynamicGraph.from_networkx(nx.path_graph(2), revers=True), "reverse"),
         (lambda g: DynamicGraph.open("nowhere", pacience=3), "patience"),
+        (lambda g: DynamicGraph.open("nowhere", repare=True), "repair"),
+        (lambda g: DynamicGraph.load("nowhere", devise="cpu"), "device"),
         (lambda g: g.pagerank(damping=0.85), "alpha"),
         (lambda g: g.bfs(start_vertex=0), "source"),
         (lambda g: g.insert([0], [1], wieght=[1]), "weight"),

@@ -11,7 +11,7 @@ from mgraph import DynamicGraph, EdgeBatch, UpdateReport
 
 RULES = {"last": lambda a, b: b, "sum": lambda a, b: np.float32(a + b), "min": min, "max": max}
 
-Edge = tuple[int, int]
+Edge = tuple[Any, Any]
 
 #: kinds of graphs
 KINDS = [
@@ -117,7 +117,8 @@ def edges_of(graph: DynamicGraph) -> dict[Edge, tuple[int, float]]:
     src = np.repeat(np.arange(len(csr.offsets) - 1), np.diff(csr.offsets)).tolist()
     weight = np.ones(len(src)) if csr.weight is None else csr.weight
     rows = zip(src, csr.dst.tolist(), csr.time.astype(np.int64).tolist(), weight.tolist(), strict=True)
-    found = {(u, v): (time, w) for u, v, time, w in rows}
+    keys = graph.vertices().tolist() if graph.keys in ("int64", "string") else range(graph.num_vertices)
+    found = {(keys[u], keys[v]): (time, w) for u, v, time, w in rows}
     assert len(found) == len(src)
     if not graph.directed:
         assert all(found[v, u] == one for (u, v), one in found.items())
@@ -127,8 +128,8 @@ def edges_of(graph: DynamicGraph) -> dict[Edge, tuple[int, float]]:
 
 def in_edges_of(graph: DynamicGraph) -> dict[Edge, tuple[int, float]]:
     """As `edges_of`, by the in-edges of a directed graph."""
-    csr = graph.neighbors(np.arange(graph.num_vertices), direction="in", time=True)
-    dst = np.repeat(np.arange(len(csr.offsets) - 1), np.diff(csr.offsets)).tolist()
+    csr = graph.neighbors(graph.vertices(), direction="in", time=True)
+    dst = np.repeat(graph.vertices(), np.diff(csr.offsets)).tolist()
     weight = np.ones(len(dst)) if csr.weight is None else csr.weight
     rows = zip(csr.dst.tolist(), dst, csr.time.astype(np.int64).tolist(), weight.tolist(), strict=True)
     return {(u, v): (time, w) for u, v, time, w in rows}
@@ -158,6 +159,12 @@ def random_timed(
     times = random_times(rng, n, now, spread)
     weight = (rng.integers(1, 9, n) / 3).astype(np.float32) if weighted else None
     return EdgeBatch(src, dst, weight, op, time=times if unit is None else times.astype(unit))
+
+
+def named(batch: EdgeBatch, keys: np.ndarray) -> EdgeBatch:
+    """A batch of ids in a graph with keys, whose vertices have these."""
+    kind = "int64" if keys.dtype == np.int64 else "string"
+    return EdgeBatch(keys[batch.src], keys[batch.dst], batch.weight, batch.op, kind, batch.time)
 
 
 def check_stream(graph: DynamicGraph, model: TimeModel, rng: np.random.Generator, steps: int = 12) -> None:

@@ -46,6 +46,40 @@ def test_rounding_in_sums_is_told_once():
         assert warned == []
 
 
+def stuck(caught):
+    return [warning for warning in caught if "no longer grows" in str(warning.message)]
+
+
+@pytest.mark.parametrize("options", [{}, {"directed": False, "structure": "slabgraph"}, {"reverse": True}], ids=str)
+def test_a_sum_that_no_longer_grows_is_told_once(options):
+    """Exactly then: small sums of small weights stick, and large ones of large weights do not."""
+    with DynamicGraph(n_vertices=9, weighted=True, combine="sum", **options) as graph:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            graph.insert([0, 1, 2, 3], [8, 8, 8, 8], [2.0**24 - 1, 2.0**60, np.inf, 0.5])
+            graph.insert([0, 1, 2, 3, 3], [8, 8, 8, 8, 8], [1.0, 2.0**60, 1.0, 0.0, 0.25])
+            graph.insert([4], [8], [2.0**30])  # another one, of no sum
+        assert stuck(caught) == []
+        with pytest.warns(UserWarning, match="no longer grows") as caught:
+            report = graph.insert([0], [8], [1.0])
+        assert (len(caught), caught[0].filename, report.updated) == (1, __file__, 1)
+        assert graph.weights([0], [8]).tolist() == [2.0**24]
+        graph.insert([0], [8], [1.0])  # which would fail if it warned
+    with DynamicGraph(n_vertices=2, weighted=True, combine="max") as graph:
+        graph.insert([0, 0], [1, 1], [2.0**24, 1.0])
+
+
+def test_a_sum_of_small_weights_sticks_in_a_pipeline_an_ingest_and_within_a_batch():
+    parts = [([0], [1], [2.0**12]), ([0, 0], [1, 1], [2.0**-13, 1.0])]
+    for call in ("stream", "ingest"):
+        for rows in (parts, [tuple(a + b for a, b in zip(*parts, strict=True))]):
+            with DynamicGraph(n_vertices=2, weighted=True, combine="sum") as graph:
+                with pytest.warns(UserWarning, match="no longer grows") as caught:
+                    getattr(graph, call)(rows)
+                assert len(caught) == 1
+                assert graph.weights([0], [1]).tolist() == [2.0**12 + 1]
+
+
 def test_operations():
     assert as_ops([1, -1]).tolist() == as_ops([1.0, -1.0]).tolist() == [1, -1]
     assert as_ops(pa.array([1, -1], pa.int64())).dtype == np.int8

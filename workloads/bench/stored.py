@@ -72,8 +72,8 @@ class Stored:
 
     def opened(self, kept: Kept) -> DynamicGraph:
         """Open the graph of a store."""
-        kind = self.bench.device.kind
-        return DynamicGraph.open(self.client, kept.path, sync="background", device=kind, snapshot_bytes=0, retain=0)
+        place: Any = {"device": self.bench.device.kind, "snapshot_bytes": 0, "retain": 0}
+        return DynamicGraph.open(self.client, kept.path, sync="background", **place)
 
     def fill(self, graph: DynamicGraph, first: int, stop: int) -> float:
         """Insert the edges from number `first` to `stop`, drawn where the graph is.

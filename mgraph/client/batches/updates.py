@@ -82,7 +82,7 @@ class Updates:
         self._coordinator = directory.coordinator
         self.followers: weakref.WeakSet[Live] | None = None
         self.history = History()
-        self._rounds = False  # whether a warning told of it
+        self._rounds = self._sticks = False  # whether a warning told of it
 
     def register(self, live: Live) -> None:
         """Bring a result up to date after each change from now on."""
@@ -165,6 +165,15 @@ class Updates:
             self._rounds = True
             warn(f"{batch.rounded}; sums are float32, in which rounding adds up")
 
+    def _warn_of_sums(self) -> None:
+        """Warn once if a sum no longer grows."""
+        if not self._sticks and any(state.stuck for state in self._coordinator.status.states):
+            self._sticks = True
+            warn(
+                "a sum of weights no longer grows: sums are float32, and it is about 16,777,216 times the weight that "
+                "was added, or more"
+            )
+
     def _keyed(self, batch: EdgeBatch) -> AbstractContextManager[Keyed[EdgeBatch]]:
         self._check(batch, None)
         return self._directory.keyed(batch, self._options.directed, self._logged)
@@ -190,6 +199,8 @@ class Updates:
                 answers = self._coordinator.call(method, args, shares())
             except Recovered:
                 continue
+            if self._options.combine == "sum":
+                self._warn_of_sums()
             done = report.of_batch(answers, time.perf_counter() - began, absent)
             kind = "delete_vertices" if method == "remove_vertices" else method
             self.history.batch(kind, self._coordinator, done)
@@ -208,6 +219,8 @@ class Updates:
     def landed(self) -> None:
         """After a change that may leave vertices without edges, as the last batch of a pipeline."""
         self._leave_isolated()
+        if self._options.combine == "sum":
+            self._warn_of_sums()
         self.followed()
 
     def _leave_isolated(self) -> None:
@@ -283,9 +296,8 @@ class Updates:
         with self._ingesting():
             done = self._directory.read(ingest)
         self.history.steps("ingest", self._coordinator, done)
-        self._leave_isolated()
+        self.landed()
         self.order_first()
-        self.followed()
         return done
 
     @contextmanager
@@ -343,7 +355,7 @@ class Updates:
         directory = self._directory
         with self._coordinator.lock:
             directory.check()
-            if directory.keys == "undecided" and np.ndim(n) == 0:
+            if directory.keys == "auto" and np.ndim(n) == 0:
                 directory.decide(None)
             elif directory.keys is not None:
                 return self._add_keys(n)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from mgraph.batch import EdgeBatch
 from mgraph.client.creation.restoring import check_seen
-from mgraph.client.options import Options
+from mgraph.client.options import Options, PlaceOptions
 from mgraph.client.reads.edges import edges_of, once, ranges
 from mgraph.client.stores.storing import check_opening
 from mgraph.errors import InvalidOption, MgraphError
@@ -20,7 +20,7 @@ __all__ = ["move_to"]
 CHUNK = 1 << 22  #: edges that pass through this process at a time
 
 
-def move_to(self: Any, client: Any = None, **options: Any) -> None:
+def move_to(self: Any, client: Any = None, **options: Unpack[PlaceOptions]) -> None:
     """Move the graph: to the workers of another cluster, or of this one, or to this process.
 
     Edges, vertices, epoch, and the store stay the same, and so does this object. Results of algorithms are lost, and
@@ -61,8 +61,8 @@ def move_to(self: Any, client: Any = None, **options: Any) -> None:
             f"the graph combines the insertions in a window by {self._options.combine!r}, and move_to moves these by a "
             "store only; create it with store="
         )
-    options = {"structure": self.structure, **options}
-    moved = _by_edges(self, client, options) if self._storing is None else _by_store(self, client, options)
+    place = {"structure": self.structure, **options}
+    moved = _by_edges(self, client, place) if self._storing is None else _by_store(self, client, place)
     left = self._directory
     left.moved = True
     vars(self).update(vars(moved))

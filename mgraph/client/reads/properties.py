@@ -53,7 +53,8 @@ class Properties:
     @property
     def keys(self) -> str | None:
         """What users call vertices: "int64" or "string" keys, None for numbers; "undecided" before the first edges."""
-        return self._directory.keys
+        keys = self._directory.keys
+        return "undecided" if keys == "auto" else keys
 
     @property
     def device(self) -> str:

@@ -164,7 +164,7 @@ def balance_of(addresses: Sequence[str], states: Sequence[ShardState]) -> Balanc
 
 # ---- display ---------------------------------------------------------------------------------------------------------
 
-HEADS = ("rank", "worker", "vertices", "edges", "of the mean", "memory", "last batch")
+HEADS = ("rank", "worker", "vertices", "edges", "arcs / mean", "memory", "last batch")
 
 
 def _bytes(n: int) -> str:
@@ -182,14 +182,14 @@ def _time(seconds: float) -> str:
 
 
 def _rows(loads: Sequence[WorkerLoad]) -> list[tuple[str, ...]]:
-    mean = sum(load.edges for load in loads) / max(1, len(loads))
+    mean = sum(load.arcs for load in loads) / max(1, len(loads))
     return [
         (
             str(load.rank),
             load.address,
             f"{load.vertices:,}",
             f"{load.edges:,}",
-            f"{load.edges / mean:.2f}" if mean else "-",
+            f"{load.arcs / mean:.2f}" if mean else "-",
             _bytes(load.nbytes),
             _time(load.seconds) if load.seconds else "-",
         )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, Unpack
 
+from mgraph.client.options import OpenOptions, PlaceOptions
 from mgraph.client.stores.storing import (
     Storing,
     check_opening,
@@ -29,8 +30,8 @@ def open_graph(
     epoch: int | None = None,
     *,
     repair: bool = False,
-    sync: str = "always",
-    **options: Any,
+    sync: Literal["always", "background"] = "always",
+    **options: Unpack[OpenOptions],
 ) -> Any:
     """The graph that a store holds, as of its last whole epoch or of an earlier one.
 
@@ -75,8 +76,8 @@ def open_graph(
     O(m log m) for m logged operations, divided over the workers.
     """
     client, store = _in_order(client, store)
-    storing, options = split(store, sync, options)
-    return cls._opened(client, storing, options, epoch=epoch, repair=repair, logged=True)
+    storing, place = split(store, sync, options)
+    return cls._opened(client, storing, place, epoch=epoch, repair=repair, logged=True)
 
 
 def snapshot(self: Any, wait: bool = True) -> int:
@@ -106,7 +107,7 @@ def snapshot(self: Any, wait: bool = True) -> int:
     return write_snapshot(self._directory.coordinator, self._storing, wait)
 
 
-def at(self: G, epoch: int, **options: Any) -> G:
+def at(self: G, epoch: int, **options: Unpack[OpenOptions]) -> G:
     """The graph as it was after `epoch`, read from the store: a read-only graph beside this one, on its workers.
 
     Parameters
@@ -148,7 +149,7 @@ def save(self: Any, path: Any) -> None:
     write(self._directory, self._options, path)
 
 
-def load(cls: Any, client: Any = None, path: Any = None, **options: Any) -> Any:
+def load(cls: Any, client: Any = None, path: Any = None, **options: Unpack[PlaceOptions]) -> Any:
     """The graph in a folder of `save`, or in a store, which it leaves as it is: changes are not logged.
 
     Parameters

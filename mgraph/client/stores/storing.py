@@ -6,14 +6,14 @@ import math
 import os
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from mgraph.checks import check_number, check_whole
 from mgraph.client.calls.caller import Caller
-from mgraph.client.options import GraphOptions, Options, StoreOptions
+from mgraph.client.options import GraphOptions, LogOptions, Options, PlaceOptions, StoreOptions
 from mgraph.client.vertices.directory import Directory
 from mgraph.errors import InvalidOption, StoreError
 from mgraph.facade import hint
@@ -95,7 +95,6 @@ KIND = (
     "drop_isolated",
 )  # fmt: skip
 DEFAULTS = {"exchange": "auto", "device": "auto", "reserve": 0, "patience": PATIENCE_SECONDS}
-OPENING = {*DEFAULTS, "structure", "reverse", "workers", "order", "balance"}  #: what `open` takes
 
 
 def path_of(path: Any, log: bool = False) -> str:
@@ -116,13 +115,12 @@ def path_of(path: Any, log: bool = False) -> str:
     return text if is_remote(text) or text.startswith("$") else os.path.abspath(os.path.expanduser(text))
 
 
-#: the options of a store with defaults
-LOGGING = ("lag_bytes", "lag_seconds", "snapshot_bytes", "retain", "recover", "max_recoveries")
+LOGGING = tuple(LogOptions.__annotations__)  #: the options of a store that `open` takes
 
 
 def asked(store: Any, sync: str, logging: StoreOptions) -> Storing | None:
     """The store that a new graph is to have; None without one."""
-    if unknown := sorted(set(logging) - {*LOGGING, "snapshots", "disks"}):
+    if unknown := sorted(set(logging) - set(StoreOptions.__annotations__)):
         known = [*GraphOptions.__annotations__, "client", "n_vertices"]
         raise TypeError(f"DynamicGraph takes no argument {unknown[0]!r}{hint(unknown[0], known)}")
     if store is None:
@@ -135,11 +133,11 @@ def asked(store: Any, sync: str, logging: StoreOptions) -> Storing | None:
     return Storing(path_of(store, log=True), sync, **logging)
 
 
-def split(store: Any, sync: str, options: Value) -> tuple[Storing, Value]:
+def split(store: Any, sync: str, options: Mapping[str, Any]) -> tuple[Storing, Value]:
     """The options of `open`, those of the store and those of the graph."""
     mine = {name: options[name] for name in LOGGING if name in options}
     given = {name: options[name] for name in options if name not in mine}
-    check_opening(given, LOGGING)
+    check_opening(given, (*LOGGING, "client", "epoch", "repair", "store", "sync"))
     return Storing(path_of(store, log=True), sync, **mine), given
 
 
@@ -162,10 +160,10 @@ def surveyed(coordinator: Caller, path: str, epoch: int | None, repair: bool, ow
     return coordinator.call("survey_parts", {"scans": [bytes(one["scans"]) for one in scanned], **upto})[0]
 
 
-def check_opening(given: Value, others: Sequence[str] = ()) -> None:
+def check_opening(given: Mapping[str, Any], others: Sequence[str] = ()) -> None:
     """Raise `InvalidOption` for an option that is not one of a graph that is opened; the call takes `others`, too."""
-    if unknown := sorted(set(given) - OPENING):
-        known = sorted({*OPENING, *others})
+    if unknown := sorted(set(given) - set(PlaceOptions.__annotations__)):
+        known = sorted({*PlaceOptions.__annotations__, *others})
         raise InvalidOption(f"option {unknown[0]!r} is none of {', '.join(known)}{hint(unknown[0], known)}")
 
 

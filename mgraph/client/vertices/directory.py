@@ -86,18 +86,18 @@ class Directory:
 
     @property
     def keys(self) -> str | None:
-        """The kind of the vertices' keys: "int64", "string" or None; "undecided" before the first batch decides."""
+        """The kind of the vertices' keys: "int64", "string" or None; "auto" before the first batch decides."""
         numbering = self.numbering
         if self._undecided:
             self._undecided = numbering.n_vertices == 0
             if self._undecided:
-                return "undecided"
+                return "auto"
         return None if numbering.keys is None else numbering.keys.kind
 
     @property
     def has_keys(self) -> bool:
         """Whether it is decided that vertices have keys."""
-        return self.keys not in (None, "undecided")
+        return self.keys not in (None, "auto")
 
     def check(self) -> Numbering:
         """Return the numbering that the ranks have; raise if no call is possible any more.
@@ -172,7 +172,7 @@ class Directory:
 
         `InvalidBatch` if the batch has others.
         """
-        if self._undecided and self.keys == "undecided":
+        if self._undecided and self.keys == "auto":
             self.decide(kind_of(batch))
         keys = self.numbering.keys
         if keys is not None or batch.keys is not None:
@@ -191,7 +191,9 @@ class Directory:
             table, n = self.numbering.keys, self.n_vertices
             assert table is not None
             table.drop(n)  # of a batch that was refused
-            found = keyed(table, batch, directed, logged or self.shared)
+            # Where a window of a number of edges ties, rank 0 orders edges by their keys.
+            by_key = getattr(self.options, "window_edges", None) is not None
+            found = keyed(table, batch, directed, logged or self.shared or by_key)
             with self.moving(found.n_vertices - n) if found.n_vertices > n else nullcontext():
                 yield found
 
@@ -263,7 +265,7 @@ class Directory:
         with self._alone():
             if self.shared:  # another client may have decided
                 self.check()
-            if self.keys == "undecided":
+            if self.keys == "auto":
                 self.numbering = self.numbering.with_keys(None if kind is None else KeyTable(kind, self.device))
 
     @contextmanager

@@ -134,7 +134,7 @@ def pieces_of(path: Any, names: Names, keys: str | None, rows: int | None = None
     columns : dict
         The columns by `mgraph.tables.names.COLUMNS`.
     labels : dict
-        What messages call them.
+        What messages call them; a piece's rows are counted from its first one.
     unused : list of str
         The columns that are not used.
 
@@ -147,9 +147,12 @@ def pieces_of(path: Any, names: Names, keys: str | None, rows: int | None = None
         found, unused = names.find(table.names, "the file")
         columns = [*found.values()]
         blocks = [table.read(columns, keys)] if rows is None else table.pieces(columns, keys, rows)
-        labels = {column: label(name) for column, name in found.items()}
+        first = 0
         for block in blocks:
+            where = f" from row {first} on" if first else ""
+            labels = {column: f"{label(name)}{where}" for column, name in found.items()}
             yield {column: block[name] for column, name in found.items()}, labels, unused
+            first += len(block[columns[0]])
 
 
 @dataclass(frozen=True)

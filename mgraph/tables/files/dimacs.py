@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
-
 from mgraph.errors import ReadError
 from mgraph.tables.files.graph_file import GraphFile
-from mgraph.tables.files.numbers import lines_of, numbers_of
+from mgraph.tables.files.numbers import lines_of, numbers_of, places_from_1
 
 __all__ = ["dimacs"]
 
@@ -43,13 +41,11 @@ def dimacs(body: bytes, weighted: bool) -> GraphFile:
     if len(numbers) != m * width:
         raise ReadError(f"line {line} announces {m} edges, and {len(numbers) // width} follow")
     table = numbers.reshape(-1, width)
-    bad = ~((table[:, :2] >= 1) & (table[:, :2] <= n) & (table[:, :2] == np.floor(table[:, :2]))).all(1)
-    if bad.any():
-        row = int(bad.argmax())
-        u, v = table[row, :2]
-        raise ReadError(f"edge {row + 1} is from {u:.15g} to {v:.15g}; there are the vertices 1 to {n}")
-    src, dst = table[:, 0].astype(np.int64) - 1, table[:, 1].astype(np.int64) - 1
-    columns = {"src": src, "dst": dst}
+    places, bad = places_from_1(table[:, :2].ravel(), n)
+    if bad >= 0:
+        u, v = table[bad // 2, :2]
+        raise ReadError(f"edge {bad // 2 + 1} is from {u:.15g} to {v:.15g}; there are the vertices 1 to {n}")
+    columns = {"src": places[::2], "dst": places[1::2]}
     if kind == "sp" and weighted:
         columns["weight"] = table[:, 2]
     return GraphFile(columns, LABELS, kind == "sp", n)

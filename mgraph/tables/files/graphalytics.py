@@ -11,9 +11,10 @@ import os
 from typing import Any
 
 from mgraph.errors import ReadError
+from mgraph.facade import warn
 from mgraph.tables.files.graph_file import GraphFile
 from mgraph.tables.files.opening import COMPRESSED, body_of
-from mgraph.tables.files.text import edge_list
+from mgraph.tables.files.text import columns_in_head, edge_list
 
 __all__ = ["evlp"]
 
@@ -29,6 +30,8 @@ def evlp(file: str, weight: Any, keys: str | None, weighted: bool) -> GraphFile:
     if parts["edge"] is None:
         raise ReadError("there is no file of edges beside it, which ends in .e")
     place = _weight_column(own, weight) if weighted else None
+    if weighted and place is None and len(columns_in_head(parts["edge"], " ")[0]) > 2:
+        warn("column 2 of the edges was not used: weight=2 reads it as the weights")
     wanted = {"src": 0, "dst": 1} | ({} if place is None else {"weight": place})
     table = edge_list(parts["edge"], [*wanted.values()], keys, " ")
     columns = {name: table.column(str(at)) for name, at in wanted.items()}

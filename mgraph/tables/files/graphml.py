@@ -14,18 +14,25 @@ import numpy as np
 
 from mgraph.errors import ReadError
 from mgraph.tables.files.graph_file import GraphFile
+from mgraph.tables.names import warn_unused
 
 __all__ = ["graphml"]
 
 LABELS = {"src": "column 'source'", "dst": "column 'target'"}
 
 
-def graphml(body: bytes, weight: str | None, numbers: bool) -> GraphFile:
+def graphml(body: bytes, weight: str | None, weighted: bool | None, numbers: bool) -> GraphFile:
     """Return the graph of a file, whose nodes are strings, or with `numbers` integers. O(bytes).
 
-    An edge without the attribute `weight` has the default of its key.
+    An edge without the attribute `weight` has the default of its key. If a graph is to be `weighted`, it is the
+    attribute "weight" by default; None is for a graph that is weighted if `weight` is given.
     """
     graph, keys = _graph(body)
+    if weighted is False:
+        weight = None
+    elif weight is None and "weight" in keys:
+        weight = "weight" if weighted else None
+        warn_unused([] if weighted else ["weight"], "the file")
     directed = {"directed": True, "undirected": False}.get(graph.get("edgedefault", ""))
     if directed is None:
         raise ReadError(f"edgedefault is {graph.get('edgedefault')!r}; it must be directed or undirected")
@@ -38,8 +45,8 @@ def graphml(body: bytes, weight: str | None, numbers: bool) -> GraphFile:
     return GraphFile(columns, labels, directed, vertices=_column(nodes, numbers))
 
 
-def _graph(body: bytes) -> tuple[ElementTree.Element, list[ElementTree.Element]]:
-    """Return the graph of a file and the keys of attributes, without the namespaces of their tags."""
+def _graph(body: bytes) -> tuple[ElementTree.Element, dict[str | None, ElementTree.Element]]:
+    """Return the graph of a file and the keys of the edges' attributes by name, without the namespaces of tags."""
     try:
         root = ElementTree.fromstring(body)
     except (ElementTree.ParseError, LookupError, ValueError) as error:  # the last two of encodings
@@ -54,7 +61,8 @@ def _graph(body: bytes) -> tuple[ElementTree.Element, list[ElementTree.Element]]
     for tag in ("hyperedge", "locator"):
         if next(graphs[0].iter(tag), None) is not None:
             raise ReadError(f"it has a <{tag}>, which is not read")
-    return graphs[0], list(root.iter("key"))
+    keys = [key for key in root.iter("key") if key.get("for") in ("edge", "all", None)]
+    return graphs[0], {key.get("attr.name", key.get("id")): key for key in keys}
 
 
 def _nodes(graph: ElementTree.Element) -> list[str]:
@@ -83,13 +91,12 @@ def _edges(graph: ElementTree.Element, directed: bool) -> list[tuple[str, str]]:
     return pairs  # type: ignore[return-value]  # no end is None
 
 
-def _weights(graph: ElementTree.Element, keys: list[ElementTree.Element], weight: str) -> np.ndarray:
+def _weights(graph: ElementTree.Element, keys: dict[str | None, ElementTree.Element], weight: str) -> np.ndarray:
     """Return the attribute `weight` of each edge: float64[m]."""
-    named = {key.get("attr.name", key.get("id")): key for key in keys if key.get("for") in ("edge", "all", None)}
-    if weight not in named:
-        names = sorted(map(str, named))
+    if weight not in keys:
+        names = sorted(map(str, keys))
         raise ReadError(f"the edges have no attribute {weight!r}; they have {', '.join(map(repr, names)) or 'none'}")
-    default, place = named[weight].findtext("default"), named[weight].get("id")
+    default, place = keys[weight].findtext("default"), keys[weight].get("id")
     values = []
     for at, edge in enumerate(graph.iter("edge"), 1):
         text = next((data.text for data in edge.findall("data") if data.get("key") == place), default)

@@ -11,7 +11,7 @@ import numpy as np
 
 from mgraph.errors import InvalidBatch, ReadError
 from mgraph.tables.files.graph_file import GraphFile
-from mgraph.tables.files.numbers import lines_of, numbers_of
+from mgraph.tables.files.numbers import lines_of, numbers_of, places_from_1
 
 __all__ = ["matrix_market"]
 
@@ -93,11 +93,10 @@ def _entries(body: bytes, width: int, first_line: int, entries: int) -> np.ndarr
 
 def _places(column: np.ndarray, what: str, n: int) -> np.ndarray:
     """Return a column of places from 1 as ids from 0."""
-    bad = ~((column >= 1) & (column <= n) & (column == np.floor(column)))
-    if bad.any():
-        at = int(bad.argmax())
-        raise ReadError(f"entry {at + 1} has the {what} {column[at]:.15g}; there are 1 to {n}")
-    return column.astype(np.int64) - 1
+    places, bad = places_from_1(column, n)
+    if bad >= 0:
+        raise ReadError(f"entry {bad + 1} has the {what} {column[bad]:.15g}; there are 1 to {n}")
+    return places
 
 
 def _added(

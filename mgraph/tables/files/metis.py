@@ -11,7 +11,7 @@ import numpy as np
 
 from mgraph.errors import ReadError
 from mgraph.tables.files.graph_file import GraphFile
-from mgraph.tables.files.numbers import lines_of, numbers_of
+from mgraph.tables.files.numbers import lines_of, numbers_of, places_from_1
 
 __all__ = ["metis"]
 
@@ -75,12 +75,10 @@ def _rows(lines: Lines, n: int, before: int, weighted: bool) -> tuple[np.ndarray
     if weighted and (counts % 2).any():
         raise ReadError(f"line {lines[int((counts % 2).argmax())][0]} has a neighbour without a weight")
     source, step = np.repeat(np.arange(n), counts // 2 if weighted else counts), 2 if weighted else 1
-    target = numbers[::step]
-    wrong = ~((target >= 1) & (target <= n) & (target == np.floor(target)))
-    if wrong.any():
-        bad = int(wrong.argmax())
-        raise ReadError(f"line {lines[source[bad]][0]} names neighbour {target[bad]:.15g}; there are 1 to {n}")
-    return source, target.astype(np.int64) - 1, numbers[1::2] if weighted else np.ones(len(source))
+    target, bad = places_from_1(numbers[::step], n)
+    if bad >= 0:
+        raise ReadError(f"line {lines[source[bad]][0]} names neighbour {numbers[::step][bad]:.15g}; there are 1 to {n}")
+    return source, target, numbers[1::2] if weighted else np.ones(len(source))
 
 
 def _check(lines: Lines, n: int, m: int, source: np.ndarray, target: np.ndarray, values: np.ndarray) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from mgraph.errors import ReadError
 
-__all__ = ["lines_of", "numbers_of"]
+__all__ = ["lines_of", "numbers_of", "places_from_1"]
 
 BLOCK = 1 << 25  #: bytes parsed at a time, which bounds the scratch memory to a few times this
 _NUMBER = re.compile(rb"[+-]?(\d+\.?\d*([eEdD][+-]?\d+)?|\.\d+([eEdD][+-]?\d+)?|nan|inf(inity)?)", re.IGNORECASE)
@@ -68,6 +68,12 @@ def numbers_of(body: bytes, first_line: int = 1) -> tuple[np.ndarray, np.ndarray
         numbers.append(found[0])
         counts.append(found[1])
     return np.concatenate(numbers), np.concatenate(counts)
+
+
+def places_from_1(column: np.ndarray, n: int) -> tuple[np.ndarray, int]:
+    """Return numbers from 1 to `n` as ids from 0, int64[k], and the first row that has none of them; -1 if all do."""
+    bad = ~((column >= 1) & (column <= n) & (column == np.floor(column)))
+    return (np.empty(0, np.int64), int(bad.argmax())) if bad.any() else (column.astype(np.int64) - 1, -1)
 
 
 def _blocks(body: bytes) -> Iterator[bytes]:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mgraph.errors import InvalidBatch, ReadError
 from mgraph.tables.files.opening import body_of, head_of, opened
 
-__all__ = ["Csv", "edge_list", "first_row", "parse", "plain_rows"]
+__all__ = ["Csv", "columns_in_head", "edge_list", "first_row", "parse", "plain_rows"]
 
 _COMMENT = re.compile(rb"^[ \t]*[#%][^\n]*\n?", re.MULTILINE)
 _AROUND = re.compile(rb'("(?:[^"]|"")*")|[ \t]*(,)[ \t]*')
 _ENDS = re.compile(rb"^ +| +$", re.MULTILINE)
 _BLANKS = re.compile(rb" {2,}")
 _DIGIT = re.compile(r"[0-9]")
+_NUMBER = r"^[ \t]*[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?[ \t]*$"
+SCANNED = 1 << 16  #: rows of a file that are looked at together
 #: names that the line of names of an edge list may have for each end
 _SOURCES = ("source", "src", "from", "fromnodeid", "node1")
 _TARGETS = ("target", "dst", "dest", "destination", "to", "tonodeid", "node2")
@@ -52,15 +54,35 @@ class Csv:
         return parse(_stripped(body) if self._spaced else body, self._delimiter, self.names, 1, names, keys)
 
     def pieces(self, names: Sequence[str], keys: str | None, rows: int) -> Iterator[Any]:
-        """Yield some columns in pieces of about `rows` rows."""
-        import pyarrow as pa
-        from pyarrow import csv as arrow_csv
-
+        """Yield some columns in pieces of about `rows` rows; the whole file decides whether the ends are text."""
         if self._spaced or self._late:
             yield self.read(names, keys)
             return
+        text = keys == "string" or (keys == "auto" and self._has_text(names[:2]))
+        first = 0
+        for table in self._blocks(names, keys, rows):
+            yield table if text else numbered(table, names[:2], keys, first)
+            first += len(table)
+
+    def _has_text(self, ends: Sequence[str]) -> bool:
+        """Return True if both ends are text; raise `InvalidBatch` if one is."""
+        first, odd = 0, dict[str, tuple[int, str]]()
+        for table in self._blocks(ends, None, SCANNED):
+            for name in ends:
+                at = -1 if name in odd else _first_text(table.column(name))
+                if at >= 0:
+                    odd[name] = first + at, table.column(name)[at].as_py()
+            first += len(table)
+        _refuse_mixed(ends, odd, "auto")
+        return bool(odd)
+
+    def _blocks(self, names: Sequence[str], keys: str | None, rows: int) -> Iterator[Any]:
+        """Yield tables of about `rows` rows, with the ends as text."""
+        import pyarrow as pa
+        from pyarrow import csv as arrow_csv
+
         with opened(self._file) as stream:
-            how = _options(self._delimiter, self.names, 1, names, keys, quoted=True)
+            how = _options(self._delimiter, self.names, 1, names, keys, text=True, quoted=True)
             blocks = list[Any]()
             with arrow_csv.open_csv(pa.PythonFile(stream, "r"), *how) as batches:
                 for block in batches:
@@ -126,6 +148,14 @@ def edge_list(file: str, wanted: Sequence[Any], keys: str | None, delimiter: str
         if len(table) and not any(pa.types.is_string(field.type) for field in table.schema):
             return table
     return parse(body, delimiter, columns, 0, names, keys)
+
+
+def columns_in_head(file: str, delimiter: str | None) -> tuple[list[str], bool]:
+    """Return the fields of a file's first row, and whether they are names of columns."""
+    head = head_of(file)
+    body, delimiter = plain_rows(head[: head.rfind(b"\n") + 1] or head, delimiter)
+    first = [name.strip() for name in first_row(body, delimiter) or []]
+    return first, _has_names(first)
 
 
 def plain_rows(body: bytes, delimiter: str | None) -> tuple[bytes, str]:
@@ -205,41 +235,117 @@ def parse(
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    # pyarrow reads 0x1f as 31
-    text = keys == "string" or b"0x" in body or b"0X" in body
-    how = _options(delimiter, columns, skip, names, "string" if text else keys, quoted=b'"' in body)
-    table = arrow_csv.read_csv(pa.BufferReader(body), *how)
-    if text and keys != "string":
-        table = _whole_again(_decoded(table), names[:2])
-    if keys != "string":
-        _check_whole(table.select(list(names[:2])), keys)
-    return _decoded(table)
+    ends, quoted = names[:2], b'"' in body
+    text = keys == "string" or b"0x" in body or b"0X" in body  # pyarrow reads 0x1f as 31
+    while True:
+        how = _options(delimiter, columns, skip, names, keys, text=text, quoted=quoted)
+        table = arrow_csv.read_csv(pa.BufferReader(body), *how)
+        if text or all(_is_plain(table.schema.field(name).type) for name in ends):
+            break
+        text = True  # of dates, times and true and false
+    table = _decoded(table)
+    return table if keys == "string" else numbered(table, ends, keys)
 
 
-def _whole_again(table: Any, names: Sequence[str]) -> Any:
-    """Return a table whose ends were read as text, with those that are whole numbers as int64, and empty ones null."""
-    import pyarrow as pa
-    from pyarrow import compute
+def numbered(table: Any, ends: Sequence[str], keys: str | None, first: int = 0) -> Any:
+    """Return a table whose ends are numbers where all rows of a column are; `first` is the number of its first row.
 
-    for name in names:
+    Raises
+    ------
+    InvalidBatch
+        One end is text and the other is not, or `keys` are numbers.
+    """
+    odd = dict[str, tuple[int, str]]()
+    for name in ends:
         column = table.column(name)
-        if compute.all(compute.match_substring_regex(column, "^[ \t]*[+-]?[0-9]{1,18}[ \t]*$")).as_py():
-            column = compute.utf8_trim_whitespace(column).cast(pa.int64())
-        table = table.set_column(table.column_names.index(name), name, column)
+        if _is_text(column.type):
+            if (at := _first_text(column)) >= 0:
+                odd[name] = first + at, column[at].as_py()
+            else:
+                table = table.set_column(table.column_names.index(name), name, _as_numbers(column))
+    _refuse_mixed(ends, odd, keys)
     return table
 
 
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+def _is_plain(kind: Any) -> bool:
+    """Return True for a type of numbers or of text, or of no values."""
+    import pyarrow as pa
+
+    return _is_text(kind) or any(
+        is_kind(kind) for is_kind in (pa.types.is_integer, pa.types.is_floating, pa.types.is_null)
+    )
+
+
+def _first_text(column: Any) -> int:
+    """Return the first row of strings that is no number, -1 without one. What pyarrow reads as a number may not be."""
+    from pyarrow import compute
+
+    if _all_digits(column):
+        return -1
+    return int(compute.index(compute.match_substring_regex(column, _NUMBER), False).as_py())
+
+
+def _all_digits(column: Any) -> bool:
+    """Return True if strings have no byte but digits, which takes a tenth of the time of a pattern."""
+    from pyarrow import compute
+
+    return bool(compute.all(compute.ascii_is_decimal(column)).as_py())
+
+
+def _as_numbers(column: Any) -> Any:
+    """Return strings that are numbers as int64, or as float64 if one has a point or is too large."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if not _all_digits(column):
+        column = compute.replace_substring_regex(column, "^[ \\t]*[+]?|[ \\t]*$", "")
+    try:
+        return column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return column.cast(pa.float64())
+
+
+def _refuse_mixed(ends: Sequence[str], odd: Mapping[str, tuple[int, str]], keys: str | None) -> None:
+    """Raise `InvalidBatch` for the first text among the ends, where the other end, or `keys`, are numbers.
+
+    `odd` has the row and the value of the first one of each end that is text.
+    """
+    name = next((name for name in ends if name in odd), None)
+    if name is None or (keys == "auto" and len(odd) == len(set(ends))):
+        return
+    what = f"column {name!r}, row {odd[name][0]} is {odd[name][1]!r}"
+    other = next((other for other in ends if other not in odd), None)
+    reason = "which is no whole number" if other is None else f"and column {other!r} has whole numbers"
+    raise InvalidBatch(f'{what}, {reason}; keys="string" reads both ends as text')
+
+
 def _options(
-    delimiter: str, columns: Sequence[str], skip: int, names: Sequence[str], keys: str | None, *, quoted: bool
+    delimiter: str,
+    columns: Sequence[str],
+    skip: int,
+    names: Sequence[str],
+    keys: str | None,
+    *,
+    text: bool,
+    quoted: bool,
 ) -> tuple[Any, Any, Any]:
-    """Return pyarrow's options. The names are given, so that those of the file may be there twice, or be no UTF-8."""
+    """Return pyarrow's options. The names are given, so that those of the file may be there twice, or be no UTF-8.
+
+    With `text` the ends are read as bytes. Nothing is no value, except in a column of names, where it is a name.
+    """
     from pyarrow import csv as arrow_csv
 
     reading = arrow_csv.ReadOptions(column_names=list(columns), skip_rows_after_names=skip)
     parsing = arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=quoted)
-    types = dict.fromkeys(names[:2], "binary") if keys == "string" else {}  # "string" refuses without value and row
+    types = dict.fromkeys(names[:2], "binary") if text else {}  # "string" refuses without value and row
     null = {"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False}  # `""` is a name
-    more = {} if types else null
+    more = {} if keys == "string" else null
     return reading, parsing, arrow_csv.ConvertOptions(include_columns=list(names), column_types=types, **more)
 
 
@@ -260,26 +366,3 @@ def _decoded(table: Any) -> Any:
                     raise InvalidBatch(f"column {name!r}, row {row} is {value!r}, which is no UTF-8") from None
             raise
     return table
-
-
-def _check_whole(ends: Any, keys: str | None) -> None:
-    """Raise `InvalidBatch` for the first value that is no whole number, where the other end, or `keys`, are numbers.
-
-    Arrow reads a column with one such value as text from its first row on.
-    """
-    import pyarrow as pa
-    from pyarrow import compute
-
-    text = [pa.types.is_string(field.type) for field in ends.schema]
-    numbers = [pa.types.is_integer(field.type) for field in ends.schema]
-    if not any(text) or (keys == "auto" and not any(numbers)):
-        return
-    at, advice = text.index(True), 'keys="string" reads both ends as text'
-    whole = compute.match_substring_regex(ends.column(at), r"^[ \t]*[+-]?[0-9]+[ \t]*$")
-    if (row := compute.index(whole, False).as_py()) < 0:
-        return
-    what = f"column {ends.column_names[at]!r}, row {row} is {ends.column(at)[row].as_py()!r}"
-    if any(numbers):
-        other = numbers.index(True)
-        raise InvalidBatch(f"{what}, and column {ends.column_names[other]!r} has whole numbers; {advice}")
-    raise InvalidBatch(f"{what}, which is no whole number; {advice}")

@@ -81,7 +81,7 @@ def update(
             if shard.size > 1:
                 runs = [route(shard, runs.pop(0)) for _ in range(len(runs))]
             if expiry is not None:
-                runs, expiry = expire_by_count(shard, runs, expiry)
+                runs, expiry = expire_by_count(shard, runs, expiry, ballot.keys, keys)
         except BaseException:
             if growth is not None:
                 growth.undo()

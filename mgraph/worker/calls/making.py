@@ -17,6 +17,7 @@ from mgraph.worker.calls.rank import Rank, Value
 from mgraph.worker.commit.ballot import Ballot
 from mgraph.worker.commit.route import least_bytes
 from mgraph.worker.memory import map_pages
+from mgraph.worker.shard.keys import KeyLog
 from mgraph.worker.shard.shard import Shard, ShardSpec, Unconnected
 
 __all__ = ["connect_exchange", "create", "inspect", "map_memory", "offer_memory", "open_exchange", "reserve"]
@@ -104,7 +105,10 @@ def create(
     rank.device = _made_device(rank, device)
     rank.device.reserve(reserve)
     shape = ShardSpec(rank.graph, rank.number, Partition(tuple(starts)), order=order, **spec)
-    rank.take(Ballot(Shard(shape, Unconnected(), rank.device)))
+    ballot = Ballot(Shard(shape, Unconnected(), rank.device))
+    if shape.window_edges is not None and rank.number == 0:  # where keys order the edges of one time
+        ballot.keys = KeyLog(generation=shape.generation)
+    rank.take(ballot)
     warm(rank.shard)
 
 

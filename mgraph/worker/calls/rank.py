@@ -214,7 +214,7 @@ class Rank:
         # In the order of `ShardState`.
         state = (
             shard.epoch, shard.changes, shard.generation, shard.lo, shard.hi, shard.num_edges, arcs, shard.nbytes,
-            shard.seconds, left, ballot.in_doubt is not None, ballot.broken,
+            shard.seconds, left, ballot.in_doubt is not None, ballot.broken, bool(shard.stuck_words[0]),
         )  # fmt: skip
         return tuple.__new__(ShardState, state)  # half the time of its own constructor, in every answer
 

@@ -124,6 +124,7 @@ def restore(
     stored = rank.storage.stored_graph(epoch, repair)
     counts = again.restore(rank.shard, rank.ballot, rank.storage.store, stored, after)
     rank.storage.read_keys(rank.shard, stored)
+    rank.ballot.keys = rank.storage.keys if rank.number == 0 else None
     if how is not None:
         _start_log(rank, **how)
     elif read_only:

@@ -148,7 +148,7 @@ class BatchChange(Change):
                 if self._expiry is not None:
                     run = self._with_times(number, run, self._expiry)
                 if how != "last":
-                    run = combined(structure, run, how, -1 if shard.directed else shard.lo)
+                    run = combined(structure, run, how, shard.stuck_sums, -1 if shard.directed else shard.lo)
                 self._plans.append((structure, structure.prepare(run)))
             # The first structure has the out-edges: log their changes, and count the outcomes.
             first = self._plans[0][1]

@@ -31,6 +31,7 @@ from mgraph.worker.commit.route import route, share_runs
 from mgraph.worker.inputs.read_ahead import ReadAhead
 from mgraph.worker.inputs.sources import Reader
 from mgraph.worker.shard.edge_expiry import EdgeExpiry
+from mgraph.worker.shard.keys import KeyLog
 from mgraph.worker.shard.shard import Shard
 
 __all__ = ["ingest"]
@@ -133,7 +134,7 @@ class _Steps:
     def _update(self, part: _Part | None, columns: _Columns) -> tuple[BatchChange, None]:
         """Apply a step of batches."""
         with self.ballot.attempt(part.record if part else self._no_part(), ahead=True):
-            routed, expiry = _routed(self.shard, part and part.runs, columns)
+            routed, expiry = _routed(self.shard, part and part.runs, columns, self.ballot.keys)
             self._end_step_before()
             # Both were allocated on other streams than the commit's, so their memory must outlive the commit.
             self._held = [part, routed]
@@ -247,12 +248,17 @@ def _next(ahead: ReadAhead[_Part | None]) -> tuple[_Part | None, Exception | Non
         return None, plain(error)
 
 
-def _routed(shard: Shard, runs: list[Run] | None, columns: _Columns) -> tuple[list[Run], EdgeExpiry | None]:
-    """Return this rank's edges of a step from all ranks, and the move of the window in a graph with times."""
+def _routed(
+    shard: Shard, runs: list[Run] | None, columns: _Columns, keys: KeyLog | None
+) -> tuple[list[Run], EdgeExpiry | None]:
+    """Return this rank's edges of a step from all ranks, and the move of the window in a graph with times.
+
+    `keys` are those of the vertices, on rank 0.
+    """
     runs = runs or [Run(shard.device.empty(0, np.uint64))] * len(shard.structures)
     with nullcontext() if shard.stream_route is None else shard.stream_route:
         runs, expiry = shard.admit([_completed(shard, run, columns) for run in runs])
-        routed, expiry = expire_by_count(shard, [route(shard, run) for run in runs], expiry)
+        routed, expiry = expire_by_count(shard, [route(shard, run) for run in runs], expiry, keys)
     if shard.stream_route is not None:
         shard.device.xp.cuda.get_current_stream().wait_event(shard.stream_route.record())
     return routed, expiry

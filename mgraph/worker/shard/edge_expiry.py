@@ -60,6 +60,12 @@ class Clock:
         True if each insertion inside the window is kept, to combine their weights.
     window_edges : int or None
         The maximum number of edges.
+
+    Attributes
+    ----------
+    by_key : bool
+        True if the keys of the vertices order edges of one time, in a graph with keys. In stores of formats before
+        `mgraph.log.manifest.BY_KEY` the vertices' ids order them.
     """
 
     def __init__(
@@ -73,6 +79,7 @@ class Clock:
     ) -> None:
         self.directed, self.window, self.window_edges, self.latest = directed, window, window_edges, NEVER
         self.times = [Times(device, repeats and window is not None) for _ in range(number)]
+        self.by_key = True
 
     @property
     def nbytes(self) -> int:

@@ -92,6 +92,34 @@ class KeyLog:
                 self._since, ids = self._removals.popleft()
                 self._n_removed -= len(ids)
 
+    def places(self, ids: np.ndarray, brought: np.ndarray | None) -> np.ndarray:
+        """Return the place of each of some vertices when these are ordered by their keys: uint32[k].
+
+        Parameters
+        ----------
+        ids : uint32[k]
+            Users' ids, ascending and different.
+        brought : uint8[bytes] or None
+            Keys behind those that are committed, as `KeyArray.packed` has them.
+        """
+        # Take the keys of these vertices, first of those that are committed.
+        names, new = self.names, None if brought is None else KeyArray.unpacked(brought)
+        n = 0 if names is None else names.n
+        some: KeyArray | None = None
+        for keys, rows in (names, ids[ids < n]), (new, ids[ids >= n] - np.uint32(n)):
+            if keys is not None and len(rows):
+                some = some or KeyArray(keys.kind, keys.device)
+                some.append(keys.column().take(rows))
+
+        # Number them by their order.
+        numbers = np.arange(len(ids), dtype=np.uint32)
+        order = None if some is None else some.ascending(len(ids))
+        if order is None:
+            return numbers
+        places = np.empty_like(numbers)
+        places[order] = numbers
+        return places
+
     def since(self, generation: int, n: int) -> Value:
         """Return the keys added and ids removed since a client cached the first `n` keys.
 

@@ -129,6 +129,8 @@ class Shard:
         The total seconds of calls to the other ranks.
     seconds : float
         The time of the last batch, without waiting for other ranks.
+    stuck_words, stuck_sums : int64[1], Array
+        1 once a sum of weights was so large that a weight did not change it: in host memory, and as kernels write it.
     num_edges : int
         The edges that this shard counts: its arcs; in an undirected graph those with ``src <= dst``.
     results : dict of str to Result
@@ -158,6 +160,7 @@ class Shard:
         self.epoch = self.num_edges = self.changes = self.operations = 0
         self.generation = spec.generation
         self.waited = self.seconds = 0.0
+        self.stuck_words, self.stuck_sums = device.mailbox(1)
         self.results: dict[str, Result] = {}
         self.change_log = ChangeLog(device)
         self.maintained: dict[str, MaintainedState] = {}

@@ -18,7 +18,7 @@ import numpy as np
 from mgraph.batch import TOLD
 from mgraph.device import Device
 from mgraph.keys import KeyArray
-from mgraph.log.manifest import StoredGraph
+from mgraph.log.manifest import BY_KEY, StoredGraph
 from mgraph.log.record_columns import RecordColumns
 from mgraph.log.records import DELETES, KEYS, OP, REMOVALS, WITHIN, Entry, columns_of, keys_of
 from mgraph.log.snapshot import keys_in, read_keys, whole_file
@@ -70,6 +70,11 @@ def restore(shard: Shard, ballot: Ballot, store: Store, stored: StoredGraph, aft
     # Apply the snapshot, and then the changes after it.
     with RecordColumns(store.files) as bodies, RecordColumns(store.files) as ahead:
         making = _Replay(shard, ballot, bodies, ahead)
+        if shard.clock is not None and shard.clock.window_edges is not None:
+            shard.clock.by_key = stored.about["format"] >= BY_KEY
+            if shard.clock.by_key:
+                names, making.key_changes = _key_changes(shard, store, stored)
+                making.keys = KeyLog(names)
         if stored.snapshot is not None:
             making.rows(parts_of(shard, store, stored.snapshot, making.step))
             if shard.clock is not None:
@@ -98,6 +103,20 @@ def keys_at(shard: Shard, store: Store, stored: StoredGraph) -> KeyArray | None:
     StoreError
         A file or a record is damaged.
     """
+    names, changes = _key_changes(shard, store, stored)
+    keys = KeyLog(names)
+    for brought, gone in changes.values():
+        keys.note(brought, gone)
+    return keys.names
+
+
+def _key_changes(
+    shard: Shard, store: Store, stored: StoredGraph
+) -> tuple[KeyArray | None, dict[int, tuple[np.ndarray | None, Any]]]:
+    """Return the keys of the snapshot, and for each record the keys that it brings and the ids that it removes.
+
+    On rank 0; by the `id` of the record. All ranks call it together.
+    """
     # Begin with the keys of the snapshot.
     names = None
     about = (stored.snapshot or {}).get("keys")
@@ -108,7 +127,7 @@ def keys_at(shard: Shard, store: Store, stored: StoredGraph) -> KeyArray | None:
             names.append(named)
 
     # Apply the records that bring or remove keys; those on local disks are sent to rank 0.
-    keys = KeyLog(names)
+    changes = dict[int, tuple[np.ndarray | None, Any]]()
     entries = [shares[0] for shares in stored.shares]
     entries = [entry for entry in entries if entry.mask & KEYS or entry.kind in REMOVALS]
     here = [entry for entry in entries if entry.holder is not None]
@@ -117,8 +136,8 @@ def keys_at(shard: Shard, store: Store, stored: StoredGraph) -> KeyArray | None:
         sent = iter(transfer(shard, pieces, bodies.read))
         for entry in entries if shard.rank == 0 else []:
             body = bodies.read(entry) if entry.holder is None else next(sent)
-            keys.note(keys_of(entry, body), columns_of(entry, body).get("ids"))
-    return keys.names
+            changes[id(entry)] = keys_of(entry, body), columns_of(entry, body).get("ids")
+    return names, changes
 
 
 def _named_keys(shard: Shard, store: Store, about: Mapping[str, Any]) -> Any:
@@ -165,6 +184,10 @@ class _Replay:
 
     Attributes
     ----------
+    keys : KeyLog or None
+        The keys of the vertices before the record under way, on rank 0, where they order edges.
+    key_changes : dict
+        The keys that each record brings, and the ids that it removes, by the record's `id`.
     step : int
         How many operations a rank takes at a time, the same on all ranks: half of the free memory of each suffices for
         those of all.
@@ -173,6 +196,8 @@ class _Replay:
     def __init__(self, shard: Shard, ballot: Ballot, bodies: RecordColumns, ahead: RecordColumns) -> None:
         self._shard, self._ballot, self._bodies, self._ahead = shard, ballot, bodies, ahead
         kept = {"weight": shard.spec.weighted, "time": shard.clock is not None}
+        self.keys: KeyLog | None = None
+        self.key_changes: dict[int, tuple[np.ndarray | None, Any]] = {}
         self._dtypes = {name: np.dtype(dtype) for name, dtype in DTYPES.items() if kept.get(name, True)}
         free = min(shard.device.memory_free, shard.device.host.memory_free)
         room = np.array([free // (2 * BYTES * shard.size)], np.int64)
@@ -197,7 +222,11 @@ class _Replay:
         with self._read_ahead(make) as ahead:
             read = chain.from_iterable(ahead.next() for _ in bundles)
             for group, its in zip(groups, parts, strict=True):
-                counts = self._batches(group, its, read) if group[0].kind == "batch" else self._change(group[0])
+                brought, gone = self.key_changes.get(id(group[0]), (None, None))
+                batches = group[0].kind == "batch"
+                counts = self._batches(group, its, read, brought) if batches else self._change(group[0])
+                if self.keys is not None:
+                    self.keys.note(brought, gone)
                 yield group[0], [counts.get(name, 0) for name in TOLD]
 
     def _read_ahead(self, make: Callable[[int], Any]) -> ReadAhead[Any]:
@@ -206,15 +235,18 @@ class _Replay:
         name = f"mgraph-{shard.spec.graph}-{shard.rank}-ahead"
         return ReadAhead(name, shard.device, None, make, shard.exchange.aborted)
 
-    def _batches(self, group: Sequence[Entry], parts: Sequence[_Part], read: Iterator[Columns]) -> dict[str, int]:
-        """Apply the parts of a group, each as a batch.
+    def _batches(
+        self, group: Sequence[Entry], parts: Sequence[_Part], read: Iterator[Columns], brought: np.ndarray | None
+    ) -> dict[str, int]:
+        """Apply the parts of a group, each as a batch; on rank 0 with the keys that are `brought`.
 
         Returns the counts of the last.
         """
         counts: dict[str, int] = {}
         mask = _mask(group)
         for part in parts:
-            counts = self.apply(next(read) if part.here else self._sent(part), bool(mask & (OP | DELETES)))
+            columns = next(read) if part.here else self._sent(part)
+            counts = self.apply(columns, bool(mask & (OP | DELETES)), brought=brought)
         return counts
 
     def _change(self, entry: Entry) -> dict[str, int]:
@@ -264,7 +296,9 @@ class _Replay:
         (body,) = transfer(self._shard, [[_body(entry)]] * self._shard.size, self._bodies.read)
         return columns_of(entry, body)
 
-    def apply(self, columns: Columns, op: bool, admitted: bool = False) -> dict[str, int]:
+    def apply(
+        self, columns: Columns, op: bool, admitted: bool = False, brought: np.ndarray | None = None
+    ) -> dict[str, int]:
         """Apply this rank's part of a batch; return its counts.
 
         They are in the order of `TOLD`.
@@ -277,7 +311,8 @@ class _Replay:
             runs = share_runs(shard, columns["src"], columns["dst"], columns.get("weight"), ops, columns.get("time"))
             if not admitted:
                 runs, expiry = shard.admit(runs)
-            routed, expiry = expire_by_count(shard, [route(shard, run) for run in runs], expiry)
+            routed = [route(shard, run) for run in runs]
+            routed, expiry = expire_by_count(shard, routed, expiry, self.keys, brought)
             change = BatchChange(shard, routed, expiry=expiry)
             self._ballot.decide(change)
         return change.counted

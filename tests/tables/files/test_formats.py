@@ -133,7 +133,7 @@ def test_attributes_of_graphml(tmp_path, text):
     (tmp_path / "a.graphml").write_text(text)
     with DynamicGraph.read(tmp_path / "a.graphml", weight="weight") as graph:
         assert graph.weights(["a"], ["b"]).tolist() == [2.5]
-    with DynamicGraph.read(tmp_path / "a.graphml") as graph:
+    with DynamicGraph.read(tmp_path / "a.graphml", weighted=False) as graph:
         assert (graph.num_edges, graph.weighted) == (1, False)
 
 

@@ -6,6 +6,7 @@ import bz2
 import datetime
 import gzip
 import lzma
+import re
 
 import pytest
 
@@ -69,6 +70,66 @@ def test_keys_are_the_text_that_they_are(tmp_path, call):
     graph = DynamicGraph(keys="string", store=store)
     getattr(graph, call)(Folder(folder, idle=0) if call == "follow" else path)
     assert edges(graph) == set(rows)
+
+
+def made(call, path, keys, tmp_path):
+    """A graph of a file by one of the ways in; how an error ends is left out, since some name a step."""
+    from mgraph.sources import Folder
+
+    if call in ("read", "from_csv"):
+        return getattr(DynamicGraph, call)(path, keys=keys)
+    graph = DynamicGraph(keys=keys, store=tmp_path / f"{call}-{path.stem}" if call == "follow" else None)
+    try:
+        getattr(graph, call)(Folder(path.parent, idle=0) if call == "follow" else path)
+    except ReadError:
+        graph.close()
+        raise
+    return graph
+
+
+MANY = "".join(f"{i},{i + 1}\n" for i in range(120_000))  #: more than a block of the reader
+
+
+@pytest.mark.parametrize(
+    ("rows", "keys", "want"),
+    [
+        ("007,8\n", "auto", {(7, 8)}),
+        ("0x1f,0x20\n", "auto", {("0x1f", "0x20")}),
+        ("0x1f,0x20\n", "int64", "row 0 is '0x1f', which is no whole number"),
+        ("true,false\n", "auto", {("true", "false")}),
+        ("true,false\n", "int64", "row 0 is 'true', which is no whole number"),
+        ("2026-01-05,10:00:00\n", "auto", {("2026-01-05", "10:00:00")}),
+        ("2026-01-05,7\n", "auto", "row 0 is '2026-01-05', and column 'target' has whole numbers"),
+        ("1.0,+2\n 3,-4\n", "auto", {(1, 2), (3, -4)}),
+        ("1,x\nada,3\n", "auto", {("1", "x"), ("ada", "3")}),
+        ("1,2\nada,3\n", "auto", "row 1 is 'ada', and column 'target' has whole numbers"),
+        (",x\ny,z\n", "auto", "row 0 is missing"),
+        (MANY + "ada,grace\n", "auto", {("7", "8"), ("ada", "grace")}),
+        (MANY + "ada,3\n", "auto", "row 120000 is 'ada', and column 'target' has whole numbers"),
+        (MANY + "ada,3\n", "int64", "row 120000 is 'ada', and column 'target' has whole numbers"),
+    ],
+    ids=lambda value: str(value)[-24:],
+)
+def test_every_way_in_takes_ids_as_numbers_or_as_text(tmp_path, rows, keys, want):
+    (tmp_path / "files").mkdir()
+    path = write(tmp_path / "files" / "edges-1.csv", f"source,target\n{rows}")
+    for call in ("read", "from_csv", "ingest", "stream", "follow"):
+        if isinstance(want, str):
+            with pytest.raises(ReadError, match=want):
+                made(call, path, keys, tmp_path)
+            continue
+        found = edges(made(call, path, keys, tmp_path))
+        assert found >= want, call
+        assert len(found) == rows.count("\n"), call
+
+
+def test_a_bad_value_in_a_later_piece_of_a_file(tmp_path):
+    path = write(tmp_path / "a.csv", f"source,target\n{MANY}-1,2\n")
+    message = r"from row (\d+) on, row (\d+) is -1"
+    with DynamicGraph(n_vertices=130_000) as graph, pytest.raises(ReadError, match=message) as error:
+        graph.stream(path, batch=100, progress=False)
+    first, row = map(int, re.findall(r"row (\d+)", str(error.value)))
+    assert first + row == 120_000
 
 
 def test_dates_in_a_file_and_a_window(tmp_path):
