@@ -82,6 +82,10 @@ struct World {
     i64 room;  // messages that an inbox holds
     DEVICE u32* words(i64 r, i64 offset) const { return (u32*)(regions[r] + offset); }
     DEVICE bool reaches(i64 r) const { return regions[r] != 0; }
+    DEVICE i64 lo() const { return starts[rank]; }
+    DEVICE i64 hi() const { return starts[rank + 1]; }
+    DEVICE i64 rows() const { return hi() - lo(); }
+    DEVICE i64 vertices() const { return starts[size]; }
     DEVICE i64 owner(i64 v) const {
         i64 first = 0;
         for (i64 n = size; n > 1;) {
