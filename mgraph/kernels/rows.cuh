@@ -50,6 +50,16 @@ template <class Tile> DEVICE i64 rows_at_once(Grid grid, Tile tile, i64 n) {
     return greater(lesser((n + tiles - 1) / tiles, (i64)tile.size()), (i64)1);
 }
 
+template <class Tile32, class View, class Visit>  // of visit_rows, those that are not short
+DEVICE void visit_long_rows(const View& graph, Tile32 tile, i64 row, i64 degree, u64* tasks, i64* n_tasks,
+                            Visit visit) {
+    for (u32 rest = tile.ballot(degree > short_degree && degree <= HUB_DEGREE); rest; rest &= rest - 1) {
+        i64 next = tile.shfl(row, lowest_bit(rest)), units = graph.units(next);
+        for (i64 unit = 0; unit < units; ++unit) visit(tile, next, unit);
+    }
+    if (degree > HUB_DEGREE && tasks) add_tasks(graph, row, tasks, n_tasks);
+}
+
 // Each lane of the tile brings a row, or -1: visit(group, row, unit) for every unit of them, `group` being a tile of
 // one lane or the whole tile. Hubs are added to the tasks, or left out where `tasks` is null.
 template <class Tile32, class View, class Visit>
@@ -59,13 +69,8 @@ DEVICE void visit_rows(const View& graph, Tile32 tile, i64 row, u64* tasks, i64*
         i64 units = graph.units(row);
         for (i64 unit = 0; unit < units; ++unit) visit(Tile<1>{}, row, unit);
     }
-    for (u32 rest = tile.ballot(degree > short_degree && degree <= HUB_DEGREE); rest; rest &= rest - 1) {
-        i64 next = tile.shfl(row, lowest_bit(rest)), units = graph.units(next);
-        for (i64 unit = 0; unit < units; ++unit) visit(tile, next, unit);
-    }
-    if (degree > HUB_DEGREE && tasks) add_tasks(graph, row, tasks, n_tasks);
+    visit_long_rows(graph, tile, row, degree, tasks, n_tasks, visit);
 }
-
 // As visit_rows where few lanes bring rows: 8 lanes take a short one, so that its edges are read at the same time.
 constexpr int narrow = 8;
 template <class Tile32, class View, class Visit>
