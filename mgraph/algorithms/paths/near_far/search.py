@@ -165,7 +165,9 @@ class NearFarSearch:
         device, n = shard.device, shard.hi - shard.lo
         edges = edges or [shard.out_edges]
         self.n, self.resident = n, RESIDENT[device.kind] and len(edges) == 1
-        new, zeros = (device.empty, device.empty) if self.resident else (self._unreached, device.zeros)
+        # a search by the program clears everything first
+        cleared = self.resident and length is None
+        new, zeros = (device.empty, device.empty) if cleared else (self._unreached, device.zeros)
         self.length = new(shard.n_vertices, lengths.word) if length is None else length
         self.lists = device.empty(4 * n, np.uint32)
         self.marks = zeros(2 * (-(-n // 32) + 1), np.uint32)
