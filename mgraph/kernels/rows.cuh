@@ -49,6 +49,16 @@ template <class Tile> DEVICE i64 rows_at_once(Grid grid, Tile tile, i64 n) {
     return greater(lesser((n + tiles - 1) / tiles, (i64)tile.size()), (i64)1);
 }
 
+template <class Tile32, class View, class Visit>  // the rows of visit_rows that are not short
+DEVICE void visit_long_rows(const View& graph, Tile32 tile, i64 row, i64 degree, u64* tasks, i64* n_tasks,
+                            Visit visit) {
+    for (u32 rest = tile.ballot(degree > short_degree && degree <= HUB_DEGREE); rest; rest &= rest - 1) {
+        i64 next = tile.shfl(row, lowest_bit(rest)), units = graph.units(next);
+        for (i64 unit = 0; unit < units; ++unit) visit(tile, next, unit);
+    }
+    if (degree > HUB_DEGREE && tasks) add_tasks(graph, row, tasks, n_tasks);
+}
+
 // Visits every unit of the lanes' rows (-1 for none): visit(group, row, unit) by a group of one lane or the whole tile.
 // Hubs are added to the tasks, or left out if `tasks` is null.
 template <class Tile32, class View, class Visit>
@@ -58,11 +68,7 @@ DEVICE void visit_rows(const View& graph, Tile32 tile, i64 row, u64* tasks, i64*
         i64 units = graph.units(row);
         for (i64 unit = 0; unit < units; ++unit) visit(Tile<1>{}, row, unit);
     }
-    for (u32 rest = tile.ballot(degree > short_degree && degree <= HUB_DEGREE); rest; rest &= rest - 1) {
-        i64 next = tile.shfl(row, lowest_bit(rest)), units = graph.units(next);
-        for (i64 unit = 0; unit < units; ++unit) visit(tile, next, unit);
-    }
-    if (degree > HUB_DEGREE && tasks) add_tasks(graph, row, tasks, n_tasks);
+    visit_long_rows(graph, tile, row, degree, tasks, n_tasks, visit);
 }
 
 // Visits like visit_rows where few lanes have rows: 8 lanes take a short row, so its edges are read concurrently.

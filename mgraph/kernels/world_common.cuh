@@ -51,6 +51,11 @@ struct Heard {  // what each rank said at the last meeting in which it took part
         for (i64 r = 0; r < size; ++r) sum += said[r * said_words + 1 + k];
         return sum;
     }
+    DEVICE i64 least(int k) const {  // of what the ranks said
+        i64 least = said[1 + k];
+        for (i64 r = 1; r < size; ++r) least = lesser(least, said[r * said_words + 1 + k]);
+        return least;
+    }
     DEVICE bool any(i64 flag) const {
         i64 all = 0;
         for (i64 r = 0; r < size; ++r) all |= said[r * said_words + 1 + number_count];
@@ -82,6 +87,10 @@ struct World {
     i64 room;  // messages that an inbox holds
     DEVICE u32* words(i64 r, i64 offset) const { return (u32*)(regions[r] + offset); }
     DEVICE bool reaches(i64 r) const { return regions[r] != 0; }
+    DEVICE i64 lo() const { return starts[rank]; }
+    DEVICE i64 hi() const { return starts[rank + 1]; }
+    DEVICE i64 rows() const { return hi() - lo(); }
+    DEVICE i64 vertices() const { return starts[size]; }
     DEVICE i64 owner(i64 v) const {
         i64 first = 0;
         for (i64 n = size; n > 1;) {
@@ -91,16 +100,17 @@ struct World {
         }
         return first;
     }
-    // Messages past the room of an inbox are counted, not written: the meeting's flags then say `overflowed`.
-    DEVICE void send(const Heard& heard, i64 to, u32 word) const {
+    // Messages are words of 4 or 8 bytes, all of a program alike. Those past the room of an inbox are counted, not
+    // written: the meeting's flags then say `overflowed`.
+    template <class T> DEVICE void send(const Heard& heard, i64 to, T message) const {
         i64 place = take_place(counts + to);
-        if (place < room) put(heard, to, place, word);
+        if (place < room) put(heard, to, place, message);
     }
-    DEVICE void put(const Heard& heard, i64 to, i64 place, u32 word) const {
-        store((u32*)out[heard.sends() * size + to] + place, word);
+    template <class T> DEVICE void put(const Heard& heard, i64 to, i64 place, T message) const {
+        store((T*)out[heard.sends() * size + to] + place, message);
     }
-    DEVICE u32 message(const Heard& heard, i64 from, i64 i) const {
-        return load((const u32*)in[heard.reads() * size + from] + i);
+    template <class T = u32> DEVICE T message(const Heard& heard, i64 from, i64 i) const {
+        return load((const T*)in[heard.reads() * size + from] + i);
     }
     DEVICE i64* number(int k) const { return counts + size + k; }
     // For the host's driver, before the first phase and before each.

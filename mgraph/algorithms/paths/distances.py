@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, Columns, GraphFacts, Runs, Shard, Vertices
-from mgraph.algorithms.paths.bit_parallel_bfs.search import SEARCHES, BitParallelBfs, library
+from mgraph.algorithms.paths.bit_parallel_bfs.search import SEARCHES, search, warm
 
 __all__ = ["ALGORITHM", "distances", "run", "warm"]
 
@@ -61,11 +61,6 @@ def check(graph: GraphFacts, sources: Any) -> dict[str, Any]:
     return {"sources": Vertices(graph.vertices(sources, "sources"))}
 
 
-def warm(shard: Shard) -> None:
-    """Compile what `run` launches on this shard."""
-    library(shard)
-
-
 def run(shard: Shard, sources: np.ndarray) -> Columns:
     """The distances of the own vertices from each of `sources`, in edges.
 
@@ -85,7 +80,7 @@ def run(shard: Shard, sources: np.ndarray) -> Columns:
     Raises
     ------
     CapacityError
-        There is too little memory for the result, what `BitParallelBfs` lists and 1 / 64 byte an edge for hubs' tasks.
+        There is too little memory for the result, what `search` lists and 1 / 64 byte an edge for hubs' tasks.
 
     Notes
     -----
@@ -95,7 +90,7 @@ def run(shard: Shard, sources: np.ndarray) -> Columns:
     distance = device.full(len(sources) * n, -1, np.int32)
     for first in range(0, len(sources), SEARCHES):
         some = sources[first : first + SEARCHES]
-        BitParallelBfs(shard, some, distance[first * n : (first + len(some)) * n]).run()
+        search(shard, some, distance[first * n : (first + len(some)) * n])
     return {"distance": distance.reshape(len(sources), n)}, {}
 
 

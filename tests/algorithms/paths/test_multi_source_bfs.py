@@ -15,7 +15,9 @@ from spmd import Graph, cut, run, run_program, shards
 from mgraph.algorithms import ALGORITHMS
 from mgraph.algorithms.paths.bit_parallel_bfs import search as bit_parallel_bfs
 from mgraph.algorithms.paths.near_far import search
+from mgraph.algorithms.primitives import programs
 from mgraph.errors import Aborted, InvalidOption, UnknownVertex
+from mgraph.exchange import world
 from mgraph.partition import Partition
 from mgraph.structures import Csr
 
@@ -26,7 +28,10 @@ CUTS = [(1, True), (2, True), (3, False)]
 
 @pytest.fixture(params=["few", "many"])
 def lists(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, small: None) -> str:
-    """Lists of any length left to one kernel; or of 5 vertices at most, three levels at a time."""
+    """Lists of any length left to one kernel, or one program; or of 5 vertices at most, three levels at a time."""
+    together = request.param == "few"
+    for module in (search, bit_parallel_bfs):
+        monkeypatch.setattr(module, "RESIDENT", {"cpu": together, "cuda": together})
     if request.param == "many":
         monkeypatch.setattr(search, "FEW", {"cpu": 5, "cuda": 5})
         monkeypatch.setattr(bit_parallel_bfs, "FEW", 5)
@@ -137,7 +142,8 @@ def test_many_threads_on_the_same_words(size: int) -> None:
     check_rows(run(made, K_HOP, sources, 2)[0], far, 2)
 
 
-def test_small_levels_are_left_to_one_block(counted: Counter[str]) -> None:
+def test_small_levels_are_left_to_one_block(counted: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(bit_parallel_bfs.RESIDENT, "cpu", False)
     n = 3000
     made = shards(Graph(n, np.arange(n - 1, dtype=IDS), np.arange(1, n, dtype=IDS)), cut(n, 1))
     counted.clear()
@@ -145,6 +151,26 @@ def test_small_levels_are_left_to_one_block(counted: Counter[str]) -> None:
     assert found["distance"][:, -1].tolist() == [n - 1, n - 8]
     assert counted == {"Begin": 1, "Settle": 1, "ExpandPersistent": 1, "read-back": counted["read-back"]}
     assert counted["read-back"] < 10
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_programs_with_full_inboxes_and_both_drivers(
+    ranks: int, mapped: bool, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A level is sent in parts; a program that leaves at each meeting goes on."""
+    monkeypatch.setattr(programs, "ROOM", 3)
+    monkeypatch.setattr(programs, "ROOM_SHARE", 1 << 20)
+    monkeypatch.setitem(world.PATIENCE, "cpu", 0)
+    for module in (search, bit_parallel_bfs):
+        monkeypatch.setattr(module, "RESIDENT", {"cpu": True, "cuda": True})
+    for seed in range(2):
+        print(f"seed {seed}")
+        graph = random_graph(seed, 300, 1500, skew=seed == 1)
+        sources = np.random.default_rng(seed).integers(0, graph.n, 40)
+        made, far = shards(graph, cut(graph.n, ranks), device=device, mapped=mapped), every(graph, sources)
+        np.testing.assert_array_equal(run(made, DISTANCES, sources)[0], far)
+        np.testing.assert_array_equal(run(made, NEAREST, sources)[0]["nearest"], nearest(far, sources)[1])
 
 
 def test_bad_arguments() -> None:

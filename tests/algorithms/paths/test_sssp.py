@@ -22,9 +22,11 @@ from mgraph.partition import Partition
 CUTS = [(1, True), (2, True), (3, False)]
 
 
-@pytest.fixture(params=["few", "many"])
+@pytest.fixture(params=["together", pytest.param("few", marks=pytest.mark.slow), "many"])
 def lists(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Lists of any length left to one block; or of 5 vertices at most, three turns at a time."""
+    """One program of all ranks; or the host's steps, where one block has lists of any length, or of 5 vertices."""
+    together = request.param == "together"
+    monkeypatch.setattr(search, "RESIDENT", {"cpu": together, "cuda": together})
     if request.param == "many":
         monkeypatch.setattr(search, "FEW", {"cpu": 5, "cuda": 5})
         monkeypatch.setattr(search, "TURNS", 3)
@@ -206,7 +208,8 @@ def test_after_batches(structure: str, device: str, size: int) -> None:
 # ---- what it costs -------------------------------------------------------------------------------------------------
 
 
-def test_small_turns_are_left_to_one_block(counted: Counter[str]) -> None:
+def test_small_turns_are_left_to_one_block(counted: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(search.RESIDENT, "cpu", False)
     n = 3000
     made = shards(Graph(n, np.arange(n - 1, dtype=IDS), np.arange(1, n, dtype=IDS)), cut(n, 1))
     counted.clear()
@@ -219,6 +222,7 @@ def test_small_turns_are_left_to_one_block(counted: Counter[str]) -> None:
 
 def test_lists_stay_lists(monkeypatch: pytest.MonkeyPatch, counted: Counter[str]) -> None:
     """Large turns look at near vertices only: what they follow is not the whole graph each time."""
+    monkeypatch.setitem(search.RESIDENT, "cpu", False)
     monkeypatch.setattr(search, "FEW", {"cpu": 0, "cuda": 0})
     followed = []
     turn = search.NearFarSearch._relax
@@ -230,7 +234,8 @@ def test_lists_stay_lists(monkeypatch: pytest.MonkeyPatch, counted: Counter[str]
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_abort_ends_a_search(size: int) -> None:
+def test_abort_ends_a_search(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(search.RESIDENT, "cpu", False)
     calls = iter(range(10000))
     graph = random_weighted(1)
     made = shards(graph, cut(graph.n, size), aborted=lambda: next(calls) >= 4 * size)

@@ -5,11 +5,10 @@
 #include "kernels/bits.cuh"
 #include "kernels/rows.cuh"
 #include "kernels/search.cuh"
+#include "algorithms/paths/bit_parallel_bfs/words.cuh"
 
 // The words of `state`. Lists and the hubs' tasks are those of even and odd levels.
 enum BitParallelState { w_list, w_tasks = w_list + 2, w_level = w_tasks + 2, w_out };
-
-constexpr i64 searches = 64;
 
 struct BitParallelLists {
     u64* coming;  // of all vertices: the searches that came in this level
@@ -41,10 +40,9 @@ struct BitParallelLists {
         if (fresh) store(seen + first + row, load(seen + first + row) | fresh);
         store(now + row, fresh);
         if (distance)
-            for (u64 rest = fresh; rest; rest &= rest - 1) distance[lowest(rest) * n + row] = (i32)level;
+            for (u64 rest = fresh; rest; rest &= rest - 1) distance[lowest_search(rest) * n + row] = (i32)level;
         return fresh;
     }
-    DEVICE static i64 lowest(u64 bits) { return bit_width(bits & (~bits + 1)) - 1; }
 };
 
 template <class View, class Tile>
@@ -171,7 +169,7 @@ struct Emit {  // one lane a listed vertex: a line for each search that came to 
             i64 row = bfs.list(level)[i];
             for (u64 rest = bfs.now[row]; rest; rest &= rest - 1) {
                 i64 at = take_place(next);
-                vertex[at] = bfs.first + row, search[at] = (u8)BitParallelLists::lowest(rest);
+                vertex[at] = bfs.first + row, search[at] = (u8)lowest_search(rest);
             }
         }
     }

@@ -1,11 +1,18 @@
 """One rank's part of up to 64 breadth-first searches at a time, a bit of a word for each vertex and search.
 
 A level follows the edges of the vertices that some search came to in the level before, so that an edge is read once for
-all searches that are there. While few vertices are listed, one block of a GPU or one thread of a CPU takes level after
+all searches that are there.
+
+All ranks run the levels as one program (`program.cuh`, `mgraph.exchange.world`). What comes to a vertex of another rank
+in a level is one message of 16 bytes, sent when the level's edges have been followed. A level costs one meeting of the
+ranks, and one more for each part where it does not fit into an inbox.
+
+GPUs go another way until the program has run on them (`RESIDENT`), and so does who asks for each level's vertices.
+There the host takes levels. While few vertices are listed, one block of a GPU or one thread of a CPU takes level after
 level by itself, if there is one rank.
 
 ================ ======================================= ========== ==================================================
-step             launches                                read-backs exchange
+step of the host launches                                read-backs exchange
 ================ ======================================= ========== ==================================================
 a level          2, 3 where there may be hubs            1          allreduce of a number; alltoallv of 16 bytes a
                                                                     vertex found in another range, and a read-back
@@ -24,10 +31,14 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Shard, kernels, task_room
 from mgraph.algorithms.paths.near_far.search import Outbox
+from mgraph.algorithms.primitives.programs import inbox_room
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, Struct, constants
 
-__all__ = ["SEARCHES", "BitParallelBfs", "library"]
+__all__ = ["SEARCHES", "BitParallelBfs", "library", "search", "warm"]
+
+#: whether all ranks run searches as one program; on GPUs it has not run yet
+RESIDENT = {"cpu": True, "cuda": False}
 
 _FILE = "algorithms/paths/bit_parallel_bfs/search.cuh"
 SEARCHES = constants(_FILE)["searches"]  #: at a time
@@ -37,8 +48,41 @@ LEVELS = 1 << 14  #: levels of one launch, after which the host looks whether th
 
 
 def library(shard: Shard) -> Library:
-    """The kernels of searches over the shard's out-edges."""
+    """The kernels of the host's steps over the shard's out-edges."""
     return kernels(shard, _FILE, shard.out_edges.view())
+
+
+def program(shard: Shard) -> Library:
+    """The program of all ranks over the shard's out-edges."""
+    return kernels(shard, "algorithms/paths/bit_parallel_bfs/program.cuh", shard.out_edges.view())
+
+
+def warm(shard: Shard) -> None:
+    """Compile what `search` launches on this shard."""
+    (program if RESIDENT[shard.device.kind] else library)(shard)
+
+
+def search(shard: Shard, sources: np.ndarray, distance: Array) -> None:
+    """Write the distances of the own vertices from up to 64 sources to `distance`, int32[k * (hi - lo)], all -1 before.
+
+    It takes 16 bytes a vertex of the whole graph, 16 bytes an owned vertex and, on several ranks, 4 bytes for each
+    vertex of the other ranges; inboxes take 4 bytes a vertex of the whole graph, 4 MiB a rank at least.
+    """
+    if not RESIDENT[shard.device.kind]:
+        BitParallelBfs(shard, sources, distance).run()
+        return
+    device, n, edges = shard.device, shard.hi - shard.lo, shard.out_edges
+    outbox = Outbox(shard)
+    coming, seen, now, lists = device.carve(
+        (shard.n_vertices, np.uint64), (shard.n_vertices, np.uint64), (n, np.uint64), (2 * n, np.uint32)
+    )
+    world = shard.exchange.world(device)
+    world.run(
+        program(shard), "BitParallel", world.layout(shard.partition, inbox_room(shard), 16),
+        1 + (n + edges.num_edges) // 256, graph=edges.view(), coming=coming, seen=seen, now=now, lists=lists,
+        distance=distance, out=outbox.list, places=outbox.places, out_counts=device.empty(shard.size, np.int64),
+        sources=device.asarray(sources), n_sources=len(sources), tasks=device.empty(task_room(edges), np.uint64),
+    )  # fmt: skip
 
 
 class BitParallelBfs:

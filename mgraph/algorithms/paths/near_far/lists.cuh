@@ -68,6 +68,8 @@ struct Relaxation {
     u32* marked;
     DEVICE Relaxation(const NearFarLists& s, i64 turn, i64 far_turn)
         : s(s), near(s.to_near(turn)), far(s.to_far(far_turn)), marked(s.marked(turn)) {}
+    DEVICE i64 first() const { return s.first; }
+    DEVICE Word length(i64 row) const { return load(s.length + s.first + row); }
     DEVICE void add_near(u32 row) {
         if (mark(marked, row)) near.add(row);
     }

@@ -6,6 +6,47 @@
 #include "algorithms/paths/near_far/relax_persistent.cuh"
 #include "algorithms/paths/near_far/relax_blockwise.cuh"
 
+template <class View>
+struct RelaxNear {  // a tile 32 near vertices
+    static constexpr int lanes = 32;
+    View graph;
+    NearFarLists search;
+    i64 turn;
+    i64 far_turn;
+    i64 count;
+    u64 limit;
+    i64 last;  // 0 if their edges in another structure are to be followed after these
+    u64* tasks;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        Relaxation relaxation(search, turn + 1, far_turn);
+        i64 edges = 0;
+        for (i64 i : grid.items(tile, (count + tile.size() - 1) / tile.size())) {
+            fetch_row(graph, i, count, [&](i64 next) { return (i64)load(search.near(turn) + next); });
+            if (i == 0 && tile.rank() == 0 && last) begin_turn(search, turn);
+            edges += relax_near(graph, search, tile, i * tile.size(), count, turn, limit, relaxation, tasks, last);
+        }
+        count_edges(search, tile, edges);
+    }
+};
+
+template <class View>
+struct RelaxHubs {  // a tile a task
+    static constexpr int lanes = 32;
+    View graph;
+    NearFarLists search;
+    i64 turn;
+    i64 far_turn;
+    u64 limit;
+    const u64* tasks;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        Relaxation relaxation(search, turn + 1, far_turn);
+        i64 n_tasks = load(search.task_count(turn));
+        for (i64 i : grid.items(tile, n_tasks)) relax_task(graph, tile, tasks[i], limit, relaxation);
+    }
+};
+
 struct BeginSearch {  // one lane a source: its length, on every rank, and its owner's near list
     static constexpr int lanes = 1;
     NearFarLists search;

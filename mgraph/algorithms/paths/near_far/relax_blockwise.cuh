@@ -60,8 +60,7 @@ struct RelaxBlockwise {
             if (n_tasks == 0) continue;
             {
                 Relaxation relaxation(s, turn + 1, far_turn);
-                for (i64 i : grid.items(tile, n_tasks))
-                    relax_task(graph, s, tile, load(tasks + i), ~(u64)0, relaxation);
+                for (i64 i : grid.items(tile, n_tasks)) relax_task(graph, tile, load(tasks + i), ~(u64)0, relaxation);
             }
             grid.meet(arrived, goal);
         }

@@ -44,7 +44,8 @@ struct RelaxPersistent {
                 i64 end = lesser(count, (i + 1) * few);
                 if constexpr (tile.size() > 1)
                     if (few <= narrow) {
-                        edges += relax_few(graph, search, tile, i * few, end, turn, limit, relaxation, tasks);
+                        i64 at = i * few + tile.rank(), row = at < end ? search.take(at, turn) : -1;
+                        edges += relax_few(graph, tile, row, limit, relaxation, tasks, search.task_count(turn));
                         continue;
                     }
                 edges += relax_near(graph, search, tile, i * few, end, turn, limit, relaxation, tasks);
@@ -55,7 +56,7 @@ struct RelaxPersistent {
         if (n_tasks == 0) return edges;
         {
             Relaxation relaxation(search, turn + 1, far_turn);
-            for (i64 i : grid.items(tile, n_tasks)) relax_task(graph, search, tile, load(tasks + i), limit, relaxation);
+            for (i64 i : grid.items(tile, n_tasks)) relax_task(graph, tile, load(tasks + i), limit, relaxation);
         }
         grid.meet(arrived, goal);
         return edges;

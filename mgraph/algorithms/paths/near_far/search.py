@@ -5,18 +5,24 @@ near vertices, the limit rises to the least far length plus `delta`. So lengths 
 delta-stepping [1]_, but with two lists instead of many buckets [2]_, and with vertices that are listed once at most. No
 step reads more than its lists: nothing scans all vertices.
 
-While few vertices are near, one kernel takes turn after turn by itself (`RelaxPersistent`), with blocks that meet on a
-GPU and one thread on a CPU: roads have thousands of small turns, and a launch and a read-back take longer than each. On
-several ranks, each goes on until it has no near vertices, and then sends what it found in the others' ranges. Lengths
-that fall again later are corrected, so the result is the same.
+All ranks run the turns as one program (`search.cuh`, `mgraph.exchange.world`). A turn relaxes the near rows, and the
+lengths that others have sent; it costs one meeting of the ranks, and one more where it has rows of high degree. When
+the limit rises there are two. A length of another rank's vertex is sent when it falls below the shortest that was found
+here, as 8 bytes, or 16 with wide words; one that does not fit into the inbox is sent in another meeting. Lengths that
+fall again later are corrected, so the result is the same.
+
+GPUs go another way until the program has run on them (`RESIDENT`), and so does a search along the edges of two
+structures. There the host takes turns. While few vertices are near, one kernel takes turn after turn by itself
+(`RelaxPersistent`). On several ranks, each goes on until it has no near vertices, and then sends what it found in the
+others' ranges.
 
 A search that goes on after a change (`NearFarSearch.resume`) begins at many places, far from and near to the source,
 most of which change few vertices. In the order of lengths they would be done one after another. On a GPU and a rank
-that is alone, blocks take these places and go on from each by themselves (`RelaxBlockwise`), in no order. Lengths that
-fall again later are corrected here, too; few do where lengths have bounds (`paths.incremental_paths`).
+that is alone, blocks take these places and go on from each by themselves (`RelaxBlockwise`), in no order; few lengths
+fall again where they have bounds (`paths.incremental_paths`).
 
 ================== ======================================= ========== ================================================
-step               launches                                read-backs exchange
+step of the host   launches                                read-backs exchange
 ================== ======================================= ========== ================================================
 a large turn       1, 2 where there may be hubs            1          allreduce of three numbers (a copy on one rank)
 many small turns   1                                       1          the same
@@ -36,16 +42,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Shard, kernels, task_room
+from mgraph.algorithms.primitives.programs import inbox_room
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, Struct, constants
 from mgraph.structures import Structure
 
 __all__ = ["HOPS", "Lengths", "NearFarSearch", "Outbox", "library"]
 
+#: whether all ranks run a search as one program; on GPUs it has not run yet
+RESIDENT = {"cpu": True, "cuda": False}
 #: so many near or far vertices are left to one kernel: a launch and a read-back take as long as their turn
 FEW = {"cuda": 1 << 15, "cpu": 512}
 #: so many near vertices, and so many suspects, are left to blocks that go on by themselves
@@ -89,10 +99,12 @@ class Lengths:
 HOPS = Lengths(0, np.uint64, NONE)  #: hops << 32 | source
 
 
-def library(shard: Shard, lengths: Lengths, edges: Structure | None = None) -> Library:
-    """The kernels of a search over the shard's out-edges, or over other edges of it."""
+def library(shard: Shard, lengths: Lengths, edges: Structure | None = None, resident: bool | None = None) -> Library:
+    """Return the kernels of a search over the shard's out-edges, or over other edges of it."""
     view = (shard.out_edges if edges is None else edges).view()
-    return kernels(shard, "algorithms/paths/near_far/near_far.cuh", view, LENGTHS=lengths.bits)
+    resident = RESIDENT[shard.device.kind] if resident is None else resident
+    file = "search.cuh" if resident else "near_far.cuh"
+    return kernels(shard, f"algorithms/paths/near_far/{file}", view, LENGTHS=lengths.bits)
 
 
 class Outbox:
@@ -117,8 +129,9 @@ class Outbox:
 class NearFarSearch:
     """The lists and lengths of one search.
 
-    They take 4 bytes a vertex of the whole graph (8 with wide words), 16 bytes an owned vertex and, on several ranks, 4
-    bytes for each vertex of the other ranges; bitmaps take n / 8 bytes, and n / 4 of owned vertices.
+    They take 4 bytes a vertex of the whole graph (8 with wide words) and 16 bytes an owned vertex; bitmaps take n / 8
+    bytes, and n / 4 of owned vertices. On several ranks inboxes take 2 bytes a vertex of the whole graph (4), 2 MiB a
+    rank at least; where the host takes steps, 4 bytes for each vertex of the other ranges instead.
 
     Parameters
     ----------
@@ -137,7 +150,7 @@ class NearFarSearch:
     length : uint32 or uint64[n_vertices]
         The shortest length that this rank knows of each vertex.
     rounds : int
-        The steps so far in which ranks met.
+        The turns and the rises of the limit so far; by the host, the steps in which ranks met.
     """
 
     def __init__(
@@ -151,24 +164,45 @@ class NearFarSearch:
         self.shard, self.lengths, self.delta, self.device = shard, lengths, delta, shard.device
         device, n = shard.device, shard.hi - shard.lo
         edges = edges or [shard.out_edges]
-        self.n, self.kernels = n, library(shard, lengths, edges[0])
-        self.length = device.full(shard.n_vertices, lengths.none, lengths.word) if length is None else length
+        self.n, self.resident = n, RESIDENT[device.kind] and len(edges) == 1
+        # a search by the program clears everything first
+        cleared = self.resident and length is None
+        new, zeros = (device.empty, device.empty) if cleared else (self._unreached, device.zeros)
+        self.length = new(shard.n_vertices, lengths.word) if length is None else length
         self.lists = device.empty(4 * n, np.uint32)
-        self.marks = device.zeros(2 * (-(-n // 32) + 1), np.uint32)
-        self.held = device.zeros(-(-shard.n_vertices // 32) + 1, np.uint32)
+        self.marks = zeros(2 * (-(-n // 32) + 1), np.uint32)
+        self.held = zeros(-(-shard.n_vertices // 32) + 1, np.uint32)
         self.state = device.zeros(OUT + (shard.size if shard.size > 1 else 0), np.int64)
         self.few, self.arrived = FEW[device.kind], device.zeros(1, np.uint64)
-        self.outbox = Outbox(shard)
+        self.least = device.empty(2, np.uint64)
         self.set_edges(edges)
-        self.fields = Struct(
-            length=self.length, first=shard.lo, n=n, lists=self.lists, marks=self.marks, held=self.held,
-            state=self.state, **self.outbox.fields,
-        )  # fmt: skip
         self.limit, self.rounds = lengths.limit(0, delta), 0
         self.counts = np.zeros(len(self.state), np.int64)
 
+    def _unreached(self, n: int, dtype: type) -> Array:
+        return self.device.full(n, self.lengths.none, dtype)
+
+    @cached_property
+    def outbox(self) -> Outbox:
+        """The lists for other ranks, where the host takes steps."""
+        return Outbox(self.shard)
+
+    @cached_property
+    def fields(self) -> Struct:
+        """The fields of the kernels' `NearFarLists`."""
+        return Struct(
+            length=self.length, first=self.shard.lo, n=self.n, lists=self.lists, marks=self.marks, held=self.held,
+            state=self.state, **self.outbox.fields,
+        )  # fmt: skip
+
+    @property
+    def kernels(self) -> Library:
+        """The kernels of the host's steps."""
+        return library(self.shard, self.lengths, self.structures[0], resident=False)
+
     def set_edges(self, edges: Sequence[Structure]) -> None:
         """Follow these edges as they are now."""
+        self.structures = edges
         self.sides = [(one.view(), task_room(one)) for one in edges]
         self.graph = self.sides[0][0]
         self.tasks = self.device.empty(max(room for _, room in self.sides), np.uint64)
@@ -180,6 +214,9 @@ class NearFarSearch:
 
         Blocks go on by themselves where the search `relaxes_blockwise`.
         """
+        if self.resident and not self.relaxes_blockwise:
+            self._run_together(sources, words, clears=False)
+            return
         self.device.fill(self.state, 0)
         self.device.fill(self.held, 0)
         self.limit = self.lengths.limit(0, self.delta)
@@ -188,8 +225,27 @@ class NearFarSearch:
 
     def run(self, sources: Array, words: Array) -> None:
         """Find the lengths of the shortest paths from `sources`, whose lengths at the beginning are `words`."""
-        self._begin(sources, words)
-        self._loop()
+        if self.resident:
+            self._run_together(sources, words, clears=True)
+        else:
+            self._begin(sources, words)
+            self._loop()
+
+    def _run_together(self, sources: Array, words: Array, clears: bool) -> None:
+        """Run the program on all ranks, which with `clears` forgets all lengths first."""
+        device, shard, lengths, n = self.device, self.shard, self.lengths, len(sources)
+        edges = self.structures[0]
+        world = shard.exchange.world(device)
+        layout = world.layout(shard.partition, inbox_room(shard), 8 if lengths.bits == 32 else 16)
+        state = world.run(
+            library(shard, lengths, edges, resident=True), "NearFar", layout, 1 + (self.n + edges.num_edges) // 256,
+            graph=self.graph, length=self.length, none=lengths.none, clears=int(clears),
+            sources=device.asarray(sources), words=device.asarray(words), n_sources=n,
+            limit=lengths.limit(0, self.delta), delta=self.delta, lists=self.lists, marks=self.marks, held=self.held,
+            least=self.least, tasks=self.tasks,
+        )  # fmt: skip
+        self.rounds += state["rounds"]
+        self.counts[EDGES] = state["edges"]
 
     def _begin(self, sources: Array, words: Array) -> None:
         device, n = self.device, len(sources)

@@ -38,7 +38,7 @@ def sssp(self: Runs[T], source: int, predecessors: bool = False, dtype: Any = "f
     -------
     VertexValues
         With ``.reached``, the number of vertices reached; ``.delta``, the width of the ranges in which distances were
-        settled; and ``.supersteps``, how often the workers met.
+        settled; and ``.supersteps``, how often all workers followed near vertices, or went to the next range.
 
     Raises
     ------
@@ -53,9 +53,9 @@ def sssp(self: Runs[T], source: int, predecessors: bool = False, dtype: Any = "f
 
     Notes
     -----
-    O(n + m) work in practice. A superstep settles what is near on each worker. Then 8 bytes travel for each vertex of
-    another worker that got a shorter distance, 16 with float64. The supersteps are at least as many as ranges of
-    distances that are `delta` wide and have vertices. Predecessors take one more, in which each worker receives the
+    O(n + m) work in practice. A superstep follows the edges of near vertices. 8 bytes travel when a vertex of another
+    worker gets a shorter distance, 16 with float64. The supersteps are at least as many as ranges of distances that
+    are `delta` wide and have vertices. Predecessors take one more, in which each worker receives the
     distances of all vertices and 8 bytes for each of its own vertices from each of the others. The distances do not
     depend on timing, the structure, the order of the vertices or the number of workers, bit for bit. The algorithm is
     delta-stepping with a near and a far list: A. Davidson, S. Baxter, M. Garland, J. D. Owens, "Work-efficient parallel

@@ -206,7 +206,7 @@ def run(shard: Shard, source: int, predecessors: bool = False, dtype: str = "flo
         "predecessors", int64[hi - lo]: internal ids, -1 for the source and if there is no path.
     scalars : dict
         ``reached``, the number of vertices reached; ``delta``, by which the limit of the near list rose;
-        ``supersteps``, how often the ranks met, which may depend on timing.
+        ``supersteps``, the turns and the rises of the limit, which may depend on timing.
 
     Raises
     ------

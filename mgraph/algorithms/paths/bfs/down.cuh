@@ -1,0 +1,138 @@
+// From the rows of a level to their neighbours. A rank sets a neighbour's bit in its own bitmap first, so it sends each
+// vertex once. The owner settles what it receives when it expands its next level. Where a rank found more vertices of
+// another than an inbox holds, the owner reads the finder's bitmap instead.
+#pragma once
+#include "algorithms/primitives/programs.cuh"
+
+template <class Search>
+struct SearchDown {
+    using State = typename Search::State;
+    const Search& search;
+    const State& s;
+    const Heard& heard;
+    Finds finds;
+    Numbers& mine;
+    const World& world = search.world;
+
+    DEVICE bool visit_first(u32 id) const {
+        u32* word = search.seen(world.rank, s.buffer) + id / word_bits;
+        return !(atomic_or(word, bit_of(id)) & bit_of(id));
+    }
+    // An own vertex of the next level goes to the next list.
+    DEVICE void enlist(i64 row, i64 level, i64 base) const {
+        store(search.listing(level) + base + take_place(world.number(Search::LISTED)), (u32)row);
+        mine.of[Search::ARCS] += search.graph.degree(row);
+    }
+    DEVICE void discover(u32 id, bool look_again) const {
+        const u32* bits = search.seen(world.rank, s.buffer);
+        if (saw_bit(bits, id) || (look_again && get_bit(bits, id)) || !visit_first(id)) return;
+        if (!finds.add(id)) hand_on(Tile<1>{}, id);
+    }
+    // Own vertices get their distance and go to the next list, others to their owners. Lanes without a find bring no_id.
+    template <class Group> DEVICE void hand_on(Group group, u32 id) const {
+        i64 row = (i64)id - world.lo();
+        bool own = id != no_id && row >= 0 && row < world.rows(), other = id != no_id && !own;
+        if (own && world.size == 1) search.distance[row] = (i32)(s.level + 1);
+        else if (own) own = lower(row, s.level + 1) > s.level + 1;
+        i64 place = places(group, own, world.number(Search::LISTED));
+        if (own) {
+            store(search.listing(s.level + 1) + s.next_listed + place, (u32)row);
+            mine.of[Search::ARCS] += search.graph.degree(row);
+        }
+        if (world.size == 1 || !group.any(other)) return;
+        i64 owner = other ? world.owner(id) : world.rank, there = (i64)id - world.starts[owner];
+        send_together(group, world, heard, other, owner, id);
+        if (other && there < world.rows()) mine.of[Search::ARCS] += search.graph.degree(there);  // alike: a guess
+    }
+    template <class Group> DEVICE void hand_on_all(Group tile, u32 least) const {
+        finds.hand_on(tile, least, no_id, [&](auto group, u32 id) { hand_on(group, id); });
+    }
+    template <class Group> DEVICE void expand_unit(Group group, i64 row, i64 unit, bool look_again) const {
+        search.graph.visit(group, row, unit, [&](u32 id, i64, bool live) {
+            if (live) discover(id, look_again);
+            return false;
+        });
+        if constexpr (Group::width == Search::lanes) hand_on_all(group, Finds::most / 3);
+    }
+    DEVICE void expand(Grid grid) const {
+        Tile<Search::lanes> tile;
+        finds.clear(tile);
+        const u32* rows_listed = search.listing(s.level);
+        i64 n = s.listed + received(world, heard, s.inbox);
+        bool look_again = n > crowded;
+        auto row_at = [&](i64 at) -> i64 {
+            if (at >= s.listed) return receive(pending(world, heard, at - s.listed), s.level);
+            i64 row = load(rows_listed + at);
+            bool before = s.lowered && load(search.distance + row) != s.level;  // it was of the level before
+            return before ? -1 : row;
+        };
+        expand_rows(
+            grid, search.graph, n, s.listed, [&](i64 at) { return (i64)load(rows_listed + at); }, row_at, search.tasks,
+            world.number(Search::TASKS),
+            [&](auto group, i64 row, i64 unit) { expand_unit(group, row, unit, look_again); },
+            [&](auto tile) { hand_on_all(tile, Finds::most / 3); });
+        hand_on_all(tile, 1);
+    }
+    // A message may come after an own vertex of the same level has led to its vertex: then the vertex is lowered.
+    DEVICE i64 lower(i64 row, i64 level) const {  // its distance before; none is the largest
+        return atomic_min((u32*)search.distance + row, (u32)level);
+    }
+    DEVICE i64 receive(u32 id, i64 level) const {  // its row if it is of this level now
+        i64 row = (i64)id - world.lo(), before = lower(row, level);
+        if (before <= level) return -1;
+        visit_first(id);
+        ++mine.of[before == Search::unreached ? Search::LATE : Search::LOWERED];
+        return row;
+    }
+    DEVICE void expand_tasks(Grid grid) const {
+        Tile<Search::lanes> tile;
+        finds.clear(tile);
+        visit_hubs(grid, search.graph, search.tasks, s.tasks,
+                   [&](auto group, i64 row, i64 unit) { expand_unit(group, row, unit, true); });
+        hand_on_all(tile, 1);
+    }
+    DEVICE void settle(Grid grid, i64 level, bool lists_them) const {
+        visit_whole_inboxes(grid, world, heard, s.inbox, [&](u32 id) {
+            i64 row = receive(id, level);
+            if (row >= 0 && lists_them) enlist(row, level, s.next_listed);
+        });
+    }
+    // The finds of ranks whose messages did not fit, from their bitmaps.
+    DEVICE void collect(Grid grid) const {
+        OwnBits own{world};
+        for (i64 r = 0; r < world.size; ++r) {
+            if (heard.messages(r) <= world.room) continue;
+            const u32* theirs = search.seen(r, s.buffer);
+            for (i64 i : grid.items(own.words())) {
+                i64 word = own.first_word() + i;
+                u32 bits = load(theirs + word) & own(word) & ~load(search.seen(world.rank, s.buffer) + word);
+                for (; bits; bits &= bits - 1) {
+                    i64 row = receive((u32)(word * word_bits + lowest_bit(bits)), s.level + 1);
+                    if (row >= 0) enlist(row, s.level + 1, s.next_listed);
+                }
+            }
+        }
+    }
+    DEVICE void publish(Grid grid) const {
+        OwnBits own{world};
+        for (i64 i : grid.items(own.words())) {
+            i64 word = own.first_word() + i;
+            u32 bits = load(search.seen(world.rank, s.buffer) + word) & own(word);
+            for (i64 r = 0; r < world.size; ++r)
+                if (r != world.rank && world.reaches(r)) own.put(search.seen(r, s.buffer), word, bits);
+        }
+    }
+    // After levels upwards: the rows of the last one, by what its bitmap has more than the one before.
+    DEVICE void list(Grid grid) const {
+        OwnBits own{world};
+        const u32* now = search.seen(world.rank, s.buffer);
+        const u32* before = search.seen(world.rank, s.buffer ^ 1);
+        for (i64 i : grid.items(own.words())) {
+            i64 word = own.first_word() + i;
+            for (u32 bits = load(now + word) & ~load(before + word) & own(word); bits; bits &= bits - 1) {
+                i64 row = word * word_bits + lowest_bit(bits) - world.lo();
+                store(search.listing(s.level) + take_place(world.number(Search::LISTED)), (u32)row);
+            }
+        }
+    }
+};

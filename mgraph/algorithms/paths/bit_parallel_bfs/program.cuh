@@ -1,0 +1,176 @@
+// Up to 64 breadth-first searches by all ranks together, level by level: see `search.py`.
+//
+// What comes to a vertex of another rank is gathered here, and sent when the level's edges have been followed: a message
+// for each vertex and level, however many searches come to it. A level is sent in parts, as many as inboxes hold.
+#pragma once
+#include "algorithms/primitives/programs.cuh"
+#include "algorithms/paths/bit_parallel_bfs/words.cuh"
+
+template <class View>
+struct BitParallel {
+    static constexpr int lanes = 32;
+    i64 launch;
+    i64 resume;
+    World world;
+    View graph;
+    u64* coming;  // of all vertices: the searches that came in this level
+    u64* seen;  // of all vertices: own ones: the searches that came at all; others: those that were sent
+    u64* now;  // of own rows: the searches that came in the level before for the first time
+    u32* lists;  // own rows: two lists
+    i32* distance;  // of each search and own row
+    u32* out;  // vertices of other ranks, a list for each
+    const i64* places;  // the first place of each rank in `out`
+    i64* out_counts;  // of each rank
+    const u32* sources;
+    i64 n_sources;
+    u64* tasks;  // pieces of rows of high degree
+    struct State {
+        i64 phase = 0, level = 0;
+        i64 listed = 0, next_listed = 0;  // own rows of this level, and of the next one
+        i64 tasks = 0;
+        i64 part = 0;  // of the level that is sent
+        i64 inbox = 0;  // whether messages are to be read
+        i64 found = 0;  // on all ranks, vertices of the next level, and messages
+    };
+    enum Stage : i64 { finished, clear, seed, settling, expanding, hubs, sending, receiving };
+    enum Number { LISTED, TASKS, FOUND, LEFT };
+
+    // What comes to a vertex of the next level.
+    struct Arrivals {
+        const BitParallel& bfs;
+        const State& s;
+        DEVICE void come(u32 id, u64 bits) const {
+            bits &= ~load(bfs.seen + id);
+            if ((bits & ~load(bfs.coming + id)) == 0 || atomic_or(bfs.coming + id, bits) != 0) return;
+            i64 row = (i64)id - bfs.world.lo();
+            if (row >= 0 && row < bfs.world.rows()) {
+                store(bfs.list(s.level + 1) + s.next_listed + take_place(bfs.world.number(LISTED)), (u32)row);
+                return;
+            }
+            i64 owner = bfs.world.owner(id);
+            store(bfs.out + bfs.places[owner] + take_place(bfs.out_counts + owner), id);
+        }
+    };
+
+    DEVICE u32* list(i64 level) const { return lists + (level & 1) * world.rows(); }
+    DEVICE void begin(State& s) const { s.phase = clear, s.level = -1; }
+    DEVICE bool alone(const State& s) const { return s.phase != sending; }
+    DEVICE i64 shares(const State&) const { return -1; }
+    DEVICE i64 items(const State& s, const Heard& heard) const {
+        switch (s.phase) {
+        case clear: return world.vertices();
+        case seed: return n_sources;
+        case hubs: return s.tasks * 256;
+        case sending: return world.size;
+        case receiving: return received(world, heard, s.inbox);
+        default: return s.listed / 16;  // a CPU wakes nobody for 512 rows
+        }
+    }
+    DEVICE Numbers step(Grid grid, const State& s, const Heard& heard) const {
+        Numbers mine;
+        Arrivals arrivals{*this, s};
+        switch (s.phase) {
+        case clear:
+            for (i64 i : grid.items(world.vertices())) coming[i] = seen[i] = 0;
+            for (i64 i : grid.items(world.size)) out_counts[i] = 0;
+            break;
+        case seed:
+            for (i64 i : grid.items(n_sources))
+                if (world.owner(sources[i]) == world.rank) arrivals.come(sources[i], (u64)1 << i);
+            break;
+        case settling:
+            for (i64 i : grid.items(s.listed)) settle(load(list(s.level) + i), s.level);
+            for (i64 i : grid.items(world.size)) store(out_counts + i, (i64)0);
+            break;
+        case expanding: do_expand(grid, s, arrivals); break;
+        case hubs:
+            visit_hubs(grid, graph, tasks, s.tasks,
+                       [&](auto tile, i64 row, i64 unit) { follow(tile, row, unit, arrivals); });
+            break;
+        case sending: do_send(grid, s, heard, arrivals, mine); break;
+        default: do_receive(grid, s, heard, arrivals);
+        }
+        return mine;
+    }
+    // What came to a listed row for the first time.
+    DEVICE void settle(i64 row, i64 level) const {
+        i64 v = world.lo() + row;
+        u64 before = load(seen + v), fresh = load(coming + v) & ~before;
+        store(coming + v, (u64)0);
+        if (fresh) store(seen + v, before | fresh);
+        store(now + row, fresh);
+        for (u64 rest = fresh; rest; rest &= rest - 1) distance[lowest_search(rest) * world.rows() + row] = (i32)level;
+    }
+    template <class Group> DEVICE void follow(Group group, i64 row, i64 unit, const Arrivals& arrivals) const {
+        u64 bits = load(now + row);
+        graph.visit(group, row, unit, [&](u32 id, i64, bool live) {
+            if (live) arrivals.come(id, bits);
+            return false;
+        });
+    }
+    DEVICE void do_expand(Grid grid, const State& s, const Arrivals& arrivals) const {
+        auto row_at = [&](i64 at) { return (i64)load(list(s.level) + at); };
+        expand_rows(
+            grid, graph, s.listed, s.listed, row_at, row_at, tasks, world.number(TASKS),
+            [&](auto group, i64 row, i64 unit) { follow(group, row, unit, arrivals); }, [](auto) {});
+    }
+    // A part of what came to vertices of other ranks. Reads what others have sent with the part before.
+    DEVICE void do_send(Grid grid, const State& s, const Heard& heard, const Arrivals& arrivals, Numbers& mine) const {
+        for (i64 r = 0; r < world.size; ++r) {
+            i64 count = load(out_counts + r), first = s.part * world.room;
+            i64 n = greater(lesser(world.room, count - first), (i64)0);
+            for (i64 i : grid.items(n)) {
+                u32 id = load(out + places[r] + first + i);
+                u64 bits = load(coming + id);
+                world.put(heard, r, 2 * i, (u64)id);
+                world.put(heard, r, 2 * i + 1, bits);
+                store(seen + id, load(seen + id) | bits);
+                store(coming + id, (u64)0);
+            }
+            for (i64 i : grid.items(1)) {
+                if (n) store(world.counts + r, n + i);
+                mine.of[LEFT] += greater(count - first - n, (i64)0);
+            }
+        }
+        do_receive(grid, s, heard, arrivals);
+        for (i64 i : grid.items(1)) mine.of[FOUND] = (s.part ? 0 : s.next_listed) + i;
+    }
+    DEVICE void do_receive(Grid grid, const State& s, const Heard& heard, const Arrivals& arrivals) const {
+        for (i64 r = 0; s.inbox && r < world.size; ++r)
+            for (i64 i : grid.items(heard.messages(r)))
+                arrivals.come((u32)world.message<u64>(heard, r, 2 * i), world.message<u64>(heard, r, 2 * i + 1));
+    }
+
+    // ---- which phase follows -----------------------------------------------------------------------------------------
+
+    DEVICE void next(State& s, const Heard& heard) const {
+        s.next_listed += heard.own(LISTED);
+        switch (s.phase) {
+        case clear: s.phase = seed; break;
+        case settling: s.phase = expanding; break;
+        case expanding:
+            s.tasks = heard.own(TASKS);
+            s.phase = hubs;
+            break;
+        case seed:
+        case hubs:
+            s.found = s.next_listed, s.part = 0, s.inbox = 0;
+            if (world.size > 1) s.found = 0, s.phase = sending;
+            else end_level(s);
+            break;
+        case sending:
+            s.found += heard.total(FOUND) + heard.sent();
+            s.inbox = heard.sent() > 0, ++s.part;
+            if (heard.total(LEFT)) break;
+            if (s.inbox) s.phase = receiving;
+            else end_level(s);
+            break;
+        default: s.inbox = 0, end_level(s);
+        }
+    }
+    DEVICE void end_level(State& s) const {
+        ++s.level;
+        s.listed = s.next_listed, s.next_listed = 0;
+        s.phase = s.found ? settling : finished;
+    }
+};

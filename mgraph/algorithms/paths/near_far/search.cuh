@@ -1,0 +1,278 @@
+// A search for shortest paths by all ranks together, by a near and a far list: see `search.py`.
+//
+// A rank knows a length of every vertex: that of an own vertex is the shortest yet, that of another one the shortest that
+// was found here. A length that falls is a row for the near or the far list, or a message to the owner. Messages are read
+// when the next rows are relaxed. Turns follow each other until no rank has near vertices. Then the limit rises.
+#pragma once
+#include "algorithms/primitives/programs.cuh"
+#include "algorithms/paths/near_far/relax.cuh"
+
+template <class View>
+struct NearFar {
+    static constexpr int lanes = 32;
+    i64 launch;
+    i64 resume;
+    World world;
+    View graph;
+    Word* length;  // of all vertices
+    u64 none;  // the length of a vertex that is not reached
+    i64 clears;  // whether no vertex is reached before
+    const u32* sources;
+    const u64* words;  // their lengths
+    i64 n_sources;
+    u64 limit;  // of near vertices, at first
+    f64 delta;
+    u32* lists;  // own rows: two near lists, two far lists
+    u32* marks;  // bitmaps of own rows: who is in which near list
+    u32* held;  // a bitmap of all vertices: own ones in the far list, others that did not fit into an inbox
+    u64* least;  // two words: the least length that went to the far list
+    u64* tasks;  // pieces of rows of high degree
+    struct State {
+        i64 phase = 0;
+        i64 turn = 0, far_turn = 0;  // which lists are read
+        i64 limit = 0, before = 0;  // of near vertices, and what it was before it rose
+        i64 near = 0, next_near = 0, far = 0, divided = 0;  // own rows in the lists
+        i64 inbox = 0;  // whether messages are to be read
+        i64 tasks = 0;
+        i64 all_near = 0, all_far = 0, all_kept = 0;  // of all ranks: listed in this turn, far, not sent yet
+        i64 edges = 0;  // that this rank has followed
+        i64 rounds = 0;
+    };
+    enum Stage : i64 { finished, clear, seed, relax_rows, hubs, send_again, tell, divide };
+    static constexpr u64 nothing = ~(u64)0 >> 1;  // above every length of a far vertex
+    enum Number { NEAR, FAR, TASKS, EDGES, KEPT, LEAST = NEAR };
+
+    DEVICE u32* near_list(i64 turn) const { return lists + (turn & 1) * world.rows(); }
+    DEVICE u32* far_list(i64 turn) const { return lists + (2 + (turn & 1)) * world.rows(); }
+    DEVICE u32* marked(i64 turn) const { return marks + (turn & 1) * (words_of(world.rows()) + 1); }
+    DEVICE bool send(const Heard& heard, i64 owner, u32 id, Word word) const {  // whether there was room
+        i64 place = take_place(world.counts + owner);
+        if (place >= world.room) return false;
+        if constexpr (LENGTHS == 32) {
+            world.put(heard, owner, place, (u64)id << 32 | word);
+        } else {
+            world.put(heard, owner, 2 * place, (u64)id);
+            world.put(heard, owner, 2 * place + 1, (u64)word);
+        }
+        return true;
+    }
+
+    // What a lane finds: rows of the next turn's near list, far ones, and messages. A GPU's registers hold none of it.
+    struct Finds {
+        const NearFar& search;
+        const State& s;
+        const Heard& heard;
+        BufferedIds near{}, far{};
+        DEVICE ~Finds() {
+            near.put(near_list(), search.world.number(NEAR));
+            far.put(far_list(), search.world.number(FAR));
+        }
+        DEVICE u32* near_list() const { return search.near_list(s.turn + 1) + s.next_near; }
+        DEVICE u32* far_list() const { return search.far_list(s.far_turn) + s.far; }
+        DEVICE i64 first() const { return search.world.lo(); }
+        DEVICE Word length(i64 row) const { return load(search.length + first() + row); }
+        DEVICE void add_near(u32 row) {
+            if (mark(search.marked(s.turn + 1), row)) near.add(row, near_list(), search.world.number(NEAR));
+        }
+        DEVICE void add_far(u32 row, Word word) {
+            note_least(word);
+            if (mark(search.held, first() + row)) list_far(row);
+        }
+        DEVICE void list_far(u32 row) { far.add(row, far_list(), search.world.number(FAR)); }
+        DEVICE void note_least(Word word) const {
+            u64* least = search.least + (s.far_turn & 1);
+            if (word < stale_load(least)) atomic_min(least, (u64)word);
+        }
+        // A path to `id`: whether it is an own vertex that is near now. The limit is that of the state.
+        DEVICE bool takes(u32 id, Word word, u64) {
+            if (!(word < stale_load(search.length + id)) || !(word < atomic_min(search.length + id, word)))
+                return false;
+            i64 row = (i64)id - first();
+            if (row < 0 || row >= search.world.rows()) to_owner(id, word);
+            else if (word < (u64)s.limit) return true;
+            else add_far((u32)row, word);
+            return false;
+        }
+        DEVICE void to_owner(u32 id, Word word) const {
+            bool sent = search.send(heard, search.world.owner(id), id, word);
+            if (!sent && mark(search.held, id)) take_place(search.world.number(KEPT));
+        }
+    };
+
+    // ---- what the phases do ------------------------------------------------------------------------------------------
+
+    DEVICE void begin(State& s) const { s.phase = clear, s.limit = (i64)limit; }
+    DEVICE bool alone(const State& s) const { return s.phase == clear; }
+    DEVICE i64 shares(const State&) const { return -1; }
+    DEVICE i64 items(const State& s, const Heard& heard) const {
+        switch (s.phase) {
+        case clear: return clears ? world.vertices() : world.rows() / word_bits;
+        case seed: return n_sources;
+        case hubs: return s.tasks * 256;
+        case send_again: return words_of(world.vertices());
+        case divide: return s.divided;
+        default: return rows_now(s, heard) / 16;  // a CPU wakes nobody for 512 rows
+        }
+    }
+    DEVICE Numbers step(Grid grid, const State& s, const Heard& heard) const {
+        Numbers mine;
+        switch (s.phase) {
+        case clear: do_clear(grid); break;
+        case seed: do_seed(grid, s, heard); break;
+        case relax_rows: do_relax(grid, s, heard, mine); break;
+        case hubs: do_hubs(grid, s, heard, mine); break;
+        case send_again: do_send_again(grid, s, heard, mine); break;
+        case tell:
+            for (i64 i : grid.items(1)) mine.of[LEAST] = (i64)load(least + (s.far_turn & 1)) + i;
+            break;
+        default: do_divide(grid, s, heard);
+        }
+        return mine;
+    }
+    DEVICE void do_clear(Grid grid) const {
+        for (i64 i : grid.items(clears ? world.vertices() : 0)) length[i] = (Word)none;
+        for (i64 i : grid.items(2 * (words_of(world.rows()) + 1))) marks[i] = 0;
+        for (i64 i : grid.items(words_of(world.vertices()))) held[i] = 0;
+        for (i64 i : grid.items(2)) least[i] = nothing;
+    }
+    DEVICE void do_seed(Grid grid, const State& s, const Heard& heard) const {
+        Finds finds{*this, s, heard};
+        for (i64 i : grid.items(n_sources)) {
+            i64 row = (i64)sources[i] - world.lo();
+            atomic_min(length + sources[i], (Word)words[i]);
+            if (row >= 0 && row < world.rows()) finds.add_near((u32)row);
+        }
+    }
+    DEVICE i64 inbox(const State& s, const Heard& heard, i64 r) const {  // messages of a rank that are there
+        return s.inbox ? lesser(heard.messages(r), world.room) : 0;
+    }
+    DEVICE i64 rows_now(const State& s, const Heard& heard) const {  // in the near list and in inboxes
+        i64 n = s.near;
+        for (i64 r = 0; r < world.size; ++r) n += inbox(s, heard, r);
+        return n;
+    }
+    // A received length: the row whose turn it is now, or -1.
+    DEVICE i64 receive(const State& s, const Heard& heard, i64 from, i64 i, Finds& finds) const {
+        u64 first = world.message<u64>(heard, from, LENGTHS == 32 ? i : 2 * i);
+        u32 id = LENGTHS == 32 ? (u32)(first >> 32) : (u32)first;
+        Word word = (Word)(LENGTHS == 32 ? first : world.message<u64>(heard, from, 2 * i + 1));
+        return finds.takes(id, word, (u64)s.limit) ? (i64)id - world.lo() : -1;
+    }
+    DEVICE void receive_all(Grid grid, const State& s, const Heard& heard, Finds& finds) const {
+        for (i64 r = 0; r < world.size; ++r)
+            for (i64 i : grid.items(inbox(s, heard, r))) {
+                i64 row = receive(s, heard, r, i, finds);
+                if (row >= 0) finds.add_near((u32)row);
+            }
+    }
+    DEVICE i64 row_at(const State& s, const Heard& heard, i64 at, Finds& finds) const {
+        if (at >= s.near) {
+            i64 r = 0;
+            for (at -= s.near; at >= inbox(s, heard, r); ++r) at -= inbox(s, heard, r);
+            return receive(s, heard, r, at, finds);
+        }
+        u32 row = load(near_list(s.turn) + at);
+        store(marked(s.turn) + row / word_bits, 0u);  // all rows of the word are in this list
+        return row;
+    }
+    DEVICE void do_relax(Grid grid, const State& s, const Heard& heard, Numbers& mine) const {
+        Tile<lanes> tile;
+        Finds finds{*this, s, heard};
+        i64 n = rows_now(s, heard), few = rows_at_once(grid, tile, n);
+        for (i64 i : grid.items(tile, (n + few - 1) / few)) {
+            i64 at = i * few + tile.rank();
+            fetch_row(graph, at, s.near, [&](i64 next) { return (i64)load(near_list(s.turn) + next); });
+            i64 row = tile.rank() < few && at < n ? row_at(s, heard, at, finds) : -1;
+            if constexpr (tile.size() > 1)
+                if (few <= narrow) {
+                    mine.of[EDGES] += relax_few(graph, tile, row, (u64)s.limit, finds, tasks, world.number(TASKS));
+                    continue;
+                }
+            visit_rows(graph, tile, row, tasks, world.number(TASKS),
+                       [&](auto group, i64 its, i64 unit) { relax(graph, group, its, unit, (u64)s.limit, finds); });
+            if (row >= 0) mine.of[EDGES] += graph.degree(row);
+        }
+    }
+    DEVICE void do_hubs(Grid grid, const State& s, const Heard& heard, Numbers& mine) const {
+        Tile<lanes> tile;
+        Finds finds{*this, s, heard};
+        for (i64 i : grid.items(tile, s.tasks)) relax_task(graph, tile, load(tasks + i), (u64)s.limit, finds);
+        receive_all(grid, s, heard, finds);
+    }
+    // The lengths that did not fit into an inbox, from `held`.
+    DEVICE void do_send_again(Grid grid, const State& s, const Heard& heard, Numbers& mine) const {
+        OwnBits own{world};
+        Finds finds{*this, s, heard};
+        for (i64 word : grid.items(words_of(world.vertices())))
+            for (u32 bits = load(held + word) & ~own(word); bits; bits &= bits - 1) {
+                u32 id = (u32)(word * word_bits + lowest_bit(bits));
+                if (send(heard, world.owner(id), id, load(length + id))) unmark(held, id);
+                else ++mine.of[KEPT];
+            }
+        receive_all(grid, s, heard, finds);
+    }
+    // Which far rows are near from now on. One below the limit before was near in the meantime.
+    DEVICE void do_divide(Grid grid, const State& s, const Heard& heard) const {
+        Finds finds{*this, s, heard};
+        for (i64 i : grid.items(1)) store(least + (s.far_turn + 1 & 1) + i, nothing);
+        for (i64 i : grid.items(s.divided)) {
+            u32 row = load(far_list(s.far_turn + 1) + i);
+            Word word = finds.length(row);
+            if ((u64)word >= (u64)s.limit) {
+                finds.note_least(word);
+                finds.list_far(row);
+                continue;
+            }
+            unmark(held, world.lo() + row);
+            if ((u64)word >= (u64)s.before) finds.add_near(row);
+        }
+    }
+
+    // ---- which phase follows -----------------------------------------------------------------------------------------
+
+    DEVICE void next(State& s, const Heard& heard) const {
+        switch (s.phase) {
+        case clear: s.phase = seed; break;
+        case seed:
+        case divide:
+            count(s, heard);
+            end_turn(s);
+            break;
+        case relax_rows:
+            s.all_near = 0, s.edges += heard.own(EDGES), s.tasks = heard.own(TASKS);
+            ++s.rounds;
+            count(s, heard);
+            if (heard.total(TASKS)) s.phase = hubs;
+            else end_turn(s);
+            break;
+        case hubs:
+            count(s, heard);
+            end_turn(s);
+            break;
+        case send_again:
+            s.all_kept = 0;
+            count(s, heard);
+            end_turn(s);
+            break;
+        default:  // tell: the limit rises
+            s.before = s.limit, s.limit = (i64)next_limit((Word)heard.least(LEAST), delta);
+            s.divided = s.far, s.far = s.all_far = s.all_near = 0;
+            ++s.far_turn, ++s.rounds;
+            s.phase = divide;
+        }
+    }
+    DEVICE void count(State& s, const Heard& heard) const {
+        s.next_near += heard.own(NEAR), s.far += heard.own(FAR);
+        s.all_near += heard.total(NEAR), s.all_far += heard.total(FAR), s.all_kept += heard.total(KEPT);
+        s.inbox = heard.sent() > 0;
+    }
+    DEVICE void end_turn(State& s) const {
+        if (s.all_kept) {
+            s.phase = send_again;
+            return;
+        }
+        ++s.turn;
+        s.near = s.next_near, s.next_near = 0;
+        s.phase = s.all_near || s.inbox ? relax_rows : s.all_far ? tell : finished;
+    }
+};

@@ -1,0 +1,18 @@
+"""Inboxes of programs that ranks run together."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from mgraph.algorithms.algorithm import Shard
+
+__all__ = ["inbox_room"]
+
+#: messages that a rank may send to another between two meetings, at least; and for how many vertices of a range one
+ROOM, ROOM_SHARE = 1 << 16, 8
+
+
+def inbox_room(shard: Shard) -> int:
+    """Return the messages that an inbox holds in a program that sends the rest later."""
+    widest = max(end - start for start, end in pairwise(shard.partition.starts))
+    return 0 if shard.size == 1 else min(widest, max(ROOM, widest // ROOM_SHARE))
