@@ -144,7 +144,7 @@ class World:
             The ranges of the ranks.
         room : int
             Messages that a rank may send to another between two meetings. Where the host drives the program it is the
-            length of the longest range.
+            length of the longest range at least.
 
         Raises
         ------
@@ -152,7 +152,7 @@ class World:
             A rank has too little memory for its region. No rank has changed anything.
         """
         if not self.mapped:
-            room = max(end - start for start, end in pairwise(partition.starts))
+            room = max(room, *(end - start for start, end in pairwise(partition.starts)))
         key = partition.starts, room, tuple(arrays.items())
         layout = self._layouts.get(key)
         if layout is None:

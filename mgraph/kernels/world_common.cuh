@@ -51,6 +51,11 @@ struct Heard {  // what each rank said at the last meeting in which it took part
         for (i64 r = 0; r < size; ++r) sum += said[r * said_words + 1 + k];
         return sum;
     }
+    DEVICE i64 least(int k) const {  // of what the ranks said
+        i64 least = said[1 + k];
+        for (i64 r = 1; r < size; ++r) least = lesser(least, said[r * said_words + 1 + k]);
+        return least;
+    }
     DEVICE bool any(i64 flag) const {
         i64 all = 0;
         for (i64 r = 0; r < size; ++r) all |= said[r * said_words + 1 + number_count];

@@ -60,6 +60,15 @@ struct Finds {
         if (at < most) ids[at] = id;
         return at < most;
     }
+    // The last of n ids, one for each lane, which leave the list; `none` for lanes without one.
+    template <class Tile> DEVICE u32 take_last(Tile tile, u32 n, u32 none) const {
+        u32 first = n > (u32)tile.size() ? n - tile.size() : 0, at = first + tile.rank();
+        u32 id = at < n ? ids[at] : none;
+        tile.sync();
+        if (tile.rank() == 0) *count() = first;
+        tile.sync();
+        return id;
+    }
     // Each lane hands on its part, hand_on(tile, id), if there are `least` of them; a lane without one brings `none`.
     template <class Tile, class HandOn> DEVICE void hand_on(Tile tile, u32 least, u32 none, HandOn hand_on) const {
         tile.sync();

@@ -1,0 +1,323 @@
+// Core numbers by all ranks together. A level removes the vertices that have at most so many edges left, and goes on
+// while that brings others down to it.
+//   scan  lists the own rows that the level removes, and those that stay
+//   peel  takes the edges of the rows in the list away, those of rows of high degree one round later. An edge to
+//         another rank's vertex is a message with its id, which the owner reads in the next round. Where few rows are
+//         removed, a tile goes on with what it has removed; a CPU does so always.
+// Rows take room in the inboxes before they are expanded, and wait for the next round where there is none.
+#pragma once
+#include "algorithms/primitives/programs.cuh"
+#include "kernels/buffered_append.cuh"
+
+constexpr i64 never = (i64)1 << 62;  // the least number of edges among no vertices
+constexpr int chase = 32;  // frontiers that a tile of a GPU removes by itself
+constexpr u32 no_id = ~0u;
+
+template <class View>
+struct Cores {
+    static constexpr int lanes = 32;
+    i64 launch;
+    i64 resume;
+    World world;
+    View graph;
+    View back;
+    i64 views;  // 1 where the rows of `graph` have all edges, 2 where those of `back` have the others
+    i64 searched;  // whether rows can be searched by `find`; a copy of unsorted rows cannot
+    i64 first_level;
+    i64 last_level;
+    u32* left;  // the edges that each own row has left; once it was removed, at most the level of that time
+    i64* core;  // out: the level at which each own row was removed, or -1
+    u32* lists;  // two lists of own rows, to remove
+    u32* alive;  // two lists of own rows, those that are left
+    i64* least;  // the least number of edges among these: two, used in turn
+    u64* tasks;  // two lists for each view, of task_room
+    i64 task_room;
+    struct State {
+        i64 phase = 0;
+        i64 level = 0, below = 0;  // the level, and the one before
+        i64 turn = 0;  // which lists are read: its lowest bit
+        i64 scans = 0;
+        i64 alive = 0;  // own rows in the list of those that are left
+        i64 listed = 0, tasks = 0, back_tasks = 0;  // own rows and tasks to expand
+        i64 inbox = 0;  // whether messages wait
+        i64 fresh = 0;  // whether the level has just begun
+        i64 took = 0, least_left = 0;  // whether it removes vertices of any rank; the least number of edges above it
+        i64 largest = 0, too_long = 0;
+    };
+    enum Stage : i64 { finished, count, count_hubs, scan, peel };
+    enum Number { LISTED, TASKS, BACK_TASKS, RESERVED, KEPT, LEAST = KEPT };
+    static constexpr int tile_words = Finds::most + 1;
+
+    DEVICE u32* listing(i64 turn) const { return lists + (turn & 1) * world.rows(); }
+    DEVICE u32* living(i64 turn) const { return alive + (turn & 1) * world.rows(); }
+    DEVICE u64* task_list(i64 side, i64 turn) const { return tasks + (2 * side + (turn & 1)) * task_room; }
+    DEVICE const View& edges(i64 side) const { return side ? back : graph; }
+
+    DEVICE void begin(State& s) const {
+        s.level = first_level, s.below = -1, s.alive = -1;
+        s.phase = world.vertices() > 0 ? (i64)count : (i64)finished;
+    }
+    DEVICE bool alone(const State& s) const { return s.phase != peel; }
+    DEVICE i64 shares(const State&) const { return -1; }
+    DEVICE i64 remaining(const State& s) const { return s.alive < 0 ? world.rows() : s.alive; }
+    DEVICE i64 items(const State& s, const Heard& heard) const {
+        switch (s.phase) {
+        case count: return world.rows() / 16;
+        case count_hubs: return s.tasks + s.back_tasks;
+        case scan: return remaining(s) / 128;
+        default: return s.listed / 2 + (s.tasks + s.back_tasks) * 8 + received(world, heard, s.inbox) / 64;
+        }
+    }
+    DEVICE Numbers step(Grid grid, const State& s, const Heard& heard) const {
+        SHARED(u32, memory, tile_words * program_tiles);
+        Finds finds{memory + Tile<lanes>{}.index() * tile_words};
+        Numbers mine;
+        switch (s.phase) {
+        case count: do_count(grid, s); break;
+        case count_hubs: do_count_hubs(grid, s); break;
+        case scan: do_scan(grid, s); break;
+        default: do_peel(grid, s, heard, finds, mine);
+        }
+        return mine;
+    }
+
+    // ---- the edges at the start, without self-loops ------------------------------------------------------------------
+
+    DEVICE void do_count(Grid grid, const State& s) const {
+        i64 n = world.rows();
+        for (i64 row : grid.items(n)) {
+            u32 degrees = 0;
+            for (i64 side = 0; side < views; ++side) {
+                const View& rows = edges(side);
+                fetch_row(rows, row, n, EveryRow{});
+                i64 degree = rows.degree(row);
+                degrees += (u32)degree;
+                if (degree == 0) continue;
+                if (degree > HUB_DEGREE && reads_loops())
+                    add_tasks(rows, row, task_list(side, s.turn), world.number(TASKS + (int)side));
+                else degrees -= has_loop(rows, row);
+            }
+            store(left + row, degrees);
+            core[row] = -1;
+        }
+        for (i64 i : grid.items(2)) store(least + i, never);
+    }
+    DEVICE bool reads_loops() const { return !View::sorted || !searched; }  // from the whole row of a vertex
+    DEVICE bool has_loop(const View& rows, i64 row) const {
+        u32 own = (u32)(row + world.lo());
+        if (searched) return rows.find(row, own) >= 0;
+        bool loop = false;
+        i64 units = rows.units(row);
+        for (i64 unit = 0; unit < units; ++unit)
+            rows.visit(Tile<1>{}, row, unit, [&](u32 id, i64, bool live) { return loop |= live && id == own; });
+        return loop;
+    }
+    DEVICE void do_count_hubs(Grid grid, const State& s) const {
+        for (i64 side = 0; side < views; ++side)
+            visit_hubs(grid, edges(side), task_list(side, s.turn), side ? s.back_tasks : s.tasks,
+                       [&](auto tile, i64 row, i64 unit) {
+                           edges(side).visit(tile, row, unit, [&](u32 id, i64, bool live) {
+                               if (live && id == row + world.lo()) atomic_add(left + row, ~0u);
+                               return false;
+                           });
+                       });
+    }
+
+    // ---- a level's first rows ----------------------------------------------------------------------------------------
+
+    // Appends the values of lanes that want it.
+    template <class Tile32> static DEVICE void append(Tile32 tile, bool wanted, u32 value, BufferedAppender& to) {
+        if constexpr (BufferedAppender::holds) {
+            if (wanted) to.add(value);
+        } else {
+            i64 place = places(tile, wanted, to.count);
+            if (wanted) store(to.list + place, value);
+        }
+    }
+    DEVICE void do_scan(Grid grid, const State& s) const {
+        Tile<lanes> tile;
+        BufferedAppender list(listing(s.turn), world.number(LISTED));
+        BufferedAppender kept(living(s.scans + 1), world.number(KEPT));
+        const u32* before = living(s.scans);
+        i64 n = remaining(s);
+        u32 most = 0;  // of ~left: the least of `left`
+        for (i64 i : grid.items((n + tile.size() - 1) / tile.size() * tile.size())) {  // whole tiles
+            u32 row = i >= n ? 0u : s.alive < 0 ? (u32)i : load(before + i);
+            i64 edges_left = i >= n ? -1 : (i64)load(left + row);
+            bool stays = edges_left > s.level, goes = edges_left > s.below && !stays;
+            if (goes) core[row] = s.level;
+            if (stays) most = greater(most, ~(u32)edges_left);
+            append(tile, stays, row, kept);
+            append(tile, goes, row, list);
+        }
+        most = tile.most(most);
+        if (tile.rank() == 0 && most) atomic_min(least + (s.scans & 1), (i64)(u32)~most);
+        for (i64 i : grid.items(1)) store(least + ((s.scans + 1) & 1) + i, never);
+    }
+
+    // ---- removing ----------------------------------------------------------------------------------------------------
+
+    struct Round {  // one lane's, of a phase
+        const Cores& all;
+        const State& s;
+        const Heard& heard;
+        Finds finds;
+        const World& world = all.world;
+
+        // Takes an edge from an own row; true if that removes it.
+        DEVICE bool lower(i64 row) const {
+            if ((i64)load(all.left + row) <= s.level) return false;
+            if (atomic_add(all.left + row, ~0u) != (u32)s.level + 1) return false;
+            all.core[row] = s.level;
+            return true;
+        }
+        DEVICE bool owns(i64 row) const { return row >= 0 && row < world.rows(); }
+        DEVICE void take(u32 id, i64 from) const {
+            i64 row = (i64)id - world.lo();
+            if (row == from || (owns(row) && !lower(row))) return;
+            if (!finds.add(id)) hand_on(Tile<1>{}, id);
+        }
+        template <class Group> DEVICE void enlist(Group group, i64 row) const {
+            i64 place = places(group, row >= 0, world.number(LISTED));
+            if (row >= 0) store(all.listing(s.turn + 1) + place, (u32)row);
+        }
+        // Sends the ids of other ranks' vertices to them. Returns the row of an own one, or -1.
+        template <class Group> DEVICE i64 mail(Group group, u32 id) const {
+            i64 row = id == no_id ? -1 : (i64)id - world.lo();
+            bool other = id != no_id && !owns(row);
+            if (world.size > 1 && group.any(other))
+                send_together(group, world, heard, other, other ? world.owner(id) : world.rank, id);
+            return other ? -1 : row;
+        }
+        template <class Group> DEVICE void hand_on(Group group, u32 id) const { enlist(group, mail(group, id)); }
+        template <class Group> DEVICE void hand_on_all(Group tile, u32 least) const {
+            finds.hand_on(tile, least, no_id, [&](auto group, u32 id) { hand_on(group, id); });
+        }
+        template <class Group> DEVICE void expand_unit(Group group, i64 side, i64 row, i64 unit) const {
+            all.edges(side).visit(group, row, unit, [&](u32 id, i64, bool live) {
+                if (live) take(id, row);
+                return false;
+            });
+            if constexpr (Group::width == lanes) hand_on_all(group, Finds::most / 3);
+        }
+
+        // Whether the messages of so many edges fit into every inbox; all ask for as many.
+        DEVICE bool reserve(i64 edges) const {
+            return edges == 0 || atomic_add(world.number(RESERVED), edges) + edges <= world.room;
+        }
+        // Each lane brings a row or -1. Those for whose messages there is no room go to the next list.
+        template <class Tile32> DEVICE i64 admit(Tile32 tile, i64 row) const {
+            i64 sum = 0;
+            for (i64 side = 0; row >= 0 && side < all.views; ++side) {
+                i64 degree = all.edges(side).degree(row);
+                sum += degree > HUB_DEGREE ? 0 : degree;  // tasks are admitted one by one
+            }
+            i64 whole = tile.sum(sum);
+            bool fits = true;
+            if (whole > world.room / 8) fits = reserve(sum);
+            else if (whole > 0) fits = tile.shfl(tile.rank() == 0 && reserve(whole), 0);
+            if (tile.any(!fits && row >= 0)) enlist(tile, fits ? -1 : row);
+            return fits ? row : -1;
+        }
+        template <class Tile32> DEVICE void expand(Tile32 tile, i64 row) const {
+            if (world.size > 1) row = admit(tile, row);
+            for (i64 side = 0; side < all.views; ++side)
+                visit_rows(all.edges(side), tile, row, all.task_list(side, s.turn + 1), world.number(TASKS + (int)side),
+                           [&](auto group, i64 next, i64 unit) { expand_unit(group, side, next, unit); });
+        }
+        // Each lane brings a row or -1; the tile goes on with what they remove, while that is little.
+        template <class Tile32> DEVICE void expand_on(Tile32 tile, i64 row) const {
+            constexpr bool cpu = Tile32::size() == 1;
+            for (int step = 0;; ++step) {
+                expand(tile, row);
+                tile.sync();
+                u32 n = lesser(load(finds.count()), Finds::most);
+                if (n == 0 || (!cpu && (n > tile.size() || step == chase))) break;
+                row = mail(tile, finds.take_last(tile, n, no_id));
+            }
+            hand_on_all(tile, Finds::most / 3);
+        }
+        template <class Tile32> DEVICE void expand_task(Tile32 tile, i64 side, u64 task) const {
+            if (world.size > 1) {
+                i64 edges = 0;
+                visit_task(all.edges(side), task, [&](i64 row, i64 unit) {
+                    all.edges(side).visit(tile, row, unit, [&](u32, i64, bool live) {
+                        edges += live;
+                        return false;
+                    });
+                    return false;
+                });
+                edges = tile.sum(edges);
+                if (!tile.shfl(tile.rank() == 0 && reserve(edges), 0)) {
+                    u64* later = all.task_list(side, s.turn + 1);
+                    if (tile.rank() == 0) store(later + take_place(world.number(TASKS + (int)side)), task);
+                    return;
+                }
+            }
+            visit_task(all.edges(side), task, [&](i64 row, i64 unit) {
+                expand_unit(tile, side, row, unit);
+                return false;
+            });
+        }
+    };
+    DEVICE void do_peel(Grid grid, const State& s, const Heard& heard, Finds finds, Numbers& mine) const {
+        Tile<lanes> tile;
+        Round round{*this, s, heard, finds};
+        finds.clear(tile);
+        for (i64 side = 0; side < views; ++side)
+            for (i64 i : grid.items(tile, side ? s.back_tasks : s.tasks))
+                round.expand_task(tile, side, load(task_list(side, s.turn) + i));
+        // the listed rows, then those that messages remove
+        const u32* rows = listing(s.turn);
+        i64 n = s.listed + received(world, heard, s.inbox), few = rows_at_once(grid, tile, n);
+        for (i64 i : grid.items(tile, (n + few - 1) / few)) {
+            i64 at = i * few + tile.rank(), row = -1;
+            fetch_row(graph, at, s.listed, [&](i64 next) { return (i64)load(rows + next); });
+            if (tile.rank() < few && at < s.listed) {
+                row = load(rows + at);
+            } else if (tile.rank() < few && at < n) {
+                i64 other = (i64)pending(world, heard, at - s.listed) - world.lo();
+                if (round.lower(other)) row = other;
+            }
+            round.expand_on(tile, row);
+        }
+        round.hand_on_all(tile, 1);
+        if (s.fresh)  // 0 where the level has removed rows of this rank
+            for (i64 i : grid.items(1)) mine.of[LEAST] = s.listed ? i : load(least + ((s.scans - 1) & 1));
+    }
+
+    // ---- which phase follows -----------------------------------------------------------------------------------------
+
+    DEVICE void next(State& s, const Heard& heard) const {
+        switch (s.phase) {
+        case count:
+            s.tasks = heard.own(TASKS), s.back_tasks = heard.own(BACK_TASKS);
+            s.phase = reads_loops() ? count_hubs : scan;
+            break;
+        case count_hubs:
+            s.tasks = s.back_tasks = 0;
+            s.phase = scan;
+            break;
+        case scan:
+            s.alive = heard.own(KEPT), s.listed = heard.own(LISTED);
+            ++s.scans;
+            s.fresh = 1;
+            s.phase = peel;
+            break;
+        default:
+            if (s.fresh) s.least_left = heard.least(LEAST), s.took = s.least_left == 0;
+            s.fresh = 0;
+            s.listed = heard.own(LISTED), s.tasks = heard.own(TASKS), s.back_tasks = heard.own(BACK_TASKS);
+            s.inbox = heard.sent() > 0;
+            ++s.turn;
+            if (heard.any(overflowed)) s.too_long = 1, s.phase = finished;
+            else if (!s.inbox && heard.total(LISTED) + heard.total(TASKS) + heard.total(BACK_TASKS) == 0) end_level(s);
+        }
+    }
+    DEVICE void end_level(State& s) const {
+        if (s.took) s.largest = s.level;
+        s.below = s.level;
+        s.level = s.took ? s.level + 1 : s.least_left;
+        s.phase = s.level > last_level || s.level == never ? (i64)finished : (i64)scan;
+    }
+};
