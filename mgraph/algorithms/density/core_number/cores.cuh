@@ -51,7 +51,11 @@ struct Cores {
     DEVICE u32* listing(i64 turn) const { return lists + (turn & 1) * world.rows(); }
     DEVICE u32* living(i64 turn) const { return alive + (turn & 1) * world.rows(); }
     DEVICE u64* task_list(i64 side, i64 turn) const { return tasks + (2 * side + (turn & 1)) * task_room; }
-    DEVICE const View& edges(i64 side) const { return side ? back : graph; }
+    // Calls visit(rows, side) for the views. (A GPU reads the fields of a view that is named from constant memory.)
+    template <class Visit> DEVICE void visit_views(Visit visit) const {
+        visit(graph, 0);
+        if (views > 1) visit(back, 1);
+    }
 
     DEVICE void begin(State& s) const {
         s.level = first_level, s.below = -1, s.alive = -1;
@@ -87,16 +91,14 @@ struct Cores {
         i64 n = world.rows();
         for (i64 row : grid.items(n)) {
             u32 degrees = 0;
-            for (i64 side = 0; side < views; ++side) {
-                const View& rows = edges(side);
+            visit_views([&](const View& rows, int side) {
                 fetch_row(rows, row, n, EveryRow{});
                 i64 degree = rows.degree(row);
                 degrees += (u32)degree;
-                if (degree == 0) continue;
                 if (degree > HUB_DEGREE && reads_loops())
-                    add_tasks(rows, row, task_list(side, s.turn), world.number(TASKS + (int)side));
-                else degrees -= has_loop(rows, row);
-            }
+                    add_tasks(rows, row, task_list(side, s.turn), world.number(TASKS + side));
+                else if (degree > 0) degrees -= has_loop(rows, row);
+            });
             store(left + row, degrees);
             core[row] = -1;
         }
@@ -113,14 +115,15 @@ struct Cores {
         return loop;
     }
     DEVICE void do_count_hubs(Grid grid, const State& s) const {
-        for (i64 side = 0; side < views; ++side)
-            visit_hubs(grid, edges(side), task_list(side, s.turn), side ? s.back_tasks : s.tasks,
+        visit_views([&](const View& rows, int side) {
+            visit_hubs(grid, rows, task_list(side, s.turn), side ? s.back_tasks : s.tasks,
                        [&](auto tile, i64 row, i64 unit) {
-                           edges(side).visit(tile, row, unit, [&](u32 id, i64, bool live) {
+                           rows.visit(tile, row, unit, [&](u32 id, i64, bool live) {
                                if (live && id == row + world.lo()) atomic_add(left + row, ~0u);
                                return false;
                            });
                        });
+        });
     }
 
     // ---- a level's first rows ----------------------------------------------------------------------------------------
@@ -162,20 +165,25 @@ struct Cores {
         const State& s;
         const Heard& heard;
         Finds finds;
+        bool single;  // whether no other thread takes edges away
         const World& world = all.world;
+        u32 first = (u32)world.lo(), rows = (u32)world.rows(), level = (u32)s.level;
 
         // Takes an edge from an own row; true if that removes it.
-        DEVICE bool lower(i64 row) const {
-            if ((i64)load(all.left + row) <= s.level) return false;
-            if (atomic_add(all.left + row, ~0u) != (u32)s.level + 1) return false;
-            all.core[row] = s.level;
+        DEVICE bool lower(u32 row) const {
+            u32* edges = all.left + row;
+            if (load(edges) <= level) return false;
+            if ((single ? add_nearby(edges, ~0u) : atomic_add(edges, ~0u)) != level + 1) return false;
+            all.core[row] = level;
             return true;
         }
-        DEVICE bool owns(i64 row) const { return row >= 0 && row < world.rows(); }
-        DEVICE void take(u32 id, i64 from) const {
-            i64 row = (i64)id - world.lo();
-            if (row == from || (owns(row) && !lower(row))) return;
-            if (!finds.add(id)) hand_on(Tile<1>{}, id);
+        DEVICE u32 row_of(u32 id) const { return id - first; }
+        DEVICE bool owns(u32 row) const { return row < rows; }  // those before its first one wrap around
+        DEVICE void take(u32 id, u32 from) const {
+            u32 row = row_of(id);
+            if (row == from || (owns(row) && !lower(row)) || finds.add(id)) return;
+            if (owns(row)) store(all.listing(s.turn + 1) + take_place(world.number(LISTED)), row);
+            else world.send(heard, world.owner(id), id);
         }
         template <class Group> DEVICE void enlist(Group group, i64 row) const {
             i64 place = places(group, row >= 0, world.number(LISTED));
@@ -183,22 +191,39 @@ struct Cores {
         }
         // Sends the ids of other ranks' vertices to them. Returns the row of an own one, or -1.
         template <class Group> DEVICE i64 mail(Group group, u32 id) const {
-            i64 row = id == no_id ? -1 : (i64)id - world.lo();
-            bool other = id != no_id && !owns(row);
+            bool other = id != no_id && !owns(row_of(id));
             if (world.size > 1 && group.any(other))
                 send_together(group, world, heard, other, other ? world.owner(id) : world.rank, id);
-            return other ? -1 : row;
+            return other || id == no_id ? -1 : (i64)row_of(id);
         }
         template <class Group> DEVICE void hand_on(Group group, u32 id) const { enlist(group, mail(group, id)); }
         template <class Group> DEVICE void hand_on_all(Group tile, u32 least) const {
             finds.hand_on(tile, least, no_id, [&](auto group, u32 id) { hand_on(group, id); });
         }
-        template <class Group> DEVICE void expand_unit(Group group, i64 side, i64 row, i64 unit) const {
-            all.edges(side).visit(group, row, unit, [&](u32 id, i64, bool live) {
-                if (live) take(id, row);
-                return false;
-            });
-            if constexpr (Group::width == lanes) hand_on_all(group, Finds::most / 3);
+        template <class Group> DEVICE void expand_unit(const View& edges, Group group, i64 row, i64 unit) const {
+            if constexpr (Tile<lanes>::size() == 1) {  // a CPU asks for the memory of a few at once
+                constexpr int few = 16;
+                u32 ids[few];
+                int n = 0;
+                auto take_all = [&] {
+                    for (int k = 0; k < n; ++k) take(ids[k], (u32)row);
+                    n = 0;
+                };
+                edges.visit(group, row, unit, [&](u32 id, i64, bool live) {
+                    if (!live) return false;
+                    prefetch_to_write(all.left + row_of(id));
+                    ids[n++] = id;
+                    if (n == few) take_all();
+                    return false;
+                });
+                take_all();
+            } else {
+                edges.visit(group, row, unit, [&](u32 id, i64, bool live) {
+                    if (live) take(id, (u32)row);
+                    return false;
+                });
+                if constexpr (Group::width == lanes) hand_on_all(group, Finds::most / 3);
+            }
         }
 
         // Whether the messages of so many edges fit into every inbox; all ask for as many.
@@ -207,12 +232,13 @@ struct Cores {
         }
         // Each lane brings a row or -1. Those for whose messages there is no room go to the next list.
         template <class Tile32> DEVICE i64 admit(Tile32 tile, i64 row) const {
-            i64 sum = 0;
-            for (i64 side = 0; row >= 0 && side < all.views; ++side) {
-                i64 degree = all.edges(side).degree(row);
-                sum += degree > HUB_DEGREE ? 0 : degree;  // tasks are admitted one by one
-            }
-            i64 whole = tile.sum(sum);
+            u32 sum = 0;
+            if (row >= 0)
+                all.visit_views([&](const View& edges, int) {
+                    i64 degree = edges.degree(row);
+                    sum += degree > HUB_DEGREE ? 0 : (u32)degree;  // tasks are admitted one by one
+                });
+            u32 whole = tile.sum(sum);
             bool fits = true;
             if (whole > world.room / 8) fits = reserve(sum);
             else if (whole > 0) fits = tile.shfl(tile.rank() == 0 && reserve(whole), 0);
@@ -221,9 +247,10 @@ struct Cores {
         }
         template <class Tile32> DEVICE void expand(Tile32 tile, i64 row) const {
             if (world.size > 1) row = admit(tile, row);
-            for (i64 side = 0; side < all.views; ++side)
-                visit_rows(all.edges(side), tile, row, all.task_list(side, s.turn + 1), world.number(TASKS + (int)side),
-                           [&](auto group, i64 next, i64 unit) { expand_unit(group, side, next, unit); });
+            all.visit_views([&](const View& edges, int side) {
+                visit_rows(edges, tile, row, all.task_list(side, s.turn + 1), world.number(TASKS + side),
+                           [&](auto group, i64 next, i64 unit) { expand_unit(edges, group, next, unit); });
+            });
         }
         // Each lane brings a row or -1; the tile goes on with what they remove, while that is little.
         template <class Tile32> DEVICE void expand_on(Tile32 tile, i64 row) const {
@@ -237,36 +264,38 @@ struct Cores {
             }
             hand_on_all(tile, Finds::most / 3);
         }
-        template <class Tile32> DEVICE void expand_task(Tile32 tile, i64 side, u64 task) const {
-            if (world.size > 1) {
-                i64 edges = 0;
-                visit_task(all.edges(side), task, [&](i64 row, i64 unit) {
-                    all.edges(side).visit(tile, row, unit, [&](u32, i64, bool live) {
-                        edges += live;
-                        return false;
-                    });
-                    return false;
-                });
-                edges = tile.sum(edges);
-                if (!tile.shfl(tile.rank() == 0 && reserve(edges), 0)) {
-                    u64* later = all.task_list(side, s.turn + 1);
-                    if (tile.rank() == 0) store(later + take_place(world.number(TASKS + (int)side)), task);
-                    return;
-                }
+        template <class Tile32> DEVICE void expand_task(const View& edges, Tile32 tile, int side, u64 task) const {
+            i64 count = world.size > 1 ? count_edges(edges, tile, task) : 0;
+            if (!tile.any(tile.rank() == 0 && reserve(count))) {
+                u64* later = all.task_list(side, s.turn + 1);
+                if (tile.rank() == 0) store(later + take_place(world.number(TASKS + side)), task);
+                return;
             }
-            visit_task(all.edges(side), task, [&](i64 row, i64 unit) {
-                expand_unit(tile, side, row, unit);
+            visit_task(edges, task, [&](i64 row, i64 unit) {
+                expand_unit(edges, tile, row, unit);
                 return false;
             });
+        }
+        template <class Tile32> DEVICE i64 count_edges(const View& edges, Tile32 tile, u64 task) const {
+            u32 n = 0;
+            visit_task(edges, task, [&](i64 row, i64 unit) {
+                edges.visit(tile, row, unit, [&](u32, i64, bool live) {
+                    n += live;
+                    return false;
+                });
+                return false;
+            });
+            return tile.sum(n);
         }
     };
     DEVICE void do_peel(Grid grid, const State& s, const Heard& heard, Finds finds, Numbers& mine) const {
         Tile<lanes> tile;
-        Round round{*this, s, heard, finds};
+        Round round{*this, s, heard, finds, grid.alone()};
         finds.clear(tile);
-        for (i64 side = 0; side < views; ++side)
+        visit_views([&](const View& edges, int side) {
             for (i64 i : grid.items(tile, side ? s.back_tasks : s.tasks))
-                round.expand_task(tile, side, load(task_list(side, s.turn) + i));
+                round.expand_task(edges, tile, side, load(task_list(side, s.turn) + i));
+        });
         // the listed rows, then those that messages remove
         const u32* rows = listing(s.turn);
         i64 n = s.listed + received(world, heard, s.inbox), few = rows_at_once(grid, tile, n);
@@ -276,7 +305,7 @@ struct Cores {
             if (tile.rank() < few && at < s.listed) {
                 row = load(rows + at);
             } else if (tile.rank() < few && at < n) {
-                i64 other = (i64)pending(world, heard, at - s.listed) - world.lo();
+                u32 other = round.row_of(pending(world, heard, at - s.listed));
                 if (round.lower(other)) row = other;
             }
             round.expand_on(tile, row);
