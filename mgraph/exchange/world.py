@@ -32,6 +32,7 @@ SLOTS_OFFSET, STATE_WORDS, FLAG_BITS = LAYOUT["slots_offset"], LAYOUT["state_wor
 MEETINGS_AT, STATE_AT, HEARD_AT = LAYOUT["meetings_at"], LAYOUT["state_at"], LAYOUT["heard_at"]
 ALONE_AT, SHARES_AT = LAYOUT["alone_at"], LAYOUT["shares_at"]
 COUNTS_AT, REPORT_AT = LAYOUT["counts_at"], LAYOUT["report_at"]
+OVERFLOWED = LAYOUT["overflowed"]
 MOST_RANKS = LAYOUT["most_ranks"]  #: ranks that can map each other
 ENDED = 0  # of the enum End
 PATIENCE = {"cuda": 2_000_000, "cpu": 5_000_000}  #: nanoseconds that a launch waits for another rank
@@ -66,9 +67,9 @@ class Layout:
         The bytes of a region.
     """
 
-    def __init__(self, size: int, room: int, arrays: Mapping[str, int]) -> None:
+    def __init__(self, size: int, room: int, message: int, arrays: Mapping[str, int]) -> None:
         self.inboxes = _aligned(SLOTS_OFFSET + 2 * size * SLOT * 8)
-        self.room, at = room, _aligned(self.inboxes + 2 * size * room * 4)
+        self.room, self.message, at = room, message, _aligned(self.inboxes + 2 * size * room * message)
         self.offsets = {}
         for name, nbytes in arrays.items():
             self.offsets[name], at = at, _aligned(at + nbytes)
@@ -135,7 +136,7 @@ class World:
 
     # ---- memory ------------------------------------------------------------------------------------------------------
 
-    def layout(self, partition: Partition, room: int, **arrays: int) -> Layout:
+    def layout(self, partition: Partition, room: int, message: int = 4, **arrays: int) -> Layout:
         """Return the layout of a program whose arrays have these bytes in each region; the same call on every rank.
 
         Parameters
@@ -145,6 +146,8 @@ class World:
         room : int
             Messages that a rank may send to another between two meetings. Where the host drives the program it is the
             length of the longest range at least.
+        message : int
+            Bytes of a message, a multiple of 4.
 
         Raises
         ------
@@ -153,10 +156,10 @@ class World:
         """
         if not self.mapped:
             room = max(room, *(end - start for start, end in pairwise(partition.starts)))
-        key = partition.starts, room, tuple(arrays.items())
+        key = partition.starts, room, message, tuple(arrays.items())
         layout = self._layouts.get(key)
         if layout is None:
-            layout = Layout(self.size, room, arrays)
+            layout = Layout(self.size, room, message, arrays)
             if layout.nbytes > self.nbytes:
                 self._grow(layout.nbytes)
             layout.world, layout.starts = self._struct(layout, partition), partition.starts
@@ -169,14 +172,14 @@ class World:
         """Return the field `World`: the tables of addresses and the words of this rank."""
         device, size = self.device, self.size
         regions = np.array(self._region.addresses, np.uint64)
-        own, box = int(regions[self.rank]), 4 * layout.room
+        own, box = int(regions[self.rank]), layout.message * layout.room
         parities = [[layout.inboxes + (parity * size + r) * box for r in range(size)] for parity in (0, 1)]
         inboxes = np.array(parities, np.uint64) + np.uint64(own)
         if self.mapped:
             mine = np.array([[row[self.rank]] for row in parities], np.uint64)
             out = regions[None, :] + mine
         else:
-            layout.outbox = device.empty(size * layout.room, np.uint32)
+            layout.outbox = device.empty(size * box // 4, np.uint32)
             out = np.array([[device.address(layout.outbox) + r * box for r in range(size)]] * 2, np.uint64)
         return Struct(
             rank=self.rank, size=size, starts=device.asarray(np.asarray(partition.starts, np.int64)),
@@ -314,14 +317,16 @@ class World:
         every = own if alone else self.exchange.allreduce(own.reshape(-1)).reshape(own.shape)
         for r in [self.rank] if alone else range(self.size):
             sent = every[r, : self.size]
-            said[r] = [sent[self.rank], *every[r, self.size :], sent.sum() << FLAG_BITS]
+            flags = OVERFLOWED if (sent > layout.room).any() else 0
+            said[r] = [sent[self.rank], *every[r, self.size :], sent.sum() << FLAG_BITS | flags]
         halves = said.reshape(-1).view(np.uint32).astype(np.uint64)
         self._control[HEARD_AT : HEARD_AT + len(halves)] = self.device.asarray(halves)
         if not alone and every[:, : self.size].any():
-            box = layout.outbox.reshape(self.size, layout.room)
-            parts = [box[r, : int(counts[r])] for r in range(self.size)]
-            inboxes = self._region.array(layout.inboxes, 2 * self.size * layout.room, np.uint32)
-            inboxes = inboxes.reshape(2, self.size, layout.room)[meetings & 1]
+            words = layout.message // 4
+            box = layout.outbox.reshape(self.size, layout.room * words)
+            parts = [box[r, : min(int(counts[r]), layout.room) * words] for r in range(self.size)]
+            inboxes = self._region.array(layout.inboxes, 2 * box.size, np.uint32)
+            inboxes = inboxes.reshape(2, *box.shape)[meetings & 1]
             for r, part in enumerate(self.exchange.alltoallv(parts)):
                 if r != self.rank:
                     inboxes[r, : len(part)] = part

@@ -100,16 +100,17 @@ struct World {
         }
         return first;
     }
-    // Messages past the room of an inbox are counted, not written: the meeting's flags then say `overflowed`.
-    DEVICE void send(const Heard& heard, i64 to, u32 word) const {
+    // Messages are words of 4 or 8 bytes, all of a program alike. Those past the room of an inbox are counted, not
+    // written: the meeting's flags then say `overflowed`.
+    template <class T> DEVICE void send(const Heard& heard, i64 to, T message) const {
         i64 place = take_place(counts + to);
-        if (place < room) put(heard, to, place, word);
+        if (place < room) put(heard, to, place, message);
     }
-    DEVICE void put(const Heard& heard, i64 to, i64 place, u32 word) const {
-        store((u32*)out[heard.sends() * size + to] + place, word);
+    template <class T> DEVICE void put(const Heard& heard, i64 to, i64 place, T message) const {
+        store((T*)out[heard.sends() * size + to] + place, message);
     }
-    DEVICE u32 message(const Heard& heard, i64 from, i64 i) const {
-        return load((const u32*)in[heard.reads() * size + from] + i);
+    template <class T = u32> DEVICE T message(const Heard& heard, i64 from, i64 i) const {
+        return load((const T*)in[heard.reads() * size + from] + i);
     }
     DEVICE i64* number(int k) const { return counts + size + k; }
     // For the host's driver, before the first phase and before each.

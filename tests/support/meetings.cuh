@@ -3,6 +3,14 @@
 #pragma once
 #include "kernels/world.cuh"
 
+#if MESSAGE_BITS == 32
+using Message = u32;
+#elif MESSAGE_BITS == 64
+using Message = u64;
+#endif
+
+DEVICE Message message_of(i64 number) { return (Message)((u64)number * 0x9e3779b97f4a7c15ull); }  // of all bits
+
 struct Meetings {
     static constexpr int lanes = 32;
     i64 launch;
@@ -27,11 +35,12 @@ struct Meetings {
             if (r != world.rank)
                 for (i64 i : grid.items(1)) mine.of[1] += heard.messages(r) != messages + i;
             for (i64 i : grid.items(lesser(heard.messages(r), world.room)))
-                mine.of[1] += world.message(heard, r, i) != (u32)((s.round - 1) * world.size + r);
+                mine.of[1] += world.message<Message>(heard, r, i) != message_of((s.round - 1) * world.size + r);
         }
         for (i64 r = 0; r < world.size; ++r)
             if (r != world.rank)
-                for (i64 i : grid.items(messages)) world.send(heard, r, (u32)(s.round * world.size + world.rank + 0 * i));
+                for (i64 i : grid.items(messages))
+                    world.send(heard, r, message_of(s.round * world.size + world.rank + 0 * i));
         for (i64 i : grid.items(1)) mine.of[0] = s.round * (world.rank + 1) + i;
         return mine;
     }
