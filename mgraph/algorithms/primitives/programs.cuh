@@ -34,8 +34,8 @@ template <class Group> DEVICE i64 places(Group group, bool wanted, i64* counter)
     return group.shfl(first, 0) + popcount(all & ((1u << group.rank()) - 1));
 }
 // Each lane of a group has a message to `owner`, or none. What does not fit is counted.
-template <class Group>
-DEVICE void send_together(Group group, const World& world, const Heard& heard, bool mail, i64 owner, u32 message) {
+template <class Group, class T>
+DEVICE void send_together(Group group, const World& world, const Heard& heard, bool mail, i64 owner, T message) {
     for (i64 r = 0; r < world.size; ++r) {
         bool now = mail && owner == r;
         if (!group.any(now)) continue;
