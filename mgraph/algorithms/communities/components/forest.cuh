@@ -75,10 +75,13 @@ struct Forest {
     }
     DEVICE Numbers step(Grid grid, const State& s, const Heard& heard) const {
         Numbers mine;
+        View rows = graph;  // copies, which no store can change
+        u32* trees = parent;
+        i64 first = world.lo(), n = world.rows();
         switch (s.phase) {
-        case plant: do_plant(grid); break;
+        case plant: do_plant(grid, rows, trees, first, n); break;
         case sample:
-            for (i64 row : grid.items(world.rows())) link_sample(graph, world.lo(), world.rows(), row, parent);
+            for (i64 row : grid.items(n)) link_sample(rows, first, n, row, trees);
             break;
         case vote: do_vote(grid); break;
         case name:
@@ -97,30 +100,29 @@ struct Forest {
             for (i64 id : grid.items(vertices())) note_name(spare, parent[order[id]], (u32)id);
             break;
         case label: do_label(grid, mine); break;
-        default: do_flatten(grid, s);
+        default: do_flatten(grid, s, trees);
         }
         return mine;
     }
 
     // ---- what the phases do ------------------------------------------------------------------------------------------
 
-    DEVICE void do_plant(Grid grid) const {
-        i64 first = world.lo(), rows = world.rows();
+    DEVICE void do_plant(Grid grid, const View& edges, u32* trees, i64 first, i64 rows) const {
         for (i64 v : grid.items(vertices())) {
             bool own = v >= first && v < first + rows;
-            store(parent + v, own ? first_parent(graph, first, rows, v - first) : (u32)v);
+            trees[v] = own ? first_parent(edges, first, rows, v - first) : (u32)v;
         }
         if (world.size > 1)
             for (i64 i : grid.items(words_of(vertices()) + 1)) store(shared_bits(world.rank) + i, 0u);
         for (i64 i : grid.items(1)) store(largest + i, (u64)0);
     }
-    DEVICE void do_flatten(Grid grid, const State& s) const {
+    DEVICE void do_flatten(Grid grid, const State& s, u32* trees) const {
+        for (i64 v : grid.items(vertices())) compress(trees, v);
         bool last = s.phase == flatten_all || (s.phase == flatten_rows && world.size == 1);
-        for (i64 v : grid.items(vertices())) {
-            compress(parent, v);
-            if (last && order) store(spare + v, ~0u);
-            if (s.parts && s.phase == flatten_rows) store(spare + v, load(parent + v));
-        }
+        if (last && order)
+            for (i64 v : grid.items(vertices())) store(spare + v, ~0u);
+        if (s.parts && s.phase == flatten_rows)
+            for (i64 v : grid.items(vertices())) store(spare + v, load(trees + v));
     }
     // Each sampled vertex counts the votes for its root.
     DEVICE void do_vote(Grid grid) const {

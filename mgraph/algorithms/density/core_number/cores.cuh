@@ -13,6 +13,10 @@ constexpr i64 never = (i64)1 << 62;  // the least number of edges among no verti
 constexpr int chase = 32;  // frontiers that a tile of a GPU removes by itself
 constexpr u32 no_id = ~0u;
 
+#ifndef VIEWS
+#define VIEWS 2
+#endif
+
 template <class View>
 struct Cores {
     static constexpr int lanes = 32;
@@ -20,8 +24,7 @@ struct Cores {
     i64 resume;
     World world;
     View graph;
-    View back;
-    i64 views;  // 1 where the rows of `graph` have all edges, 2 where those of `back` have the others
+    View back;  // the other edges of each row, where there are two VIEWS
     i64 searched;  // whether rows can be searched by `find`; a copy of unsorted rows cannot
     i64 first_level;
     i64 last_level;
@@ -51,10 +54,9 @@ struct Cores {
     DEVICE u32* listing(i64 turn) const { return lists + (turn & 1) * world.rows(); }
     DEVICE u32* living(i64 turn) const { return alive + (turn & 1) * world.rows(); }
     DEVICE u64* task_list(i64 side, i64 turn) const { return tasks + (2 * side + (turn & 1)) * task_room; }
-    // Calls visit(rows, side) for the views. (A GPU reads the fields of a view that is named from constant memory.)
-    template <class Visit> DEVICE void visit_views(Visit visit) const {
+    template <class Visit> DEVICE void visit_views(Visit visit) const {  // visit(rows, side)
         visit(graph, 0);
-        if (views > 1) visit(back, 1);
+        if constexpr (VIEWS > 1) visit(back, 1);
     }
 
     DEVICE void begin(State& s) const {
@@ -160,6 +162,8 @@ struct Cores {
 
     // ---- removing ----------------------------------------------------------------------------------------------------
 
+    static constexpr u32 enough = Finds::most / 3;  // finds that a tile hands on at once
+
     struct Round {  // one lane's, of a phase
         const Cores& all;
         const State& s;
@@ -182,23 +186,30 @@ struct Cores {
         DEVICE void take(u32 id, u32 from) const {
             u32 row = row_of(id);
             if (row == from || (owns(row) && !lower(row)) || finds.add(id)) return;
-            if (owns(row)) store(all.listing(s.turn + 1) + take_place(world.number(LISTED)), row);
+            if (owns(row)) enlist(row);
             else world.send(heard, world.owner(id), id);
         }
-        template <class Group> DEVICE void enlist(Group group, i64 row) const {
-            i64 place = places(group, row >= 0, world.number(LISTED));
-            if (row >= 0) store(all.listing(s.turn + 1) + place, (u32)row);
+        DEVICE void enlist(u32 row) const { store(all.listing(s.turn + 1) + take_place(world.number(LISTED)), row); }
+        // Own vertices go to the next list, others to their ranks; a lane without one brings no_id. Returns the row of an
+        // own one instead if the tile goes on with it, else -1.
+        template <class Group> DEVICE i64 deliver(Group group, u32 id, bool goes_on) const {
+            bool own = owns(row_of(id)), any = id != no_id;
+            i64 owner = own || !any ? world.rank : world.owner(id);
+            for (i64 r = 0; r < world.size; ++r) {
+                bool here = r == world.rank, now = any && owner == r && !(here && goes_on);
+                if (!group.any(now)) continue;
+                i64 place = places(group, now, here ? world.number(LISTED) : world.counts + r);
+                if (now && here) store(all.listing(s.turn + 1) + place, row_of(id));
+                else if (now && place < world.room) world.put(heard, r, place, id);
+            }
+            return any && own && goes_on ? (i64)row_of(id) : -1;
         }
-        // Sends the ids of other ranks' vertices to them. Returns the row of an own one, or -1.
-        template <class Group> DEVICE i64 mail(Group group, u32 id) const {
-            bool other = id != no_id && !owns(row_of(id));
-            if (world.size > 1 && group.any(other))
-                send_together(group, world, heard, other, other ? world.owner(id) : world.rank, id);
-            return other || id == no_id ? -1 : (i64)row_of(id);
+        template <class Tile32> DEVICE u32 waiting(Tile32 tile) const {
+            tile.sync();
+            return lesser(load(finds.count()), Finds::most);
         }
-        template <class Group> DEVICE void hand_on(Group group, u32 id) const { enlist(group, mail(group, id)); }
-        template <class Group> DEVICE void hand_on_all(Group tile, u32 least) const {
-            finds.hand_on(tile, least, no_id, [&](auto group, u32 id) { hand_on(group, id); });
+        template <class Tile32> DEVICE void hand_on(Tile32 tile, u32 least) const {  // until less are left
+            for (u32 n; (n = waiting(tile)) >= least;) deliver(tile, finds.take_last(tile, n, no_id), false);
         }
         template <class Group> DEVICE void expand_unit(const View& edges, Group group, i64 row, i64 unit) const {
             if constexpr (Tile<lanes>::size() == 1) {  // a CPU asks for the memory of a few at once
@@ -222,15 +233,17 @@ struct Cores {
                     if (live) take(id, (u32)row);
                     return false;
                 });
-                if constexpr (Group::width == lanes) hand_on_all(group, Finds::most / 3);
+                if constexpr (Group::width == lanes) hand_on(group, enough);
             }
         }
 
-        // Whether the messages of so many edges fit into every inbox; all ask for as many.
+        // Whether the messages of so many edges fit into every inbox. More than an inbox ever holds are let through: if
+        // they go to one rank, the meeting says so.
         DEVICE bool reserve(i64 edges) const {
-            return edges == 0 || atomic_add(world.number(RESERVED), edges) + edges <= world.room;
+            return edges == 0 || edges > world.room || atomic_add(world.number(RESERVED), edges) + edges <= world.room;
         }
-        // Each lane brings a row or -1. Those for whose messages there is no room go to the next list.
+        DEVICE bool is_full() const { return world.size > 1 && load(world.number(RESERVED)) > world.room; }
+        // Each lane brings a row or -1. Those for whose messages there is no room are found anew.
         template <class Tile32> DEVICE i64 admit(Tile32 tile, i64 row) const {
             u32 sum = 0;
             if (row >= 0)
@@ -241,28 +254,25 @@ struct Cores {
             u32 whole = tile.sum(sum);
             bool fits = true;
             if (whole > world.room / 8) fits = reserve(sum);
-            else if (whole > 0) fits = tile.shfl(tile.rank() == 0 && reserve(whole), 0);
-            if (tile.any(!fits && row >= 0)) enlist(tile, fits ? -1 : row);
+            else if (whole > 0) fits = tile.any(tile.rank() == 0 && reserve(whole));
+            if (!fits && row >= 0 && !finds.add((u32)row + first)) enlist((u32)row);
             return fits ? row : -1;
         }
-        template <class Tile32> DEVICE void expand(Tile32 tile, i64 row) const {
-            if (world.size > 1) row = admit(tile, row);
-            all.visit_views([&](const View& edges, int side) {
-                visit_rows(edges, tile, row, all.task_list(side, s.turn + 1), world.number(TASKS + side),
-                           [&](auto group, i64 next, i64 unit) { expand_unit(edges, group, next, unit); });
-            });
-        }
-        // Each lane brings a row or -1; the tile goes on with what they remove, while that is little.
-        template <class Tile32> DEVICE void expand_on(Tile32 tile, i64 row) const {
+        // Each lane brings a row or -1. The tile goes on with what they remove while that is little, and hands it on
+        // where it is `least` or more.
+        template <class Tile32> DEVICE void expand(Tile32 tile, i64 row, u32 least) const {
             constexpr bool cpu = Tile32::size() == 1;
             for (int step = 0;; ++step) {
-                expand(tile, row);
-                tile.sync();
-                u32 n = lesser(load(finds.count()), Finds::most);
-                if (n == 0 || (!cpu && (n > tile.size() || step == chase))) break;
-                row = mail(tile, finds.take_last(tile, n, no_id));
+                if (world.size > 1) row = admit(tile, row);
+                all.visit_views([&](const View& edges, int side) {
+                    visit_rows(edges, tile, row, all.task_list(side, s.turn + 1), world.number(TASKS + side),
+                               [&](auto group, i64 next, i64 unit) { expand_unit(edges, group, next, unit); });
+                });
+                u32 n = waiting(tile);
+                bool goes_on = (cpu || (n <= tile.size() && step < chase)) && !is_full();
+                if (n == 0 || (!goes_on && n < least)) return;
+                row = deliver(tile, finds.take_last(tile, n, no_id), goes_on);
             }
-            hand_on_all(tile, Finds::most / 3);
         }
         template <class Tile32> DEVICE void expand_task(const View& edges, Tile32 tile, int side, u64 task) const {
             i64 count = world.size > 1 ? count_edges(edges, tile, task) : 0;
@@ -308,9 +318,9 @@ struct Cores {
                 u32 other = round.row_of(pending(world, heard, at - s.listed));
                 if (round.lower(other)) row = other;
             }
-            round.expand_on(tile, row);
+            round.expand(tile, row, enough);
         }
-        round.hand_on_all(tile, 1);
+        round.hand_on(tile, 1);
         if (s.fresh)  // 0 where the level has removed rows of this rank
             for (i64 i : grid.items(1)) mine.of[LEAST] = s.listed ? i : load(least + ((s.scans - 1) & 1));
     }

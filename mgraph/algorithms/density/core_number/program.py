@@ -238,10 +238,10 @@ def removal_levels(
         (rows, np.int64), (2, np.int64), (2 * room * len(edges), np.uint64), (rows, np.uint32),
         (2 * rows, np.uint32), (2 * rows, np.uint32),
     )  # fmt: skip
-    library = kernels(shard, PROGRAM, views[0])
+    library = kernels(shard, PROGRAM, views[0], VIEWS=len(edges))
     state = world.run(
         library, "Cores", layout, 1 + sum(rows + one.num_edges for one in edges) // 256, graph=views[0],
-        back=views[-1], views=len(edges), searched=searched, first_level=first, last_level=last, left=left, core=core, lists=lists,
+        back=views[-1], searched=searched, first_level=first, last_level=last, left=left, core=core, lists=lists,
         alive=alive, least=least, tasks=tasks, task_room=room,
     )  # fmt: skip
     if state["too_long"]:
@@ -258,7 +258,7 @@ def warm(shard: Shard) -> None:
     """Compile what `run` launches on this shard."""
     made = sample_rows(shard.device) if shard.in_edges is None else None
     if resident(shard):
-        kernels(shard, PROGRAM, (made or shard.out_edges).view())
+        kernels(shard, PROGRAM, (made or shard.out_edges).view(), VIEWS=1 + (shard.in_edges is not shard.out_edges))
         return
     _library(shard)
     if made is not None:
