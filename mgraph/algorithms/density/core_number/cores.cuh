@@ -171,11 +171,11 @@ struct Cores {
         Finds finds;
         bool single;  // whether no other thread takes edges away
         const World& world = all.world;
-        u32 first = (u32)world.lo(), rows = (u32)world.rows(), level = (u32)s.level;
+        u32 first = (u32)world.lo(), rows = (u32)world.rows();
 
         // Takes an edge from an own row; true if that removes it.
         DEVICE bool lower(u32 row) const {
-            u32* edges = all.left + row;
+            u32 *edges = all.left + row, level = (u32)s.level;
             if (load(edges) <= level) return false;
             if ((single ? add_nearby(edges, ~0u) : atomic_add(edges, ~0u)) != level + 1) return false;
             all.core[row] = level;
@@ -185,11 +185,28 @@ struct Cores {
         DEVICE bool owns(u32 row) const { return row < rows; }  // those before its first one wrap around
         DEVICE void take(u32 id, u32 from) const {
             u32 row = row_of(id);
-            if (row == from || (owns(row) && !lower(row)) || finds.add(id)) return;
+            if (row == from || (owns(row) && !lower(row))) return;
+            if (single && !owns(row)) return send_alone(id);
+            if (finds.add(id)) return;
             if (owns(row)) enlist(row);
             else world.send(heard, world.owner(id), id);
         }
+        DEVICE void send_alone(u32 id) const {
+            i64 owner = world.owner(id), place = world.counts[owner]++;
+            if (place < world.room) world.put(heard, owner, place, id);
+        }
         DEVICE void enlist(u32 row) const { store(all.listing(s.turn + 1) + take_place(world.number(LISTED)), row); }
+        DEVICE void receive_all(Grid grid) const {
+            constexpr i64 ahead = 16;  // messages whose rows' memory has been asked for
+            for (i64 r = 0; r < world.size; ++r) {
+                i64 n = heard.messages(r);
+                for (i64 i : grid.items(n)) {
+                    if (i + ahead < n) prefetch_to_write(all.left + row_of(world.message(heard, r, i + ahead)));
+                    u32 row = row_of(world.message(heard, r, i));
+                    if (lower(row) && !finds.add(row + first)) enlist(row);
+                }
+            }
+        }
         // Own vertices go to the next list, others to their ranks; a lane without one brings no_id. Returns the row of an
         // own one instead if the tile goes on with it, else -1.
         template <class Group> DEVICE i64 deliver(Group group, u32 id, bool goes_on) const {
@@ -265,7 +282,9 @@ struct Cores {
             for (int step = 0;; ++step) {
                 if (world.size > 1) row = admit(tile, row);
                 all.visit_views([&](const View& edges, int side) {
-                    visit_rows(edges, tile, row, all.task_list(side, s.turn + 1), world.number(TASKS + side),
+                    if (row >= 0 && edges.degree(row) > HUB_DEGREE)
+                        add_tasks(edges, row, all.task_list(side, s.turn + 1), world.number(TASKS + side));
+                    visit_rows(edges, tile, row, nullptr, nullptr,
                                [&](auto group, i64 next, i64 unit) { expand_unit(edges, group, next, unit); });
                 });
                 u32 n = waiting(tile);
@@ -306,20 +325,25 @@ struct Cores {
             for (i64 i : grid.items(tile, side ? s.back_tasks : s.tasks))
                 round.expand_task(edges, tile, side, load(task_list(side, s.turn) + i));
         });
-        // the listed rows, then those that messages remove
-        const u32* rows = listing(s.turn);
-        i64 n = s.listed + received(world, heard, s.inbox), few = rows_at_once(grid, tile, n);
-        for (i64 i : grid.items(tile, (n + few - 1) / few)) {
-            i64 at = i * few + tile.rank(), row = -1;
+        // the listed rows, then those that messages remove; a CPU reads the messages before
+        constexpr bool cpu = tile.size() == 1;
+        if (cpu && s.inbox) round.receive_all(grid);
+        u32 n = (u32)(s.listed + (cpu ? 0 : received(world, heard, s.inbox))), few = (u32)rows_at_once(grid, tile, n);
+        Items share = grid.items(tile, (n + few - 1) / few);
+        for (u32 i = (u32)share.first; i < (u32)share.last; i += (u32)share.step) {  // 32 bits, for want of registers
+            u32 at = i * few + tile.rank();
+            i64 row = -1;
+            const u32* rows = listing(s.turn);
             fetch_row(graph, at, s.listed, [&](i64 next) { return (i64)load(rows + next); });
-            if (tile.rank() < few && at < s.listed) {
+            if ((u32)tile.rank() < few && at < s.listed) {
                 row = load(rows + at);
-            } else if (tile.rank() < few && at < n) {
+            } else if ((u32)tile.rank() < few && at < n) {
                 u32 other = round.row_of(pending(world, heard, at - s.listed));
                 if (round.lower(other)) row = other;
             }
             round.expand(tile, row, enough);
         }
+        if (cpu && s.inbox) round.expand(tile, -1, enough);
         round.hand_on(tile, 1);
         if (s.fresh)  // 0 where the level has removed rows of this rank
             for (i64 i : grid.items(1)) mine.of[LEAST] = s.listed ? i : load(least + ((s.scans - 1) & 1));
