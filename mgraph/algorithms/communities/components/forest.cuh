@@ -42,8 +42,23 @@ struct Forest {
         i64 components = 0;
     };
     enum Stage : i64 {
-        finished, plant, flatten, sample, flatten_again, vote, name, share, join, link_rows, link_tasks, flatten_rows,
-        tell, learn, flatten_all, name_trees, label
+        finished,
+        plant,
+        flatten,
+        sample,
+        flatten_again,
+        vote,
+        name,
+        share,
+        join,
+        link_rows,
+        link_tasks,
+        flatten_rows,
+        tell,
+        learn,
+        flatten_all,
+        name_trees,
+        label
     };
     enum Number { TASKS, BACK_TASKS, REFERENCE, ROOTS = REFERENCE };
 
@@ -170,19 +185,17 @@ struct Forest {
             if (open && !all)
                 open = world.size > 1 ? !is_shared(first + row) : (i64)stale_load(parent + first + row) != known;
             visit_views([&](const View& edges, int side) {
-                visit_rows(edges, tile, open ? row : -1, task_list(side), world.number(TASKS + side),
-                           [&](auto group, i64 next, i64 unit) {
-                               link_unit(edges, group, first + next, next, unit, parent);
-                           });
+                visit_rows(
+                    edges, tile, open ? row : -1, task_list(side), world.number(TASKS + side),
+                    [&](auto group, i64 next, i64 unit) { link_unit(edges, group, first + next, next, unit, parent); });
             });
         }
     }
     DEVICE void do_link_tasks(Grid grid, const State& s) const {
         visit_views([&](const View& edges, int side) {
-            visit_hubs(grid, edges, task_list(side), side ? s.back_tasks : s.tasks,
-                       [&](auto tile, i64 row, i64 unit) {
-                           link_unit(edges, tile, world.lo() + row, row, unit, parent);
-                       });
+            visit_hubs(grid, edges, task_list(side), side ? s.back_tasks : s.tasks, [&](auto tile, i64 row, i64 unit) {
+                link_unit(edges, tile, world.lo() + row, row, unit, parent);
+            });
         });
     }
 

@@ -7,6 +7,10 @@ Only an arc between two skipped vertices is not read at all. On one rank both it
 several ranks, each skips its own largest tree. If these trees are not one tree after the merge, a second superstep
 reads the skipped rows.
 
+On CPUs the ranks do that as phases of one program (`forest.cuh`, `mgraph.exchange.world`): they agree on the largest
+tree first, by a bit per vertex, and then tell each other what they have joined besides. On GPUs the host still goes
+superstep by superstep, as follows, since the program has not been measured there.
+
 To merge, every rank sends its parents to all others, and each links every vertex with its parent on the other ranks.
 After that all forests connect the same vertices, and the root of each tree is its smallest vertex.
 

@@ -163,6 +163,10 @@ struct Cores {
     // ---- removing ----------------------------------------------------------------------------------------------------
 
     static constexpr u32 enough = Finds::most / 3;  // finds that a tile hands on at once
+    // On a GPU a tile has less than `enough` before it visits a unit, or a short row of each lane. Units of sorted rows
+    // have at most 256 edges.
+    static constexpr bool always_fits = View::sorted && Tile<lanes>::size() > 1;
+    static_assert(enough + 256 <= Finds::most && short_degree * lanes <= 256);
 
     struct Round {  // one lane's, of a phase
         const Cores& all;
@@ -187,7 +191,7 @@ struct Cores {
             u32 row = row_of(id);
             if (row == from || (owns(row) && !lower(row))) return;
             if (single && !owns(row)) return send_alone(id);
-            if (finds.add(id)) return;
+            if (finds.add(id) || always_fits) return;
             if (owns(row)) enlist(row);
             else world.send(heard, world.owner(id), id);
         }
@@ -210,16 +214,16 @@ struct Cores {
         // Own vertices go to the next list, others to their ranks; a lane without one brings no_id. Returns the row of an
         // own one instead if the tile goes on with it, else -1.
         template <class Group> DEVICE i64 deliver(Group group, u32 id, bool goes_on) const {
-            bool own = owns(row_of(id)), any = id != no_id;
-            i64 owner = own || !any ? world.rank : world.owner(id);
-            for (i64 r = 0; r < world.size; ++r) {
-                bool here = r == world.rank, now = any && owner == r && !(here && goes_on);
+            bool own = owns(row_of(id));
+            int me = (int)world.rank, owner = own ? me : id != no_id ? (int)world.owner(id) : -1;
+            for (int r = 0; r < (int)world.size; ++r) {
+                bool now = owner == r && !(r == me && goes_on);
                 if (!group.any(now)) continue;
-                i64 place = places(group, now, here ? world.number(LISTED) : world.counts + r);
-                if (now && here) store(all.listing(s.turn + 1) + place, row_of(id));
+                i64 place = places(group, now, r == me ? world.number(LISTED) : world.counts + r);
+                if (now && r == me) store(all.listing(s.turn + 1) + place, row_of(id));
                 else if (now && place < world.room) world.put(heard, r, place, id);
             }
-            return any && own && goes_on ? (i64)row_of(id) : -1;
+            return own && goes_on ? (i64)row_of(id) : -1;
         }
         template <class Tile32> DEVICE u32 waiting(Tile32 tile) const {
             tile.sync();
@@ -246,11 +250,11 @@ struct Cores {
                 });
                 take_all();
             } else {
+                if constexpr (Group::width == lanes) hand_on(group, enough);
                 edges.visit(group, row, unit, [&](u32 id, i64, bool live) {
                     if (live) take(id, (u32)row);
                     return false;
                 });
-                if constexpr (Group::width == lanes) hand_on(group, enough);
             }
         }
 
@@ -272,7 +276,7 @@ struct Cores {
             bool fits = true;
             if (whole > world.room / 8) fits = reserve(sum);
             else if (whole > 0) fits = tile.any(tile.rank() == 0 && reserve(whole));
-            if (!fits && row >= 0 && !finds.add((u32)row + first)) enlist((u32)row);
+            if (!fits && row >= 0 && !finds.add((u32)row + first) && !always_fits) enlist((u32)row);
             return fits ? row : -1;
         }
         // Each lane brings a row or -1. The tile goes on with what they remove while that is little, and hands it on
@@ -282,6 +286,7 @@ struct Cores {
             for (int step = 0;; ++step) {
                 if (world.size > 1) row = admit(tile, row);
                 all.visit_views([&](const View& edges, int side) {
+                    if (side) hand_on(tile, enough);
                     if (row >= 0 && edges.degree(row) > HUB_DEGREE)
                         add_tasks(edges, row, all.task_list(side, s.turn + 1), world.number(TASKS + side));
                     visit_rows(edges, tile, row, nullptr, nullptr,

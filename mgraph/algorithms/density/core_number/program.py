@@ -4,6 +4,10 @@ Removal goes on from frontier to frontier until every vertex that is left has mo
 is the least number of edges that one of them has left. It is found while the vertices that are left are listed anew, so
 that a vertex is read once for each level up to its core number, and all levels together read O(n + m).
 
+On CPUs levels and frontiers are phases of one program that all ranks run together (`cores.cuh`,
+`mgraph.exchange.world`). An edge to a vertex of another rank is a message of 4 bytes. On GPUs the host still goes
+superstep by superstep, as follows, since the program has not been measured there; strong components do so everywhere.
+
 Most levels remove few vertices. A rank that is alone does hundreds of levels in one kernel, whose blocks meet after
 each frontier; on a CPU, where that is one thread, it does so when few vertices are left.
 
@@ -223,16 +227,25 @@ def removal_levels(
         Those of each vertex, in one view or two: `sides` of the shard.
     first, last : int
         The levels to go through. Vertices that are left after the last one have -1.
+
+    Raises
+    ------
+    CapacityError
+        There is too little memory for 28 bytes an owned vertex, 1 / 32 byte an arc for tasks and, on several ranks,
+        inboxes of up to 8 MiB for each rank; or of a hash structure's rows a unit has more edges than an inbox holds.
     """
+    # the inboxes
     device, rows = shard.device, shard.hi - shard.lo
     world = shard.exchange.world(device)
     widest = max(end - start for start, end in pairwise(shard.partition.starts))
     room = 0 if shard.size == 1 else max(LEAST_ROOM, min(MOST_ROOM, 4 * widest))
     layout = world.layout(shard.partition, room)
+    # the edges, in one kind of rows
     views, searched = [one.view() for one in edges], 1
-    if views[0].type != views[-1].type:  # in-edges that were made for the call: the program reads one kind of rows
+    if views[0].type != views[-1].type:  # in-edges that were made for the call
         csr = shard.out_edges.to_csr()
         views[0], searched = CsrRows(csr.offsets, csr.dst).view(), int(shard.out_edges.sorted_rows)
+    # the vertices' state
     room = max(task_room(one) for one in edges)
     core, least, tasks, left, lists, alive = device.carve(
         (rows, np.int64), (2, np.int64), (2 * room * len(edges), np.uint64), (rows, np.uint32),
