@@ -1,9 +1,9 @@
 // Connected components by all ranks together. Each rank has a forest over all vertices, as link.cuh says.
 //   plant, sample, link  join what the own rows join. Where all arcs are in two rows, the rows of the largest tree's
 //                        vertices are not read: an arc that leaves it is in the row of its other end, too
-//   share                On several ranks that tree must be one tree for all before. So all ranks name a vertex of their
-//                        largest tree, and the least of these is the reference: each rank sets the bits of own vertices
-//                        that are in its tree, and writes them to all ranks, who link all of them
+//   agree, share         On several ranks that tree must be one tree for all before. So all ranks name the root of their
+//                        largest tree, and say with whose it is one. Those that are one with the least root, the
+//                        reference, set the bits of their own vertices in it, and write them to all ranks, who link them
 //   tell                 A rank tells all others which vertices it has joined besides, as pairs of a vertex and its
 //                        root. Where these are more than an inbox holds, it tells them part by part
 // After that all forests join the same vertices.
@@ -37,6 +37,7 @@ struct Forest {
         i64 phase = 0;
         i64 tasks = 0, back_tasks = 0;
         i64 reference = 0;  // a vertex of the tree that all ranks know, or no_vertex
+        i64 agrees = 0;  // whether this rank's largest tree is part of it
         i64 part = 0, parts = 0;  // of the vertices, when they are told; 0: all at once
         i64 inbox = 0;  // whether pairs have come in
         i64 components = 0;
@@ -49,6 +50,7 @@ struct Forest {
         flatten_again,
         vote,
         name,
+        agree,
         share,
         join,
         link_rows,
@@ -60,7 +62,7 @@ struct Forest {
         name_trees,
         label
     };
-    enum Number { TASKS, BACK_TASKS, REFERENCE, ROOTS = REFERENCE };
+    enum Number { TASKS, BACK_TASKS, REFERENCE, JOINED, ROOTS = REFERENCE };
 
     DEVICE u32* shared_bits(i64 r) const { return world.words(r, shared_offset); }
     DEVICE i64 vertices() const { return world.vertices(); }
@@ -72,7 +74,7 @@ struct Forest {
 
     DEVICE void begin(State& s) const { s.phase = vertices() > 0 ? (i64)plant : (i64)finished; }
     DEVICE bool alone(const State& s) const {
-        return s.phase != name && s.phase != share && s.phase != tell && s.phase != label;
+        return s.phase != name && s.phase != agree && s.phase != share && s.phase != tell && s.phase != label;
     }
     DEVICE i64 shares(const State& s) const { return s.phase == share ? shared_offset : -1; }
     DEVICE i64 items(const State& s, const Heard& heard) const {
@@ -83,7 +85,8 @@ struct Forest {
         case label: return world.rows() / 32;
         case link_tasks: return (s.tasks + s.back_tasks) * 8;
         case vote: return samples / 8;
-        case name: return 1;
+        case name:
+        case agree: return 1;
         case learn: return received(world, heard, s.inbox) / 32;
         default: return vertices() / 32;
         }
@@ -101,6 +104,12 @@ struct Forest {
         case vote: do_vote(grid); break;
         case name:
             for (i64 i : grid.items(1)) mine.of[REFERENCE] = own_largest() + i;
+            break;
+        case agree:
+            for (i64 i : grid.items(1)) {
+                mine.of[REFERENCE] = own_largest() + i;
+                mine.of[JOINED] = joined_trees(heard);
+            }
             break;
         case share: do_share(grid, s); break;
         case join: do_join(grid, s); break;
@@ -154,10 +163,33 @@ struct Forest {
         u64 votes = load(largest);
         return votes ? (i64)(u32)votes : no_vertex;
     }
+    // The ranks whose largest trees are one with this rank's, as far as this rank knows: bits.
+    DEVICE i64 joined_trees(const Heard& heard) const {
+        i64 root = own_largest();
+        u64 ranks = 0;
+        for (i64 r = 0; root != no_vertex && r < world.size; ++r) {
+            i64 other = heard.number(r, REFERENCE);
+            if (other != no_vertex && (i64)load(parent + other) == root) ranks |= (u64)1 << r;
+        }
+        return (i64)ranks;
+    }
+    // Whether this rank's largest tree is one with the reference's, by what all ranks know together.
+    DEVICE bool agrees(const Heard& heard, i64 reference) const {
+        u64 ranks = 0;
+        for (i64 r = 0; r < world.size; ++r) ranks |= (u64)(heard.number(r, REFERENCE) == reference) << r;
+        for (u64 before = 0; ranks != before;) {
+            before = ranks;
+            for (i64 r = 0; r < world.size; ++r) {
+                u64 joined = (u64)heard.number(r, JOINED);
+                if (joined & ranks) ranks |= joined;
+            }
+        }
+        return ranks >> world.rank & 1;
+    }
     DEVICE void do_share(Grid grid, const State& s) const {
         OwnBits own{world};
-        if (s.reference == no_vertex) return;
-        u32 root = load(parent + s.reference);
+        if (!s.agrees) return;
+        u32 root = (u32)own_largest();
         for (i64 i : grid.items(own.words())) {
             i64 word = own.first_word() + i;
             u32 bits = 0;
@@ -172,8 +204,9 @@ struct Forest {
     DEVICE bool is_shared(i64 v) const { return get_bit(shared_bits(world.rank), v); }
     DEVICE void do_join(Grid grid, const State& s) const {
         if (s.reference == no_vertex) return;
+        u32 root = stale_load(parent + s.reference);
         for (i64 v : grid.items(vertices()))
-            if (is_shared(v)) link(parent, (u32)v, (u32)s.reference);
+            if (is_shared(v) && stale_load(parent + v) != root) link(parent, (u32)v, (u32)s.reference);
     }
     DEVICE void do_link(Grid grid, const State& s) const {
         Tile<lanes> tile;
@@ -237,6 +270,10 @@ struct Forest {
         case vote: s.phase = several ? name : link_rows; break;
         case name:
             s.reference = heard.least(REFERENCE);
+            s.phase = agree;
+            break;
+        case agree:
+            s.agrees = s.reference != no_vertex && agrees(heard, s.reference);
             s.phase = share;
             break;
         case link_rows:
