@@ -227,7 +227,7 @@ struct Cores {
         }
         template <class Tile32> DEVICE u32 waiting(Tile32 tile) const {
             tile.sync();
-            return lesser(load(finds.count()), Finds::most);
+            return lesser(tile.shfl(load(finds.count()), 0), Finds::most);  // before any lane finds more
         }
         template <class Tile32> DEVICE void hand_on(Tile32 tile, u32 least) const {  // until less are left
             for (u32 n; (n = waiting(tile)) >= least;) deliver(tile, finds.take_last(tile, n, no_id), false);
