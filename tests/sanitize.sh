@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The tests of the kernels, the structures and the exchange's mailbox on the CPU: under AddressSanitizer and UBSan, under
-# ThreadSanitizer, and with 32-lane tiles. One failure ends it. BUILDS names some of the three; arguments go to pytest.
+# The tests of the kernels, the structures, the exchange's mailbox and two programs of ranks on the CPU: under
+# AddressSanitizer and UBSan, under ThreadSanitizer, and with 32-lane tiles. One failure ends it. BUILDS names some of the
+# three; arguments go to pytest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,6 +11,10 @@ read -ra cxx <<<"${CXX:-g++}"
 
 # Tests of the kernels themselves: the loader's own start compilers and processes, which gain nothing from this.
 tests=(tests/kernels/test_platform.py tests/kernels/test_launch.py tests/exchange/test_mailbox.py tests/structures)
+# Programs that ranks run together, which are threads there.
+cores=tests/algorithms/density/test_core_number.py
+tests+=("$cores::test_both_drivers" "$cores::test_rows_wait_for_room_in_the_inboxes")
+tests+=(tests/algorithms/communities/test_components.py::test_both_drivers)
 
 export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=66  # the interpreter frees nothing at its end
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1

@@ -145,7 +145,7 @@ class World:
             The ranges of the ranks.
         room : int
             Messages that a rank may send to another between two meetings. Where the host drives the program it is the
-            length of the longest range.
+            length of the longest range at least.
         message : int
             Bytes of a message, a multiple of 4.
 
@@ -155,7 +155,7 @@ class World:
             A rank has too little memory for its region. No rank has changed anything.
         """
         if not self.mapped:
-            room = max(end - start for start, end in pairwise(partition.starts))
+            room = max(room, *(end - start for start, end in pairwise(partition.starts)))
         key = partition.starts, room, message, tuple(arrays.items())
         layout = self._layouts.get(key)
         if layout is None:

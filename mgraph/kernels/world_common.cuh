@@ -45,7 +45,8 @@ struct Heard {  // what each rank said at the last meeting in which it took part
     const i64* said;
     i64 rank, size, meetings;
     DEVICE i64 messages(i64 from) const { return said[from * said_words]; }
-    DEVICE i64 own(int k) const { return said[rank * said_words + 1 + k]; }
+    DEVICE i64 number(i64 from, int k) const { return said[from * said_words + 1 + k]; }
+    DEVICE i64 own(int k) const { return number(rank, k); }
     DEVICE i64 total(int k) const {
         i64 sum = 0;
         for (i64 r = 0; r < size; ++r) sum += said[r * said_words + 1 + k];

@@ -8,10 +8,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, Columns, GraphFacts, Runs, Shard
+from mgraph.algorithms.density.core_number import program
 from mgraph.algorithms.density.core_number.program import NEVER, REMOVED, Peeling, warm
 from mgraph.algorithms.primitives.replicated import sides
+from mgraph.algorithms.primitives.transpose import CsrRows
 from mgraph.checks import check_whole
-from mgraph.device import Device
+from mgraph.device import Array, Device
+from mgraph.structures import Structure
 
 __all__ = ["ALGORITHM", "k_core", "run", "warm"]
 
@@ -79,8 +82,26 @@ def run(shard: Shard, k: int | None = None) -> Columns:
     -----
     O(n + m) work, with as many supersteps as frontiers; without `k` that of `core_number`.
     """
-    # Without k, peel level by level; else all levels below k at once.
-    peeling = Peeling(shard, sides(shard, "k_core"))
+    edges = sides(shard, "k_core")
+    inside, k = (_together if program.resident(shard) else _by_supersteps)(shard, edges, k)
+    inside = shard.device.asarray(inside)
+    mine = np.array([int(Device.to_host(inside.sum(dtype=np.int64)))])
+    return {"inside": inside}, {"k": k, "vertices": int(shard.exchange.allreduce(mine)[0])}
+
+
+def _together(shard: Shard, edges: list[Structure | CsrRows], k: int | None) -> tuple[Array, int]:
+    """Return whether each own vertex is in the k-core, and k."""
+    if k is None:
+        core, state = program.removal_levels(shard, edges)
+        return core == state["largest"], state["largest"]
+    level = min(k, REMOVED) - 1
+    core, _ = program.removal_levels(shard, edges, level, level)
+    return core < 0, k
+
+
+def _by_supersteps(shard: Shard, edges: list[Structure | CsrRows], k: int | None) -> tuple[Array, int]:
+    """Return whether each own vertex is in the k-core, and k."""
+    peeling = Peeling(shard, edges)
     least = peeling.least()
     if k is None:
         k = 0
@@ -88,16 +109,10 @@ def run(shard: Shard, k: int | None = None) -> Columns:
             k = least
             peeling.peel(k)
             least = peeling.least()
-        inside = peeling.core == k
-    else:
-        if k > 0 and least < k:
-            peeling.peel(min(k - 1, REMOVED - 1))
-        inside = peeling.left < np.uint32(REMOVED)
-
-    # Count the vertices inside.
-    inside = shard.device.asarray(inside)
-    mine = np.array([int(Device.to_host(inside.sum(dtype=np.int64)))])
-    return {"inside": inside}, {"k": k, "vertices": int(shard.exchange.allreduce(mine)[0])}
+        return peeling.core == k, k
+    if k > 0 and least < k:
+        peeling.peel(min(k - 1, REMOVED - 1))
+    return peeling.left < np.uint32(REMOVED), k
 
 
 ALGORITHM = Algorithm(

@@ -34,8 +34,8 @@ template <class Group> DEVICE i64 places(Group group, bool wanted, i64* counter)
     return group.shfl(first, 0) + popcount(all & ((1u << group.rank()) - 1));
 }
 // Each lane of a group has a message to `owner`, or none. What does not fit is counted.
-template <class Group>
-DEVICE void send_together(Group group, const World& world, const Heard& heard, bool mail, i64 owner, u32 message) {
+template <class Group, class T>
+DEVICE void send_together(Group group, const World& world, const Heard& heard, bool mail, i64 owner, T message) {
     for (i64 r = 0; r < world.size; ++r) {
         bool now = mail && owner == r;
         if (!group.any(now)) continue;
@@ -59,6 +59,15 @@ struct Finds {
         u32 at = add_nearby(count(), 1u);
         if (at < most) ids[at] = id;
         return at < most;
+    }
+    // The last of n ids, one for each lane, which leave the list; `none` for lanes without one.
+    template <class Tile> DEVICE u32 take_last(Tile tile, u32 n, u32 none) const {
+        u32 first = n > (u32)tile.size() ? n - tile.size() : 0, at = first + tile.rank();
+        u32 id = at < n ? ids[at] : none;
+        tile.sync();
+        if (tile.rank() == 0) *count() = first;
+        tile.sync();
+        return id;
     }
     // Each lane hands on its part, hand_on(tile, id), if there are `least` of them; a lane without one brings `none`.
     template <class Tile, class HandOn> DEVICE void hand_on(Tile tile, u32 least, u32 none, HandOn hand_on) const {

@@ -114,6 +114,7 @@ struct Block {
 };
 
 struct Grid {
+    static constexpr DEVICE bool alone() { return false; }
     DEVICE Items items(i64 n) const {
         return {(i64)blockIdx.x * blockDim.x + threadIdx.x, n, (i64)gridDim.x * blockDim.x};
     }

@@ -37,6 +37,7 @@ struct Block {
 
 struct Grid {
     i64 rank, ranks;
+    bool alone() const { return ranks == 1; }  // whether no other thread has a part of the work
     Items items(i64 n) const { return {(i64)((__int128)n * rank / ranks), (i64)((__int128)n * (rank + 1) / ranks), 1}; }
     template <int W> Items items(Tile<W>, i64 n) const { return items(n); }
     Items items(Block, i64 n) const { return items(n); }

@@ -154,6 +154,7 @@ struct Block {
 
 struct Grid {
     i64 block, blocks;
+    bool alone() const { return false; }
     Items items(i64 n) const { return {block * block_lanes + fibers->now, n, blocks * block_lanes}; }
     template <int W> Items items(Tile<W>, i64 n) const {
         return {(block * block_lanes + fibers->now) / W, n, blocks * block_lanes / W};

@@ -16,9 +16,22 @@ from spmd import FakeShard, Graph, cut, run, shards
 from mgraph.algorithms.communities.components import program
 from mgraph.batch import EdgeBatch
 from mgraph.errors import Aborted
+from mgraph.exchange import world
 from mgraph.partition import Partition
 
 CUTS = [(1, True), (2, True), (3, True), (3, False)]
+
+
+@pytest.fixture(autouse=True)
+def resident_on_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """GPUs run the program of all ranks, too."""
+    monkeypatch.setattr(program, "RESIDENT_ON_GPU", True)
+
+
+@pytest.fixture
+def supersteps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host runs superstep after superstep."""
+    monkeypatch.setattr(program, "resident", lambda shard: False)
 
 
 def scattered(graph: Graph, seed: int) -> Graph:
@@ -107,6 +120,49 @@ def test_no_vertices(device: str, size: int) -> None:
     assert info == {"components": 0, "supersteps": 1}
 
 
+# ---- the program of all ranks ----------------------------------------------------------------------------------------
+
+
+def crossing(n: int = 160) -> Graph:
+    """A star whose leaves are all over the graph, paths from rank to rank, and isolated vertices."""
+    ends = [(3, i) for i in range(5, n, 3)] + [(i, n - 2 - i) for i in range(4, n // 2, 6)] + [(1, 1), (n - 1, 1)]
+    pairs = np.array(ends, IDS)
+    return Graph(n, pairs[:, 0].copy(), pairs[:, 1].copy(), False, "crossing")
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_both_drivers(structure: str, size: int, mapped: bool) -> None:
+    check(crossing(), cut(160, size, even=False), structure=structure, mapped=mapped)
+    for seed, directed in ((31, True), (32, False)):
+        print(f"seed {seed}")
+        graph = random_graph(seed, 500, 450, directed)
+        for reverse in {False, directed}:
+            check(graph, cut(graph.n, size), reverse, structure=structure, mapped=mapped)
+
+
+@pytest.mark.parametrize("room", [1, 7, 100])
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_a_full_inbox_loses_no_pair(monkeypatch: pytest.MonkeyPatch, size: int, room: int) -> None:
+    monkeypatch.setattr(program, "ROOM", room)
+    for seed in range(3):
+        print(f"seed {seed}")
+        path = Graph(150, np.arange(149, dtype=IDS), np.arange(1, 150, dtype=IDS))
+        for graph in (random_graph(seed, 150, 140), scattered(path, seed), crossing()):
+            for reverse in (False, graph.directed):
+                check(graph, cut(graph.n, size), reverse)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_program_that_leaves_at_each_meeting_goes_on(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setitem(world.PATIENCE, "cpu", 0)
+    monkeypatch.setattr(program, "ROOM", 20)
+    graph = random_graph(33, 600, 560, directed=False)
+    made = shards(graph, cut(graph.n, size), "gpma+")
+    check_result(*run(made, COMPONENTS), labels(graph))
+    assert sum(shard.exchange.world(shard.device).launches for shard in made) > 2 * size
+
+
 # ---- what must change no label ---------------------------------------------------------------------------------------
 
 
@@ -156,7 +212,7 @@ def test_the_order_of_the_vertices(device: str, directed: bool, size: int) -> No
 
 @pytest.mark.parametrize("part", [1, 7, 100, 1 << 22])
 @pytest.mark.parametrize("size", [2, 3, 5])
-def test_parts_of_any_length(monkeypatch: pytest.MonkeyPatch, size: int, part: int) -> None:
+def test_parts_of_any_length(monkeypatch: pytest.MonkeyPatch, supersteps: None, size: int, part: int) -> None:
     monkeypatch.setattr(program, "PART", part)
     for seed in range(3):
         print(f"seed {seed}")
@@ -179,7 +235,16 @@ def two_crowds(bridge: bool) -> Graph:
 
 
 @pytest.mark.parametrize("bridge", [True, False])
-def test_ranks_that_skip_different_trees_look_again(structure: str, device: str, bridge: bool) -> None:
+def test_ranks_with_different_largest_trees(structure: str, device: str, bridge: bool) -> None:
+    for size in (1, 2, 3):
+        info = check(two_crowds(bridge), cut(200, size), True, structure=structure, device=device)
+        assert info == {"components": 2 - bridge, "supersteps": 1}
+
+
+@pytest.mark.parametrize("bridge", [True, False])
+def test_ranks_that_skip_different_trees_look_again(
+    structure: str, device: str, supersteps: None, bridge: bool
+) -> None:
     info = check(two_crowds(bridge), cut(200, 2), True, structure=structure, device=device)
     assert info["components"] == 2 - bridge
     if structure in ("csr", "gpma+") or not bridge:  # where rows are not sorted, the bridge may come first
@@ -187,13 +252,13 @@ def test_ranks_that_skip_different_trees_look_again(structure: str, device: str,
     assert check(two_crowds(bridge), cut(200, 1), True, structure=structure, device=device)["supersteps"] == 1
 
 
-def test_one_superstep_where_one_component_is_everywhere() -> None:
+def test_one_superstep_where_one_component_is_everywhere(supersteps: None) -> None:
     graph = random_graph(3, 3000, 9000, directed=False)
     assert check(graph, cut(graph.n, 3))["supersteps"] == 1
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_each_rank_receives_four_bytes_a_vertex_of_each_other(size: int) -> None:
+def test_each_rank_receives_four_bytes_a_vertex_of_each_other(size: int, supersteps: None) -> None:
     graph = random_graph(4, 1000, 3000)
     made = shards(graph, cut(graph.n, size))
     run(made, COMPONENTS)
@@ -213,7 +278,16 @@ def test_abort_ends_a_run(size: int) -> None:
 # ---- what it costs ---------------------------------------------------------------------------------------------------
 
 
-def test_launches_and_read_backs(counted: Counter[str]) -> None:
+def test_one_launch(counted: Counter[str]) -> None:
+    for size in (1, 2):
+        made = shards(random_graph(6, 3000, 30000, directed=False), cut(3000, size))
+        counted.clear()
+        run(made, COMPONENTS)
+        assert counted["Forest"] >= size  # again where a rank was late
+        assert counted == {"Forest": counted["Forest"], "read-back": size}  # the test's own, of the result
+
+
+def test_launches_and_read_backs(counted: Counter[str], supersteps: None) -> None:
     graph = random_graph(6, 3000, 30000, directed=False)
     for edges, reverse in (
         (graph, False),
@@ -229,7 +303,7 @@ def test_launches_and_read_backs(counted: Counter[str]) -> None:
         assert counted == {**launches, "read-back": 1 + skips}
 
 
-def test_rows_of_the_largest_tree_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_the_largest_tree_are_not_read(monkeypatch: pytest.MonkeyPatch, supersteps: None) -> None:
     graph = two_crowds(bridge=True)
     monkeypatch.setattr(program.Forest, "joined", lambda forest, skipped: True)
     _, info = run(shards(graph, cut(200, 2), reverse=True), COMPONENTS)

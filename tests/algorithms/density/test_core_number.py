@@ -13,14 +13,28 @@ import pytest
 from batches import apply_to, reordered
 from core_oracle import by_heap, by_networkx
 from graphs import IDS, NONE, random_graph, real_graph, shapes, slow_build
-from spmd import Graph, cut, run, shards
+from spmd import Graph, cut, run, run_program, shards
 
 from mgraph.algorithms import ALGORITHMS
-from mgraph.errors import Aborted, InvalidOption
+from mgraph.errors import Aborted, CapacityError, InvalidOption
+from mgraph.exchange import world
 from mgraph.partition import Partition
 
+program = importlib.import_module("mgraph.algorithms.density.core_number.program")
 CORES, K_CORE = ALGORITHMS["core_number"], ALGORITHMS["k_core"]
 CUTS = [(1, True), (3, False)]
+
+
+@pytest.fixture(autouse=True)
+def resident_on_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """GPUs run the program of all ranks, too."""
+    monkeypatch.setattr(program, "RESIDENT_ON_GPU", True)
+
+
+@pytest.fixture
+def supersteps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host runs superstep after superstep."""
+    monkeypatch.setattr(program, "resident", lambda shard: False)
 
 
 def check(graph: Graph, partition: Partition, want: np.ndarray | None = None, **options: object) -> None:
@@ -151,10 +165,91 @@ def test_abort_ends_a_run(size: int) -> None:
         run(made, CORES)
 
 
-# ---- what it costs ---------------------------------------------------------------------------------------------------
+# ---- the program of all ranks ----------------------------------------------------------------------------------------
 
 
-def test_one_rank_takes_one_kernel(counted: Counter[str]) -> None:
+def rounds(graph: Graph, partition: Partition, **options: object) -> int:
+    """The rounds that a check of the core numbers takes."""
+    made, turns = shards(graph, partition, **options), []
+
+    def decompose(shard: object) -> object:
+        core, state = program.removal_levels(shard, program.sides(shard, "core_number"))
+        turns.append(state["turn"])
+        return {"core": core}, {"largest": state["largest"]}
+
+    got, _ = run_program(made, decompose, CORES)
+    np.testing.assert_array_equal(got, by_networkx(graph))
+    return max(turns)
+
+
+def hubs(n: int = 120) -> Graph:
+    """Two stars with a common leaf, a clique among other leaves, self-loops, and isolated vertices."""
+    clique = [(i, j) for i in range(30, 40) for j in range(30, i)]
+    star = [(0, i) for i in range(1, 60)] + [(100, i) for i in range(59, 99)]
+    pairs = np.array(star + clique + [(0, 0), (35, 35), (110, 110)], IDS)
+    return Graph(n, pairs[:, 0].copy(), pairs[:, 1].copy(), False, "hubs")
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_both_drivers(structure: str, size: int, mapped: bool) -> None:
+    check(hubs(), cut(120, size, even=False), structure=structure, mapped=mapped)
+    for seed, directed in ((21, True), (22, False)):
+        print(f"seed {seed}")
+        graph = random_graph(seed, 150, 1200, directed, skew=True)
+        check(graph, cut(graph.n, size), structure=structure, mapped=mapped, reverse=seed == 21)
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("directed", [True, False])
+def test_rows_wait_for_room_in_the_inboxes(monkeypatch: pytest.MonkeyPatch, mapped: bool, directed: bool) -> None:
+    graph = random_graph(23, 300, 12000, directed)  # most of which one level removes
+    few = rounds(graph, cut(graph.n, 3), structure="gpma+", mapped=mapped)
+    monkeypatch.setattr(program, "LEAST_ROOM", 300)
+    monkeypatch.setattr(program, "MOST_ROOM", 300)
+    assert rounds(graph, cut(graph.n, 3), structure="gpma+", mapped=mapped) > few + 10
+
+
+def test_a_unit_of_more_edges_than_an_inbox_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "LEAST_ROOM", 8)
+    monkeypatch.setattr(program, "MOST_ROOM", 8)
+    ends = np.arange(1, 120, dtype=IDS)
+    with pytest.raises(CapacityError, match="than the 8 messages"):
+        run(shards(Graph(120, np.zeros_like(ends), ends, False), cut(120, 2), "csr"), CORES)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_program_that_leaves_at_each_meeting_goes_on(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setitem(world.PATIENCE, "cpu", 0)
+    graph = random_graph(24, 400, 5000, directed=False, skew=True)
+    made = shards(graph, cut(graph.n, size), "gpma+")
+    np.testing.assert_array_equal(run(made, CORES)[0], by_networkx(graph))
+    assert sum(shard.exchange.world(shard.device).launches for shard in made) > 10 * size
+
+
+def test_one_launch(counted: Counter[str]) -> None:
+    for size in (1, 2):
+        made = shards(random_graph(1, 300, 6000, directed=False), cut(300, size))
+        counted.clear()
+        run(made, CORES)
+        assert counted["Cores"] >= size  # again where a rank was late
+        assert set(counted) == {"Cores", "read-back"}
+        assert counted["read-back"] == size  # the test's own, of the result
+
+
+# ---- superstep by superstep ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_supersteps(device: str, ranks: int, supersteps: None, directed: bool) -> None:
+    for seed in range(3):
+        print(f"seed {seed}")
+        graph = random_graph(seed, 300 + 31 * seed, (250, 3000, 2500)[seed], directed, skew=seed == 2)
+        check(graph, cut(graph.n, ranks, even=False), structure="gpma+", device=device, reverse=seed == 1)
+        check_k(graph, cut(graph.n, ranks), (None, 3, 12)[seed], structure="gpma+", device=device)
+
+
+def test_one_rank_takes_one_kernel(counted: Counter[str], supersteps: None) -> None:
     made = shards(random_graph(1, 300, 6000, directed=False), cut(300, 1))
     counted.clear()
     CORES.run(made[0])
@@ -163,18 +258,15 @@ def test_one_rank_takes_one_kernel(counted: Counter[str]) -> None:
 
 
 @pytest.fixture
-def apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def apart(monkeypatch: pytest.MonkeyPatch, supersteps: None) -> None:
     """Levels take launches of their own, as where many vertices are left on a CPU."""
-    monkeypatch.setattr(
-        importlib.import_module("mgraph.algorithms.density.core_number.program"), "FEW", {"cpu": -1, "cuda": -1}
-    )
+    monkeypatch.setattr(program, "FEW", {"cpu": -1, "cuda": -1})
 
 
 @pytest.mark.parametrize("most", [1, 2, 256])
 def test_levels_apart_and_together(
     device: str, small: None, most: int, apart: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = importlib.import_module("mgraph.algorithms.density.core_number.program")
     for seed in range(3):
         print(f"seed {seed}")
         graph = random_graph(seed, 400, 3000, directed=False, skew=True)
@@ -202,7 +294,7 @@ def test_levels_that_no_vertex_has_take_no_launch(counted: Counter[str], apart: 
     assert counted["Choose"] == 2  # levels 0 and 59
 
 
-def test_vertices_that_lost_edges_travel_once_a_superstep() -> None:
+def test_vertices_that_lost_edges_travel_once_a_superstep(supersteps: None) -> None:
     graph = random_graph(4, 1000, 20000, directed=False)
     made = shards(graph, cut(graph.n, 2))
     run(made, CORES)

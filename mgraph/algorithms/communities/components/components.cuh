@@ -1,45 +1,7 @@
-// Connected components by concurrent union-find over all vertices of the graph. parent[v] <= v, so a tree's root is
-// its smallest vertex. A write links a root to a smaller vertex of another tree, or moves a vertex closer to its
-// tree's root. A parent that a lane has read may be outdated, but is in the same tree: lanes may race in any order.
-// This rank owns the `rows` vertices from `first` on, a row each; a row's neighbours may belong to any rank.
+// Connected components superstep by superstep, and those that follow the graph. link.cuh says how trees are joined.
 #pragma once
+#include "algorithms/communities/components/link.cuh"
 #include "algorithms/primitives/edge_delta.cuh"
-#include "kernels/rows.cuh"
-
-constexpr i64 sampled = 2;  // neighbours of each vertex that are linked before the largest tree is searched for
-
-// Joins the trees of a and b: moves up from the larger of the two until both are equal, or until it is a root, which is
-// linked to the other. Returns a vertex of the joined tree that is not larger than a or b.
-DEVICE u32 link(u32* parent, u32 a, u32 b) {
-    while (a != b) {
-        u32 high = greater(a, b), low = lesser(a, b), up = stale_load(parent + high);
-        if (up == high) up = atomic_cas(parent + high, high, low);
-        if (up == high) return low;
-        u32 over = stale_load(parent + up);  // the path is made shorter on the way
-        if (over != up) store(parent + high, over);
-        a = over, b = low;
-    }
-    return a;
-}
-
-template <class View, class Tile>
-DEVICE void link_unit(const View& graph, Tile tile, i64 vertex, i64 row, i64 unit, u32* parent) {
-    u32 near = (u32)vertex;  // a vertex of the same tree, closer to the root after each link
-    graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
-        if (live) near = link(parent, near, id);
-        return false;
-    });
-}
-
-// Calls visit(id) for the first neighbours of a row.
-template <class View, class Visit> DEVICE void visit_sample(const View& graph, i64 row, Visit visit) {
-    i64 left = lesser((i64)graph.degree(row), sampled), units = left ? (i64)graph.units(row) : 0;
-    for (i64 unit = 0; unit < units && left > 0; ++unit)
-        graph.visit(Tile<1>{}, row, unit, [&](u32 id, i64, bool live) {
-            if (live && left > 0) visit(id), --left;
-            return left <= 0;
-        });
-}
 
 template <class View>
 struct Plant {  // one lane a vertex: an own one gets the smallest of itself and its first neighbours as its parent
@@ -51,12 +13,8 @@ struct Plant {  // one lane a vertex: an own one gets the smallest of itself and
     u32* parent;
     DEVICE void operator()(Grid grid) const {
         for (i64 v : grid.items(n)) {
-            u32 least = (u32)v;
-            if (v >= first && v < first + rows) {
-                fetch_row(graph, v - first, rows, EveryRow{});
-                visit_sample(graph, v - first, [&](u32 id) { least = lesser(least, id); });
-            }
-            parent[v] = least;
+            bool own = v >= first && v < first + rows;
+            parent[v] = own ? first_parent(graph, first, rows, v - first) : (u32)v;
         }
     }
 };
@@ -69,29 +27,16 @@ struct LinkSample {  // one lane a row: links its vertex with its first neighbou
     i64 rows;
     u32* parent;
     DEVICE void operator()(Grid grid) const {
-        for (i64 row : grid.items(rows)) {
-            u32 near = (u32)(first + row);
-            fetch_row(graph, row, rows, EveryRow{});
-            if constexpr (Tile<32>::size() == 1) {  // a CPU waits once for the parents of all three
-                u32 up[sampled], n = 0;
-                near = stale_load(parent + near);
-                visit_sample(graph, row, [&](u32 id) { up[n++] = stale_load(parent + id); });
-                for (u32 k = 0; k < n; ++k) near = link(parent, near, up[k]);
-            } else visit_sample(graph, row, [&](u32 id) { near = link(parent, near, id); });
-        }
+        for (i64 row : grid.items(rows)) link_sample(graph, first, rows, row, parent);
     }
 };
 
-// No kernel links meanwhile. A lane writes only its own word, after each step, which shortens the paths of other lanes.
 struct Compress {  // one lane a vertex: the root becomes its parent
     static constexpr int lanes = 1;
     u32* parent;
     i64 n;
     DEVICE void operator()(Grid grid) const {
-        for (i64 v : grid.items(n)) {
-            u32 up = stale_load(parent + v);
-            for (u32 next; (next = stale_load(parent + up)) != up; up = next) store(parent + v, next);
-        }
+        for (i64 v : grid.items(n)) compress(parent, v);
     }
 };
 
@@ -153,10 +98,7 @@ struct LeastIds {  // one lane a user's id: least[root] becomes the smallest use
     const u32* parent;
     u32* least;
     DEVICE void operator()(Grid grid) const {
-        for (i64 id : grid.items(n)) {
-            u32* found = least + parent[order ? order[id] : id];
-            if ((u32)id < stale_load(found)) atomic_min(found, (u32)id);
-        }
+        for (i64 id : grid.items(n)) note_name(least, parent[order ? order[id] : id], (u32)id);
     }
 };
 

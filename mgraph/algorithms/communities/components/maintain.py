@@ -62,8 +62,8 @@ class Components:
     def __init__(self, shard: Shard) -> None:
         self.shard, self.device = shard, shard.device
         began = time.perf_counter()
-        forest, self.supersteps = find(shard)
-        self.parent, self.kernels = forest.parent, component_kernels(shard)
+        self.parent, self.supersteps = find(shard)
+        self.kernels = component_kernels(shard)
         self.forest = self._by_hops() if shard.in_edges is not None and self._worth(began) else None
         self.least: Array = None
         self.named: Array = None

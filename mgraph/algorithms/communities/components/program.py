@@ -7,6 +7,10 @@ Only an arc between two skipped vertices is not read at all. On one rank both it
 several ranks, each skips its own largest tree. If these trees are not one tree after the merge, a second superstep
 reads the skipped rows.
 
+On CPUs the ranks do that as phases of one program (`forest.cuh`, `mgraph.exchange.world`): they agree on the largest
+tree first, by a bit per vertex, and then tell each other what they have joined besides. On GPUs the host still goes
+superstep by superstep, as follows, since the program has not been measured there.
+
 To merge, every rank sends its parents to all others, and each links every vertex with its parent on the other ranks.
 After that all forests connect the same vertices, and the root of each tree is its smallest vertex.
 
@@ -35,12 +39,16 @@ from __future__ import annotations
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
+from mgraph.algorithms.primitives.bitmaps import words_of
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, View
 
 __all__ = ["Forest", "component_kernels", "find", "labelled", "least_ids", "run", "warm"]
 
+RESIDENT_ON_GPU = False  #: whether GPUs run the program of all ranks; it has run on CPUs only
+PROGRAM = "algorithms/communities/components/forest.cuh"
 FILE = "algorithms/communities/components/components.cuh"
+ROOM = 1 << 20  #: pairs that a rank tells another at once, at most
 NONE = -1  #: instead of a root: skip no tree
 SAMPLES = 1024  #: vertices whose roots are sampled to find the largest tree, as in [1]_
 LARGE = 8  #: a tree is skipped if it has at least 1 / LARGE of the sampled vertices
@@ -162,8 +170,16 @@ def _at(values: Array, places: np.ndarray, device: Device) -> np.ndarray:
     return device.to_host(values[device.asarray(places)])
 
 
+def resident(shard: Shard) -> bool:
+    """Return True if the ranks run the program together, False if the host runs superstep after superstep."""
+    return RESIDENT_ON_GPU or shard.device.kind == "cpu"
+
+
 def warm(shard: Shard) -> None:
     """Compile what `run` launches on this shard."""
+    if resident(shard):
+        kernels(shard, PROGRAM, shard.out_edges.view())
+        return
     _sides(shard)
     words = shard.device.zeros(2 * SAMPLES, np.uint32)  # CuPy compiles kernels for its own operations, too
     _some(words)
@@ -187,21 +203,56 @@ def run(shard: Shard) -> Columns:
     Raises
     ------
     CapacityError
-        There is too little memory for 4 bytes a vertex of the whole graph (8 if the graph has an order), 8 bytes an
-        owned vertex, 1 / 64 byte an edge for hubs' tasks and, on several ranks, 16 MiB from each of them.
+        There is too little memory for 4 bytes a vertex of the whole graph (8 if the graph has an order, and on several
+        ranks), 8 bytes an owned vertex and 1 / 64 byte an edge for hubs' tasks.
 
     Notes
     -----
-    O(n + m) in practice; the module docstring lists launches and exchanges. The result is exact, and does not depend on
-    timing, order, structure or the number of ranks.
+    O(n + m) in practice. The result is exact, and does not depend on timing, order, structure or the number of ranks.
     """
-    forest, supersteps = find(shard)
+    if resident(shard):
+        _, labels, components = _connect(shard, named=True)
+        return {"component": labels}, {"components": components, "supersteps": 1}
+    forest, supersteps = _find(shard)
     labels, components = forest.labels()
     return {"component": labels}, {"components": components, "supersteps": supersteps}
 
 
-def find(shard: Shard) -> tuple[Forest, int]:
-    """The forest whose trees are the components, and the number of supersteps."""
+def find(shard: Shard) -> tuple[Array, int]:
+    """Return the root of each vertex of the graph, which names its component, and the number of supersteps."""
+    if resident(shard):
+        return _connect(shard, named=False)[0], 1
+    forest, supersteps = _find(shard)
+    return forest.parent, supersteps
+
+
+def _connect(shard: Shard, named: bool) -> tuple[Array, Array, int]:
+    """Return the root of each vertex, and if they are `named` the labels of the own vertices and how many there are."""
+    device, n, own = shard.device, shard.n_vertices, shard.hi - shard.lo
+    world = shard.exchange.world(device)
+    several, edges = shard.size > 1, [shard.out_edges]
+    if shard.in_edges not in (None, shard.out_edges):
+        edges.append(shard.in_edges)
+    layout = world.layout(
+        shard.partition, min(n, ROOM) if several else 0, message=8, bits=4 * (words_of(n) + 1) if several else 0
+    )
+    order, room = shard.by_name if named else None, max(task_room(one) for one in edges)
+    largest, tasks, spare = device.carve(
+        (1, np.uint64), (room * len(edges), np.uint64), (n if several or order is not None else 0, np.uint32)
+    )
+    parent, labels = device.empty(n, np.uint32), device.empty(own, np.int64) if named else None
+    views = [one.view() for one in edges]
+    state = world.run(
+        kernels(shard, PROGRAM, views[0]), "Forest", layout, 1 + (n + sum(one.num_edges for one in edges)) // 256,
+        graph=views[0], back=views[-1], views=len(edges), skips=int(shard.in_edges is not None), parent=parent,
+        order=order, spare=spare, labels=labels, largest=largest, shared_offset=layout.offsets["bits"], tasks=tasks,
+        task_room=room,
+    )  # fmt: skip
+    return parent, labels, state["components"]
+
+
+def _find(shard: Shard) -> tuple[Forest, int]:
+    """Return the forest whose trees are the components, and the number of supersteps."""
     forest = Forest(shard)
     forest.sample()
     skipped = NONE if shard.in_edges is None else forest.largest()

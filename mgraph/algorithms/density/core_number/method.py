@@ -26,17 +26,18 @@ def core_number(self: Runs[T]) -> T:
     Raises
     ------
     CapacityError
-        A worker has too little memory. It needs 28 bytes for each of its own vertices and, on several workers, 16 for
-        each vertex of the whole graph. In-edges that a directed graph does not store are made for the call, which takes
-        32 bytes an arc meanwhile.
+        A worker has too little memory. It needs 28 bytes for each of its own vertices and, on several workers with
+        GPUs, 16 for each vertex of the whole graph. In-edges that a directed graph does not store are made for the
+        call, which takes 32 bytes an arc meanwhile.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
     Notes
     -----
-    O(n + m) work: vertices are removed level by level, from frontier to frontier. On several workers, each level has
-    one superstep or more, in which 8 bytes travel for each vertex that has lost edges to vertices of other workers. The
-    result is exact. After H. Kabir, K. Madduri, "Parallel k-core decomposition on multicore platforms", IPDPSW 2017.
+    O(n + m) work: vertices are removed level by level, from frontier to frontier. On several workers 4 bytes travel for
+    each edge between vertices of two of them; on GPUs each level has one superstep or more, in which 8 bytes travel for
+    each vertex that has lost such edges. The result is exact. After H. Kabir, K. Madduri, "Parallel k-core
+    decomposition on multicore platforms", IPDPSW 2017.
 
     Examples
     --------

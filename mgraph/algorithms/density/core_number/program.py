@@ -4,6 +4,10 @@ Removal goes on from frontier to frontier until every vertex that is left has mo
 is the least number of edges that one of them has left. It is found while the vertices that are left are listed anew, so
 that a vertex is read once for each level up to its core number, and all levels together read O(n + m).
 
+On CPUs levels and frontiers are phases of one program that all ranks run together (`cores.cuh`,
+`mgraph.exchange.world`). An edge to a vertex of another rank is a message of 4 bytes. On GPUs the host still goes
+superstep by superstep, as follows, since the program has not been measured there; strong components do so everywhere.
+
 Most levels remove few vertices. A rank that is alone does hundreds of levels in one kernel, whose blocks meet after
 each frontier; on a CPU, where that is one thread, it does so when few vertices are left.
 
@@ -32,6 +36,7 @@ References
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -39,11 +44,17 @@ import numpy as np
 from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
 from mgraph.algorithms.primitives.replicated import sides
 from mgraph.algorithms.primitives.transpose import CsrRows, sample_rows
-from mgraph.device import Device
+from mgraph.device import Array, Device
+from mgraph.errors import CapacityError
 from mgraph.kernels import Library, constants
 from mgraph.structures import Structure
 
-__all__ = ["Peeling", "run", "warm"]
+__all__ = ["Peeling", "removal_levels", "run", "warm"]
+
+RESIDENT_ON_GPU = False  #: whether GPUs run the program of all ranks; it has run on CPUs only
+PROGRAM = "algorithms/density/core_number/cores.cuh"
+#: messages that a rank may send to another in a round: at most, and at least, as a row that is no task has fewer
+MOST_ROOM, LEAST_ROOM = 1 << 20, 4096
 
 FILE = "algorithms/density/core_number/peel.cuh"
 _CONSTANTS = constants(FILE, HUB_DEGREE=1024)
@@ -204,11 +215,67 @@ class Peeling:
         return self._read()
 
 
+def removal_levels(
+    shard: Shard, edges: list[Structure | CsrRows], first: int = 0, last: int = NEVER
+) -> tuple[Array, dict[str, int]]:
+    """Return the level at which each own vertex is removed, and the last state of the program.
+
+    Parameters
+    ----------
+    shard : Shard
+    edges : list of edges
+        Those of each vertex, in one view or two: `sides` of the shard.
+    first, last : int
+        The levels to go through. Vertices that are left after the last one have -1.
+
+    Raises
+    ------
+    CapacityError
+        There is too little memory for 28 bytes an owned vertex, 1 / 32 byte an arc for tasks and, on several ranks,
+        inboxes of up to 8 MiB for each rank; or of a hash structure's rows a unit has more edges than an inbox holds.
+    """
+    # the inboxes
+    device, rows = shard.device, shard.hi - shard.lo
+    world = shard.exchange.world(device)
+    widest = max(end - start for start, end in pairwise(shard.partition.starts))
+    room = 0 if shard.size == 1 else max(LEAST_ROOM, min(MOST_ROOM, 4 * widest))
+    layout = world.layout(shard.partition, room)
+    # the edges, in one kind of rows
+    views, searched = [one.view() for one in edges], 1
+    if views[0].type != views[-1].type:  # in-edges that were made for the call
+        csr = shard.out_edges.to_csr()
+        views[0], searched = CsrRows(csr.offsets, csr.dst).view(), int(shard.out_edges.sorted_rows)
+    # the vertices' state
+    room = max(task_room(one) for one in edges)
+    core, least, tasks, left, lists, alive = device.carve(
+        (rows, np.int64), (2, np.int64), (2 * room * len(edges), np.uint64), (rows, np.uint32),
+        (2 * rows, np.uint32), (2 * rows, np.uint32),
+    )  # fmt: skip
+    library = kernels(shard, PROGRAM, views[0], VIEWS=len(edges))
+    state = world.run(
+        library, "Cores", layout, 1 + sum(rows + one.num_edges for one in edges) // 256, graph=views[0],
+        back=views[-1], searched=searched, first_level=first, last_level=last, left=left, core=core, lists=lists,
+        alive=alive, least=least, tasks=tasks, task_room=room,
+    )  # fmt: skip
+    if state["too_long"]:
+        raise CapacityError(f"a unit of a row has more edges than the {layout.room} messages that an inbox holds")
+    return core, state
+
+
+def resident(shard: Shard) -> bool:
+    """Return True if the ranks run the program together, False if the host runs superstep after superstep."""
+    return RESIDENT_ON_GPU or shard.device.kind == "cpu"
+
+
 def warm(shard: Shard) -> None:
     """Compile what `run` launches on this shard."""
+    made = sample_rows(shard.device) if shard.in_edges is None else None
+    if resident(shard):
+        kernels(shard, PROGRAM, (made or shard.out_edges).view(), VIEWS=1 + (shard.in_edges is not shard.out_edges))
+        return
     _library(shard)
-    if shard.in_edges is None:
-        _library(shard, sample_rows(shard.device))
+    if made is not None:
+        _library(shard, made)
 
 
 def run(shard: Shard) -> Columns:
@@ -224,15 +291,19 @@ def run(shard: Shard) -> Columns:
     Raises
     ------
     CapacityError
-        There is too little memory for what `Peeling` takes, for 8 bytes an owned vertex for the result, or for the
-        in-edges of a directed graph that does not store them.
+        There is too little memory for what `removal_levels` or `Peeling` takes, or for the in-edges of a directed graph
+        that does not store them.
 
     Notes
     -----
     O(n + m) work; the module docstring lists launches and exchanges. The result is exact, and does not depend on
     timing, order, structure or the number of ranks.
     """
-    peeling, level = Peeling(shard, sides(shard, "core_number")), 0
+    edges = sides(shard, "core_number")
+    if resident(shard):
+        core, state = removal_levels(shard, edges)
+        return {"core": core}, {"largest": state["largest"]}
+    peeling, level = Peeling(shard, edges), 0
     while (least := peeling.least()) < NEVER:
         level = peeling.peel_on(least)
     return {"core": shard.device.astype(peeling.core, np.int64)}, {"largest": level}

@@ -1,0 +1,302 @@
+// Connected components by all ranks together. Each rank has a forest over all vertices, as link.cuh says.
+//   plant, sample, link  join what the own rows join. Where all arcs are in two rows, the rows of the largest tree's
+//                        vertices are not read: an arc that leaves it is in the row of its other end, too
+//   agree, share         On several ranks that tree must be one tree for all before. So all ranks name the root of their
+//                        largest tree, and say with whose it is one. Those that are one with the least root, the
+//                        reference, set the bits of their own vertices in it, and write them to all ranks, who link them
+//   tell                 A rank tells all others which vertices it has joined besides, as pairs of a vertex and its
+//                        root. Where these are more than an inbox holds, it tells them part by part
+// After that all forests join the same vertices.
+#pragma once
+#include "algorithms/communities/components/link.cuh"
+#include "algorithms/primitives/programs.cuh"
+
+constexpr i64 samples = 256;  // own vertices whose roots are compared to find the largest tree
+constexpr i64 large = 8;  // it is skipped if it has at least 1 / large of them
+constexpr i64 no_vertex = (i64)1 << 62;
+
+template <class View>
+struct Forest {
+    static constexpr int lanes = 32;
+    i64 launch;
+    i64 resume;
+    World world;
+    View graph;
+    View back;
+    i64 views;  // 2 where `back` has the in-edges of a directed graph
+    i64 skips;  // whether each arc is in the rows of both its ends
+    u32* parent;  // of all vertices
+    const u32* order;  // the vertex of each name; null where they are the same
+    u32* spare;  // for all vertices: the roots that are told part by part, then the least name in the tree of each root
+    i64* labels;  // out: of the own vertices; null where nobody wants them
+    u64* largest;  // votes << 32 | root
+    i64 shared_offset;  // of a bitmap of all vertices, in each rank's region
+    u64* tasks;  // for each view, `task_room` of them
+    i64 task_room;
+    struct State {
+        i64 phase = 0;
+        i64 tasks = 0, back_tasks = 0;
+        i64 reference = 0;  // a vertex of the tree that all ranks know, or no_vertex
+        i64 agrees = 0;  // whether this rank's largest tree is part of it
+        i64 part = 0, parts = 0;  // of the vertices, when they are told; 0: all at once
+        i64 inbox = 0;  // whether pairs have come in
+        i64 components = 0;
+    };
+    enum Stage : i64 {
+        finished,
+        plant,
+        flatten,
+        sample,
+        flatten_again,
+        vote,
+        name,
+        agree,
+        share,
+        join,
+        link_rows,
+        link_tasks,
+        flatten_rows,
+        tell,
+        learn,
+        flatten_all,
+        name_trees,
+        label
+    };
+    enum Number { TASKS, BACK_TASKS, REFERENCE, JOINED, ROOTS = REFERENCE };
+
+    DEVICE u32* shared_bits(i64 r) const { return world.words(r, shared_offset); }
+    DEVICE i64 vertices() const { return world.vertices(); }
+    DEVICE u64* task_list(int side) const { return tasks + side * task_room; }
+    template <class Visit> DEVICE void visit_views(Visit visit) const {
+        visit(graph, 0);
+        if (views > 1) visit(back, 1);
+    }
+
+    DEVICE void begin(State& s) const { s.phase = vertices() > 0 ? (i64)plant : (i64)finished; }
+    DEVICE bool alone(const State& s) const {
+        return s.phase != name && s.phase != agree && s.phase != share && s.phase != tell && s.phase != label;
+    }
+    DEVICE i64 shares(const State& s) const { return s.phase == share ? shared_offset : -1; }
+    DEVICE i64 items(const State& s, const Heard& heard) const {
+        switch (s.phase) {
+        case sample:
+        case link_rows:
+        case share:
+        case label: return world.rows() / 32;
+        case link_tasks: return (s.tasks + s.back_tasks) * 8;
+        case vote: return samples / 8;
+        case name:
+        case agree: return 1;
+        case learn: return received(world, heard, s.inbox) / 32;
+        default: return vertices() / 32;
+        }
+    }
+    DEVICE Numbers step(Grid grid, const State& s, const Heard& heard) const {
+        Numbers mine;
+        View rows = graph;  // copies, which no store can change
+        u32* trees = parent;
+        i64 first = world.lo(), n = world.rows();
+        switch (s.phase) {
+        case plant: do_plant(grid, rows, trees, first, n); break;
+        case sample:
+            for (i64 row : grid.items(n)) link_sample(rows, first, n, row, trees);
+            break;
+        case vote: do_vote(grid); break;
+        case name:
+            for (i64 i : grid.items(1)) mine.of[REFERENCE] = own_largest() + i;
+            break;
+        case agree:
+            for (i64 i : grid.items(1)) {
+                mine.of[REFERENCE] = own_largest() + i;
+                mine.of[JOINED] = joined_trees(heard);
+            }
+            break;
+        case share: do_share(grid, s); break;
+        case join: do_join(grid, s); break;
+        case link_rows: do_link(grid, s); break;
+        case link_tasks: do_link_tasks(grid, s); break;
+        case tell:
+            do_learn(grid, s, heard);
+            do_tell(grid, s, heard);
+            break;
+        case learn: do_learn(grid, s, heard); break;
+        case name_trees:
+            for (i64 id : grid.items(vertices())) note_name(spare, parent[order[id]], (u32)id);
+            break;
+        case label: do_label(grid, mine); break;
+        default: do_flatten(grid, s, trees);
+        }
+        return mine;
+    }
+
+    // ---- what the phases do ------------------------------------------------------------------------------------------
+
+    DEVICE void do_plant(Grid grid, const View& edges, u32* trees, i64 first, i64 rows) const {
+        for (i64 v : grid.items(vertices())) {
+            bool own = v >= first && v < first + rows;
+            trees[v] = own ? first_parent(edges, first, rows, v - first) : (u32)v;
+        }
+        if (world.size > 1)
+            for (i64 i : grid.items(words_of(vertices()) + 1)) store(shared_bits(world.rank) + i, 0u);
+        for (i64 i : grid.items(1)) store(largest + i, (u64)0);
+    }
+    DEVICE void do_flatten(Grid grid, const State& s, u32* trees) const {
+        for (i64 v : grid.items(vertices())) compress(trees, v);
+        bool last = s.phase == flatten_all || (s.phase == flatten_rows && world.size == 1);
+        if (last && order)
+            for (i64 v : grid.items(vertices())) store(spare + v, ~0u);
+        if (s.parts && s.phase == flatten_rows)
+            for (i64 v : grid.items(vertices())) store(spare + v, load(trees + v));
+    }
+    // Each sampled vertex counts the votes for its root.
+    DEVICE void do_vote(Grid grid) const {
+        i64 rows = world.rows(), n = lesser(samples, rows);
+        auto root_of = [&](i64 i) { return stale_load(parent + world.lo() + i * rows / n); };
+        for (i64 i : grid.items(n)) {
+            u32 root = root_of(i);
+            u64 votes = 0;
+            for (i64 j = 0; j < n; ++j) votes += root_of(j) == root;
+            if ((i64)votes * large >= n) atomic_max(largest, votes << 32 | root);
+        }
+    }
+    DEVICE i64 own_largest() const {  // its root, or no_vertex
+        u64 votes = load(largest);
+        return votes ? (i64)(u32)votes : no_vertex;
+    }
+    // The ranks whose largest trees are one with this rank's, as far as this rank knows: bits.
+    DEVICE i64 joined_trees(const Heard& heard) const {
+        i64 root = own_largest();
+        u64 ranks = 0;
+        for (i64 r = 0; root != no_vertex && r < world.size; ++r) {
+            i64 other = heard.number(r, REFERENCE);
+            if (other != no_vertex && (i64)load(parent + other) == root) ranks |= (u64)1 << r;
+        }
+        return (i64)ranks;
+    }
+    // Whether this rank's largest tree is one with the reference's, by what all ranks know together.
+    DEVICE bool agrees(const Heard& heard, i64 reference) const {
+        u64 ranks = 0;
+        for (i64 r = 0; r < world.size; ++r) ranks |= (u64)(heard.number(r, REFERENCE) == reference) << r;
+        for (u64 before = 0; ranks != before;) {
+            before = ranks;
+            for (i64 r = 0; r < world.size; ++r) {
+                u64 joined = (u64)heard.number(r, JOINED);
+                if (joined & ranks) ranks |= joined;
+            }
+        }
+        return ranks >> world.rank & 1;
+    }
+    DEVICE void do_share(Grid grid, const State& s) const {
+        OwnBits own{world};
+        if (!s.agrees) return;
+        u32 root = (u32)own_largest();
+        for (i64 i : grid.items(own.words())) {
+            i64 word = own.first_word() + i;
+            u32 bits = 0;
+            for (u32 open = own(word); open; open &= open - 1) {
+                i64 v = word * word_bits + lowest_bit(open);
+                if (load(parent + v) == root) bits |= bit_of(v);
+            }
+            for (i64 r = 0; r < world.size; ++r)
+                if (world.reaches(r)) own.put(shared_bits(r), word, bits);
+        }
+    }
+    DEVICE bool is_shared(i64 v) const { return get_bit(shared_bits(world.rank), v); }
+    DEVICE void do_join(Grid grid, const State& s) const {
+        if (s.reference == no_vertex) return;
+        u32 root = stale_load(parent + s.reference);
+        for (i64 v : grid.items(vertices()))
+            if (is_shared(v) && stale_load(parent + v) != root) link(parent, (u32)v, (u32)s.reference);
+    }
+    DEVICE void do_link(Grid grid, const State& s) const {
+        Tile<lanes> tile;
+        i64 first = world.lo(), rows = world.rows(), known = world.size > 1 ? s.reference : own_largest();
+        bool all = !skips || known == no_vertex;
+        for (i64 i : grid.items(tile, (rows + tile.size() - 1) / tile.size())) {
+            i64 row = i * tile.size() + tile.rank();
+            bool open = row < rows;
+            if (open && !all)
+                open = world.size > 1 ? !is_shared(first + row) : (i64)stale_load(parent + first + row) != known;
+            visit_views([&](const View& edges, int side) {
+                visit_rows(
+                    edges, tile, open ? row : -1, task_list(side), world.number(TASKS + side),
+                    [&](auto group, i64 next, i64 unit) { link_unit(edges, group, first + next, next, unit, parent); });
+            });
+        }
+    }
+    DEVICE void do_link_tasks(Grid grid, const State& s) const {
+        visit_views([&](const View& edges, int side) {
+            visit_hubs(grid, edges, task_list(side), side ? s.back_tasks : s.tasks, [&](auto tile, i64 row, i64 unit) {
+                link_unit(edges, tile, world.lo() + row, row, unit, parent);
+            });
+        });
+    }
+
+    // What this rank has joined besides, of a part of the vertices that begins with its own.
+    DEVICE void do_tell(Grid grid, const State& s, const Heard& heard) const {
+        Tile<lanes> tile;
+        i64 first = s.parts ? s.part * world.room : 0;
+        i64 n = s.parts ? lesser(world.room, vertices() - first) : vertices();
+        for (i64 i : grid.items((n + tile.size() - 1) / tile.size() * tile.size())) {  // whole tiles
+            i64 v = world.lo() + first + i;
+            if (v >= vertices()) v -= vertices();
+            u32 root = i < n ? stale_load((s.parts ? spare : parent) + v) : 0u;
+            bool news = i < n && root != (u32)v && (v == s.reference || s.reference == no_vertex || !is_shared(v));
+            if (!tile.any(news)) continue;
+            for (i64 r = 0; r < world.size; ++r)
+                if (r != world.rank) send_together(tile, world, heard, news, r, (u64)v << 32 | root);
+        }
+    }
+    DEVICE void do_learn(Grid grid, const State& s, const Heard& heard) const {
+        for (i64 r = 0; s.inbox && r < world.size; ++r)
+            for (i64 i : grid.items(heard.messages(r))) {
+                u64 pair = world.template message<u64>(heard, r, i);
+                link(parent, (u32)(pair >> 32), (u32)pair);
+            }
+    }
+    DEVICE void do_label(Grid grid, Numbers& mine) const {
+        for (i64 row : grid.items(world.rows())) {
+            u32 root = parent[world.lo() + row];
+            mine.of[ROOTS] += (i64)root == world.lo() + row;
+            labels[row] = order ? spare[root] : root;
+        }
+    }
+
+    // ---- which phase follows -----------------------------------------------------------------------------------------
+
+    DEVICE void next(State& s, const Heard& heard) const {
+        bool several = world.size > 1;
+        switch (s.phase) {
+        case vote: s.phase = several ? name : link_rows; break;
+        case name:
+            s.reference = heard.least(REFERENCE);
+            s.phase = agree;
+            break;
+        case agree:
+            s.agrees = s.reference != no_vertex && agrees(heard, s.reference);
+            s.phase = share;
+            break;
+        case link_rows:
+            s.tasks = heard.own(TASKS), s.back_tasks = heard.own(BACK_TASKS);
+            s.phase = link_tasks;
+            break;
+        case flatten_rows: s.phase = several ? (i64)tell : after_forest(); break;
+        case tell:
+            s.inbox = !heard.any(overflowed);
+            if (!s.inbox) {  // all is told again, part by part
+                s.parts = (vertices() + world.room - 1) / world.room;
+                s.phase = flatten_rows;
+            } else if (++s.part >= s.parts) {
+                s.phase = learn;
+            }
+            break;
+        case flatten_all: s.phase = after_forest(); break;
+        case label:
+            s.components = heard.total(ROOTS);
+            s.phase = finished;
+            break;
+        default: ++s.phase;
+        }
+    }
+    DEVICE i64 after_forest() const { return labels == nullptr ? finished : order ? name_trees : label; }
+};

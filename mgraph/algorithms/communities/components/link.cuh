@@ -1,0 +1,75 @@
+// Connected components by concurrent union-find over all vertices of the graph. parent[v] <= v, so a tree's root is
+// its smallest vertex. A write links a root to a smaller vertex of another tree, or moves a vertex closer to its
+// tree's root. A parent that a lane has read may be outdated, but is in the same tree: lanes may race in any order.
+// This rank owns the `rows` vertices from `first` on, a row each; a row's neighbours may belong to any rank.
+#pragma once
+#include "kernels/rows.cuh"
+
+constexpr i64 sampled = 2;  // neighbours of each vertex that are linked before the largest tree is searched for
+
+// Joins the trees of a and b: moves up from the larger of the two until both are equal, or until it is a root, which is
+// linked to the other. Returns a vertex of the joined tree that is not larger than a or b.
+DEVICE u32 link(u32* parent, u32 a, u32 b) {
+    while (a != b) {
+        u32 high = greater(a, b), low = lesser(a, b), up = stale_load(parent + high);
+        if (up == high) up = atomic_cas(parent + high, high, low);
+        if (up == high) return low;
+        u32 over = stale_load(parent + up);  // the path is made shorter on the way
+        if (over != up) store(parent + high, over);
+        a = over, b = low;
+    }
+    return a;
+}
+
+template <class View, class Tile>
+DEVICE void link_unit(const View& graph, Tile tile, i64 vertex, i64 row, i64 unit, u32* parent) {
+    u32 near = (u32)vertex;  // a vertex of the same tree, closer to the root after each link
+    graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
+        if (live) near = link(parent, near, id);
+        return false;
+    });
+}
+
+// Calls visit(id) for the first neighbours of a row.
+template <class View, class Visit> DEVICE void visit_sample(const View& graph, i64 row, Visit visit) {
+    i64 left = lesser((i64)graph.degree(row), sampled), units = left ? (i64)graph.units(row) : 0;
+    for (i64 unit = 0; unit < units && left > 0; ++unit)
+        graph.visit(Tile<1>{}, row, unit, [&](u32 id, i64, bool live) {
+            if (live && left > 0) visit(id), --left;
+            return left <= 0;
+        });
+}
+
+// What an own vertex begins under: the smallest of itself and its first neighbours.
+template <class View> DEVICE u32 first_parent(const View& graph, i64 first, i64 rows, i64 row) {
+    u32 least = (u32)(first + row);
+    fetch_row(graph, row, rows, EveryRow{});
+    visit_sample(graph, row, [&](u32 id) { least = lesser(least, id); });
+    return least;
+}
+
+// Links an own vertex with its first neighbours.
+template <class View> DEVICE void link_sample(const View& graph, i64 first, i64 rows, i64 row, u32* parent) {
+    u32 near = (u32)(first + row);
+    fetch_row(graph, row, rows, EveryRow{});
+    if constexpr (Tile<32>::size() == 1) {  // a CPU waits once for the parents of all three
+        u32 up[sampled], n = 0;
+        near = stale_load(parent + near);
+        visit_sample(graph, row, [&](u32 id) { up[n++] = stale_load(parent + id); });
+        for (u32 k = 0; k < n; ++k) near = link(parent, near, up[k]);
+    } else {
+        visit_sample(graph, row, [&](u32 id) { near = link(parent, near, id); });
+    }
+}
+
+// The root becomes the parent, while no lane links. A lane writes only its own word, after each step, which shortens the
+// paths of other lanes.
+DEVICE void compress(u32* parent, i64 v) {
+    u32 up = stale_load(parent + v);
+    for (u32 next; (next = stale_load(parent + up)) != up; up = next) store(parent + v, next);
+}
+
+// Notes a vertex's name for its tree, which is called by the least one.
+DEVICE void note_name(u32* least, u32 root, u32 name) {
+    if (name < stale_load(least + root)) atomic_min(least + root, name);
+}
