@@ -72,7 +72,7 @@ struct Finds {
     // Each lane hands on its part, hand_on(tile, id), if there are `least` of them; a lane without one brings `none`.
     template <class Tile, class HandOn> DEVICE void hand_on(Tile tile, u32 least, u32 none, HandOn hand_on) const {
         tile.sync();
-        u32 n = lesser(load(count()), most);
+        u32 n = lesser(tile.shfl(load(count()), 0), most);  // a lane may add before another one has read
         if (n < least) return;
         for (u32 at = 0; at < n; at += tile.size()) hand_on(tile, at + tile.rank() < n ? ids[at + tile.rank()] : none);
         tile.sync();
