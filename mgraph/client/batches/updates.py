@@ -14,7 +14,7 @@ import numpy as np
 
 from mgraph.batch import TOLD, EdgeBatch
 from mgraph.checks import check_count, check_growth, check_offset, check_whole
-from mgraph.client.batches.mixed import Answers, how_rows_come, in_flight, of_steps
+from mgraph.client.batches.mixed import Answers, in_flight, of_steps, row_args
 from mgraph.client.batches.pipeline import Pipeline, Shares
 from mgraph.client.batches.split import check_batch, deal, largest_ids
 from mgraph.client.batches.windows import leave_isolated, remove_isolated
@@ -274,7 +274,7 @@ class Updates:
             nonlocal before
             while True:
                 try:
-                    answers = self._ingest(source, steps, names, size, len(before), how_rows_come(now))
+                    answers = self._ingest(source, steps, names, size, len(before), row_args(now))
                     _warn_left_out(answers)
                     return of_steps(now, answers, before)
                 except Recovered as recovered:
