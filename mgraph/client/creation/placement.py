@@ -18,7 +18,7 @@ from distributed import Client
 from mgraph.client.calls.caller import Caller
 from mgraph.client.calls.coordinator import Coordinator
 from mgraph.client.calls.loop_runner import LoopRunner
-from mgraph.client.connections.discovery import found
+from mgraph.client.connections.discovery import find_published
 from mgraph.client.creation.place import not_a_client
 from mgraph.client.inputs.ingest import as_parts
 from mgraph.client.inputs.source_parts import AsParts
@@ -209,7 +209,7 @@ def check_client(client: Any) -> None:
 def published_on(client: Client, end: str | None = None) -> list[dict[str, Any]]:
     """What each worker says of each published graph; the one with the name `end` is not published any more."""
     check_client(client)
-    asked = found(workers_of(client, ANSWER_SECONDS), client.connection_args, ANSWER_SECONDS, end)
+    asked = find_published(workers_of(client, ANSWER_SECONDS), client.connection_args, ANSWER_SECONDS, end)
     return LoopRunner(client.loop.asyncio_loop).run(asked, ANSWER_SECONDS)
 
 
