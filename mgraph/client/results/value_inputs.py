@@ -16,7 +16,7 @@ __all__ = ["by_vertex"]
 
 
 def by_vertex(self: Any, values: Any, name: str, mean: bool = False) -> Any:
-    """Return the user's argument `name` as a number, a result, or an array with a number for each vertex.
+    """Return the argument `name` as a number, a result, or an array with a number for each vertex.
 
     In a mapping or a Series of pandas, a vertex without a number gets 0; with `mean`, the mean of a Series.
     `InvalidOption` and `UnknownVertex` name the argument.
