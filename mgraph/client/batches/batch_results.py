@@ -86,8 +86,6 @@ class BatchResults:
 
         Its vote may have been decided all the same. The first batch that is not known to be committed ends the
         pipeline.
-
-        The first one that is not known to be committed ends the pipeline.
         """
         caller = self._caller
         settled, graph = not caller.status.unsettled, f"graph {caller.status.graph}"

@@ -189,8 +189,6 @@ def _send(
         True if the stream has updates.
     check : bool
         True if the single rank checks the ids.
-
-    The one rank is to `check` its ids, or they are checked.
     """
     began, shares = time.perf_counter(), shares_of(keyed.batch, coordinator, options)
     args = row_args(now) if keyed.batch.n_rows else {}
@@ -225,9 +223,6 @@ def in_flight(
 
     A stream without updates, with new keys, or with `alone` is executed now, after ``land()`` has waited for the
     batches in flight; its answers are yielded.
-
-    One without updates, or that brings keys, or that is to be `alone`, is answered now, after ``land()`` has waited for
-    those in flight.
     """
     directory.check()
     _check_kinds(operations, options)
@@ -316,11 +311,9 @@ def _grown(operations: Operations, n_vertices: int) -> int:
 
 
 def answers_of(numbering: Numbering, answers: Sequence[dict[str, Any]], seconds: float, absent: int = 0) -> Answers:
-    """Merge the ranks' answers to a stream, in users' names of vertices and in stream order.
+    """Merge the ranks' answers to a stream, in users' names and in stream order.
 
     `absent` edges to delete were not sent, and count as missing.
-
-    `absent` edges to delete were not sent, and are missing.
     """
     return _assembled(numbering, answers, report.of_batch(answers, seconds, absent))
 
@@ -331,8 +324,6 @@ def of_steps(
     """Return the outcome of each step of an ingest: answers where its parts were operations.
 
     `before` are the counts of the steps before a worker was lost; their answers were lost with it.
-
-    `before` are the counts of the steps that were made before a worker was lost; their answers were lost with it.
     """
     reports = report.of_steps(answers, before)
     first = len(reports) - len(answers[0]["answers"])

@@ -60,7 +60,6 @@ class _InFlight:
         True if that incarnation ended before the answer.
     method : str
         The call's name.
-
     """
 
     deal: Callable[[], AbstractContextManager[Prepared]]
@@ -297,11 +296,9 @@ class Pipeline:
     # ---- after a loss ------------------------------------------------------------------------------------------------
 
     def _mend(self) -> bool:
-        """Finish the batches that were lost with a worker, after the graph is back. Return True if any were lost.
+        """Finish the batches that were lost with a worker, once the graph is back. Return True if any were.
 
         Batches in the store are reported; the rest is sent again, in the same order.
-
-        What the store has is reported, and the rest is sent again, in the same order.
         """
         if not self._any_lost():
             return False

@@ -112,8 +112,6 @@ def leave_isolated(directory: Directory, after: str) -> None:
     """Remove all vertices without edges, as a part of the epoch before.
 
     If that fails they stay until the next batch, and a warning names the change that they came `after`.
-
-    Where that is not possible they stay until the next batch, and a warning says so and what they came `after`.
     """
     try:
         _without_isolated(directory, "drop_vertices")

@@ -2,9 +2,6 @@
 
 A message costs the client and a worker about as much time as applying 100 edges. So a small batch waits in a queue
 while two messages are on their way; the batches in the queue go into the next message.
-
-A message costs the client and a worker about as much time as it takes to apply 100 edges. So a small batch waits in a
-queue while two messages are on their way, and what waits goes into the next one.
 """
 
 from __future__ import annotations
