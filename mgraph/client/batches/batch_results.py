@@ -1,4 +1,4 @@
-"""Results of a pipeline's batches: one report or error each, and the first error, which ends the pipeline."""
+"""Results of a pipeline's batches, and the error that ends it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ UNKNOWN = -1  #: each count of a committed batch whose answers were lost
 
 
 class BatchResults:
-    """Gives each batch its report or its error. The first batch that fails ends the pipeline.
+    """Gives each batch its report or its error.
+
+    The first batch that fails ends the pipeline.
 
     Parameters
     ----------
@@ -65,11 +67,12 @@ class BatchResults:
         """Make the outcome of the ranks' answers, and resolve `pending` with it."""
         try:
             self.done(pending, method, make(answers, seconds))
-        except Exception as problem:  # a bug in mgraph must not leave a wait for the report without an end
+        except Exception as problem:
+            # A bug in mgraph must not leave a wait for the report without an end.
             pending.set_exception(problem)
 
     def restore(self, pending: Pending[Any], make: MakeOutcome[Any], epoch: int, answers: list[Value]) -> None:
-        """Resolve a batch that was lost with a worker and is in the store.
+        """Resolve a lost batch that the store has.
 
         The store has the counts of a batch, but no answers to queries: these raise `WorkerLost`.
         """
@@ -82,7 +85,7 @@ class BatchResults:
     def fail(
         self, pending: Pending[Any], method: str, make: MakeOutcome[Any], epoch: int, error: BaseException | None
     ) -> None:
-        """Resolve a batch whose flight ended with `error`, or by Ctrl-C if None.
+        """Resolve a batch that ended with `error`, None for Ctrl-C.
 
         Its vote may have been decided all the same. The first batch that is not known to be committed ends the
         pipeline.
@@ -113,7 +116,8 @@ class BatchResults:
             outcome = MgraphError(f"{graph}: epoch {epoch} was not applied: a batch before it failed")
         else:
             outcome = with_place(error, f"the batch of epoch {epoch} in a pipeline; those before it are committed")
-        outcome.with_traceback(None)  # its frames would keep the coordinator alive as long as the report
+        # Its frames would keep the coordinator alive as long as the report.
+        outcome.with_traceback(None)
         if error is not None:
             self.end(outcome)
         pending.set_exception(outcome)

@@ -227,7 +227,8 @@ def in_flight(
     directory.check()
     _check_kinds(operations, options)
     if alone and not directory.takes(operations):
-        check_vertices(operations, directory.n_vertices)  # for `_execute_now`, they may be new where a graph grows
+        # Check here: `_execute_now` lets a growing graph add vertices.
+        check_vertices(operations, directory.n_vertices)
 
     # Without updates there is no epoch, and so no place among the batches in flight.
     if alone or not operations.n_updates:
@@ -248,7 +249,7 @@ def in_flight(
 def _message(
     directory: Directory, options: Options, keyed: Keyed[Operations]
 ) -> tuple[str, list[dict[str, Any]], Callable[[list[dict[str, Any]], float], Answers]]:
-    """Return the call's name, each rank's share, and the function that makes the answers."""
+    """Return the call's name, the ranks' shares, and the outcome's function."""
     now, operations = directory.numbering, keyed.batch
     rows = row_args(now) if operations.n_rows else {}
     shares = [{**share, **rows} for share in shares_of(operations, directory.coordinator, options)]
@@ -273,7 +274,10 @@ def _checked_by_worker(directory: Directory, options: Options, operations: Opera
 
 
 def _vertices_after(operations: Operations, n_vertices: int, grows: bool) -> int:
-    """Return the number of vertices after operations by ids; raise `UnknownVertex` if they name others."""
+    """Return the number of vertices after operations by ids.
+
+    Raises `UnknownVertex` if they name other vertices.
+    """
     if grows:
         return _grown(operations, n_vertices)
     check_vertices(operations, n_vertices)
@@ -281,7 +285,7 @@ def _vertices_after(operations: Operations, n_vertices: int, grows: bool) -> int
 
 
 def _grown(operations: Operations, n_vertices: int) -> int:
-    """Return the number of vertices after the updates, in a graph that grows.
+    """Return the number of vertices after updates of a growing graph.
 
     A query knows the vertices that updates before it name.
     """
@@ -311,7 +315,7 @@ def _grown(operations: Operations, n_vertices: int) -> int:
 
 
 def answers_of(numbering: Numbering, answers: Sequence[dict[str, Any]], seconds: float, absent: int = 0) -> Answers:
-    """Merge the ranks' answers to a stream, in users' names and in stream order.
+    """Merge the ranks' answers in stream order and users' names.
 
     `absent` edges to delete were not sent, and count as missing.
     """
@@ -321,7 +325,7 @@ def answers_of(numbering: Numbering, answers: Sequence[dict[str, Any]], seconds:
 def of_steps(
     numbering: Numbering, answers: Sequence[dict[str, Any]], before: np.ndarray | None = None
 ) -> list[UpdateReport | Answers]:
-    """Return the outcome of each step of an ingest: answers where its parts were operations.
+    """Return a report or answers for each step of an ingest.
 
     `before` are the counts of the steps before a worker was lost; their answers were lost with it.
     """
@@ -349,7 +353,7 @@ def _assembled(numbering: Numbering, answers: Sequence[dict[str, Any]], done: Up
 
 
 def _places(answers: Sequence[dict[str, Any]]) -> list[np.ndarray]:
-    """Return the places of each kind's answers in the stream, rank after rank."""
+    """Return the stream places of each kind's answers, by rank."""
     ends = [np.cumsum([len(answer[name]) for name in KINDS])[:-1] for answer in answers]
     parts = [np.split(answer["places"], end) for answer, end in zip(answers, ends, strict=True)]
     return [np.concatenate(part) for part in zip(*parts, strict=True)]
@@ -357,7 +361,8 @@ def _places(answers: Sequence[dict[str, Any]]) -> list[np.ndarray]:
 
 def _joined(answers: Sequence[dict[str, Any]], name: str, order: np.ndarray | None = None) -> np.ndarray:
     parts = [answer[name] for answer in answers]
-    if len(parts) == 1 and parts[0].flags.behaved:  # arrays from a comm may be read-only or unaligned
+    # Arrays from a comm may be read-only or unaligned.
+    if len(parts) == 1 and parts[0].flags.behaved:
         return parts[0]
     joined = np.concatenate(parts)
     return joined if order is None else joined[order]

@@ -33,7 +33,8 @@ class Pending(Future[T]):
         self.add_done_callback(lambda _: self._end())
 
     def _end(self) -> None:
-        self._mend = lambda: None  # so that a report does not keep the graph alive
+        # So that a report does not keep the graph alive.
+        self._mend = lambda: None
 
     def result(self, timeout: float | None = None) -> T:
         """Return the outcome, or raise the batch's error; `TimeoutError` after `timeout` seconds."""
@@ -50,7 +51,8 @@ class Pending(Future[T]):
             try:
                 return wait(max(0.0, min(POLL_SECONDS, end - time.monotonic())))
             except TimeoutError:
-                if self.done():  # it has finished just now, or the TimeoutError is the batch's own error
+                # It has finished just now, or the TimeoutError is the batch's own error.
+                if self.done():
                     return wait(0)
                 if time.monotonic() >= end:
                     raise

@@ -72,9 +72,10 @@ class _InFlight:
 
 
 class Pipeline:
-    """Sends batches without waiting for earlier ones. They are committed in call order, one epoch each.
+    """Sends batches without waiting for earlier ones.
 
-    Made by `DynamicGraph.pipeline`. One thread uses it, as a context manager.
+    They are committed in call order, one epoch each. Made by `DynamicGraph.pipeline`. One thread uses it, as a context
+    manager.
 
     Parameters
     ----------
@@ -132,9 +133,9 @@ class Pipeline:
     # ---- from the user's thread --------------------------------------------------------------------------------------
 
     def update(self, batch: Any, offset: tuple[str, int] | None = None) -> PendingReport:
-        """Send a batch and return its pending report. Waits while there are `max_bytes` in flight.
+        """Send a batch and return its pending report.
 
-        Do not change the batch's arrays until its report is done.
+        Waits while there are `max_bytes` in flight. Do not change the batch's arrays until its report is done.
 
         Parameters
         ----------
@@ -158,11 +159,11 @@ class Pipeline:
         return pending
 
     def execute(self, operations: Operations) -> PendingAnswers:
-        """Send a stream of updates and queries and return its pending answers. Waits as `update` does.
+        """Send a stream of updates and queries and return its pending answers.
 
-        A stream without updates has no epoch, and so no place among the batches in flight: it waits until they are
-        committed, and until it is answered. So does one that brings keys. Vertices that are not there yet are unknown
-        in a graph without keys, if it grows too.
+        Waits as `update` does. A stream without updates has no epoch, and so no place among the batches in flight: it
+        waits until they are committed, and until it is answered. So does one that brings keys. Vertices that are not
+        there yet are unknown in a graph without keys, if it grows too.
 
         Parameters
         ----------
@@ -268,7 +269,7 @@ class Pipeline:
             self._turn.__exit__(None, None, None)
 
     def _leave(self, error: BaseException | None) -> None:
-        """Wait until no batch is in flight; `error` is the exception that left the block."""
+        """Wait until no batch is in flight, after `error` in the block."""
         if error is not None and not isinstance(error, Exception):  # Ctrl-C
             self._recall()
             return
@@ -303,12 +304,15 @@ class Pipeline:
         if not self._any_lost():
             return False
         queue: list[_InFlight] = []
+
+        # A single thread resends; others wait for it and find nothing left.
         with self._mending:
             try:
                 if self._any_lost():
                     queue = self._take_lost()
                     self._resend(queue)
-            except MgraphError as error:  # the graph does not come back, or has no room for a batch
+            except MgraphError as error:
+                # The graph does not come back, or has no room for a batch.
                 self._drop(error, queue)
             except BaseException:
                 self._drop(self._outcomes.dropped(), queue)
@@ -331,10 +335,13 @@ class Pipeline:
                     del queue[0]
                     continue
                 batch.lost = False
+
+            # Send it again.
             try:
                 self._launch(batch)
                 del queue[0]
-            except Recovered:  # another loss: batches sent before this one come first
+            except Recovered:
+                # Another loss: batches sent before this one come first.
                 queue[:0] = self._take_lost()
 
     def _any_lost(self) -> bool:
@@ -342,7 +349,7 @@ class Pipeline:
             return any(batch.lost for batch in self._sent)
 
     def _take_lost(self) -> list[_InFlight]:
-        """Return all batches in flight, once each of them is known to be lost."""
+        """Return all batches in flight, once all are lost."""
         with self._condition:
             if not self._condition.wait_for(lambda: all(batch.lost for batch in self._sent), LOST_SECONDS):
                 raise MgraphError(
@@ -352,7 +359,7 @@ class Pipeline:
             return taken
 
     def _drop(self, error: MgraphError, queue: list[_InFlight]) -> None:
-        """End the pipeline with an error, which lost batches and those of the queue raise."""
+        """End the pipeline, its lost batches and the queue with an error."""
         with self._condition:
             self._outcomes.end(error)
             queue = [*queue, *(batch for batch in self._sent if batch.lost)]
@@ -379,7 +386,7 @@ class Pipeline:
         return wait
 
     def _landing(self, batch: _InFlight, n: int) -> Callable[..., None]:
-        """Return a callback for a sent batch, which takes its task, epoch and incarnation."""
+        """Return a callback for the task and epoch of a sent batch."""
 
         def sent(flight: Flight, epoch: int, incarnation: int = 0) -> None:
             self._bytes += n
@@ -438,6 +445,8 @@ class Pipeline:
         # If the group failed, its first batches may be committed all the same.
         failed = flight.cancelled() or error is not None
         counts = group.done if failed else committed_counts(flight.result())
+
+        # Each batch is an epoch of its own.
         seconds = time.perf_counter() - began
         for i, batch in enumerate(batches):
             if i < len(counts) or not failed:

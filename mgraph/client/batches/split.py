@@ -18,7 +18,9 @@ __all__ = ["check_batch", "deal", "largest_ids"]
 
 
 def check_batch(batch: Any, n_vertices: int | None, weighted: bool) -> EdgeBatch:
-    """Return `batch` if the graph can take it. `n_vertices` is None for a batch of keys.
+    """Return `batch` if the graph can take it.
+
+    `n_vertices` is None for a batch of keys.
 
     Raises
     ------
@@ -30,6 +32,8 @@ def check_batch(batch: Any, n_vertices: int | None, weighted: bool) -> EdgeBatch
             f"a pipeline takes an EdgeBatch, got {type(batch).__name__}; stream() of the graph takes tables and sends "
             "several batches in flight, too"
         )
+
+    # The largest ids show if any is unknown; only then search for it.
     if n_vertices is not None and len(batch.src) and max(largest_ids(batch.src, batch.dst)) >= n_vertices:
         check_ids(batch.src, n_vertices, "src")
         check_ids(batch.dst, n_vertices, "dst")
@@ -39,7 +43,7 @@ def check_batch(batch: Any, n_vertices: int | None, weighted: bool) -> EdgeBatch
 
 
 def largest_ids(src: Any, dst: Any) -> tuple[int, int]:
-    """Return the largest ids of two columns of equal length above 0. O(n).
+    """Return the largest ids of two equally long columns. O(n).
 
     Columns on one GPU take one launch and one read-back; CuPy's maxima take 0.1 to 0.2 ms of the host's time.
     """
@@ -49,7 +53,7 @@ def largest_ids(src: Any, dst: Any) -> tuple[int, int]:
         of_src, of_dst = [largest(ids) if isinstance(ids, np.ndarray) else int(ids.max()) for ids in (src, dst)]
         return of_src, of_dst
 
-    # Both columns are on one GPU: one kernel finds both maxima.
+    # Both columns are on one GPU: a single kernel finds both maxima.
     device, n = _gpu(src.device.id), len(src)
     with src.device:
         maxima = device.zeros(2, np.uint64)
@@ -94,7 +98,8 @@ def _sendable(column: Any, shared_gpu: bool) -> Any:
     import cupyx
 
     if shared_gpu and column.device.id == 0:
-        cupy.cuda.get_current_stream().synchronize()  # the worker's thread reads it on another stream
+        # The worker's thread reads it on another stream.
+        cupy.cuda.get_current_stream().synchronize()
         return column
     host: np.ndarray = cupyx.empty_pinned(column.shape, column.dtype)
     return column.get(out=host)

@@ -1,4 +1,4 @@
-"""Graphs whose edges have times: their options, and the calls of `DynamicGraph` that use times."""
+"""Graphs whose edges have times: options, and calls by time."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def window_of(times: Any, window: Any, window_edges: Any, drop_isolated: Any) ->
 
 
 def expire(self: Any, before: Any) -> UpdateReport:
-    """Delete every edge with an earlier time than `before`, as one epoch. The report counts them as `expired`.
+    """Delete every edge with an earlier time than `before`, as one epoch.
 
-    `before` is an integer, or a date in a graph of datetime64 times. Edges of such times may be inserted again later,
-    as far as the graph's `window` takes them. In a graph with a `window` and `combine`, an edge keeps the insertions
-    from `before` on, and what they combine to.
+    The report counts them as `expired`. `before` is an integer, or a date in a graph of datetime64 times. Edges of such
+    times may be inserted again later, as far as the graph's `window` takes them. In a graph with a `window` and
+    `combine`, an edge keeps the insertions from `before` on, and what they combine to.
 
     O(k log m) for k edges that leave, on each worker; the first time, each worker sorts its edges by time.
 
@@ -78,10 +78,10 @@ def expire(self: Any, before: Any) -> UpdateReport:
 
 
 def drop_isolated(self: Any) -> int:
-    """Remove all vertices without edges as one epoch, and return their number. Without any, no epoch is made.
+    """Remove all vertices without edges as one epoch, and return their number.
 
-    Only a graph with keys can remove vertices: they are in no later result and no count, and their keys may come again.
-    A graph made with ``drop_isolated=True`` does so after each batch.
+    Without any, no epoch is made. Only a graph with keys can remove vertices: they are in no later result and no count,
+    and their keys may come again. A graph made with ``drop_isolated=True`` does so after each batch.
 
     O(n_vertices + m): each worker rebuilds its part of the graph, and needs memory for the new part beside the old one.
 
@@ -104,7 +104,7 @@ def drop_isolated(self: Any) -> int:
 
 
 def remove_isolated(directory: Directory) -> int:
-    """Remove all vertices without edges as an epoch of its own, and return their number."""
+    """Remove isolated vertices as an epoch, and return their number."""
     return _without_isolated(directory, "remove_vertices")
 
 
@@ -126,6 +126,7 @@ def _without_isolated(directory: Directory, method: str) -> int:
         answers = caller.call("isolated")
         return np.concatenate([answer["ids"] for answer in answers]).astype(np.uint32)
 
+    # After a loss the vertices are chosen again, by the recovered graph.
     while True:
         with suppress(Recovered), directory.removing(isolated) as ids:  # after a loss, the rest
             if len(ids):
