@@ -1,7 +1,8 @@
-"""Groups of small batches, which share one message per rank. Each batch is an epoch with its own report.
+"""Groups of small batches, which share one message per rank.
 
-A message costs the client and a worker about as much time as applying 100 edges. So a small batch waits in a queue
-while two messages are on their way; the batches in the queue go into the next message.
+Each batch is an epoch with its own report. A message costs the client and a worker about as much time as applying 100
+edges. So a small batch waits in a queue while two messages are on their way; the batches in the queue go into the next
+message.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def layout(shares: list[Value]) -> tuple[Any, ...] | None:
 
 @dataclass
 class BatchGroup:
-    """Small batches of one sender and one layout.
+    """Small batches that share a sender and a layout.
 
     Attributes
     ----------
@@ -122,7 +123,7 @@ def _joined(shares: list[Value]) -> Value:
 
 
 def committed_counts(outcomes: list[Any]) -> np.ndarray:
-    """Return the counts of a group's batches that all ranks have committed: int64[k, 6].
+    """Return the counts of batches that all ranks committed: int64[k, 6].
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The queue of small batches of pipelines, which are sent in groups; see `batch_group`."""
+"""Queue of small batches, which are sent in groups."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class BatchQueue:
     def __init__(self, lock: SendLock, flying: Collection[asyncio.Task[Any]]) -> None:
         self._lock, self._flying = lock, flying
         self._waiting: deque[SmallBatch] = deque()
-        self._sending = False  # True while a task sends the batches of the queue
+        # True while a task sends the batches of the queue.
+        self._sending = False
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -64,7 +65,8 @@ class BatchQueue:
                 while len(self._flying) > 1 and len(self._waiting) < MOST:
                     await asyncio.wait(self._flying, return_when=asyncio.FIRST_COMPLETED)
             self._sending = False
-            if not self._waiting:  # batches added before the line above started no other task
+            # Batches added before the line above started no other task.
+            if not self._waiting:
                 return
             self._sending = True
 
@@ -80,7 +82,7 @@ class BatchQueue:
             await self._send_group(launch)
 
     async def _send_group(self, launch: Launch) -> None:
-        """Send the first batches of the queue, as many as can share a message."""
+        """Send the first batches that can share a message."""
         if not self._waiting:
             return
 

@@ -15,7 +15,7 @@ Value = dict[str, Any]
 
 
 class Flight(Protocol):
-    """A batch in flight: a future, of `asyncio` or `concurrent.futures`, of the ranks' answers."""
+    """A batch in flight: a future of the ranks' answers."""
 
     def add_done_callback(self, function: Callable[[Any], object], /) -> object:
         """Call `function` with this object when the batch has ended."""
@@ -31,7 +31,7 @@ class Flight(Protocol):
 
 
 class Alive(Protocol):
-    """An event loop or thread that may end before the answer to a call."""
+    """An event loop or thread that may end during a call."""
 
     @property
     def alive(self) -> bool:
@@ -82,9 +82,9 @@ class GraphStatus(NamedTuple):
 
 
 class Caller(Protocol):
-    """Makes one graph's calls, in the same order on every rank. Calls of several threads take turns.
+    """Makes a graph's calls, in the same order on every rank.
 
-    `mgraph.client.calls.coordinator.Coordinator` documents each member.
+    Calls of several threads take turns. `mgraph.client.calls.coordinator.Coordinator` documents each member.
     """
 
     @property
@@ -104,7 +104,7 @@ class Caller(Protocol):
 
     @property
     def reached(self) -> int:
-        """The epoch that all ranks are known to have reached, even during a call."""
+        """The epoch that all ranks have reached, even during a call."""
 
     @property
     def lock(self) -> AbstractContextManager[None]: ...  # noqa: D102

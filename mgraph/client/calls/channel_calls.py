@@ -24,10 +24,11 @@ __all__ = ["ChannelCalls"]
 
 
 class ChannelCalls:
-    """Makes a graph's calls by channels if possible. Failures are left to the event loop.
+    """Makes a graph's calls by channels if possible.
 
-    A call goes by channels if every rank has one, no other call is under way, and the ranks' messages are small beside
-    the arrays that lie in shared memory. So the ranks run calls in one order, whichever way these came.
+    Failures are left to the event loop. A call goes by channels if every rank has one, no other call is under way, and
+    the ranks' messages are small beside the arrays that lie in shared memory. So the ranks run calls in one order,
+    whichever way these came.
 
     Parameters
     ----------
@@ -56,9 +57,10 @@ class ChannelCalls:
         self._by_descriptor: dict[int, tuple[Session, Channel]] = {}
 
     def call(self, call: RemoteCall, rank_args: list[Value], alike: bool) -> list[Value] | None:
-        """Make a call, as `Coordinator.call`. Return None if it must go by the comm; nothing was sent then.
+        """Make a call, as `Coordinator.call`.
 
-        `alike` is True if all ranks get the same arguments.
+        Return None if it must go by the comm; nothing was sent then. `alike` is True if all ranks get the same
+        arguments.
         """
         holder = object()
         try:
@@ -103,7 +105,8 @@ class ChannelCalls:
         if not any(large) and alike:
             data = pack(to_dict(calls[0]))
             return None if data is None else [data] * len(calls)
-        if sum(large) > SMALL:  # the workers may have to be asked for memory first
+        # The workers may have to be asked for memory first.
+        if sum(large) > SMALL:
             return None
 
         # Move large arrays into shared memory, rank by rank.
@@ -138,7 +141,9 @@ class ChannelCalls:
                 answers = [answer.outcome for answer in asked if isinstance(answer.outcome, Answer)]
                 self._sessions.note(answers)
                 return [answer.value for answer in answers]
-            waiting = False  # the event loop waits from now on
+
+            # A rank has failed or is lost: the event loop takes over.
+            waiting = False
             return self._runner.run(self._finish(seq, together, epoch), 2 * ABORT_SECONDS)
         except KeyboardInterrupt:
             if waiting:

@@ -1,4 +1,4 @@
-"""Coordinator of one graph's calls: it orders them, and sends one at a time, or batches in flight."""
+"""Coordinator of a graph's calls, which run in the same order on all ranks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Flight = asyncio.Task[list[Value]]  #: a batch in flight; the result of the task
 
 
 class Coordinator:
-    """Makes the calls of one graph on all its shards, in the same order on each.
+    """Makes the calls of a graph on all its shards, in the same order.
 
     One call runs at a time, reads included; calls of other threads wait in a queue, in the order in which they came.
     Only batches of a pipeline may overlap: the ranks queue them, and other calls wait until all of them are committed.
@@ -97,7 +97,9 @@ class Coordinator:
     # ---- from the user's thread --------------------------------------------------------------------------------------
 
     def open(self, attach: bool = False) -> None:
-        """Open all sessions or none. With `attach`, connect to the shards of a published graph.
+        """Open all sessions or none.
+
+        With `attach`, connect to the shards of a published graph.
 
         Raises
         ------
@@ -136,7 +138,7 @@ class Coordinator:
         args: Value | None = None,
         shares: Sequence[Value] | None = None,
     ) -> list[Value]:
-        """Make a call on all ranks and return their answers, in rank order.
+        """Make a call on all ranks and return their answers in order.
 
         Parameters
         ----------
@@ -162,7 +164,7 @@ class Coordinator:
         """
         call, rank_args = CALLS[name], [{**(args or {}), **share} for share in (shares or [{}] * len(self.addresses))]
 
-        # A shared graph needs the lock, which the event loop takes.
+        # A shared graph is locked against its other clients, and its calls go by the comm.
         if self._graph_lock is not None:
             with self._graph_lock:
                 return self._run(self._call_locked(call, rank_args))
@@ -194,7 +196,9 @@ class Coordinator:
         room: Callable[[], Awaitable[None]],
         sent: Callable[[Flight, int], None],
     ) -> None:
-        """Send a batch without waiting for its outcome. The ranks apply batches in the order sent.
+        """Send a batch without waiting for its outcome.
+
+        The ranks apply batches in the order sent.
 
         Parameters
         ----------
@@ -210,9 +214,9 @@ class Coordinator:
         self._run(self._launch_locked(CALLS[name], shares, sizes, room, sent))
 
     def post(self, small: SmallBatch) -> None:
-        """Queue a small batch, to be sent soon in a group. Later calls and batches come after it on the ranks.
+        """Queue a small batch, to be sent soon in a group.
 
-        Blocks while the queue has `WAITING` batches.
+        Later calls and batches come after it on the ranks. Blocks while the queue has `WAITING` batches.
         """
         if self._queue.add(small) and not self.runner.post(partial(self._queue.begin, self._launch)):
             raise GraphClosed(f"the Dask client of graph {self.graph} is closed (epoch {self.sessions.epoch})")
@@ -232,9 +236,9 @@ class Coordinator:
         self._run(self._recall())
 
     def close(self) -> None:
-        """End the sessions, so that the workers free the shards. May be called at any time, and twice.
+        """End the sessions, so that the workers free the shards.
 
-        Takes a few seconds at most.
+        May be called at any time, and twice. Takes a few seconds at most.
         """
         self.sessions.closed = True
         try:
@@ -332,7 +336,7 @@ class Coordinator:
         return not self.one_process and may_lack_memory(sizes, list(self._flying.values()), self.sessions.states)
 
     async def _reserve(self, sizes: Sequence[CallSize]) -> None:
-        """Reserve memory on the workers for a call's arguments, if any worker may lack it.
+        """Reserve memory for a call's arguments if a worker may lack it.
 
         Nothing is in flight: the memory of earlier calls is free again, and a failed call releases no rank twice.
         """
@@ -371,7 +375,8 @@ class Coordinator:
         # Wait until the batch may be sent.
         await room()
         await self._ready(connect=True, alone=False)
-        await room()  # raises an error if the batch before failed meanwhile
+        # Raises an error if the batch before failed meanwhile.
+        await room()
         if self._may_lack_memory(sizes):
             await self._landed()
             await room()
@@ -398,7 +403,8 @@ class Coordinator:
             if before is not None:
                 try:
                     await asyncio.wait([before])
-                except asyncio.CancelledError:  # Ctrl-C, just when the batch before it has landed
+                except asyncio.CancelledError:
+                    # Ctrl-C came just as the batch before this one landed.
                     await self.exchange.abort()
                     raise
                 if before.cancelled() or before.exception() is not None:

@@ -69,7 +69,7 @@ class ExchangeLifecycle:
     # ---- a call ------------------------------------------------------------------------------------------------------
 
     async def connect(self) -> None:
-        """Connect a new exchange: every rank opens its part, then connects to the others."""
+        """Open a new exchange on every rank, and connect its parts."""
         size = len(self._sessions.all)
         opened = await self._call("open_exchange", [{}] * size)
         addresses = [answer["address"] for answer in opened]
@@ -81,7 +81,9 @@ class ExchangeLifecycle:
         return await self.finish(self._sessions.send(calls), together=True)
 
     async def finish(self, asked: Asked, together: bool) -> list[Value]:
-        """Return the ranks' answers, in rank order. If a rank fails, release all ranks and raise its error.
+        """Return the ranks' answers, in rank order.
+
+        If a rank fails, release all ranks and raise its error.
 
         Parameters
         ----------
@@ -105,7 +107,8 @@ class ExchangeLifecycle:
             await self.abort()
             raise
         finally:
-            del asked  # an error's traceback refers to this frame; a reference back to the error would keep the graph
+            # An error's traceback refers to this frame; a reference back to the error would keep the graph.
+            del asked
 
     def _cause(self, errors: list[BaseException]) -> BaseException:
         """Return the error to raise for a failed call: the first that is no consequence of another rank's error."""
@@ -137,7 +140,8 @@ class ExchangeLifecycle:
         if late:
             self._fatal = self._not_back([rank for rank, ack in enumerate(self._acks) if ack in late])
         else:
-            await asyncio.shield(self._judge())  # Ctrl-C must not leave a batch between commit and discard
+            # Ctrl-C must not leave a batch between commit and discard.
+            await asyncio.shield(self._judge())
         self.check()
 
     async def _judge(self) -> None:
@@ -164,7 +168,10 @@ class ExchangeLifecycle:
             self._sessions.note(answers)
 
     async def _resolve(self, changes: int) -> None:
-        """Send every rank the vote's outcome: `changes`, the largest number of changes of any rank."""
+        """Send every rank the vote's outcome, its number of changes.
+
+        `changes` is the largest number of changes that any rank has made.
+        """
         calls = self._sessions.calls("resolve", [{"changes": changes}] * len(self._sessions.all), self.number)
         asked = self._sessions.send(calls)
         _, late = await asyncio.wait(asked, timeout=ABORT_SECONDS)
@@ -192,6 +199,6 @@ class ExchangeLifecycle:
 
 
 def _alike(asked: Asked) -> bool:
-    """Whether all ranks failed with the same error."""
+    """Return True if all ranks failed with the same error."""
     errors = errors_of(asked)
     return len(errors) == len(asked) and len({(type(error), str(error)) for error in errors}) == 1

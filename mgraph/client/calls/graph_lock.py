@@ -46,7 +46,8 @@ class GraphLock:
     ) -> None:
         self._runner, self._sessions, self._exchange, self._flying = runner, sessions, exchange, flying
         self._lock, self._depth = threading.RLock(), 0
-        self._turn: int | None = None  # the number of its `Turn`; Ctrl-C may leave it set
+        # The number of its `Turn`; Ctrl-C may leave it set.
+        self._turn: int | None = None
         self._knows = False  # True if the ranks' states are known
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -103,8 +104,10 @@ class GraphLock:
         await self._take_over(grant["attempt"], grant["known"])
 
     async def _take_over(self, number: int, state: bytes | None) -> None:
-        """Take over the last holder's knowledge; without it, release the ranks and ask them."""
+        """Take over the last holder's states, or ask the ranks."""
         self._knows = state is not None
+
+        # Without a state the last holder was cut off: the ranks may be in a call.
         if state is not None:
             connected, states = pickle.loads(state)
             self._exchange.resume(number, connected)
@@ -124,7 +127,7 @@ class GraphLock:
             task.add_done_callback(self._ending.discard)
 
     async def _end(self, turn: int) -> None:
-        """Give the lock back, with the states of the ranks for the next holder."""
+        """Return the lock with the ranks' states for the next holder."""
         state = None
         try:
             # The next holder must find no call under way.

@@ -22,7 +22,7 @@ STOPPED: ContextVar[threading.Event | None] = ContextVar("STOPPED", default=None
 
 
 class LoopRunner:
-    """Runs coroutines on an event loop of another thread and waits for them.
+    """Runs coroutines on another thread's event loop and waits for them.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class LoopRunner:
 
 
 class _Job(Generic[T]):
-    """A coroutine on the loop, with an event that another thread waits for."""
+    """A coroutine on the loop, with an event for its end."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
         self.done = threading.Event()
@@ -130,7 +130,8 @@ class _Job(Generic[T]):
         assert task is not None
         try:
             return task.result()
-        except asyncio.CancelledError:  # the loop ended; after Ctrl-C no thread waits for a result
+        except asyncio.CancelledError:
+            # The loop ended; after Ctrl-C no thread waits for a result.
             raise GraphClosed("the Dask client of this graph was closed while a call was running") from None
         finally:
             del task

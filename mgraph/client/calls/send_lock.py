@@ -53,6 +53,7 @@ class SendLock:
             future.set_result(None)
 
     async def __aenter__(self) -> None:
+        # Take a free lock at once; otherwise join the queue.
         loop = asyncio.get_running_loop()
         task, future = asyncio.current_task(), loop.create_future()
         with self._mutex:
