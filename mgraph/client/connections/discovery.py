@@ -19,9 +19,10 @@ Value = dict[str, Any]
 async def find_published(
     addresses: Iterable[str], connection_args: Value, seconds: float, end: str | None
 ) -> list[Value]:
-    """Return each worker's parts of published graphs, each with the worker's `address`, within `seconds`.
+    """Return each worker's parts of published graphs, within `seconds`.
 
-    The graph with the name `end` is withdrawn first. Workers that do not answer are left out.
+    Each part has the worker's `address`. The graph with the name `end` is withdrawn first. Workers that do not answer
+    are left out.
     """
     answers = await asyncio.gather(*(_ask(address, connection_args, seconds, end) for address in addresses))
     return [{**part, "address": address} for address, parts in answers for part in parts]
@@ -38,7 +39,8 @@ async def _ask(address: str, connection_args: Value, seconds: float, end: str | 
                 answer = await comm.read()
             finally:
                 await comm.close()
-    except OSError:  # TimeoutError and Dask's CommClosedError are OSErrors
+    except OSError:
+        # TimeoutError and Dask's CommClosedError are OSErrors.
         return address, []
     parts = answer.get("result") if isinstance(answer, dict) else None
     return address, list(parts) if isinstance(parts, list | tuple) else []  # an error if mgraph is not installed

@@ -47,7 +47,9 @@ def large_bytes(values: Mapping[str, Any]) -> int:
 
 
 class LocalMemory:
-    """One session's shared memory. All methods except `put` and `take_back` run on the client's event loop.
+    """A session's shared memory.
+
+    All methods except `put` and `take_back` run on the client's event loop.
 
     Parameters
     ----------
@@ -169,7 +171,9 @@ class _Making:
 
 
 class SplitArray:
-    """An array that arrives in parts. Other threads copy each part to its place.
+    """An array that arrives in parts.
+
+    Other threads copy each part to its place.
 
     Parameters
     ----------

@@ -30,7 +30,9 @@ LONGER = 4
 
 
 async def open_session(hello: Hello, address: str, connection_args: dict[str, Any]) -> Session:
-    """Open a session with the worker at `address`. Logs a warning after `SILENCE_SECONDS` without an answer.
+    """Open a session with the worker at `address`.
+
+    Logs a warning after `SILENCE_SECONDS` without an answer.
 
     Raises
     ------
@@ -65,7 +67,8 @@ async def open_session(hello: Hello, address: str, connection_args: dict[str, An
     except BaseException as error:
         if comm is not None:
             comm.abort()
-        if not isinstance(error, OSError):  # TimeoutError and Dask's CommClosedError are OSErrors
+        # TimeoutError and Dask's CommClosedError are OSErrors.
+        if not isinstance(error, OSError):
             raise
         raise WorkerLost(
             f"{who} cannot be reached from this process: {str(error) or 'no answer'}; workers must be reachable from "
@@ -85,9 +88,10 @@ async def open_session(hello: Hello, address: str, connection_args: dict[str, An
 
 
 async def reach(address: str, seconds: float, connection_args: dict[str, Any]) -> Comm:
-    """Connect to `address` within `seconds`. Raises `OSError`, after the first attempt if the connection is refused.
+    """Connect to `address` within `seconds`.
 
-    Dask's `connect` hides a refusal and retries until its time is over. So the first attempt is short.
+    Raises `OSError`, after the first attempt if the connection is refused. Dask's `connect` hides a refusal and retries
+    until its time is over. So the first attempt is short.
     """
     end, attempt = time.monotonic() + seconds, ATTEMPT_SECONDS
     while True:
@@ -101,19 +105,21 @@ async def reach(address: str, seconds: float, connection_args: dict[str, Any]) -
 
 
 def _refused(error: BaseException | None) -> bool:
-    """Return True if a refused connection caused the error: nobody listens at the address."""
+    """Return True if a refused connection caused the error."""
     while error is not None and not isinstance(error, ConnectionRefusedError):
         error = error.__cause__
     return error is not None
 
 
 def _check_welcome(message: Any, address: str) -> None:
-    """Raise an error unless `message` says that the worker has opened the session."""
+    """Raise an error unless the worker has opened the session."""
     if message is None:
         raise MgraphError(
             f"the worker at {address} has no mgraph plugin (no handler {SESSION_HANDLER!r}); install the same version "
             "of mgraph on every worker"
         )
+
+    # Dask reports an exception of the handler in its own form, mgraph in another.
     if message.get("status") == "uncaught-error":
         raise message.get("exception") or MgraphError(message.get("exception_text"))
     if "error" in message:

@@ -74,7 +74,9 @@ class ChannelAnswer:
 
 
 class Session:
-    """The client's session with one rank. Its methods run on the client's event loop unless they say otherwise.
+    """The client's session with one rank.
+
+    Its methods run on the client's event loop unless they say otherwise.
 
     Parameters
     ----------
@@ -115,7 +117,8 @@ class Session:
         self.silent, self.why_no_channel = False, ""
         self._comm, self.channel, self._loop = comm, channel, asyncio.get_running_loop()
         self._heard, self._busy = False, ""
-        self._calls: dict[int, str] = {}  # the user's function that a call runs, by the call's number
+        # The user's function that a call runs, by the call's number.
+        self._calls: dict[int, str] = {}
         self.reached = 0
         self._writing = asyncio.Lock()
         self._waiting: dict[int, asyncio.Future[Answer] | ChannelAnswer] = {}
@@ -130,9 +133,10 @@ class Session:
     # ---- requests ----------------------------------------------------------------------------------------------------
 
     async def ask(self, message: Request, nbytes: int | None = None) -> Answer:
-        """Send `message` and return its answer. Messages of separate tasks are sent in the order of the tasks.
+        """Send `message` and return its answer.
 
-        `nbytes` are the bytes of a call's arguments, if known.
+        Messages of separate tasks are sent in the order of the tasks. `nbytes` are the bytes of a call's arguments, if
+        known.
 
         Raises
         ------
@@ -152,17 +156,21 @@ class Session:
         try:
             # Large arrays go into shared memory, and the rest by the comm.
             with self._sending(message):
-                async with self._writing:  # writing a large message takes several turns of the loop; keep the order
+                # Writing a large message takes several turns of the loop; keep the order.
+                async with self._writing:
                     if isinstance(message, Call):
                         message = await self._memory.packed(message, len(self._waiting) > 1, nbytes)
                     try:
                         await self._comm.write(encode(message), on_error="raise")
-                    except Exception:  # its arguments cannot be serialized, or the session is lost
+                    except Exception:
+                        # Its arguments cannot be serialized, or the session is lost.
                         if isinstance(message, Call):
                             self._memory.take_back(message)
                         raise
-            del message  # its arguments may be large, and the answer may take long
-            return await self._future(seq)  # not a local variable, to which an error's traceback would refer
+            # Its arguments may be large, and the answer may take long.
+            del message
+            # Not a local variable, to which an error's traceback would refer.
+            return await self._future(seq)
         finally:
             del self._waiting[seq]
             self._calls.pop(seq, None)
@@ -185,6 +193,7 @@ class Session:
     @contextmanager
     def _sending(self, message: Request | Done | Freed) -> Iterator[None]:
         """Pass errors in this block to the waiter of the answer. `drop` cancels the task that is in the block."""
+        # `drop` finds the tasks to cancel in `_senders`.
         sender = asyncio.current_task()
         assert sender is not None
         self._senders.add(sender)
@@ -198,7 +207,8 @@ class Session:
         except asyncio.CancelledError:
             if self.lost is None:
                 raise
-            sender.uncancel()  # cancelled by `drop`: the caller gets the loss instead
+            # Cancelled by `drop`: the caller gets the loss instead.
+            sender.uncancel()
         finally:
             self._senders.discard(sender)
 
@@ -209,7 +219,7 @@ class Session:
         return self._memory.put(args)
 
     def take_back(self, call: Call) -> None:
-        """Free the room of a call's arrays, since the call is not sent."""
+        """Free the room of arrays of a call that is not sent."""
         self._memory.take_back(call)
 
     def begin(self, seq: int, data: bytes, bell: Bell) -> ChannelAnswer:
@@ -220,7 +230,8 @@ class Session:
             answer.outcome = WorkerLost(*self.lost.args)
             return answer
         try:
-            if not self.channel.send(data):  # no other call is under way, so the worker has ended or was stopped
+            # No other call is under way, so the worker has ended or was stopped.
+            if not self.channel.send(data):
                 answer.outcome = WorkerLost(f"rank {self.rank}, the worker at {self.address}, reads no calls")
         except ChannelClosed:
             self.close_channel()
@@ -292,6 +303,7 @@ class Session:
             del message
 
     def _take(self, message: Any) -> None:
+        # Beats and freed memory need no answer; parts and results belong to calls.
         match message:
             case Beat():
                 self._busy, self.reached = message.busy or "", message.epoch
@@ -327,7 +339,8 @@ class Session:
             if whole is None:
                 whole = self._parts[key] = SplitArray(part, array)
             whole.add(part, array)
-        except Exception as error:  # if there is no memory for the answer, only its own call fails
+        except Exception as error:
+            # If there is no memory for the answer, only its own call fails.
             self._parts[key] = error
 
     def _end(self, message: Result | Failure) -> None:
@@ -347,6 +360,8 @@ class Session:
             for whole in wholes.values():
                 if isinstance(whole, Exception):
                     return whole
+
+            # Join arrays that came in parts with the rest of the answer.
             joined = {name: whole.result() for name, whole in wholes.items() if isinstance(whole, SplitArray)}
             return Answer({**message.value, **joined}, message.state)
         except Exception as error:
@@ -441,13 +456,13 @@ class Session:
                 task.cancel()
 
     def abandon(self) -> None:
-        """Close the comm only, which is possible even after the event loop has ended."""
+        """Close the comm only, even after the event loop has ended."""
         with suppress(RuntimeError, OSError):
             self._comm.abort()
 
 
 def _function_of(call: Call) -> str:
-    """Return the name of the user's function that a call runs; empty if none."""
+    """Return the name of a call's user function, empty if none."""
     return next((str(source["name"]) for source in call.args.get("sources", ()) if source["kind"] == "function"), "")
 
 

@@ -1,4 +1,4 @@
-"""All sessions of one graph, in rank order: requests to all ranks, and their answers."""
+"""All sessions of a graph: requests to the ranks, and their answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ Asked = list[asyncio.Task[Answer]]
 
 
 class Sessions:
-    """The sessions with all ranks of a graph. Coroutines run on the client's event loop.
+    """The sessions with all ranks of a graph.
+
+    Coroutines run on the client's event loop.
 
     Parameters
     ----------
@@ -62,7 +64,9 @@ class Sessions:
     # ---- open and close ----------------------------------------------------------------------------------------------
 
     async def open(self, connection_args: dict[str, Any], attach: bool = False) -> None:
-        """Open all sessions or none. With `attach`, connect to the shards of a published graph.
+        """Open all sessions or none.
+
+        With `attach`, connect to the shards of a published graph.
 
         Raises
         ------
@@ -117,13 +121,13 @@ class Sessions:
         self._garbage.append(result)
 
     def next_number(self) -> int:
-        """Return the number for a message to one rank."""
+        """Return the number for a message to a rank."""
         return next(self._numbers)
 
     def send(self, messages: Sequence[Call | Abort], sizes: Sequence[CallSize] | None = None) -> Asked:
-        """Send each rank its message without waiting. The results of the tasks are the answers.
+        """Send each rank its message without waiting.
 
-        `sizes` are the sizes of the calls, if known.
+        The results of the tasks are the answers. `sizes` are the sizes of the calls, if known.
         """
         nbytes = [None] * len(messages) if sizes is None else [size.nbytes for size in sizes]
         return [
@@ -132,7 +136,7 @@ class Sessions:
         ]
 
     def ask(self, rank: int, message: Request) -> asyncio.Task[Answer]:
-        """Send one rank a message without waiting. The task's result is the answer."""
+        """Send a rank a message without waiting. The task's result is the answer."""
         return self._kept(asyncio.create_task(self.all[rank].ask(message)))
 
     def outcomes(self, seq: int) -> Asked:
@@ -140,7 +144,7 @@ class Sessions:
         return [self._kept(asyncio.create_task(session.outcome(seq))) for session in self.all]
 
     def tell(self, rank: int, message: Done) -> None:
-        """Send one rank a message that has no answer, without waiting."""
+        """Send a rank a message that has no answer, without waiting."""
         self._kept(asyncio.create_task(self.all[rank].tell(message)))
 
     def _kept(self, task: asyncio.Task[T]) -> asyncio.Task[T]:
@@ -152,7 +156,7 @@ class Sessions:
     # ---- answers -----------------------------------------------------------------------------------------------------
 
     async def collect(self, asked: Asked) -> bool:
-        """Wait until all ranks have answered, or until one fails or is lost.
+        """Wait until all ranks have answered, or any has failed.
 
         After a failure it waits `ALIKE_SECONDS` for the others. A rank may be lost after it has answered, while others
         still wait for it: that ends the wait, too.
