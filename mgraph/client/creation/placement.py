@@ -123,7 +123,7 @@ class OnCluster:
         return self._nannies is None or (about["nanny"] is not None and about["nanny"] in self._nannies)
 
     def begin(self, patience: float) -> tuple[Caller, AsParts]:
-        """Install mgraph's plugin, free unreferenced graphs, and open a session with every worker.
+        """Install the plugin, collect garbage, and open all sessions.
 
         A graph in a reference cycle, as with an exception's traceback, is freed only by the garbage collector.
         """
@@ -153,7 +153,7 @@ class OnCluster:
         apart = why_apart(caller, exchange, device)
         name = choose_exchange(exchange, device, self._addresses, answers, apart)
 
-        # Shared memory is the fastest exchange: log why it is not used.
+        # Shared memory is preferred: log why it is not used.
         if exchange == "auto" and apart:
             one_host = len({urlsplit(address).hostname for address in self._addresses}) == 1
             level = logging.WARNING if one_host else logging.INFO  # on several hosts this is normal
@@ -177,6 +177,8 @@ def why_apart(caller: Caller, exchange: str, device: str) -> str:
     size = len(caller.status.addresses)
     if exchange not in ("auto", "peer") or size == 1:
         return ""
+
+    # Each offers a piece of memory.
     offers = caller.call("offer_memory", {"device": device})
     why = next((offer["why"] for offer in offers if offer["why"]), "")
     if not why:
@@ -208,6 +210,8 @@ def check_client(client: Any) -> None:
         )
     if client.status != "running":
         raise InvalidOption(f"the Dask client is {client.status}; a graph needs a running one")
+
+    # Ask with a time limit: later requests have none.
     try:
         client.sync(client.scheduler.identity, callback_timeout=ANSWER_SECONDS)
     except TimeoutError:

@@ -164,7 +164,7 @@ class _Opening:
 
 
 def _open(place: Place, caller: Caller, parts: AsParts, opening: _Opening) -> Incarnation:
-    """Open the graph with a caller without shards, which is closed on failure."""
+    """Open the graph with a caller that has no shards, and close it on failure."""
     try:
         # Scan the store, and let the user's options replace its own.
         stored = surveyed(caller, opening.storing.path, opening.epoch, opening.repair, opening.own)
@@ -207,7 +207,7 @@ class _Reopener:
     by_degree: bool
 
     def __call__(self, lost: Incarnation, generation: int) -> Incarnation:
-        """Open the graph of a lost incarnation again, on the workers that are left."""
+        """Open a lost graph again, on the workers that are left."""
         end = time.monotonic() + WORKERS_SECONDS
         chosen = {**self.chosen, "device": lost.options.device}
         own, after = self.epoch is None, lost.caller.status.epoch
