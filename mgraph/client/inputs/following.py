@@ -24,10 +24,10 @@ def follow(
     op: Any = None,
     time: Any = None,
 ) -> int:
-    """Apply the batches of a source, each exactly once. Batches that the graph has are skipped.
+    """Apply the batches of a source, each exactly once.
 
-    The place of each batch is logged with it. So a program that ended in any way can open the graph and follow the
-    source again: it continues where the graph is.
+    Batches that the graph has are skipped. The place of each batch is logged with it. So a program that ended in any
+    way can open the graph and follow the source again: it continues where the graph is.
 
     Parameters
     ----------

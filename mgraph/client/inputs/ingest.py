@@ -66,6 +66,7 @@ def as_parts(
 
 def _parts(source: Any, names: Names) -> list[Future | Delayed]:
     """Return the parts of a Dask collection, or the given list of futures or delayed values."""
+    # A data frame has parts of its own; columns are zipped into parts.
     if hasattr(source, "to_delayed") and hasattr(source, "columns"):
         names_by_column, unused = names.find(source.columns, "the data frame")
         warn_unused(unused, "the data frame")
@@ -176,7 +177,7 @@ def _computed(
     workers: Sequence[str],
     watch: Callable[[], None],
 ) -> tuple[list[str], list[Future]]:
-    """Compute each part on its rank's worker, checked; return the keys and the futures.
+    """Compute each part on its rank's worker; return keys and futures.
 
     All parts are one Dask graph, so Dask makes each batch once its part is computed, and frees the part.
     """
@@ -184,7 +185,9 @@ def _computed(
     for i, part in enumerate(parts):
         with annotate(workers=[workers[i % len(workers)]]):
             batches.append(delayed(batch_of)(part, names, dask_key_name=f"mgraph-part-{run}-{i}"))
+
     futures: list[Future] = client.compute(batches)
+    # Drop the parts' own graphs, which keep data alive.
     del parts, part, batches
     try:
         waited(futures, watch, Paused(client, workers).check, "the source; nothing was ingested")
@@ -196,7 +199,7 @@ def _computed(
 
 
 def waited(futures: Sequence[Future], watch: Callable[[], None], check: Callable[[], None], source: str) -> None:
-    """Wait until all futures are finished; raise the error of the first that fails.
+    """Wait for all futures; raise the error of the first failure.
 
     `watch` and `check` are called meanwhile.
     """

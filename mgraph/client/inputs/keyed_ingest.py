@@ -58,6 +58,8 @@ def _of_function(function: Callable[..., Any], steps: int | None) -> Iterator[An
         takes_device = False
     if takes_device:
         raise InvalidOption("a graph with keys calls the function in this process, without a device")
+
+    # The function is called as for a single rank.
     step = 0
     while (steps is None or step < steps) and (part := function(0, 1, step)) is not None:
         yield part

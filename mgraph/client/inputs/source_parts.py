@@ -18,7 +18,9 @@ WATCH_SECONDS = 0.5  #: between two checks of the workers while Dask computes
 
 
 class Parts:
-    """A source split among the ranks. It keeps the data that it names alive.
+    """A source split among the ranks.
+
+    It keeps the data that it names alive.
 
     Parameters
     ----------
@@ -50,7 +52,8 @@ class Parts:
             try:
                 return future.result(timeout=WATCH_SECONDS)
             except TimeoutError:
-                if future.done():  # it ended just now, or the TimeoutError is its own
+                # It ended just now, or the TimeoutError is its own.
+                if future.done():
                     return future.result()
                 self._watch()
 
@@ -61,7 +64,10 @@ AsParts = Callable[[Any, int | None, Names, Sequence[int]], Parts]
 
 
 def deal(kind: str, parts: Sequence[Any], size: int, names: Names) -> list[dict[str, Any]]:
-    """Deal the parts to the ranks: part i goes to rank ``i % size``."""
+    """Deal the parts to the ranks in turn.
+
+    Part i goes to rank ``i % size``.
+    """
     return [{"kind": kind, "rank": r, "parts": parts[r::size], "names": vars(names)} for r in range(size)]
 
 

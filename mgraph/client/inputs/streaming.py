@@ -184,7 +184,7 @@ def stream(
 
 
 class _Run:
-    """The batches of a stream: those in flight, and the counts of the others."""
+    """The batches in flight and the counts of a stream."""
 
     def __init__(self, graph: Any, on_batch: OnBatch | None) -> None:
         self._graph, self._on_batch = graph, on_batch
@@ -227,7 +227,8 @@ class _Run:
         self._ended = time.perf_counter()
         self._counts += [getattr(report, name) for name in COUNTS]
         self._late, self._expired = self._late + report.late, self._expired + report.expired
-        if report.seconds == report.seconds:  # NaN for a batch that the store reports after a loss
+        # NaN for a batch that the store reports after a loss.
+        if report.seconds == report.seconds:
             self._seconds.append(report.seconds)
             self._most = max(report.seconds, self._most) if self._most == self._most else report.seconds
 
@@ -239,11 +240,13 @@ class _Run:
 
     def summary(self, settle: bool = False) -> StreamSummary:
         """Return the outcome so far. With `settle` the workers are asked for the epoch."""
+        # After an error, commits may have gone unnoticed: ask behind all batches in flight.
         if settle:
             try:
                 self._graph._directory.check()
                 self._graph._directory.coordinator.call("inspect")  # after all batches in flight
-            except MgraphError as error:  # the graph is lost or closed: use the last known epoch
+            except MgraphError as error:
+                # The graph is lost or closed: use the last known epoch.
                 logger.debug("graph %s: %s", self._graph.id, error)
         p50, p99 = np.percentile(self._seconds, [50, 99]).tolist() if self._seconds else (float("nan"),) * 2
         inserted, updated, deleted, missing = self._counts.tolist()
@@ -280,7 +283,7 @@ def _placed(graph: Any, source: Any, most: int, names: Names) -> Iterator[tuple[
 
 
 def _rows(source: Any) -> int | None:
-    """Return the number of rows of a source with one part, else None."""
+    """Return the number of rows of a single part, else None."""
     frame = hasattr(source, "__len__") and hasattr(source, "columns") and not hasattr(source, "__dask_graph__")
     return len(source) if frame or isinstance(source, EdgeBatch) else None
 
@@ -304,6 +307,8 @@ def _batches(graph: Any, source: Any, most: int, names: Names) -> Iterator[EdgeB
     """Return the parts of a source as batches."""
     if isinstance(source, str | os.PathLike):
         source = [source]
+
+    # Files are read piece by piece; anything else is a sequence of parts.
     if isinstance(source, list | tuple) and source and all(isinstance(item, str | os.PathLike) for item in source):
         return _of_files(graph, [check_file(path) for path in source], names, most)
     parts: Iterable[Any]
@@ -337,6 +342,8 @@ def _computed(graph: Any, parts: Iterable[Any]) -> Iterator[Any]:
         yield from (part.compute() for part in parts)
         return
     futures, most = deque[Any](), AHEAD * len(graph.workers)
+
+    # Keep a few partitions in flight per worker.
     for part in parts:
         futures.append(client.compute(part))
         if len(futures) == most:
