@@ -1,1 +1,1 @@
-"""Published graphs: they belong to their workers, and other clients find them by name."""
+"""Published graphs, which other clients find by their names."""

@@ -1,4 +1,4 @@
-"""List the graphs that are published on a cluster, and withdraw their names."""
+"""List published graphs of a cluster, and withdraw their names."""
 
 from __future__ import annotations
 
@@ -102,6 +102,7 @@ def _described(ranks: list[Value]) -> PublishedGraph:
     def total(name: str) -> int:
         return 0 if lost else sum(part[name] for part in ranks)
 
+    # Totals need all ranks; the epoch is that of the slowest.
     return PublishedGraph(
         ranks[0]["name"],
         ranks[0]["graph"],

@@ -94,9 +94,9 @@ def _check_free(parts: list[Value], name: str) -> None:
 
 
 def unpublish(self: Any) -> None:
-    """Withdraw the graph's name. The graph ends when its last client closes it, or ends.
+    """Withdraw the graph's name.
 
-    Does nothing if the graph is not published.
+    The graph ends when its last client closes it, or ends. Does nothing if the graph is not published.
     """
     if self._published is not None:
         self._directory.coordinator.publish(None)
@@ -155,6 +155,8 @@ def card_of(parts: list[Value], name: str) -> Value:
     if not ranks:
         names = ", ".join(sorted({repr(part["name"]) for part in parts})) or "none"
         raise InvalidOption(f"no graph is published as {name!r}; there are: {names}")
+
+    # The card is on rank 0, and all ranks must answer.
     if first is None or len(ranks) < first["size"]:
         answered = f"{len(ranks)} of {ranks[0]['size']}"
         raise GraphLost(
