@@ -1,1 +1,1 @@
-"""Reads of a graph: edges, degrees, neighbours, properties, and the difference between two epochs."""
+"""Reads of a graph: edges, degrees, properties, differences of epochs."""

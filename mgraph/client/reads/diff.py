@@ -76,7 +76,7 @@ def changes(self: Any, from_epoch: int, to_epoch: int | None = None, **options: 
 
 
 class _Side:
-    """A graph of the two, by vertex numbers that both have in common.
+    """A graph of the two, by vertex numbers common to both.
 
     Parameters
     ----------
@@ -112,6 +112,8 @@ class _Side:
             src, dst = self._numbers[src], self._numbers[dst]
         if not self.graph.directed:
             src, dst, weight, _ = once(src, dst, weight)
+
+        # Sort edges by source and destination.
         pairs = src.astype(np.uint64) << np.uint64(32) | dst
         order = np.argsort(pairs)
         return pairs[order], np.ones(len(pairs), np.float32) if weight is None else weight[order]
@@ -130,6 +132,7 @@ def _sides(before: Any, after: Any) -> tuple[tuple[_Side, _Side], KeyTable | Non
             numbers = both.number(table.names.column(0, n)) if n else np.empty(0, np.uint32)
         return _Side(graph, Device.to_host(numbers))
 
+    # Number `after` first, so that rows are in its order.
     last, first = side(after), side(before)
     return (first, last), both
 

@@ -30,7 +30,7 @@ Elsewhere = Literal[
 
 
 def has_edges(self: Any, src: Any, dst: Any) -> np.ndarray:
-    """Return for each edge ``src[i] -> dst[i]`` if it exists: bool[n].
+    """Check the existence of each edge ``src[i] -> dst[i]``: bool[n].
 
     `src` and `dst` are arrays as in `EdgeBatch`. An id of `num_vertices` or more, or an unknown key, raises
     `UnknownVertex`; arrays of different lengths raise `InvalidBatch`.
@@ -91,7 +91,7 @@ def vertices(self: Any) -> np.ndarray:
 
 
 def to_csr(self: Any) -> Csr:
-    """Return the whole graph as a CSR in this process: `neighbors` of every vertex.
+    """Return the whole graph as a CSR in this process.
 
     In a graph with keys, rows and destinations are places in `vertices`. In a graph with `times`, `time` has the time
     of each edge: int64[m], or datetime64[m]. O(n + m); O(m log m) in a graph with an `order` or with `times`. This

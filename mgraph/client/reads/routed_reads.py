@@ -31,7 +31,7 @@ __all__ = [
 
 
 def has_edges(coordinator: Caller, numbering: Numbering, src: Any, dst: Any) -> np.ndarray:
-    """Return for each edge, in users' names of vertices, if it exists: bool[n]."""
+    """Check the existence of edges in users' names: bool[n]."""
     return _ask_owners(coordinator, numbering, "has_edges", "found", numbering.place, _edges(numbering, src, dst))
 
 
@@ -114,7 +114,8 @@ def all_rows(coordinator: Caller, numbering: Numbering, time: bool = False) -> C
     common = {**numbering.place, "ids": None, **({"time": True} if time else {})}
     csr = _joined(coordinator.call("neighbors", common), numbering)
     if numbering.order is None:
-        return csr  # rows are sorted only if the structure stores them sorted, as with neighbors()
+        # Rows are sorted only if the structure stores them sorted, as with neighbors().
+        return csr
 
     # Rows came in internal order; destinations are sorted for a defined order.
     by_internal = Routed(routed.internal, numbering.outside(np.arange(numbering.n_vertices)), routed.bounds)
