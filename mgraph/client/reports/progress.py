@@ -95,6 +95,8 @@ def building(function: F) -> F:
     def build(*args: Any, **kwargs: Any) -> Any:
         if _BUILD.get() is not None:  # called by another such function
             return function(*args, **kwargs)
+
+        # `stage` replaces the entry, and the display reads it.
         now = [Done(0, None, "begins")]
         token = _BUILD.set(now)
         try:
@@ -110,7 +112,7 @@ def building(function: F) -> F:
 
 
 def stage(words: str, done: int = 0, total: int | None = None) -> None:
-    """Set the stage of the build that runs in this thread, if any."""
+    """Set the stage of this thread's build, if any."""
     if (now := _BUILD.get()) is not None:
         now[0] = Done(done, total, words)
 
@@ -131,7 +133,7 @@ def _redraw(make_display: Callable[[], Display], what: str, read: Callable[[], D
 
 
 def _display() -> Callable[[], Display] | None:
-    """Return the class of a notebook's display, or of a terminal's; None without either."""
+    """Return the display of a notebook or terminal; None without."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if getattr(shell, "kernel", None) is not None:
         return Notebook
