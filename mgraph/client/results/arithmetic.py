@@ -78,7 +78,7 @@ def compare(operation: str, inputs: Sequence[Any]) -> RemoteColumns:
 
 
 def check_whole(axis: Any, out: Any, dtype: Any = None) -> None:
-    """Raise `InvalidOption` unless the arguments of a reduction ask for a single number."""
+    """Raise `InvalidOption` unless a reduction is to a single number."""
     if axis is not None or out is not None or dtype is not None:
         raise InvalidOption(
             f"axis is {axis!r}, out {out!r} and dtype {dtype!r}; a result is reduced whole, to a number"
@@ -132,7 +132,8 @@ def _operand(value: Any, remote: RemoteColumns) -> Operand:
 
     # Everything else goes as an array, split by the ranks' ranges.
     array = Device.to_host(as_array(_by_vertex(value, here)))
-    if array.ndim == 0 and array.dtype.kind in "biuf":  # NumPy wraps a number on the left of a comparison
+    # NumPy wraps a number on the left of a comparison.
+    if array.ndim == 0 and array.dtype.kind in "biuf":
         return [{"number": array[()]}] * size
     _check_shape(array, here, "number")
     return _parts(array, here)
@@ -164,6 +165,8 @@ def _by_vertex(value: Any, here: Numbering) -> Any:
         raise InvalidOption(f"an operand is a result of epoch {value.epoch}, when the graph had other vertices")
     if not is_series(value):
         return value
+
+    # Align the series: row `rows[i]` has the value of vertex i.
     ids = here.ids(value.index, "the index of an operand")
     if len(ids) != here.n_vertices or len(np.unique(ids)) != len(ids):
         raise InvalidOption(f"the index of an operand has {len(ids)} rows; it must name each vertex once")
@@ -181,7 +184,7 @@ def _check_shape(array: np.ndarray, here: Numbering, noun: str) -> None:
 
 
 def _parts(array: np.ndarray, here: Numbering) -> Operand:
-    """Split an array in the order of the vertices by the ranks' ranges."""
+    """Split an array by vertex into the ranks' ranges."""
     inside = np.empty_like(array)
     inside[here.inside(np.arange(len(array)))] = array
     return [{"values": inside[first:end]} for first, end in pairwise(here.partition.starts)]
@@ -246,7 +249,7 @@ def _plain(values: Any) -> Any:
 
 
 def _whole(values: np.ndarray) -> np.ndarray:
-    """Return numbers as int64 ids; `UNKNOWN` for fractions and for numbers beyond int64."""
+    """Return whole numbers as int64 ids, other numbers as `UNKNOWN`."""
     if values.dtype.kind not in "biuf":
         raise InvalidBatch(f"an operand has dtype {values.dtype}; vertices are whole numbers")
     if values.dtype.kind == "f":

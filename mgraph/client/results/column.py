@@ -1,4 +1,4 @@
-"""A column of an algorithm's result: its values by vertex, and its display."""
+"""A column of a result: its values, and its display."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ class Column:
         )
 
     def to_numpy(self) -> np.ndarray:
-        """Gather the values in the order of `ids`: dtype[n]. In a graph with keys, vertices are places in `ids`. O(n).
+        """Gather the values in the order of `ids`: dtype[n].
+
+        In a graph with keys, vertices are places in `ids`. O(n).
 
         Raises
         ------
@@ -69,8 +71,9 @@ class Column:
         return self._remote.numbering.by_user(self._by_rank())
 
     def _by_rank(self) -> np.ndarray:
-        """Gather the values in rank order, as the ranks store them: dtype[n]."""
-        parts = self._remote.parts(self._column)  # within one process, they are the columns themselves
+        """Gather the values in the ranks' order: dtype[n]."""
+        # Within one process, they are the columns themselves.
+        parts = self._remote.parts(self._column)
         return self._as_users_see(concatenated(parts) if self._remote.coordinator.status.one_process else joined(parts))
 
     def _as_users_see(self, values: np.ndarray) -> np.ndarray:
@@ -243,7 +246,8 @@ class Column:
         cut = n > 2 * SHOWN
         if cut:
             places = np.concatenate([places[:SHOWN], places[-SHOWN:]])
-        with suppress(MgraphError, RuntimeError):  # closed or lost; or on the event loop, which would wait for itself
+        # Closed or lost; or on the event loop, which would wait for itself.
+        with suppress(MgraphError, RuntimeError):
             columns = self._cells(self._of(places)) if n else {}
             names = map(str, self._remote.numbering.names(places).tolist())
             rows = [list(row) for row in zip(names, *columns.values(), strict=True)]

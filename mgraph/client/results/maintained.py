@@ -124,7 +124,8 @@ class Live:
             if result.info["converged"]:
                 return result
             before = self._free
-            self._keep()  # so that the workers do not go on from these ranks
+            # So that the workers do not go on from these ranks.
+            self._keep()
             before()
         return self._asked(arguments)
 
@@ -140,7 +141,7 @@ class Live:
 
     @property
     def epoch(self) -> int:
-        """The graph's epoch at the last update of the result; makes no call."""
+        """The graph's epoch at the last update; makes no call."""
         return self._epoch
 
     @property
@@ -154,9 +155,10 @@ class Live:
         return not self._free.alive
 
     def close(self) -> None:
-        """Free the result's state on the workers, with the graph's next call. May be called twice.
+        """Free the result's state on the workers, with the graph's next call.
 
-        Results that were returned stay as long as you refer to them. Waits for a read of another thread.
+        May be called twice. Results that were returned stay as long as you refer to them. Waits for a read of another
+        thread.
         """
         with self._lock:
             self._free()
@@ -225,6 +227,8 @@ def maintain(self: Any, name: str, eager: bool = False, **arguments: Any) -> Liv
         listed = ", ".join(map(repr, names))
         raise InvalidOption(f"results of {name!r} cannot be maintained, but those of {listed}{hint(name, names)}")
     with_each_change = check_flag(eager, "eager")
+
+    # The first read computes the result.
     live = Live(self._directory, self._options, name, arguments)
     live.result()
     if with_each_change:

@@ -1,4 +1,4 @@
-"""Columns of a result on the workers, shared by the handles to them."""
+"""Columns of a result on the workers, shared by their handles."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ class RemoteColumns:
         self.epoch, self.dtypes, self.info, self.kinds = epoch, dict(dtypes), dict(info), kinds
         self.took, self._incarnation, self._again = dict(took or {}), coordinator.status.incarnation, again
         self._free = weakref.finalize(self, coordinator.forget, key)
-        self._free.atexit = False  # at exit the sessions end, which frees the results
+        # At exit the sessions end, which frees the results.
+        self._free.atexit = False
 
     def close(self) -> None:
         """Free the columns with the graph's next call. May be called twice."""
@@ -96,6 +97,8 @@ class RemoteColumns:
                 f"this result of {self.name} (epoch {self.epoch}) was lost with a worker, and the graph is at epoch "
                 f"{self.coordinator.status.epoch}: run it again"
             )
+
+        # Take over the new columns, so that all handles see them.
         other = self._again()
         other._free.detach()
         self._free.detach()
@@ -113,6 +116,6 @@ class RemoteColumns:
         return [answer["values"] for answer in self.call("fetch", column=column)]
 
     def call(self, method: str, shares: Sequence[dict[str, Any]] | None = None, **args: Any) -> list[dict[str, Any]]:
-        """Make a call about these columns on all ranks, and return the answers."""
+        """Call a method for these columns on all ranks."""
         self.check()
         return self.coordinator.call(method, {"result": self.key, **args}, shares)

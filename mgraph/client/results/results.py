@@ -53,6 +53,8 @@ class VertexValues(Column, NDArrayOperatorsMixin):
             return info[name]
         if remote is not None and name in remote.dtypes:
             return column_of(remote, name)
+
+        # The error lists the names that exist.
         outcomes = sorted([*info, *remote.dtypes]) if remote is not None else []
         raise AttributeError(
             f"a result of {self.__dict__.get('name')} has no {name!r}; it has "
@@ -100,7 +102,7 @@ class VertexValues(Column, NDArrayOperatorsMixin):
         return arrow().array(values, kind, mask=None if present is None else ~present)
 
     def _index(self, places: np.ndarray | None = None) -> Any:
-        """Return all vertices, or those at some places, as an index of pandas."""
+        """Return the vertices, or some of them, as a pandas index."""
         import pandas as pd
 
         if self._remote.numbering.keys is None:
@@ -149,6 +151,8 @@ class VertexValues(Column, NDArrayOperatorsMixin):
         index = self._index()
         if numbering.order is not None:
             index = index[numbering.outside(np.arange(len(self)))]
+
+        # Columns of vertices are translated here, since workers do not know users' names.
         kinds = set() if numbering.order is None else {"vertex"}
         kinds |= set() if numbering.keys is None else {"vertex", "label"}
         columns = [column_of(remote, name) for name in remote.dtypes if remote.kinds[name] in kinds]
@@ -235,7 +239,7 @@ class VertexValues(Column, NDArrayOperatorsMixin):
 
 
 def _extreme(choose: Any, numbers: list[Any]) -> Any:
-    """Return the least or largest number, like NumPy: NaN if any is NaN."""
+    """Return the extreme number, NaN if any is NaN."""
     return next((number for number in numbers if number != number), None) or choose(numbers)
 
 

@@ -1,4 +1,4 @@
-"""Run an algorithm on all ranks: translate its arguments, make the call, return a handle to its result."""
+"""Run an algorithm on all ranks, and return its result."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def run_algorithm(
 
 
 def _gathered(remote: RemoteColumns) -> Any:
-    """Gather the columns, free them on the workers, and return the algorithm's own result."""
+    """Gather and free the columns; return the algorithm's own result."""
     algorithm = ALGORITHMS[remote.name]
     assert algorithm.result is not None
     try:
@@ -168,7 +168,8 @@ def _values_by_rank(name: str, data: VertexData, coordinator: Caller, numbering:
             f"{name} has shape {array.shape} and dtype {array.dtype}; "
             f"it must be a one-dimensional array of at most {numbering.n_vertices} numbers, one for each vertex"
         )
-    with np.errstate(over="ignore"):  # the program rejects values that are not finite
+    # The program rejects values that are not finite.
+    with np.errstate(over="ignore"):
         inside = np.full(numbering.n_vertices, array.mean() if len(array) else 1, np.float64)
         inside[numbering.inside(np.arange(len(array)))] = array
     return [{"starts": starts, "values": inside[first:end]} for first, end in pairwise(starts)]

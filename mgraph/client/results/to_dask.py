@@ -20,7 +20,7 @@ __all__ = ["to_dask"]
 
 
 def to_dask(client: Client, remote: RemoteColumns, translated: dict[str, Any], index: Any) -> Any:
-    """Make a Dask DataFrame of a result's columns; `VertexValues.to_dask` documents it.
+    """Make a Dask DataFrame of a result; `VertexValues.to_dask` documents it.
 
     Parameters
     ----------

@@ -40,6 +40,8 @@ def _number_or_array(values: Any, name: str, n: int) -> Any:
         return check_number(values, name)
     if not hasattr(values, "__len__") or isinstance(values, str | bytes):
         raise InvalidOption(f"{name} is {values!r}; it must be a number, mapping, result or array of {n} numbers")
+
+    # Not a number: an array with a number for each vertex.
     try:
         array = Device.to_host(as_array(values))
     except InvalidBatch as error:
