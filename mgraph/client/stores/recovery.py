@@ -65,7 +65,7 @@ class Recovery:
 
 @dataclass
 class Incarnation:
-    """A set of connections to the workers of a graph, between two losses.
+    """A graph's connections to its workers between two losses.
 
     Attributes
     ----------
@@ -148,7 +148,7 @@ class Recovering:
         args: Value | None = None,
         shares: Sequence[Value] | None = None,
     ) -> list[Value]:
-        """Make a call on all ranks and return their answers, as `Caller.call`.
+        """Make a call on all ranks, as `Caller.call`.
 
         Raises
         ------
@@ -229,7 +229,10 @@ class Recovering:
         current.caller.post(replace(small, incarnation=current.number))
 
     def _current(self, shares: Sequence[Value] | None) -> Incarnation:
-        """Return the current incarnation; `Recovered` if `shares` are for another number of ranks."""
+        """Return the current incarnation, if it has this many ranks.
+
+        Raises `Recovered` if `shares` are for another number of ranks.
+        """
         current = self._incarnations[-1]
         if shares is not None and len(shares) != len(current.caller.status.addresses):
             raise Recovered(
@@ -305,7 +308,7 @@ class Recovering:
         return successor
 
     def _is_lost(self, incarnation: Incarnation) -> bool:
-        """Return True if an incarnation is over, and the user has not ended it."""
+        """Return True if an incarnation was lost, not closed."""
         if self._closed or not incarnation.caller.runner.alive:
             return False
         if incarnation.ended or incarnation is not self._incarnations[-1]:
@@ -344,7 +347,8 @@ class Recovering:
         """Close the graph."""
         self._closed = True
         self._incarnations[-1].caller.close()
-        if self._lock.acquire(timeout=CLOSE_SECONDS):  # else the recovering thread closes what it opened
+        # Otherwise the recovering thread closes what it opened.
+        if self._lock.acquire(timeout=CLOSE_SECONDS):
             self._lock.release()
             self._incarnations[-1].caller.close()
 
