@@ -59,7 +59,9 @@ def check_keys(batch: EdgeBatch | Operations, kind: str | None) -> None:
 
 
 def keyed(table: KeyTable, batch: Batch, directed: bool, logged: bool) -> Keyed[Batch]:
-    """Translate a batch or a stream of keys into ids. New keys of insertions are added to the table, all or none.
+    """Translate a batch or a stream of keys into ids.
+
+    New keys of insertions are added to the table, all or none.
 
     Raises
     ------
@@ -73,6 +75,8 @@ def keyed(table: KeyTable, batch: Batch, directed: bool, logged: bool) -> Keyed[
     check_keys(batch, table.kind)
     before = table.n
     stage(f"numbering the keys of {len(batch):,} edges")
+
+    # If anything fails, the table drops the new keys again.
     try:
         translated, missing = (_stream if isinstance(batch, Operations) else _batch)(table, batch, directed)
         stage(f"inserting {len(batch):,} edges")

@@ -39,7 +39,7 @@ class Routed(NamedTuple):
     bounds: list[int]
 
     def deal(self, values: np.ndarray) -> list[np.ndarray]:
-        """Split `values`, in the order of the request, into parts, one per rank."""
+        """Split `values` in request order into the ranks' parts."""
         grouped = values if self.places is None else values[self.places]
         if len(self.bounds) == 2:
             return [grouped]
@@ -57,7 +57,8 @@ class Routed(NamedTuple):
 
 def joined(parts: list[np.ndarray]) -> np.ndarray:
     """Join the ranks' answers into one writable array."""
-    first = parts[0]  # arrays from a comm may be read-only or unaligned
+    # Arrays from a comm may be read-only or unaligned.
+    first = parts[0]
     return first if len(parts) == 1 and first.flags.behaved else concatenated(parts)
 
 
@@ -160,7 +161,7 @@ class Numbering:
         return ids if self.order is None else self._inverse[ids]
 
     def by_user(self, values: np.ndarray) -> np.ndarray:
-        """Reorder `values` by internal id, one per vertex or in rows, to the order of users' ids."""
+        """Reorder values by internal id to users' order."""
         return values if self.order is None else values[..., self.order]
 
     def route(self, ids: np.ndarray) -> Routed:
@@ -208,6 +209,8 @@ class Numbering:
         order = None if order is None else _permutation(order, n_vertices)
         if balance is None or (isinstance(balance, str) and balance == "vertices"):
             return cls(Partition.equal(n_vertices, size), order)
+
+        # Balance the ranges by degree, in internal order.
         degrees = _degrees(balance, n_vertices)
         if order is not None:
             inside = np.empty_like(degrees)
