@@ -1,4 +1,4 @@
-"""A graph's calls as coroutines, for a Dask client on the user's own event loop.
+"""Coroutines for a graph's calls, with an asynchronous Dask client.
 
 The calls of one graph run in a thread of their own, in the order in which they were awaited, since they block. The
 user's event loop stays free meanwhile: it carries the messages to the workers.
@@ -36,7 +36,7 @@ class _Stopped(Exception):
 
 
 class _Thread:
-    """The thread that runs the calls of one graph, one after another."""
+    """The thread that runs the calls of a graph in order."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, "mgraph-calls")
@@ -60,7 +60,8 @@ class _Thread:
                 stopped.set()
                 if not always or job.running():
                     await asyncio.wait([done])
-                    done.exception()  # retrieved, so that asyncio does not warn of it
+                    # Retrieved, so that asyncio does not warn of it.
+                    done.exception()
             raise
         finally:
             del job, done  # an error's traceback refers to this frame
@@ -75,7 +76,7 @@ def _stoppable(function: Callable[[], T], stopped: threading.Event) -> T:
 
 
 class AsyncHandle:
-    """A result, maintained result or pipeline of an `AsyncDynamicGraph`: its methods are coroutines.
+    """A result, maintained result or pipeline whose methods are coroutines.
 
     Attributes and arguments are those of the object, which the class's documentation describes: `VertexValues`, `Live`
     or `Pipeline`. A pipeline and a maintained result are used with ``async with``. For operators, ``len()``,
@@ -106,7 +107,8 @@ class AsyncHandle:
         try:
             await self._thread.run(enter)
         except asyncio.CancelledError as error:
-            if entered.is_set():  # a pipeline of a published graph has its lock, and other clients wait
+            # A pipeline of a published graph has its lock, and other clients wait.
+            if entered.is_set():
                 await self.__aexit__(type(error), error, None)
             raise
         return self
@@ -115,11 +117,12 @@ class AsyncHandle:
         await self._thread.run(partial(self._target.__exit__, *exc), always=True)
 
     def __repr__(self) -> str:
-        return f"<async {self._target!s}>"  # the repr of a result would ask the workers for values
+        # The repr of a result would ask the workers for values.
+        return f"<async {self._target!s}>"
 
 
 class AsyncDynamicGraph(AsyncHandle):
-    """A `DynamicGraph` whose calls are coroutines; ``DynamicGraph(client, ...)`` makes it for an asynchronous client.
+    """A `DynamicGraph` whose calls are coroutines, for an asynchronous client.
 
     Enter it with ``async with``, or await it and call `close` later; before that nothing is made. Each method of
     `DynamicGraph` is a coroutine with the same arguments, and so are `durable_epoch`, `offsets` and `store`. Other
@@ -186,7 +189,7 @@ class AsyncDynamicGraph(AsyncHandle):
 
 
 def _handle(value: Any, thread: _Thread) -> Any:
-    """Return the user's form of a value: a handle if the object makes calls, else the value itself."""
+    """Wrap an object that makes calls in a handle; return other values unchanged."""
     # Objects that make calls get a handle; a tuple or list, a handle per item.
     if isinstance(value, PendingReport | PendingAnswers):
         return asyncio.wrap_future(value)
