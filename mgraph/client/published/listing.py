@@ -8,7 +8,7 @@ from typing import Any
 
 from mgraph.client.asynchronous import on_its_loop, run_in_thread
 from mgraph.client.creation.place import NO_DASK
-from mgraph.client.published.sharing import card_of
+from mgraph.client.published.publishing import card_of
 from mgraph.errors import MgraphError
 from mgraph.facade import facade
 
