@@ -22,7 +22,7 @@ from mgraph.client.inputs.keyed_ingest import read_parts
 from mgraph.client.inputs.source_parts import AsParts
 from mgraph.client.options import Options
 from mgraph.client.reports import report
-from mgraph.client.reports.history import History, told_of_stop
+from mgraph.client.reports.history import History, note_of_stop
 from mgraph.client.reports.progress import Done, shown
 from mgraph.client.reports.report import Balance, UpdateReport, balance_of
 from mgraph.client.results.maintained import Live
@@ -317,7 +317,7 @@ class Updates:
         """Show the progress of an ingest. A Ctrl-C gets a note with the committed steps."""
         caller, before = self._coordinator, self._coordinator.status.epoch
         now = lambda: Done(caller.reached - before, None, f"{caller.reached - before:,} steps committed")  # noqa: E731
-        with told_of_stop(caller, "the ingest", "its steps up to that epoch are committed"), shown("ingest", now):
+        with note_of_stop(caller, "the ingest", "its steps up to that epoch are committed"), shown("ingest", now):
             yield
 
     def _ingest(

@@ -55,7 +55,7 @@ def publish(self: Any, name: str) -> None:
         card = {
             "graph": self.id, "addresses": self.workers, "options": self._options, "storing": self._storing,
         }  # fmt: skip
-        self._directory.share(logged=self._storing is not None)
+        self._directory.announce_keys(logged=self._storing is not None)
         coordinator.publish(name, pickle.dumps(card))
 
     # Another client may have taken the name meanwhile, for a graph on other workers: look again.

@@ -12,7 +12,7 @@ import numpy as np
 from mgraph.algorithms import ALGORITHMS
 from mgraph.checks import check_direction
 from mgraph.client.reads import routed_reads
-from mgraph.client.reports.history import told_of_stop
+from mgraph.client.reports.history import note_of_stop
 from mgraph.client.reports.progress import Done, shown
 from mgraph.client.results.results import VertexValues
 from mgraph.client.results.run import run_algorithm
@@ -130,7 +130,7 @@ def run(self: Any, algorithm: str, /, **arguments: Any) -> Any:
     method, facts = ALGORITHMS[algorithm], self._options.facts
     checked = lambda now: method.arguments(facts(now), arguments)  # noqa: E731
     caller, began = self._directory.coordinator, clock.perf_counter()
-    stopped = told_of_stop(caller, algorithm, "it has no result, and the graph is as it was")
+    stopped = note_of_stop(caller, algorithm, "it has no result, and the graph is as it was")
     with ERRORS_END, stopped, shown(algorithm, lambda: Done(0, None, f"at epoch {caller.status.epoch}")):
         result = self._directory.read(partial(run_algorithm, caller, algorithm, checked))
     self._updates.history.add(algorithm, caller, caller.status.epoch, 0, clock.perf_counter() - began)

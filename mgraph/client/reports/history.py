@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from mgraph.client.calls.caller import Caller
 from mgraph.client.reports.report import UpdateReport
 
-__all__ = ["KEPT", "Event", "History", "history", "told_of_stop"]
+__all__ = ["KEPT", "Event", "History", "history", "note_of_stop"]
 
 KEPT = 1 << 14  #: most events of a history; about 4 MiB
 
@@ -84,7 +84,7 @@ def _event(at: float, kind: str, report: UpdateReport, edges: int) -> Event:
 
 
 @contextmanager
-def told_of_stop(caller: Caller, call: str, done: str) -> Iterator[None]:
+def note_of_stop(caller: Caller, call: str, done: str) -> Iterator[None]:
     """Add a note to a Ctrl-C in this block: the epoch, and the part that is `done` all the same."""
     try:
         yield

@@ -218,7 +218,7 @@ class Directory:
         names, self._undecided = KeyArray.unpacked(packed, self.device), False
         return KeyTable(names.kind, self.device, names)
 
-    def share(self, logged: bool) -> None:
+    def announce_keys(self, logged: bool) -> None:
         """Have rank 0 collect the keys for other clients; it does so already if they are `logged`."""
         with self.still() as table:
             if self.keys is None or self.shared:
