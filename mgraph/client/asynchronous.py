@@ -221,7 +221,7 @@ def _plain(value: Any) -> Any:
     return value._target if isinstance(value, AsyncHandle) else value
 
 
-# ---- what a client decides -------------------------------------------------------------------------------------------
+# ---- by the kind of client -------------------------------------------------------------------------------------------
 
 
 def on_its_loop(client: Any) -> bool:

@@ -102,7 +102,7 @@ class BatchResults:
                 pending.set_exception(GraphClosed(f"{graph}: {_answers_lost(epoch)} because of Ctrl-C"))
             return
 
-        # Say what is known of the batch: dropped, in doubt, or refused after an earlier failure.
+        # The batch was dropped, is in doubt, or was refused after an earlier failure.
         if error is None:
             what = (
                 "was dropped" if settled else "may be committed, which the next call asks the workers for, or dropped"

@@ -53,8 +53,8 @@ class Answers:
         `offsets` is int64[n + 1], `dst` uint32[m], and `weight` float32[m], or None in an unweighted graph. In a graph
         with keys, `dst` has keys: int64[m], or str objects.
     report : UpdateReport
-        What the updates did, as `DynamicGraph.update` counts it: repeats of an edge are dropped. Without updates all
-        counts are 0, and the epoch is that of the graph.
+        The report of the updates, as `DynamicGraph.update` returns it: repeats of an edge are dropped. Without updates
+        all counts are 0, and the epoch is that of the graph.
     """
 
     has_edge: np.ndarray
@@ -75,8 +75,8 @@ def execute(self: Any, operations: Operations) -> Answers:
     ----------
     operations : Operations
         In an undirected graph, "has_edge" and "weight" ask about the edge either way, and predecessors are neighbours.
-        In a graph that grows, a query knows the vertices that updates before it name; in one with keys, those that
-        insertions before it name. There an edge to delete whose end is no vertex counts as missing.
+        In a graph that grows, a query knows the vertices that updates before it name; in a graph with keys,
+        the vertices that insertions before it name. There an edge to delete whose end is no vertex counts as missing.
 
     Returns
     -------
@@ -104,7 +104,7 @@ def execute(self: Any, operations: Operations) -> Answers:
     O(n log n) in total for n operations, divided over the workers, and for each row that is asked for
     O((d + u) log u), for its d edges and the u updates of it in the stream. Updates and queries are sorted together, by
     source, destination and place in the stream. The answer to a query of an edge is the last update of it before the
-    query, else what the graph held; a row is the old row with the updates before the query. This is the streaming
+    query, else the graph's state; a row is the old row with the updates before the query. This is the streaming
     consistency of mixed batches in the LPMA paper.
 
     Examples

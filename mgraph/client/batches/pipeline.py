@@ -246,7 +246,7 @@ class Pipeline:
         Raises
         ------
         Recovered
-            Some were lost with a worker: those come first.
+            Batches were lost with a worker, and come first.
         MgraphError
             A batch failed.
         """
@@ -269,7 +269,7 @@ class Pipeline:
             self._turn.__exit__(None, None, None)
 
     def _leave(self, error: BaseException | None) -> None:
-        """Wait until no batch is in flight, after `error` in the block."""
+        """Wait for all batches in flight; `error` is the block's exception."""
         if error is not None and not isinstance(error, Exception):  # Ctrl-C
             self._recall()
             return

@@ -1,6 +1,6 @@
 """Admission control: the workers keep memory for the arguments of a call before these are sent.
 
-A comm cannot refuse what it reads. So if a worker may have too little memory for a call, the client asks all workers
+A comm cannot refuse a message. So if a worker may have too little memory for a call, the client asks all workers
 first. Each reserves the memory or says what is missing, and the arguments are sent only if all have reserved it.
 """
 

@@ -125,7 +125,7 @@ class ChannelCalls:
         if len(packed) == len(calls):
             return packed
 
-        # A rank has no room: free what was moved for the others.
+        # A rank has no room: free the arrays of the others.
         for session, call in shared:
             session.take_back(call)
         return None

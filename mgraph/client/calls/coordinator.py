@@ -321,7 +321,10 @@ class Coordinator:
                     raise
 
     async def _ready(self, connect: bool, alone: bool) -> None:
-        """Wait until a call can be sent. `alone` waits for all batches in flight, as a release of ranks does."""
+        """Wait until a call can be sent.
+
+        That is after all batches in flight if the call runs `alone`, or if the ranks are being released.
+        """
         if alone or not self.exchange.connected:
             await self._landed()
         self.check()

@@ -147,7 +147,7 @@ class ExchangeLifecycle:
     async def _judge(self) -> None:
         """Finish or undo a change whose vote was interrupted, after every rank has acknowledged or was lost.
 
-        A rank that had voted for a change and was released before it learned the outcome still holds what it prepared.
+        A rank that had voted for a change and was released before it learned the outcome still has the prepared change.
         If any rank has made the change, all have voted for it, so the others make it too; else none does. Ranks count
         their changes, so the largest count shows whether a rank has made it.
         """

@@ -145,8 +145,8 @@ def stream(
     InvalidOption
         `data` is none of these, or `batch`, `on_batch`, `columns` or `max_bytes` is bad. Nothing was applied.
     KeyboardInterrupt
-        After Ctrl-C. Every batch is applied whole or not at all. A note on the error, and the log, say what was
-        applied. Batches in flight may be in the graph and not in these counts; `epoch` includes them.
+        After Ctrl-C. Every batch is applied whole or not at all. A note on the error, and the log, state the
+        applied batches. Batches in flight may be in the graph and not in these counts; `epoch` includes them.
     Exception
         An error of the source, `on_batch` or `update`. The batches before it are applied; a note says how many.
 

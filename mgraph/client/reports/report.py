@@ -203,7 +203,7 @@ def _rows(loads: Sequence[WorkerLoad]) -> list[tuple[str, ...]]:
 
 
 def title(graph: Any) -> str:
-    """Return a description of a graph in a line."""
+    """Return a graph's title: kind, size, epoch and place."""
     kind = f"{'' if graph.directed else 'un'}directed{', weighted' if graph.weighted else ''}"
     state = ", closed" if graph._directory.coordinator.status.closed else ""
     so_far = " so far" if graph._options.grows and not graph.keys else ""

@@ -98,7 +98,7 @@ class Directory:
 
     @property
     def has_keys(self) -> bool:
-        """True if vertices have keys, and not merely may get them."""
+        """True once vertices are known to have keys."""
         return self.keys not in (None, "undecided")
 
     def check(self) -> Numbering:
