@@ -305,7 +305,7 @@ class Coordinator:
         async with self._send_lock:
             await self._queue.send(self._launch)
             await self._ready(connect=False, alone=True)
-            state = GraphLock.pickled_state(self.exchange, self.sessions)
+            state = GraphLock.packed_state(self.exchange, self.sessions)
             if self._graph_lock is None:
                 self._share()
 

@@ -136,13 +136,13 @@ class GraphLock:
             await self._exchange.wait_for_aborts()
             self._exchange.check()
             if self._knows:
-                state = self.pickled_state(self._exchange, self._sessions)
+                state = self.packed_state(self._exchange, self._sessions)
         except MgraphError:  # the next holder finds out
             pass
         finally:
             self._sessions.tell(RANK, Done(turn, self._exchange.number, state))
 
     @staticmethod
-    def pickled_state(exchange: ExchangeLifecycle, sessions: Sessions) -> bytes:
-        """Return the pickled states of the ranks and the exchange, for another client's next call."""
+    def packed_state(exchange: ExchangeLifecycle, sessions: Sessions) -> bytes:
+        """Return the packed states of the ranks and the exchange, for another client's next call."""
         return pickle.dumps((exchange.connected, sessions.states))
