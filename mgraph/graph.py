@@ -20,7 +20,7 @@ from mgraph.client.creation.restoring import make_graph, open_stored
 from mgraph.client.inputs.following import follow
 from mgraph.client.inputs.streaming import stream
 from mgraph.client.options import Options, StoreOptions, fixed_order, keys_of
-from mgraph.client.published import sharing
+from mgraph.client.published import publishing
 from mgraph.client.reads import queries
 from mgraph.client.reads.diff import changes
 from mgraph.client.reads.properties import Properties
@@ -449,11 +449,11 @@ class DynamicGraph(Properties):
     save = stored.save
     snapshot = stored.snapshot
 
-    # ---- several clients: defined in mgraph/client/published/sharing.py, bound here ----------------------------------
+    # ---- several clients: defined in mgraph/client/published/publishing.py, bound here -------------------------------
 
-    attach = either(sharing.attach)
-    publish = sharing.publish
-    unpublish = sharing.unpublish
+    attach = either(publishing.attach)
+    publish = publishing.publish
+    unpublish = publishing.unpublish
 
     # ---- closing and display -----------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
-"""A graph's calls as coroutines, for a Dask client that runs on the user's own event loop.
+"""Coroutines for a graph's calls, with an asynchronous Dask client.
 
-mgraph's calls block, and so they run in a thread of their own, one for each graph, in the order in which they were
-awaited. The user's event loop stays free meanwhile; it carries the messages to the workers.
+The calls of one graph run in a thread of their own, in the order in which they were awaited, since they block. The
+user's event loop stays free meanwhile: it carries the messages to the workers.
 """
 
 from __future__ import annotations
@@ -32,25 +32,27 @@ CALLS = {"durable_epoch", "offsets", "store"}  #: properties of a graph that ask
 
 
 class _Stopped(Exception):
-    """A call ended as by Ctrl-C, since its coroutine was cancelled."""
+    """A call was stopped because its coroutine was cancelled."""
 
 
 class _Thread:
-    """The thread in which the calls of one graph run, one after another."""
+    """The thread that runs the calls of a graph in order."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, "mgraph-calls")
 
     async def run(self, function: Callable[[], T], *, always: bool = False) -> T:
-        """What `function` returns, run in the thread.
+        """Run `function` in the thread and return its result.
 
-        Cancellation ends the call as Ctrl-C does: a batch is applied whole or not at all. It waits until the call has
-        ended. A call that has not begun yet never begins; but one that is `always` made is made when its turn comes,
-        and is not waited for.
+        Cancellation ends the call as Ctrl-C does, and waits for its end: a batch is applied whole or not at all. A call
+        that has not begun never begins. But a call with `always` is made in its turn all the same, and is not waited
+        for.
         """
         stopped = threading.Event()
         job = self._pool.submit(copy_context().run, _stoppable, function, stopped)
         done = asyncio.wrap_future(job)
+
+        # On cancellation, drop a call that has not begun, or stop it and wait for its end.
         try:
             return await asyncio.shield(done)
         except asyncio.CancelledError:
@@ -58,7 +60,8 @@ class _Thread:
                 stopped.set()
                 if not always or job.running():
                     await asyncio.wait([done])
-                    done.exception()  # looked at, so that asyncio does not warn of it
+                    # Retrieved, so that asyncio does not warn of it.
+                    done.exception()
             raise
         finally:
             del job, done  # an error's traceback refers to this frame
@@ -73,7 +76,7 @@ def _stoppable(function: Callable[[], T], stopped: threading.Event) -> T:
 
 
 class AsyncHandle:
-    """A result, a maintained result or a pipeline of an `AsyncDynamicGraph`: its methods are coroutines.
+    """A result, maintained result or pipeline whose methods are coroutines.
 
     Attributes and arguments are those of the object, which the class's documentation describes: `VertexValues`, `Live`
     or `Pipeline`. A pipeline and a maintained result are used with ``async with``. For operators, ``len()``,
@@ -104,7 +107,8 @@ class AsyncHandle:
         try:
             await self._thread.run(enter)
         except asyncio.CancelledError as error:
-            if entered.is_set():  # a pipeline of a published graph holds a turn, for which other clients wait
+            # A pipeline of a published graph has its lock, and other clients wait.
+            if entered.is_set():
                 await self.__aexit__(type(error), error, None)
             raise
         return self
@@ -113,15 +117,16 @@ class AsyncHandle:
         await self._thread.run(partial(self._target.__exit__, *exc), always=True)
 
     def __repr__(self) -> str:
-        return f"<async {self._target!s}>"  # the repr of a result would ask the workers for values
+        # The repr of a result would ask the workers for values.
+        return f"<async {self._target!s}>"
 
 
 class AsyncDynamicGraph(AsyncHandle):
-    """A `DynamicGraph` whose calls are coroutines: what ``DynamicGraph(client, ...)`` is with an asynchronous client.
+    """A `DynamicGraph` whose calls are coroutines, for an asynchronous client.
 
-    Enter it with ``async with``, or await it and call `close` later; nothing is made before. Each method of
+    Enter it with ``async with``, or await it and call `close` later; before that nothing is made. Each method of
     `DynamicGraph` is a coroutine with the same arguments, and so are `durable_epoch`, `offsets` and `store`. Other
-    properties say what the last call found, and ask no worker. Results, maintained results and pipelines are
+    properties have the state after the last call, and ask no worker. Results, maintained results and pipelines are
     `AsyncHandle` objects, whose methods are coroutines too.
 
     Notes
@@ -152,28 +157,29 @@ class AsyncDynamicGraph(AsyncHandle):
         if self._make is not None:
             make, self._make = self._make, None
             self._target = await self._thread.run(make)
-        self._made()
+        self._created()
         return self
 
     async def in_thread(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """What ``function(graph, *args, **kwargs)`` returns, called in the graph's thread with the `DynamicGraph`.
+        """Call ``function(graph, *args, **kwargs)`` in the graph's thread with the `DynamicGraph`, and return its
+        result.
 
-        For several calls in a row with no other task's call between them, and for operators of results. `AsyncHandle`
-        arguments become the objects that they stand for. Do not keep the graph for use outside.
+        Use it for several calls in a row with no other task's call between them, and for operators of results.
+        `AsyncHandle` arguments become their objects. Do not keep the graph for use outside.
         """
-        return await _method(partial(function, self._made()), self._thread)(*args, **kwargs)
+        return await _method(partial(function, self._created()), self._thread)(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__} has no {name!r}")
-        graph = self._made()
+        graph = self._created()
         if name in CALLS:
             return self._thread.run(lambda: getattr(graph, name))
         if name == "num_vertices":
             return graph._directory.n_vertices  # the property asks the workers after a Ctrl-C
         return self._shown(getattr(graph, name))
 
-    def _made(self) -> Any:
+    def _created(self) -> Any:
         if self._target is None:
             raise GraphClosed('the graph is not made yet: "async with DynamicGraph(client, ...) as g", or await it')
         return self._target
@@ -183,14 +189,15 @@ class AsyncDynamicGraph(AsyncHandle):
 
 
 def _handle(value: Any, thread: _Thread) -> Any:
-    """What a user gets of a value: a handle of what makes calls, the value itself of anything else."""
+    """Wrap an object that makes calls in a handle; return other values unchanged."""
+    # Objects that make calls get a handle; a tuple or list, a handle per item.
     if isinstance(value, PendingReport | PendingAnswers):
         return asyncio.wrap_future(value)
     if isinstance(value, VertexValues | Live | Pipeline):
         return AsyncHandle(value, thread)
     if type(value) in (tuple, list):
-        return type(value)(_handle(one, thread) for one in value)
-    if hasattr(type(value), "_opened"):  # a graph that a graph made, as `at` does
+        return type(value)(_handle(item, thread) for item in value)
+    if hasattr(type(value), "_opened"):  # another graph, as of `at`
         other = AsyncDynamicGraph(lambda: value)
         other._target, other._make = value, None
         return other
@@ -198,7 +205,7 @@ def _handle(value: Any, thread: _Thread) -> Any:
 
 
 def _method(function: Callable[..., Any], thread: _Thread) -> Callable[..., Any]:
-    """A function as a coroutine function that runs in the thread."""
+    """Wrap a function as a coroutine function that runs in the thread."""
 
     @wraps(function, assigned=("__name__", "__doc__"))
     async def call(*args: Any, **kwargs: Any) -> Any:
@@ -210,28 +217,30 @@ def _method(function: Callable[..., Any], thread: _Thread) -> Callable[..., Any]
 
 def _plain(value: Any) -> Any:
     if isinstance(value, AsyncDynamicGraph):
-        return value._made()
+        return value._created()
     return value._target if isinstance(value, AsyncHandle) else value
 
 
-# ---- what a client decides -------------------------------------------------------------------------------------------
+# ---- by the kind of client -------------------------------------------------------------------------------------------
 
 
 def on_its_loop(client: Any) -> bool:
-    """Whether this is an asynchronous Dask client, and this its event loop: a call that blocks would never end."""
+    """Return True for an asynchronous Dask client on this event loop, where a blocking call would never end."""
     return getattr(client, "asynchronous", False) is True
 
 
 class Maker(Protocol[P]):
-    """A class method that makes a graph, as type checkers see it."""
+    """A class method that makes a graph, for type checkers."""
 
     def __get__(self, graph: Any, cls: type[G], /) -> Callable[P, G]:
-        """The method, which makes a `cls`."""
+        """Return the method, which makes a `cls`."""
         ...
 
 
 def either(function: Callable[Concatenate[Any, P], Any]) -> Maker[P]:
-    """A function that makes a graph, as a class method; with an asynchronous client it gives an `AsyncDynamicGraph`."""
+    """Make a class method of a function that makes a graph. With an asynchronous client it gives an
+    `AsyncDynamicGraph`.
+    """
 
     @wraps(function)
     def make(cls: Any, *args: P.args, **kwargs: P.kwargs) -> Any:
@@ -243,5 +252,5 @@ def either(function: Callable[Concatenate[Any, P], Any]) -> Maker[P]:
 
 
 def run_in_thread(function: Callable[[], T]) -> Coroutine[Any, Any, T]:
-    """What a function returns that blocks, as a coroutine."""
+    """Return a coroutine that runs a blocking function."""
     return _Thread().run(function)

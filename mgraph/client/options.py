@@ -1,4 +1,4 @@
-"""The options of a graph, which its shards are made with."""
+"""The options of a graph."""
 
 from __future__ import annotations
 
@@ -84,25 +84,30 @@ class _OtherOptions(StoreOptions, PlaceOptions, total=False):
 
 
 class WeightOptions(_OtherOptions, total=False):
-    """The options of a new graph but `directed`."""
+    """The options of a new graph, without `directed`."""
 
     weighted: bool
 
 
 class DirectionOptions(_OtherOptions, total=False):
-    """The options of a new graph but `weighted`."""
+    """The options of a new graph, without `weighted`."""
 
     directed: bool
 
 
 class GraphOptions(WeightOptions, DirectionOptions, total=False):
-    """The options of a new graph, as functions that make one take them; `mgraph.graph.DynamicGraph` documents them."""
+    """The options of a new graph, as keyword arguments.
+
+    `mgraph.graph.DynamicGraph` documents them.
+    """
 
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a graph. `mgraph.graph.DynamicGraph` documents each of them; `grows` if it has no `n_vertices`.
-    `keys` is "auto" where the first batch decides.
+    """The options of a graph.
+
+    `mgraph.graph.DynamicGraph` documents each option. `grows` is True without `n_vertices`. `keys` is "auto" if the
+    first batch decides.
 
     Raises
     ------
@@ -146,23 +151,23 @@ class Options:
             raise InvalidOption(f"patience is {self.patience}; it must be a finite number of seconds above 0")
 
     def names(self, *, columns: Any = None, ops: bool = True, **given: Any) -> Names:
-        """Return the columns that a change of the graph reads: those that are `given`, and by default what it keeps.
+        """Return the columns that a change of the graph reads: the `given` names, else the graph's columns.
 
-        `columns` is the deprecated mapping of names, and `ops` says whether operations are read.
+        `columns` is the deprecated mapping of names. With `ops`, operations are read.
         """
         kept = {"weight": self.weighted, "op": ops, "time": self.times is not None}
         return from_mapping(columns, Names(**given, reads=tuple(name for name, reads in kept.items() if reads)))
 
     def facts(self, numbering: Numbering) -> GraphFacts:
-        """The properties on which the check of an algorithm's arguments may depend."""
+        """Return the properties that checks of arguments depend on."""
         ids = None if numbering.keys is None else numbering.ids
         return GraphFacts(numbering.n_vertices, self.directed, self.weighted, self.reverse or not self.directed, ids)
 
 
 def choose_structure(structure: str, device: str, grows: bool) -> str:
-    """The structure to use: `structure` itself, or for "auto" lpma on the CPU for a graph that grows, else gpma+.
+    """Return the structure to use; "auto" means lpma on the CPU for a graph that grows, else gpma+.
 
-    The page "Which structure?" has the figures behind the rule.
+    The page "Which structure?" has the figures behind this rule.
     """
     if structure != "auto":
         return structure
@@ -170,12 +175,12 @@ def choose_structure(structure: str, device: str, grows: bool) -> str:
 
 
 def keys_of(keys: Any, n_vertices: Any) -> str | None:
-    """The option `keys` of a graph: None by default where the user gives `n_vertices`.
+    """Return the option `keys` of a graph; None by default if the user gives `n_vertices`.
 
     Raises
     ------
     InvalidOption
-        It is no kind of keys, or both are given.
+        `keys` is no kind of keys, or contradicts `n_vertices`.
     """
     check_kind(keys)
     if n_vertices is None or keys is None:
@@ -189,19 +194,22 @@ def keys_of(keys: Any, n_vertices: Any) -> str | None:
 
 
 def shape(options: Options, numbering: Numbering) -> dict[str, Any]:
-    """The arguments of the call `create`."""
+    """Return the arguments of the call `create`."""
     names = ("device", "exchange", "structure", "directed", "weighted", "combine", "times", "window", "window_edges")
-    given = {name: getattr(options, name) for name in names}
+    values = {name: getattr(options, name) for name in names}
     reverse = options.reverse and options.directed
     return {
-        **given, "reverse": reverse, "reserve": int(options.reserve),
+        **values, "reverse": reverse, "reserve": int(options.reserve),
         "starts": numbering.partition.starts, "order": numbering.order,
         "generation": numbering.generation,
     }  # fmt: skip
 
 
 def fixed_order(order: Any) -> Any:
-    """The order with which a graph begins: a permutation, or None. None for "degree", known after the first batch."""
+    """Return the order with which a graph begins: a permutation, or None.
+
+    It is None for "degree", which is known only after the first batch.
+    """
     if isinstance(order, str):
         if order != "degree":
             raise InvalidOption(f'order {order!r} is neither "degree" nor a permutation of the vertices')
@@ -209,19 +217,19 @@ def fixed_order(order: Any) -> Any:
     return order
 
 
-def choose_device(device: str, workers: Sequence[str], found: Sequence[dict[str, Any]]) -> str:
-    """The kind of device to use, "cpu" or "cuda". "auto" chooses GPUs if every worker has one.
+def choose_device(device: str, workers: Sequence[str], answers: Sequence[dict[str, Any]]) -> str:
+    """Return the kind of device to use, "cpu" or "cuda". "auto" chooses GPUs if every worker has a GPU.
 
     Raises
     ------
     DeviceError
-        GPUs were asked for, and a worker has none.
+        GPUs were requested, and a worker has none.
     """
     assert device in DEVICES, device
-    without = [address for address, worker in zip(workers, found, strict=True) if not worker["gpus"]]
-    if device == "cuda" and without:
+    no_gpu = [address for address, worker in zip(workers, answers, strict=True) if not worker["gpus"]]
+    if device == "cuda" and no_gpu:
         raise DeviceError(
-            f'device "cuda" was asked for and {len(without)} of {len(workers)} workers have no GPU that CuPy can use: '
-            f'{", ".join(without)}; a GPU needs the NVIDIA driver and CuPy (pip install "dask-mgraph[cuda13]")'
+            f'device "cuda" was asked for and {len(no_gpu)} of {len(workers)} workers have no GPU that CuPy can use: '
+            f'{", ".join(no_gpu)}; a GPU needs the NVIDIA driver and CuPy (pip install "dask-mgraph[cuda13]")'
         )
-    return device if device != "auto" else "cpu" if without else "cuda"
+    return device if device != "auto" else "cpu" if no_gpu else "cuda"

@@ -50,6 +50,6 @@ class Here:
         """Return this process again."""
         return self
 
-    def exchange(self, caller: Caller, exchange: str, device: str, found: Sequence[dict[str, Any]]) -> str:
+    def exchange(self, caller: Caller, exchange: str, device: str, answers: Sequence[dict[str, Any]]) -> str:
         """Return "loopback": a single rank has no partner."""
         return "loopback"

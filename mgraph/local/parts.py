@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mgraph.client.inputs.source_parts import Parts, dealt, function_or_files
+from mgraph.client.inputs.source_parts import Parts, deal, function_or_files
 from mgraph.errors import InvalidOption
 from mgraph.operations import as_part
 from mgraph.tables.kinds import is_dasks
@@ -30,4 +30,4 @@ def as_parts(source: Any, steps: int | None, names: Names, seats: Sequence[int] 
         if is_dasks(part):
             raise InvalidOption(f"a {type(part).__name__} is Dask's; it is ingested by a graph with a Dask client")
         batches.append(as_part(part, names))
-    return Parts(dealt("keys", batches, size, names))
+    return Parts(deal("keys", batches, size, names))

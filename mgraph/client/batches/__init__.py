@@ -1,1 +1,1 @@
-"""What changes a graph: batches and mixed streams, how they are dealt to the workers, and batches in flight."""
+"""Changes of a graph: batches and mixed streams, split among the workers, and batches in flight."""

@@ -1,4 +1,4 @@
-"""Results of a pipeline's batches: one report or error each, and the first error, which ends the pipeline."""
+"""Results of a pipeline's batches, and the error that ends it."""
 
 from __future__ import annotations
 
@@ -13,27 +13,29 @@ from mgraph.client.reports.history import History
 from mgraph.errors import GraphClosed, MgraphError, WorkerLost
 from mgraph.failures import with_place
 
-__all__ = ["BatchResults", "Made"]
+__all__ = ["BatchResults", "MakeOutcome"]
 
 T = TypeVar("T")
-Made = Callable[[list[Value], float], T]  #: what a batch came to, of the ranks' answers and the seconds
+MakeOutcome = Callable[[list[Value], float], T]  #: makes a batch's outcome of the ranks' answers and the seconds
 
-UNKNOWN = -1  #: as each count of a batch that is committed, and of which no answer came
+UNKNOWN = -1  #: each count of a committed batch whose answers were lost
 
 
 class BatchResults:
-    """Gives each batch its report or its error. The first batch that fails ends the pipeline.
+    """Gives each batch its report or its error.
+
+    The first batch that fails ends the pipeline.
 
     Parameters
     ----------
     caller : Caller
     history : History, optional
-        Is told of each batch that is committed.
+        Records each batch that is committed.
 
     Attributes
     ----------
     error : BaseException or None
-        What has ended the pipeline.
+        The error that ended the pipeline.
     """
 
     def __init__(self, caller: Caller, history: History | None) -> None:
@@ -41,7 +43,7 @@ class BatchResults:
         self.error: BaseException | None = None
 
     def check(self) -> None:
-        """Raise the error that has ended the pipeline."""
+        """Raise the error that ended the pipeline, if any."""
         if self.error is not None:
             raise self.error.with_traceback(None)
 
@@ -50,61 +52,75 @@ class BatchResults:
         self.error = self.error or error
 
     def dropped(self) -> GraphClosed:
-        """The error of a batch that is not applied because of Ctrl-C."""
+        """Return the error of a batch that Ctrl-C dropped."""
         return GraphClosed(f"graph {self._caller.status.graph}: the batch was dropped because of Ctrl-C")
 
     def done(self, pending: Pending[Any], method: str, outcome: Any) -> None:
-        """Give a batch its report or its answers."""
+        """Resolve `pending` with a report or answers, and record them."""
         if self._history is not None:
             self._history.batch(method, self._caller, outcome)
         pending.set_result(outcome)
 
-    def land(self, pending: Pending[Any], method: str, made: Made[Any], answers: list[Value], seconds: float) -> None:
-        """Give a batch what the ranks have answered."""
+    def land(
+        self, pending: Pending[Any], method: str, make: MakeOutcome[Any], answers: list[Value], seconds: float
+    ) -> None:
+        """Make the outcome of the ranks' answers, and resolve `pending` with it."""
         try:
-            self.done(pending, method, made(answers, seconds))
-        except Exception as problem:  # a bug in mgraph must not leave a wait for the report without an end
+            self.done(pending, method, make(answers, seconds))
+        except Exception as problem:
+            # A bug in mgraph must not leave a wait for the report without an end.
             pending.set_exception(problem)
 
-    def restore(self, pending: Pending[Any], made: Made[Any], epoch: int, answers: list[Value]) -> None:
-        """Give a batch that was lost with a worker what the store has of it: answers to queries are not there."""
+    def restore(self, pending: Pending[Any], make: MakeOutcome[Any], epoch: int, answers: list[Value]) -> None:
+        """Resolve a lost batch that the store has.
+
+        The store has the counts of a batch, but no answers to queries: these raise `WorkerLost`.
+        """
         if isinstance(pending, PendingReport):
-            self.done(pending, "update", made(answers, math.nan))
+            self.done(pending, "update", make(answers, math.nan))
         else:
-            what = f"graph {self._caller.status.graph}: {_answers_lost(epoch)} with a worker"
-            pending.set_exception(WorkerLost(what))
+            message = f"graph {self._caller.status.graph}: {_answers_lost(epoch)} with a worker"
+            pending.set_exception(WorkerLost(message))
 
     def fail(
-        self, pending: Pending[Any], method: str, made: Made[Any], epoch: int, error: BaseException | None
+        self, pending: Pending[Any], method: str, make: MakeOutcome[Any], epoch: int, error: BaseException | None
     ) -> None:
-        """Say of a batch without an answer what is known: `error` ended its flight, or Ctrl-C if there is none.
+        """Resolve a batch that ended with `error`, None for Ctrl-C.
 
-        The first one that is not known to be committed ends the pipeline.
+        Its vote may have been decided all the same. The first batch that is not known to be committed ends the
+        pipeline.
         """
         caller = self._caller
-        known, graph = not caller.status.unsettled, f"graph {caller.status.graph}"
-        if known and caller.status.epoch >= epoch:  # its vote was interrupted, and decided afterwards
+        settled, graph = not caller.status.unsettled, f"graph {caller.status.graph}"
+
+        # The vote was interrupted, and the batch was committed afterwards.
+        if settled and caller.status.epoch >= epoch:
             if method == "update":
                 answer = {"epoch": epoch, **dict.fromkeys(TOLD, UNKNOWN)}
-                self.land(pending, method, made, [answer], math.nan)
+                self.land(pending, method, make, [answer], math.nan)
             else:
                 pending.set_exception(GraphClosed(f"{graph}: {_answers_lost(epoch)} because of Ctrl-C"))
             return
+
+        # The batch was dropped, is in doubt, or was refused after an earlier failure.
         if error is None:
-            what = "was dropped" if known else "may be committed, which the next call asks the workers for, or dropped"
-            told: BaseException = GraphClosed(f"{graph}: the batch of epoch {epoch} {what} because of Ctrl-C")
-        elif not known:
+            what = (
+                "was dropped" if settled else "may be committed, which the next call asks the workers for, or dropped"
+            )
+            outcome: BaseException = GraphClosed(f"{graph}: the batch of epoch {epoch} {what} because of Ctrl-C")
+        elif not settled:
             what = f"it is not known whether the batch of epoch {epoch} in a pipeline is committed"
-            again = isinstance(error, MgraphError) or self.error is None  # another error gets one note only
-            told = with_place(error, what) if again else MgraphError(f"{graph}: {what}: {error}")
+            annotated = isinstance(error, MgraphError) or self.error is None  # another error gets one note only
+            outcome = with_place(error, what) if annotated else MgraphError(f"{graph}: {what}: {error}")
         elif self.error is not None:
-            told = MgraphError(f"{graph}: epoch {epoch} was not applied: a batch before it failed")
+            outcome = MgraphError(f"{graph}: epoch {epoch} was not applied: a batch before it failed")
         else:
-            told = with_place(error, f"the batch of epoch {epoch} in a pipeline; those before it are committed")
-        told.with_traceback(None)  # its frames would keep the coordinator alive as long as the report
+            outcome = with_place(error, f"the batch of epoch {epoch} in a pipeline; those before it are committed")
+        # Its frames would keep the coordinator alive as long as the report.
+        outcome.with_traceback(None)
         if error is not None:
-            self.end(told)
-        pending.set_exception(told)
+            self.end(outcome)
+        pending.set_exception(outcome)
 
 
 def _answers_lost(epoch: int) -> str:

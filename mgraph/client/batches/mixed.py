@@ -1,4 +1,4 @@
-"""Mixed streams: operations checked and dealt to the ranks, and the ranks' answers in stream order."""
+"""Mixed streams: check operations, split them among the ranks, and merge the answers in stream order."""
 
 from __future__ import annotations
 
@@ -28,18 +28,17 @@ from mgraph.errors import InvalidBatch, UnknownVertex
 from mgraph.operations import COLUMNS, Operations, check_kinds, check_vertices
 from mgraph.structures import Csr
 
-__all__ = ["Answers", "answers_of", "execute", "how_rows_come", "in_flight", "of_steps", "weights"]
+__all__ = ["Answers", "answers_of", "execute", "in_flight", "of_steps", "row_args", "weights"]
 
-#: times the bytes of the ranks' answers that this process needs: of one rank, or to join those of several and bring
-#: their rows into order
+#: memory that this process needs, as a multiple of the answers' bytes: for one rank; to join and sort those of several
 COPIES_OF_ONE, COPIES = 2, 10
-#: what a rank answers to each kind of query; see `mgraph.worker.commit.mixed.answered`
+#: fields of a rank's answer, one per kind of query; see `mgraph.worker.commit.mixed.answered`
 KINDS = ("found", "weights", "degrees", "neighbors", "predecessors")
 
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers to the queries of `Operations`, each kind's in stream order, in host memory.
+    """Answers to the queries of `Operations`: each kind in stream order, in host memory.
 
     Attributes
     ----------
@@ -54,8 +53,8 @@ class Answers:
         `offsets` is int64[n + 1], `dst` uint32[m], and `weight` float32[m], or None in an unweighted graph. In a graph
         with keys, `dst` has keys: int64[m], or str objects.
     report : UpdateReport
-        What the updates did, as `DynamicGraph.update` counts it: repeats of an edge are dropped. Without updates all
-        counts are 0, and the epoch is that of the graph.
+        The report of the updates, as `DynamicGraph.update` returns it: repeats of an edge are dropped. Without updates
+        all counts are 0, and the epoch is that of the graph.
     """
 
     has_edge: np.ndarray
@@ -76,8 +75,8 @@ def execute(self: Any, operations: Operations) -> Answers:
     ----------
     operations : Operations
         In an undirected graph, "has_edge" and "weight" ask about the edge either way, and predecessors are neighbours.
-        In a graph that grows, a query knows the vertices that updates before it name; in one with keys, those that
-        insertions before it name. There an edge to delete whose end is no vertex counts as missing.
+        In a graph that grows, a query knows the vertices that updates before it name; in a graph with keys,
+        the vertices that insertions before it name. There an edge to delete whose end is no vertex counts as missing.
 
     Returns
     -------
@@ -105,7 +104,7 @@ def execute(self: Any, operations: Operations) -> Answers:
     O(n log n) in total for n operations, divided over the workers, and for each row that is asked for
     O((d + u) log u), for its d edges and the u updates of it in the stream. Updates and queries are sorted together, by
     source, destination and place in the stream. The answer to a query of an edge is the last update of it before the
-    query, else what the graph held; a row is the old row with the updates before the query. This is the streaming
+    query, else the graph's state; a row is the old row with the updates before the query. This is the streaming
     consistency of mixed batches in the LPMA paper.
 
     Examples
@@ -114,7 +113,7 @@ def execute(self: Any, operations: Operations) -> Answers:
     >>> answers.has_edge  # doctest: +SKIP
     array([ True])
     """
-    answers = _executed(self._directory, self._options, self._storing is not None, operations)
+    answers = _execute_now(self._directory, self._options, self._storing is not None, operations)
     self._updates.history.batch("execute", self._directory.coordinator, answers)
     self._updates.order_first()
     self._updates.landed() if operations.n_updates else self._updates.followed()
@@ -122,44 +121,48 @@ def execute(self: Any, operations: Operations) -> Answers:
 
 
 def weights(self: Any, src: Any, dst: Any) -> np.ndarray:
-    """The weight of each edge ``src[i] -> dst[i]``: float32[n], NaN where there is no edge.
+    """Return the weight of each edge ``src[i] -> dst[i]``: float32[n], NaN where there is no edge.
 
     `src` and `dst` are arrays as in `EdgeBatch`. An id of `num_vertices` or more raises `UnknownVertex`; arrays of
     different lengths raise `InvalidBatch`, and so does an unweighted graph.
     """
     directory = self._directory
     if not self._options.weighted:
-        directory.ids(src, "src"), directory.ids(dst, "dst")  # whose errors come first
+        directory.ids(src, "src"), directory.ids(dst, "dst")  # errors of ids come first
         raise InvalidBatch("the graph is unweighted, so its edges have no weights; create it with weighted=True")
     return directory.read(lambda now: routed_reads.weights(directory.coordinator, now, src, dst))
 
 
-def _executed(directory: Directory, options: Options, logged: bool, operations: Operations) -> Answers:
-    """The answers to a stream, when nothing is in flight."""
+def _execute_now(directory: Directory, options: Options, logged: bool, operations: Operations) -> Answers:
+    """Execute a stream while no batch is in flight."""
     with directory.coordinator.lock:
         directory.check()
         _check_kinds(operations, options)
+
+        # Translate keys into ids first.
         if directory.takes(operations):
-            with directory.keyed(operations, options.directed, logged) as found:
-                return _send_keyed(directory, options, found, operations.n_updates > 0)
-        if later := _checked_later(directory, options, operations):
+            with directory.keyed(operations, options.directed, logged) as keyed:
+                return _send_keyed(directory, options, keyed, operations.n_updates > 0)
+
+        # Ids: a single GPU checks them itself; a graph that grows adds vertices up to the largest one.
+        if later := _checked_by_worker(directory, options, operations):
             n = directory.n_vertices
         else:
             n = _vertices_after(operations, directory.n_vertices, options.grows)
         with nullcontext() if n == directory.n_vertices else directory.growing(n) as more:
-            found = Keyed(operations, 0, n, None)
-            send = partial(_send, directory.coordinator, options, found, more, operations.n_updates > 0, check=later)
+            keyed = Keyed(operations, 0, n, None)
+            send = partial(_send, directory.coordinator, options, keyed, more, operations.n_updates > 0, check=later)
             return directory.read(send)
 
 
-def _send_keyed(directory: Directory, options: Options, found: Keyed[Operations], commits: bool) -> Answers:
-    """The answers to a stream of keys, while the numbering is locked."""
-    more = found.n_vertices if found.n_vertices > directory.n_vertices else None
-    return directory.read(partial(_send, directory.coordinator, options, found, more, commits))
+def _send_keyed(directory: Directory, options: Options, keyed: Keyed[Operations], commits: bool) -> Answers:
+    """Execute a stream of keys, while the numbering is locked."""
+    more = keyed.n_vertices if keyed.n_vertices > directory.n_vertices else None
+    return directory.read(partial(_send, directory.coordinator, options, keyed, more, commits))
 
 
 def shares_of(operations: Operations, coordinator: Caller, options: Options) -> list[dict[str, Any]]:
-    """Checked operations as contiguous shares, one a rank, each with its first place in the stream."""
+    """Split checked operations into contiguous shares, one per rank, each with its first place in the stream."""
     n, size = len(operations), len(coordinator.status.addresses)
     shares = deal(operations, size, coordinator.status.one_process and options.device == "cuda", COLUMNS)
     if size == 1:
@@ -170,30 +173,39 @@ def shares_of(operations: Operations, coordinator: Caller, options: Options) -> 
 def _send(
     coordinator: Caller,
     options: Options,
-    found: Keyed[Operations],
+    keyed: Keyed[Operations],
     more: int | None,
     commits: bool,
     now: Numbering,
     check: bool = False,
 ) -> Answers:
-    """The answers to a stream that brings vertices up to the number `more`, if any, and `commits` its updates.
+    """Execute a stream on all ranks, and return the answers.
 
-    The one rank is to `check` its ids, or they are checked.
+    Parameters
+    ----------
+    more : int or None
+        The number of vertices after the stream, if it adds some.
+    commits : bool
+        True if the stream has updates.
+    check : bool
+        True if the single rank checks the ids.
     """
-    began, shares = time.perf_counter(), shares_of(found.batch, coordinator, options)
-    args = how_rows_come(now) if found.batch.n_rows else {}
+    began, shares = time.perf_counter(), shares_of(keyed.batch, coordinator, options)
+    args = row_args(now) if keyed.batch.n_rows else {}
     if check:
         args["check"] = True
     if more is not None:
-        args["n_vertices"], shares[0]["keys"] = more, found.brought
+        args["n_vertices"], shares[0]["keys"] = more, keyed.brought
+
+    # Make one call, which commits the updates as an epoch.
     answers = coordinator.call("execute" if commits else "query", args, shares)
-    if more is not None:  # rows may name the vertices that have come
+    if more is not None:  # rows may name the new vertices
         now = now.moved(now.partition.grown(more - now.n_vertices))
-    return answers_of(now, answers, time.perf_counter() - began, found.missing)
+    return answers_of(now, answers, time.perf_counter() - began, keyed.missing)
 
 
-def how_rows_come(now: Numbering) -> dict[str, Any]:
-    """What ranks have to know if they are asked for rows; see `mgraph.worker.calls.changes.execute`."""
+def row_args(now: Numbering) -> dict[str, Any]:
+    """Return the arguments that a call needs to answer with rows; see `mgraph.worker.calls.changes.execute`."""
     copies = COPIES_OF_ONE if now.partition.size == 1 else COPIES
     return {"generation": now.generation, "room": host_memory_limit() // copies}
 
@@ -207,56 +219,65 @@ def in_flight(
     land: Callable[[], None],
     alone: bool = False,
 ) -> Iterator[tuple[str, list[dict[str, Any]], Callable[[list[dict[str, Any]], float], Answers]] | Answers]:
-    """What a pipeline sends of a stream while others are in flight, and what makes answers of the ranks'.
+    """Prepare a stream for a pipeline: yield its call, shares and the function that makes the answers.
 
-    One without updates, or that brings keys, or that is to be `alone`, is answered now, after ``land()`` has waited for
-    those in flight.
+    A stream without updates, with new keys, or with `alone` is executed now, after ``land()`` has waited for the
+    batches in flight; its answers are yielded.
     """
     directory.check()
     _check_kinds(operations, options)
     if alone and not directory.takes(operations):
-        check_vertices(operations, directory.n_vertices)  # which need not be there for `_executed` where a graph grows
+        # Check here: `_execute_now` lets a growing graph add vertices.
+        check_vertices(operations, directory.n_vertices)
+
+    # Without updates there is no epoch, and so no place among the batches in flight.
     if alone or not operations.n_updates:
         land()
-        yield _executed(directory, options, logged, operations)
+        yield _execute_now(directory, options, logged, operations)
     elif not directory.takes(operations):
         check_vertices(operations, directory.n_vertices)
-        yield _dealt(directory, options, Keyed(operations, 0, directory.n_vertices, None))
+        yield _message(directory, options, Keyed(operations, 0, directory.n_vertices, None))
     else:
         with directory.keyed(operations, options.directed, logged) as found:
             if found.n_vertices > directory.n_vertices:
                 land()
                 yield _send_keyed(directory, options, found, commits=True)
             else:
-                yield _dealt(directory, options, found)
+                yield _message(directory, options, found)
 
 
-def _dealt(
-    directory: Directory, options: Options, found: Keyed[Operations]
+def _message(
+    directory: Directory, options: Options, keyed: Keyed[Operations]
 ) -> tuple[str, list[dict[str, Any]], Callable[[list[dict[str, Any]], float], Answers]]:
-    """The call, the ranks' shares of a stream, and what makes answers of the ranks'."""
-    now, operations = directory.numbering, found.batch
-    rows = how_rows_come(now) if operations.n_rows else {}
+    """Return the call's name, the ranks' shares, and the outcome's function."""
+    now, operations = directory.numbering, keyed.batch
+    rows = row_args(now) if operations.n_rows else {}
     shares = [{**share, **rows} for share in shares_of(operations, directory.coordinator, options)]
-    return "execute", shares, partial(answers_of, now, absent=found.missing)
+    return "execute", shares, partial(answers_of, now, absent=keyed.missing)
 
 
 def _check_kinds(operations: Any, options: Options) -> None:
-    """Raise `TypeError`, `InvalidBatch`, `InvalidOption` or `CapacityError` as `execute` says."""
+    """Raise the errors of `execute` for operations that the graph's options exclude.
+
+    These are `TypeError`, `InvalidBatch`, `InvalidOption` and `CapacityError`.
+    """
     if not isinstance(operations, Operations):
         raise TypeError(f"execute takes Operations, got {type(operations).__name__}")
     check_kinds(operations, options.weighted, options.reverse or not options.directed, options.combine, options.times)
 
 
-def _checked_later(directory: Directory, options: Options, operations: Operations) -> bool:
-    """Whether the ids are left to the one rank to check: they are on the GPU that it uses, and is waited for once."""
+def _checked_by_worker(directory: Directory, options: Options, operations: Operations) -> bool:
+    """Return True if a single worker checks the ids: they are on its GPU, and one wait is enough."""
     coordinator, ids = directory.coordinator, (operations.src, operations.dst)
     alone = coordinator.status.one_process and len(coordinator.status.addresses) == 1 and options.device == "cuda"
     return alone and not options.grows and not any(isinstance(column, np.ndarray) for column in ids)
 
 
 def _vertices_after(operations: Operations, n_vertices: int, grows: bool) -> int:
-    """The number of vertices once operations of ids are executed; `UnknownVertex` if they name others."""
+    """Return the number of vertices after operations by ids.
+
+    Raises `UnknownVertex` if they name other vertices.
+    """
     if grows:
         return _grown(operations, n_vertices)
     check_vertices(operations, n_vertices)
@@ -264,18 +285,25 @@ def _vertices_after(operations: Operations, n_vertices: int, grows: bool) -> int
 
 
 def _grown(operations: Operations, n_vertices: int) -> int:
-    """The vertices after the updates, in a graph that grows by them; a query knows those that came before it."""
+    """Return the number of vertices after updates of a growing graph.
+
+    A query knows the vertices that updates before it name.
+    """
     if not len(operations) or max(largest_ids(operations.src, operations.dst)) < n_vertices:
         return n_vertices
     kinds, src, dst = (Device.to_host(column) for column in (operations.kind, operations.src, operations.dst))
+
+    # bounds[i]: the number of vertices that operation i may name, a running maximum over the updates before it.
     updates = kinds <= Operations.DELETE
     largest = np.where(updates, np.maximum(src, dst).astype(np.int64), -1)
-    known = np.maximum(np.maximum.accumulate(largest) + 1, n_vertices)
+    bounds = np.maximum(np.maximum.accumulate(largest) + 1, n_vertices)
     for name, ids in (("src", src), ("dst", dst)):
-        bad = ~updates & (ids >= known)
+        bad = ~updates & (ids >= bounds)
         if bad.any():
             at = int(bad.argmax())
-            raise UnknownVertex(f"{name}[{at}] is {int(ids[at])}; the graph has {int(known[at])} vertices by then")
+            raise UnknownVertex(f"{name}[{at}] is {int(ids[at])}; the graph has {int(bounds[at])} vertices by then")
+
+    # Check the growth by the largest id, so that one wrong id cannot fill the memory.
     at = int(largest.argmax())
     if int(largest[at]) < n_vertices:
         return n_vertices
@@ -287,9 +315,9 @@ def _grown(operations: Operations, n_vertices: int) -> int:
 
 
 def answers_of(numbering: Numbering, answers: Sequence[dict[str, Any]], seconds: float, absent: int = 0) -> Answers:
-    """The ranks' answers to a stream as those to the user, as users name vertices and in stream order.
+    """Merge the ranks' answers in stream order and users' names.
 
-    `absent` edges to delete were not sent, and are missing.
+    `absent` edges to delete were not sent, and count as missing.
     """
     return _assembled(numbering, answers, report.of_batch(answers, seconds, absent))
 
@@ -297,30 +325,35 @@ def answers_of(numbering: Numbering, answers: Sequence[dict[str, Any]], seconds:
 def of_steps(
     numbering: Numbering, answers: Sequence[dict[str, Any]], before: np.ndarray | None = None
 ) -> list[UpdateReport | Answers]:
-    """The outcome of each step of an ingest: answers where its parts were operations.
+    """Return a report or answers for each step of an ingest.
 
-    `before` are the counts of the steps that were made before a worker was lost; their answers were lost with it.
+    `before` are the counts of the steps before a worker was lost; their answers were lost with it.
     """
-    done = report.of_steps(answers, before)
-    first = len(done) - len(answers[0]["answers"])
-    found: list[UpdateReport | Answers] = [*done[:first]]
-    for step, one in enumerate(done[first:]):
+    reports = report.of_steps(answers, before)
+    first = len(reports) - len(answers[0]["answers"])
+    outcomes: list[UpdateReport | Answers] = [*reports[:first]]
+    for step, step_report in enumerate(reports[first:]):
         parts = [answer["answers"][step] for answer in answers]
-        found.append(one if parts[0] is None else _assembled(numbering, parts, one))
-    return found
+        outcomes.append(step_report if parts[0] is None else _assembled(numbering, parts, step_report))
+    return outcomes
 
 
 def _assembled(numbering: Numbering, answers: Sequence[dict[str, Any]], done: UpdateReport) -> Answers:
+    # Each rank answers the queries of its rows: sort all answers by their places in the stream.
     orders: list[Any] = [None] * len(KINDS)
     if len(answers) > 1:
         orders = [np.argsort(places) for places in _places(answers)]
-    found, weights, degrees = (_joined(answers, name, order) for name, order in zip(KINDS[:3], orders[:3], strict=True))
-    out, back = (_rows(answers, name, order, numbering) for name, order in zip(KINDS[3:], orders[3:], strict=True))
-    return Answers(found, weights, degrees, out, back, done)
+    has_edge, weights, degrees = (
+        _joined(answers, name, order) for name, order in zip(KINDS[:3], orders[:3], strict=True)
+    )
+    successors, predecessors = (
+        _rows(answers, name, order, numbering) for name, order in zip(KINDS[3:], orders[3:], strict=True)
+    )
+    return Answers(has_edge, weights, degrees, successors, predecessors, done)
 
 
 def _places(answers: Sequence[dict[str, Any]]) -> list[np.ndarray]:
-    """The places of each kind's answers, rank after rank."""
+    """Return the stream places of each kind's answers, by rank."""
     ends = [np.cumsum([len(answer[name]) for name in KINDS])[:-1] for answer in answers]
     parts = [np.split(answer["places"], end) for answer, end in zip(answers, ends, strict=True)]
     return [np.concatenate(part) for part in zip(*parts, strict=True)]
@@ -328,7 +361,8 @@ def _places(answers: Sequence[dict[str, Any]]) -> list[np.ndarray]:
 
 def _joined(answers: Sequence[dict[str, Any]], name: str, order: np.ndarray | None = None) -> np.ndarray:
     parts = [answer[name] for answer in answers]
-    if len(parts) == 1 and parts[0].flags.behaved:  # what a comm delivers may be read-only, or not aligned
+    # Arrays from a comm may be read-only or unaligned.
+    if len(parts) == 1 and parts[0].flags.behaved:
         return parts[0]
     joined = np.concatenate(parts)
     return joined if order is None else joined[order]

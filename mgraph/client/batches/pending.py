@@ -1,4 +1,4 @@
-"""The outcomes of batches in flight, as futures."""
+"""Outcomes of batches in flight, as futures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Pending", "PendingAnswers", "PendingReport"]
 T = TypeVar("T")
 U = TypeVar("U")
 
-POLL_SECONDS = 0.5  #: between two checks of a wait whether the client still runs
+POLL_SECONDS = 0.5  #: between two checks that the client still runs
 
 
 class Pending(Future[T]):
@@ -33,23 +33,26 @@ class Pending(Future[T]):
         self.add_done_callback(lambda _: self._end())
 
     def _end(self) -> None:
-        self._mend = lambda: None  # a report that is kept does not keep the graph
+        # So that a report does not keep the graph alive.
+        self._mend = lambda: None
 
     def result(self, timeout: float | None = None) -> T:
-        """The outcome, or raises the batch's error; `TimeoutError` after `timeout` seconds."""
+        """Return the outcome, or raise the batch's error; `TimeoutError` after `timeout` seconds."""
         return self._polled(super().result, timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """The batch's error, or None; raises `TimeoutError` after `timeout` seconds."""
+        """Return the batch's error, or None; raise `TimeoutError` after `timeout` seconds."""
         return self._polled(super().exception, timeout)
 
     def _polled(self, wait: Callable[[float], U], timeout: float | None) -> U:
         end = float("inf") if timeout is None else time.monotonic() + timeout
         while True:
+            # Wait in short intervals, to resend batches after a loss and to notice a closed client.
             try:
                 return wait(max(0.0, min(POLL_SECONDS, end - time.monotonic())))
             except TimeoutError:
-                if self.done():  # it has finished just now, or the TimeoutError is the batch's own error
+                # It has finished just now, or the TimeoutError is the batch's own error.
+                if self.done():
                     return wait(0)
                 if time.monotonic() >= end:
                     raise
@@ -66,4 +69,4 @@ class PendingReport(Pending[UpdateReport]):
 
 
 class PendingAnswers(Pending[Answers]):
-    """The answers to a stream in flight: a `concurrent.futures.Future` as `PendingReport` is."""
+    """The answers to a stream in flight: a `concurrent.futures.Future` that cannot be cancelled."""

@@ -1,4 +1,4 @@
-"""Batches in flight: the client splits and sends the next batches while the workers apply the first."""
+"""Pipelines: batches in flight. The client splits and sends the next batches while the workers apply the first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from mgraph.batch import TOLD
 from mgraph.calls import CALLS
 from mgraph.checks import check_offset
-from mgraph.client.batches.batch_results import BatchResults, Made
+from mgraph.client.batches.batch_results import BatchResults, MakeOutcome
 from mgraph.client.batches.mixed import Answers
 from mgraph.client.batches.pending import Pending, PendingAnswers, PendingReport
 from mgraph.client.calls.batch_group import MOST, SMALL, BatchGroup, SmallBatch, committed_counts, layout
@@ -28,43 +28,43 @@ from mgraph.operations import Operations
 
 __all__ = ["Pipeline", "Shares"]
 
-LOST_SECONDS = 30.0  #: for which it is waited, after a loss, until all batches in flight have ended
+LOST_SECONDS = 30.0  #: time for all batches in flight to end after a loss
 
 
 @dataclass(frozen=True)
 class Shares:
-    """The ranks' shares of a batch, and how many edges to delete are not among them since they cannot be there."""
+    """Each rank's share of a batch, and the number of edges to delete that were left out as unknown."""
 
     shares: list[Value]
     absent: int = 0
 
 
 Sending = Callable[[Any, Value, Callable[[], None]], AbstractContextManager[Shares | UpdateReport]]
-#: the call's name, each rank's share, and what makes the outcome of the answers; or the outcome, where it was made
-Dealt = tuple[str, list[Value], Made[Any]] | UpdateReport | Answers
+#: the call's name, each rank's share, and the function that makes the outcome; or the outcome itself
+Prepared = tuple[str, list[Value], MakeOutcome[Any]] | UpdateReport | Answers
 
 
 @dataclass
 class _InFlight:
-    """A batch that is not known to be committed, in a graph that comes back after a loss.
+    """A batch that is not known to be committed, kept to be sent again after a loss.
 
     Attributes
     ----------
     deal : callable
-        A context manager that gives the `Dealt` of the batch, which is sent inside it.
+        Returns a context manager that prepares the batch, which is sent inside it.
     epoch : int or None
-        The epoch that it was to be; None if it was not sent yet.
+        The epoch that it was sent as; None if it was not sent yet.
     incarnation : int
-        The incarnation in which it was handed over to be sent.
+        The incarnation in which it was handed over.
     lost : bool
-        Whether that incarnation was lost before its answer came.
+        True if that incarnation ended before the answer.
     method : str
         The call's name.
     """
 
-    deal: Callable[[], AbstractContextManager[Dealt]]
+    deal: Callable[[], AbstractContextManager[Prepared]]
     pending: Pending[Any]
-    made: Made[Any] = of_batch
+    make: MakeOutcome[Any] = of_batch
     epoch: int | None = None
     incarnation: int = 0
     lost: bool = False
@@ -72,24 +72,25 @@ class _InFlight:
 
 
 class Pipeline:
-    """Sends batches without waiting for earlier ones; they are committed in the order of the calls, an epoch each.
+    """Sends batches without waiting for earlier ones.
 
-    Made by `DynamicGraph.pipeline`. One thread uses it, as a context manager.
+    They are committed in call order, one epoch each. Made by `DynamicGraph.pipeline`. One thread uses it, as a context
+    manager.
 
     Parameters
     ----------
     coordinator : Caller
     sending : callable
-        ``sending(batch, args, land)`` checks a batch and is a context manager that gives its `Shares`. A batch that has
-        to be applied at once is applied, after ``land()`` has waited for those in flight, and gives its report.
+        ``sending(batch, args, land)`` checks a batch and returns a context manager that yields its `Shares`. A batch
+        that cannot overlap is applied there, after ``land()`` has waited for those in flight; its report is yielded.
     stream : callable
-        ``stream(operations, land)`` is the same for a stream of updates and queries; it gives the `Dealt` of it.
+        ``stream(operations, land)`` does the same for a stream of updates and queries, and yields its `Prepared`.
     max_bytes : int
         Bytes of batches that may be in flight. A batch of more bytes is sent alone.
     landed : callable
-        Called when the block was left and all batches are committed.
+        Called after the block, when all batches are committed.
     history : History, optional
-        Is told of each batch that is committed.
+        Records each batch that is committed.
 
     Notes
     -----
@@ -102,14 +103,14 @@ class Pipeline:
     batch is committed and those results are up to date with it, and raise its error themselves.
 
     Leaving the block waits until all batches are committed, even if an exception leaves it. Ctrl-C drops the batches
-    that the workers have not voted on. Of a batch whose vote was interrupted the report says what is known: it is
-    committed, without counts; or dropped; or, while workers do not answer or after a loss, that nobody knows.
+    that the workers have not voted on. If the vote on a batch was interrupted, its report says that it is committed,
+    without counts; or dropped; or, while workers do not answer or after a loss, that this is not known.
 
-    Small batches wait in a queue, up to 256 of them beside those in flight, and share messages: see
-    `mgraph.client.calls.batch_group`. Each has an epoch and a report of its own all the same.
+    Small batches share messages (`mgraph.client.calls.batch_group`): up to 256 of them wait beside those in flight.
+    Each has its own epoch and report all the same.
 
-    If the graph comes back after a loss, with ``recover="auto"``, so do the batches in flight: those that the store has
-    are reported, and the others are sent again. Until then the pipeline refers to their arrays.
+    With ``recover="auto"``, batches in flight survive a loss: those in the store are reported, and the others are sent
+    again. Until then the pipeline refers to their arrays.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class Pipeline:
         coordinator: Caller,
         sending: Sending,
         max_bytes: int,
-        stream: Callable[[Operations, Callable[[], None]], AbstractContextManager[Dealt]] | None = None,
+        stream: Callable[[Operations, Callable[[], None]], AbstractContextManager[Prepared]] | None = None,
         landed: Callable[[], None] = lambda: None,
         history: History | None = None,
     ) -> None:
@@ -127,14 +128,14 @@ class Pipeline:
         self._bytes = 0
         self._landed = asyncio.Event()
         self._sent: list[_InFlight] = []
-        self._mending, self._told = threading.Lock(), threading.Condition()
+        self._mending, self._condition = threading.Lock(), threading.Condition()
 
     # ---- from the user's thread --------------------------------------------------------------------------------------
 
     def update(self, batch: Any, offset: tuple[str, int] | None = None) -> PendingReport:
-        """Send a batch and return its pending report. Waits while there are `max_bytes` in flight.
+        """Send a batch and return its pending report.
 
-        Do not change the batch's arrays until its report is done.
+        Waits while there are `max_bytes` in flight. Do not change the batch's arrays until its report is done.
 
         Parameters
         ----------
@@ -154,15 +155,15 @@ class Pipeline:
         """
         args = {} if offset is None else {"offset": check_offset(offset)}
         pending = PendingReport(self._coordinator.runner, self._mend)
-        self._send(_InFlight(partial(self._dealt, batch, args), pending))
+        self._send(_InFlight(partial(self._prepare, batch, args), pending))
         return pending
 
     def execute(self, operations: Operations) -> PendingAnswers:
-        """Send a stream of updates and queries and return its pending answers. Waits as `update` does.
+        """Send a stream of updates and queries and return its pending answers.
 
-        A stream without updates has no epoch, and so no place among the batches in flight: it waits until they are
-        committed, and until it is answered. So does one that brings keys. Vertices that are not there yet are unknown
-        in a graph without keys, if it grows too.
+        Waits as `update` does. A stream without updates has no epoch, and so no place among the batches in flight: it
+        waits until they are committed, and until it is answered. So does one that brings keys. Vertices that are not
+        there yet are unknown in a graph without keys, if it grows too.
 
         Parameters
         ----------
@@ -184,51 +185,54 @@ class Pipeline:
         return pending
 
     def _ready(self) -> None:
-        """Raise unless a batch may be sent."""
+        """Raise an error unless a batch may be sent."""
         if not self._open:
             raise InvalidOption('a pipeline takes batches inside its with block only: "with graph.pipeline() as p"')
         self._mend()
         self._outcomes.check()
 
-    def _send(self, one: _InFlight) -> None:
+    def _send(self, batch: _InFlight) -> None:
         self._ready()
         while True:
             with suppress(Recovered):
-                self._launch(one)
+                self._launch(batch)
                 return
             self._mend()
             self._outcomes.check()
 
-    def _launch(self, one: _InFlight) -> None:
-        with one.deal() as dealt:
-            if isinstance(dealt, UpdateReport):
-                one.pending.set_result(dealt)
+    def _launch(self, batch: _InFlight) -> None:
+        with batch.deal() as prepared:
+            # The batch could not overlap, and was applied already.
+            if isinstance(prepared, UpdateReport):
+                batch.pending.set_result(prepared)
                 return
-            if isinstance(dealt, Answers):
-                self._outcomes.done(one.pending, "execute", dealt)
+            if isinstance(prepared, Answers):
+                self._outcomes.done(batch.pending, "execute", prepared)
                 return
-            method, shares, one.made = dealt
-            one.method, one.epoch = method, None
+
+            # Small batches share messages; others are sent alone.
+            method, shares, batch.make = prepared
+            batch.method, batch.epoch = method, None
             sizes = [CALLS[method].size(share) for share in shares]
             n, caller = sum(size.nbytes for size in sizes), self._coordinator
             if caller.groups and method == "update" and n <= min(SMALL, self._max_bytes // MOST) and layout(shares):
-                self._post(one, SmallBatch(self, shares, sizes, one))
+                self._post(batch, SmallBatch(self, shares, sizes, batch))
                 return
-            caller.launch(method, shares, sizes, self.room(n), self._landing(one, n))
+            caller.launch(method, shares, sizes, self.room(n), self._landing(batch, n))
 
-    def _post(self, one: _InFlight, small: SmallBatch) -> None:
-        """Hand a small batch over, to be sent with others."""
-        with self._told:
-            self._sent.append(one)
+    def _post(self, batch: _InFlight, small: SmallBatch) -> None:
+        """Queue a small batch, to be sent with others in one message."""
+        with self._condition:
+            self._sent.append(batch)
         try:
             self._coordinator.post(small)
         except Exception:
-            with self._told:
-                self._sent.remove(one)
+            with self._condition:
+                self._sent.remove(batch)
             raise
 
     @contextmanager
-    def _dealt(self, batch: Any, args: Value) -> Iterator[Dealt]:
+    def _prepare(self, batch: Any, args: Value) -> Iterator[Prepared]:
         with self._sending(batch, args, self._land_all) as sent:
             if isinstance(sent, UpdateReport):
                 yield sent
@@ -242,13 +246,13 @@ class Pipeline:
         Raises
         ------
         Recovered
-            Some were lost with a worker: those come first.
+            Batches were lost with a worker, and come first.
         MgraphError
             A batch failed.
         """
         self._coordinator.land()
         self._outcomes.check()
-        if self._some_lost():
+        if self._any_lost():
             raise Recovered("a worker was lost")
 
     def __enter__(self) -> Pipeline:
@@ -265,7 +269,7 @@ class Pipeline:
             self._turn.__exit__(None, None, None)
 
     def _leave(self, error: BaseException | None) -> None:
-        """Wait until nothing is in flight any more; `error` is what left the block."""
+        """Wait for all batches in flight; `error` is the block's exception."""
         if error is not None and not isinstance(error, Exception):  # Ctrl-C
             self._recall()
             return
@@ -276,6 +280,8 @@ class Pipeline:
         except KeyboardInterrupt:
             self._recall()
             raise
+
+        # Raise the error that ended the pipeline, or add it to the exception that left the block.
         first = self._outcomes.error
         if error is None:
             self._outcomes.check()
@@ -284,26 +290,29 @@ class Pipeline:
             error.add_note(f"a batch in flight failed, too: {type(first).__name__}: {first}")
 
     def _recall(self) -> None:
-        self._outcomes.end(self._outcomes.dropped())  # which refuses what waits to be sent
+        self._outcomes.end(self._outcomes.dropped())  # so batches in the queue are refused
         self._coordinator.recall()
         self._drop(self._outcomes.dropped(), [])
 
     # ---- after a loss ------------------------------------------------------------------------------------------------
 
     def _mend(self) -> bool:
-        """If batches in flight were lost with a worker, finish them when the graph is back; whether there were some.
+        """Finish the batches that were lost with a worker, once the graph is back. Return True if any were.
 
-        What the store has is reported, and the rest is sent again, in the same order.
+        Batches in the store are reported; the rest is sent again, in the same order.
         """
-        if not self._some_lost():
+        if not self._any_lost():
             return False
         queue: list[_InFlight] = []
+
+        # A single thread resends; others wait for it and find nothing left.
         with self._mending:
             try:
-                if self._some_lost():
-                    queue = self._taken()
+                if self._any_lost():
+                    queue = self._take_lost()
                     self._resend(queue)
-            except MgraphError as error:  # the graph does not come back, or has no room for a batch
+            except MgraphError as error:
+                # The graph does not come back, or has no room for a batch.
                 self._drop(error, queue)
             except BaseException:
                 self._drop(self._outcomes.dropped(), queue)
@@ -311,33 +320,38 @@ class Pipeline:
         return True
 
     def _resend(self, queue: list[_InFlight]) -> None:
-        """Report or send again what is in the queue, which is empty then."""
+        """Report or resend each batch of the queue, until it is empty."""
         caller = self._coordinator
         assert isinstance(caller, Recovering), "no other caller loses batches and goes on"
         while queue:
-            one = queue[0]
-            if one.lost:
-                caller.recover(one.incarnation)
-                answers = None if one.epoch is None else caller.outcome(one.incarnation, one.epoch)
-                if answers is not None and one.epoch is not None:
-                    self._outcomes.restore(one.pending, one.made, one.epoch, answers)
+            batch = queue[0]
+
+            # The batch is done if the store has its epoch.
+            if batch.lost:
+                caller.recover(batch.incarnation)
+                answers = None if batch.epoch is None else caller.outcome(batch.incarnation, batch.epoch)
+                if answers is not None and batch.epoch is not None:
+                    self._outcomes.restore(batch.pending, batch.make, batch.epoch, answers)
                     del queue[0]
                     continue
-                one.lost = False
+                batch.lost = False
+
+            # Send it again.
             try:
-                self._launch(one)
+                self._launch(batch)
                 del queue[0]
-            except Recovered:  # a worker was lost again: those that were sent before this one come first
-                queue[:0] = self._taken()
+            except Recovered:
+                # Another loss: batches sent before this one come first.
+                queue[:0] = self._take_lost()
 
-    def _some_lost(self) -> bool:
-        with self._told:
-            return any(one.lost for one in self._sent)
+    def _any_lost(self) -> bool:
+        with self._condition:
+            return any(batch.lost for batch in self._sent)
 
-    def _taken(self) -> list[_InFlight]:
-        """All that were sent and did not land, when it is known of each that it is lost."""
-        with self._told:
-            if not self._told.wait_for(lambda: all(one.lost for one in self._sent), LOST_SECONDS):
+    def _take_lost(self) -> list[_InFlight]:
+        """Return all batches in flight, once all are lost."""
+        with self._condition:
+            if not self._condition.wait_for(lambda: all(batch.lost for batch in self._sent), LOST_SECONDS):
                 raise MgraphError(
                     f"graph {self._coordinator.status.graph}: batches in flight did not end within {LOST_SECONDS} s"
                 )
@@ -345,69 +359,72 @@ class Pipeline:
             return taken
 
     def _drop(self, error: MgraphError, queue: list[_InFlight]) -> None:
-        """End the pipeline with an error, which also the lost batches get, and those of the queue."""
-        with self._told:
+        """End the pipeline, its lost batches and the queue with an error."""
+        with self._condition:
             self._outcomes.end(error)
-            queue = [*queue, *(one for one in self._sent if one.lost)]
-            self._sent = [one for one in self._sent if not one.lost]
-        for one in queue:
-            one.pending.set_exception(error)
+            queue = [*queue, *(batch for batch in self._sent if batch.lost)]
+            self._sent = [batch for batch in self._sent if not batch.lost]
+        for batch in queue:
+            batch.pending.set_exception(error)
 
     # ---- on the event loop -------------------------------------------------------------------------------------------
 
     def room(self, n: int) -> Callable[[], Any]:
-        """A function that waits until `n` more bytes may be in flight, and raises if an earlier batch has failed."""
+        """Return a coroutine function that waits for room for `n` more bytes in flight.
+
+        It raises an error if an earlier batch has failed.
+        """
 
         async def wait() -> None:
             while self._bytes and self._bytes + n > self._max_bytes:
                 self._landed.clear()
                 await self._landed.wait()
-            if self._some_lost():
+            if self._any_lost():
                 raise Recovered("a worker was lost")
             self._outcomes.check()
 
         return wait
 
-    def _landing(self, one: _InFlight, n: int) -> Callable[..., None]:
-        """The function that is called with a batch's task, its epoch and its incarnation when it is sent."""
+    def _landing(self, batch: _InFlight, n: int) -> Callable[..., None]:
+        """Return a callback for the task and epoch of a sent batch."""
 
         def sent(flight: Flight, epoch: int, incarnation: int = 0) -> None:
             self._bytes += n
-            one.epoch, one.incarnation = epoch, incarnation
-            with self._told:
-                self._sent.append(one)
-            flight.add_done_callback(partial(self._land, one, n, time.perf_counter()))
+            batch.epoch, batch.incarnation = epoch, incarnation
+            with self._condition:
+                self._sent.append(batch)
+            flight.add_done_callback(partial(self._land, batch, n, time.perf_counter()))
 
         return sent
 
-    def _land(self, one: _InFlight, n: int, began: float, flight: Flight) -> None:
-        """Give a batch its outcome, or say that it was lost."""
+    def _land(self, batch: _InFlight, n: int, began: float, flight: Flight) -> None:
+        """Resolve a batch whose flight has ended, unless it was lost."""
         self._bytes -= n
         self._landed.set()
-        if not self._leaves([one], None if flight.cancelled() else flight.exception()):
-            self._end(one, began, flight)
+        if not self._leaves([batch], None if flight.cancelled() else flight.exception()):
+            self._end(batch, began, flight)
 
     def _leaves(self, batches: list[_InFlight], error: BaseException | None) -> bool:
-        """Take batches that have ended with `error` out of those in flight; True if they were lost, which stay."""
-        with self._told:
+        """Remove batches that ended with `error` from those in flight. Return True if they were lost, and stay."""
+        with self._condition:
             lost = self._is_lost(error)
-            for one in batches:
+            for batch in batches:
                 if lost:
-                    one.lost = True
+                    batch.lost = True
                 else:
-                    self._sent.remove(one)
-            self._told.notify_all()
+                    self._sent.remove(batch)
+            self._condition.notify_all()
         return lost
 
     def group_sent(self, group: BatchGroup, flight: Flight, epoch: int) -> None:
-        """See `Sender`."""
+        """Note the epochs of a group's batches; the group was sent."""
         self._bytes += group.nbytes
         for i, item in enumerate(group.items):
             item.batch.epoch, item.batch.incarnation = epoch + i, item.incarnation
         flight.add_done_callback(partial(self._land_group, group, epoch, time.perf_counter()))
 
     def group_refused(self, group: BatchGroup, error: BaseException) -> None:
-        """See `Sender`. The pipeline ends with the error, unless the graph comes back."""
+        """End the pipeline with the error that kept a group from being sent, unless the graph recovers."""
         for item in group.items:
             item.batch.incarnation = item.incarnation
         if self._leaves([item.batch for item in group.items], error):
@@ -418,32 +435,36 @@ class Pipeline:
             item.batch.pending.set_exception(error)
 
     def _land_group(self, group: BatchGroup, epoch: int, began: float, flight: Flight) -> None:
-        """Give each batch of a group its report or its error."""
+        """Resolve each batch of a group with its report or its error."""
         self._bytes -= group.nbytes
         self._landed.set()
         error, batches = None if flight.cancelled() else flight.exception(), [item.batch for item in group.items]
         if self._leaves(batches, error):
             return
+
+        # If the group failed, its first batches may be committed all the same.
         failed = flight.cancelled() or error is not None
         counts = group.done if failed else committed_counts(flight.result())
+
+        # Each batch is an epoch of its own.
         seconds = time.perf_counter() - began
-        for i, one in enumerate(batches):
+        for i, batch in enumerate(batches):
             if i < len(counts) or not failed:
                 answer = {"epoch": epoch + i, **dict(zip(TOLD, counts[i].tolist(), strict=True))}
-                self._outcomes.land(one.pending, "update", one.made, [answer], seconds)
+                self._outcomes.land(batch.pending, "update", batch.make, [answer], seconds)
             else:
-                self._outcomes.fail(one.pending, "update", one.made, epoch + i, error)
+                self._outcomes.fail(batch.pending, "update", batch.make, epoch + i, error)
 
     def _is_lost(self, error: BaseException | None) -> bool:
-        """Whether a batch failed with a worker, in a graph that comes back, and not after another error."""
+        """Return True if a batch failed with a worker, in a graph that recovers, before any other error."""
         caller, ends = self._coordinator, (WorkerLost, GraphLost, GraphClosed, Recovered)
-        comes_back = isinstance(caller, Recovering) and not caller.status.closed
-        return comes_back and self._outcomes.error is None and isinstance(error, ends)
+        recovers = isinstance(caller, Recovering) and not caller.status.closed
+        return recovers and self._outcomes.error is None and isinstance(error, ends)
 
-    def _end(self, one: _InFlight, began: float, flight: Flight) -> None:
+    def _end(self, batch: _InFlight, began: float, flight: Flight) -> None:
         error = None if flight.cancelled() else flight.exception()
         if flight.cancelled() or error is not None:
-            assert one.epoch is not None, "it was sent"
-            self._outcomes.fail(one.pending, one.method, one.made, one.epoch, error)
+            assert batch.epoch is not None, "it was sent"
+            self._outcomes.fail(batch.pending, batch.method, batch.make, batch.epoch, error)
         else:
-            self._outcomes.land(one.pending, one.method, one.made, flight.result(), time.perf_counter() - began)
+            self._outcomes.land(batch.pending, batch.method, batch.make, flight.result(), time.perf_counter() - began)

@@ -1,4 +1,4 @@
-"""Changes of a graph, from the user's arguments to the report of what they did."""
+"""Changes of a graph, from the user's arguments to the report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from mgraph.batch import TOLD, EdgeBatch
 from mgraph.checks import check_count, check_growth, check_offset, check_whole
-from mgraph.client.batches.mixed import Answers, how_rows_come, in_flight, of_steps
+from mgraph.client.batches.mixed import Answers, in_flight, of_steps, row_args
 from mgraph.client.batches.pipeline import Pipeline, Shares
 from mgraph.client.batches.split import check_batch, deal, largest_ids
 from mgraph.client.batches.windows import leave_isolated, remove_isolated
@@ -22,7 +22,7 @@ from mgraph.client.inputs.keyed_ingest import read_parts
 from mgraph.client.inputs.source_parts import AsParts
 from mgraph.client.options import Options
 from mgraph.client.reports import report
-from mgraph.client.reports.history import History, told_of_stop
+from mgraph.client.reports.history import History, note_of_stop
 from mgraph.client.reports.progress import Done, shown
 from mgraph.client.reports.report import Balance, UpdateReport, balance_of
 from mgraph.client.results.maintained import Live
@@ -41,32 +41,34 @@ __all__ = ["Updates", "edge_columns"]
 
 logger = logging.getLogger(__name__)
 
-SINGLE = int | str | np.integer  #: what one vertex may be
-LARGE = 1 << 20  #: edges of a batch from which a thread may show that it runs
+SINGLE = int | str | np.integer  #: types of a single vertex
+LARGE = 1 << 20  #: edges of a batch from which its progress is shown
 
 
 class Updates:
-    """Sends one graph's batches, additions and deletions of vertices, and moves. `DynamicGraph` documents each call.
+    """Sends a graph's batches, additions and deletions of vertices, and moves.
+
+    `DynamicGraph` documents each call.
 
     Parameters
     ----------
     directory : Directory
     options : Options
     parts : AsParts
-        Makes the parts of a source of an ingest.
+        Makes the parts of an ingest's source.
     order_due : bool
-        Whether the first batch that leaves edges is to be followed by a `reorder`.
+        True if a `reorder` must follow the first batch with edges.
     logged : bool
-        Whether there is a store.
+        True if the graph has a store.
 
     Attributes
     ----------
     order_due : bool
-        Whether that is to be made yet.
+        True until that `reorder` was made.
     followers : set of Live or None
-        The results that are brought up to date after each change; None as long as there was none.
+        The eager maintained results, which are updated after each change; None before the first.
     history : History
-        What this process has asked the graph for.
+        The changes and runs of this process.
     """
 
     def __init__(
@@ -82,21 +84,24 @@ class Updates:
         self._coordinator = directory.coordinator
         self.followers: weakref.WeakSet[Live] | None = None
         self.history = History()
-        self._rounds = self._sticks = False  # whether a warning told of it
+        self._rounds = self._sticks = False  # True once a warning was given
 
     def register(self, live: Live) -> None:
-        """Bring a result up to date after each change from now on."""
+        """Update a maintained result after each change from now on."""
         if self.followers is None:
             self.followers = weakref.WeakSet()
         self.followers.add(live)
 
     @property
     def _eager(self) -> bool:
-        """Whether there are results that follow each change."""
+        """True if any maintained result is updated after each change."""
         return self.followers is not None and not all(live.closed for live in self.followers)
 
     def followed(self) -> None:
-        """Bring the results up to date that follow each change. An error is logged, since the change was made."""
+        """Update the eager maintained results.
+
+        An error is logged only, since the change was made.
+        """
         for live in [live for live in self.followers or () if not live.closed]:
             try:
                 live.result()
@@ -108,11 +113,12 @@ class Updates:
     def apply(self, batch: EdgeBatch, offset: Any = None, *, last: bool = True) -> UpdateReport:
         """Apply a batch on all workers, or on none; `offset` is its place in a source.
 
-        Results that follow each change are brought up to date if it is the `last` batch of a call.
+        Eager maintained results are updated after the `last` batch of a call.
         """
         args: dict[str, Any] = {} if offset is None else {"offset": check_offset(offset)}
         before, edges = self._coordinator.status.epoch, len(batch.src)
         try:
+            # Show the progress of large batches only, since a display takes a thread.
             if last and edges >= LARGE:
                 with shown("update", lambda: Done(0, None, f"{edges:,} edges")):
                     done = self._apply(batch, args)
@@ -131,13 +137,13 @@ class Updates:
         directory = self._directory
         with self._coordinator.lock:
             numbering = directory.check()
-            # keys become numbers first
+            # Translate keys into ids first.
             if directory.takes(batch):
-                with self._keyed(batch) as found:
-                    done = self._send_keyed(found, args)
+                with self._keyed(batch) as keyed:
+                    done = self._send_keyed(keyed, args)
                 self._leave_isolated()
                 return done
-            # ids of a graph that grows may be new vertices; those of another one are checked
+            # Ids in a graph that grows may be new vertices; in another graph they are checked.
             grows = self._options.grows
             shares = partial(self._shares, batch, None if grows else numbering.partition.starts[-1])
             n = self._vertices_after(batch) if grows else None
@@ -147,19 +153,22 @@ class Updates:
                 return self._call("update", args if more is None else {**args, "n_vertices": more}, shares)
 
     def _tell(self, error: BaseException, edges: int, before: int) -> None:
-        """Note on an error what became of a batch that came after the epoch `before`, where that is known."""
+        """Note on an error whether its batch is in the graph.
+
+        `before` is the epoch before the batch. No note is added if the outcome is unknown.
+        """
         status = self._coordinator.status
         if not status.unsettled:
-            what = "it is in the graph" if status.epoch > before else "nothing was changed"
+            outcome = "it is in the graph" if status.epoch > before else "nothing was changed"
             stopped = f"graph {status.graph}: a batch of {edges:,} edges was stopped"
-            error.add_note(f"{stopped}; {what}, epoch {status.epoch}")
+            error.add_note(f"{stopped}; {outcome}, epoch {status.epoch}")
 
     def _has_keys(self, batch: Any) -> bool:
-        """Whether the graph has keys; the first batch decides where the user did not."""
+        """Return True if the graph has keys. The first batch decides if the user did not."""
         return self._directory.takes(batch) if isinstance(batch, EdgeBatch) else self._directory.has_keys
 
     def _check(self, batch: EdgeBatch, n_vertices: int | None) -> None:
-        """Check a batch, and warn once if rounding begins to add up in sums."""
+        """Check a batch; warn once of rounding in sums."""
         check_batch(batch, n_vertices, self._options.weighted)
         if batch.rounded and self._options.combine == "sum" and not self._rounds:
             self._rounds = True
@@ -178,21 +187,24 @@ class Updates:
         self._check(batch, None)
         return self._directory.keyed(batch, self._options.directed, self._logged)
 
-    def _send_keyed(self, found: Keyed[EdgeBatch], args: dict[str, Any]) -> UpdateReport:
+    def _send_keyed(self, keyed: Keyed[EdgeBatch], args: dict[str, Any]) -> UpdateReport:
         def shares() -> list[dict[str, Any]]:
-            dealt = self._shares(found.batch, checked=True)
+            shares_by_rank = self._shares(keyed.batch, checked=True)
             if "n_vertices" in args:
-                dealt[0]["keys"] = found.brought
-            return dealt
+                shares_by_rank[0]["keys"] = keyed.brought
+            return shares_by_rank
 
-        if found.n_vertices > self._directory.n_vertices:
-            args = {**args, "n_vertices": found.n_vertices}
-        return self._call("update", args, shares, found.missing)
+        if keyed.n_vertices > self._directory.n_vertices:
+            args = {**args, "n_vertices": keyed.n_vertices}
+        return self._call("update", args, shares, keyed.missing)
 
     def _call(
         self, method: str, args: dict[str, Any], shares: Callable[[], Any] = lambda: None, absent: int = 0
     ) -> UpdateReport:
-        """The report of a change; the ranks' shares are made again where the graph came back on other workers."""
+        """Make a change and return its report.
+
+        The ranks' shares are made again after the graph came back on other workers.
+        """
         began = time.perf_counter()
         while True:
             try:
@@ -207,7 +219,7 @@ class Updates:
             return done
 
     def _vertices_after(self, batch: Any) -> int | None:
-        """The number of vertices that there are after a batch, if it brings some."""
+        """Return the number of vertices after a batch with new ones."""
         if not isinstance(batch, EdgeBatch) or not len(batch):
             return None
         n, (src, dst) = self._directory.n_vertices, largest_ids(batch.src, batch.dst)
@@ -217,7 +229,7 @@ class Updates:
         return check_growth(max(src, dst), f"{name}[{int(ids.argmax())}]", n, len(batch))
 
     def landed(self) -> None:
-        """After a change that may leave vertices without edges, as the last batch of a pipeline."""
+        """Drop isolated vertices and update eager results after a batch."""
         self._leave_isolated()
         if self._options.combine == "sum":
             self._warn_of_sums()
@@ -228,7 +240,7 @@ class Updates:
             leave_isolated(self._directory, "the batch is committed")
 
     def pipeline(self, max_bytes: int, *, last: bool = True) -> Pipeline:
-        """Batches in flight, at most `max_bytes` of them; `landed` follows if they are the `last` ones of a call."""
+        """Return a pipeline with at most `max_bytes` in flight; `landed` follows if it is the `last` of a call."""
         if check_whole(max_bytes, "max_bytes") < 1:
             raise InvalidOption(f"max_bytes is {max_bytes}; at least 1 is needed")
         self._directory.check()
@@ -237,11 +249,14 @@ class Updates:
 
     @contextmanager
     def _sending(self, batch: Any, args: dict[str, Any], land: Callable[[], None]) -> Iterator[Shares | UpdateReport]:
-        """What a pipeline sends of a batch.
+        """Prepare a batch for a pipeline: yield its shares.
 
-        It is applied now, when nothing is in flight any more, if it brings keys, or if results follow each change.
+        A batch with new keys is applied at once, after the batches in flight, and so is each batch if any result is
+        eager; its report is yielded.
         """
         alone = self._eager
+
+        # Ids are sent as they are. Keys may be new, and a batch with new vertices cannot overlap.
         if not self._has_keys(batch):
             if not alone:
                 yield Shares(self._shares(batch, self._directory.n_vertices))
@@ -249,28 +264,35 @@ class Updates:
             land()
             done = self._call("update", args, partial(self._shares, batch, self._directory.n_vertices))
         else:
-            with self._keyed(batch) as found:
-                if not alone and found.n_vertices == self._directory.n_vertices:
-                    yield Shares(self._shares(found.batch, checked=True), found.missing)
+            with self._keyed(batch) as keyed:
+                if not alone and keyed.n_vertices == self._directory.n_vertices:
+                    yield Shares(self._shares(keyed.batch, checked=True), keyed.missing)
                     return
                 land()
-                done = self._send_keyed(found, args)
+                done = self._send_keyed(keyed, args)
+
+        # The batch was applied already.
         self.followed()
         yield done
 
     @contextmanager
     def _streaming(self, operations: Any, land: Callable[[], None]) -> Iterator[Any]:
-        """As `_sending`, of a stream of updates and queries."""
-        with in_flight(self._directory, self._options, self._logged, operations, land, alone=self._eager) as dealt:
-            if not isinstance(dealt, Answers):
-                yield dealt
+        """Prepare a stream of updates and queries for a pipeline, like `_sending`."""
+        with in_flight(self._directory, self._options, self._logged, operations, land, alone=self._eager) as prepared:
+            if not isinstance(prepared, Answers):
+                yield prepared
                 return
         self.followed()
-        yield dealt
+        yield prepared
 
     def ingest(self, source: Any, steps: int | None, names: Names, *, numbered: bool = False) -> list[Any]:
-        """Apply what the workers read; in a graph with keys this process, unless the ends are `numbered` already."""
+        """Apply a source that the workers read.
+
+        In a graph with keys this process reads it, unless the ends are `numbered` already.
+        """
         self._directory.check()
+
+        # With keys, this process reads the parts, since it numbers the keys.
         if self._directory.keys is not None and not numbered:
             while True:
                 with suppress(Recovered):
@@ -281,13 +303,15 @@ class Updates:
                 done = self._ingest_here(parts)
             self.followed()
             return done
+
+        # A loss continues the ingest after the committed steps, for as many ranks as before.
         size, before = len(self._coordinator.status.addresses), np.empty((0, len(TOLD)), np.int64)
 
         def ingest(now: Numbering) -> list[Any]:
             nonlocal before
             while True:
                 try:
-                    answers = self._ingest(source, steps, names, size, len(before), how_rows_come(now))
+                    answers = self._ingest(source, steps, names, size, len(before), row_args(now))
                     _warn_left_out(answers)
                     return of_steps(now, answers, before)
                 except Recovered as recovered:
@@ -302,10 +326,10 @@ class Updates:
 
     @contextmanager
     def _ingesting(self) -> Iterator[None]:
-        """Show how far an ingest is, and say what was done if Ctrl-C ends it."""
+        """Show the progress of an ingest. A Ctrl-C gets a note with the committed steps."""
         caller, before = self._coordinator, self._coordinator.status.epoch
         now = lambda: Done(caller.reached - before, None, f"{caller.reached - before:,} steps committed")  # noqa: E731
-        with told_of_stop(caller, "the ingest", "its steps up to that epoch are committed"), shown("ingest", now):
+        with note_of_stop(caller, "the ingest", "its steps up to that epoch are committed"), shown("ingest", now):
             yield
 
     def _ingest(
@@ -317,7 +341,7 @@ class Updates:
         first: int,
         rows: dict[str, Any],
     ) -> list[dict[str, Any]]:
-        """Ingest the steps of a source from `first` on, as for `size` ranks; each rank takes the place of some."""
+        """Ingest the steps of a source from `first` on, split for `size` ranks; each rank reads for some of these."""
         now = len(self._coordinator.status.addresses)
         seats = [rank * now // size for rank in range(size)]
         parts = self._parts(source, steps, names, seats)
@@ -340,7 +364,10 @@ class Updates:
     def _shares(
         self, batch: EdgeBatch, n_vertices: int | None = None, *, checked: bool = False
     ) -> list[dict[str, Any]]:
-        """Return a batch as contiguous shares, one per rank, after it is checked; its ids against `n_vertices`."""
+        """Split a batch into contiguous shares, one per rank.
+
+        It is checked first, its ids against `n_vertices`, unless it was `checked`.
+        """
         status, times = self._coordinator.status, self._options.times
         if not checked:
             self._check(batch, n_vertices)
@@ -351,7 +378,10 @@ class Updates:
     # ---- vertices ----------------------------------------------------------------------------------------------------
 
     def add_vertices(self, n: Any) -> range:
-        """Add `n` vertices on all workers, or on none; their ids. In a graph with keys, those keys that are new."""
+        """Add `n` vertices on all workers, or on none, and return their ids.
+
+        In a graph with keys, `n` is an array of keys, and the new ones are added.
+        """
         directory = self._directory
         with self._coordinator.lock:
             directory.check()
@@ -359,6 +389,8 @@ class Updates:
                 directory.decide(None)
             elif directory.keys is not None:
                 return self._add_keys(n)
+
+            # Without keys, new vertices get the next ids.
             n = check_count(n, "n")
             with directory.moving(more=n):
                 first = directory.n_vertices
@@ -368,7 +400,7 @@ class Updates:
         return range(first, total)
 
     def numbers(self, keys: Any) -> np.ndarray:
-        """The users' ids of a column of different keys, uint32[n] on the host, where new ones become vertices."""
+        """Return users' ids of a column of different keys, uint32[n] on the host; new keys become vertices."""
         table = self._directory.numbering.keys
         assert table is not None, "the caller has keys of the graph's kind"
         if (table.find(keys, self._directory.n_vertices) == np.uint32(NONE)).any():
@@ -376,7 +408,10 @@ class Updates:
         return Device.to_host(table.find(keys))
 
     def _add(self, n_vertices: int, keys: np.ndarray | None = None) -> None:
-        """Add vertices up to this number; rank 0 is told their keys, for the log."""
+        """Add vertices up to this number, with keys for the log.
+
+        Rank 0 gets the keys.
+        """
         began, n, caller = time.perf_counter(), n_vertices - self._directory.n_vertices, self._coordinator
         while True:
             shares: list[dict[str, Any]] = [{} for _ in self._coordinator.status.addresses]
@@ -400,17 +435,17 @@ class Updates:
             with self._coordinator.lock:
                 done = self._call("delete_vertices", {"ids": self._directory.ids(ids, "ids")})
         else:
-            with self._directory.removing(lambda now: now.ids(ids, "ids")) as gone:
-                done = self._call("remove_vertices", {"ids": gone})
+            with self._directory.removing(lambda now: now.ids(ids, "ids")) as removed:
+                done = self._call("remove_vertices", {"ids": removed})
         self.landed()
         return done
 
     def drop_isolated(self) -> int:
-        """Remove the vertices without edges as one epoch, if there are any; how many."""
+        """Remove all vertices without edges as one epoch, and return their number."""
         self._directory.check()
-        gone = remove_isolated(self._directory)
+        removed = remove_isolated(self._directory)
         self.followed()
-        return gone
+        return removed
 
     def _add_keys(self, keys: Any) -> range:
         if isinstance(keys, int | str | np.number):
@@ -418,16 +453,19 @@ class Updates:
         batch = EdgeBatch.of({"src": keys, "dst": keys}, self._directory.keys, {})
         if not self._has_keys(batch):
             raise InvalidOption("these are ids of a graph without keys; give the number of vertices to add, or keys=")
-        with self._keyed(batch) as found:
+        with self._keyed(batch) as keyed:
             first = self._directory.n_vertices
-            self._add(found.n_vertices, found.brought)
+            self._add(keyed.n_vertices, keyed.brought)
         self.followed()
-        return range(first, found.n_vertices)
+        return range(first, keyed.n_vertices)
 
     # ---- where they lie ----------------------------------------------------------------------------------------------
 
     def balance(self) -> Balance:
-        """How the graph lies on its workers, as of the last call."""
+        """Return the distribution of the graph over its workers.
+
+        It is known from the last call; no call is made.
+        """
         self._coordinator.check()
         return balance_of(self._coordinator.status.addresses, self._coordinator.status.states)
 
@@ -445,7 +483,7 @@ class Updates:
         return self.balance()
 
     def order_first(self) -> None:
-        """After a batch: the order by degree that was asked for, once there are edges."""
+        """Order the vertices by degree, if this was requested and the graph has edges by now."""
         if self.order_due and any(state.edges for state in self._coordinator.status.states):
             try:
                 self.reorder()
@@ -465,7 +503,7 @@ def edge_columns(src: Any, dst: Any, weight: Any = None) -> tuple[Any, Any, Any]
     Raises
     ------
     InvalidBatch
-        An entry of a list of pairs is none.
+        An entry of a list is no pair.
     """
     if dst is None:
         if type(src) not in (list, tuple, set) or not all(isinstance(pair, tuple | list) for pair in src):
@@ -480,5 +518,5 @@ def edge_columns(src: Any, dst: Any, weight: Any = None) -> tuple[Any, Any, Any]
 
 
 def _warn_left_out(answers: list[dict[str, Any]]) -> None:
-    """Warn of columns of parts that were not used."""
+    """Warn of unused columns of parts."""
     warn_unused(sorted({name for answer in answers for name in answer.get("left_out", ())}), "the source")

@@ -1,4 +1,4 @@
-"""Graphs whose edges have times: the options, and what `DynamicGraph` does by time."""
+"""Graphs whose edges have times: options, and calls by time."""
 
 from __future__ import annotations
 
@@ -20,18 +20,22 @@ __all__ = ["drop_isolated", "expire", "leave_isolated", "remove_isolated", "wind
 
 
 def window_of(times: Any, window: Any, window_edges: Any, drop_isolated: Any) -> dict[str, Any]:
-    """The options `times`, `window`, `window_edges` and `drop_isolated` of a graph, as `Options` has them.
+    """Return the options `times`, `window`, `window_edges` and `drop_isolated`, checked and normalised for `Options`.
 
     Raises
     ------
     InvalidOption
-        One is invalid, or they do not fit each other, or the graph cannot have them.
+        An option is invalid, or contradicts another, or the graph cannot have it.
     """
     kind, span = check_times(times), None
+
+    # A window of time implies times, of the window's kind.
     if window is not None:
         if times is not None and kind is None:
             raise InvalidOption(f"window is {window!r} and times is {times!r}; a window is one of times")
         span, kind = as_span(window, kind)
+
+    # A window of a number of edges implies times too.
     if window_edges is not None:
         if window is not None:
             raise InvalidOption(f"window is {window!r} and window_edges is {window_edges!r}; a graph has one window")
@@ -49,11 +53,11 @@ def window_of(times: Any, window: Any, window_edges: Any, drop_isolated: Any) ->
 
 
 def expire(self: Any, before: Any) -> UpdateReport:
-    """Delete every edge with an earlier time than `before`, as one epoch; the report counts them as `expired`.
+    """Delete every edge with an earlier time than `before`, as one epoch.
 
-    `before` is an integer, or a date in a graph of datetime64 times. Edges of such times may be inserted again later,
-    as far as the graph's `window` takes them. In a graph with a `window` and `combine`, an edge keeps the insertions
-    from `before` on, and what they combine to.
+    The report counts them as `expired`. `before` is an integer, or a date in a graph of datetime64 times. Edges of such
+    times may be inserted again later, as far as the graph's `window` takes them. In a graph with a `window` and
+    `combine`, an edge keeps the insertions from `before` on, and their combined weight.
 
     O(k log m) for k edges that leave, on each worker; the first time, each worker sorts its edges by time.
 
@@ -74,10 +78,10 @@ def expire(self: Any, before: Any) -> UpdateReport:
 
 
 def drop_isolated(self: Any) -> int:
-    """Remove the vertices that have no edges, as one epoch, and return their number. No epoch if there are none.
+    """Remove all vertices without edges as one epoch, and return their number.
 
-    Only a graph with keys can remove vertices: they are in no later result and no count, and their keys may come again.
-    A graph made with ``drop_isolated=True`` does so after each batch.
+    Without any, no epoch is made. Only a graph with keys can remove vertices: they are in no later result and no count,
+    and their keys may come again. A graph made with ``drop_isolated=True`` does so after each batch.
 
     O(n_vertices + m): each worker rebuilds its part of the graph, and needs memory for the new part beside the old one.
 
@@ -95,19 +99,19 @@ def drop_isolated(self: Any) -> int:
             "drop_isolated removes vertices, and without keys these are numbers that stay; create the graph with "
             'keys="int64" or keys="string"'
         )
-    gone: int = self._updates.drop_isolated()
-    return gone
+    removed: int = self._updates.drop_isolated()
+    return removed
 
 
 def remove_isolated(directory: Directory) -> int:
-    """Remove the vertices without edges as an epoch of its own, if there are any; how many."""
+    """Remove isolated vertices as an epoch, and return their number."""
     return _without_isolated(directory, "remove_vertices")
 
 
 def leave_isolated(directory: Directory, after: str) -> None:
-    """Remove the vertices without edges, as a part of the epoch before.
+    """Remove all vertices without edges, as a part of the epoch before.
 
-    Where that is not possible they stay until the next batch, and a warning says so and what they came `after`.
+    If that fails they stay until the next batch, and a warning names the change that they came `after`.
     """
     try:
         _without_isolated(directory, "drop_vertices")
@@ -119,12 +123,13 @@ def _without_isolated(directory: Directory, method: str) -> int:
     caller = directory.coordinator
 
     def isolated(now: Numbering) -> np.ndarray:
-        found = caller.call("isolated")
-        return np.concatenate([answer["ids"] for answer in found]).astype(np.uint32)
+        answers = caller.call("isolated")
+        return np.concatenate([answer["ids"] for answer in answers]).astype(np.uint32)
 
+    # After a loss the vertices are chosen again, by the recovered graph.
     while True:
-        with suppress(Recovered), directory.removing(isolated) as gone:  # those that left before a loss are gone
-            if len(gone):
-                args = {"ids": gone, "isolated": True} if method == "remove_vertices" else {"ids": gone}
+        with suppress(Recovered), directory.removing(isolated) as ids:  # after a loss, the rest
+            if len(ids):
+                args = {"ids": ids, "isolated": True} if method == "remove_vertices" else {"ids": ids}
                 caller.call(method, args)
-            return len(gone)
+            return len(ids)

@@ -1,1 +1,1 @@
-"""How the calls of a graph reach its workers: their order, retries, whether there is memory for them, and turns."""
+"""Calls of a graph on its workers: their order, memory for their arguments, failures, and locks."""

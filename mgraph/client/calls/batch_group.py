@@ -1,7 +1,8 @@
-"""Small batches of a pipeline that share a message to each rank. Each is an epoch of its own, and has its own report.
+"""Groups of small batches, which share one message per rank.
 
-A message costs the client and a worker about as much time as it takes to apply 100 edges. So a small batch waits in a
-queue while two messages are on their way, and what waits goes into the next one.
+Each batch is an epoch with its own report. A message costs the client and a worker about as much time as applying 100
+edges. So a small batch waits in a queue while two messages are on their way; the batches in the queue go into the next
+message.
 """
 
 from __future__ import annotations
@@ -18,41 +19,44 @@ from mgraph.client.calls.caller import Flight, Value
 
 __all__ = ["MOST", "SMALL", "WAITING", "BatchGroup", "Sender", "SmallBatch", "committed_counts", "layout"]
 
-SMALL = 16 << 10  #: bytes of a batch up to which it shares messages
-MOST = 64  #: batches in a message
-WAITING = 256  #: batches that wait for a message; the user's thread waits before there are more
+SMALL = 16 << 10  #: most bytes of a batch that shares messages
+MOST = 64  #: batches per message
+WAITING = 256  #: batches in the queue, above which the user's thread blocks
 
 NONE = np.empty((0, len(TOLD)), np.int64)
 
 
 class Sender(Protocol):
-    """The pipeline that small batches belong to. All is called on the event loop."""
+    """The pipeline that small batches belong to. Its methods are called on the event loop."""
 
     def room(self, n: int, /) -> Callable[[], Awaitable[None]]:
-        """A function that waits until `n` more bytes may be in flight, and raises if an earlier batch has failed."""
+        """Return a coroutine function that waits for room for `n` more bytes in flight.
+
+        It raises an error if an earlier batch has failed.
+        """
 
     def group_sent(self, group: BatchGroup, flight: Flight, epoch: int, /) -> None:
-        """The group is on its way, and its first batch is to be `epoch`."""
+        """Take note that the group was sent, its first batch as `epoch`."""
 
     def group_refused(self, group: BatchGroup, error: BaseException, /) -> None:
-        """The group was not sent."""
+        """Take note that the group was not sent."""
 
 
 @dataclass(frozen=True)
 class SmallBatch:
-    """A small batch.
+    """A small batch of a pipeline.
 
     Parameters
     ----------
     sender : Sender
     shares : list of dict
-        One for each rank, with the columns of a batch.
+        The batch's columns, split into one share per rank.
     sizes : list of CallSize
-        What is sent to each rank.
+        The size of each rank's message.
     batch : object
         The sender's own record of the batch.
     incarnation : int
-        How often the graph had come back after a loss when the batch was posted.
+        The graph's incarnation when the batch was posted.
     """
 
     sender: Sender
@@ -63,12 +67,12 @@ class SmallBatch:
 
     @property
     def nbytes(self) -> int:
-        """Bytes for all ranks."""
+        """The bytes for all ranks."""
         return sum(size.nbytes for size in self.sizes)
 
 
 def layout(shares: list[Value]) -> tuple[Any, ...] | None:
-    """What batches have in common that share a message; None for a batch that has to go alone, as one with times."""
+    """Return the layout that batches in one message share; None if a batch must go alone, as one with times."""
     share = shares[0]
     if share.keys() != set(COLUMNS) or not (type(share["src"]) is type(share["dst"]) is np.ndarray):
         return None
@@ -80,7 +84,7 @@ def layout(shares: list[Value]) -> tuple[Any, ...] | None:
 
 @dataclass
 class BatchGroup:
-    """Small batches of one sender and one layout.
+    """Small batches that share a sender and a layout.
 
     Attributes
     ----------
@@ -93,15 +97,15 @@ class BatchGroup:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all batches."""
+        """The bytes of all batches."""
         return sum(item.nbytes for item in self.items)
 
     def shares(self) -> list[Value]:
-        """Each rank's arguments of the call `updates`."""
+        """Return each rank's arguments of the call `updates`."""
         return [_joined([item.shares[rank] for item in self.items]) for rank in range(len(self.items[0].shares))]
 
     def sizes(self) -> list[CallSize]:
-        """What the call `updates` sends to each rank."""
+        """Return the size of the call `updates` for each rank."""
         by_rank = zip(*(item.sizes for item in self.items), strict=True)
         return [
             CallSize(sum(s.nbytes for s in sizes), sum(s.operations for s in sizes), sizes[0].columns)
@@ -119,20 +123,22 @@ def _joined(shares: list[Value]) -> Value:
 
 
 def committed_counts(outcomes: list[Any]) -> np.ndarray:
-    """The counts of the batches of a group that all ranks have committed: int64[k, 6].
+    """Return the counts of batches that all ranks committed: int64[k, 6].
 
     Parameters
     ----------
     outcomes : list
-        For each rank its answer to `updates`, the error, or None if there is no outcome.
+        Each rank's answer to `updates`, its error, or None without an outcome.
     """
     counts = []
     for outcome in outcomes:
         failed = isinstance(outcome, BaseException)
-        found = vars(outcome).get("done") if failed else outcome and outcome["counts"]
-        if found is None:
+        rank_counts = vars(outcome).get("done") if failed else outcome and outcome["counts"]
+        if rank_counts is None:
             return NONE
-        counts.append(np.asarray(found, np.int64).reshape(-1, len(TOLD)))
+        counts.append(np.asarray(rank_counts, np.int64).reshape(-1, len(TOLD)))
+
+    # Ranks may have stopped at different batches: only the common prefix is committed.
     least = min(map(len, counts))
-    total: np.ndarray = np.sum([found[:least] for found in counts], axis=0)
+    total: np.ndarray = np.sum([rows[:least] for rows in counts], axis=0)
     return total

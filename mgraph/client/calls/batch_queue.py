@@ -1,4 +1,4 @@
-"""The queue of small batches of pipelines, which are sent in groups that share messages; see `batch_group`."""
+"""Queue of small batches, which are sent in groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mgraph.client.calls.send_lock import SendLock
 
 __all__ = ["BatchQueue", "Launch"]
 
-#: sends a call with each rank's arguments and their sizes after `room`, and calls `sent`; the last argument is a group
+#: awaits `room`, sends a call with each rank's arguments, and calls `sent`; the last argument is the group
 Launch = Callable[
     [RemoteCall, list[Value], list[CallSize], Callable[[], Awaitable[None]], Callable[[Any, int], None], BatchGroup],
     Awaitable[None],
@@ -23,12 +23,12 @@ Launch = Callable[
 
 
 class BatchQueue:
-    """Small batches that wait for a message, in the order in which they came.
+    """Small batches in a queue for the next message, in the order in which they were added.
 
     Parameters
     ----------
     lock : SendLock
-        Held by whoever sends calls.
+        The lock under which calls are sent.
     flying : collection of asyncio.Task
         The batches in flight.
     """
@@ -36,13 +36,14 @@ class BatchQueue:
     def __init__(self, lock: SendLock, flying: Collection[asyncio.Task[Any]]) -> None:
         self._lock, self._flying = lock, flying
         self._waiting: deque[SmallBatch] = deque()
-        self._sending = False  # whether a task sends what waits
+        # True while a task sends the batches of the queue.
+        self._sending = False
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def add(self, small: SmallBatch) -> bool:
-        """Append a batch, from the user's thread; whether `begin` has to be called."""
+        """Append a batch, from the user's thread. Return True if `begin` must be called."""
         self._waiting.append(small)
         if self._sending:
             return False
@@ -52,11 +53,11 @@ class BatchQueue:
     # ---- on the event loop -------------------------------------------------------------------------------------------
 
     def begin(self, launch: Launch) -> None:
-        """Begin a task that sends what waits."""
+        """Start a task that sends the batches of the queue."""
         self._task = asyncio.create_task(self._send_while_waiting(launch))
 
     async def _send_while_waiting(self, launch: Launch) -> None:
-        """Send all in groups: what comes while two are in flight waits, and shares the next message."""
+        """Send all batches in groups. While two messages are in flight, batches wait and share the next one."""
         while True:
             while self._waiting:
                 async with self._lock:
@@ -64,35 +65,40 @@ class BatchQueue:
                 while len(self._flying) > 1 and len(self._waiting) < MOST:
                     await asyncio.wait(self._flying, return_when=asyncio.FIRST_COMPLETED)
             self._sending = False
-            if not self._waiting:  # a batch that was added before the line above has begun no other task
+            # Batches added before the line above started no other task.
+            if not self._waiting:
                 return
             self._sending = True
 
     async def send_locked(self, launch: Launch) -> None:
-        """Take the lock, and send all."""
-        if self._sending or self._waiting:  # in the middle of which the lock is taken
+        """Take the lock and send all batches."""
+        if self._sending or self._waiting:  # a task that sends has the lock
             async with self._lock:
                 await self.send(launch)
 
     async def send(self, launch: Launch) -> None:
-        """Send all; the caller has the lock."""
+        """Send all batches; the caller holds the lock."""
         while self._waiting:
             await self._send_group(launch)
 
     async def _send_group(self, launch: Launch) -> None:
-        """Send the first batches, as many as can share a message."""
+        """Send the first batches that can share a message."""
         if not self._waiting:
             return
+
+        # A group has one sender and one layout, and at most `MOST` batches.
         first, items = self._waiting[0], list[SmallBatch]()
-        alike = layout(first.shares)
+        shared_layout = layout(first.shares)
         while self._waiting and len(items) < MOST:
-            if self._waiting[0].sender is not first.sender or layout(self._waiting[0].shares) != alike:
+            if self._waiting[0].sender is not first.sender or layout(self._waiting[0].shares) != shared_layout:
                 break
             items.append(self._waiting.popleft())
+
+        # If the group cannot be sent, its pipeline ends or recovers.
         group, sender = BatchGroup(items), first.sender
         try:
-            sent = partial(sender.group_sent, group)
-            await launch(CALLS["updates"], group.shares(), group.sizes(), sender.room(group.nbytes), sent, group)
+            on_sent = partial(sender.group_sent, group)
+            await launch(CALLS["updates"], group.shares(), group.sizes(), sender.room(group.nbytes), on_sent, group)
         except BaseException as error:
             sender.group_refused(group, error)
             if not isinstance(error, Exception):

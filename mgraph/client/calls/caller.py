@@ -1,4 +1,4 @@
-"""What makes the calls of one graph: over the sessions of a cluster's workers, or on a shard in this process."""
+"""Interface of a graph's calls: over the sessions of a cluster's workers, or on a shard in this process."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ Value = dict[str, Any]
 
 
 class Flight(Protocol):
-    """A batch in flight, which ends with the ranks' answers: a future of `asyncio` or of `concurrent.futures`."""
+    """A batch in flight: a future of the ranks' answers."""
 
     def add_done_callback(self, function: Callable[[Any], object], /) -> object:
         """Call `function` with this object when the batch has ended."""
 
     def cancelled(self) -> bool:
-        """Whether Ctrl-C dropped the batch."""
+        """Return True if Ctrl-C dropped the batch."""
 
     def exception(self) -> BaseException | None:
-        """Its error."""
+        """Return the batch's error, or None."""
 
     def result(self) -> list[Value]:
-        """The ranks' answers."""
+        """Return the ranks' answers."""
 
 
 class Alive(Protocol):
-    """What may end before the answer to a call comes."""
+    """An event loop or thread that may end during a call."""
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """True while it runs."""
 
 
 class GraphStatus(NamedTuple):
-    """What the client knows of a graph, as of now; it makes no call.
+    """The client's knowledge of a graph. Reading it makes no call.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class GraphStatus(NamedTuple):
     one_process : bool
         True if all workers are in this process.
     incarnation : int
-        How often the graph was opened again after a loss; see `mgraph.client.stores.recovery`.
+        The number of times the graph was opened again after a loss.
     states : list of ShardState
         The last state of each rank; another list after each call.
     epoch : int
@@ -60,12 +60,12 @@ class GraphStatus(NamedTuple):
     closed : bool
         True if the user closed the graph.
     usable : bool
-        True if calls are possible; if not, `Caller.check` says why, or recovers the graph.
+        True if calls are possible. If not, `Caller.check` raises the reason, or recovers the graph.
     unsettled : bool
-        True if the ranks may have changed without this client's knowing: after a Ctrl-C until the next call is
-        answered, and from the loss of a rank on.
+        True if the ranks may have changes that this client does not know of: from a Ctrl-C to the answer of the next
+        call, and after the loss of a rank.
     silent : tuple of str
-        The workers that are lost because they did not answer, and may still be there.
+        The workers that were lost because they did not answer, and may still run.
     """
 
     graph: str
@@ -82,9 +82,9 @@ class GraphStatus(NamedTuple):
 
 
 class Caller(Protocol):
-    """One graph's calls, in the same order on every rank. Several threads may use it; their calls take turns.
+    """Makes a graph's calls, in the same order on every rank.
 
-    `mgraph.client.calls.coordinator.Coordinator` documents each member.
+    Calls of several threads take turns. `mgraph.client.calls.coordinator.Coordinator` documents each member.
     """
 
     @property
@@ -92,7 +92,7 @@ class Caller(Protocol):
 
     @property
     def runner(self) -> Alive:
-        """What runs the calls."""
+        """The event loop or thread that runs the calls."""
 
     @property
     def client(self) -> Any:
@@ -104,7 +104,7 @@ class Caller(Protocol):
 
     @property
     def reached(self) -> int:
-        """The epoch that all ranks have reached, as far as it is known now; during a call too."""
+        """The epoch that all ranks have reached, even during a call."""
 
     @property
     def lock(self) -> AbstractContextManager[None]: ...  # noqa: D102

@@ -1,4 +1,4 @@
-"""Calls that a user's thread makes by the channels to the shards' threads, without the client's event loop."""
+"""Calls over channels from a user's thread to the shards' threads, without the client's event loop."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ __all__ = ["ChannelCalls"]
 
 
 class ChannelCalls:
-    """Makes a graph's calls by channels where that is possible, and leaves what goes wrong to the event loop.
+    """Makes a graph's calls by channels if possible.
 
-    A call goes by channels if every rank has one, no other call is under way, and the ranks' messages are small beside
-    the arrays that lie in shared memory. So the ranks run calls in one order, whichever way these came.
+    Failures are left to the event loop. A call goes by channels if every rank has one, no other call is under way, and
+    the ranks' messages are small beside the arrays that lie in shared memory. So the ranks run calls in one order,
+    whichever way these came.
 
     Parameters
     ----------
@@ -35,9 +36,9 @@ class ChannelCalls:
     sessions : Sessions
     exchange : ExchangeLifecycle
     lock : SendLock
-        Held while a call is under way.
+        The lock that is held during a call.
     flying, queue : sized
-        The batches in flight, and those that wait for a message.
+        The batches in flight, and the batches of the queue.
     """
 
     def __init__(
@@ -55,20 +56,25 @@ class ChannelCalls:
         self._poll.register(self._bell, select.POLLIN)
         self._by_descriptor: dict[int, tuple[Session, Channel]] = {}
 
-    def call(self, call: RemoteCall, given: list[Value], alike: bool) -> list[Value] | None:
-        """Make a call, as `Coordinator.call`. Return None if it has to go by the comm; nothing was sent then.
+    def call(self, call: RemoteCall, rank_args: list[Value], alike: bool) -> list[Value] | None:
+        """Make a call, as `Coordinator.call`.
 
-        `alike` says that all ranks get the same arguments.
+        Return None if it must go by the comm; nothing was sent then. `alike` is True if all ranks get the same
+        arguments.
         """
         holder = object()
         try:
-            if not self._lock.try_acquire(holder) or not self._possible(call, given[0]):
+            if not self._lock.try_acquire(holder) or not self._possible(call, rank_args[0]):
                 return None
+
+            # Number the call, and pack it for each rank.
             epoch = self._sessions.epoch + 1 if call.epoch else None
             if epoch is not None:
-                given = [{**args, "epoch": epoch} for args in given]
-            calls = self._sessions.calls(call.handler, given, self._exchange.number)
+                rank_args = [{**args, "epoch": epoch} for args in rank_args]
+            calls = self._sessions.calls(call.handler, rank_args, self._exchange.number)
             packed = self._packed(calls, alike)
+
+            # Results that these calls would have freed are freed by the next one.
             if packed is None:
                 for result in calls[0].free:
                     self._sessions.forget(result)
@@ -86,19 +92,24 @@ class ChannelCalls:
             and not (self._flying or self._queue)
             and bool(sessions.all)
             and all(session.channel is not None for session in sessions.all)
-            and "sources" not in args  # user code, which a warning about a silent worker names
+            and "sources" not in args  # a warning about a silent worker names the user's function
             and self._runner.alive
             and asyncio._get_running_loop() is not self._runner.loop
         )
 
     def _packed(self, calls: list[Call], alike: bool) -> list[bytes] | None:
-        """Return each rank's message, whose large arrays are in shared memory; None if one cannot go by a channel."""
+        """Return each rank's message, with large arrays in shared memory; None if one cannot go by a channel."""
         large = [large_bytes(call.args) for call in calls]
+
+        # The same small arguments for all ranks are packed once.
         if not any(large) and alike:
             data = pack_message(to_dict(calls[0]))
             return None if data is None else [data] * len(calls)
-        if sum(large) > SMALL:  # the workers may have to be asked for memory first
+        # The workers may have to be asked for memory first.
+        if sum(large) > SMALL:
             return None
+
+        # Move large arrays into shared memory, rank by rank.
         packed, shared = list[bytes](), list[tuple[Session, Call]]()
         for session, call, nbytes in zip(self._sessions.all, calls, large, strict=True):
             if nbytes:
@@ -113,20 +124,26 @@ class ChannelCalls:
             packed.append(data)
         if len(packed) == len(calls):
             return packed
+
+        # A rank has no room: free the arrays of the others.
         for session, call in shared:
             session.take_back(call)
         return None
 
     def _answers(self, seq: int, packed: list[bytes], together: bool, epoch: int | None) -> list[Value]:
-        """Send the messages, and return the answers. If a rank fails, the event loop decides what becomes of it."""
+        """Send the messages and return the answers. If a rank fails, the event loop handles it."""
         sessions, waiting = self._sessions.all, True
         try:
             asked = [session.begin(seq, data, self._bell) for session, data in zip(sessions, packed, strict=True)]
+
+            # All ranks answered by their channels.
             if self._wait(asked):
                 answers = [answer.outcome for answer in asked if isinstance(answer.outcome, Answer)]
                 self._sessions.note(answers)
                 return [answer.value for answer in answers]
-            waiting = False  # the event loop waits now
+
+            # A rank has failed or is lost: the event loop takes over.
+            waiting = False
             return self._runner.run(self._finish(seq, together, epoch), 2 * ABORT_SECONDS)
         except KeyboardInterrupt:
             if waiting:
@@ -138,19 +155,22 @@ class ChannelCalls:
                     session.end(seq)
 
     def _wait(self, asked: list[ChannelAnswer]) -> bool:
-        """Wait until all ranks have answered. Return False as soon as one has failed, or cannot answer any more."""
+        """Wait until all ranks have answered. Return False as soon as one has failed or cannot answer."""
         stopped, poll = STOPPED.get(), self._poll
         if not self._by_descriptor:
             self._register()
         seconds = POLL_SECONDS if stopped is None else STOP_SECONDS
         while True:
+            # Stop at the first failure: ranks may wait for the one that failed.
             outcomes = [answer.outcome for answer in asked]
             if any(isinstance(outcome, BaseException) for outcome in outcomes):
                 return False
             if all(outcome is not None for outcome in outcomes):
                 return True
             if any(session.channel is None for session in self._sessions.all):
-                return False  # a rank was lost, for which another one may wait that has answered nothing yet
+                return False  # a rank was lost, and others may wait for it
+
+            # Wait for a message by a channel, or for the event loop's bell.
             for descriptor, _ in poll.poll(1000 * seconds):
                 if descriptor == self._bell.fileno():
                     self._bell.silence()
@@ -168,7 +188,7 @@ class ChannelCalls:
                 self._by_descriptor[channel.fileno()] = session, channel
 
     async def _finish(self, seq: int, together: bool, epoch: int | None) -> list[Value]:
-        """Wait on the event loop for the answers that are missing, and release the ranks if one has failed."""
+        """Wait on the event loop for the missing answers. Release the ranks if one has failed."""
         try:
             return await self._exchange.finish(self._sessions.outcomes(seq), together)
         except MgraphError as error:

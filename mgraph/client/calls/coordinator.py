@@ -1,4 +1,4 @@
-"""The client's end of one graph: it orders calls, and sends them one at a time, or batches in flight."""
+"""Coordinator of a graph's calls, which run in the same order on all ranks."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from mgraph.protocol import ABORT_SECONDS, PATIENCE_SECONDS, Answer, Publish
 
 __all__ = ["Coordinator", "Flight", "Value"]
 
-GRACE_SECONDS = 2 * ABORT_SECONDS  #: for which Ctrl-C waits until the ranks are released
+GRACE_SECONDS = 2 * ABORT_SECONDS  #: time after Ctrl-C for the ranks to be released
 
 T = TypeVar("T")
 Flight = asyncio.Task[list[Value]]  #: a batch in flight; the result of the task is the ranks' answers
 
 
 class Coordinator:
-    """Makes the calls of one graph on all its shards, in the same order on each.
+    """Makes the calls of a graph on all its shards, in the same order.
 
     One call runs at a time, reads included; calls of other threads wait in a queue, in the order in which they came.
     Only batches of a pipeline may overlap: the ranks queue them, and other calls wait until all of them are committed.
@@ -63,9 +63,9 @@ class Coordinator:
     exchange : ExchangeLifecycle
         The exchange that the ranks share.
     one_process : bool
-        Whether all workers are in this process.
+        True if all workers are in this process.
     client : distributed.Client or None
-        The client whose cluster holds the graph, where it is known.
+        The client whose cluster holds the graph, if known.
     """
 
     groups = True
@@ -97,7 +97,9 @@ class Coordinator:
     # ---- from the user's thread --------------------------------------------------------------------------------------
 
     def open(self, attach: bool = False) -> None:
-        """Open all sessions, or none; with `attach` those with the shards of a published graph.
+        """Open all sessions or none.
+
+        With `attach`, connect to the shards of a published graph.
 
         Raises
         ------
@@ -112,16 +114,16 @@ class Coordinator:
 
     @property
     def lock(self) -> AbstractContextManager[None]:
-        """Holds the calls of other clients back, and of this one's other threads; nothing if the graph has no others.
+        """A context manager that holds back the calls of other clients and threads; a no-op unless the graph is shared.
 
-        When it is entered, the status has what the ranks have now.
+        On entry, `status` is brought up to date with the ranks.
         """
         return nullcontext() if self._graph_lock is None else self._graph_lock
 
     def publish(self, name: str | None, card: bytes = b"") -> None:
-        """Give the shards to their workers, with a `card` for clients that attach; None takes the name back.
+        """Let the workers keep the shards, with a `card` for clients that attach. None withdraws the name.
 
-        Rank 0, where clients look for it, comes last.
+        Rank 0 is published last, since clients look for the graph there.
         """
         with self.lock:
             self.runner.run(self._publish(name, card), GRACE_SECONDS)
@@ -136,12 +138,12 @@ class Coordinator:
         args: Value | None = None,
         shares: Sequence[Value] | None = None,
     ) -> list[Value]:
-        """Make a call on all ranks and return their answers, in rank order.
+        """Make a call on all ranks and return their answers in order.
 
         Parameters
         ----------
         name : str
-            One of `mgraph.calls.CALLS`, which says what the call needs.
+            A key of `mgraph.calls.CALLS`, which describes each call.
         args : dict, optional
             Arguments that are the same for every rank.
         shares : sequence of dict, optional
@@ -158,19 +160,23 @@ class Coordinator:
         CapacityError
             A worker has no room for its arguments, and nothing was sent.
         Exception
-            What the call raised on a rank. If ranks raised different errors, the one that caused the others.
+            The call's error on a rank. If ranks raised different errors, the one that caused the others.
         """
-        call, given = CALLS[name], [{**(args or {}), **share} for share in (shares or [{}] * len(self.addresses))]
+        call, rank_args = CALLS[name], [{**(args or {}), **share} for share in (shares or [{}] * len(self.addresses))]
+
+        # A shared graph is locked against its other clients, and its calls go by the comm.
         if self._graph_lock is not None:
             with self._graph_lock:
-                return self._run(self._call_locked(call, given))
+                return self._run(self._call_locked(call, rank_args))
+
+        # Channels first; otherwise the comm, from the event loop.
         try:
-            answers = self._channels.call(call, given, shares is None)
+            answers = self._channels.call(call, rank_args, shares is None)
         except KeyboardInterrupt:
             self._interrupted = True
             raise
         if answers is None:
-            return self._run(self._call_locked(call, given))
+            return self._run(self._call_locked(call, rank_args))
         self._interrupted = False
         return answers
 
@@ -190,25 +196,27 @@ class Coordinator:
         room: Callable[[], Awaitable[None]],
         sent: Callable[[Flight, int], None],
     ) -> None:
-        """Send a batch without waiting for its outcome. The ranks apply batches in the order in which they were sent.
+        """Send a batch without waiting for its outcome.
+
+        The ranks apply batches in the order sent.
 
         Parameters
         ----------
         name, shares
             As in `call`.
         sizes : sequence of CallSize
-            What is sent to each rank.
+            The call's size for each rank.
         room : callable
-            Waits, on the event loop, until the batch may be sent. If it raises, the batch is not sent.
+            Awaited on the event loop before the batch is sent. If it raises an error, the batch is not sent.
         sent : callable
             Called on the event loop with the batch's `Flight` and its epoch.
         """
         self._run(self._launch_locked(CALLS[name], shares, sizes, room, sent))
 
     def post(self, small: SmallBatch) -> None:
-        """Send a small batch soon, with others in a message. Calls and batches after it come after it on the ranks too.
+        """Queue a small batch, to be sent soon in a group.
 
-        Waits while `WAITING` batches wait.
+        Later calls and batches come after it on the ranks. Blocks while the queue has `WAITING` batches.
         """
         if self._queue.add(small) and not self.runner.post(partial(self._queue.begin, self._launch)):
             raise GraphClosed(f"the Dask client of graph {self.graph} is closed (epoch {self.sessions.epoch})")
@@ -223,14 +231,14 @@ class Coordinator:
     def recall(self) -> None:
         """Drop the batches in flight that the ranks have not voted on, and wait until none is in flight.
 
-        What is posted must be refused by its sender from now on.
+        From now on, senders must refuse their queued batches.
         """
         self._run(self._recall())
 
     def close(self) -> None:
-        """End the sessions, so that the workers free the shards. It may be called at any time, also twice.
+        """End the sessions, so that the workers free the shards.
 
-        Takes a few seconds at most.
+        May be called at any time, and twice. Takes a few seconds at most.
         """
         self.sessions.closed = True
         try:
@@ -240,22 +248,22 @@ class Coordinator:
             self.drop()
 
     def drop(self) -> None:
-        """Close every comm without waiting, from any thread. This also ends a graph that was collected unclosed."""
+        """Close every comm without waiting, from any thread. A graph that is collected unclosed ends this way."""
         _drop(self.runner, self.sessions.all)
 
     def forget(self, result: str) -> None:
-        """Free a result on the workers with the next call. Safe in a finalizer, since it only records the key."""
+        """Free a result on the workers with the next call. Safe in a finalizer: it only records the key."""
         self.sessions.forget(result)
 
     def check(self) -> None:
-        """Raise if no call is possible any more: `GraphClosed`, `GraphLost` or `WorkerLost`. Makes no call itself."""
+        """Raise `GraphClosed`, `GraphLost` or `WorkerLost` if no call is possible any more. Makes no call."""
         if not self.sessions.closed and not self.runner.alive:
             raise GraphClosed(f"the Dask client of graph {self.graph} is closed (epoch {self.sessions.epoch})")
         self.exchange.check()
 
     @property
     def status(self) -> GraphStatus:
-        """What is known of the graph now; makes no call."""
+        """The client's knowledge of the graph; makes no call."""
         sessions, lost = self.sessions, self.exchange.lost
         return GraphStatus(
             self.graph, self.addresses, self.one_process, 0, sessions.states, sessions.epoch, sessions.changes,
@@ -267,21 +275,24 @@ class Coordinator:
 
     @property
     def reached(self) -> int:
-        """The epoch that all ranks have reached, during a call too: as their last beats said, at most a second ago."""
+        """The epoch that all ranks have reached, even during a call: by their last beats, at most a second old."""
         return max(self.sessions.epoch, min(session.reached for session in self.sessions.all))
 
     # ---- on the event loop -------------------------------------------------------------------------------------------
 
-    async def _call_locked(self, call: RemoteCall, given: list[Value]) -> list[Value]:
+    async def _call_locked(self, call: RemoteCall, rank_args: list[Value]) -> list[Value]:
         async with self._send_lock:
+            # Calls come after the small batches of the queue and the batches in flight.
             await self._queue.send(self._launch)
             await self._ready(call.exchange, alone=True)
             epoch = self.sessions.epoch + 1 if call.epoch else None
             if call.epoch:
-                given = [{**args, "epoch": epoch} for args in given]
-            sizes = [call.size(args) for args in given]
+                rank_args = [{**args, "epoch": epoch} for args in rank_args]
+
+            # Reserve memory on the workers, then send.
+            sizes = [call.size(args) for args in rank_args]
             await self._reserve(sizes)
-            calls = self.sessions.calls(call.handler, given, self.exchange.number)
+            calls = self.sessions.calls(call.handler, rank_args, self.exchange.number)
             try:
                 answers = await self.exchange.finish(self.sessions.send(calls, sizes), together=call.exchange)
             except MgraphError as error:
@@ -294,12 +305,14 @@ class Coordinator:
         async with self._send_lock:
             await self._queue.send(self._launch)
             await self._ready(connect=False, alone=True)
-            known = GraphLock.known_of(self.exchange, self.sessions)
+            state = GraphLock.packed_state(self.exchange, self.sessions)
             if self._graph_lock is None:
                 self._share()
+
+            # On failure, withdraw the name from the ranks that have it.
             ranks = range(len(self.addresses))
             for rank in reversed(ranks):
-                message = Publish(self.sessions.next_number(), name, card, self.exchange.number, known)
+                message = Publish(self.sessions.next_number(), name, card, self.exchange.number, state)
                 try:
                     await asyncio.shield(self.sessions.ask(rank, message))
                 except BaseException:
@@ -308,7 +321,10 @@ class Coordinator:
                     raise
 
     async def _ready(self, connect: bool, alone: bool) -> None:
-        """Wait until a call can be sent: after the batches in flight, if `alone` or if they are being released."""
+        """Wait until a call can be sent.
+
+        That is after all batches in flight if the call runs `alone`, or if the ranks are being released.
+        """
         if alone or not self.exchange.connected:
             await self._landed()
         self.check()
@@ -319,14 +335,13 @@ class Coordinator:
             await self.exchange.connect()
 
     def _may_lack_memory(self, sizes: Sequence[CallSize]) -> bool:
-        """Return True if a worker may have no room for its call; within one process nothing is copied."""
+        """Return True if a worker may lack memory for its call. Within one process nothing is copied."""
         return not self.one_process and may_lack_memory(sizes, list(self._flying.values()), self.sessions.states)
 
     async def _reserve(self, sizes: Sequence[CallSize]) -> None:
-        """Have the workers keep memory for what they are about to be sent, where they may lack it.
+        """Reserve memory for a call's arguments if a worker may lack it.
 
-        Nothing is in flight: what it takes is free again when they answer, and what fails they need not be released
-        from twice.
+        Nothing is in flight: the memory of earlier calls is free again, and a failed call releases no rank twice.
         """
         if not self._may_lack_memory(sizes):
             return
@@ -335,8 +350,8 @@ class Coordinator:
             await self._ask("reserve", [{"nbytes": 0}] * len(sizes))
             raise CapacityError(f"graph {self.graph}: {why}; nothing was sent")
 
-    async def _ask(self, method: str, given: list[Value]) -> list[Value]:
-        calls = self.sessions.calls(method, given, self.exchange.number)
+    async def _ask(self, method: str, rank_args: list[Value]) -> list[Value]:
+        calls = self.sessions.calls(method, rank_args, self.exchange.number)
         return await self.exchange.finish(self.sessions.send(calls), together=False)
 
     async def _launch_locked(
@@ -360,18 +375,19 @@ class Coordinator:
         sent: Callable[[Flight, int], None],
         group: BatchGroup | None = None,
     ) -> None:
-        # wait until the batch may be sent
+        # Wait until the batch may be sent.
         await room()
         await self._ready(connect=True, alone=False)
-        await room()  # raises where the batch before failed meanwhile
+        # Raises an error if the batch before failed meanwhile.
+        await room()
         if self._may_lack_memory(sizes):
             await self._landed()
             await room()
             await self._reserve(sizes)
-        # send it as the epoch after those in flight
+        # Send it as the epoch after the batches in flight.
         epoch = self.sessions.epoch + 1 + self._ahead
-        given = [{**args, "epoch": epoch, "ahead": True} for args in shares]
-        asked = self.sessions.send(self.sessions.calls(call.handler, given, self.exchange.number), sizes)
+        rank_args = [{**args, "epoch": epoch, "ahead": True} for args in shares]
+        asked = self.sessions.send(self.sessions.calls(call.handler, rank_args, self.exchange.number), sizes)
         before = next(reversed(self._flying), None)
         flight = asyncio.create_task(self._land(before, asked, epoch, group))
         self._flying[flight] = sizes
@@ -381,20 +397,27 @@ class Coordinator:
     async def _land(
         self, before: Flight | None, asked: Asked, epoch: int, group: BatchGroup | None = None
     ) -> list[Value]:
-        """The answers to a batch in flight. If the batch `before` it failed, the ranks refuse this one's epoch."""
+        """Return the answers to a batch in flight.
+
+        If the batch `before` it failed, the ranks refuse this one's epoch.
+        """
         try:
+            # Land in order: an earlier failure decides this batch, too.
             if before is not None:
                 try:
                     await asyncio.wait([before])
-                except asyncio.CancelledError:  # Ctrl-C, just when the batch before it has landed
+                except asyncio.CancelledError:
+                    # Ctrl-C came just as the batch before this one landed.
                     await self.exchange.abort()
                     raise
                 if before.cancelled() or before.exception() is not None:
                     await asyncio.wait(asked, timeout=ABORT_SECONDS)
-                    if all(isinstance(_outcome(task), dict) for task in asked):  # before Ctrl-C was heard of
+                    if all(isinstance(_outcome(task), dict) for task in asked):  # it landed before Ctrl-C came
                         return [task.result().value for task in asked]
                     self.check()
                     raise MgraphError(f"graph {self.graph}: epoch {epoch} was not applied: a batch before it failed")
+
+            # Errors from here on are this batch's own.
             return await self.exchange.finish(asked, together=True)
         except BaseException:
             if group is not None:
@@ -416,7 +439,7 @@ class Coordinator:
 
 
 def _outcome(asked: asyncio.Task[Answer]) -> Value | BaseException | None:
-    """What a rank has answered."""
+    """Return a rank's answer or error; None if neither has come."""
     if not asked.done() or asked.cancelled():
         return None
     return asked.exception() or asked.result().value

@@ -1,4 +1,4 @@
-"""The exchange that the ranks of a graph share: connect, abort after a failed call, resolve an interrupted vote."""
+"""Lifecycle of the ranks' exchange: connect, abort after a failed call, resolve an interrupted vote."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Value = dict[str, Any]
 
 
 class ExchangeLifecycle:
-    """The exchanges of one graph, one at a time, each with its own number. Coroutines run on the client's event loop.
+    """The exchanges of one graph, one at a time, each with a number. Coroutines run on the client's event loop.
 
     A call that fails on any rank is aborted on the others, so that no rank waits for one that has stopped. Their
     exchange is then destroyed. The next call that needs one makes a new exchange, with the next number.
@@ -30,10 +30,10 @@ class ExchangeLifecycle:
     number : int
         The number of the current exchange.
     connected : bool
-        Whether the current exchange is connected.
+        True if the current exchange is connected.
     shared : bool
-        Whether other clients make calls, too. Where this one has lost a rank, another may not have: it decides then
-        about a change whose vote was interrupted.
+        True if other clients make calls, too. If this client has lost a rank, another may still reach it, and decides
+        about an interrupted vote.
     """
 
     def __init__(self, sessions: Sessions) -> None:
@@ -44,7 +44,7 @@ class ExchangeLifecycle:
 
     @property
     def aborting(self) -> bool:
-        """True if ranks were released, and have not all said yet how it ended for them."""
+        """True if ranks were released, and some have not acknowledged it yet."""
         return bool(self._acks)
 
     @property
@@ -53,7 +53,7 @@ class ExchangeLifecycle:
         return self._fatal is not None or self._sessions.lost is not None
 
     def check(self) -> None:
-        """Raise if no call is possible any more: `GraphClosed`, `GraphLost` or `WorkerLost`. Makes no call itself."""
+        """Raise `GraphClosed`, `GraphLost` or `WorkerLost` if no call is possible any more. Makes no call."""
         sessions = self._sessions
         if sessions.closed:
             raise GraphClosed(f"graph {sessions.graph} is closed (epoch {sessions.epoch})")
@@ -63,13 +63,13 @@ class ExchangeLifecycle:
             raise type(self._fatal)(*self._fatal.args)
 
     def resume(self, number: int, connected: bool) -> None:
-        """Go on from where another client of the graph was."""
+        """Continue with the exchange of another client of the graph."""
         self.number, self.connected = number, connected
 
     # ---- a call ------------------------------------------------------------------------------------------------------
 
     async def connect(self) -> None:
-        """Make the exchange of this attempt: every rank opens its part, then connects to the others."""
+        """Open a new exchange on every rank, and connect its parts."""
         size = len(self._sessions.all)
         opened = await self._call("open_exchange", [{}] * size)
         addresses = [answer["address"] for answer in opened]
@@ -81,14 +81,16 @@ class ExchangeLifecycle:
         return await self.finish(self._sessions.send(calls), together=True)
 
     async def finish(self, asked: Asked, together: bool) -> list[Value]:
-        """The answers of the ranks, in rank order. If a rank fails, raises its error after all ranks are released.
+        """Return the ranks' answers, in rank order.
+
+        If a rank fails, release all ranks and raise its error.
 
         Parameters
         ----------
         asked : list of asyncio.Task
             The requests to all ranks.
         together : bool
-            Whether the ranks communicate in this call. An error may then leave the exchange between two steps, and a
+            True if the ranks communicate in this call. An error may then leave the exchange between two steps, and a
             change half done, so ranks are released even if all of them failed with the same error.
         """
         try:
@@ -96,6 +98,8 @@ class ExchangeLifecycle:
                 answers = [task.result() for task in asked]
                 self._sessions.note(answers)
                 return [answer.value for answer in answers]
+
+            # If the same error met all ranks before any communication, none waits for another.
             if together or self._sessions.lost or not _alike(asked):
                 await self.abort()
             raise self._cause(errors_of(asked))
@@ -103,24 +107,25 @@ class ExchangeLifecycle:
             await self.abort()
             raise
         finally:
-            del asked  # an error's traceback refers to this frame; a reference back to the error would keep the graph
+            # An error's traceback refers to this frame; a reference back to the error would keep the graph.
+            del asked
 
     def _cause(self, errors: list[BaseException]) -> BaseException:
-        """The error to raise for a failed call: the first one that is not a consequence of another rank's error."""
+        """Return the error to raise for a failed call: the first that is no consequence of another rank's error."""
         sessions = self._sessions
         where = f"graph {sessions.graph}"
         if sessions.closed:
             return GraphClosed(f"{where} was closed while a call was running (epoch {sessions.epoch})")
         if lost := sessions.lost:
             return lost
-        real = (error for error in errors if not isinstance(error, Aborted))
-        broke_down = MgraphError(f"{where}, epoch {sessions.epoch}: the exchange failed: {errors[0]}")
-        return next(real, broke_down)
+        causes = (error for error in errors if not isinstance(error, Aborted))
+        failure = MgraphError(f"{where}, epoch {sessions.epoch}: the exchange failed: {errors[0]}")
+        return next(causes, failure)
 
     # ---- after a failure ---------------------------------------------------------------------------------------------
 
     async def abort(self) -> None:
-        """Abort this attempt on every rank; wait `ABORT_SECONDS` at most for the acknowledgements."""
+        """Abort the current exchange on every rank; wait at most `ABORT_SECONDS` for acknowledgements."""
         number, self.number, self.connected = self.number, self.number + 1, False
         self._acks = self._sessions.send(self._sessions.aborts(number))
         await asyncio.wait(self._acks, timeout=ABORT_SECONDS)
@@ -135,37 +140,45 @@ class ExchangeLifecycle:
         if late:
             self._fatal = self._not_back([rank for rank, ack in enumerate(self._acks) if ack in late])
         else:
-            await asyncio.shield(self._judge())  # Ctrl-C must not leave a batch between commit and discard
+            # Ctrl-C must not leave a batch between commit and discard.
+            await asyncio.shield(self._judge())
         self.check()
 
     async def _judge(self) -> None:
-        """Finish or undo a change whose vote was interrupted. Called after all ranks have acknowledged or were lost.
+        """Finish or undo a change whose vote was interrupted, after every rank has acknowledged or was lost.
 
-        A rank that had voted for a change and was released before it learned the outcome still holds what it prepared.
+        A rank that had voted for a change and was released before it learned the outcome still has the prepared change.
         If any rank has made the change, all have voted for it, so the others make it too; else none does. Ranks count
         their changes, so the largest count shows whether a rank has made it.
         """
-        known = [ack.result() for ack in self._acks if ack.exception() is None]
+        answers = [ack.result() for ack in self._acks if ack.exception() is None]
         self._acks = []
         lost = self._sessions.lost
-        made = max((answer.state.changes for answer in known), default=0)
-        broken = next((answer.state.broken for answer in known if answer.state.broken), None)
-        if broken or (lost and made > self._sessions.changes):
-            self._fatal = self._lost_after_vote(broken or str(lost))
-        if any(answer.state.in_doubt for answer in known) and not (self.shared and lost):
-            await self._resolve(made)
-        elif self._fatal is None and not lost:
-            self._sessions.note(known)
 
-    async def _resolve(self, made: int) -> None:
-        """Send every rank the outcome of the vote: `made`, the largest number of changes that a rank has made."""
-        calls = self._sessions.calls("resolve", [{"changes": made}] * len(self._sessions.all), self.number)
+        # The graph is lost if a rank that is gone may have made the change.
+        changes = max((answer.state.changes for answer in answers), default=0)
+        broken = next((answer.state.broken for answer in answers if answer.state.broken), None)
+        if broken or (lost and changes > self._sessions.changes):
+            self._fatal = self._lost_after_vote(broken or str(lost))
+
+        # Otherwise tell ranks in doubt the outcome.
+        if any(answer.state.in_doubt for answer in answers) and not (self.shared and lost):
+            await self._resolve(changes)
+        elif self._fatal is None and not lost:
+            self._sessions.note(answers)
+
+    async def _resolve(self, changes: int) -> None:
+        """Send every rank the vote's outcome, its number of changes.
+
+        `changes` is the largest number of changes that any rank has made.
+        """
+        calls = self._sessions.calls("resolve", [{"changes": changes}] * len(self._sessions.all), self.number)
         asked = self._sessions.send(calls)
         _, late = await asyncio.wait(asked, timeout=ABORT_SECONDS)
         errors = errors_of(asked)
         if not late and not errors:
             self._sessions.note(task.result() for task in asked)
-        elif made > self._sessions.changes and self._fatal is None:
+        elif changes > self._sessions.changes and self._fatal is None:
             self._fatal = self._lost_after_vote(str(errors[0]) if errors else "a rank does not answer")
 
     # ---- errors after which only close() works -----------------------------------------------------------------------
@@ -186,6 +199,6 @@ class ExchangeLifecycle:
 
 
 def _alike(asked: Asked) -> bool:
-    """Whether all ranks failed with the same error."""
+    """Return True if all ranks failed with the same error."""
     errors = errors_of(asked)
     return len(errors) == len(asked) and len({(type(error), str(error)) for error in errors}) == 1

@@ -1,4 +1,7 @@
-"""The lock of a published graph, which several clients call; see `mgraph.worker.sessions.published`."""
+"""The lock of a published graph, which several clients call.
+
+`mgraph.worker.sessions.published` has the worker's side.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,14 @@ __all__ = ["GraphLock"]
 
 logger = logging.getLogger(__name__)
 
-RANK = 0  #: the one that gives the lock
+RANK = 0  #: the rank that grants the lock
 
 
 class GraphLock:
-    """Lock a published graph against the calls of its other clients. A context manager; a thread may enter it again.
+    """Lock a published graph against the calls of its other clients: a reentrant context manager.
 
-    Rank 0 gives the lock to one client after another. Other threads of this client wait. Once it is entered, the client
-    knows about the ranks what the last holder knew. If that one was cut off, the ranks are released first, and an
+    Rank 0 grants the lock to one client after another. Other threads of this client wait. On entry, the client takes
+    over the last holder's knowledge of the ranks. If that holder was cut off, the ranks are released first, and an
     interrupted vote is decided.
 
     Parameters
@@ -35,7 +38,7 @@ class GraphLock:
     sessions : Sessions
     exchange : ExchangeLifecycle
     flying : collection of tasks
-        The batches in flight, which end before the lock is given back.
+        The batches in flight, which end before the lock is returned.
     """
 
     def __init__(
@@ -43,8 +46,9 @@ class GraphLock:
     ) -> None:
         self._runner, self._sessions, self._exchange, self._flying = runner, sessions, exchange, flying
         self._lock, self._depth = threading.RLock(), 0
-        self._turn: int | None = None  # the number of its `Turn`; a Ctrl-C at the wrong moment may leave it so
-        self._knows = False  # what the ranks have
+        # The number of its `Turn`; Ctrl-C may leave it set.
+        self._turn: int | None = None
+        self._knows = False  # True if the ranks' states are known
         self._ending: set[asyncio.Task[None]] = set()
 
     def __enter__(self) -> None:
@@ -75,11 +79,13 @@ class GraphLock:
         self._exchange.check()
         if self._turn is not None:
             return
+
+        # Ask rank 0 for the lock; log a warning if another client keeps it for long.
         seq = self._sessions.next_number()
         asked = self._sessions.ask(RANK, Turn(seq))
         loop, graph = asyncio.get_running_loop(), self._sessions.graph
-        what = "graph %s: another client has had the turn for %g s; this call waits until that one's call has ended"
-        late = loop.call_later(SILENCE_SECONDS, logger.warning, what, graph, SILENCE_SECONDS)
+        warning = "graph %s: another client has had the turn for %g s; this call waits until that one's call has ended"
+        late = loop.call_later(SILENCE_SECONDS, logger.warning, warning, graph, SILENCE_SECONDS)
         try:
             await asyncio.wait([asked])
         except asyncio.CancelledError:  # Ctrl-C
@@ -89,17 +95,21 @@ class GraphLock:
             late.cancel()
         if self._sessions.closed:
             raise GraphClosed(f"graph {graph} was closed while a call waited for its turn")
-        given = asked.result().value
-        self._turn = seq
-        if given["attempt"] is None:  # the graph is not published after all
-            return
-        await self._go_on(given["attempt"], given["known"])
 
-    async def _go_on(self, number: int, known: bytes | None) -> None:
-        """Take over what the last holder knew; where that may be wrong, find out what the ranks have."""
-        self._knows = known is not None
-        if known is not None:
-            connected, states = unpack(known)
+        # Take over the last holder's knowledge.
+        grant = asked.result().value
+        self._turn = seq
+        if grant["attempt"] is None:  # the graph is not published after all
+            return
+        await self._take_over(grant["attempt"], grant["known"])
+
+    async def _take_over(self, number: int, state: bytes | None) -> None:
+        """Take over the last holder's states, or ask the ranks."""
+        self._knows = state is not None
+
+        # Without a state the last holder was cut off: the ranks may be in a call.
+        if state is not None:
+            connected, states = unpack(state)
             self._exchange.resume(number, connected)
             self._sessions.know([ShardState(*state) for state in states])
         else:
@@ -117,21 +127,22 @@ class GraphLock:
             task.add_done_callback(self._ending.discard)
 
     async def _end(self, turn: int) -> None:
-        """Say what the ranks have, and let another client go on."""
-        known = None
+        """Return the lock with the ranks' states for the next holder."""
+        state = None
         try:
+            # The next holder must find no call under way.
             while self._flying:
                 await asyncio.wait(self._flying)
             await self._exchange.wait_for_aborts()
             self._exchange.check()
             if self._knows:
-                known = self.known_of(self._exchange, self._sessions)
+                state = self.packed_state(self._exchange, self._sessions)
         except MgraphError:  # the next holder finds out
             pass
         finally:
-            self._sessions.tell(RANK, Done(turn, self._exchange.number, known))
+            self._sessions.tell(RANK, Done(turn, self._exchange.number, state))
 
     @staticmethod
-    def known_of(exchange: ExchangeLifecycle, sessions: Sessions) -> bytes:
-        """What another client has to know to make the next call."""
+    def packed_state(exchange: ExchangeLifecycle, sessions: Sessions) -> bytes:
+        """Return the packed states of the ranks and the exchange, for another client's next call."""
         return pack((exchange.connected, [tuple(state) for state in sessions.states]))

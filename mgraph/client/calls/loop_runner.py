@@ -1,4 +1,4 @@
-"""Running coroutines on the client's event loop from a user's thread, with waits that end when either of them ends."""
+"""Run coroutines on the client's event loop from a user's thread, with waits that end with loop or thread."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["STOPPED", "LoopRunner"]
 
 T = TypeVar("T")
 
-POLL_SECONDS = 0.5  #: between two checks of a waiting thread whether the loop still runs
-STOP_SECONDS = 0.05  #: between two checks whether the call was stopped, where that can be
+POLL_SECONDS = 0.5  #: between two checks that the loop still runs
+STOP_SECONDS = 0.05  #: between two checks for a stop, in a thread with `STOPPED`
 
-#: set by another thread, it ends the calls of the thread in whose context it is, as Ctrl-C would
+#: an event by which another thread ends the calls of this context, as Ctrl-C would
 STOPPED: ContextVar[threading.Event | None] = ContextVar("STOPPED", default=None)
 
 
 class LoopRunner:
-    """Runs coroutines on an event loop of another thread and waits for them.
+    """Runs coroutines on another thread's event loop and waits for them.
 
     Parameters
     ----------
@@ -35,11 +35,11 @@ class LoopRunner:
 
     @property
     def alive(self) -> bool:
-        """Whether the loop runs."""
+        """True while the loop runs."""
         return self.loop.is_running() and not self.loop.is_closed()
 
     def run(self, work: Coroutine[Any, Any, T], grace: float) -> T:
-        """The result of `work`, run on the loop.
+        """Run `work` on the loop and return its result.
 
         Ctrl-C, or `STOPPED`, cancels `work`, waits at most `grace` seconds for it to clean up, and raises
         KeyboardInterrupt.
@@ -47,14 +47,16 @@ class LoopRunner:
         Raises
         ------
         RuntimeError
-            It was called from the event loop itself, which would wait for ever.
+            It was called from the event loop itself, and would wait for ever.
         GraphClosed
             The loop has ended, because the client was closed.
         Exception
-            What `work` raised.
+            The error of `work`.
         """
         job, stopped = _Job(self.loop, work), STOPPED.get()
         poll = POLL_SECONDS if stopped is None else STOP_SECONDS
+
+        # Wait in short intervals, since the loop may end without a word.
         try:
             self._check()
             self.loop.call_soon_threadsafe(job.start)
@@ -83,7 +85,7 @@ class LoopRunner:
         return True
 
     def _check(self) -> None:
-        """Raise if nothing can be run: the loop has ended, or this is its own thread."""
+        """Raise an error if nothing can run: the loop has ended, or this is its own thread."""
         if not self.alive:
             raise GraphClosed("the Dask client of this graph is closed")
         try:
@@ -95,7 +97,7 @@ class LoopRunner:
 
 
 class _Job(Generic[T]):
-    """A coroutine on the loop; another thread waits for `done`."""
+    """A coroutine on the loop, with an event for its end."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
         self.done = threading.Event()
@@ -107,7 +109,7 @@ class _Job(Generic[T]):
         self._task.add_done_callback(lambda task: self.done.set())
 
     def cancel(self) -> None:
-        """Cancel the coroutine. If Ctrl-C came before `start` ran, it never begins."""
+        """Cancel the coroutine. If Ctrl-C came before `start` ran, it never starts."""
         if self._task is not None:
             self._task.cancel()
         else:
@@ -115,17 +117,21 @@ class _Job(Generic[T]):
             self.done.set()
 
     def discard(self) -> None:
-        """Close a coroutine that will never begin, because the loop has ended or refused it."""
+        """Close a coroutine that will never start, because the loop has ended or refused it."""
         if self._task is None:
             self._work.close()
 
     def result(self) -> T:
-        """The coroutine's result, or raises its error. Only once: an error's traceback must not refer to its task."""
+        """Return the coroutine's result, or raise its error, once.
+
+        An error's traceback must not refer to its task, so the task is dropped.
+        """
         task, self._task = self._task, None
         assert task is not None
         try:
             return task.result()
-        except asyncio.CancelledError:  # not by Ctrl-C, after which no thread waits for the result
+        except asyncio.CancelledError:
+            # The loop ended; after Ctrl-C no thread waits for a result.
             raise GraphClosed("the Dask client of this graph was closed while a call was running") from None
         finally:
             del task

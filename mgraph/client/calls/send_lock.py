@@ -1,4 +1,4 @@
-"""The lock under which the calls of one graph are sent: coroutines wait for it, and threads take it if it is free."""
+"""The lock under which a graph's calls are sent: coroutines wait for it, threads take it if it is free."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 
 
 class SendLock:
-    """A lock for coroutines, in the order in which they came, that a thread may take without an event loop.
+    """A first-in-first-out lock for coroutines, which a thread may take without an event loop.
 
-    Its holder is known by a token, so that a thread whose `try_acquire` Ctrl-C interrupted can release it in any case.
+    Its holder is a token, so a thread can release it even if Ctrl-C interrupted `try_acquire`.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class SendLock:
         self._waiting = deque[Waiter]()
 
     def try_acquire(self, token: object) -> bool:
-        """Take the lock for `token` if nobody holds it or waits for it."""
+        """Take the lock for `token` if it is free and nobody waits. Return True if taken."""
         with self._mutex:
             if self._holder is not None or self._waiting:
                 return False
@@ -32,7 +32,7 @@ class SendLock:
             return True
 
     def release(self, token: object) -> None:
-        """Give the lock to the coroutine that has waited longest. Nothing if `token` does not hold it."""
+        """Pass the lock to the coroutine that has waited longest. Does nothing if `token` does not hold it."""
         with self._mutex:
             if self._holder is not token:
                 return
@@ -42,7 +42,7 @@ class SendLock:
     def _pass_on(self) -> None:
         while self._holder is None and self._waiting:
             loop, future = self._waiting.popleft()
-            with suppress(RuntimeError):  # its loop has ended, and it with that
+            with suppress(RuntimeError):  # the coroutine's loop has ended
                 loop.call_soon_threadsafe(self._give, future)
                 self._holder = future
 
@@ -53,6 +53,7 @@ class SendLock:
             future.set_result(None)
 
     async def __aenter__(self) -> None:
+        # Take a free lock at once; otherwise join the queue.
         loop = asyncio.get_running_loop()
         task, future = asyncio.current_task(), loop.create_future()
         with self._mutex:
@@ -60,6 +61,8 @@ class SendLock:
                 self._holder = task
                 return
             self._waiting.append((loop, future))
+
+        # A cancelled waiter leaves the queue, or passes the lock on if it got it meanwhile.
         try:
             await future
         except asyncio.CancelledError:

@@ -1,1 +1,1 @@
-"""The connections to the workers: a session with each worker, how it is opened, and memory that both processes map."""
+"""Connections to the workers: one session per worker, its opening, and memory that both processes map."""

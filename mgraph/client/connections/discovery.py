@@ -1,4 +1,4 @@
-"""What the workers of a cluster say of the graphs that are published there."""
+"""Discovery of published graphs: ask each worker of a cluster for its parts of them."""
 
 from __future__ import annotations
 
@@ -11,32 +11,36 @@ from distributed.protocol.pickle import dumps
 from mgraph.client.connections.opening import reach
 from mgraph.tasks import published
 
-__all__ = ["found"]
+__all__ = ["find_published"]
 
 Value = dict[str, Any]
 
 
-async def found(addresses: Iterable[str], connection_args: Value, seconds: float, end: str | None) -> list[Value]:
-    """What each worker says of its part of each published graph, with its `address`; within `seconds`.
+async def find_published(
+    addresses: Iterable[str], connection_args: Value, seconds: float, end: str | None
+) -> list[Value]:
+    """Return each worker's parts of published graphs, within `seconds`.
 
-    The graph with the name `end` is not published any more. Workers that do not answer are left out.
+    Each part has the worker's `address`. The graph with the name `end` is withdrawn first. Workers that do not answer
+    are left out.
     """
-    said = await asyncio.gather(*(_said(address, connection_args, seconds, end) for address in addresses))
-    return [{**one, "address": address} for address, parts in said for one in parts]
+    answers = await asyncio.gather(*(_ask(address, connection_args, seconds, end) for address in addresses))
+    return [{**part, "address": address} for address, parts in answers for part in parts]
 
 
-async def _said(address: str, connection_args: Value, seconds: float, end: str | None) -> tuple[str, list[Value]]:
+async def _ask(address: str, connection_args: Value, seconds: float, end: str | None) -> tuple[str, list[Value]]:
     try:
         async with asyncio.timeout(seconds):
             comm = await reach(address, seconds, connection_args)
             try:
-                # as `Client.run` does: a handler of mgraph's plugin would be unknown on a worker without it
+                # Like `Client.run`: a worker without mgraph's plugin would not know a handler of it.
                 call = {"function": dumps(published), "kwargs": dumps({"end": end})}
                 await comm.write({"op": "run", **call, "wait": True, "reply": True})
                 answer = await comm.read()
             finally:
                 await comm.close()
-    except OSError:  # TimeoutError and Dask's CommClosedError are OSErrors
+    except OSError:
+        # TimeoutError and Dask's CommClosedError are OSErrors.
         return address, []
     parts = answer.get("result") if isinstance(answer, dict) else None
-    return address, list(parts) if isinstance(parts, list | tuple) else []  # an error where mgraph is not installed
+    return address, list(parts) if isinstance(parts, list | tuple) else []  # an error if mgraph is not installed

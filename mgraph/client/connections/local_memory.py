@@ -1,8 +1,8 @@
-"""The client's use of memory that it shares with a worker of its host; see `mgraph.shared`.
+"""The client's memory that it shares with a worker on its host; see `mgraph.shared`.
 
-Whether a worker is on this host is found out by trying: the client makes a segment, and asks the worker to map it. The
-segment's name is removed when the worker has answered. What a client leaves in /dev/shm that is killed before that,
-the next one that makes a segment removes.
+To find out if a worker is on this host, the client makes a segment and asks the worker to map it. The segment's name is
+removed after the worker's answer. If a client is killed before that, the next client that makes a segment removes its
+files from /dev/shm.
 """
 
 from __future__ import annotations
@@ -30,40 +30,42 @@ __all__ = ["LocalMemory", "SplitArray", "large_bytes", "shared_bytes"]
 logger = logging.getLogger(__name__)
 
 OPTION, BYTES = "mgraph.shared-memory", "512 MiB"  #: of Dask's configuration, and its default
-LEAST = 128 << 20  #: bytes that are shared, if the option allows it; more where batches are larger than usual
-BATCHES = 6  #: as large as the first, for which there is to be memory
-WORTH = 4 << 20  #: bytes of large arrays for which memory is shared
-OPEN_SECONDS = 2.0  #: for which the worker's answer is waited for; then arrays go by the comm
+LEAST = 128 << 20  #: bytes to share, if the option allows it; more if batches are larger than usual
+BATCHES = 6  #: batches as large as the first for which memory is made
+WORTH = 4 << 20  #: bytes of large arrays from which sharing memory pays
+OPEN_SECONDS = 2.0  #: time for the worker's answer; after that arrays go by the comm
 
 
 def shared_bytes(address: str) -> int:
-    """Most bytes that a session with the worker at `address` may share; 0 for none, as within one process."""
+    """Return the most bytes that a session with a worker may share; 0 within copy process."""
     return 0 if address.startswith("inproc:") else int(parse_bytes(dask.config.get(OPTION, BYTES)))
 
 
 def large_bytes(values: Mapping[str, Any]) -> int:
-    """The bytes of the large arrays among some values."""
+    """Return the bytes of the large arrays among `values`."""
     return sum(int(value.nbytes) for value in values.values() if is_large(value))
 
 
 class LocalMemory:
-    """One session's shared memory. Everything but `put` and `take_back` runs on the client's event loop.
+    """A session's shared memory.
+
+    All methods except `put` and `take_back` run on the client's event loop.
 
     Parameters
     ----------
     who : str
-        What messages call the session.
+        The session's name in messages.
     nbytes : int
-        Most bytes to share; 0 for none.
+        The most bytes to share; 0 for none.
     ask : callable
-        Sends the worker a request at once, and waits for its answer.
+        Sends the worker a request at once and returns its answer.
     tell : callable
-        ``tell(places)`` tells the worker which of its arrays in `shared` were read.
+        ``tell(places)`` frees arrays of the worker in `shared` that were read.
 
     Attributes
     ----------
     shared : Shared or None
-        From when the worker is asked to map it: its answers may lie there before its agreement is known here.
+        Set before the worker is asked to map it: its answers may be there before its agreement arrives.
     """
 
     def __init__(self, who: str, nbytes: int, ask: Callable[[Share], Awaitable[Answer]], tell: Tell) -> None:
@@ -72,13 +74,13 @@ class LocalMemory:
         self._passed, self._agreed = 0, False
 
     def passed(self, nbytes: int) -> None:
-        """So many bytes of large arrays went by the comm. Once they are worth it, the next call shares memory."""
+        """Count `nbytes` of large arrays that went by the comm. Once sharing pays, the next call opens memory."""
         self._passed += nbytes
 
     async def packed(self, call: Call, wait: bool, nbytes: int | None = None) -> Call:
-        """Return `call` with its large arrays in shared memory, or as it is; with `wait` it waits a moment for room.
+        """Return `call` with its large arrays in shared memory, or unchanged; with `wait` it waits a moment for room.
 
-        The session sends nothing else meanwhile. Of few `nbytes` no array is large.
+        The session sends nothing else meanwhile. With few `nbytes` no array is large.
         """
         large = 0 if nbytes is not None and nbytes < LARGE else large_bytes(call.args)
         if not self._agreed:
@@ -90,7 +92,7 @@ class LocalMemory:
         return replace(call, args=await asyncio.to_thread(self.shared.put, call.args, wait))
 
     def put(self, args: dict[str, Any]) -> dict[str, Any] | None:
-        """Return `args` with its large arrays in shared memory, from any thread; None if they find no room there."""
+        """Return `args` with its large arrays in shared memory, from any thread; None without room."""
         if self.shared is None or not self._agreed:
             return None
         packed = self.shared.put(args, wait=False)
@@ -102,14 +104,16 @@ class LocalMemory:
             self.shared.take_back(call.args)
 
     def close(self) -> None:
-        """Share nothing any more."""
+        """Stop sharing, and free the memory."""
         shared, self.shared = self.shared, None
         if shared is not None:
             shared.close()
 
     async def _open(self, large: int) -> None:
-        """Share memory for calls with so many bytes, or say in the log why not; tried once."""
+        """Share memory for calls with `large` bytes, or log the reason against it. Tried once."""
         nbytes, self._nbytes = min(self._nbytes, max(LEAST, BATCHES * large)), 0
+
+        # Make the segment in another thread, since this may take long.
         making = _Making()
         try:
             segment, place = await asyncio.to_thread(making.make, nbytes)
@@ -125,13 +129,15 @@ class LocalMemory:
             why = f"it has not answered for {OPEN_SECONDS:g} s"
         finally:
             making.end()
+
+        # Use it only if the worker has mapped it.
         self._agreed = not why
         if why:
             logger.info("%s: arrays go by the comm; the worker shares no memory with this process: %s", self._who, why)
 
 
-def _made(nbytes: int) -> tuple[Segment, Place]:
-    """A segment of `nbytes`, or of `LEAST` where memory is short; `DeviceError` if there is not that either."""
+def _make_segment(nbytes: int) -> tuple[Segment, Place]:
+    """Make a segment of `nbytes`, or of `LEAST` if memory is short; `DeviceError` if that fails too."""
     try:
         return Shared.make(nbytes)
     except DeviceError:
@@ -141,23 +147,23 @@ def _made(nbytes: int) -> tuple[Segment, Place]:
 
 
 class _Making:
-    """A segment that another thread makes, and whose name is removed even if nobody waits for it any more."""
+    """A segment that another thread makes. Its name is removed even if nobody waits for it any more."""
 
     def __init__(self) -> None:
         self._lock, self._over = threading.Lock(), False
         self._place: Place | None = None
 
     def make(self, nbytes: int) -> tuple[Segment, Place]:
-        """A segment of `nbytes`, as `_made`."""
-        made = _made(nbytes)
+        """Make a segment of at most `nbytes`."""
+        segment = _make_segment(nbytes)
         with self._lock:
-            self._place, over = made[1], self._over
+            self._place, over = segment[1], self._over
         if over:
             self.end()
-        return made
+        return segment
 
     def end(self) -> None:
-        """Remove the name, now or as soon as there is one."""
+        """Remove the name, now or once it exists."""
         with self._lock:
             self._over = True
         if self._place is not None:
@@ -165,13 +171,15 @@ class _Making:
 
 
 class SplitArray:
-    """An array of an answer that comes in parts, each of which is copied to its place by other threads.
+    """An array that arrives in parts.
+
+    Other threads copy each part to its place.
 
     Parameters
     ----------
     first : Part
     array : array
-        What that part has.
+        The values of the first part.
     """
 
     def __init__(self, first: Part, array: np.ndarray) -> None:
@@ -179,17 +187,17 @@ class SplitArray:
         self._copies: list[Future[None]] = []
 
     def add(self, part: Part, array: np.ndarray) -> None:
-        """Copy one more part."""
+        """Start to copy a part."""
         rows = self.array[part.first : part.first + len(array)]
         self._copies += begin_copy(rows, np.ascontiguousarray(array))
 
     @property
     def pending(self) -> list[Future[None]]:
         """The copies that have not ended."""
-        return [one for one in self._copies if not one.done()]
+        return [copy for copy in self._copies if not copy.done()]
 
     def result(self) -> np.ndarray:
-        """The array; raises what a copy has raised."""
-        for one in self._copies:
-            one.result()
+        """Return the array, or raise the error of a copy."""
+        for copy in self._copies:
+            copy.result()
         return self.array

@@ -1,4 +1,4 @@
-"""Opening a session with a worker."""
+"""Open a session with a worker."""
 
 from __future__ import annotations
 
@@ -25,24 +25,30 @@ __all__ = ["open_session", "reach"]
 logger = logging.getLogger(__name__)
 
 OPTION = "mgraph.channels"  #: of Dask's configuration: False sends every call by the comm
-ATTEMPT_SECONDS = 0.25  #: of the first attempt to connect; a later one lasts `LONGER` times the one before it
+ATTEMPT_SECONDS = 0.25  #: time of the first attempt to connect; each later attempt lasts `LONGER` times as long
 LONGER = 4
 
 
 async def open_session(hello: Hello, address: str, connection_args: dict[str, Any]) -> Session:
-    """An open session with the worker at `address`. Logs a warning after `SILENCE_SECONDS` without an answer.
+    """Open a session with the worker at `address`.
+
+    Logs a warning after `SILENCE_SECONDS` without an answer.
 
     Raises
     ------
     WorkerLost
-        Nobody listens at the address, which is found at once; or the worker does not answer within ``hello.patience``
+        The connection is refused, which is reported at once; or the worker does not answer within ``hello.patience``
         seconds.
     MgraphError
         The worker does not have mgraph, or has another version of its protocol.
     """
     who = f"graph {hello.graph}: the worker at {address} (rank {hello.rank})"
     note = f"{who} has not answered for {SILENCE_SECONDS:g} s; it counts as lost after {hello.patience:g} s"
+
+    # Warn of a silent worker while this waits.
     late = asyncio.get_running_loop().call_later(SILENCE_SECONDS, logger.warning, note)
+
+    # Offer a channel, unless the graph is attached to or the option forbids it.
     comm, channel, why = None, None, f"{OPTION} is False"
     listener = None if hello.attach or not dask.config.get(OPTION, True) else Listener()
     try:
@@ -56,10 +62,13 @@ async def open_session(hello: Hello, address: str, connection_args: dict[str, An
             if listener is not None:
                 channel, why = listener.accept(), str(message.get("why"))
             outlast(comm, hello.patience)
+
+    # Whatever happens, leave no comm open.
     except BaseException as error:
         if comm is not None:
             comm.abort()
-        if not isinstance(error, OSError):  # TimeoutError and Dask's CommClosedError are OSErrors
+        # TimeoutError and Dask's CommClosedError are OSErrors.
+        if not isinstance(error, OSError):
             raise
         raise WorkerLost(
             f"{who} cannot be reached from this process: {str(error) or 'no answer'}; workers must be reachable from "
@@ -69,6 +78,8 @@ async def open_session(hello: Hello, address: str, connection_args: dict[str, An
         late.cancel()
         if listener is not None:
             listener.close()
+
+    # Without a channel all calls go by the comm.
     session = Session(hello, address, comm, shared_bytes(address), channel)
     if channel is None and not hello.attach:
         session.why_no_channel = why
@@ -77,9 +88,10 @@ async def open_session(hello: Hello, address: str, connection_args: dict[str, An
 
 
 async def reach(address: str, seconds: float, connection_args: dict[str, Any]) -> Comm:
-    """A comm to `address` within `seconds`, or an `OSError`; where the connection is refused, after the first attempt.
+    """Connect to `address` within `seconds`.
 
-    Dask's `connect` hides a refusal: it tries again until its time is over. So it is given little time at first.
+    Raises `OSError`, after the first attempt if the connection is refused. Dask's `connect` hides a refusal and retries
+    until its time is over. So the first attempt is short.
     """
     end, attempt = time.monotonic() + seconds, ATTEMPT_SECONDS
     while True:
@@ -93,19 +105,21 @@ async def reach(address: str, seconds: float, connection_args: dict[str, Any]) -
 
 
 def _refused(error: BaseException | None) -> bool:
-    """Whether the error comes of a refused connection: nobody listens there."""
+    """Return True if a refused connection caused the error."""
     while error is not None and not isinstance(error, ConnectionRefusedError):
         error = error.__cause__
     return error is not None
 
 
 def _check_welcome(message: Any, address: str) -> None:
-    """Raise unless `message` says that the worker at `address` has opened the session."""
+    """Raise an error unless the worker has opened the session."""
     if message is None:
         raise MgraphError(
             f"the worker at {address} has no mgraph plugin (no handler {SESSION_HANDLER!r}); install the same version "
             "of mgraph on every worker"
         )
+
+    # Dask reports an exception of the handler in its own form, mgraph in another.
     if message.get("status") == "uncaught-error":
         raise message.get("exception") or MgraphError(message.get("exception_text"))
     if "error" in message:

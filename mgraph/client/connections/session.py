@@ -1,4 +1,4 @@
-"""The client's end of one session: it sends requests, receives answers, and detects a worker that does not answer."""
+"""The client's end of a session: it sends requests, receives answers, and detects a silent worker."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ TICKS = 16  #: checks for silence in `SILENCE_SECONDS`, or in `patience` if that
 
 
 class ChannelAnswer:
-    """The answer to a call by a channel: set by the thread that waits for it, or by the event loop, which rings a bell.
+    """The answer to a call by a channel, set by the waiting thread, or by the event loop, which rings a bell.
 
     Attributes
     ----------
     outcome : Answer or BaseException or None
-        None until there is one.
+        None until it arrives.
     """
 
     __slots__ = ("_bell", "outcome")
@@ -68,13 +68,15 @@ class ChannelAnswer:
         self._bell.ring()
 
     def set_exception(self, error: BaseException) -> None:
-        """Set the error, which came by the comm, or the loss."""
+        """Set the error, which came by the comm, or the loss of the rank."""
         self.outcome = error
         self._bell.ring()
 
 
 class Session:
-    """The client's session with one rank. Everything here runs on the client's event loop, but for what says it not.
+    """The client's session with one rank.
+
+    Its methods run on the client's event loop unless they say otherwise.
 
     Parameters
     ----------
@@ -83,22 +85,22 @@ class Session:
     address : str
         The worker's address.
     comm : Comm
-        The comm on which the worker has answered `Welcome`. Only this session may use it from now on.
+        The comm on which the worker has answered `Welcome`. From now on only this session may use it.
     shared_bytes : int
-        Most bytes of memory that it may share with the worker, if that is on this host.
+        The most bytes of memory to share with the worker, if that is on this host.
     channel : Channel, optional
         The channel to the shard's thread, if that is on this host.
 
     Attributes
     ----------
     lost : WorkerLost | None
-        Why the rank can no longer be reached; never reset.
+        The error of a rank that can no longer be reached; never reset.
     silent : bool
-        Whether it is lost because it did not answer.
+        True if it was lost because it did not answer.
     reading : asyncio.Task
         Ends when the rank is lost.
     why_no_channel : str
-        Why calls go by the comm; empty if they may go by the channel.
+        The reason why calls go by the comm; empty if they may go by the channel.
 
     Notes
     -----
@@ -115,7 +117,8 @@ class Session:
         self.silent, self.why_no_channel = False, ""
         self._comm, self.channel, self._loop = comm, channel, asyncio.get_running_loop()
         self._heard, self._busy = False, ""
-        self._calls: dict[int, str] = {}  # the user's function that a call runs, by the call's number
+        # The user's function that a call runs, by the call's number.
+        self._calls: dict[int, str] = {}
         self.reached = 0
         self._writing = asyncio.Lock()
         self._waiting: dict[int, asyncio.Future[Answer] | ChannelAnswer] = {}
@@ -130,42 +133,50 @@ class Session:
     # ---- requests ----------------------------------------------------------------------------------------------------
 
     async def ask(self, message: Request, nbytes: int | None = None) -> Answer:
-        """Send `message` and return its answer. Messages of separate tasks are sent in the order of the tasks.
+        """Send `message` and return its answer.
 
-        `nbytes` is what the arguments of a call take, if that is known.
+        Messages of separate tasks are sent in the order of the tasks. `nbytes` are the bytes of a call's arguments, if
+        known.
 
         Raises
         ------
         WorkerLost
             The rank is lost, or was lost before the answer came.
         Exception
-            What the call raised on the worker, or the error in sending its arguments.
+            The call's error on the worker, or the error in sending its arguments.
         """
         if self.lost is not None:
             raise WorkerLost(*self.lost.args)
+
+        # Register the call before it is sent: its answer may come at once.
         seq = message.seq
         self._waiting[seq] = asyncio.get_running_loop().create_future()
         if isinstance(message, Call) and (function := _function_of(message)):
             self._calls[seq] = function
         try:
+            # Large arrays go into shared memory, and the rest by the comm.
             with self._sending(message):
-                async with self._writing:  # writing a large message takes several turns of the loop; keep the order
+                # Writing a large message takes several turns of the loop; keep the order.
+                async with self._writing:
                     if isinstance(message, Call):
                         message = await self._memory.packed(message, len(self._waiting) > 1, nbytes)
                     try:
                         await self._comm.write(encode(message), on_error="raise")
-                    except Exception:  # its arguments cannot be serialized, or the session is lost
+                    except Exception:
+                        # Its arguments cannot be serialized, or the session is lost.
                         if isinstance(message, Call):
                             self._memory.take_back(message)
                         raise
-            del message  # its arguments may be large, and the answer may take long
-            return await self._future(seq)  # not a local variable, to which an error's traceback would refer
+            # Its arguments may be large, and the answer may take long.
+            del message
+            # Not a local variable, to which an error's traceback would refer.
+            return await self._future(seq)
         finally:
             del self._waiting[seq]
             self._calls.pop(seq, None)
 
     async def _ask_now(self, message: Share) -> Answer:
-        """The answer to a message that is sent while another is made ready."""
+        """Send a message while another is being packed, and return its answer."""
         self._waiting[message.seq] = asyncio.get_running_loop().create_future()
         try:
             await self._comm.write(encode(message), on_error="raise")
@@ -174,14 +185,15 @@ class Session:
             del self._waiting[message.seq]
 
     async def tell(self, message: Done | Freed) -> None:
-        """Send a message that is not answered, in the same order."""
+        """Send a message that has no answer, in the same order."""
         with self._sending(message):
             async with self._writing:
                 await self._comm.write(encode(message), on_error="raise")
 
     @contextmanager
     def _sending(self, message: Request | Done | Freed) -> Iterator[None]:
-        """Send the answer's waiter an error that occurs in here. `drop` cancels the task that is in here."""
+        """Pass errors in this block to the waiter of the answer. `drop` cancels the task that is in the block."""
+        # `drop` finds the tasks to cancel in `_senders`.
         sender = asyncio.current_task()
         assert sender is not None
         self._senders.add(sender)
@@ -195,36 +207,38 @@ class Session:
         except asyncio.CancelledError:
             if self.lost is None:
                 raise
-            sender.uncancel()  # cancelled by `drop`: the caller gets the loss instead
+            # Cancelled by `drop`: the caller gets the loss instead.
+            sender.uncancel()
         finally:
             self._senders.discard(sender)
 
     # ---- calls by the channel, by the thread that makes the call -----------------------------------------------------
 
     def share_arrays(self, args: dict[str, Any]) -> dict[str, Any] | None:
-        """Return `args` with its large arrays in shared memory; None if they find no room there."""
+        """Return `args` with its large arrays in shared memory; None without room."""
         return self._memory.put(args)
 
     def take_back(self, call: Call) -> None:
-        """Free the room of a call's arrays; it is not sent."""
+        """Free the room of arrays of a call that is not sent."""
         self._memory.take_back(call)
 
     def begin(self, seq: int, data: bytes, bell: Bell) -> ChannelAnswer:
-        """Send a packed call, and return where its answer will be. Call `end` when that is not awaited any more."""
+        """Send a packed call and return its pending answer. Call `end` when that is not awaited any more."""
         answer = self._waiting[seq] = ChannelAnswer(bell)
         assert self.channel is not None
         if self.lost is not None:
             answer.outcome = WorkerLost(*self.lost.args)
             return answer
         try:
-            if not self.channel.send(data):  # nothing else is under way there, so the worker has ended or was stopped
+            # No other call is under way, so the worker has ended or was stopped.
+            if not self.channel.send(data):
                 answer.outcome = WorkerLost(f"rank {self.rank}, the worker at {self.address}, reads no calls")
         except ChannelClosed:
             self.close_channel()
         return answer
 
     def receive(self) -> None:
-        """Take what has come by the channel. The event loop may call it, too."""
+        """Take the messages that came by the channel. The event loop may call it, too."""
         if (channel := self.channel) is None:
             return
         try:
@@ -244,19 +258,21 @@ class Session:
             self._loop.call_soon_threadsafe(self._finish, seq, outcome)
 
     def close_channel(self) -> None:
-        """Lose the rank, whose end of the channel has closed, as soon as the event loop hears of it."""
+        """Drop the channel that the rank has closed, and have the event loop mark the rank as lost."""
         self.channel = None
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._lose, "closed its session")
 
     def end(self, seq: int) -> None:
-        """Take no answer to a call any more."""
+        """Stop waiting for the answer to a call."""
         self._waiting.pop(seq, None)
 
     async def outcome(self, seq: int) -> Answer:
         """Wait on the event loop for the answer to a call that was sent by the channel."""
         answer, channel = self._waiting[seq], self.channel
         assert isinstance(answer, ChannelAnswer)
+
+        # The event loop takes over from the thread: the answer may be here, or come by channel.
         self._waiting[seq] = self._loop.create_future()
         try:
             if answer.outcome is not None:
@@ -272,7 +288,7 @@ class Session:
                 self._loop.remove_reader(channel)
 
     def _future(self, seq: int) -> asyncio.Future[Answer]:
-        """Return what a coroutine waits for."""
+        """Return the future of a call that a coroutine waits for."""
         future = self._waiting[seq]
         assert isinstance(future, asyncio.Future)
         return future
@@ -287,6 +303,7 @@ class Session:
             del message
 
     def _take(self, message: Any) -> None:
+        # Beats and freed memory need no answer; parts and results belong to calls.
         match message:
             case Beat():
                 self._busy, self.reached = message.busy or "", message.epoch
@@ -306,12 +323,14 @@ class Session:
                 raise MgraphError(f"a worker has sent a {type(message).__name__}, which is not a worker's message")
 
     def _take_part(self, part: Part) -> None:
-        """Begin to copy a part to its place in the whole."""
+        """Start to copy a part of an answer to its place."""
         array = part.array
         if self._memory.shared is not None:
             array = self._memory.shared.view(array)
         if array is part.array:
             self._memory.passed(array.nbytes)
+
+        # Parts of calls that nobody waits for are ignored.
         key = part.seq, part.name
         whole = self._parts.get(key)
         if part.seq not in self._waiting or isinstance(whole, Exception):
@@ -320,18 +339,19 @@ class Session:
             if whole is None:
                 whole = self._parts[key] = SplitArray(part, array)
             whole.add(part, array)
-        except Exception as error:  # if there is no memory for the answer, only its own call fails
+        except Exception as error:
+            # If there is no memory for the answer, only its own call fails.
             self._parts[key] = error
 
     def _end(self, message: Result | Failure) -> None:
-        """End a call when the parts of its answer are in their places."""
+        """End a call once all parts of its answer are in place."""
         wholes = {name: self._parts.pop((seq, name)) for seq, name in list(self._parts) if seq == message.seq}
-        pending = [one for whole in wholes.values() if isinstance(whole, SplitArray) for one in whole.pending]
+        pending = [copy for whole in wholes.values() if isinstance(whole, SplitArray) for copy in whole.pending]
         if not pending:
             self._finish(message.seq, self._outcome(message, wholes))
             return
-        over = asyncio.gather(*map(asyncio.wrap_future, pending), return_exceptions=True)
-        over.add_done_callback(lambda _: self._finish(message.seq, self._outcome(message, wholes)))
+        copied = asyncio.gather(*map(asyncio.wrap_future, pending), return_exceptions=True)
+        copied.add_done_callback(lambda _: self._finish(message.seq, self._outcome(message, wholes)))
 
     def _outcome(self, message: Result | Failure, wholes: dict[str, SplitArray | Exception]) -> Answer | BaseException:
         try:
@@ -340,6 +360,8 @@ class Session:
             for whole in wholes.values():
                 if isinstance(whole, Exception):
                     return whole
+
+            # Join arrays that came in parts with the rest of the answer.
             joined = {name: whole.result() for name, whole in wholes.items() if isinstance(whole, SplitArray)}
             return Answer({**message.value, **joined}, message.state)
         except Exception as error:
@@ -363,8 +385,8 @@ class Session:
     async def _watch(self) -> None:
         """Log a warning if the worker is silent, and lose the rank after `patience` seconds of silence.
 
-        It counts its own ticks instead of reading the clock. If this process was stopped, or its event loop blocked,
-        beats wait unread in the socket, and by the clock every worker would look dead.
+        Ticks are counted instead of reading the clock. If this process was stopped, or its event loop blocked, beats
+        wait unread in the socket, and by the clock every worker would look dead.
         """
         tick, silent, warned = min(SILENCE_SECONDS, self.patience) / TICKS, 0, False
         while silent * tick < self.patience:
@@ -389,13 +411,13 @@ class Session:
     def _doing(self) -> str:
         if self._busy:
             return f" while it runs the user's function {self._busy}"
-        called = next(iter(self._calls.values()), None)  # which may hold the GIL before a beat says that it runs
-        return "" if called is None else f" in an ingest that calls the user's function {called}()"
+        function = next(iter(self._calls.values()), None)  # it may hold the GIL before a beat names it
+        return "" if function is None else f" in an ingest that calls the user's function {function}()"
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Lose the rank when the reader or the watch ends, for whatever reason: waits for answers need both of them."""
+        """Lose the rank when the reader or the watch ends: waits for answers need both of them."""
         if task.cancelled():
             self.drop()
         elif (error := task.exception()) is not None:
@@ -407,7 +429,7 @@ class Session:
         self.drop()
 
     async def close(self, seq: int, timeout: float) -> None:
-        """End the session; wait at most `timeout` seconds until the worker reports that the shard is freed."""
+        """End the session. Wait at most `timeout` seconds for the worker to free the shard."""
         try:
             with suppress(WorkerLost, TimeoutError):
                 async with asyncio.timeout(timeout):
@@ -420,6 +442,8 @@ class Session:
         """Close the comm without a message and end the tasks; the worker then frees the shard."""
         if self.lost is None:
             self.lost = WorkerLost(f"graph {self.graph}: the session of rank {self.rank} at {self.address} was closed")
+
+        # Close all ways to the worker, then fail whoever waits for it.
         self.abandon()
         if self.channel is not None:
             self.channel.shut()
@@ -432,16 +456,16 @@ class Session:
                 task.cancel()
 
     def abandon(self) -> None:
-        """Only close the comm, which is possible even after the event loop has ended."""
+        """Close the comm only, even after the event loop has ended."""
         with suppress(RuntimeError, OSError):
             self._comm.abort()
 
 
 def _function_of(call: Call) -> str:
-    """The name of the user's function that a call runs, empty if there is none."""
-    return next((str(one["name"]) for one in call.args.get("sources", ()) if one["kind"] == "function"), "")
+    """Return the name of a call's user function, empty if none."""
+    return next((str(source["name"]) for source in call.args.get("sources", ()) if source["kind"] == "function"), "")
 
 
-def _why(error: BaseException, what: str) -> str:
+def _why(error: BaseException, problem: str) -> str:
     closed = isinstance(error, CommClosedError)
-    return "closed its session" if closed else f"{what} any more: {type(error).__name__}: {error}"
+    return "closed its session" if closed else f"{problem} any more: {type(error).__name__}: {error}"

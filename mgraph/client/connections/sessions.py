@@ -1,4 +1,4 @@
-"""All sessions of one graph, in rank order: requests to all ranks, and their answers."""
+"""All sessions of a graph: requests to the ranks, and their answers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from mgraph.protocol import Abort, Answer, Call, Done, Hello, ShardState
 
 __all__ = ["Asked", "Sessions"]
 
-CLOSE_SECONDS = 5.0  #: for which `close` waits until the workers have freed their shards
-ALIKE_SECONDS = 0.1  #: for which to wait, after a first error, for the same error of other ranks
+CLOSE_SECONDS = 5.0  #: time for the workers to free their shards in `close`
+ALIKE_SECONDS = 0.1  #: time, after a first error, for the same error of other ranks
 
 T = TypeVar("T")
 
@@ -26,7 +26,9 @@ Asked = list[asyncio.Task[Answer]]
 
 
 class Sessions:
-    """The sessions with every rank of one graph. Coroutines run on the client's event loop.
+    """The sessions with all ranks of a graph.
+
+    Coroutines run on the client's event loop.
 
     Parameters
     ----------
@@ -42,7 +44,7 @@ class Sessions:
     all : list of Session
         The sessions in rank order; empty until `open`.
     closed : bool
-        Whether the user closed the graph.
+        True if the user closed the graph.
     states : list of ShardState
         The last state of each rank; replaced as a whole after each call.
     epoch, changes : int
@@ -62,7 +64,9 @@ class Sessions:
     # ---- open and close ----------------------------------------------------------------------------------------------
 
     async def open(self, connection_args: dict[str, Any], attach: bool = False) -> None:
-        """Open all sessions, or none; with `attach` those with the shards of a published graph.
+        """Open all sessions or none.
+
+        With `attach`, connect to the shards of a published graph.
 
         Raises
         ------
@@ -74,6 +78,8 @@ class Sessions:
             asyncio.create_task(open_session(replace(hello, rank=rank), address, connection_args))
             for rank, address in enumerate(self.addresses)
         ]
+
+        # If one fails, close those that were opened.
         try:
             self.all.extend(await asyncio.gather(*opening))
         except BaseException:
@@ -84,44 +90,44 @@ class Sessions:
             raise
 
     async def close(self) -> None:
-        """End all sessions. Calls of other threads that are running fail."""
+        """End all sessions. Running calls of other threads fail."""
         await self._close(self.all)
         if self._asked:
-            await asyncio.wait(self._asked)  # no session waits for an answer any more, so this ends
+            await asyncio.wait(self._asked)  # no session waits for an answer any more
 
     async def _close(self, sessions: Iterable[Session]) -> None:
         await asyncio.gather(*(session.close(next(self._numbers), CLOSE_SECONDS) for session in sessions))
 
     @property
     def lost(self) -> WorkerLost | None:
-        """The error of the first rank that is lost, or None. A new object each time, since each gets a traceback."""
+        """The error of the first lost rank, or None. A new object each time, since each gets a traceback."""
         why = next((session.lost for session in self.all if session.lost is not None), None)
         return None if why is None else WorkerLost(f"{why} (epoch {self.epoch})")
 
     # ---- requests ----------------------------------------------------------------------------------------------------
 
     def calls(self, method: str, shares: Sequence[dict[str, Any]], attempt: int) -> list[Call]:
-        """The calls of `method` with each rank's arguments, which also free the results given to `forget`."""
+        """Return the messages of a call, one per rank, which also free the results given to `forget`."""
         free = tuple(self._garbage.popleft() for _ in range(len(self._garbage)))
         seq = next(self._numbers)
         return [Call(seq, attempt, method, share, free) for share in shares]
 
     def aborts(self, attempt: int) -> list[Abort]:
-        """The messages that release each rank from an attempt."""
+        """Return the messages that release each rank from the exchange `attempt`."""
         return [Abort(next(self._numbers), attempt)] * len(self.all)
 
     def forget(self, result: str) -> None:
-        """Free a result with the next call. Safe in a finalizer, since it only records the key."""
+        """Free a result with the next call. Safe in a finalizer: it only records the key."""
         self._garbage.append(result)
 
     def next_number(self) -> int:
-        """The number of a message to one rank."""
+        """Return the number for a message to a rank."""
         return next(self._numbers)
 
     def send(self, messages: Sequence[Call | Abort], sizes: Sequence[CallSize] | None = None) -> Asked:
-        """Send each rank its message without waiting. The results of the tasks are the answers.
+        """Send each rank its message without waiting.
 
-        `sizes` are those of the calls, where they are known.
+        The results of the tasks are the answers. `sizes` are the sizes of the calls, if known.
         """
         nbytes = [None] * len(messages) if sizes is None else [size.nbytes for size in sizes]
         return [
@@ -130,7 +136,7 @@ class Sessions:
         ]
 
     def ask(self, rank: int, message: Request) -> asyncio.Task[Answer]:
-        """Send one rank a message without waiting. The result of the task is the answer."""
+        """Send a rank a message without waiting. The task's result is the answer."""
         return self._kept(asyncio.create_task(self.all[rank].ask(message)))
 
     def outcomes(self, seq: int) -> Asked:
@@ -138,32 +144,33 @@ class Sessions:
         return [self._kept(asyncio.create_task(session.outcome(seq))) for session in self.all]
 
     def tell(self, rank: int, message: Done) -> None:
-        """Send one rank a message that is not answered, without waiting."""
+        """Send a rank a message that has no answer, without waiting."""
         self._kept(asyncio.create_task(self.all[rank].tell(message)))
 
     def _kept(self, task: asyncio.Task[T]) -> asyncio.Task[T]:
         self._asked.add(task)
         task.add_done_callback(self._asked.discard)
-        task.add_done_callback(_looked_at)
+        task.add_done_callback(_retrieve_error)
         return task
 
     # ---- answers -----------------------------------------------------------------------------------------------------
 
     async def collect(self, asked: Asked) -> bool:
-        """Wait until all ranks have answered; or until one fails or is lost, and then `ALIKE_SECONDS` for the others.
+        """Wait until all ranks have answered, or any has failed.
 
-        A rank may be lost after it has answered, while others still wait for it. That ends the wait, too.
+        After a failure it waits `ALIKE_SECONDS` for the others. A rank may be lost after it has answered, while others
+        still wait for it: that ends the wait, too.
 
         Returns
         -------
         bool
-            Whether all have answered without an error.
+            True if all have answered without an error.
         """
-        over, left = asyncio.get_running_loop().create_future(), len(asked)
+        ended, left = asyncio.get_running_loop().create_future(), len(asked)
 
         def end(_: Any) -> None:
-            if not over.done():
-                over.set_result(None)
+            if not ended.done():
+                ended.set_result(None)
 
         def answered(task: asyncio.Task[Answer]) -> None:
             nonlocal left
@@ -171,21 +178,24 @@ class Sessions:
             if left == 0 or task.cancelled() or task.exception() is not None:
                 end(task)
 
+        # The wait ends with the last answer, the first error, or the first lost session.
         for task in asked:
             task.add_done_callback(answered)
         for session in self.all:
             session.reading.add_done_callback(end)
         try:
-            await over
+            await ended
         finally:
             for session in self.all:
                 session.reading.remove_done_callback(end)
+
+        # Other ranks may be about to fail with the same error.
         if pending := [task for task in asked if not task.done()]:
             await asyncio.wait(pending, timeout=ALIKE_SECONDS)
         return all(task.done() for task in asked) and not errors_of(asked)
 
     def note(self, answers: Iterable[Answer]) -> None:
-        """Store the states in the answers of all ranks, and the epoch that all of them acknowledge."""
+        """Store the states in the answers of all ranks, and the epoch that all acknowledge."""
         self.know([answer.state for answer in answers])
 
     def know(self, states: list[ShardState]) -> None:
@@ -195,13 +205,13 @@ class Sessions:
         self.changes = min(state.changes for state in states)
 
 
-def _looked_at(future: asyncio.Future[Any]) -> None:
-    """Retrieve the error, so that asyncio does not warn of it: a call may have several errors, and raises one."""
+def _retrieve_error(future: asyncio.Future[Any]) -> None:
+    """Retrieve the error, so that asyncio does not warn of it: a call may have several, and raises one."""
     if not future.cancelled():
         future.exception()
 
 
 def errors_of(asked: Asked) -> list[BaseException]:
-    """The errors so far, in rank order."""
+    """Return the errors so far, in rank order."""
     done = [task for task in asked if task.done()]
     return [error for error in (task.exception() for task in done) if error is not None]

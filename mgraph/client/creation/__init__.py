@@ -1,1 +1,1 @@
-"""Where a graph is, and how it gets there: made, opened from its store, moved to another place."""
+"""Creation of graphs: on a cluster or in this process, from a store, and moves from place to place."""

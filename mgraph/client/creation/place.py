@@ -1,4 +1,4 @@
-"""Where a graph's shards are: on the workers of a cluster, or in this process; and making a graph there."""
+"""Places for a graph's shards: the workers of a cluster, or this process; and new graphs there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["NO_DASK", "Place", "directory", "make_graph", "make_shards", "not_a_
 
 NO_DASK = 'a graph with a client needs Dask (pip install "dask-mgraph[cluster]")'
 
-#: attributes by which data that is given in place of a client is known, and the converter that takes it
+#: attributes that identify data in place of a client, and the converter for it
 DATA = {
     "__dask_graph__": "from_dask",
     "iloc": "from_pandas",
@@ -53,25 +53,25 @@ class Place(Protocol):
     size: int
 
     def begin(self, patience: float) -> tuple[Caller, AsParts]:
-        """What makes the calls of a new graph, without shards yet; and what makes the parts of a source there."""
+        """Return the caller of a new graph without shards, and a function that makes a source's parts."""
 
     def renewed(self, lost: Caller, end: float) -> Place:
-        """A place of the same kind after a loss: the workers that are there before `end`, by `time.monotonic`.
+        """Return a place of the same kind after a loss, with the workers available before `end`, by `time.monotonic`.
 
         Raises
         ------
         WorkerLost
-            There are none.
+            No worker is left.
         """
 
-    def exchange(self, caller: Caller, exchange: str, device: str, found: Sequence[dict[str, Any]]) -> str:
-        """The name of the exchange between the ranks; `found` is what they said of themselves."""
+    def exchange(self, caller: Caller, exchange: str, device: str, answers: Sequence[dict[str, Any]]) -> str:
+        """Return the name of the exchange for the ranks, by their `answers` to the call `inspect`."""
 
 
 def make_graph(
     place: Place, options: Options, numbering: Callable[[int], Numbering], storing: Any = None
 ) -> tuple[Directory, Options, AsParts]:
-    """A new graph, empty; with `storing`, a `Storing`, a store too.
+    """Make a new, empty graph; with `storing`, a `Storing`, also its store.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def make_graph(
     Options
         `options` with the chosen device and exchange.
     AsParts
-        Makes the parts of a source of `ingest`.
+        Makes the parts of an ingest's source.
 
     Raises
     ------
@@ -93,6 +93,8 @@ def make_graph(
     """
     now = numbering(place.size)
     caller, parts = place.begin(options.patience)
+
+    # Close the sessions if the shards or the store cannot be made.
     try:
         options = make_shards(place, caller, options, now)
         if storing is not None:
@@ -104,7 +106,7 @@ def make_graph(
 
 
 def directory(caller: Caller, options: Options, numbering: Numbering) -> Directory:
-    """The directory of a graph with these options; keys are looked up on the shard's GPU if that is in this process."""
+    """Return the directory of a graph. Keys are looked up on the shard's GPU if that is in this process."""
     device = Device("cuda" if caller.status.one_process and options.device == "cuda" else "cpu")
     if options.keys in KINDS and numbering.keys is None:
         numbering = numbering.with_keys(KeyTable(options.keys, device))
@@ -112,10 +114,10 @@ def directory(caller: Caller, options: Options, numbering: Numbering) -> Directo
 
 
 def make_shards(place: Place, caller: Caller, options: Options, numbering: Numbering) -> Options:
-    """Make the shards, empty; `options` with the chosen device, exchange and structure."""
-    found = caller.call("inspect")
-    device = choose_device(options.device, caller.status.addresses, found)
-    exchange = place.exchange(caller, options.exchange, device, found)
+    """Make empty shards. Return `options` with the chosen device, exchange and structure."""
+    answers = caller.call("inspect")
+    device = choose_device(options.device, caller.status.addresses, answers)
+    exchange = place.exchange(caller, options.exchange, device, answers)
     structure = choose_structure(options.structure, device, options.grows)
     options = replace(options, device=device, exchange=exchange, structure=structure)
     caller.call("create", shape(options, numbering))

@@ -1,4 +1,4 @@
-"""A graph's place on the workers of a Dask cluster: which workers, over which connections, with which exchange."""
+"""A graph's place on a Dask cluster: its workers, the sessions with them, and their exchange."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from distributed import Client
 from mgraph.client.calls.caller import Caller
 from mgraph.client.calls.coordinator import Coordinator
 from mgraph.client.calls.loop_runner import LoopRunner
-from mgraph.client.connections.discovery import found
+from mgraph.client.connections.discovery import find_published
 from mgraph.client.creation.place import not_a_client
 from mgraph.client.inputs.ingest import as_parts
 from mgraph.client.inputs.source_parts import AsParts
@@ -29,22 +29,22 @@ __all__ = ["OnCluster", "check_client", "choose_workers", "published_on", "why_a
 
 logger = logging.getLogger(__name__)
 
-ANSWER_SECONDS = 8  #: for which to wait for the scheduler's answer
-REPLACED_SECONDS = 5.0  #: for which a graph waits for workers in place of lost ones; then it takes those that are left
-RESTART_SECONDS = 20.0  #: for which a nanny may take to restart a worker that does not answer
-LOOK_SECONDS = 0.1  #: between two looks for workers
+ANSWER_SECONDS = 8  #: time for the scheduler's answer
+REPLACED_SECONDS = 5.0  #: time for workers to replace lost ones; after that the remaining ones are used
+RESTART_SECONDS = 20.0  #: time for a nanny to restart a worker that does not answer
+LOOK_SECONDS = 0.1  #: between two queries for workers
 
 
 class OnCluster:
-    """The workers that hold a graph; see `mgraph.client.creation.place.Place`.
+    """The workers that hold a graph: a `mgraph.client.creation.place.Place`.
 
     Parameters
     ----------
     client : distributed.Client
     workers : list of str, optional
-        Their addresses; all workers of the cluster if left out.
+        Their addresses; by default all workers of the cluster.
     exchange : str
-        The exchange that was asked for.
+        The requested exchange.
     ensure : callable
         Installs mgraph's plugin on the workers.
 
@@ -53,7 +53,7 @@ class OnCluster:
     TypeError
         `client` is not a Dask client, or is asynchronous on this event loop.
     InvalidOption
-        A worker is not there, or the exchange cannot connect so many.
+        A worker is not in the cluster, or the exchange cannot connect so many workers.
     """
 
     def __init__(
@@ -64,33 +64,41 @@ class OnCluster:
         self._ensure = ensure
         self._addresses = choose_workers(client, workers, exchange)
         self.size = self._wanted = len(self._addresses)
-        there = workers_of(client)
-        self._known = {address: there[address] for address in self._addresses if address in there}
+        described = workers_of(client)
+        self._known = {address: described[address] for address in self._addresses if address in described}
         self._nannies = None if workers is None else {about["nanny"] for about in self._known.values()}
 
     def renewed(self, lost: Caller, end: float) -> OnCluster:
-        """As many workers as before, if they are there soon: those that are left, and then others.
+        """Return a place with as many workers as before, if possible: the remaining ones, then replacements.
 
-        Others are what the nannies start in place of the lost ones; and any of the cluster, unless the user has named
-        the workers. A worker that was lost because it did not answer is restarted by its nanny, since it still holds
-        memory, and the store.
+        Replacements are workers that nannies start for the lost ones, and any worker of the cluster unless the user has
+        named the workers. A worker that was lost because it did not answer is restarted by its nanny, since it still
+        holds memory and the store.
         """
-        again, silent = copy(self), set(lost.status.silent)
-        again._ensure = lambda client: None  # the scheduler gives new workers the plugin
+        place, silent = copy(self), set(lost.status.silent)
+        place._ensure = lambda client: None  # the scheduler gives new workers the plugin
         self._restart(silent)
+
+        # Wait a moment for replacements, and until `end` for any worker at all.
         soon = min(end, time.monotonic() + REPLACED_SECONDS)
         while True:
-            there = {a: about for a, about in self._there(end).items() if a not in silent and self._usable(a, about)}
+            available = {
+                a: about
+                for a, about in self._described_workers(end).items()
+                if a not in silent and self._usable(a, about)
+            }
             now = time.monotonic()
-            if len(there) >= self._wanted or (there and now >= soon):
+            if len(available) >= self._wanted or (available and now >= soon):
                 break
             if now >= end:
                 raise WorkerLost(f"graph {lost.status.graph}: no worker is there that the graph can be opened on")
             time.sleep(LOOK_SECONDS)
-        left = [address for address in self._addresses if address in there]
-        again._addresses = (left + [address for address in there if address not in left])[: self._wanted]
-        again.size, again._known = len(again._addresses), {**self._known, **there}
-        return again
+
+        # Ranks keep the order of the remaining workers; replacements come after them.
+        remaining = [address for address in self._addresses if address in available]
+        place._addresses = (remaining + [address for address in available if address not in remaining])[: self._wanted]
+        place.size, place._known = len(place._addresses), {**self._known, **available}
+        return place
 
     def _restart(self, silent: Iterable[str]) -> None:
         named = [address for address in silent if self._known.get(address, {}).get("nanny")]
@@ -99,8 +107,8 @@ class OnCluster:
             with suppress(Exception):  # they may be gone, and so may the scheduler
                 self._client.restart_workers(named, timeout=RESTART_SECONDS, raise_for_error=False)
 
-    def _there(self, end: float) -> dict[str, Any]:
-        """What the scheduler says of the workers; `MgraphError` if it does not answer until `end`, or is gone."""
+    def _described_workers(self, end: float) -> dict[str, Any]:
+        """Return the scheduler's description of each worker. `MgraphError` without an answer until `end`."""
         while self._client.status == "running":
             with suppress(OSError):  # TimeoutError too
                 return workers_of(self._client, ANSWER_SECONDS)
@@ -115,7 +123,7 @@ class OnCluster:
         return self._nannies is None or (about["nanny"] is not None and about["nanny"] in self._nannies)
 
     def begin(self, patience: float) -> tuple[Caller, AsParts]:
-        """Install mgraph's plugin, free unreferenced graphs, and open a session with every worker.
+        """Install the plugin, collect garbage, and open all sessions.
 
         A graph in a reference cycle, as with an exception's traceback, is freed only by the garbage collector.
         """
@@ -128,7 +136,7 @@ class OnCluster:
         return coordinator, partial(_parts, self._client, coordinator)
 
     def join(self, graph: str, addresses: Sequence[str], patience: float) -> tuple[Caller, AsParts]:
-        """Open a session with every worker of a published graph; as `begin`."""
+        """Open a session with every worker of a published graph; returns the same as `begin`."""
         runner = LoopRunner(self._client.loop.asyncio_loop)
         coordinator = Coordinator(graph, runner, addresses, self._client.connection_args, patience=patience)
         coordinator.client = self._client
@@ -136,18 +144,20 @@ class OnCluster:
         return coordinator, partial(_parts, self._client, coordinator)
 
     def published(self) -> list[dict[str, Any]]:
-        """What the workers of the cluster say of published graphs."""
+        """Return the workers' parts of published graphs."""
         return published_on(self._client)
 
-    def exchange(self, caller: Caller, exchange: str, device: str, found: Sequence[dict[str, Any]]) -> str:
-        """The exchange that the workers can use. Where it is not the one of this host's memory, the log says why."""
+    def exchange(self, caller: Caller, exchange: str, device: str, answers: Sequence[dict[str, Any]]) -> str:
+        """Return the exchange that the workers can use. If they cannot map each other's memory, log the reason."""
         exchange = RETIRED.get(exchange, exchange)
         apart = why_apart(caller, exchange, device)
-        name = choose_exchange(exchange, device, self._addresses, found, apart)
+        name = choose_exchange(exchange, device, self._addresses, answers, apart)
+
+        # Shared memory is preferred: log why it is not used.
         if exchange == "auto" and apart:
             one_host = len({urlsplit(address).hostname for address in self._addresses}) == 1
-            level = logging.WARNING if one_host else logging.INFO  # on several hosts it could not be otherwise
-            why = best_exchange(device, self._addresses, found, apart)[1]
+            level = logging.WARNING if one_host else logging.INFO  # on several hosts this is normal
+            why = best_exchange(device, self._addresses, answers, apart)[1]
             logger.log(level, "graph %s: exchange %s, because %s", caller.status.graph, name, why)
         return name
 
@@ -160,24 +170,26 @@ def _parts(
 
 
 def why_apart(caller: Caller, exchange: str, device: str) -> str:
-    """Why the workers cannot map each other's memory; empty if they can, or if `exchange` does not need it.
+    """Return why the workers cannot map each other's memory; empty if they can, or if it is not needed.
 
-    They try: each offers some, and each maps what the others offer. Two calls.
+    To find out, each worker offers memory, and each maps the others' offers. Two calls.
     """
     size = len(caller.status.addresses)
     if exchange not in ("auto", "peer") or size == 1:
         return ""
+
+    # Each offers a piece of memory.
     offers = caller.call("offer_memory", {"device": device})
     why = next((offer["why"] for offer in offers if offer["why"]), "")
     if not why:
         addresses = [offer["address"] for offer in offers]
-        tried = caller.call("map_memory", {"device": device, "addresses": addresses})
-        why = next((answer["why"] for answer in tried if answer["why"]), "")
+        answers = caller.call("map_memory", {"device": device, "addresses": addresses})
+        why = next((answer["why"] for answer in answers if answer["why"]), "")
     return why
 
 
 def check_client(client: Any) -> None:
-    """Raise unless `client` is a Dask client whose scheduler answers, and may be waited for here.
+    """Raise an error unless `client` is a Dask client with a running scheduler that may be waited for here.
 
     Later requests to the scheduler have no time limit in Dask, so its answer is checked here.
 
@@ -198,6 +210,8 @@ def check_client(client: Any) -> None:
         )
     if client.status != "running":
         raise InvalidOption(f"the Dask client is {client.status}; a graph needs a running one")
+
+    # Ask with a time limit: later requests have none.
     try:
         client.sync(client.scheduler.identity, callback_timeout=ANSWER_SECONDS)
     except TimeoutError:
@@ -207,42 +221,44 @@ def check_client(client: Any) -> None:
 
 
 def published_on(client: Client, end: str | None = None) -> list[dict[str, Any]]:
-    """What each worker says of each published graph; the one with the name `end` is not published any more."""
+    """Return each worker's parts of published graphs; the graph with the name `end` is withdrawn first."""
     check_client(client)
-    asked = found(workers_of(client, ANSWER_SECONDS), client.connection_args, ANSWER_SECONDS, end)
-    return LoopRunner(client.loop.asyncio_loop).run(asked, ANSWER_SECONDS)
+    query = find_published(workers_of(client, ANSWER_SECONDS), client.connection_args, ANSWER_SECONDS, end)
+    return LoopRunner(client.loop.asyncio_loop).run(query, ANSWER_SECONDS)
 
 
 def workers_of(client: Client, seconds: float | None = None) -> dict[str, Any]:
-    """What the scheduler says of each worker, by address."""
-    # not scheduler_info(): the client's own updates, which ask for no workers, may overwrite what that returns
+    """Return the scheduler's description of each worker, by address."""
+    # Not scheduler_info(): the client's own updates, which ask for no workers, may overwrite its result.
     return dict(client.sync(client.scheduler.identity, n_workers=-1, callback_timeout=seconds)["workers"])
 
 
 def choose_workers(client: Client, workers: Sequence[str] | None, exchange: str = "auto") -> list[str]:
-    """The addresses of the workers that hold the graph, in rank order; all workers of the cluster for None.
+    """Return the addresses of the graph's workers, in rank order; for None all workers of the cluster.
 
     Raises
     ------
     InvalidOption
-        There are no workers, or `workers` names one twice or one that is not in the cluster; or `exchange` cannot
-        connect so many.
+        The cluster has no workers; `workers` names a worker twice, or a worker outside the cluster; or `exchange`
+        cannot connect so many.
     """
-    there = sorted(workers_of(client))
+    addresses = sorted(workers_of(client))
     if workers is None:
-        if not there:
+        if not addresses:
             raise InvalidOption("the cluster has 0 workers; a graph needs at least 1")
-        check_exchange(exchange, len(there))
-        return there
+        check_exchange(exchange, len(addresses))
+        return addresses
     if isinstance(workers, str):
         raise InvalidOption(f"workers is the text {workers!r}; it must be a list of addresses")
+
+    # Check the addresses that the user named.
     chosen = list(workers)
     if not chosen:
         raise InvalidOption("workers is empty; a graph needs at least 1")
     for address in chosen:
         if chosen.count(address) > 1:
             raise InvalidOption(f"worker {address} is named {chosen.count(address)} times; each holds one part only")
-        if address not in there:
-            raise InvalidOption(f"worker {address!r} is not in the cluster, which has {', '.join(there) or 'none'}")
+        if address not in addresses:
+            raise InvalidOption(f"worker {address!r} is not in the cluster, which has {', '.join(addresses) or 'none'}")
     check_exchange(exchange, len(chosen))
     return chosen

@@ -1,4 +1,4 @@
-"""Opening a graph from its store: for a user who asks for it, and again where a worker was lost."""
+"""Open a graph from its store: for a user, and again after a worker was lost."""
 
 from __future__ import annotations
 
@@ -31,25 +31,28 @@ __all__ = ["check_seen", "make_graph", "open_stored"]
 logger = logging.getLogger(__name__)
 
 Value = dict[str, Any]
-Made = tuple[Directory, Options, AsParts]
+GraphParts = tuple[Directory, Options, AsParts]
 
-WORKERS_SECONDS = 60.0  #: for which a graph that lost a worker waits for workers, and for its store to be free
-#: record kinds of the last change in a store after which a graph that drops vertices without edges has yet to do so
+WORKERS_SECONDS = 60.0  #: time after a loss for workers to appear, and for the store to be released
+#: last record kinds of a store after which a graph with `drop_isolated` has yet to drop vertices
 LEAVE = {"batch", "expire", "delete_vertices", "remove_vertices"}
-UNKNOWN = -1  #: as the counts of an epoch that only a snapshot has
-AGAIN_SECONDS = 0.2  #: between two tries
-TRIES = 3  #: to read a store that another graph may be writing
+UNKNOWN = -1  #: each count of an epoch that only a snapshot has
+AGAIN_SECONDS = 0.2  #: between two attempts
+TRIES = 3  #: attempts to read a store that another graph may be writing
 
 
 def make_graph(
     place: Place, options: Options, numbering: Callable[[int], Numbering], storing: Storing | None, by_degree: bool
-) -> Made:
-    """As `mgraph.client.creation.place.make_graph`; the graph comes back after a loss if `storing` says so."""
-    made = places.make_graph(place, options, numbering, storing)
+) -> GraphParts:
+    """Make a new graph, which recovers from losses if `storing` says so.
+
+    `mgraph.client.creation.place.make_graph` documents arguments and errors.
+    """
+    graph = places.make_graph(place, options, numbering, storing)
     if storing is None:
-        return made
+        return graph
     chosen = {name: getattr(options, name) for name in (*KIND, *DEFAULTS)}
-    directory, options, parts = made
+    directory, options, parts = graph
     incarnation = Incarnation(directory.coordinator, parts, directory.numbering, options)
     return _create(incarnation, _Reopener(place, storing, chosen, None, by_degree))
 
@@ -57,20 +60,20 @@ def make_graph(
 def open_stored(
     place: Place,
     storing: Storing,
-    given: Value,
+    requested: Value,
     *,
     logged: bool,
     epoch: int | None = None,
     repair: bool = False,
-) -> Made:
-    """The graph that a store holds.
+) -> GraphParts:
+    """Open the graph of a store.
 
     Parameters
     ----------
-    given : dict
-        The user's options, checked here; those of the store where one is left out.
+    requested : dict
+        The user's options, checked here. Options of the store are the defaults.
     logged : bool
-        Whether what changes is logged.
+        Log changes.
     epoch : int, optional
         The graph as of this epoch, which is read-only.
     repair : bool
@@ -80,34 +83,37 @@ def open_stored(
     Directory, Options, AsParts
         As `make_graph` returns them.
     """
+    # Check all options before anything is opened.
     epoch = None if epoch is None else check_whole(epoch, "epoch")
-    fixed = fixed_order(given.get("order"))
-    chosen = {**DEFAULTS, **{name: given[name] for name in (*DEFAULTS, *KIND) if name in given}}
-    plain = {**dict.fromkeys(KIND), **dict.fromkeys(("weighted", "directed", "reverse", "grows"), False)}
-    plain |= {"structure": "csr", "combine": "last"}
-    Options(**{**plain, **chosen})  # checked before anything is opened
-    how = _Opening(storing, chosen, epoch, logged and epoch is None, repair, fixed, given.get("balance"))
-    for left in reversed(range(1 if how.own else TRIES)):
+    fixed = fixed_order(requested.get("order"))
+    chosen = {**DEFAULTS, **{name: requested[name] for name in (*DEFAULTS, *KIND) if name in requested}}
+    neutral = {**dict.fromkeys(KIND), **dict.fromkeys(("weighted", "directed", "reverse", "grows"), False)}
+    neutral |= {"structure": "csr", "combine": "last"}
+    Options(**{**neutral, **chosen})  # raises `InvalidOption`
+    opening = _Opening(storing, chosen, epoch, logged and epoch is None, repair, fixed, requested.get("balance"))
+
+    # A graph that writes the store may drop a file just before it is read.
+    for attempts_left in reversed(range(1 if opening.own else TRIES)):
         try:
-            incarnation = _open(place, *place.begin(chosen["patience"]), how)
+            incarnation = _open(place, *place.begin(chosen["patience"]), opening)
             break
-        except StoreError:  # the graph that writes the store may just have dropped what was to be read
-            if not left:
+        except StoreError:
+            if not attempts_left:
                 raise
     logger.info("graph %s: %s opened at epoch %d", incarnation.caller.status.graph, storing.path, incarnation.epoch)
     try:
-        made = _create(incarnation, _Reopener(place, storing, chosen, epoch, isinstance(given.get("order"), str)))
-        made[0].restore(incarnation.caller.call("keys")[0].get("keys"))
-        if incarnation.isolated and made[0].has_keys:
-            leave_isolated(made[0], f"the graph is opened at epoch {incarnation.epoch}")
+        graph = _create(incarnation, _Reopener(place, storing, chosen, epoch, isinstance(requested.get("order"), str)))
+        graph[0].restore(incarnation.caller.call("keys")[0].get("keys"))
+        if incarnation.isolated and graph[0].has_keys:
+            leave_isolated(graph[0], f"the graph is opened at epoch {incarnation.epoch}")
     except BaseException:
         incarnation.caller.close()
         raise
-    return made
+    return graph
 
 
 def check_seen(place: Place, storing: Storing, epoch: int) -> None:
-    """Raise `StoreError` where the first worker of a place does not see a store that has an epoch."""
+    """Raise `StoreError` if a place's first worker does not see a store with this epoch."""
     caller, _ = place.begin(PATIENCE_SECONDS)
     try:
         surveyed(caller, storing.path, epoch, repair=False, own=False)
@@ -115,8 +121,8 @@ def check_seen(place: Place, storing: Storing, epoch: int) -> None:
         caller.close()
 
 
-def _create(incarnation: Incarnation, reopening: _Reopener) -> Made:
-    """What a graph is made of; with a caller that comes back, if that was asked for."""
+def _create(incarnation: Incarnation, reopening: _Reopener) -> GraphParts:
+    """Build the parts of a graph. With ``recover="auto"``, its caller reopens the store after a loss."""
     storing = reopening.storing
     if storing.recover is None:
         return (
@@ -132,16 +138,16 @@ def _create(incarnation: Incarnation, reopening: _Reopener) -> Made:
 
 @dataclass(frozen=True)
 class _Opening:
-    """How a store is opened; see `open_stored`.
+    """The parameters with which a store is opened; see `open_stored`.
 
     Parameters
     ----------
     chosen : mapping
-        Options; those of the store where one is left out.
+        The options. Options of the store are the defaults.
     own : bool
-        Whether the graph is to write the store.
+        True if the graph will write the store.
     after : int, optional
-        Count what each epoch after this one did.
+        Restore the counts of the epochs after this one.
     generation : int
         The generation of the numbering.
     """
@@ -157,37 +163,42 @@ class _Opening:
     generation: int = 0
 
 
-def _open(place: Place, caller: Caller, parts: AsParts, how: _Opening) -> Incarnation:
-    """The graph, by a caller that has no shards yet; it is closed if that fails."""
+def _open(place: Place, caller: Caller, parts: AsParts, opening: _Opening) -> Incarnation:
+    """Open the graph with a caller that has no shards, and close it on failure."""
     try:
-        found = surveyed(caller, how.storing.path, how.epoch, how.repair, how.own)
-        for note in found["notes"]:
+        # Scan the store, and let the user's options replace its own.
+        stored = surveyed(caller, opening.storing.path, opening.epoch, opening.repair, opening.own)
+        for note in stored["notes"]:
             warn(f"the store is repaired: {note}")
-        kept = {
+        defaults = {
             "combine": "last",
             "keys": None,
-            **{name: found["about"][name] for name in KIND if name in found["about"]},
+            **{name: stored["about"][name] for name in KIND if name in stored["about"]},
         }
-        options = Options(**{**kept, **how.chosen})
-        made = Numbering.make(found["n_vertices"], place.size, how.order, how.balance)
-        numbering = Numbering(made.partition, made.order, how.generation)
+        options = Options(**{**defaults, **opening.chosen})
+
+        # Make shards for the stored number of vertices, and restore their content.
+        fresh = Numbering.make(stored["n_vertices"], place.size, opening.order, opening.balance)
+        numbering = Numbering(fresh.partition, fresh.order, opening.generation)
         options = make_shards(place, caller, options, numbering)
-        restored = {"epoch": found["epoch"], "repair": how.repair, "how": how.storing.how if how.own else None}
-        restored |= {"read_only": how.epoch is not None, "after": how.after}
-        answers = caller.call("restore", restored)
+        args = {"epoch": stored["epoch"], "repair": opening.repair, "how": opening.storing.how if opening.own else None}
+        args |= {"read_only": opening.epoch is not None, "after": opening.after}
+        answers = caller.call("restore", args)
     except BaseException:
         caller.close()
         raise
-    known = np.sum([answer["counts"] for answer in answers], axis=0, dtype=np.int64).reshape(-1, len(TOLD))
-    counts = np.full((0 if how.after is None else found["epoch"] - how.after, len(TOLD)), UNKNOWN)
-    counts[len(counts) - len(known) :] = known
-    isolated = options.drop_isolated and found["last"] in LEAVE
-    return Incarnation(caller, parts, numbering, options, found["epoch"], counts, isolated=isolated)
+
+    # Counts of epochs that only a snapshot has are unknown.
+    restored = np.sum([answer["counts"] for answer in answers], axis=0, dtype=np.int64).reshape(-1, len(TOLD))
+    counts = np.full((0 if opening.after is None else stored["epoch"] - opening.after, len(TOLD)), UNKNOWN)
+    counts[len(counts) - len(restored) :] = restored
+    isolated = options.drop_isolated and stored["last"] in LEAVE
+    return Incarnation(caller, parts, numbering, options, stored["epoch"], counts, isolated=isolated)
 
 
 @dataclass
 class _Reopener:
-    """Opens a graph again after a loss: `mgraph.client.stores.recovery.Reopen`."""
+    """Opens a graph again after a loss: a `mgraph.client.stores.recovery.Reopen`."""
 
     place: Place
     storing: Storing
@@ -196,24 +207,28 @@ class _Reopener:
     by_degree: bool
 
     def __call__(self, lost: Incarnation, generation: int) -> Incarnation:
-        """The graph again, on the workers that are there."""
+        """Open a lost graph again, on the workers that are left."""
         end = time.monotonic() + WORKERS_SECONDS
         chosen = {**self.chosen, "device": lost.options.device}
         own, after = self.epoch is None, lost.caller.status.epoch
-        how = _Opening(self.storing, chosen, self.epoch, own, after=after, generation=generation)
+        opening = _Opening(self.storing, chosen, self.epoch, own, after=after, generation=generation)
         place = self.place
+
+        # Retry errors that pass: a worker dies or starts just now, or a dead one still has the lock.
         while True:
             place = place.renewed(lost.caller, end)
             try:
-                incarnation = _open(place, *place.begin(chosen["patience"]), how)
+                incarnation = _open(place, *place.begin(chosen["patience"]), opening)
                 break
-            except MgraphError as problem:  # a worker has died or starts just now, or one that died has the lock yet
-                passes = type(problem) in (MgraphError, WorkerLost, GraphLost)
-                passes = passes or (isinstance(problem, StoreError) and problem.reason is not None)
-                if time.monotonic() >= end or not passes:
+            except MgraphError as problem:
+                transient = type(problem) in (MgraphError, WorkerLost, GraphLost)
+                transient = transient or (isinstance(problem, StoreError) and problem.reason is not None)
+                if time.monotonic() >= end or not transient:
                     raise
                 logger.info("graph %s is opened again soon: %s", lost.caller.status.graph, problem)
                 time.sleep(AGAIN_SECONDS)
+
+        # Order by degree again, since the order is not stored.
         self.place = place
         if self.by_degree and own and any(state.edges for state in incarnation.caller.status.states):
             incarnation.caller.call("reorder")

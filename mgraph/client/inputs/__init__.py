@@ -1,1 +1,1 @@
-"""What a graph is fed from: data that the workers read, and streams that this process reads."""
+"""Inputs of a graph: data that the workers read, and streams that this process reads."""

@@ -1,4 +1,4 @@
-"""Following a source whose batches have places: each is in the graph exactly once, through any crash."""
+"""Follow a source whose batches have places: each is applied exactly once, through any crash."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def follow(
     op: Any = None,
     time: Any = None,
 ) -> int:
-    """Apply the batches of a source, each exactly once; those that the graph has are left out.
+    """Apply the batches of a source, each exactly once.
 
-    The place of each batch is logged with it. So a program that was ended, however, goes on where the graph is: it
-    opens the graph and follows the source again.
+    Batches that the graph has are skipped. The place of each batch is logged with it. So a program that ended in any
+    way can open the graph and follow the source again: it continues where the graph is.
 
     Parameters
     ----------
@@ -41,14 +41,14 @@ def follow(
     Returns
     -------
     int
-        How many batches were applied, when the source has ended. Ctrl-C ends a source that does not end.
+        The number of applied batches, once the source has ended. Ctrl-C ends an endless source.
 
     Raises
     ------
     InvalidOption
         The graph has no store; or the places of the source do not ascend.
     Exception
-        What the source raises, or `update`. The batches before that are applied.
+        An error of the source or of `update`. The batches before it are applied.
 
     Examples
     --------
@@ -66,7 +66,10 @@ def follow(
 
 
 def positional(data: Any, source: Any, call: str) -> tuple[Any, Any]:
-    """Return a call's source and the name of its column `source`; ``source=`` had the source itself once."""
+    """Return a call's source and the name of its column `source`.
+
+    ``source=`` had the source itself once, which is deprecated.
+    """
     if data is None and source is not None:
         warn(f"{call}(source=...) is deprecated; give the source as the first argument", DeprecationWarning)
         return source, None

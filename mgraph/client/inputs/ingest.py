@@ -1,4 +1,4 @@
-"""The client's side of an ingest: what a user gives as a source, as each rank's parts."""
+"""The client's side of an ingest: a user's source, split into parts for the ranks."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from dask.delayed import Delayed
 from distributed import Client, Future
 from distributed.protocol.pickle import dumps
 
-from mgraph.client.inputs.source_parts import WATCH_SECONDS, Parts, dealt, function_or_files
+from mgraph.client.inputs.source_parts import WATCH_SECONDS, Parts, deal, function_or_files
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption
 from mgraph.tables.names import COLUMNS, Names, warn_unused
 from mgraph.tasks import batch_of
 
 __all__ = ["Paused", "as_parts", "waited"]
 
-ANSWER_SECONDS = 5.0  #: for which Dask's scheduler is asked how the workers are
-PAUSED_SECONDS = 15.0  #: how long a worker may be paused meanwhile, for want of memory: Dask runs no task there
+ANSWER_SECONDS = 5.0  #: time for the scheduler's answer about the workers
+PAUSED_SECONDS = 15.0  #: time that Dask may pause a worker for want of memory, and run no task there
 
 
 def as_parts(
@@ -34,44 +34,49 @@ def as_parts(
     names: Names,
     watch: Callable[[], None],
 ) -> Parts:
-    """See `DynamicGraph.ingest` for what a source may be. Part i goes to rank ``i % size`` in step ``i // size``.
+    """Return the parts of a source for the ranks: part i goes to rank ``i % size`` in step ``i // size``.
 
-    Dask collections are computed, and their parts moved to the ranks' workers where they lie elsewhere. Without
-    `workers` they are computed anywhere, as they are, for this process to read.
+    `DynamicGraph.ingest` lists the sources. Dask collections are computed, and their parts moved to the ranks' workers.
+    Without `workers` they are computed anywhere, for this process to read.
 
     Parameters
     ----------
     watch : callable
-        Called from time to time while Dask computes; raises where a worker was lost.
+        Called from time to time while Dask computes; raises an error if a worker was lost.
 
     Raises
     ------
     InvalidOption, InvalidBatch
         It is no source; or columns are missing.
     Exception
-        Whatever Dask's tasks raised.
+        An error of Dask's tasks.
     """
     if (parts := function_or_files(source, len(workers), steps, names, dumps)) is not None:
         return parts
+
+    # Dask computes the parts, on the ranks' workers if there are any.
     if isinstance(source, Future | Delayed):
         source = [source]
     if not workers:
-        asked = [client.compute(part) if isinstance(part, Delayed) else part for part in _parts(source, names)]
-        return Parts([], asked, watch)
-    keys, held = _computed(client, _parts(source, names), names, workers, watch)
-    return Parts(dealt("keys", keys, len(workers), names), held)
+        futures = [client.compute(part) if isinstance(part, Delayed) else part for part in _parts(source, names)]
+        return Parts([], futures, watch)
+    keys, futures = _computed(client, _parts(source, names), names, workers, watch)
+    return Parts(deal("keys", keys, len(workers), names), futures)
 
 
 def _parts(source: Any, names: Names) -> list[Future | Delayed]:
-    """Return the parts of a Dask collection, or the list of futures and delayed values that was given."""
+    """Return the parts of a Dask collection, or the given list of futures or delayed values."""
+    # A data frame has parts of its own; columns are zipped into parts.
     if hasattr(source, "to_delayed") and hasattr(source, "columns"):
-        found, unused = names.find(source.columns, "the data frame")
+        names_by_column, unused = names.find(source.columns, "the data frame")
         warn_unused(unused, "the data frame")
-        return list(source[list(found.values())].to_delayed())
+        return list(source[list(names_by_column.values())].to_delayed())
     if isinstance(source, Mapping):
-        found, unused = names.find(source, "the mapping")
+        names_by_column, unused = names.find(source, "the mapping")
         warn_unused(unused, "the mapping")
-        return list(_zipped({column: source[name] for column, name in found.items()}, [*found.values()]))
+        return list(
+            _zipped({column: source[name] for column, name in names_by_column.items()}, [*names_by_column.values()])
+        )
     if isinstance(source, tuple) and any(is_dask_collection(column) for column in source):
         named = {name: column for name, column in zip(COLUMNS, source, strict=False) if column is not None}
         return list(_zipped(named, None))
@@ -85,16 +90,21 @@ def _parts(source: Any, names: Names) -> list[Future | Delayed]:
 
 
 def _zipped(named: dict[str, Any], names: Sequence[Any] | None) -> list[Delayed]:
-    """Return a delayed mapping per chunk of columns that are cut alike; arrays of known lengths are made so.
+    """Zip the chunks of columns that are split alike into delayed mappings, one per chunk.
 
-    The mappings have the columns by `names`, or are tuples in the order of `COLUMNS` without.
+    Arrays of known lengths are rechunked first. With `names` the mappings have these names; else they are tuples in the
+    order of `COLUMNS`.
     """
     first = named.get("src")
     if first is None or "dst" not in named:
         raise InvalidBatch("src and dst are needed")
+
+    # Check that columns are one-dimensional.
     for name, column in named.items():
         if getattr(column, "ndim", 1) != 1 or not hasattr(column, "npartitions") or not hasattr(column, "to_delayed"):
             raise InvalidBatch(f"{name} is {type(column).__name__}; columns are one-dimensional Dask arrays or series")
+
+    # Arrays of known, equal lengths are split like `src`.
     lengths = {name: _length(column) for name, column in named.items()}
     if None not in lengths.values():
         for name, length in lengths.items():
@@ -107,6 +117,8 @@ def _zipped(named: dict[str, Any], names: Sequence[Any] | None) -> list[Delayed]
                 f"{name} has {column.npartitions} partitions and src {first.npartitions}; where lengths are not known, "
                 "columns are cut alike (see dask.array.Array.compute_chunk_sizes)"
             )
+
+    # Join chunk i of all columns in one task.
     blocks = [_blocks(column) for column in named.values()]
     together = delayed(_mapping, pure=True)
     places = None if names is None else tuple(names)
@@ -115,21 +127,21 @@ def _zipped(named: dict[str, Any], names: Sequence[Any] | None) -> list[Delayed]
 
 
 class Paused:
-    """Watches for workers that Dask has paused, and that a graph's memory keeps so: their tasks would wait for ever."""
+    """Watches for workers that Dask has paused because a graph fills their memory: their tasks would never run."""
 
     def __init__(self, client: Client, workers: Sequence[str]) -> None:
         self._client, self._workers = client, workers
         self._since: dict[str, float] = {}
 
     def check(self) -> None:
-        """`CapacityError` where a worker has been paused for `PAUSED_SECONDS`."""
-        # not scheduler_info(): the client's own updates, which ask for no workers, may overwrite what that returns
+        """Raise `CapacityError` if a worker has been paused for `PAUSED_SECONDS`."""
+        # Not scheduler_info(): the client's own updates, which ask for no workers, may overwrite its result.
         try:
             identity = self._client.sync(self._client.scheduler.identity, n_workers=-1, callback_timeout=ANSWER_SECONDS)
-        except OSError:  # TimeoutError too: nothing is known of the workers now
+        except OSError:  # TimeoutError too: no news of the workers now
             return
-        found, now = identity["workers"], time.monotonic()
-        paused = [address for address in self._workers if found.get(address, {}).get("status") == "paused"]
+        workers, now = identity["workers"], time.monotonic()
+        paused = [address for address in self._workers if workers.get(address, {}).get("status") == "paused"]
         self._since = {address: self._since.get(address, now) for address in paused}
         for address, since in self._since.items():
             if now - since > PAUSED_SECONDS:
@@ -145,17 +157,17 @@ def _blocks(column: Any) -> list[Delayed]:
 
 
 def _length(column: Any) -> int | None:
-    """How many entries; None where Dask does not know."""
+    """Return the number of entries; None if Dask does not know it."""
     length = column.shape[0] if hasattr(column, "chunks") else None
     return None if length is None or length != length else int(length)
 
 
 def _mapping(names: tuple[Any, ...] | None, order: tuple[int, ...], *columns: Any) -> Any:
-    """Return the chunks of columns as a mapping, or as a tuple in which columns that are not given are None."""
+    """Return the chunks of columns as a mapping, or as a tuple with None for absent columns."""
     if names is not None:
         return dict(zip(names, columns, strict=True))
-    given = dict(zip(order, columns, strict=True))
-    return tuple(given.get(place) for place in range(max(order) + 1))
+    columns_by_place = dict(zip(order, columns, strict=True))
+    return tuple(columns_by_place.get(place) for place in range(max(order) + 1))
 
 
 def _computed(
@@ -165,30 +177,37 @@ def _computed(
     workers: Sequence[str],
     watch: Callable[[], None],
 ) -> tuple[list[str], list[Future]]:
-    """Each part checked and on its rank's worker, by key.
+    """Compute each part on its rank's worker; return keys and futures.
 
-    All in one graph, in which Dask makes a batch of a part as soon as that is there, and frees what it was made of.
+    All parts are one Dask graph, so Dask makes each batch once its part is computed, and frees the part.
     """
     run, batches = uuid.uuid4().hex, []
     for i, part in enumerate(parts):
         with annotate(workers=[workers[i % len(workers)]]):
             batches.append(delayed(batch_of)(part, names, dask_key_name=f"mgraph-part-{run}-{i}"))
-    held: list[Future] = client.compute(batches)
+
+    futures: list[Future] = client.compute(batches)
+    # Drop the parts' own graphs, which keep data alive.
     del parts, part, batches
     try:
-        waited(held, watch, Paused(client, workers).check, "the source; nothing was ingested")
+        waited(futures, watch, Paused(client, workers).check, "the source; nothing was ingested")
     except BaseException:
-        for future in held:  # Dask need not compute the others
+        for future in futures:  # cancels the other tasks
             future.release()
         raise
-    return [future.key for future in held], held
+    return [future.key for future in futures], futures
 
 
-def waited(futures: Sequence[Future], watch: Callable[[], None], check: Callable[[], None], what: str) -> None:
-    """Wait until all are finished; raise the error of the first one that fails. Calls `watch` and `check` meanwhile."""
+def waited(futures: Sequence[Future], watch: Callable[[], None], check: Callable[[], None], source: str) -> None:
+    """Wait for all futures; raise the error of the first failure.
+
+    `watch` and `check` are called meanwhile.
+    """
     done: SimpleQueue[Future] = SimpleQueue()
     for future in futures:
         future.add_done_callback(done.put)
+
+    # Look at the workers in intervals: a task that is pinned to a dead worker waits for ever.
     left, looked = len(futures), time.monotonic()
     while left:
         try:
@@ -199,17 +218,17 @@ def waited(futures: Sequence[Future], watch: Callable[[], None], check: Callable
             left -= 1
             if future.status != "finished":
                 watch()  # a lost worker is the better reason
-                raise _failure(future, futures, what)
-        if time.monotonic() - looked >= WATCH_SECONDS:  # a pinned task waits for ever for a worker that died
+                raise _failure(future, futures, source)
+        if time.monotonic() - looked >= WATCH_SECONDS:
             watch()
             check()
             looked = time.monotonic()
 
 
-def _failure(future: Future, futures: Sequence[Future], what: str) -> BaseException:
-    """Why a part has no batch."""
+def _failure(future: Future, futures: Sequence[Future], source: str) -> BaseException:
+    """Return the reason why a part has no batch."""
     i = next(i for i, other in enumerate(futures) if other.key == future.key)
     error = future.exception() if future.status == "error" else InvalidOption(f"part {i} was {future.status}")
     assert isinstance(error, BaseException)
-    error.add_note(f"part {i} of {len(futures)} of {what}")
+    error.add_note(f"part {i} of {len(futures)} of {source}")
     return error

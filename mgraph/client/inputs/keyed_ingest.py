@@ -1,4 +1,4 @@
-"""The parts of an ingest of a graph with keys: this process reads one after another, since it numbers the keys."""
+"""The parts of an ingest of a graph with keys: this process reads them in turn, since it numbers the keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["read_parts"]
 def read_parts(
     source: Any, steps: int | None, names: Names, as_parts: AsParts, keys: Callable[[], str | None]
 ) -> Iterator[EdgeBatch]:
-    """Return the parts of a source as batches, each of which is read when it is asked for.
+    """Return the parts of a source as batches, each read on demand.
 
     Parameters
     ----------
@@ -26,9 +26,9 @@ def read_parts(
         As `DynamicGraph.ingest` takes them.
     names : Names
     as_parts : AsParts
-        Has Dask compute what is Dask's.
+        Computes Dask collections.
     keys : callable
-        Returns the keys of the graph, which its first part may decide.
+        Returns the kind of the graph's keys, which its first part may decide.
 
     Raises
     ------
@@ -37,17 +37,18 @@ def read_parts(
     InvalidBatch, ReadError
         A part cannot be read.
     """
+    # Find the parts of a function, of files, of a Dask collection, or of a list.
     parts = function_or_files(source, 1, steps, names, lambda function: function)
-    found: Iterator[Any]
+    items: Iterator[Any]
     if parts is None and is_dasks(source):
-        found = as_parts(source, None, names, ()).fetched()
+        items = as_parts(source, None, names, ()).fetched()
     elif parts is None:
-        found = iter(source if isinstance(source, list) else [source])
+        items = iter(source if isinstance(source, list) else [source])
     elif parts.shares[0]["kind"] == "function":
-        found = _of_function(parts.shares[0]["function"], parts.shares[0]["steps"])
+        items = _of_function(parts.shares[0]["function"], parts.shares[0]["steps"])
     else:
-        found = iter(parts.shares[0]["parts"])
-    return (as_batch(part, names, keys()) for part in found)
+        items = iter(parts.shares[0]["parts"])
+    return (as_batch(part, names, keys()) for part in items)
 
 
 def _of_function(function: Callable[..., Any], steps: int | None) -> Iterator[Any]:
@@ -57,6 +58,8 @@ def _of_function(function: Callable[..., Any], steps: int | None) -> Iterator[An
         takes_device = False
     if takes_device:
         raise InvalidOption("a graph with keys calls the function in this process, without a device")
+
+    # The function is called as for a single rank.
     step = 0
     while (steps is None or step < steps) and (part := function(0, 1, step)) is not None:
         yield part

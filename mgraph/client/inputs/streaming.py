@@ -1,4 +1,4 @@
-"""Driving a source through a graph: batches in flight, and a summary of throughput and latencies."""
+"""Stream a source through a graph: batches in flight, and a summary of throughput and latencies."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ __all__ = ["StreamSummary", "stream"]
 
 logger = logging.getLogger(__name__)
 
-KEPT = 100_000  #: batches of which the latencies are kept for the percentiles
-AHEAD = 2  #: partitions of a Dask collection that each worker may compute ahead
+KEPT = 100_000  #: batches whose latencies are kept for the percentiles
+AHEAD = 2  #: partitions of a Dask collection to prefetch per worker
 
 Offset = tuple[str, int] | None
 OnBatch = Callable[[UpdateReport], object]
@@ -38,26 +38,25 @@ OnBatch = Callable[[UpdateReport], object]
 
 @dataclass(frozen=True)
 class StreamSummary:
-    """What a stream did.
+    """The outcome of a stream.
 
     Attributes
     ----------
     batches : int
-        The batches that were applied.
+        The number of applied batches.
     edges : int
-        The different edges that they named, each batch by itself: the sum of the next four.
+        The number of different edges in each batch, summed over the batches: the sum of the next four.
     inserted, updated, deleted, missing : int
         As in `UpdateReport`, summed over the batches.
     epoch : int
         The graph's epoch afterwards.
     seconds : float
-        From the call to the last commit, the time of reading the source included.
+        The time from the call to the last commit, including reads of the source.
     latency : (float, float, float)
         The median, the 99th percentile and the maximum of the batches' seconds, from sending a batch to its commit; of
         the last 100,000 batches. NaN without batches.
     late, expired : int
-        As in `UpdateReport`, summed over the batches: operations that came too late for the window, and edges that left
-        the graph since their time had passed.
+        As in `UpdateReport`, summed over the batches: operations too late for the window, and edges that expired.
     """
 
     batches: int
@@ -74,7 +73,7 @@ class StreamSummary:
 
     @property
     def edges_per_second(self) -> float:
-        """The edges divided by the seconds."""
+        """The number of edges per second."""
         return self.edges / self.seconds if self.seconds else 0.0
 
     def __str__(self) -> str:
@@ -106,8 +105,8 @@ def stream(
 ) -> StreamSummary:
     """Apply the batches of a source, several in flight, and summarise throughput and latencies.
 
-    This process reads the source, and reads on only when the batches in flight leave room, so a source of any length
-    needs bounded memory. `ingest` has the workers read instead, which is faster for data that they can reach.
+    This process reads the source, and only as far as the batches in flight leave room. So a source of any length needs
+    bounded memory. With `ingest` the workers read, which is faster for data that they can reach.
 
     Parameters
     ----------
@@ -125,8 +124,8 @@ def stream(
         The most edges of a batch. Larger parts are cut, except those of a source with places.
     on_batch : callable, optional
         Called in this thread with the `UpdateReport` of each batch once it is committed, in order. It may read the
-        graph, which may already be some epochs further. What it raises ends the stream. Results that are maintained
-        with ``eager=True`` have followed the batch before that; then each batch waits for the one before.
+        graph, which may already be some epochs further. Its error ends the stream. Results that are maintained with
+        ``eager=True`` are up to date with the batch before; then each batch waits for the one before.
     source, target, weight, op, time : str, optional
         The columns of tables and files, as in `update`.
     columns : mapping of str to str, optional
@@ -134,8 +133,8 @@ def stream(
     max_bytes : int
         As in `pipeline`. A graph without `n_vertices` takes one batch at a time instead, since it may grow.
     progress : bool
-        Show a bar after half a second: in a terminal, where Rich is installed, or in a notebook. Elsewhere nothing is
-        shown. It is drawn by a thread of its own.
+        Show a bar after half a second: in a terminal with Rich installed, or in a notebook. A separate thread draws
+        it.
 
     Returns
     -------
@@ -146,10 +145,10 @@ def stream(
     InvalidOption
         `data` is none of these, or `batch`, `on_batch`, `columns` or `max_bytes` is bad. Nothing was applied.
     KeyboardInterrupt
-        After Ctrl-C. Every batch is applied whole or not at all. A note on the error, and the log, say what was
-        applied. Batches in flight may be in the graph and not in these counts; `epoch` includes them.
+        After Ctrl-C. Every batch is applied whole or not at all. A note on the error, and the log, state the
+        applied batches. Batches in flight may be in the graph and not in these counts; `epoch` includes them.
     Exception
-        What the source, `on_batch` or `update` raises. The batches before that are applied; a note says how many.
+        An error of the source, `on_batch` or `update`. The batches before it are applied; a note says how many.
 
     Examples
     --------
@@ -159,6 +158,7 @@ def stream(
     >>> summary.batches, summary.edges, summary.inserted, summary.epoch
     (90, 180, 91, 90)
     """
+    # Check all arguments before anything is read.
     if check_whole(batch, "batch") < 1:
         raise InvalidOption(f"batch is {batch}; at least 1 edge is needed")
     if on_batch is not None and not callable(on_batch):
@@ -166,6 +166,8 @@ def stream(
     data, source = positional(data, source, "stream")
     names = self._options.names(columns=columns, source=source, target=target, weight=weight, op=op, time=time)
     parts = _placed(self, data, batch, names)
+
+    # A graph that grows takes one batch at a time.
     run = _Run(self, on_batch)
     try:
         with shown("stream", partial(run.done, _rows(data)), progress):
@@ -182,7 +184,7 @@ def stream(
 
 
 class _Run:
-    """The batches of one stream: those in flight, and what is known of the others."""
+    """The batches in flight and the counts of a stream."""
 
     def __init__(self, graph: Any, on_batch: OnBatch | None) -> None:
         self._graph, self._on_batch = graph, on_batch
@@ -194,28 +196,28 @@ class _Run:
         self._rows = 0
 
     def read(self, part: EdgeBatch) -> None:
-        """A batch was read from the source."""
+        """Count a batch that was read from the source."""
         self._rows += len(part)
 
     def took(self, report: UpdateReport) -> None:
-        """A batch is committed."""
+        """Count a committed batch, and report it to the user."""
         self._count(report)
         if self._on_batch is not None:
             self._on_batch(report)
 
     def sent(self, pending: Any) -> None:
-        """A batch is in flight; those before it that are committed are reported."""
+        """Add a batch in flight, and report those before it that are committed."""
         self._flying.append(pending)
         while self._flying and self._flying[0].done():
             self.took(self._flying.popleft().result())
 
     def landed(self) -> None:
-        """Report all that were in flight."""
+        """Report all batches in flight, once each is committed."""
         while self._flying:
             self.took(self._flying.popleft().result())
 
     def rest(self) -> None:
-        """After an error: count the batches that were committed all the same."""
+        """Count the batches that were committed before an error."""
         for pending in self._flying:
             if pending.done() and pending.exception() is None:
                 self._count(pending.result())
@@ -225,23 +227,26 @@ class _Run:
         self._ended = time.perf_counter()
         self._counts += [getattr(report, name) for name in COUNTS]
         self._late, self._expired = self._late + report.late, self._expired + report.expired
-        if report.seconds == report.seconds:  # not that of a batch which the store reports after a loss
+        # NaN for a batch that the store reports after a loss.
+        if report.seconds == report.seconds:
             self._seconds.append(report.seconds)
             self._most = max(report.seconds, self._most) if self._most == self._most else report.seconds
 
     def done(self, rows: int | None) -> Done:
-        """How far the stream is, for another thread; `rows` are those of the source, if that is known."""
+        """Return the stream's progress, for another thread. `rows` is the number of rows of the source, if known."""
         edges, seconds = int(self._counts.sum()), time.perf_counter() - self._began
         words = f"{self._batches:,} batches, {edges:,} edges, {edges / seconds:,.0f} edges/s"
         return Done(min(self._rows, rows or self._rows), rows, words)
 
     def summary(self, settle: bool = False) -> StreamSummary:
-        """What was done so far; the epoch as the workers say, if it has to be asked for."""
+        """Return the outcome so far. With `settle` the workers are asked for the epoch."""
+        # After an error, commits may have gone unnoticed: ask behind all batches in flight.
         if settle:
             try:
                 self._graph._directory.check()
-                self._graph._directory.coordinator.call("inspect")  # behind all that is in flight
-            except MgraphError as error:  # the graph is lost or closed: the last known epoch is given
+                self._graph._directory.coordinator.call("inspect")  # after all batches in flight
+            except MgraphError as error:
+                # The graph is lost or closed: use the last known epoch.
                 logger.debug("graph %s: %s", self._graph.id, error)
         p50, p99 = np.percentile(self._seconds, [50, 99]).tolist() if self._seconds else (float("nan"),) * 2
         inserted, updated, deleted, missing = self._counts.tolist()
@@ -269,7 +274,7 @@ def _in_flight(graph: Any, parts: Iterator[tuple[Offset, EdgeBatch]], run: _Run,
 
 
 def _placed(graph: Any, source: Any, most: int, names: Names) -> Iterator[tuple[Offset, EdgeBatch]]:
-    """Return the batches of a source, with their places where it has some and the graph keeps them; lazily."""
+    """Return the batches of a source, lazily; with their places if it has places and the graph keeps them."""
     if hasattr(source, "batches"):
         logged = graph._storing is not None
         placed = source.batches(graph.offsets if logged else {})
@@ -278,7 +283,7 @@ def _placed(graph: Any, source: Any, most: int, names: Names) -> Iterator[tuple[
 
 
 def _rows(source: Any) -> int | None:
-    """The rows of a source that is one part, else None."""
+    """Return the number of rows of a single part, else None."""
     frame = hasattr(source, "__len__") and hasattr(source, "columns") and not hasattr(source, "__dask_graph__")
     return len(source) if frame or isinstance(source, EdgeBatch) else None
 
@@ -290,7 +295,7 @@ def _batch(graph: Any, part: Any, names: Names) -> EdgeBatch:
 
 
 def _cut(batch: EdgeBatch, most: int) -> Iterator[EdgeBatch]:
-    """A batch in pieces of at most `most` edges; views."""
+    """Split a batch into views of at most `most` edges."""
     if len(batch) <= most:
         yield batch
         return
@@ -302,6 +307,8 @@ def _batches(graph: Any, source: Any, most: int, names: Names) -> Iterator[EdgeB
     """Return the parts of a source as batches."""
     if isinstance(source, str | os.PathLike):
         source = [source]
+
+    # Files are read piece by piece; anything else is a sequence of parts.
     if isinstance(source, list | tuple) and source and all(isinstance(item, str | os.PathLike) for item in source):
         return _of_files(graph, [check_file(path) for path in source], names, most)
     parts: Iterable[Any]
@@ -329,12 +336,14 @@ def _of_files(graph: Any, paths: list[str], names: Names, most: int) -> Iterator
 
 
 def _computed(graph: Any, parts: Iterable[Any]) -> Iterator[Any]:
-    """The values of Dask's delayed parts, in order; with a client its workers compute a few of them ahead."""
+    """Yield the values of Dask's delayed parts, in order. With a client, its workers prefetch a few."""
     client = graph._client
     if client is None:
         yield from (part.compute() for part in parts)
         return
     futures, most = deque[Any](), AHEAD * len(graph.workers)
+
+    # Keep a few partitions in flight per worker.
     for part in parts:
         futures.append(client.compute(part))
         if len(futures) == most:

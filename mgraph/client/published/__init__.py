@@ -1,1 +1,1 @@
-"""Graphs that belong to their workers: they are published under a name, and other clients find them by it."""
+"""Published graphs, which other clients find by their names."""

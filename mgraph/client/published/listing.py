@@ -1,4 +1,4 @@
-"""Which graphs are published on a cluster, as its workers say."""
+"""List published graphs of a cluster, and withdraw their names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from mgraph.client.asynchronous import on_its_loop, run_in_thread
 from mgraph.client.creation.place import NO_DASK
-from mgraph.client.published.sharing import card_of
+from mgraph.client.published.publishing import card_of
 from mgraph.errors import MgraphError
 from mgraph.facade import facade
 
@@ -19,7 +19,7 @@ Value = dict[str, Any]
 
 @dataclass(frozen=True)
 class PublishedGraph:
-    """A graph that is published, as its workers say.
+    """A published graph, as described by its workers.
 
     Attributes
     ----------
@@ -27,13 +27,13 @@ class PublishedGraph:
     id : str
         The graph's id, which error messages quote.
     epoch, num_vertices, num_edges, nbytes : int
-        After the last call of any client, where all workers have answered it. 0 where the graph is lost.
+        The state after the last call that all workers have answered, of any client. 0 if the graph is lost.
     clients : int
-        How many clients have it now.
+        The number of attached clients.
     workers : tuple of str
         The workers that hold it, in rank order.
     lost : bool
-        Whether some of its workers are gone. Only `unpublish` helps then.
+        True if some of its workers are gone. Only `unpublish` helps then.
     """
 
     name: str
@@ -59,30 +59,30 @@ def list_graphs(client: Any) -> Any:
     Returns
     -------
     list of PublishedGraph
-        Workers that do not answer within a few seconds are left out, and graphs that they hold are `lost`.
+        Workers that do not answer within a few seconds are left out, and their graphs are `lost`.
     """
     return run_in_thread(partial(_listed, client)) if on_its_loop(client) else _listed(client)
 
 
 @facade
 def unpublish(client: Any, name: str) -> Any:
-    """Take the name of a published graph back, also of one that was lost. It ends with the last client that has it.
+    """Withdraw the name of a published graph, also of a lost graph.
 
-    With an asynchronous client, await this function.
+    The graph ends with its last client. With an asynchronous client, await this function.
 
     Raises
     ------
     InvalidOption
-        There is no such graph; the message lists those that there are.
+        No graph has this name; the message lists the names.
     """
-    return run_in_thread(partial(_ended, client, name)) if on_its_loop(client) else _ended(client, name)
+    return run_in_thread(partial(_withdraw, client, name)) if on_its_loop(client) else _withdraw(client, name)
 
 
 def _listed(client: Any) -> list[PublishedGraph]:
     graphs: dict[str, list[Value]] = {}
-    for one in sorted(_published_on(client), key=lambda one: (one["name"], one["graph"], one["rank"])):
-        graphs.setdefault(one["graph"], []).append(one)
-    return [_told(ranks) for ranks in graphs.values()]
+    for part in sorted(_published_on(client), key=lambda part: (part["name"], part["graph"], part["rank"])):
+        graphs.setdefault(part["graph"], []).append(part)
+    return [_described(ranks) for ranks in graphs.values()]
 
 
 def _published_on(client: Any, end: str | None = None) -> list[Value]:
@@ -96,27 +96,28 @@ def _published_on(client: Any, end: str | None = None) -> list[Value]:
     return published_on(client, end)
 
 
-def _told(ranks: list[Value]) -> PublishedGraph:
+def _described(ranks: list[Value]) -> PublishedGraph:
     lost = len(ranks) < ranks[0]["size"]
 
-    def total(what: str) -> int:
-        return 0 if lost else sum(one[what] for one in ranks)
+    def total(name: str) -> int:
+        return 0 if lost else sum(part[name] for part in ranks)
 
+    # Totals need all ranks; the epoch is that of the slowest.
     return PublishedGraph(
         ranks[0]["name"],
         ranks[0]["graph"],
-        epoch=0 if lost else min(one["epoch"] for one in ranks),
+        epoch=0 if lost else min(part["epoch"] for part in ranks),
         num_vertices=total("vertices"),
         num_edges=total("edges"),
         nbytes=total("nbytes"),
-        clients=max(one["clients"] for one in ranks),
-        workers=tuple(one["address"] for one in ranks),
+        clients=max(part["clients"] for part in ranks),
+        workers=tuple(part["address"] for part in ranks),
         lost=lost,
     )
 
 
-def _ended(client: Any, name: str) -> None:
-    found = _published_on(client)
-    if not any(one["name"] == name for one in found):
-        card_of(found, name)  # raises
+def _withdraw(client: Any, name: str) -> None:
+    parts = _published_on(client)
+    if not any(part["name"] == name for part in parts):
+        card_of(parts, name)  # raises an error
     _published_on(client, end=name)

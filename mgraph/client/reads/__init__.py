@@ -1,1 +1,1 @@
-"""What can be asked of a graph: edges, degrees, neighbors, its properties, the changes between two epochs."""
+"""Reads of a graph: edges, degrees, properties, differences of epochs."""

@@ -1,4 +1,4 @@
-"""The edges of a whole graph in this process, a range of vertices at a time."""
+"""Read the edges of a whole graph into this process, one range of vertices at a time."""
 
 from __future__ import annotations
 
@@ -17,27 +17,25 @@ Edges = tuple[np.ndarray, np.ndarray, Column, Column]  #: src and dst, uint32[m]
 
 
 def ranges(degrees: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
-    """Ranges of vertices, first and end, that have up to `most` edges together, or one vertex each."""
-    behind, first = np.cumsum(degrees, dtype=np.int64), 0
+    """Yield ranges of vertices, first and end, with at most `most` edges together, or one vertex each."""
+    edges_up_to, first = np.cumsum(degrees, dtype=np.int64), 0
     while first < len(degrees):
-        edges = int(behind[first - 1]) if first else 0
-        end = max(first + 1, int(np.searchsorted(behind, edges + most, "right")))
+        edges = int(edges_up_to[first - 1]) if first else 0
+        end = max(first + 1, int(np.searchsorted(edges_up_to, edges + most, "right")))
         yield first, end
         first = end
 
 
 def edges_of(graph: Any, ids: np.ndarray, time: bool = False) -> Edges:
-    """The edges in the rows of the vertices `ids`, by ids, which are places in `vertices` in a graph with keys.
+    """Return the edges in the rows of the vertices `ids`, by ids; with `time` also their times.
 
-    With `time` their times too, as the graph keeps them.
-
-    An undirected edge is in the rows of both its ends; see `once`.
+    With keys, ids are places in `vertices`. An undirected edge is in the rows of both its ends; see `once`.
     """
     rows: Csr = graph._directory.read(lambda now: rows_of(graph._directory.coordinator, now, ids, time=time))
     return np.repeat(ids, np.diff(rows.offsets)), rows.dst, rows.weight, rows.time
 
 
 def once(src: np.ndarray, dst: np.ndarray, weight: Column, time: Column = None) -> Edges:
-    """Undirected edges without those that are seen from their higher end."""
+    """Drop the undirected edges that are seen from their higher end."""
     low = src <= dst
     return src[low], dst[low], None if weight is None else weight[low], None if time is None else time[low]

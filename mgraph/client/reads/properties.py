@@ -1,4 +1,4 @@
-"""What a graph says of itself: its kind, its size, where it is, and what its store has."""
+"""Properties of a graph: its kind, its size, its place, and the state of its store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Properties"]
 
 
 class Properties:
-    """The properties of a `DynamicGraph`, and how it is shown."""
+    """The properties of a `DynamicGraph`, and its display."""
 
     _directory: Directory
     _options: Options
@@ -37,33 +37,33 @@ class Properties:
 
     @property
     def weighted(self) -> bool:
-        """Whether edges have a weight."""
+        """True if edges have weights."""
         return self._options.weighted
 
     @property
     def directed(self) -> bool:
-        """Whether edges have a direction."""
+        """True if edges have a direction."""
         return self._options.directed
 
     @property
     def reverse(self) -> bool:
-        """Whether the graph has in-edges: stored with ``reverse=True``, or those of an undirected graph."""
+        """True if the graph has in-edges: it is undirected, or stored with ``reverse=True``."""
         return self._options.reverse or not self._options.directed
 
     @property
     def keys(self) -> str | None:
-        """What users call vertices: "int64" or "string" keys, None for numbers; "undecided" before the first edges."""
+        """The kind of keys: "int64" or "string"; None for ids; "undecided" before the first edges."""
         keys = self._directory.keys
         return "undecided" if keys == "auto" else keys
 
     @property
     def device(self) -> str:
-        """Where the graph is stored, with "auto" resolved: "cpu" or "cuda"."""
+        """The kind of device, with "auto" resolved: "cpu" or "cuda"."""
         return self._options.device
 
     @property
     def exchange(self) -> str:
-        """How the workers communicate, with "auto" resolved: "loopback", "peer", "tcp" or "ucx"."""
+        """The workers' exchange, with "auto" resolved: "loopback", "peer", "tcp" or "ucx"."""
         return self._directory.options.exchange
 
     @property
@@ -73,16 +73,16 @@ class Properties:
 
     @property
     def _current(self) -> Directory:
-        """The directory. After a Ctrl-C it first asks the workers what they have; of a lost graph that is unknown."""
+        """The directory, brought up to date with the workers after a Ctrl-C, unless the graph is lost."""
         if self._directory.coordinator.status.unsettled:
-            with suppress(MgraphError, RuntimeError):  # the latter on the event loop, where nobody can wait
+            with suppress(MgraphError, RuntimeError):  # RuntimeError on the event loop, which cannot wait
                 self._directory.check()
         return self._directory
 
     @property
     def num_vertices(self) -> int:
         """The number of vertices; without keys, deleted ones count too. Asks the workers only after a Ctrl-C."""
-        with suppress(MgraphError):  # lost or closed: what was last known is given
+        with suppress(MgraphError):  # lost or closed: return the last known number
             self._directory.check()
         return self._directory.n_vertices
 
@@ -93,26 +93,26 @@ class Properties:
 
     @property
     def epoch(self) -> int:
-        """The number of committed changes of content: batches, `expire`, and vertices that were added or deleted.
+        """The number of committed changes of content: batches, `expire`, added and deleted vertices.
 
-        Asks the workers only after a Ctrl-C, where they may have committed a change of which no call heard.
+        After a Ctrl-C the workers are asked, since they may have committed a change that no call reported.
         """
         return self._current.coordinator.status.epoch
 
     @property
     def nbytes(self) -> int:
-        """Bytes of device memory that all workers together held for this graph after its last call."""
+        """The bytes of device memory that all workers together held for this graph after its last call."""
         return sum(state.nbytes for state in self._current.coordinator.status.states)
 
     @property
     def durable_epoch(self) -> int:
-        """The last epoch that is on the disk on all workers; 0 without a store. With one, it asks the workers."""
+        """The last epoch on the disks of all workers; 0 without a store. With a store, asks the workers."""
         report = self.store
         return 0 if report is None else report.durable_epoch
 
     @property
     def store(self) -> StoreReport | None:
-        """The state of the store: size, segments, snapshots, lag; None without one. One call to the workers."""
+        """The state of the store: size, segments, snapshots, lag; None without a store. One call."""
         return report_of(self._directory.coordinator, self._storing)
 
     @property
@@ -123,7 +123,7 @@ class Properties:
 
     @property
     def recoveries(self) -> tuple[Recovery, ...]:
-        """The losses after which the graph came back, in their order, with ``recover="auto"``."""
+        """The losses after which the graph was recovered, in order, with ``recover="auto"``."""
         return tuple(getattr(self._directory.coordinator, "recoveries", ()))
 
     def __len__(self) -> int:
@@ -133,7 +133,7 @@ class Properties:
         return True
 
     def __contains__(self, vertex: Any) -> bool:
-        """Return True if `vertex` is a vertex of the graph, as NetworkX does. Asks the workers only after a Ctrl-C."""
+        """Return True if `vertex` is a vertex of the graph. Asks the workers only after a Ctrl-C."""
         try:
             self._directory.ids([vertex], "vertex")
         except (UnknownVertex, InvalidBatch):

@@ -1,4 +1,4 @@
-"""Reads of a graph, and running an algorithm, as `DynamicGraph` has them."""
+"""Reads of a graph, and runs of algorithms; `DynamicGraph` binds these."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from mgraph.algorithms import ALGORITHMS
 from mgraph.checks import check_direction
 from mgraph.client.reads import routed_reads
-from mgraph.client.reports.history import told_of_stop
+from mgraph.client.reports.history import note_of_stop
 from mgraph.client.reports.progress import Done, shown
 from mgraph.client.results.results import VertexValues
 from mgraph.client.results.run import run_algorithm
@@ -30,20 +30,21 @@ Elsewhere = Literal[
 
 
 def has_edges(self: Any, src: Any, dst: Any) -> np.ndarray:
-    """Whether each edge ``src[i] -> dst[i]`` exists: bool[n].
+    """Check the existence of each edge ``src[i] -> dst[i]``: bool[n].
 
-    `src` and `dst` are arrays as in `EdgeBatch`. An id of `num_vertices` or more, or a key that is not there,
-    raises `UnknownVertex`; arrays of different lengths raise `InvalidBatch`.
+    `src` and `dst` are arrays as in `EdgeBatch`. An id of `num_vertices` or more, or an unknown key, raises
+    `UnknownVertex`; arrays of different lengths raise `InvalidBatch`.
     """
     directory = self._directory
-    found: np.ndarray = directory.read(partial(routed_reads.has_edges, directory.coordinator, src=src, dst=dst))
-    return found
+    exists: np.ndarray = directory.read(partial(routed_reads.has_edges, directory.coordinator, src=src, dst=dst))
+    return exists
 
 
 def has_edge(self: Any, u: Any, v: Any) -> bool:
-    """Return True if the edge ``u -> v`` exists, as NetworkX does: False if one of the two is no vertex.
+    """Return True if the edge ``u -> v`` exists, False if `u` or `v` is no vertex.
 
-    For many edges, `has_edges` makes one call. What names no vertex, such as a fraction, raises `InvalidBatch`.
+    For many edges, `has_edges` makes one call. A value that cannot name a vertex, such as a fraction, raises
+    `InvalidBatch`.
     """
     try:
         return bool(has_edges(self, [u], [v])[0])
@@ -52,23 +53,22 @@ def has_edge(self: Any, u: Any, v: Any) -> bool:
 
 
 def degrees(self: Any, ids: Any = None, direction: str = "out") -> np.ndarray:
-    """Out-degrees, or in-degrees with direction "in", of `ids` or of all vertices: uint32[n].
+    """Return the out-degrees, or in-degrees with direction "in", of `ids` or of all vertices: uint32[n].
 
     A self-loop counts once. Direction "in" needs ``reverse=True`` or an undirected graph, else it raises
-    `InvalidOption`. An id of `num_vertices` or more, or a key that is not there, raises `UnknownVertex`.
+    `InvalidOption`. An id of `num_vertices` or more, or an unknown key, raises `UnknownVertex`.
     """
     check_direction(direction, self.reverse)
     return self._directory.read(lambda now: routed_reads.degrees(self._directory.coordinator, now, ids, direction))
 
 
 def neighbors(self: Any, ids: Any, direction: str = "out", time: bool = False) -> Csr:
-    """The neighbours of each of `ids` as a CSR, in the order of `ids`: along out-edges, or against in-edges.
+    """Return the neighbours of `ids` as a CSR, in the order of `ids`: along out-edges, or against in-edges.
 
-    Row i is ``dst[offsets[i] : offsets[i + 1]]``, in the order in which the structure stores it. `offsets` is
-    int64[n + 1], `dst` is uint32[m], and `weight` is float32[m], or None in an unweighted graph. In a graph with
-    keys, `dst` has keys: int64[m], or str objects. Direction "in" needs ``reverse=True`` or an undirected graph,
-    else it raises `InvalidOption`. An id of `num_vertices` or more, or a key that is not there, raises
-    `UnknownVertex`.
+    Row i is ``dst[offsets[i] : offsets[i + 1]]``, in the order of the structure. `offsets` is int64[n + 1], `dst` is
+    uint32[m], and `weight` is float32[m], or None in an unweighted graph. In a graph with keys, `dst` has keys:
+    int64[m], or str objects. Direction "in" needs ``reverse=True`` or an undirected graph, else it raises
+    `InvalidOption`. An id of `num_vertices` or more, or an unknown key, raises `UnknownVertex`.
 
     With `time`, the rows' `time` has the time of each edge: int64[m], or datetime64[m]. That needs a graph with
     `times`, else it raises `InvalidOption`.
@@ -82,20 +82,20 @@ def neighbors(self: Any, ids: Any, direction: str = "out", time: bool = False) -
 
 
 def vertices(self: Any) -> np.ndarray:
-    """All vertices, in the order of results' ``to_numpy()``: keys, int64[n] or str objects; or ids, int64[n].
+    """Return all vertices, in the order of results' ``to_numpy()``: keys, int64[n] or str objects; or ids, int64[n].
 
-    O(n), without a call to the workers. Keys are in the order in which they came. After a vertex is deleted, those
-    that came later move up.
+    O(n), without a call to the workers. Keys are in the order of their first insertion. After a vertex is deleted,
+    later vertices move up.
     """
     return self._directory.read(lambda now: now.all_names())
 
 
 def to_csr(self: Any) -> Csr:
-    """The whole graph as a CSR in this process: `neighbors` of every vertex.
+    """Return the whole graph as a CSR in this process.
 
-    In a graph with keys, rows and destinations are places in `vertices`.
-    O(n + m); O(m log m) in a graph with an `order` or with `times`. This process needs the memory for it. In a graph
-    with `times`, `time` has the time of each edge: int64[m], or datetime64[m].
+    In a graph with keys, rows and destinations are places in `vertices`. In a graph with `times`, `time` has the time
+    of each edge: int64[m], or datetime64[m]. O(n + m); O(m log m) in a graph with an `order` or with `times`. This
+    process needs the memory for it.
     """
     times = self._options.times
     rows = self._directory.read(partial(routed_reads.all_rows, self._directory.coordinator, time=times is not None))
@@ -103,12 +103,11 @@ def to_csr(self: Any) -> Csr:
 
 
 def fingerprint(self: Any) -> int:
-    """A 64-bit hash of the set of edges, by users' ids and without weights.
+    """Return a 64-bit hash of the set of edges, by users' ids and without weights.
 
-    Graphs with the same edges have the same hash, whatever their history, structure, partition and device. It is
-    the sum of SplitMix64's finaliser of ``src << 32 | dst`` over all edges, modulo 2**64; an undirected edge counts
-    in both directions. In a graph with keys, hashes of the keys take the place of ids. O(n + m), computed on the
-    workers.
+    Graphs with the same edges have the same hash, whatever their history, structure, partition and device. It is the
+    sum of SplitMix64's finaliser of ``src << 32 | dst`` over all edges, modulo 2**64; an undirected edge counts in both
+    directions. In a graph with keys, hashes of the keys take the place of ids. O(n + m), computed on the workers.
     """
     return routed_reads.fingerprint(self._directory)
 
@@ -118,20 +117,20 @@ def run(self: Any, algorithm: Elsewhere, /, **arguments: Any) -> Any: ...
 @overload
 def run(self: Any, algorithm: str, /, **arguments: Any) -> VertexValues: ...
 def run(self: Any, algorithm: str, /, **arguments: Any) -> Any:
-    """The result of the algorithm with this name: ``run("bfs", source=0)`` is the same as ``bfs(0)``.
+    """Run the algorithm with this name: ``run("bfs", source=0)`` is the same as ``bfs(0)``.
 
     Raises
     ------
     InvalidOption
-        There is none of this name; the message lists those that there are. Or as the algorithm's method.
+        No algorithm has this name; the message lists the names. Or an argument is bad, as in the algorithm's method.
     """
     if algorithm not in ALGORITHMS:
         names = sorted(ALGORITHMS)
         raise InvalidOption(f"algorithm {algorithm!r} is none of {', '.join(map(repr, names))}{hint(algorithm, names)}")
-    known, facts = ALGORITHMS[algorithm], self._options.facts
-    checked = lambda now: known.arguments(facts(now), arguments)  # noqa: E731
+    method, facts = ALGORITHMS[algorithm], self._options.facts
+    checked = lambda now: method.arguments(facts(now), arguments)  # noqa: E731
     caller, began = self._directory.coordinator, clock.perf_counter()
-    stopped = told_of_stop(caller, algorithm, "it has no result, and the graph is as it was")
+    stopped = note_of_stop(caller, algorithm, "it has no result, and the graph is as it was")
     with ERRORS_END, stopped, shown(algorithm, lambda: Done(0, None, f"at epoch {caller.status.epoch}")):
         result = self._directory.read(partial(run_algorithm, caller, algorithm, checked))
     self._updates.history.add(algorithm, caller, caller.status.epoch, 0, clock.perf_counter() - began)

@@ -1,1 +1,1 @@
-"""What a user is shown: reports of batches, the load of the workers, the history of a graph, progress bars."""
+"""Reports to the user: outcomes of batches, loads of workers, the history of a graph, progress bars."""

@@ -1,4 +1,4 @@
-"""What a graph did last: a bounded record of its changes and algorithms, kept in this process."""
+"""The history of a graph: a bounded record of its changes and algorithms, kept in this process."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from mgraph.client.calls.caller import Caller
 from mgraph.client.reports.report import UpdateReport
 
-__all__ = ["KEPT", "Event", "History", "history", "told_of_stop"]
+__all__ = ["KEPT", "Event", "History", "history", "note_of_stop"]
 
-KEPT = 1 << 14  #: events that a graph remembers; about 4 MiB
+KEPT = 1 << 14  #: most events of a history; about 4 MiB
 
 
 class Event(NamedTuple):
@@ -22,19 +22,19 @@ class Event(NamedTuple):
     Attributes
     ----------
     time : float
-        When it ended, in seconds since 1970 by this process's clock. For a step of an ingest, reckoned back from the
+        The end of the event, in seconds since 1970 by this process's clock. For a step of an ingest, computed from the
         end of the ingest.
     kind : str
         "update" for a batch, "ingest" for one step of it, "execute", "expire", "delete_vertices", "add_vertices"; or
         the name of an algorithm.
     epoch : int
-        The epoch that it made, or on which the algorithm ran.
+        The epoch of the change, or of the algorithm's result.
     operations : int
-        Different edges that the batch named, and those that expired; or added vertices; else 0.
+        The number of different edges in the batch, and of expired edges; or of added vertices; else 0.
     edges : int
-        Edges of the graph as of then; with batches in flight it may already count later ones.
+        The graph's number of edges at that time; with batches in flight it may count later ones already.
     seconds : float
-        As `UpdateReport.seconds`, or the seconds of the call; NaN where they are not known.
+        As `UpdateReport.seconds`, or the seconds of the call; NaN if unknown.
     """
 
     time: float
@@ -46,56 +46,58 @@ class Event(NamedTuple):
 
 
 class History:
-    """The last events of one graph, at most `KEPT`. Safe with several threads. O(1) for each event."""
+    """The last events of a graph, at most `KEPT`. Thread-safe. O(1) per event."""
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque(maxlen=KEPT)
 
     def add(self, kind: str, caller: Caller, epoch: int, operations: int, seconds: float) -> None:
-        """Add an event that has ended now."""
+        """Add an event that has just ended."""
         edges = sum([state.edges for state in caller.status.states])
         self._events.append(Event(time.time(), kind, epoch, operations, edges, seconds))
 
     def batch(self, kind: str, caller: Caller, done: Any) -> None:
-        """Add a batch that was committed now: its report, or its `Answers`."""
+        """Add a batch that was just committed: its report, or its `Answers`."""
         edges = sum([state.edges for state in caller.status.states])
         self._events.append(_event(time.time(), kind, getattr(done, "report", done), edges))
 
     def steps(self, kind: str, caller: Caller, done: Iterable[Any]) -> None:
-        """Steps of one call that has ended now, in order: reports or `Answers`."""
+        """Add the steps of a call that has just ended, in order: reports or `Answers`."""
         at, edges, events = time.time(), sum([state.edges for state in caller.status.states]), list[Event]()
-        for report in reversed([getattr(one, "report", one) for one in done]):
+
+        # Compute times and edge counts backwards, from the last step to the first.
+        for report in reversed([getattr(step, "report", step) for step in done]):
             events.append(_event(at, kind, report, edges))
             at -= report.seconds if report.seconds == report.seconds else 0.0
             edges -= report.inserted - report.deleted - report.expired
         self._events.extend(reversed(events))
 
     def all(self) -> list[Event]:
-        """The events, the oldest first."""
+        """Return the events, the oldest first."""
         return list(self._events)
 
 
 def _event(at: float, kind: str, report: UpdateReport, edges: int) -> Event:
-    """Return the event of a batch; its operations are 0 where its counts are not known, which are -1 then."""
+    """Return the event of a batch. Its operations are 0 if the counts are unknown, which are -1 then."""
     operations = report.inserted + report.updated + report.deleted + report.missing + report.expired
     return Event(at, kind, report.epoch, max(0, operations), edges, report.seconds)
 
 
 @contextmanager
-def told_of_stop(caller: Caller, what: str, done: str) -> Iterator[None]:
-    """In this block Ctrl-C gets a note that says what was stopped, at which epoch, and what is `done` all the same."""
+def note_of_stop(caller: Caller, call: str, done: str) -> Iterator[None]:
+    """Add a note to a Ctrl-C in this block: the epoch, and the part that is `done` all the same."""
     try:
         yield
     except KeyboardInterrupt as error:
         later = " or a later one, which the next call asks the workers for" if caller.status.unsettled else ""
-        error.add_note(f"graph {caller.status.graph}: {what} was stopped at epoch {caller.status.epoch}{later}; {done}")
+        error.add_note(f"graph {caller.status.graph}: {call} was stopped at epoch {caller.status.epoch}{later}; {done}")
         raise
 
 
 def history(self: Any) -> list[Event]:
-    """The last changes of the graph and the algorithms that ran on it, at most 16,384, the oldest first.
+    """Return the last changes of the graph and runs of algorithms, at most 16,384, the oldest first.
 
-    This process records what it asked for itself; no call is made. Reads are not recorded.
+    This process records its own changes and runs; no call is made. Reads are not recorded.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""A line about a call that takes long: a bar by Rich in a terminal, HTML in a notebook, nothing elsewhere."""
+"""Progress of a long call: a bar by Rich in a terminal, HTML in a notebook, nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["Done", "building", "shown", "stage"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-QUIET_SECONDS = 0.5  #: for which nothing is shown: most calls have ended by then
+QUIET_SECONDS = 0.5  #: time before the bar appears: most calls have ended by then
 REDRAW_SECONDS = 0.25
 
 
 class Done(NamedTuple):
-    """How far a call is: a number, of how many if that is known, and a few words."""
+    """The progress of a call: a number, the total if known, and a few words."""
 
     done: int
     total: int | None
@@ -29,35 +29,36 @@ class Done(NamedTuple):
 
 Reads = list[Callable[[], Done]]
 
-_SHOWN: ContextVar[Reads | None] = ContextVar("shown", default=None)  #: how far each call is, the innermost one last
-_BUILD: ContextVar[list[Done] | None] = ContextVar("build", default=None)  #: what the build of this thread does now
+_SHOWN: ContextVar[Reads | None] = ContextVar("shown", default=None)  #: the progress of each call, the innermost last
+_BUILD: ContextVar[list[Done] | None] = ContextVar("build", default=None)  #: the current stage of this thread's build
 
 
 class Display(Protocol):
-    """Where progress is shown; made and used by one thread."""
+    """A display of progress; one thread makes and uses it."""
 
     def draw(self, what: str, now: Done) -> None:
-        """Show this."""
+        """Show the progress of `what`."""
 
     def end(self) -> None:
-        """The call has ended: show nothing any more."""
+        """Remove the display, since the call has ended."""
 
 
 @contextmanager
 def shown(what: str, read: Callable[[], Done], wanted: bool = True) -> Iterator[None]:
-    """Show how far the block is, from a thread that calls `read` four times a second; the block itself pays nothing.
+    """Show the progress of the block, from a thread that calls `read` four times a second.
 
-    Inside of another such block, of the same thread, `read` is what that one shows.
+    The block itself pays nothing. Inside another such block of the same thread, that block's display shows `read`.
 
     Parameters
     ----------
     what : str
-        What runs.
+        The name of the call.
     read : callable
         Safe to call from another thread.
     wanted : bool
-        Whether to show anything. Without a terminal or a notebook nothing is shown in any case.
+        False to show nothing. Without a terminal or a notebook nothing is shown in any case.
     """
+    # Inside another block, use its display.
     if (outer := _SHOWN.get()) is not None:
         outer.append(read)
         try:
@@ -65,13 +66,17 @@ def shown(what: str, read: Callable[[], Done], wanted: bool = True) -> Iterator[
         finally:
             outer.pop()
         return
-    made = _display() if wanted else None
-    if made is None:
+    make_display = _display() if wanted else None
+    if make_display is None:
         yield
         return
+
+    # A thread draws, until the block ends.
     over, reads = threading.Event(), [read]
     innermost = lambda: reads[-1]()  # noqa: E731
-    thread = threading.Thread(target=_redraw, args=(made, what, innermost, over), name="mgraph-progress", daemon=True)
+    thread = threading.Thread(
+        target=_redraw, args=(make_display, what, innermost, over), name="mgraph-progress", daemon=True
+    )
     thread.start()
     token = _SHOWN.set(reads)
     try:
@@ -83,13 +88,15 @@ def shown(what: str, read: Callable[[], Done], wanted: bool = True) -> Iterator[
 
 
 def building(function: F) -> F:
-    """Have a function that makes a graph show its `stage`, and have Ctrl-C get a note that says where it was."""
+    """Show the `stage` of a function that makes a graph. A Ctrl-C gets a note with the last stage."""
     name = function.__name__
 
     @wraps(function)
     def build(*args: Any, **kwargs: Any) -> Any:
-        if _BUILD.get() is not None:  # called by another one
+        if _BUILD.get() is not None:  # called by another such function
             return function(*args, **kwargs)
+
+        # `stage` replaces the entry, and the display reads it.
         now = [Done(0, None, "begins")]
         token = _BUILD.set(now)
         try:
@@ -105,16 +112,16 @@ def building(function: F) -> F:
 
 
 def stage(words: str, done: int = 0, total: int | None = None) -> None:
-    """Say what the build under way in this thread does now; elsewhere nothing happens."""
+    """Set the stage of this thread's build, if any."""
     if (now := _BUILD.get()) is not None:
         now[0] = Done(done, total, words)
 
 
-def _redraw(made: Callable[[], Display], what: str, read: Callable[[], Done], over: threading.Event) -> None:
+def _redraw(make_display: Callable[[], Display], what: str, read: Callable[[], Done], over: threading.Event) -> None:
     if over.wait(QUIET_SECONDS):
         return
     try:
-        display = made()
+        display = make_display()
     except ImportError:  # Rich is not installed
         return
     try:
@@ -126,7 +133,7 @@ def _redraw(made: Callable[[], Display], what: str, read: Callable[[], Done], ov
 
 
 def _display() -> Callable[[], Display] | None:
-    """What makes a notebook's display, or a terminal's; None where there is neither."""
+    """Return the display of a notebook or terminal; None without."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if getattr(shell, "kernel", None) is not None:
         return Notebook
@@ -134,7 +141,7 @@ def _display() -> Callable[[], Display] | None:
 
 
 class Terminal:
-    """A bar on stderr, which goes away at the end."""
+    """A bar on stderr, which is removed at the end."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -145,26 +152,26 @@ class Terminal:
         self._task: Any = None
 
     def draw(self, what: str, now: Done) -> None:
-        """Show this."""
+        """Show the progress of `what`."""
         if self._task is None:
             self._task = self._progress.add_task(what, words="")
             self._progress.start()
         self._progress.update(self._task, total=now.total, completed=now.done, words=now.words)
-        self._progress.tasks[0].total = now.total  # `update` does not take a total away
+        self._progress.tasks[0].total = now.total  # `update` cannot remove a total
 
     def end(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         self._progress.stop()
 
 
 class Notebook:
-    """A line of HTML below the cell, which goes away at the end."""
+    """A line of HTML below the cell, which is removed at the end."""
 
     def __init__(self) -> None:
         self._handle: Any = None
 
     def draw(self, what: str, now: Done) -> None:
-        """Show this."""
+        """Show the progress of `what`."""
         from IPython.display import HTML, display
 
         bar = "" if now.total is None else f'<progress value="{now.done}" max="{now.total}"></progress> '
@@ -175,7 +182,7 @@ class Notebook:
             self._handle.update(line)
 
     def end(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         from IPython.display import HTML
 
         self._handle.update(HTML(""))

@@ -1,4 +1,4 @@
-"""Reports to the user: the outcome of batches, the load of each worker, and a graph's display as text and HTML."""
+"""Reports to the user: outcomes of batches, loads of workers, and a graph's display as text and HTML."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class UpdateReport:
     inserted, updated : int
         Insertions of new edges, and of edges that existed.
     deleted, missing : int
-        Deletions of edges that existed, and of edges that did not. All counts are -1 where the batch is committed and
-        its answer was lost, with a worker or by Ctrl-C.
+        Deletions of edges that existed, and of edges that did not. All counts are -1 if the batch is committed and its
+        answer was lost, with a worker or by Ctrl-C.
     epoch : int
         The graph's epoch after the batch.
     seconds : float
         The duration of the call. For a batch of a pipeline, the time from its call to its commit; for a step of an
         ingest, the longest time that a worker took for it; NaN if a worker was lost after the step was made.
     late : int
-        Insertions that came too late for the graph's window, and were not made.
+        Insertions that were too late for the graph's window, and were ignored.
     expired : int
-        Edges that left since they fell out of the window, or by `expire`; they are not among those `deleted`.
+        Edges that fell out of the window, or left by `expire`; `deleted` does not count them.
     """
 
     inserted: int
@@ -60,7 +60,7 @@ class UpdateReport:
         seconds: float,
         late: int = 0,
         expired: int = 0,
-    ) -> None:  # what `dataclass` writes takes four times as long
+    ) -> None:  # the constructor of `dataclass` takes four times as long
         fields = self.__dict__
         fields["inserted"], fields["updated"], fields["deleted"], fields["missing"] = (
             inserted,
@@ -76,28 +76,33 @@ class UpdateReport:
 
 
 def of_batch(answers: Sequence[dict[str, Any]], seconds: float, absent: int = 0) -> UpdateReport:
-    """The report of a batch from the ranks' answers; `absent` edges to delete were not sent, and are missing."""
-    told, epoch = answers[0], answers[0]["epoch"]
+    """Return the report of a batch from the ranks' answers.
+
+    `absent` edges to delete were not sent, and count as missing.
+    """
+    counts, epoch = answers[0], answers[0]["epoch"]
     if len(answers) > 1:
-        told = {name: sum([answer.get(name, 0) for answer in answers]) for name in TOLD}
+        counts = {name: sum([answer.get(name, 0) for answer in answers]) for name in TOLD}
     return UpdateReport(
-        int(told["inserted"]), int(told["updated"]), int(told["deleted"]), int(told["missing"]) + absent, epoch,
-        seconds, int(told.get("late", 0)), int(told.get("expired", 0)),
+        int(counts["inserted"]), int(counts["updated"]), int(counts["deleted"]), int(counts["missing"]) + absent, epoch,
+        seconds, int(counts.get("late", 0)), int(counts.get("expired", 0)),
     )  # fmt: skip
 
 
 def of_steps(answers: Sequence[dict[str, Any]], before: np.ndarray | None = None) -> list[UpdateReport]:
-    """The reports of an ingest's steps from the ranks' answers, whose epoch is that of the last step.
+    """Return the reports of an ingest's steps from the ranks' answers, whose epoch is the last step's.
 
-    `before` are the counts, in the order of `TOLD`, of the steps that were made before a worker was lost; their seconds
-    are not known.
+    `before` are the counts, in the order of `TOLD`, of the steps before a worker was lost; their seconds are unknown.
     """
+    # Add up the ranks' counts; a step takes as long as its slowest rank.
     counts = sum(np.asarray(answer["counts"]) for answer in answers).reshape(-1, len(COUNTS))  # type: ignore[union-attr]
     seconds = np.max([answer["times"] for answer in answers], axis=0)
     by_time = sum(np.asarray(answer["by_time"]) for answer in answers).reshape(-1, 2)  # type: ignore[union-attr]
     rows = np.concatenate([counts, by_time], axis=1)
     if before is not None:
         rows, seconds = np.concatenate([before, rows]), np.concatenate([np.full(len(before), np.nan), seconds])
+
+    # Steps before a loss have consecutive epochs that end where the answers begin.
     epochs, end = answers[0]["epochs"], answers[0]["before"] + 1
     epochs = [*range(end - (len(seconds) - len(epochs)), end), *epochs]
     return [
@@ -111,7 +116,7 @@ def of_steps(answers: Sequence[dict[str, Any]], before: np.ndarray | None = None
 
 @dataclass(frozen=True)
 class WorkerLoad:
-    """The part of a graph that one worker holds.
+    """The part of a graph on a worker.
 
     Parameters
     ----------
@@ -145,7 +150,7 @@ class Balance:
 
     @property
     def ratio(self) -> float:
-        """The largest number of arcs on a worker, divided by the mean: 1 if even, and 1 for a graph without edges."""
+        """The largest number of arcs on a worker, divided by the mean: 1 if even, or without edges."""
         arcs = [worker.arcs for worker in self.workers]
         return max(arcs) * len(arcs) / sum(arcs) if sum(arcs) else 1.0
 
@@ -154,7 +159,7 @@ class Balance:
 
 
 def balance_of(addresses: Sequence[str], states: Sequence[ShardState]) -> Balance:
-    """The balance from the ranks' last states."""
+    """Return the balance from the ranks' last states."""
     loads = (
         WorkerLoad(rank, address, s.hi - s.lo, s.edges, s.arcs, s.nbytes, s.seconds)
         for rank, (address, s) in enumerate(zip(addresses, states, strict=True))
@@ -168,13 +173,13 @@ HEADS = ("rank", "worker", "vertices", "edges", "arcs / mean", "memory", "last b
 
 
 def _bytes(n: int) -> str:
-    """`n` bytes with a binary unit, as in "1.50 MiB"."""
+    """Format `n` bytes with a binary unit, as in "1.50 MiB"."""
     power = min((max(n, 1).bit_length() - 1) // 10, 5)
     return f"{n} B" if power == 0 else f"{n / 1024**power:.2f} {'kMGTP'[power - 1]}iB"
 
 
 def _time(seconds: float) -> str:
-    """`seconds` with a unit, as in "1.50 ms"."""
+    """Format `seconds` with a unit, as in "1.50 ms"."""
     for unit, name in ((1.0, "s"), (1e-3, "ms")):
         if seconds >= unit:
             return f"{seconds / unit:.2f} {name}"
@@ -198,7 +203,7 @@ def _rows(loads: Sequence[WorkerLoad]) -> list[tuple[str, ...]]:
 
 
 def title(graph: Any) -> str:
-    """One line about a graph."""
+    """Return a graph's title: kind, size, epoch and place."""
     kind = f"{'' if graph.directed else 'un'}directed{', weighted' if graph.weighted else ''}"
     state = ", closed" if graph._directory.coordinator.status.closed else ""
     so_far = " so far" if graph._options.grows and not graph.keys else ""
@@ -211,17 +216,17 @@ def title(graph: Any) -> str:
 
 
 def as_text(title: str, loads: Sequence[WorkerLoad]) -> str:
-    """A title and a text table with one line a worker, with the columns `HEADS`."""
+    """Return a title and a text table with a line per worker and the columns `HEADS`."""
     return text_of(title, HEADS, _rows(loads))
 
 
 def as_html(title: str, loads: Sequence[WorkerLoad]) -> str:
-    """A title and an HTML table with one row a worker, with the columns `HEADS`."""
+    """Return a title and an HTML table with a row per worker and the columns `HEADS`."""
     return html_of(title, HEADS, _rows(loads))
 
 
 def text_of(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A title and a text table, without rows the title alone."""
+    """Return a title and a text table; without rows the title alone."""
     if not rows:
         return title
     table = [heads, *rows]
@@ -231,7 +236,7 @@ def text_of(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 
 
 def html_of(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A title and an HTML table, without rows the title alone."""
+    """Return a title and an HTML table; without rows the title alone."""
     if not rows:
         return f"<p>{escape(title)}</p>"
     head = "".join(f"<th>{escape(name)}</th>" for name in heads)

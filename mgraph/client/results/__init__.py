@@ -1,1 +1,1 @@
-"""Algorithm runs and their results: handles to columns on the workers, and maintained results."""
+"""Runs of algorithms, and their results: handles to columns on the workers, and maintained results."""

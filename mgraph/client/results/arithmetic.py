@@ -21,21 +21,21 @@ from mgraph.tables.ids import as_keys
 
 __all__ = ["VALUE", "check_whole", "combine", "compare"]
 
-VALUE = "value"  #: the name of the column that `combine` and `compare` make
-NO_VERTEX, UNKNOWN = -1, -2  #: ids of an operand: no vertex, and a key that no vertex has
+VALUE = "value"  #: the name of the result column of `combine` and `compare`
+NO_VERTEX, UNKNOWN = -1, -2  #: ids in an operand: no vertex, and a key of no vertex
 
 Operand = list[dict[str, Any]]  #: each rank's part
 
 
 def combine(operation: str, inputs: Sequence[Any]) -> RemoteColumns:
-    """Apply an elementwise operation on the workers of the first column that they store.
+    """Apply an elementwise operation, on the workers that store the first column.
 
     Parameters
     ----------
     operation : str
         The name of a universal function of NumPy, or "where".
     inputs : sequence
-        Numbers, arrays with a number for each vertex, and columns of numbers, at least one.
+        Numbers, arrays with a number for each vertex, and at least one column of numbers.
 
     Returns
     -------
@@ -57,14 +57,14 @@ def combine(operation: str, inputs: Sequence[Any]) -> RemoteColumns:
 
 
 def compare(operation: str, inputs: Sequence[Any]) -> RemoteColumns:
-    """Compare a column of vertices with vertices as users name them, by "equal" or "not_equal".
+    """Compare a column of vertices with vertices in users' names, by "equal" or "not_equal".
 
     Parameters
     ----------
     operation : "equal" | "not_equal"
     inputs : sequence
-        Two: a column of vertices; and a vertex, None for no vertex, another column of vertices, or an array or Series
-        with a vertex for each vertex.
+        A column of vertices; and a vertex, None for no vertex, another column of vertices, or an array or Series with
+        a vertex for each vertex.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def compare(operation: str, inputs: Sequence[Any]) -> RemoteColumns:
 
 
 def check_whole(axis: Any, out: Any, dtype: Any = None) -> None:
-    """Raise `InvalidOption` unless the arguments of a reduction ask for one number."""
+    """Raise `InvalidOption` unless a reduction is to a single number."""
     if axis is not None or out is not None or dtype is not None:
         raise InvalidOption(
             f"axis is {axis!r}, out {out!r} and dtype {dtype!r}; a result is reduced whole, to a number"
@@ -86,7 +86,7 @@ def check_whole(axis: Any, out: Any, dtype: Any = None) -> None:
 
 
 def _call(operation: str, remote: RemoteColumns, operands: Sequence[Operand], kind: str) -> RemoteColumns:
-    """Make the call on all ranks. A column of a failed call is freed."""
+    """Make the call on all ranks. If it fails, the new column is freed."""
     key, size = uuid.uuid4().hex, remote.numbering.partition.size
     shares = [{"operands": [parts[rank] for parts in operands]} for rank in range(size)]
     try:
@@ -104,21 +104,23 @@ def _call(operation: str, remote: RemoteColumns, operands: Sequence[Operand], ki
 
 
 def _reference(column: Column) -> Operand:
-    """A column that the workers store, by its key."""
+    """Return a column of the workers as an operand, by its key."""
     column._remote.check()
     return [{"result": column._remote.key, "column": column._column}] * column._remote.numbering.partition.size
 
 
 def _shares_layout(column: Column, remote: RemoteColumns) -> bool:
-    """Return True if a column lies on the same workers in the same ranges and order as `remote`."""
+    """Return True if a column is on the same workers as `remote`, in the same ranges and order."""
     other, here = column._remote.numbering, remote.numbering
-    alike = other.generation == here.generation and other.partition == here.partition
-    return alike and column._remote.coordinator is remote.coordinator
+    same_layout = other.generation == here.generation and other.partition == here.partition
+    return same_layout and column._remote.coordinator is remote.coordinator
 
 
 def _operand(value: Any, remote: RemoteColumns) -> Operand:
-    """Each rank's part of an operand of numbers."""
+    """Return each rank's part of an operand of numbers."""
     here, size = remote.numbering, remote.numbering.partition.size
+
+    # A column in the same layout is on the ranks already.
     if isinstance(value, Column):
         value._remote.check()
         if _shares_layout(value, remote):
@@ -127,21 +129,26 @@ def _operand(value: Any, remote: RemoteColumns) -> Operand:
         raise InvalidOption(f"an operand is {value}; whole numbers have 64 bits")
     if isinstance(value, int | float | np.number | np.bool_):
         return [{"number": value}] * size
+
+    # Everything else goes as an array, split by the ranks' ranges.
     array = Device.to_host(as_array(_by_vertex(value, here)))
-    if array.ndim == 0 and array.dtype.kind in "biuf":  # NumPy makes one of its numbers on the left of a comparison
+    # NumPy wraps a number on the left of a comparison.
+    if array.ndim == 0 and array.dtype.kind in "biuf":
         return [{"number": array[()]}] * size
     _check_shape(array, here, "number")
     return _parts(array, here)
 
 
 def _vertices(value: Any, column: Column) -> Operand:
-    """Each rank's part of an operand of vertices, as the workers store them in `column`."""
+    """Return each rank's part of an operand of vertices, in the form in which `column` stores them."""
     remote, here = column._remote, column._remote.numbering
     if isinstance(value, Column) and value._kind in VERTICES:
         value._remote.check()
         if value._kind == column._kind and _shares_layout(value, remote):
             return _reference(value)
     internal = column._kind == "vertex"
+
+    # A single vertex is sent as a number.
     if np.ndim(value) == 0 and not isinstance(value, Column):
         vertex = _stored(np.array([_vertex(value, here)], np.int64), here, internal)
         return [{"number": int(vertex[0])}] * here.partition.size
@@ -151,13 +158,15 @@ def _vertices(value: Any, column: Column) -> Operand:
 
 
 def _by_vertex(value: Any, here: Numbering) -> Any:
-    """An operand in the order of the vertices: a Series of pandas is aligned by its index."""
+    """Return an operand in the order of the vertices: a Series of pandas is aligned by its index."""
     if isinstance(value, Column):
         if here.keys is None or value._remote.numbering.keys is here.keys:
             return value
         raise InvalidOption(f"an operand is a result of epoch {value.epoch}, when the graph had other vertices")
     if not is_series(value):
         return value
+
+    # Align the series: row `rows[i]` has the value of vertex i.
     ids = here.ids(value.index, "the index of an operand")
     if len(ids) != here.n_vertices or len(np.unique(ids)) != len(ids):
         raise InvalidOption(f"the index of an operand has {len(ids)} rows; it must name each vertex once")
@@ -166,16 +175,16 @@ def _by_vertex(value: Any, here: Numbering) -> Any:
     return value.iloc[rows]
 
 
-def _check_shape(array: np.ndarray, here: Numbering, what: str) -> None:
+def _check_shape(array: np.ndarray, here: Numbering, noun: str) -> None:
     if array.ndim != 1 or array.dtype.kind not in "biuf" or len(array) != here.n_vertices:
         raise InvalidOption(
-            f"an operand has shape {array.shape} and dtype {array.dtype}; it must be a {what}, or have one for each of "
+            f"an operand has shape {array.shape} and dtype {array.dtype}; it must be a {noun}, or have one for each of "
             f"{here.n_vertices} vertices"
         )
 
 
 def _parts(array: np.ndarray, here: Numbering) -> Operand:
-    """An array in the order of the vertices, split by the ranks' ranges."""
+    """Split an array by vertex into the ranks' ranges."""
     inside = np.empty_like(array)
     inside[here.inside(np.arange(len(array)))] = array
     return [{"values": inside[first:end]} for first, end in pairwise(here.partition.starts)]
@@ -185,7 +194,7 @@ def _parts(array: np.ndarray, here: Numbering) -> Operand:
 
 
 def _vertex(value: Any, here: Numbering) -> int:
-    """The id of one vertex; `NO_VERTEX` for None, `UNKNOWN` for a key that no vertex has."""
+    """Return the id of a vertex; `NO_VERTEX` for None, `UNKNOWN` for a key of no vertex."""
     if value is None:
         return NO_VERTEX
     if here.keys is None:
@@ -197,7 +206,7 @@ def _vertex(value: Any, here: Numbering) -> int:
 
 
 def _ids(values: Any, here: Numbering) -> np.ndarray:
-    """The ids of vertices as a user names them: int64[n], `NO_VERTEX` for missing ones, `UNKNOWN` for unknown keys."""
+    """Return the ids of vertices in users' names: int64[n], `NO_VERTEX` if missing, `UNKNOWN` for unknown keys."""
     if isinstance(values, Column):
         if here.keys is not None and values._kind not in VERTICES:
             raise InvalidOption(
@@ -205,7 +214,7 @@ def _ids(values: Any, here: Numbering) -> np.ndarray:
                 "places: to_numpy() of both"
             )
         return _whole(values.to_numpy())
-    # missing vertices come from pandas as NaN or NA, from lists and objects as None
+    # Missing vertices come from pandas as NaN or NA, from lists and objects as None.
     if is_series(values):
         missing = values.isna().to_numpy()
         present = values[~missing]
@@ -215,6 +224,8 @@ def _ids(values: Any, here: Numbering) -> np.ndarray:
         if isinstance(present, list):
             missing = np.array([vertex is None or vertex != vertex for vertex in present], bool)
             present = [vertex for vertex, absent in zip(present, missing, strict=True) if not absent]
+
+    # Look the present vertices up.
     ids = np.full(len(missing), NO_VERTEX, np.int64)
     try:
         if here.keys is None:
@@ -229,7 +240,7 @@ def _ids(values: Any, here: Numbering) -> np.ndarray:
 
 
 def _plain(values: Any) -> Any:
-    """An array of numbers or of strings in host memory, or a list of objects, which may have None."""
+    """Return an array of numbers or strings in host memory, or a list of objects and None."""
     for method in ("to_pylist", "to_list"):  # of Arrow, of Polars
         if hasattr(values, method):
             return list(getattr(values, method)())
@@ -238,7 +249,7 @@ def _plain(values: Any) -> Any:
 
 
 def _whole(values: np.ndarray) -> np.ndarray:
-    """Numbers as ids, int64; `UNKNOWN` for fractions and for numbers that int64 cannot hold."""
+    """Return whole numbers as int64 ids, other numbers as `UNKNOWN`."""
     if values.dtype.kind not in "biuf":
         raise InvalidBatch(f"an operand has dtype {values.dtype}; vertices are whole numbers")
     if values.dtype.kind == "f":
@@ -249,10 +260,10 @@ def _whole(values: np.ndarray) -> np.ndarray:
 
 
 def _stored(ids: np.ndarray, here: Numbering, internal: bool) -> np.ndarray:
-    """Users' ids as the workers store them: unchanged, or as internal ids, which some columns hold."""
+    """Return users' ids in the form that the workers store: unchanged, or as internal ids."""
     if not internal:
         return ids
-    stored, known = ids.copy(), (ids >= 0) & (ids < here.n_vertices)
-    stored[known] = here.inside(ids[known])
+    stored, valid = ids.copy(), (ids >= 0) & (ids < here.n_vertices)
+    stored[valid] = here.inside(ids[valid])
     stored[ids >= here.n_vertices] = UNKNOWN
     return stored

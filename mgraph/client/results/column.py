@@ -1,4 +1,4 @@
-"""A column of an algorithm's result: its values by vertex, and how it is shown."""
+"""A column of a result: its values, and its display."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mgraph.facade import at_facade
 
 __all__ = ["SHOWN", "VERTICES", "Column"]
 
-SHOWN = 5  #: values at either end that a repr shows
+SHOWN = 5  #: values at either end in a repr
 VERTICES = ("vertex", "label")  #: kinds of columns that hold vertices, not numbers
 
 
@@ -47,14 +47,16 @@ class Column:
         return self._remote.kinds[self._column]
 
     def _refusal(self, operation: str) -> InvalidOption:
-        """The error for an operation that needs numbers, on a column of vertices."""
+        """Return the error for an operation on numbers, on a column of vertices."""
         return InvalidOption(
             f"{operation} needs numbers, and {self._column!r} of {self.name} holds vertices, which have == and != "
             "only; to_numpy() has their ids"
         )
 
     def to_numpy(self) -> np.ndarray:
-        """Gather the values in the order of `ids`: dtype[n]. In a graph with keys, vertices are places in `ids`. O(n).
+        """Gather the values in the order of `ids`: dtype[n].
+
+        In a graph with keys, vertices are places in `ids`. O(n).
 
         Raises
         ------
@@ -69,23 +71,24 @@ class Column:
         return self._remote.numbering.by_user(self._by_rank())
 
     def _by_rank(self) -> np.ndarray:
-        """Gather the values in rank order, as the ranks store them: dtype[n]."""
-        parts = self._remote.parts(self._column)  # within one process, they are the columns themselves
+        """Gather the values in the ranks' order: dtype[n]."""
+        # Within one process, they are the columns themselves.
+        parts = self._remote.parts(self._column)
         return self._as_users_see(concatenated(parts) if self._remote.coordinator.status.one_process else joined(parts))
 
     def _as_users_see(self, values: np.ndarray) -> np.ndarray:
         return values
 
     def ids(self) -> np.ndarray:
-        """Return ids or keys in the order of `to_numpy`, as `DynamicGraph.vertices` gave them at this epoch. O(n)."""
+        """Return all vertices in the order of `to_numpy`, as `DynamicGraph.vertices` had them at this epoch. O(n)."""
         return self._remote.numbering.all_names()
 
     def _named(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return gathered values with vertices as users name them, and a mask of those present; None for all."""
+        """Return gathered values with vertices in users' names, and a mask of those present; None for all."""
         return values, None
 
     def _spoken(self, values: np.ndarray) -> np.ndarray:
-        """Return gathered values as users name them, with None for a missing key."""
+        """Return gathered values in users' names, with None for a missing key."""
         names, present = self._named(values)
         if present is None or present.all():
             return names
@@ -96,12 +99,12 @@ class Column:
     # ---- of some vertices --------------------------------------------------------------------------------------------
 
     def __getitem__(self, vertices: Any) -> Any:
-        """Return the value of a vertex, or the values of a slice or an array of vertices: dtype[k]. O(k).
+        """Return the value of a vertex, or the values of a slice or array of vertices: dtype[k]. O(k).
 
         Raises
         ------
         UnknownVertex
-            A vertex is not one of those that the graph had.
+            The graph had no such vertex.
         InvalidOption, InvalidBatch
             `vertices` are no whole numbers.
         """
@@ -115,7 +118,7 @@ class Column:
         return values[..., 0] if values.ndim > 1 else values.tolist()[0]
 
     def __contains__(self, vertex: Any) -> bool:
-        """Return True if the graph had `vertex`, as a dict or a ``pandas.Series`` does. Asks no worker."""
+        """Return True if the graph had `vertex`. Asks no worker."""
         try:
             self._id(vertex)
         except (UnknownVertex, InvalidOption, InvalidBatch):
@@ -123,7 +126,7 @@ class Column:
         return True
 
     def _id(self, vertex: Any) -> np.ndarray:
-        """The id of one vertex, uint32[1]."""
+        """Return the id of a vertex, uint32[1]."""
         numbering = self._remote.numbering
         if numbering.keys is None:
             return np.array([check_vertex(vertex, len(self), "vertex")], np.uint32)
@@ -143,15 +146,15 @@ class Column:
         return routed.restore(parts)
 
     def items(self) -> Iterator[tuple[Any, Any]]:
-        """Iterate over (vertex, value), as a dict or a ``pandas.Series`` does. Gathers the values. O(n)."""
+        """Iterate over (vertex, value) pairs. Gathers the values. O(n)."""
         values = self._spoken(self.to_numpy())
         return zip(self.ids().tolist(), values.tolist() if values.ndim == 1 else values.T, strict=True)
 
     def top(self, k: int = 10) -> list[tuple[Any, Any]]:
         """Return the `k` vertices with the largest values as (vertex, value), largest first, NaN last.
 
-        If vertices that are left out have the same value as the last ones returned, the graph's internal order has
-        decided between them. O(n); each worker sends k values at most.
+        At equal values, the graph's internal order decides which vertices are left out. O(n); each worker sends at most
+        k values.
 
         Raises
         ------
@@ -179,7 +182,7 @@ class Column:
     # ---- the handle --------------------------------------------------------------------------------------------------
 
     def named(self, name: str, **info: Any) -> Self:
-        """Return the same values as the result of your own algorithm: with its name, and its scalars as attributes.
+        """Return the same values as the result of your own algorithm, with its name and its scalars as attributes.
 
         Examples
         --------
@@ -191,7 +194,7 @@ class Column:
         return named
 
     def close(self) -> None:
-        """Free the result on the workers with the graph's next call. It may be called twice."""
+        """Free the result on the workers with the graph's next call. May be called twice."""
         self._remote.close()
 
     def __bool__(self) -> bool:
@@ -235,13 +238,16 @@ class Column:
         return f"<{self.name}{column}: {len(self)} {self.dtype} values at epoch {self.epoch}{info}{state}>"
 
     def _excerpt(self) -> tuple[list[str], list[list[str]]]:
-        """Return heads and rows of a table of the first and the last values; no rows if they cannot be read."""
+        """Return heads and rows of a table of the first and last values; no rows if they cannot be read."""
         n, rows = len(self), list[list[str]]()
+
+        # Show the first and last values only.
         places = np.arange(n, dtype=np.uint32)
         cut = n > 2 * SHOWN
         if cut:
             places = np.concatenate([places[:SHOWN], places[-SHOWN:]])
-        with suppress(MgraphError, RuntimeError):  # closed or lost; or on the event loop, which would wait for itself
+        # Closed or lost; or on the event loop, which would wait for itself.
+        with suppress(MgraphError, RuntimeError):
             columns = self._cells(self._of(places)) if n else {}
             names = map(str, self._remote.numbering.names(places).tolist())
             rows = [list(row) for row in zip(names, *columns.values(), strict=True)]

@@ -1,4 +1,4 @@
-"""Maintained results: they are brought up to date when they are read. `DynamicGraph.maintain` makes them."""
+"""Maintained results, which are updated when they are read. `DynamicGraph.maintain` makes them."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from mgraph.facade import at_facade, hint
 
 __all__ = ["Live", "LiveReport", "maintain"]
 
-STARTS = ("start", "nstart")  #: arguments with which a computation begins
+STARTS = ("start", "nstart")  #: names of arguments with a starting vector
 
 
 @dataclass(frozen=True)
 class LiveReport:
-    """The cost of bringing a maintained result up to date.
+    """The cost of updating a maintained result.
 
     Attributes
     ----------
     how : "unchanged" | "incremental" | "again"
-        "unchanged" if nothing had changed that matters for the result; "incremental" if it went on from the last one.
+        "unchanged" if no relevant change was made; "incremental" if the last result was updated.
     touched : int
-        The edges that differ from when the result was last brought up to date: inserted, deleted, or with another
-        weight. 0 where that is not known any more, which means "again". An undirected edge counts once. Where vertices
-        without edges were removed meanwhile, the result was brought up to date before each removal: a sum over these.
+        The number of edges that changed since the last update: inserted, deleted, or with another weight. 0 if that is
+        not known any more, which means "again". An undirected edge counts once. If vertices without edges were removed
+        meanwhile, the result was updated before each removal, and this is the sum.
     edges : int
-        The edges that were visited, each time and in each direction; 0 with "again", which visits all of them.
+        The number of edge visits, in each direction; 0 with "again", which visits all edges.
     ms : float
         The duration of the call in milliseconds.
     """
@@ -52,10 +52,10 @@ class LiveReport:
 
 @at_facade
 class Live:
-    """A result that is kept up to date with the graph. Made by `DynamicGraph.maintain`.
+    """A result that is kept up to date with the graph; made by `DynamicGraph.maintain`.
 
-    Reading it brings it up to date. Use it as a context manager, or call `close`, to free what the workers keep for it;
-    that also ends with the last reference to it, and with the graph. Several threads may use it.
+    Reading it updates it. Use it as a context manager, or call `close`, to free its state on the workers; that also
+    ends with the last reference to it, and with the graph. Several threads may use it.
     """
 
     def __init__(self, directory: Directory, options: Options, name: str, arguments: Mapping[str, Any]) -> None:
@@ -67,23 +67,23 @@ class Live:
         self._keep()
 
     def _keep(self) -> None:
-        """Choose a new key, under which the workers keep the result's state from the next call that names it."""
+        """Choose a new key, under which the workers keep the result's state from the next call on."""
         self._key = uuid.uuid4().hex
         self._free = weakref.finalize(self, self._directory.coordinator.forget, self._key)
         self._free.atexit = False
 
     def result(self) -> VertexValues:
-        """Return the result for the graph as it is now, as the method of the same name does.
+        """Return the result for the current graph, as the method of the same name does.
 
-        Later changes of the graph do not change what was returned. While there are none, all calls return the same
-        object; if it was closed, a call returns another one.
+        Later changes of the graph do not change the returned result. Without changes, all calls return the same object;
+        if it was closed, a call returns another one.
 
         Raises
         ------
         GraphClosed
             This or the graph was closed, or the graph was moved.
         Exception
-            What the method of the same name raises for the graph as it is now. A later call tries again.
+            An error of the method of the same name for the current graph. A later call tries again.
         """
         with self._directory.coordinator.lock, self._lock:
             return self._read()
@@ -98,31 +98,34 @@ class Live:
                 f"this maintained result of {self.name} is of graph {graph}, which was moved: maintain it again"
             )
         directory.check()
+
+        # Without a change since the last read, the last result holds.
         changes = directory.coordinator.status.changes
         if last is not None and not last._remote.closed and self._changes == changes:
             self._report = LiveReport("unchanged", 0, 0, 1000 * (time.perf_counter() - began))
             return last
-        self._result = result = self._brought_up_to_date()
-        # a change that another thread makes meanwhile may be in the result, or not
+        self._result = result = self._updated()
+        # A change that another thread makes meanwhile may be in the result, or not.
         self._changes = changes if directory.coordinator.status.changes == changes else -1
         self._epoch = result.epoch
         self._report = LiveReport(**result._remote.took, ms=1000 * (time.perf_counter() - began))
         return result
 
-    def _brought_up_to_date(self) -> VertexValues:
-        """Have the workers bring the result up to date, and return it.
+    def _updated(self) -> VertexValues:
+        """Have the workers update the result, and return it.
 
-        Ranks that have converged go on from where they are, and `start` is not sent again. Ranks that have not begin
-        with it each time, as those of the method do.
+        PageRank's ranks that have converged are updated, and `start` is not sent again. Ranks that have not converged
+        begin with `start` each time, as the method does.
         """
         arguments, last = self._arguments, self._result
-        rest = {name: value for name, value in arguments.items() if name not in STARTS}
-        if last is not None and last.info.get("converged") and len(rest) < len(arguments):
-            result = self._asked(rest)
+        without_start = {name: value for name, value in arguments.items() if name not in STARTS}
+        if last is not None and last.info.get("converged") and len(without_start) < len(arguments):
+            result = self._asked(without_start)
             if result.info["converged"]:
                 return result
             before = self._free
-            self._keep()  # or the workers would go on from these ranks
+            # So that the workers do not go on from these ranks.
+            self._keep()
             before()
         return self._asked(arguments)
 
@@ -138,12 +141,12 @@ class Live:
 
     @property
     def epoch(self) -> int:
-        """The graph's epoch when the result was last brought up to date; makes no call."""
+        """The graph's epoch at the last update; makes no call."""
         return self._epoch
 
     @property
     def report(self) -> LiveReport:
-        """The cost of bringing the result up to date the last time it was read."""
+        """The cost of the update at the last read."""
         return self._report
 
     @property
@@ -152,9 +155,10 @@ class Live:
         return not self._free.alive
 
     def close(self) -> None:
-        """Free the result's state on the workers, with the graph's next call. It may be called twice.
+        """Free the result's state on the workers, with the graph's next call.
 
-        What `result` has returned stays as long as you refer to it. Waits for a read of another thread.
+        May be called twice. Results that were returned stay as long as you refer to them. Waits for a read of another
+        thread.
         """
         with self._lock:
             self._free()
@@ -172,43 +176,43 @@ class Live:
 
 
 def maintain(self: Any, name: str, eager: bool = False, **arguments: Any) -> Live:
-    """Compute a result now, and bring it up to date whenever it is read.
+    """Compute a result now, and update it whenever it is read.
 
     Parameters
     ----------
     name : "bfs" | "connected_components" | "pagerank" | "sssp" | "triangles"
         The name of a method of the graph.
     eager : bool
-        Bring the result up to date with each batch and each other change too, so that reading it takes no time.
-        `ingest` counts as one change. `stream`, `follow` and a pipeline then send a batch when the result is up
-        to date with the one before, so that no batches overlap. A failure is logged, and raised by the next read.
+        Update the result after each batch and each other change, so that reading it takes no time. `ingest` counts as
+        one change. `stream`, `follow` and a pipeline then send a batch after the update for the batch before, so that
+        no batches overlap. A failure is logged, and raised by the next read.
     **arguments
-        Those of the method. As long as PageRank does not converge, each computation begins with `start`, as the
+        Arguments of the method. As long as PageRank does not converge, each computation begins with `start`, as the
         method's does. So do not close a result that is `start`: then a read raises `GraphClosed`, as the method does.
         After a `reorder`, the values of such a result are sent through this process each time.
 
     Returns
     -------
     Live
-        Its ``result()`` is what the method returns for the graph as it is now; ``report`` has the cost; ``close()``.
+        Its ``result()`` is the method's result for the current graph; ``report`` has the cost; ``close()`` frees it.
 
     Raises
     ------
     InvalidOption
         Results of this name cannot be maintained, or `eager` is neither True nor False.
     Exception
-        As the method.
+        An error of the method.
 
     Notes
     -----
-    Batches keep on the workers what they changed, up to a quarter of the arcs and at most 4,194,304 a worker: 9 bytes
-    an arc, 17 with weights. A result goes on from there, or is computed again where that takes less time, where more
-    was changed, and after `rebalance`, `reorder` and `delete_vertices`. It equals that of the method; PageRank's is
-    within its bound. Several results may be maintained at once. `nbytes` counts what they need.
+    The workers log the changes of batches, up to a quarter of the arcs and at most 4,194,304 arcs per worker: 9 bytes
+    per arc, 17 with weights. A result is updated from this log. It is computed again if that takes less time, if more
+    was changed, and after `rebalance`, `reorder` and `delete_vertices`. It equals the method's result; PageRank's is
+    within its bound. Several results may be maintained at once. `nbytes` counts their memory.
 
-    Small batches are answered from the last result in undirected graphs, and in directed ones with ``reverse=True``.
-    A directed graph without it has no in-edges: after deletions components are computed again, and so are lengths of
-    paths ("bfs", "sssp") after a shortest path was lost. PageRank goes on in all graphs as long as it converges.
+    After small batches a result is updated in undirected graphs, and in directed graphs with ``reverse=True``. A
+    directed graph without it has no in-edges: after deletions components are computed again, and so are path lengths
+    ("bfs", "sssp") after a shortest path was lost. PageRank is updated in all graphs as long as it converges.
     "triangles" needs an undirected graph.
 
     Examples
@@ -223,6 +227,8 @@ def maintain(self: Any, name: str, eager: bool = False, **arguments: Any) -> Liv
         listed = ", ".join(map(repr, names))
         raise InvalidOption(f"results of {name!r} cannot be maintained, but those of {listed}{hint(name, names)}")
     with_each_change = check_flag(eager, "eager")
+
+    # The first read computes the result.
     live = Live(self._directory, self._options, name, arguments)
     live.result()
     if with_each_change:

@@ -1,4 +1,4 @@
-"""Columns of a result on the workers, shared by the handles to them."""
+"""Columns of a result on the workers, shared by their handles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 class RemoteColumns:
     """The columns of one result on the workers, shared by the handles to them.
 
-    They are freed with the graph's next call after `close`, or after the last handle is gone.
+    They are freed with the graph's next call after `close`, or after the last handle was collected.
 
     Parameters
     ----------
@@ -41,9 +41,9 @@ class RemoteColumns:
     kinds : mapping of str to str
         The kind of each column, as `Algorithm.columns` lists them.
     took : mapping
-        The cost of bringing a maintained result up to date; empty for others.
+        The cost of updating a maintained result; empty for others.
     again : callable, optional
-        Runs the algorithm again, if the columns were lost with a worker.
+        Runs the algorithm again if the columns were lost with a worker.
     """
 
     def __init__(
@@ -61,12 +61,13 @@ class RemoteColumns:
     ) -> None:
         self.coordinator, self.numbering, self.name, self.key = coordinator, numbering, name, key
         self.epoch, self.dtypes, self.info, self.kinds = epoch, dict(dtypes), dict(info), kinds
-        self.took, self._life, self._again = dict(took or {}), coordinator.status.incarnation, again
+        self.took, self._incarnation, self._again = dict(took or {}), coordinator.status.incarnation, again
         self._free = weakref.finalize(self, coordinator.forget, key)
-        self._free.atexit = False  # at exit the sessions end, which frees the results
+        # At exit the sessions end, which frees the results.
+        self._free.atexit = False
 
     def close(self) -> None:
-        """Free the columns with the graph's next call; it may be called twice."""
+        """Free the columns with the graph's next call. May be called twice."""
         self._free()
 
     @property
@@ -80,7 +81,7 @@ class RemoteColumns:
             raise GraphClosed(f"this result of {self.name} (epoch {self.epoch}) was closed")
 
     def read(self, read: Callable[[], T]) -> T:
-        """Call `read`, which reads the columns, and return its value. Lost columns are computed again before it."""
+        """Call `read`, which reads the columns, and return its value. Lost columns are computed again first."""
         while True:
             self.check()
             self._revive()
@@ -88,26 +89,33 @@ class RemoteColumns:
                 return read()
 
     def _revive(self) -> None:
-        """Compute the columns again, if they were lost and the graph is still at their epoch."""
-        if self._life == self.coordinator.status.incarnation:
+        """Compute the columns again if they were lost, and the graph is still at their epoch."""
+        if self._incarnation == self.coordinator.status.incarnation:
             return
         if self._again is None or self.epoch != self.coordinator.status.epoch:
             raise GraphClosed(
                 f"this result of {self.name} (epoch {self.epoch}) was lost with a worker, and the graph is at epoch "
                 f"{self.coordinator.status.epoch}: run it again"
             )
+
+        # Take over the new columns, so that all handles see them.
         other = self._again()
         other._free.detach()
         self._free.detach()
-        self.key, self.numbering, self.info, self._life = other.key, other.numbering, other.info, other._life
+        self.key, self.numbering, self.info, self._incarnation = (
+            other.key,
+            other.numbering,
+            other.info,
+            other._incarnation,
+        )
         self._free = weakref.finalize(self, self.coordinator.forget, self.key)
         self._free.atexit = False
 
     def parts(self, column: str) -> list[np.ndarray]:
-        """Fetch a column as the ranks store it, in rank order."""
+        """Fetch a column in the ranks' order, one part per rank."""
         return [answer["values"] for answer in self.call("fetch", column=column)]
 
     def call(self, method: str, shares: Sequence[dict[str, Any]] | None = None, **args: Any) -> list[dict[str, Any]]:
-        """Make a call about these columns on all ranks, and return their answers."""
+        """Call a method for these columns on all ranks."""
         self.check()
         return self.coordinator.call(method, {"result": self.key, **args}, shares)

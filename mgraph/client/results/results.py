@@ -1,4 +1,4 @@
-"""The results of algorithms, which stay on the workers: the user's handles to them, a class for each kind of column."""
+"""Results of algorithms, which stay on the workers: the users' handles, one class per kind of column."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["VertexIds", "VertexLabels", "VertexRows", "VertexValues", "column_of
 
 @at_facade
 class VertexValues(Column, NDArrayOperatorsMixin):
-    """An algorithm's result: one value for each vertex, stored on the workers until it is gathered.
+    """An algorithm's result: one value per vertex, stored on the workers until it is gathered.
 
     The algorithm's scalars, such as ``iterations``, and its other columns, such as ``predecessors``, are attributes.
     All columns are freed by `close`, or with the graph's next call after the last reference to any of them is gone.
@@ -30,10 +30,10 @@ class VertexValues(Column, NDArrayOperatorsMixin):
     ``result[vertex]``, ``result[[vertex, vertex]]`` and ``result[2:5]`` gather those of some vertices. In a graph with
     keys a vertex is named by its key, and a slice counts places in `vertices`.
 
-    Arithmetic, comparisons and NumPy's universal functions, such as ``numpy.sqrt(result)``, are elementwise and stay on
+    Arithmetic, comparisons and NumPy's universal functions, such as ``numpy.sqrt(result)``, are elementwise and run on
     the workers, one call each; so do `where`, and `sum`, `mean`, `norm`, `min` and `max`, which return a number. The
     other operand is a number, a result, an array with a number for each vertex, or a Series of pandas, which is aligned
-    by its index. Results that lie in different ranges, as after a rebalance, are sent through this process.
+    by its index. Results in different ranges, as after a rebalance, are sent through this process.
 
     Attributes
     ----------
@@ -53,6 +53,8 @@ class VertexValues(Column, NDArrayOperatorsMixin):
             return info[name]
         if remote is not None and name in remote.dtypes:
             return column_of(remote, name)
+
+        # The error lists the names that exist.
         outcomes = sorted([*info, *remote.dtypes]) if remote is not None else []
         raise AttributeError(
             f"a result of {self.__dict__.get('name')} has no {name!r}; it has "
@@ -74,7 +76,7 @@ class VertexValues(Column, NDArrayOperatorsMixin):
         return self._series_of(self.to_numpy(), self._index())
 
     def head(self, n: int = 5) -> Any:
-        """Gather the values of the first `n` vertices as a ``pandas.Series``, as `to_series` has them. O(n).
+        """Gather the values of the first `n` vertices as a ``pandas.Series``, like `to_series`. O(n).
 
         Raises the same as `to_numpy`. Needs pandas.
         """
@@ -82,7 +84,7 @@ class VertexValues(Column, NDArrayOperatorsMixin):
         return self._series_of(self._of(places), self._index(places))
 
     def _series_of(self, values: np.ndarray, index: Any) -> Any:
-        """Return gathered values as a ``pandas.Series``, with vertices as users name them."""
+        """Return gathered values as a ``pandas.Series``, with vertices in users' names."""
         import pandas as pd
 
         values, present = self._named(values)
@@ -100,7 +102,7 @@ class VertexValues(Column, NDArrayOperatorsMixin):
         return arrow().array(values, kind, mask=None if present is None else ~present)
 
     def _index(self, places: np.ndarray | None = None) -> Any:
-        """Return the vertices, or those at some places, as an index of pandas."""
+        """Return the vertices, or some of them, as a pandas index."""
         import pandas as pd
 
         if self._remote.numbering.keys is None:
@@ -108,7 +110,7 @@ class VertexValues(Column, NDArrayOperatorsMixin):
         return pd.Index(self.ids() if places is None else self._remote.numbering.names(places), name="vertex")
 
     def to_pandas(self) -> Any:
-        """Gather all columns of the result as a ``pandas.DataFrame`` with the vertices as its index. O(n).
+        """Gather all columns as a ``pandas.DataFrame`` with the vertices as its index. O(n).
 
         Raises the same as `to_numpy`. Needs pandas.
         """
@@ -117,13 +119,13 @@ class VertexValues(Column, NDArrayOperatorsMixin):
         return pd.DataFrame({name: column_of(self._remote, name).to_series() for name in self._remote.dtypes})
 
     def to_dask(self) -> Any:
-        """Return all columns of the result as a ``dask.dataframe.DataFrame``; needs Dask and pandas.
+        """Return all columns as a ``dask.dataframe.DataFrame``; needs Dask and pandas.
 
-        The frame has the columns of `to_pandas`. A partition is the part of one worker and stays there: it is a copy in
-        host memory, which is Dask's until the last reference to the frame is gone, also if this result or the graph is
-        closed before. Divisions are known in a graph without keys and without an order. In others the index travels to
-        the workers, and columns of vertices pass through this process, where they are translated. Without a cluster
-        there is one partition.
+        The frame has the columns of `to_pandas`. A partition is a copy of one worker's part in its host memory. It
+        belongs to Dask until the last reference to the frame is dropped, also if this result or the graph is closed
+        before. Divisions are known in a graph without keys and without an order. In others the index is sent to the
+        workers, and columns of vertices pass through this process, where they are translated. Without a cluster the
+        frame has one partition.
 
         Raises
         ------
@@ -149,6 +151,8 @@ class VertexValues(Column, NDArrayOperatorsMixin):
         index = self._index()
         if numbering.order is not None:
             index = index[numbering.outside(np.arange(len(self)))]
+
+        # Columns of vertices are translated here, since workers do not know users' names.
         kinds = set() if numbering.order is None else {"vertex"}
         kinds |= set() if numbering.keys is None else {"vertex", "label"}
         columns = [column_of(remote, name) for name in remote.dtypes if remote.kinds[name] in kinds]
@@ -156,18 +160,18 @@ class VertexValues(Column, NDArrayOperatorsMixin):
         return to_dask(client, remote, translated, index)
 
     def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
-        """Export the values by Arrow's PyCapsule interface, which ``pyarrow.array`` and Polars take; needs pyarrow."""
+        """Export the values by Arrow's PyCapsule interface, for ``pyarrow.array`` and Polars; needs pyarrow."""
         capsules: tuple[Any, Any] = self.to_arrow().__arrow_c_array__(requested_schema)
         return capsules
 
     # ---- arithmetic on the workers -----------------------------------------------------------------------------------
 
-    __pandas_priority__ = 3500  # above that of a Series, which would take the values by their places
+    __pandas_priority__ = 3500  # above a Series, which would align values by place
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = (None,), **options: Any) -> Any:
         """Apply a universal function of NumPy on the workers; ``x += y`` makes a new result."""
-        known = ufunc.nout == 1 and ufunc.signature is None and getattr(np, ufunc.__name__, None) is ufunc
-        if method != "__call__" or options or not known or not (out[0] is None or out[0] is self):
+        elementwise = ufunc.nout == 1 and ufunc.signature is None and getattr(np, ufunc.__name__, None) is ufunc
+        if method != "__call__" or options or not elementwise or not (out[0] is None or out[0] is self):
             return NotImplemented
         return column_of(combine(ufunc.__name__, inputs), VALUE)
 
@@ -176,7 +180,7 @@ class VertexValues(Column, NDArrayOperatorsMixin):
         return column_of(combine("where", (condition, self, other)), VALUE)
 
     def sum(self, axis: None = None, dtype: None = None, out: None = None) -> Any:
-        """Return the sum of all values: an int, or a float from sums in float64. O(n), one call; always the same.
+        """Return the sum of all values: an int, or a float from sums in float64. Deterministic. O(n), one call.
 
         `axis`, `dtype` and `out` are for ``numpy.sum(result)`` and must be None; so for `mean`, `min` and `max`.
         """
@@ -184,9 +188,9 @@ class VertexValues(Column, NDArrayOperatorsMixin):
         return sum(self._reduced("sum"), 0.0 if self.dtype.kind == "f" else 0)
 
     def mean(self, axis: None = None, dtype: None = None, out: None = None) -> float:
-        """Return the mean of all values, from sums in float64 or int64. `InvalidOption` if there are no vertices.
+        """Return the mean of all values, from sums in float64 or int64. `InvalidOption` without vertices.
 
-        O(n), one call. For a mask, as of a comparison, it is the share of vertices that are True.
+        O(n), one call. For a mask, as of a comparison, it is the fraction of vertices that are True.
         """
         check_whole(axis, out, dtype)
         parts = self._some("sum")
@@ -194,7 +198,7 @@ class VertexValues(Column, NDArrayOperatorsMixin):
 
     @property
     def _rows(self) -> int:
-        """The number of values for each vertex."""
+        """The number of values per vertex."""
         return 1
 
     def norm(self, ord: float = 2) -> float:
@@ -213,17 +217,17 @@ class VertexValues(Column, NDArrayOperatorsMixin):
         raise InvalidOption(f"ord is {ord!r}; it must be 1, 2 or inf")
 
     def min(self, axis: None = None, out: None = None) -> Any:
-        """Return the least value, NaN if there is one; `InvalidOption` if there are no vertices. O(n), one call."""
+        """Return the least value, NaN if any is NaN; `InvalidOption` without vertices. O(n), one call."""
         check_whole(axis, out)
         return _extreme(min, self._some("min"))
 
     def max(self, axis: None = None, out: None = None) -> Any:
-        """Return the largest value, NaN if there is one; `InvalidOption` if there are no vertices. O(n), one call."""
+        """Return the largest value, NaN if any is NaN; `InvalidOption` without vertices. O(n), one call."""
         check_whole(axis, out)
         return _extreme(max, self._some("max"))
 
     def _reduced(self, kind: str) -> list[Any]:
-        """Return a number for each part of the column, by a reduction of `mgraph.worker.results.arithmetic`."""
+        """Reduce each part of the column to a number, on the workers."""
         answers = self._remote.call("reduced", column=self._column, kind=kind)
         return [number for answer in answers for number in answer["numbers"]]
 
@@ -235,15 +239,15 @@ class VertexValues(Column, NDArrayOperatorsMixin):
 
 
 def _extreme(choose: Any, numbers: list[Any]) -> Any:
-    """Return the least or largest number, as NumPy does: NaN if there is one."""
+    """Return the extreme number, NaN if any is NaN."""
     return next((number for number in numbers if number != number), None) or choose(numbers)
 
 
 @at_facade
 class VertexLabels(VertexValues):
-    """A result that holds one vertex for each vertex, such as one of its component: users' ids as int64, -1 for none.
+    """A result with a vertex for each vertex, such as its component: users' ids as int64, -1 for none.
 
-    In a graph with keys, ``result[vertex]``, iteration, `items`, ``==``, ``!=``, `to_series` and `to_arrow` speak keys:
+    In a graph with keys, ``result[vertex]``, iteration, `items`, ``==``, ``!=``, `to_series` and `to_arrow` use keys:
     None, or a missing value, stands for no vertex. An array of vertices gives an array of keys, of objects if some are
     missing. `to_numpy`, ``numpy.asarray`` and `DynamicGraph.gather` have places in `vertices`.
 
@@ -282,7 +286,7 @@ class VertexLabels(VertexValues):
 
 
 class VertexIds(VertexLabels):
-    """A result that may hold one vertex for each vertex, such as its predecessor: as `VertexLabels`."""
+    """A result that may have a vertex for each vertex, such as its predecessor; like `VertexLabels`."""
 
     def _as_users_see(self, values: np.ndarray) -> np.ndarray:
         present = values >= 0
@@ -292,7 +296,7 @@ class VertexIds(VertexLabels):
 
 @at_facade
 class VertexRows(VertexValues):
-    """A result of several rows, each with a value for each vertex: `to_numpy` gives dtype[k, n]."""
+    """A result of several rows, each with a value per vertex: `to_numpy` gives dtype[k, n]."""
 
     @property
     def _rows(self) -> int:
@@ -303,7 +307,7 @@ class VertexRows(VertexValues):
         raise InvalidOption(f"this result of {self.name} has several rows; to_pandas() has a column for each")
 
     def to_pandas(self) -> Any:
-        """Gather the rows as the columns of a ``pandas.DataFrame`` with the vertices as its index. O(k n)."""
+        """Gather the rows as columns of a ``pandas.DataFrame`` with the vertices as its index. O(k n)."""
         import pandas as pd
 
         return pd.DataFrame(self.to_numpy().T, self._index())
@@ -323,7 +327,7 @@ class VertexRows(VertexValues):
         return np.stack([routed.restore([part[row] for part in parts]) for row in range(len(parts[0]))])
 
     def top(self, k: int = 10) -> list[tuple[int, Any]]:
-        """Raise `InvalidOption`: take the largest of each row of `to_numpy`."""
+        """Raise `InvalidOption`: a result of rows has no single order."""
         raise InvalidOption(f"this result of {self.name} has several rows; top({k}) is of one value a vertex")
 
 

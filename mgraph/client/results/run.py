@@ -1,4 +1,4 @@
-"""Run an algorithm on all ranks: translate its arguments, make the call, and return the handle to its result."""
+"""Run an algorithm on all ranks, and return its result."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ def run_algorithm(
     coordinator : Caller
     name : str
     checked : callable
-        Returns the arguments for a numbering, which the algorithm's `check` has checked.
+        Returns the checked arguments for a numbering.
     numbering : Numbering
     live : str, optional
         The id of a maintained result to bring up to date.
     handle : bool
         Return a handle to the main column, or the algorithm's own result. If False, return the `RemoteColumns`.
     """
-    # translate users' vertices and values to those of the ranks
+    # Translate users' vertices and values to those of the ranks.
     arguments = checked(numbering)
     data = {k: _values_by_rank(k, v, coordinator, numbering) for k, v in arguments.items() if isinstance(v, VertexData)}
     args = {k: _inside(v, numbering) for k, v in arguments.items() if k not in data}
     shares = [{"data": {k: parts[rank] for k, parts in data.items()}} for rank in range(numbering.partition.size)]
-    # make the call under a new key; an error frees what some ranks may have finished
+    # Make the call under a new key; after an error it is freed, since some ranks may have finished.
     key = uuid.uuid4().hex
     try:
         common = {"name": name, "result": key, "generation": numbering.generation, "args": args}
@@ -67,7 +67,7 @@ def run_algorithm(
         if numbering.keys is not None and isinstance(error, MgraphError) and error.vertices:
             raise error.named(numbering.names) from None
         raise
-    # the result keeps the ranges that the ranks had when it ran; they may have moved since
+    # The result keeps the ranges of the ranks at its run; they may have moved since.
     ranges = Partition((*(answer["lo"] for answer in answers), answers[-1]["hi"]))
     first, layout = answers[0], numbering.moved(ranges)
     took, kinds = first.get("took", {}), ALGORITHMS[name].columns
@@ -81,7 +81,7 @@ def run_algorithm(
 
 
 def _gathered(remote: RemoteColumns) -> Any:
-    """Gather the columns, free them on the workers, and return what the algorithm makes of them."""
+    """Gather and free the columns; return the algorithm's own result."""
     algorithm = ALGORITHMS[remote.name]
     assert algorithm.result is not None
     try:
@@ -98,15 +98,17 @@ def _gathered(remote: RemoteColumns) -> Any:
 
 
 def _inside(value: Any, numbering: Numbering) -> Any:
-    """Return an argument with vertices by their internal ids; others unchanged."""
+    """Return an argument with vertices as internal ids; others unchanged."""
     if isinstance(value, Vertices):
         return numbering.inside(value.ids)
     return int(numbering.inside(np.array([value.id], np.uint32))[0]) if isinstance(value, Vertex) else value
 
 
 def _in_vertex_order(values: Any, numbering: Numbering) -> Any:
-    """Align a Series or a result of other vertices with the vertices, of which those without a value get the mean."""
+    """Align a Series or a result of other vertices with the vertices. Vertices without a value get the mean."""
     keys, n = numbering.keys, numbering.n_vertices
+
+    # Find the vertex of each value.
     if is_series(values):
         if keys is None:
             ids = numbering.ids(values.index, "its index")
@@ -119,6 +121,8 @@ def _in_vertex_order(values: Any, numbering: Numbering) -> Any:
         if keys is None or layout.keys is None or layout.keys is keys or isinstance(values, VertexRows):
             return values
         ids = Device.to_host(keys.find(layout.keys.names.column(0, layout.n_vertices), n))
+
+    # Put the values in place.
     numbers = values.to_numpy()
     if numbers.ndim != 1 or numbers.dtype.kind not in "biuf":
         raise InvalidBatch(f"it has shape {numbers.shape} and dtype {numbers.dtype}; one column of numbers is needed")
@@ -128,21 +132,21 @@ def _in_vertex_order(values: Any, numbering: Numbering) -> Any:
 
 
 def _values_by_rank(name: str, data: VertexData, coordinator: Caller, numbering: Numbering) -> list[dict[str, Any]]:
-    """Return each rank's part of an argument that has a number for each vertex.
+    """Return each rank's part of an argument with a number for each vertex.
 
-    An earlier result of the same graph and order is on the ranks already, so its key is sent. Of an array by users'
-    ids, each rank gets its part in internal order; vertices past the array's end get the mean of the array.
+    An earlier result of the same graph and order is on the ranks already, so only its key is sent. An array by users'
+    ids is split in internal order; vertices past the array's end get its mean.
 
     Raises
     ------
     InvalidOption
-        The array is not one-dimensional, not numeric, or longer than the number of vertices; unless it has rows, which
-        an algorithm's check made of several arrays.
+        The array is not one-dimensional, not numeric, or longer than the number of vertices. Rows, which an algorithm's
+        check made of several arrays, are exempt.
     GraphClosed
         The result was closed.
     """
     starts, values = list(numbering.partition.starts), data.values
-    # a result on the same ranks: only its key travels
+    # A result on the same ranks: only its key is sent.
     if isinstance(values, VertexValues) and not isinstance(values, VertexRows | VertexIds):
         remote = values._remote
         remote.check()
@@ -150,7 +154,7 @@ def _values_by_rank(name: str, data: VertexData, coordinator: Caller, numbering:
             moved = remote.numbering.partition.starts[:-1] != numbering.partition.starts[:-1]
             reference = {"starts": starts, "result": remote.key, "column": values._column, "moved": moved}
             return [reference] * numbering.partition.size
-    # anything else goes as an array, in internal order
+    # Anything else is sent as an array, in internal order.
     try:
         array = Device.to_host(as_array(_in_vertex_order(values, numbering)))
     except InvalidBatch as error:
@@ -164,7 +168,8 @@ def _values_by_rank(name: str, data: VertexData, coordinator: Caller, numbering:
             f"{name} has shape {array.shape} and dtype {array.dtype}; "
             f"it must be a one-dimensional array of at most {numbering.n_vertices} numbers, one for each vertex"
         )
-    with np.errstate(over="ignore"):  # the program rejects values that are not finite
+    # The program rejects values that are not finite.
+    with np.errstate(over="ignore"):
         inside = np.full(numbering.n_vertices, array.mean() if len(array) else 1, np.float64)
         inside[numbering.inside(np.arange(len(array)))] = array
     return [{"starts": starts, "values": inside[first:end]} for first, end in pairwise(starts)]

@@ -1,4 +1,4 @@
-"""A result as a Dask DataFrame whose partitions lie on the workers of the result."""
+"""Convert a result to a Dask DataFrame whose partitions are on the workers of the result."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ __all__ = ["to_dask"]
 
 
 def to_dask(client: Client, remote: RemoteColumns, translated: dict[str, Any], index: Any) -> Any:
-    """Make a Dask DataFrame of the columns of a result; `VertexValues.to_dask` documents it.
+    """Make a Dask DataFrame of a result; `VertexValues.to_dask` documents it.
 
     Parameters
     ----------
     client : distributed.Client
     remote : RemoteColumns
     translated : mapping of str to pandas.Series
-        The columns that this process has translated to users' ids or keys, in rank order.
+        The columns that this process translated to users' ids or keys, in rank order.
     index : pandas.Index
         The vertices, in rank order.
     """
     frame, names, token = pd.DataFrame(translated, index), list(remote.dtypes), uuid.uuid4().hex
     rows = remote.call("lend", token=token)[0]["rows"]
     coordinator, starts = remote.coordinator, remote.numbering.partition.starts
-    # one task per rank, pinned to its worker, takes the copy that the rank keeps for the token
+    # One task per rank, pinned to its worker, takes the copy that the rank keeps for the token.
     parts = [
         client.submit(
             part_of,
@@ -51,7 +51,7 @@ def to_dask(client: Client, remote: RemoteColumns, translated: dict[str, Any], i
 
 
 def _divisions(index: Any, starts: Sequence[int]) -> tuple[int, ...] | None:
-    """Return the first vertex of each partition and the last vertex of all; None if they are not known."""
+    """Return the first vertex of each partition and the last vertex of all; None if unknown."""
     if not isinstance(index, pd.RangeIndex) or any(first == end for first, end in pairwise(starts)):
         return None
     return (*starts[:-1], starts[-1] - 1)

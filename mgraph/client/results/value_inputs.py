@@ -16,7 +16,7 @@ __all__ = ["by_vertex"]
 
 
 def by_vertex(self: Any, values: Any, name: str, mean: bool = False) -> Any:
-    """Return the user's argument `name` as a number, a result, or an array with a number for each vertex.
+    """Return the argument `name` as a number, a result, or an array with a number for each vertex.
 
     In a mapping or a Series of pandas, a vertex without a number gets 0; with `mean`, the mean of a Series.
     `InvalidOption` and `UnknownVertex` name the argument.
@@ -40,6 +40,8 @@ def _number_or_array(values: Any, name: str, n: int) -> Any:
         return check_number(values, name)
     if not hasattr(values, "__len__") or isinstance(values, str | bytes):
         raise InvalidOption(f"{name} is {values!r}; it must be a number, mapping, result or array of {n} numbers")
+
+    # Not a number: an array with a number for each vertex.
     try:
         array = Device.to_host(as_array(values))
     except InvalidBatch as error:

@@ -1,1 +1,1 @@
-"""The store of a graph: its options and its reports, and the recovery of a graph whose worker was lost."""
+"""The store of a graph: options, reports, and recovery after the loss of a worker."""

@@ -1,7 +1,7 @@
-"""A graph that is opened again from its store when a worker is lost, so that its user's program goes on.
+"""Recovery: after the loss of a worker, open the graph again from its store, so that the user's program goes on.
 
 An *incarnation* is one set of connections to the workers, with its exchange and its epochs. A lost worker ends it, and
-recovery starts the next: it opens the graph again on the workers that are there. The store says what became of the call
+recovery starts the next: it opens the graph again on the workers that are left. The store has the outcome of the call
 under way. `Recovered` asks the code that made the call to make it again, by the new ranges.
 """
 
@@ -35,23 +35,23 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-CLOSE_SECONDS = 5.0  #: for which `close` waits for a recovery of another thread
+CLOSE_SECONDS = 5.0  #: time for a recovery of another thread to end in `close`
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """One loss, and how the graph came back.
+    """A loss, and the recovery after it.
 
     Attributes
     ----------
     why : str
         The error of the loss.
     epoch : int
-        The epoch with which the graph came back.
+        The epoch of the recovered graph.
     acknowledged : int
-        The last epoch that was acknowledged before the loss. Epochs after it were under way, and are there whole.
+        The last epoch that was acknowledged before the loss. Later epochs were under way, and are complete.
     seconds : float
-        From the error to the opened graph.
+        The time from the error to the opened graph.
     workers : tuple of str
         The workers that hold the graph now.
     """
@@ -65,7 +65,7 @@ class Recovery:
 
 @dataclass
 class Incarnation:
-    """One set of connections to the workers of a graph, between two losses.
+    """A graph's connections to its workers between two losses.
 
     Attributes
     ----------
@@ -77,13 +77,13 @@ class Incarnation:
     epoch : int
         The epoch at its beginning.
     counts : int64[k, 6]
-        The counts, in the order of `TOLD`, of the last k epochs before its beginning, which the incarnation before did
-        not acknowledge.
+        The counts, in the order of `TOLD`, of the last k epochs before its beginning, which the previous incarnation
+        did not acknowledge.
     number : int
     ended : bool
-        Whether it is known to be lost.
+        True if it is known to be lost.
     isolated : bool
-        Whether vertices without edges have yet to leave when it begins.
+        True if vertices without edges have yet to be dropped when it begins.
     """
 
     caller: Caller
@@ -97,30 +97,32 @@ class Incarnation:
     isolated: bool = False
 
     def since(self, epoch: int) -> np.ndarray:
-        """The counts of the epochs from `epoch` on until this incarnation began: int64[k, 6]."""
+        """Return the counts of the epochs from `epoch` to the beginning of this incarnation: int64[k, 6]."""
         return self.counts[max(0, len(self.counts) - (self.epoch + 1 - epoch)) :]
 
 
-#: ``reopen(lost, generation)``: the graph of an incarnation that was lost and closed, opened again
+#: ``reopen(lost, generation)``: opens the graph of a lost, closed incarnation again
 Reopen = Callable[[Incarnation, int], Incarnation]
 
 
 class Recovering:
-    """A `Caller` whose graph comes back. Several threads may use it; one of them recovers, and the others wait for it.
+    """A `Caller` whose graph is recovered after losses.
+
+    Several threads may use it; one of them recovers, and the others wait for it.
 
     Parameters
     ----------
     first : Incarnation
     reopen : Reopen
     most : int
-        How many recoveries may follow one another without a call that succeeds.
+        The most recoveries in a row, without a call that succeeds between them.
 
     Attributes
     ----------
     lock
-        Nothing: the graph has no other clients.
+        A no-op: the graph has no other clients.
     runner, client, groups
-        As of the first caller: all are of one Dask client.
+        Those of the first caller: all callers have the same Dask client.
     recoveries : list of Recovery
     """
 
@@ -135,7 +137,7 @@ class Recovering:
         self.runner, self.client, self.groups = first.caller.runner, first.caller.client, first.caller.groups
 
     def bind(self, directory: Directory) -> None:
-        """Have a directory follow; it refers to this object, and so is not referred to."""
+        """Register the directory to update, by a weak reference: it refers to this object."""
         self._directory = weakref.ref(directory)
 
     # ---- calls -------------------------------------------------------------------------------------------------------
@@ -146,14 +148,16 @@ class Recovering:
         args: Value | None = None,
         shares: Sequence[Value] | None = None,
     ) -> list[Value]:
-        """As `Caller.call`.
+        """Make a call on all ranks, as `Caller.call`.
 
         Raises
         ------
         Recovered
-            A worker was lost, and the graph is back: the call is to be made again, by the new ranges.
+            A worker was lost, and the graph is back: make the call again, by the new ranges.
         """
         current = self._current(shares)
+
+        # After a loss, repeat reads; of a change, look its outcome up in the store.
         try:
             answers = current.caller.call(name, args, shares)
         except MgraphError as error:
@@ -165,19 +169,23 @@ class Recovering:
         return answers
 
     def _stored_outcome(self, lost: Incarnation, after_loss: AfterLoss, epoch: int | None) -> list[Value]:
-        """Return the answer to a change that was to be `epoch` in an incarnation that was lost, as the store has it."""
-        what = f"graph {self.status.graph} was opened again at epoch {self._incarnations[lost.number + 1].epoch}"
+        """Return the store's answer to a change that was sent as `epoch` to a lost incarnation."""
+        problem = f"graph {self.status.graph} was opened again at epoch {self._incarnations[lost.number + 1].epoch}"
         answers = None if epoch is None else self.outcome(lost.number, epoch)
         if answers is None or epoch is None:
-            raise Recovered(what)
+            raise Recovered(problem)
+
+        # The change is committed; its further answers may be lost.
         if after_loss is AfterLoss.LOOK_UP_UPDATES:
-            raise WorkerLost(f"{what}; the stream's updates are committed, and its answers were lost with the worker")
+            raise WorkerLost(
+                f"{problem}; the stream's updates are committed, and its answers were lost with the worker"
+            )
         if after_loss is AfterLoss.CONTINUE:
-            raise Recovered(what, self._incarnations[lost.number + 1].since(epoch))
+            raise Recovered(problem, self._incarnations[lost.number + 1].since(epoch))
         return answers
 
     def outcome(self, number: int, epoch: int) -> list[Value] | None:
-        """Return the answer to a change that was to be `epoch` when incarnation `number` was lost.
+        """Return the store's answer to a change that was sent as `epoch` to incarnation `number`, which was lost.
 
         None if the store does not have it.
         """
@@ -187,7 +195,7 @@ class Recovering:
         return [{"epoch": epoch, **dict(zip(TOLD, now.since(epoch)[0].tolist(), strict=True))}]
 
     def as_parts(self, source: Any, steps: Any, columns: Any, seats: Sequence[int]) -> Parts:
-        """As `AsParts`; Dask's tasks may be on a worker that is lost meanwhile, which raises `Recovered`."""
+        """Return the parts of a source, as `AsParts`; `Recovered` if a worker with Dask's tasks is lost."""
         current = self._current(None)
         try:
             return current.parts(source, steps, columns, seats)
@@ -203,25 +211,28 @@ class Recovering:
         room: Callable[[], Awaitable[None]],
         sent: Callable[..., None],
     ) -> None:
-        """As `Caller.launch`; `sent` also gets the number of the incarnation. Raises `Recovered` as `call` does."""
+        """Send a batch, as `Caller.launch`; `sent` also gets the incarnation's number. `Recovered` after a loss."""
         current = self._current(shares)
 
-        def told(flight: Flight, epoch: int) -> None:
+        def on_sent(flight: Flight, epoch: int) -> None:
             sent(flight, epoch, current.number)
 
         try:
-            current.caller.launch(name, shares, sizes, room, told)
+            current.caller.launch(name, shares, sizes, room, on_sent)
         except MgraphError as error:
             self._recover(current, error)
             raise Recovered(f"graph {self.status.graph} was opened again") from None
 
     def post(self, small: SmallBatch) -> None:
-        """As `Coordinator.post`. Its sender is told that the batch is lost if it cannot be sent."""
+        """Queue a small batch, as `Coordinator.post`. If it cannot be sent, its sender learns that it is lost."""
         current = self._current(small.shares)
         current.caller.post(replace(small, incarnation=current.number))
 
     def _current(self, shares: Sequence[Value] | None) -> Incarnation:
-        """The current incarnation; `Recovered` if `shares` were made for another number of ranks."""
+        """Return the current incarnation, if it has this many ranks.
+
+        Raises `Recovered` if `shares` are for another number of ranks.
+        """
         current = self._incarnations[-1]
         if shares is not None and len(shares) != len(current.caller.status.addresses):
             raise Recovered(
@@ -230,7 +241,7 @@ class Recovering:
         return current
 
     def read(self, read: Callable[[Numbering], T]) -> T:
-        """As `Directory.read` of the graph's directory."""
+        """Call `read` with the current numbering, as `Directory.read`."""
         if (directory := self._directory()) is None:
             raise GraphClosed(f"graph {self.status.graph} is gone")
         return directory.read(read)
@@ -238,56 +249,66 @@ class Recovering:
     # ---- recovering --------------------------------------------------------------------------------------------------
 
     def recover(self, number: int) -> None:
-        """Return when the incarnation after `number` has begun; nothing if it has."""
+        """Wait until the incarnation after `number` has begun."""
         current = self._incarnations[number]
         self._recover(current, WorkerLost(f"graph {self.status.graph}: a worker was lost"))
 
     def _recover(self, lost: Incarnation, error: MgraphError) -> None:
-        """Start the incarnation after `lost`, unless it has begun. Raises `error` if `lost` is not lost."""
+        """Start the incarnation after `lost`, unless it has begun. Raise `error` if `lost` is not lost."""
         if not self._is_lost(lost):
             raise error
         with self._lock:
             if lost is not self._incarnations[-1]:
                 return
+
+            # Close the lost incarnation. Once its batches have landed, its last acknowledged epoch is final.
             began = time.monotonic()
             if not lost.ended:
                 lost.ended = True
                 logger.warning("%s; the graph is opened again from its store", error)
             lost.caller.close()
-            lost.caller.land()  # after which the last acknowledged epoch is known
-            then = self._start_next(lost, error)
+            lost.caller.land()
+
+            # Open the next one. The directory comes first: who sees the new incarnation sees its numbering.
+            successor = self._start_next(lost, error)
             if (directory := self._directory()) is not None:
-                directory.renew(then.numbering, then.options)  # first: who sees the new incarnation sees its numbering
-            self._incarnations.append(then)
-            lost.numbering = then.numbering  # the one before may be large, and is of no use any more
-            seconds, workers = time.monotonic() - began, then.caller.status.addresses
-            self.recoveries.append(Recovery(str(error), then.epoch, lost.caller.status.epoch, seconds, workers))
-            what = "graph %s is back as graph %s at epoch %d, on %d workers, after %.1f s"
-            logger.warning(what, lost.caller.status.graph, then.caller.status.graph, then.epoch, len(workers), seconds)
+                directory.renew(successor.numbering, successor.options)
+            self._incarnations.append(successor)
+            lost.numbering = successor.numbering  # the old one may be large, and has no use
+            seconds, workers = time.monotonic() - began, successor.caller.status.addresses
+            self.recoveries.append(Recovery(str(error), successor.epoch, lost.caller.status.epoch, seconds, workers))
+            message = "graph %s is back as graph %s at epoch %d, on %d workers, after %.1f s"
+            logger.warning(
+                message, lost.caller.status.graph, successor.caller.status.graph, successor.epoch, len(workers), seconds
+            )
 
     def _start_next(self, lost: Incarnation, error: MgraphError) -> Incarnation:
-        """Start the incarnation after `lost` and return it. If that fails, every later call fails too."""
+        """Start the incarnation after `lost` and return it. After a failure, every later call fails too."""
         self._in_a_row += 1
+
+        # Give up after too many recoveries in a row.
         if self._failed is None and self._in_a_row > self._most:
             self._failed = type(error)(
                 f"{error}; the graph was opened again {self._most} times in a row: open the store"
             )
         if self._failed is not None:
             raise type(self._failed)(*self._failed.args)
+
+        # A new generation invalidates all ids that were routed before.
         generation = 1 + max(lost.numbering.generation, *(state.generation for state in lost.caller.status.states))
         try:
-            then = self._reopen(lost, generation)
+            successor = self._reopen(lost, generation)
         except MgraphError as problem:
             self._failed = type(error)(f"{error}; the graph could not be opened again: {problem}")
             raise self._failed from problem
         if self._closed:
-            then.caller.close()
+            successor.caller.close()
             raise GraphClosed(f"graph {self.status.graph} was closed while it was opened again")
-        then.number = lost.number + 1
-        return then
+        successor.number = lost.number + 1
+        return successor
 
     def _is_lost(self, incarnation: Incarnation) -> bool:
-        """Return True if an incarnation is over, and the user has not ended it."""
+        """Return True if an incarnation was lost, not closed."""
         if self._closed or not incarnation.caller.runner.alive:
             return False
         if incarnation.ended or incarnation is not self._incarnations[-1]:
@@ -301,7 +322,7 @@ class Recovering:
         return False
 
     def check(self) -> None:
-        """Raise if no call is possible any more. If a worker was lost, recover."""
+        """Raise an error if no call is possible any more. If a worker was lost, recover."""
         current = self._incarnations[-1]
         try:
             current.caller.check()
@@ -323,10 +344,11 @@ class Recovering:
         self._incarnations[-1].caller.forget(result)
 
     def close(self) -> None:
-        """End the graph."""
+        """Close the graph."""
         self._closed = True
         self._incarnations[-1].caller.close()
-        if self._lock.acquire(timeout=CLOSE_SECONDS):  # else the thread that recovers ends what it opened
+        # Otherwise the recovering thread closes what it opened.
+        if self._lock.acquire(timeout=CLOSE_SECONDS):
             self._lock.release()
             self._incarnations[-1].caller.close()
 
@@ -338,5 +360,5 @@ class Recovering:
 
     @property
     def reached(self) -> int:
-        """As `Caller.reached`."""
+        """The epoch that all ranks are known to have reached, as `Caller.reached`."""
         return self._incarnations[-1].caller.reached

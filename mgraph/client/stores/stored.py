@@ -1,4 +1,4 @@
-"""A graph's methods that are about its store; `DynamicGraph` binds them."""
+"""A graph's methods about its store; `DynamicGraph` binds them."""
 
 from __future__ import annotations
 
@@ -33,39 +33,38 @@ def open_graph(
     sync: Literal["always", "background"] = "always",
     **options: Unpack[OpenOptions],
 ) -> Any:
-    """The graph that a store holds, as of its last whole epoch or of an earlier one.
+    """Open the graph of a store, as of its last whole epoch or of an earlier epoch.
 
-    Every acknowledged change is there. A change that was under way when the graph ended is there completely or not
-    at all.
+    It has every acknowledged change. A change that was under way when the graph ended is complete or absent.
 
     Parameters
     ----------
     client : distributed.Client, optional
-        The cluster that is to hold the graph; None for this process. ``DynamicGraph.open("roads")``, with the path
-        alone, opens it in this process, too.
+        The cluster for the graph; None for this process. ``DynamicGraph.open("roads")``, with the path alone, opens it
+        in this process, too.
     store : path
         The folder of the store.
     epoch : int, optional
-        Open the graph as it was after this epoch. It is read-only, and the store may be in use by another graph.
+        Open the graph as it was after this epoch. It is read-only, and another graph may use the store.
     repair : bool
-        If a record is damaged that had been written completely, or a file is missing, open the graph as it was before
-        and warn of what that gives up. Without it, `StoreError` names the file.
+        If a complete record is damaged, or a file is missing, open the graph as it was before, and warn of the loss.
+        Otherwise `StoreError` names the file.
     sync : "always" | "background"
     **options
-        Those of a new graph's store: `lag_bytes`, `lag_seconds`, `snapshot_bytes`, `retain`, `recover`,
-        `max_recoveries`; and those of a new graph: `structure`, `reverse`, `order`, `balance`, `workers`, `exchange`,
+        Options of a new graph's store: `lag_bytes`, `lag_seconds`, `snapshot_bytes`, `retain`, `recover`,
+        `max_recoveries`; and options of a new graph: `structure`, `reverse`, `order`, `balance`, `workers`, `exchange`,
         `device`, `reserve`, `patience`. `structure` and `reverse` default to those of the stored graph. The number of
-        workers and the order may differ from those that wrote the store.
+        workers and the order may differ from those of the graph that wrote the store.
 
     Returns
     -------
     DynamicGraph
-        `epoch` is the restored epoch; later changes continue from it, and are logged.
+        The graph at the restored `epoch`; later changes continue from it, and are logged.
 
     Raises
     ------
     StoreError
-        There is no store, it is in use, damaged, or was written by a newer version of mgraph.
+        The folder has no store; or the store is in use, damaged, or of a newer version of mgraph.
     InvalidOption
         The store has no such epoch, or an option is unknown.
     CapacityError, DeviceError, WorkerLost
@@ -81,16 +80,16 @@ def open_graph(
 
 
 def snapshot(self: Any, wait: bool = True) -> int:
-    """Write the edges to the store, so that opening it reads them and only later changes from the log.
+    """Write the edges to the store, so that opening it reads only later changes from the log.
 
-    Each worker copies its edges while the graph waits, on a GPU that has room on the GPU, and writes them while it goes
-    on, as an Arrow IPC file with the columns src, dst and in a weighted graph weight, by users' ids.
+    Each worker copies its edges while the graph waits, on the GPU if it has room. It then writes them while the graph
+    continues, as an Arrow IPC file with the columns src, dst and in a weighted graph weight, by users' ids.
 
     Parameters
     ----------
     wait : bool
-        Wait until it is written, and before that until one is that the graph has begun by itself. Otherwise `store`
-        lists it once it is, and `MgraphError` says so where another one is being written.
+        Wait until it is written, and before that for any snapshot that the graph has begun by itself. Otherwise `store`
+        lists it later, and `MgraphError` is raised while another snapshot is being written.
 
     Returns
     -------
@@ -108,14 +107,14 @@ def snapshot(self: Any, wait: bool = True) -> int:
 
 
 def at(self: G, epoch: int, **options: Unpack[OpenOptions]) -> G:
-    """The graph as it was after `epoch`, read from the store: a read-only graph beside this one, on its workers.
+    """Open the graph as it was after `epoch`: a read-only graph from the store, on this graph's workers.
 
     Parameters
     ----------
     epoch : int
-        At most the last acknowledged one.
+        At most the last acknowledged epoch.
     **options
-        As in `open`. `workers`, `structure`, `reverse` and `device` default to those of this graph.
+        Options of `open`. `workers`, `structure`, `reverse` and `device` default to those of this graph.
 
     Returns
     -------
@@ -127,17 +126,17 @@ def at(self: G, epoch: int, **options: Unpack[OpenOptions]) -> G:
         The graph has no store, or the store has no such epoch.
     """
     graph: Any = self
-    mine: dict[str, Any] = {"structure": graph.structure, "device": graph.device}
-    mine |= {} if graph._client is None else {"workers": graph.workers}
+    defaults: dict[str, Any] = {"structure": graph.structure, "device": graph.device}
+    defaults |= {} if graph._client is None else {"workers": graph.workers}
     path = place_of(graph._storing, epoch, graph.epoch)
-    with suppress(MgraphError):  # a graph that lost its workers has its store
-        report_of(graph._directory.coordinator, graph._storing)  # after which the files have all that was acknowledged
-    then: G = type(graph).open(graph._client, path, epoch, **{**mine, **options})
-    return then
+    with suppress(MgraphError):  # a graph that lost its workers still has its store
+        report_of(graph._directory.coordinator, graph._storing)  # flushes all acknowledged changes
+    snapshot_graph: G = type(graph).open(graph._client, path, epoch, **{**defaults, **options})
+    return snapshot_graph
 
 
 def save(self: Any, path: Any) -> None:
-    """Write the graph, as it is, to a folder that all workers share, in the format of a snapshot. It logs nothing.
+    """Write the current graph to a folder that all workers share, in the format of a snapshot. It logs nothing.
 
     Raises
     ------
@@ -150,17 +149,17 @@ def save(self: Any, path: Any) -> None:
 
 
 def load(cls: Any, client: Any = None, path: Any = None, **options: Unpack[PlaceOptions]) -> Any:
-    """The graph in a folder of `save`, or in a store, which it leaves as it is: changes are not logged.
+    """Load the graph of a folder of `save`, or of a store, which stays as it is: changes are not logged.
 
     Parameters
     ----------
     client : distributed.Client, optional
-        The cluster that is to hold the graph; None for this process. ``DynamicGraph.load("roads")``, with the path
-        alone, loads it into this process, too.
+        The cluster for the graph; None for this process. ``DynamicGraph.load("roads")``, with the path alone, loads it
+        into this process, too.
     path : path or URL
         The folder.
     **options
-        Those of a new graph, as in `open`.
+        Options of a new graph, as in `open`.
 
     Returns
     -------
@@ -185,5 +184,5 @@ def load(cls: Any, client: Any = None, path: Any = None, **options: Unpack[Place
 
 
 def _in_order(client: Any, path: Any) -> tuple[Any, Any]:
-    """The client and the path that a user gives; a path alone is for a graph in this process."""
+    """Return the client and the path of a call; a path alone is for a graph in this process."""
     return (None, client) if path is None else (client, path)

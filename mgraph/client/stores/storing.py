@@ -1,4 +1,4 @@
-"""A graph's store, from the user's side: its options, and what it reports. The workers do the rest."""
+"""The user's side of a graph's store: its options and its reports."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ __all__ = [
     "write_snapshot",
 ]
 
-POLL_SECONDS = 0.05  #: between two questions whether a snapshot is written
+POLL_SECONDS = 0.05  #: between two queries for the end of a snapshot
 
 Value = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Storing:
-    """How a graph is stored. `DynamicGraph` documents each option."""
+    """The options of a graph's store. `DynamicGraph` documents each option."""
 
     path: str
     sync: str = "always"
@@ -75,15 +75,17 @@ class Storing:
 
     @property
     def how(self) -> Value:
-        """What the workers are told of it."""
+        """The options that the workers need."""
         return {name: getattr(self, name) for name in ("sync", "lag_bytes", "lag_seconds", "snapshot_bytes", "retain")}
 
     def create(self, coordinator: Caller, options: Options, n_vertices: int) -> None:
-        """Make the store of a graph that was just made."""
+        """Make the store of a new graph."""
         kind = _kind(options, n_vertices) | ({} if self.snapshots is None else {"snapshots": self.snapshots})
         if self.disks == "shared":
             coordinator.call("create_store", {"path": self.path, "kind": kind, **self.how})
             return
+
+        # Each host has a part of the store: find out which ranks share a disk.
         sees = [answer["sees"] for answer in coordinator.call("new_parts", {"path": self.path})]
         new = {"kind": kind | {"disks": self.disks}, "store": uuid.uuid4().hex, "sees": sees}
         coordinator.call("create_parts", {**new, **self.how})
@@ -98,15 +100,16 @@ DEFAULTS = {"exchange": "auto", "device": "auto", "reserve": 0, "patience": PATI
 
 
 def path_of(path: Any, log: bool = False) -> str:
-    """A path as the workers are told it, or a URL of fsspec where no `log` is to be; `InvalidOption` if it is none.
+    """Return an absolute path for the workers, or a URL of fsspec unless it is for a `log`.
 
     A path that begins with a variable of the workers' environments is left as it is; ``~`` is this user's home here.
+    Raises `InvalidOption` for other values.
     """
     try:
         text = os.fsdecode(os.fspath(path))
     except TypeError:
         text = ""
-    if not text:  # which would be the current folder
+    if not text:  # it would be the current folder
         raise InvalidOption(f"store is {path!r}; it must be the path of a folder that all workers share")
     if log and is_remote(text):
         raise InvalidOption(
@@ -119,14 +122,15 @@ LOGGING = tuple(LogOptions.__annotations__)  #: the options of a store that `ope
 
 
 def asked(store: Any, sync: str, logging: StoreOptions) -> Storing | None:
-    """The store that a new graph is to have; None without one."""
+    """Return the store of a new graph; None without a store."""
+    # Misspelt options end up here, since all other options have names.
     if unknown := sorted(set(logging) - set(StoreOptions.__annotations__)):
-        known = [*GraphOptions.__annotations__, "client", "n_vertices"]
-        raise TypeError(f"DynamicGraph takes no argument {unknown[0]!r}{hint(unknown[0], known)}")
+        names = [*GraphOptions.__annotations__, "client", "n_vertices"]
+        raise TypeError(f"DynamicGraph takes no argument {unknown[0]!r}{hint(unknown[0], names)}")
     if store is None:
-        given = {**logging, "sync": None if sync == "always" else sync}
-        for name in (name for name, value in given.items() if value is not None):
-            raise InvalidOption(f"{name} is {given[name]!r} and there is no store: it is an option of store=")
+        options = {**logging, "sync": None if sync == "always" else sync}
+        for name in (name for name, value in options.items() if value is not None):
+            raise InvalidOption(f"{name} is {options[name]!r} and there is no store: it is an option of store=")
         return None
     if logging.get("snapshots") is not None:
         logging = {**logging, "snapshots": path_of(logging["snapshots"])}
@@ -134,17 +138,19 @@ def asked(store: Any, sync: str, logging: StoreOptions) -> Storing | None:
 
 
 def split(store: Any, sync: str, options: Mapping[str, Any]) -> tuple[Storing, Value]:
-    """The options of `open`, those of the store and those of the graph."""
-    mine = {name: options[name] for name in LOGGING if name in options}
-    given = {name: options[name] for name in options if name not in mine}
-    check_opening(given, (*LOGGING, "client", "epoch", "repair", "store", "sync"))
-    return Storing(path_of(store, log=True), sync, **mine), given
+    """Split the options of `open` into those of the store and those of the graph."""
+    store_options = {name: options[name] for name in LOGGING if name in options}
+    graph_options = {name: options[name] for name in options if name not in store_options}
+    check_opening(graph_options, (*LOGGING, "client", "epoch", "repair", "store", "sync"))
+    return Storing(path_of(store, log=True), sync, **store_options), graph_options
 
 
 def surveyed(coordinator: Caller, path: str, epoch: int | None, repair: bool, own: bool) -> Value:
-    """What a store holds, for a graph that is to be made from it, and is to write it if `own`."""
-    if own:  # first: a graph that is about to end may have records that are not in its files yet
+    """Scan a store for a new graph, its writer if `own`."""
+    if own:  # first: a graph that ends just now may still write records
         coordinator.call("claim", {"path": path})
+
+    # All records must be in files before any rank reads them.
     coordinator.call("finish", {"path": path, "own": own})  # on all hosts, before any rank reads
     answers = coordinator.call("survey", {"path": path, "epoch": epoch, "repair": repair})
     if "about" in answers[0]:
@@ -155,20 +161,22 @@ def surveyed(coordinator: Caller, path: str, epoch: int | None, repair: bool, ow
             f"{path} holds a store that the worker at {shared[0]} sees, and the one at {addresses[0]} does not; it is "
             "a folder that all workers must share"
         )
+
+    # Parts of the store are on local disks: merge the scans of all hosts.
     upto = {"epoch": epoch, "repair": repair}
     scanned = coordinator.call("scan_parts", {"sees": [answer["sees"] for answer in answers], **upto})
-    return coordinator.call("survey_parts", {"scans": [bytes(one["scans"]) for one in scanned], **upto})[0]
+    return coordinator.call("survey_parts", {"scans": [bytes(scan["scans"]) for scan in scanned], **upto})[0]
 
 
 def check_opening(given: Mapping[str, Any], others: Sequence[str] = ()) -> None:
-    """Raise `InvalidOption` for an option that is not one of a graph that is opened; the call takes `others`, too."""
+    """Raise `InvalidOption` for options that an opened graph does not take; the call also takes `others`."""
     if unknown := sorted(set(given) - set(PlaceOptions.__annotations__)):
-        known = sorted({*PlaceOptions.__annotations__, *others})
-        raise InvalidOption(f"option {unknown[0]!r} is none of {', '.join(known)}{hint(unknown[0], known)}")
+        names = sorted({*PlaceOptions.__annotations__, *others})
+        raise InvalidOption(f"option {unknown[0]!r} is none of {', '.join(names)}{hint(unknown[0], names)}")
 
 
 def place_of(storing: Storing | None, epoch: int, newest: int) -> str:
-    """The path of a store that has an epoch, by what was acknowledged."""
+    """Return the path of a store with an acknowledged epoch."""
     if storing is None:
         raise InvalidOption("the graph has no store, so earlier epochs are gone")
     if check_whole(epoch, "epoch") > newest:
@@ -177,11 +185,13 @@ def place_of(storing: Storing | None, epoch: int, newest: int) -> str:
 
 
 def write_snapshot(coordinator: Caller, storing: Storing | None, wait: bool) -> int:
-    """Write a snapshot; its epoch."""
+    """Write a snapshot and return its epoch."""
     if storing is None:
         raise InvalidOption("the graph has no store, so there is no place for a snapshot; save(path) needs none")
+
+    # A snapshot that the graph takes by itself must end first.
     while True:
-        with suppress(Recovered):  # what was being written when a worker was lost is written again
+        with suppress(Recovered):  # after a loss, the snapshot is written again
             if wait:
                 _idle(coordinator)
             coordinator.call("snapshot")
@@ -192,7 +202,7 @@ def write_snapshot(coordinator: Caller, storing: Storing | None, wait: bool) -> 
 
 
 def write(now: Directory, options: Options, path: Any) -> None:
-    """Write the graph, as it is, to a folder."""
+    """Write the current graph to a folder."""
     coordinator, n, where = now.coordinator, now.n_vertices, path_of(path)
     while True:
         with suppress(Recovered):
@@ -205,13 +215,13 @@ def write(now: Directory, options: Options, path: Any) -> None:
 
 
 def _idle(coordinator: Caller) -> None:
-    """Wait until no snapshot is being written, as the graph takes them by itself, too."""
+    """Wait until no snapshot is being written; the graph also writes some by itself."""
     while any(answer["busy"] for answer in coordinator.call("writing")):
         time.sleep(POLL_SECONDS)
 
 
 def _written(coordinator: Caller) -> None:
-    """Wait until a snapshot is written; `StoreError` if it was not."""
+    """Wait until a snapshot is written; raise `StoreError` if this failed."""
     busy = True
     while busy:
         time.sleep(POLL_SECONDS)
@@ -234,17 +244,17 @@ class StoreReport:
     path : str
     sync : str
     epoch : int
-        The last epoch that was acknowledged.
+        The last acknowledged epoch.
     durable_epoch : int
-        The last epoch that is on the disk on all ranks.
+        The last epoch on the disks of all ranks.
     nbytes : int
-        Bytes of all files.
+        The bytes of all files.
     segments : int
-        Files of the log.
+        The number of files of the log.
     logged : int
-        Bytes that were logged since the graph was made or opened.
+        The bytes that were logged since the graph was made or opened.
     lag : int
-        Bytes of the log that are not on the disk yet.
+        The bytes of the log that are not on the disk yet.
     snapshots : tuple of int
         The epochs of the snapshots.
     offsets : dict of str to int
@@ -267,22 +277,26 @@ class StoreReport:
 
 
 def report_of(coordinator: Caller, storing: Storing | None) -> StoreReport | None:
-    """What the ranks say of the store; None without one. One call."""
+    """Return the state of the store; None without a store. One call."""
     if storing is None:
         return None
     answers = coordinator.call("store")
-    seen = {tuple(one["seen"]["folder"]): one["seen"] for one in answers if "seen" in one}.values() or answers[:1]
+    # Ranks that share a disk count its files once.
+    folders = {
+        tuple(answer["seen"]["folder"]): answer["seen"] for answer in answers if "seen" in answer
+    }.values() or answers[:1]
+
     parts = whole([mark for answer in answers for mark in answer.get("marks", ())])
     return StoreReport(
         storing.path,
         storing.sync,
         coordinator.status.epoch,
         min(answer["durable"] for answer in answers),
-        sum(one["nbytes"] for one in seen),
-        sum(one["segments"] for one in seen),
+        sum(folder["nbytes"] for folder in folders),
+        sum(folder["segments"] for folder in folders),
         sum(answer["logged"] for answer in answers),
         sum(answer["lag"] for answer in answers),
-        (*answers[0]["snapshots"], *(one["epoch"] for one in parts)),
+        (*answers[0]["snapshots"], *(folder["epoch"] for folder in parts)),
         answers[0]["offsets"],
         answers[0]["disks"],
     )

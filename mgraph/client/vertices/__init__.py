@@ -1,1 +1,1 @@
-"""Which vertices a graph has: the translation of ids and keys, and the ranges that the workers own."""
+"""Vertices of a graph: the translation of ids and keys, and the ranges of the workers."""

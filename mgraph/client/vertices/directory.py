@@ -1,4 +1,4 @@
-"""The current numbering and ranges of a graph's vertices in the client, and how the client learns of new ones."""
+"""The client's copy of a graph's numbering and ranges, and its updates from the ranks."""
 
 from __future__ import annotations
 
@@ -25,31 +25,32 @@ T = TypeVar("T")
 
 
 class Directory:
-    """The numbering of one graph's vertices, which changes when ranges move, vertices are added or are reordered.
+    """The numbering of a graph's vertices, which changes when ranges move and when vertices are added, removed or
+    reordered.
 
-    Several threads may use it. It repeats reads for which ranges have moved meanwhile, so that no other module has to.
+    Several threads may use it. It repeats reads whose ranges have moved meanwhile, so that no other module has to.
 
     Parameters
     ----------
     coordinator : Caller
     numbering : Numbering
-        The numbering with which the graph is made.
+        The numbering of the new graph.
     options : Options
-        The options of the graph, with the device and the exchange that were chosen.
+        The options of the graph, with the chosen device and exchange.
     undecided : bool
-        Whether the first batch is to decide if vertices have keys.
+        True if the first batch decides about keys.
     device : Device, optional
-        Where keys are looked up; by default the CPU.
+        The device that looks keys up; by default the CPU.
 
     Attributes
     ----------
     numbering : Numbering
-        The numbering that this client knows. Replaced under the lock, after the workers have changed theirs.
+        This client's numbering. Replaced under the lock, after the workers have changed theirs.
     device : Device
     shared : bool
-        Whether other clients add and remove keys. Rank 0 is then told of new ones, and tells who takes the turn.
+        True if other clients add and remove keys. Rank 0 then collects new keys, and passes them to the next caller.
     moved : bool
-        Whether `move_to` has moved the graph, which has another directory now.
+        True if `move_to` has moved the graph, which has another directory now.
     """
 
     def __init__(
@@ -64,23 +65,24 @@ class Directory:
         self.device = device or Device("cpu")
         self._lock = threading.RLock()
         self._undecided, self.shared, self.moved = undecided, False, False
-        self._left: KeyTable | None = None  # of a removal of vertices, whose outcome is not known yet
+        self._after_removal: KeyTable | None = None  # the keys after a removal whose outcome is unknown
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Lock the numbering, and hold the calls of other clients back; in this order, as everywhere."""
+        """Lock the numbering, and hold back the calls of other clients; always in this order."""
         with self.coordinator.lock, self._lock:
             yield
 
     @property
     def n_vertices(self) -> int:
-        """The number of vertices, by what the ranks last said; asks none."""
+        """The number of vertices by the ranks' last states; makes no call."""
         return self._ranges().n_vertices
 
     def renew(self, numbering: Numbering, options: Any) -> None:
-        """Take over what a graph has that was opened again. Takes no lock: the thread that waits for it may have it.
+        """Take over the numbering and options of a recovered graph.
 
-        The table of keys stays: it has those that are committed, in the order of the log, and of a change under way.
+        Takes no lock, since the thread that waits for this may hold it. The table of keys stays: it has the committed
+        keys, in the order of the log, and the keys of a change under way.
         """
         self.options, self.numbering = options, numbering.with_keys(self.numbering.keys)
 
@@ -96,55 +98,57 @@ class Directory:
 
     @property
     def has_keys(self) -> bool:
-        """Whether it is decided that vertices have keys."""
+        """True once vertices are known to have keys."""
         return self.keys not in (None, "auto")
 
     def check(self) -> Numbering:
-        """Return the numbering that the ranks have; raise if no call is possible any more.
+        """Return the numbering of the ranks; raise an error if no call is possible any more.
 
-        If Ctrl-C interrupted a change, learn what the ranks made of it.
+        After a Ctrl-C in a change, ask the ranks for its outcome.
         """
         coordinator = self.coordinator
         status = coordinator.status
         if status.unsettled or not status.usable:
             coordinator.check()
             if coordinator.status.unsettled:
-                coordinator.call("inspect")  # which waits until all ranks are released, and say what they have
+                coordinator.call("inspect")  # waits for the release of all ranks, and returns their states
+
+        # Another client or thread may have changed the ranges or the order.
         changed = coordinator.status.states[0].generation != self.numbering.generation
-        if changed or self._left is not None or self._ranges() is not self.numbering.partition:
-            with self._alone(), suppress(Recovered):  # another thread may be doing it
-                self._follow()
+        if changed or self._after_removal is not None or self._ranges() is not self.numbering.partition:
+            with self._alone(), suppress(Recovered):  # another thread may recover the graph
+                self._catch_up()
         return self.numbering
 
     def ids(self, values: Any, name: str) -> np.ndarray:
-        """The ids of vertices as the user names them, uint32[n]; raises as `Numbering.ids`."""
+        """Return the ids of vertices in users' names, uint32[n]; raises the errors of `Numbering.ids`."""
         return self.check().ids(values, name)
 
     def read(self, read: Callable[[Numbering], T]) -> T:
-        """The result of `read` with the current numbering. If that is replaced meanwhile, read again."""
+        """Call `read` with the current numbering and return its result. If ranges move meanwhile, read again."""
         with self.coordinator.lock:
             while True:
                 numbering = self.check()
                 try:
                     return read(numbering)
                 except Stale:
-                    with self._lock:  # waits until another thread that moves the ranges has replaced the numbering
+                    with self._lock:  # another thread that moves the ranges replaces the numbering first
                         if self.numbering is numbering:
-                            self.coordinator.call("inspect")  # its answers carry the ranks' states, and so the ranges
+                            self.coordinator.call("inspect")  # answers carry the ranks' states, and so the ranges
                             with suppress(Recovered):
-                                self._follow()
+                                self._catch_up()
                         if self.numbering is numbering:
                             raise
 
     @contextmanager
     def moving(self, more: int = 0) -> Iterator[None]:
-        """Lock the numbering, as it is now, while a call changes it on the workers, and then take the new one over.
+        """Lock the current numbering while a call changes it on the workers, then take the new numbering over.
 
         Raises
         ------
         CapacityError
-            With `more` vertices to come there would be too many; or this process has no memory for their order, which
-            is taken before the workers change.
+            With `more` vertices the graph would have too many; or this process has no memory for their order, which is
+            reserved before the workers change.
         """
         with self._alone():
             self.check()
@@ -153,12 +157,12 @@ class Directory:
             try:
                 yield
             finally:
-                with suppress(Recovered):  # and what the graph has now was taken over
-                    self._follow(coming)
+                with suppress(Recovered):  # recovery has taken the new state over
+                    self._catch_up(coming)
 
     @contextmanager
     def growing(self, n_vertices: int) -> Iterator[int | None]:
-        """As `moving`, while a batch brings vertices up to this number: the number, or None if they are there."""
+        """Lock the numbering while a batch adds vertices up to this number: yield it, or None without new ones."""
         with self._alone():
             more = n_vertices - self.n_vertices
             if more <= 0:
@@ -168,9 +172,9 @@ class Directory:
                 yield n_vertices
 
     def takes(self, batch: Batch) -> bool:
-        """Whether the graph has keys; the first batch or stream decides where the user did not.
+        """Return True if the graph has keys.
 
-        `InvalidBatch` if the batch has others.
+        The first batch or stream decides if the user did not. Raises `InvalidBatch` if the batch has other keys.
         """
         if self._undecided and self.keys == "auto":
             self.decide(kind_of(batch))
@@ -181,31 +185,33 @@ class Directory:
 
     @contextmanager
     def keyed(self, batch: Batch, directed: bool, logged: bool) -> Iterator[Keyed[Batch]]:
-        """Lock the numbering while a batch or a stream of keys is applied: its ids, and the vertices that it brings.
+        """Lock the numbering while a batch or a stream of keys is applied: yield it in ids, with its new vertices.
 
-        The new keys are vertices once the workers have them. If the batch is refused, they are forgotten. With
-        `logged`, rank 0 is to know them.
+        The new keys are vertices once the workers have them. If the batch is refused, they are dropped. With `logged`,
+        rank 0 gets them.
         """
         with self._alone():
             self.check()
             table, n = self.numbering.keys, self.n_vertices
             assert table is not None
-            table.drop(n)  # of a batch that was refused
-            # Where a window of a number of edges ties, rank 0 orders edges by their keys.
+
+            # Keys of a batch that was refused may still be in the table.
+            table.drop(n)
+            # If a window of a number of edges ties, rank 0 orders edges by their keys.
             by_key = getattr(self.options, "window_edges", None) is not None
-            found = keyed(table, batch, directed, logged or self.shared or by_key)
-            with self.moving(found.n_vertices - n) if found.n_vertices > n else nullcontext():
-                yield found
+            translated = keyed(table, batch, directed, logged or self.shared or by_key)
+            with self.moving(translated.n_vertices - n) if translated.n_vertices > n else nullcontext():
+                yield translated
 
     @contextmanager
     def still(self) -> Iterator[KeyTable | None]:
-        """Lock the numbering while a call uses the keys of all vertices; the table, None without keys."""
+        """Lock the numbering while a call uses the keys of all vertices: yield the table, None without keys."""
         with self._alone():
             self.check()
             yield self.numbering.keys
 
     def restore(self, packed: np.ndarray | None) -> None:
-        """Take over the vertices of a graph that was opened, with their keys as `KeyArray.packed` has them."""
+        """Take over the vertices of an opened graph, with keys in the form of `KeyArray.packed`."""
         if packed is not None:
             self.numbering = self.numbering.with_keys(self._table(packed))
         self.check()
@@ -214,11 +220,13 @@ class Directory:
         names, self._undecided = KeyArray.unpacked(packed, self.device), False
         return KeyTable(names.kind, self.device, names)
 
-    def share(self, logged: bool) -> None:
-        """Have rank 0 follow the keys, for other clients; it does where they are `logged`. Nothing without keys."""
+    def announce_keys(self, logged: bool) -> None:
+        """Have rank 0 collect the keys for other clients; it does so already if they are `logged`."""
         with self.still() as table:
             if self.keys is None or self.shared:
                 return
+
+            # A log makes rank 0 collect them; without one it gets the list now.
             if not logged:
                 shares: list[dict[str, Any]] = [{} for _ in self.coordinator.status.addresses]
                 if table is not None and self.has_keys:
@@ -227,7 +235,7 @@ class Directory:
             self.shared = True
 
     def join(self) -> None:
-        """Take over the keys of a published graph, if it has any."""
+        """Take over the keys of a published graph, if it has keys."""
         with self._alone():
             table = self._learned(self.numbering.n_vertices)
             if table is not self.numbering.keys:
@@ -235,27 +243,29 @@ class Directory:
             self.shared = self.keys is not None
 
     def _learned(self, n_vertices: int) -> KeyTable | None:
-        """The keys of so many vertices, of which other clients have added some, or removed some."""
+        """Fetch the keys up to vertex `n_vertices`, after other clients added or removed vertices."""
         table, n = self.numbering.keys, self.numbering.n_vertices
-        if table is None or table.n < n:  # of a graph that was joined just now
+        if table is None or table.n < n:  # the graph was joined just now
             n = 0
-        told = self.coordinator.call("keys", {"generation": self.numbering.generation, "n": n})[0]
-        if "keys" not in told:
+        difference = self.coordinator.call("keys", {"generation": self.numbering.generation, "n": n})[0]
+        if "keys" not in difference:
             return None if n_vertices else table
-        kind, column = columns_in(told["keys"])
+
+        # Without a table of this kind, the answer has all keys.
+        kind, column = columns_in(difference["keys"])
         if table is None or kind != table.kind:
-            return self._table(told["keys"])
-        gone, self._undecided = told["gone"], False
-        table.drop(n)  # of a change that was refused
-        if len(gone):
-            table = table.without(n, gone)
+            return self._table(difference["keys"])
+        removed, self._undecided = difference["gone"], False
+        table.drop(n)  # keys of a change that was refused
+        if len(removed):
+            table = table.without(n, removed)
         table.number(column)
         return table
 
     def decide(self, kind: str | None) -> None:
-        """Vertices have keys of this kind if the next batch, which is the first, is committed.
+        """Set the kind of keys, which the first batch confirms when it is committed.
 
-        `InvalidOption` where vertices are to be removed, and have no keys.
+        Raises `InvalidOption` if vertices should be removed, and have no keys.
         """
         if kind is None and getattr(self.options, "drop_isolated", False):
             raise InvalidOption(
@@ -270,7 +280,7 @@ class Directory:
 
     @contextmanager
     def removing(self, choose: Callable[[Numbering], np.ndarray]) -> Iterator[np.ndarray]:
-        """Lock the numbering while vertices with keys are removed: the ids that `choose` gives, ascending."""
+        """Lock the numbering while vertices with keys are removed: yield the ids of `choose`, ascending."""
         with self._alone():
             self.check()
             ids, table = np.unique(choose(self.numbering)), self.numbering.keys
@@ -278,42 +288,53 @@ class Directory:
             if not len(ids):
                 yield ids
                 return
-            self._left = table.without(self.n_vertices, ids)
+
+            # Make the new table before the workers change, so that a lack of memory changes nothing.
+            self._after_removal = table.without(self.n_vertices, ids)
             try:
                 yield ids
             finally:
-                with suppress(Recovered):  # as in `moving`; the next check follows again
-                    self._follow()
+                with suppress(Recovered):  # as in `moving`; the next check catches up
+                    self._catch_up()
 
-    def _follow(self, coming: Numbering | None = None) -> None:
-        """Take over the ranges and the order from the ranks' last states; `coming` if that is what they have."""
-        known, generation, ranges = self.numbering, self.coordinator.status.states[0].generation, self._ranges()
+    def _catch_up(self, coming: Numbering | None = None) -> None:
+        """Take over ranges and order from the ranks' last states; `coming` if it matches them."""
+        # Use the numbering that this client prepared, if the ranks have it.
+        current, generation, ranges = self.numbering, self.coordinator.status.states[0].generation, self._ranges()
         if coming is not None and (coming.partition, coming.generation) != (ranges, generation):
             coming = None
-        keys, mine = known.keys, coming is not None
-        if self._left is not None and self._left.n == ranges.n_vertices:
-            keys, mine = self._left, True
-        if self.shared and not mine and (generation, ranges.n_vertices) != (known.generation, known.n_vertices):
+        keys, own_change = current.keys, coming is not None
+        if self._after_removal is not None and self._after_removal.n == ranges.n_vertices:
+            keys, own_change = self._after_removal, True
+
+        # Another client may have changed the keys.
+        if (
+            self.shared
+            and not own_change
+            and (generation, ranges.n_vertices) != (current.generation, current.n_vertices)
+        ):
             keys = self._learned(ranges.n_vertices)
-        if generation != known.generation:
+
+        # A new order comes from rank 0; otherwise only the ranges moved.
+        if generation != current.generation:
             wanted = [{"wanted": rank == 0} for rank in range(len(self.coordinator.status.addresses))]
             order = self.coordinator.call("order", shares=wanted)[0].get("order")
             order = None if order is None else np.ascontiguousarray(order, np.uint32)
             self.numbering = Numbering(ranges, order, generation, keys)
         else:
-            now = coming or (known if ranges == known.partition else known.moved(ranges))
+            now = coming or (current if ranges == current.partition else current.moved(ranges))
             self.numbering = now if now.keys is keys else now.with_keys(keys)
-        if self.shared or not self.coordinator.status.unsettled:  # of a shared graph the next check asks rank 0
-            self._left = None
+        if self.shared or not self.coordinator.status.unsettled:  # in a shared graph the next check asks rank 0
+            self._after_removal = None
 
     def _ranges(self) -> Partition:
-        """The ranges in the ranks' last states; the known ones if the states disagree, as after the loss of a rank."""
-        states, known = self.coordinator.status.states, self.numbering.partition
+        """Return the ranges of the ranks' last states; the current ranges if states disagree, as after a loss."""
+        states, current = self.coordinator.status.states, self.numbering.partition
         if len(states) == 1:
             starts: tuple[int, ...] = states[0].lo, states[0].hi
         else:
             starts = (*[state.lo for state in states], states[-1].hi)
-        if starts == known.starts:
-            return known
-        joined = all(state.hi == start for state, start in zip(states, starts[1:], strict=True))
-        return Partition(starts) if joined else known
+        if starts == current.starts:
+            return current
+        contiguous = all(state.hi == start for state, start in zip(states, starts[1:], strict=True))
+        return Partition(starts) if contiguous else current

@@ -1,4 +1,4 @@
-"""A batch or a stream of keys in ids: the keys that it brings get the next ids; what it deletes must be there."""
+"""Translate batches and streams of keys into ids: new keys get the next ids, deletions need known keys."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ Batch = TypeVar("Batch", EdgeBatch, Operations)
 
 @dataclass(frozen=True)
 class Keyed(Generic[Batch]):
-    """A batch or a stream in ids.
+    """A batch or a stream, translated into ids.
 
     Parameters
     ----------
     batch : EdgeBatch or Operations
-        The batch without the deletions of edges that have an end that is no vertex.
+        The batch without deletions of edges whose ends are not both vertices.
     missing : int
-        The number of these edges.
+        The number of different edges that these deletions name.
     n_vertices : int
-        The number of vertices afterwards.
+        The number of vertices after the batch.
     brought : uint8[bytes]
-        The keys that the batch brings, for the log; see `mgraph.keys.KeyArray.packed`.
+        The batch's new keys, for the log; see `mgraph.keys.KeyArray.packed`.
     """
 
     batch: Batch
@@ -45,21 +45,23 @@ class Keyed(Generic[Batch]):
 
 
 def kind_of(batch: EdgeBatch | Operations) -> str | None:
-    """The kind of keys that a graph gets of its first batch, or stream: one without keys of its own has ids."""
+    """Return the kind of keys that a graph takes from its first batch or stream; None for ids."""
     return batch.keys if batch.keys or isinstance(batch, Operations) else chosen_kind(batch.src, batch.dst)
 
 
 def check_keys(batch: EdgeBatch | Operations, kind: str | None) -> None:
-    """Raise `InvalidBatch` unless a graph whose keys are of this kind takes the batch, or the stream."""
+    """Raise `InvalidBatch` unless the batch or stream fits a graph with this kind of keys."""
     if batch.keys != kind and not (batch.keys is None and kind == "int64"):
         name = "stream" if isinstance(batch, Operations) else "batch"
-        what = f"{batch.keys} keys" if batch.keys else "vertex ids"
-        have = f"keys of the kind {kind!r}" if kind else "none; create it with keys="
-        raise InvalidBatch(f"the {name} has {what} and the graph has {have}")
+        batch_kind = f"{batch.keys} keys" if batch.keys else "vertex ids"
+        graph_kind = f"keys of the kind {kind!r}" if kind else "none; create it with keys="
+        raise InvalidBatch(f"the {name} has {batch_kind} and the graph has {graph_kind}")
 
 
 def keyed(table: KeyTable, batch: Batch, directed: bool, logged: bool) -> Keyed[Batch]:
-    """A batch or a stream of keys in ids. New keys of insertions are added to the table, all or none.
+    """Translate a batch or a stream of keys into ids.
+
+    New keys of insertions are added to the table, all or none.
 
     Raises
     ------
@@ -68,25 +70,29 @@ def keyed(table: KeyTable, batch: Batch, directed: bool, logged: bool) -> Keyed[
     UnknownVertex
         A query of the stream names a key that is no vertex at its place.
     CapacityError
-        There would be too many vertices, or there is too little memory.
+        The graph would have too many vertices, or memory is short.
     """
     check_keys(batch, table.kind)
     before = table.n
     stage(f"numbering the keys of {len(batch):,} edges")
+
+    # If anything fails, the table drops the new keys again.
     try:
-        found, missing = (_stream if isinstance(batch, Operations) else _batch)(table, batch, directed)
+        translated, missing = (_stream if isinstance(batch, Operations) else _batch)(table, batch, directed)
         stage(f"inserting {len(batch):,} edges")
         brought = table.names.packed(before) if logged and table.n > before else None
-        return Keyed(found, missing, table.n, brought)
+        return Keyed(translated, missing, table.n, brought)
     except BaseException:
         table.drop(before)
         raise
 
 
 def _batch(table: KeyTable, batch: EdgeBatch, directed: bool) -> tuple[EdgeBatch, int]:
-    """The batch in ids, and the number of edges to delete that are not in it."""
+    """Return the batch in ids, and the number of edges to delete that were left out."""
     ends = [batch.src, batch.dst]
     src, dst = _numbered(table, ends, batch.op)
+
+    # Deletions of edges without both ends are left out, and counted as missing.
     absent = (src == NONE) | (dst == NONE) if batch.op is not None else None
     if absent is None or not absent.any():
         return EdgeBatch.checked(src, dst, batch.weight, batch.op, batch.time), 0
@@ -96,11 +102,13 @@ def _batch(table: KeyTable, batch: EdgeBatch, directed: bool) -> tuple[EdgeBatch
 
 
 def _stream(table: KeyTable, stream: Operations, directed: bool) -> tuple[Operations, int]:
-    """The stream in ids, and the number of edges to delete that are not in it."""
+    """Return the stream in ids, and the number of edges to delete that were left out."""
     ends, before, kinds = [stream.src, stream.dst], table.n, table.device.asarray(stream.kind)
     src, dst = _numbered(table, ends, 1 - 2 * (kinds != Operations.INSERT).astype(np.int8))
     _check_known(stream, src, dst, before, table.n)
     dst[kinds >= Operations.DEGREE] = 0
+
+    # Deletions of edges without both ends are left out, and counted as missing.
     absent = (kinds == Operations.DELETE) & ((src == NONE) | (dst == NONE))
     if not absent.any():
         return Operations.checked(kinds, src, dst, stream.weight, stream.counts), 0
@@ -111,16 +119,20 @@ def _stream(table: KeyTable, stream: Operations, directed: bool) -> tuple[Operat
 
 
 def _check_known(stream: Operations, src: Array, dst: Array, before: int, n: int) -> None:
-    """Raise `UnknownVertex` if a query names a vertex that is not there, nor brought by an insertion before it."""
+    """Raise `UnknownVertex` if a query names a vertex before its insertion, or one that is never inserted."""
     kinds, ends = Device.to_host(stream.kind), {"src": Device.to_host(src), "dst": Device.to_host(dst)}
     asks = {"src": kinds > Operations.DELETE, "dst": (kinds > Operations.DELETE) & (kinds < Operations.DEGREE)}
     late = {name: np.flatnonzero(asks[name] & (ends[name] >= before)) for name in ends}
     if not any(map(len, late.values())):
         return
+
+    # first[k]: the place of the insertion that adds vertex `before` + k.
     first, inserts = np.full(n - before + 1, len(stream)), np.flatnonzero(kinds == Operations.INSERT)
     for ids in ends.values():
         brings = inserts[ids[inserts] >= before]
         np.minimum.at(first, ids[brings] - before, brings)
+
+    # A query must come after the insertion of its vertex.
     for name, at in late.items():
         unknown = at[first[np.minimum(ends[name][at] - before, n - before)] > at]
         if len(unknown):
@@ -129,7 +141,7 @@ def _check_known(stream: Operations, src: Array, dst: Array, before: int, n: int
 
 
 def _numbered(table: KeyTable, ends: list[Any], op: Any) -> tuple[Array, Array]:
-    """The ids of both ends; those of new keys only where a row inserts."""
+    """Return the ids of both ends. New keys get ids only in rows that insert."""
     if op is None:
         src, dst = (table.number(end) for end in ends)
         return src, dst
@@ -141,7 +153,7 @@ def _numbered(table: KeyTable, ends: list[Any], op: Any) -> tuple[Array, Array]:
 
 
 def _where(mask: Any, column: Any) -> Any:
-    """The rows of a mask, wherever the two are; None and one number for all as they are."""
+    """Return the rows of a mask, on any device; None and a number for all rows unchanged."""
     if column is None or isinstance(column, int):
         return column
     if isinstance(column, Texts | np.ndarray):
@@ -152,7 +164,7 @@ def _where(mask: Any, column: Any) -> Any:
 
 
 def _distinct(table: KeyTable, ends: list[Any], directed: bool) -> int:
-    """The number of different edges."""
+    """Return the number of different edges."""
     scratch = KeyTable(table.kind, table.device)
     src, dst = (Device.to_host(scratch.number(end)).astype(np.uint64) for end in ends)
     if not directed:

@@ -1,4 +1,4 @@
-"""The translation between users' ids and internal ids, and the ranks that own them, on the host."""
+"""Translate users' ids to internal ids and their owners, on the host."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Numbering", "Routed", "concatenated", "joined", "key_at"]
 
 
 class Routed(NamedTuple):
-    """Ids grouped by the ranks that own them.
+    """Ids grouped by their owners.
 
     Parameters
     ----------
@@ -39,30 +39,31 @@ class Routed(NamedTuple):
     bounds: list[int]
 
     def deal(self, values: np.ndarray) -> list[np.ndarray]:
-        """`values`, one for each id in the order of the request, as one part for each rank."""
-        dealt = values if self.places is None else values[self.places]
+        """Split `values` in request order into the ranks' parts."""
+        grouped = values if self.places is None else values[self.places]
         if len(self.bounds) == 2:
-            return [dealt]
-        return [dealt[a:b] for a, b in pairwise(self.bounds)]
+            return [grouped]
+        return [grouped[a:b] for a, b in pairwise(self.bounds)]
 
     def restore(self, parts: list[np.ndarray]) -> np.ndarray:
-        """The ranks' answers, one value for each id, in the order of the request; an array that may be written to."""
-        dealt = joined(parts)
+        """Merge the ranks' answers, one value per id, into the order of the request. The array is writable."""
+        grouped = joined(parts)
         if self.places is None:
-            return dealt
-        asked = np.empty_like(dealt)
-        asked[self.places] = dealt
-        return asked
+            return grouped
+        ordered = np.empty_like(grouped)
+        ordered[self.places] = grouped
+        return ordered
 
 
 def joined(parts: list[np.ndarray]) -> np.ndarray:
-    """The ranks' answers one after another, as an array that may be written to."""
-    first = parts[0]  # what a comm delivers may be read-only, or not aligned
+    """Join the ranks' answers into one writable array."""
+    # Arrays from a comm may be read-only or unaligned.
+    first = parts[0]
     return first if len(parts) == 1 and first.flags.behaved else concatenated(parts)
 
 
 def concatenated(parts: list[np.ndarray]) -> np.ndarray:
-    """The ranks' arrays one after another along the last axis, as a new one; several threads copy large ones."""
+    """Concatenate arrays along the last axis into a new one. Several threads copy large arrays."""
     out = np.empty((*parts[0].shape[:-1], sum(part.shape[-1] for part in parts)), np.result_type(*parts))
     if out.ndim > 1 or any(part.dtype != out.dtype or not part.flags.c_contiguous for part in parts):
         return np.concatenate(parts, axis=-1, out=out)
@@ -83,18 +84,18 @@ class Numbering:
     order : uint32[n] or None
         The internal id of each user's id; None if they are the same.
     generation : int
-        How often the order was changed, or keys were removed. The same internal id means another vertex in another
+        The number of changes of the order and removals of keys. An internal id may mean another vertex in another
         generation.
     keys : KeyTable or None
-        In a graph with keys, the key of each user's id, which is its place in `DynamicGraph.vertices`. The table may
-        have more keys than there are vertices: those of a batch under way.
+        In a graph with keys, the key of each user's id, which is its place in `DynamicGraph.vertices`. During a batch
+        the table may also have the batch's new keys.
 
     Attributes
     ----------
     n_vertices : int
         The number of vertices.
     place : dict
-        What a read says about the ranges that it was made for. A rank with other ranges refuses it.
+        The ranges and generation that a read was made for. A rank with others refuses it.
     """
 
     def __init__(
@@ -116,19 +117,21 @@ class Numbering:
         return inverse
 
     def ids(self, values: Any, name: str) -> np.ndarray:
-        """The ids of vertices as a user names them, uint32[n] in host memory: keys in a graph that has them.
+        """Return the ids of vertices in users' names, uint32[n] in host memory: of keys, if the graph has keys.
 
         Raises
         ------
         InvalidBatch
             A value is no id, or no key of the graph's kind.
         UnknownVertex
-            A vertex is not there.
+            A vertex does not exist.
         """
         if self.keys is None:
             ids = as_ids(values, name)
             check_ids(ids, self.n_vertices, name)
             return ids if type(ids) is np.ndarray else Device.to_host(ids)
+
+        # Look the keys up.
         column = as_keys(values, self.keys.kind, name)
         ids = Device.to_host(self.keys.find(column, self.n_vertices))
         absent = ids == NONE
@@ -138,35 +141,35 @@ class Numbering:
         return ids
 
     def names(self, ids: np.ndarray) -> np.ndarray:
-        """The vertices of users' ids as users name them: keys in a graph that has them, int64 or str objects."""
+        """Return the vertices of users' ids in users' names: keys, int64 or str objects, if the graph has keys."""
         return ids if self.keys is None else self.keys.names.take(ids)
 
     def all_names(self) -> np.ndarray:
-        """`names` of all vertices: int64[n] or str objects."""
+        """Return the names of all vertices: int64[n] or str objects."""
         return self.names(np.arange(self.n_vertices, dtype=np.int64))
 
     def by_key(self) -> np.ndarray | None:
-        """Users' ids in the order of their keys: uint32[n]; None if that is their own order, as without keys."""
+        """Return users' ids in the order of their keys: uint32[n]; None if the ids are in order already."""
         return None if self.keys is None else self.keys.names.ascending(self.n_vertices)
 
     def inside(self, ids: np.ndarray) -> np.ndarray:
-        """The internal ids of users' ids."""
+        """Return the internal ids of users' ids."""
         return ids if self.order is None else self.order[ids]
 
     def outside(self, ids: np.ndarray) -> np.ndarray:
-        """The users' ids of internal ids."""
+        """Return the users' ids of internal ids."""
         return ids if self.order is None else self._inverse[ids]
 
     def by_user(self, values: np.ndarray) -> np.ndarray:
-        """`values`, one for each vertex by internal id, or rows of such, in the order of users' ids."""
+        """Reorder values by internal id to users' order."""
         return values if self.order is None else values[..., self.order]
 
     def route(self, ids: np.ndarray) -> Routed:
-        """Users' ids grouped by the ranks that own them. O(n log n); O(n) for one rank."""
+        """Group users' ids by their owners. O(n log n); O(n) for one rank."""
         return self.group(self.inside(ids))
 
     def group(self, internal: np.ndarray) -> Routed:
-        """As `route`, of internal ids."""
+        """Group internal ids by their owners, as `route` does users' ids."""
         size = self.partition.size
         if size == 1:
             return Routed(internal, None, [0, len(internal)])
@@ -176,7 +179,7 @@ class Numbering:
         return Routed(internal, places, bounds)
 
     def moved(self, partition: Partition) -> Numbering:
-        """The same numbering with other ranges, and possibly more vertices at the end.
+        """Return the same numbering with other ranges, and possibly more vertices at the end.
 
         `CapacityError` if the machine has no memory for their order.
         """
@@ -190,12 +193,12 @@ class Numbering:
         return Numbering(partition, order, self.generation, self.keys)
 
     def with_keys(self, keys: KeyTable | None) -> Numbering:
-        """The same numbering with other keys."""
+        """Return the same numbering with other keys."""
         return Numbering(self.partition, self.order, self.generation, keys)
 
     @classmethod
     def make(cls, n_vertices: int, size: int, order: Any = None, balance: Any = None) -> Numbering:
-        """The numbering of a new graph by the user's `order` and `balance`, which are checked here.
+        """Make the numbering of a new graph by the user's `order` and `balance`, which are checked.
 
         Raises
         ------
@@ -206,6 +209,8 @@ class Numbering:
         order = None if order is None else _permutation(order, n_vertices)
         if balance is None or (isinstance(balance, str) and balance == "vertices"):
             return cls(Partition.equal(n_vertices, size), order)
+
+        # Balance the ranges by degree, in internal order.
         degrees = _degrees(balance, n_vertices)
         if order is not None:
             inside = np.empty_like(degrees)
@@ -215,7 +220,7 @@ class Numbering:
 
 
 def key_at(column: Any, row: int) -> Any:
-    """A key of a column, as Python has it."""
+    """Return a key of a column as a Python object."""
     if isinstance(column, Texts):
         return column[row : row + 1].to_arrow()[0].as_py()
     return int(column[row])
@@ -228,6 +233,8 @@ def _permutation(order: Any, n: int) -> np.ndarray:
             f"order has shape {array.shape} and dtype {array.dtype}; it must be {n} integers, the internal id of each "
             "vertex"
         )
+
+    # Each internal id must be in range, and occur once.
     seen = np.zeros(n, bool)
     bad = np.flatnonzero((array < 0) | (array >= n))
     if bad.size == 0:

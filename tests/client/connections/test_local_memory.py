@@ -218,7 +218,7 @@ def test_answers_that_lie_in_the_memory_before_its_opening_is_known(monkeypatch)
 
 
 def test_a_graph_that_is_closed_while_memory_is_made_leaves_no_name(monkeypatch):
-    made, begun, go_on = local_memory._made, threading.Event(), threading.Event()
+    made, begun, go_on = local_memory._make_segment, threading.Event(), threading.Event()
 
     def slowly(nbytes):
         begun.set()
@@ -237,7 +237,7 @@ def test_a_graph_that_is_closed_while_memory_is_made_leaves_no_name(monkeypatch)
         with pytest.raises(MgraphError):
             coordinator.call("echo", {"src": np.arange(LARGE)})
 
-    monkeypatch.setattr(local_memory, "_made", slowly)
+    monkeypatch.setattr(local_memory, "_make_segment", slowly)
     monkeypatch.setattr(local_memory._Making, "make", make_and_tell)
     with fake_cluster(1) as (coordinator, _):
         caller = threading.Thread(target=call, args=[coordinator])

@@ -1,4 +1,4 @@
-"""Graphs that belong to their workers and have names, by which other clients find them; `DynamicGraph` binds these."""
+"""Publish a graph under a name, and attach to a published graph; `DynamicGraph` binds these."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ Value = dict[str, Any]
 
 
 def publish(self: Any, name: str) -> None:
-    """Give the graph to its workers, under a name by which other clients attach to it.
+    """Publish the graph under a name, by which other clients attach to it.
 
-    It then stays until `unpublish` or the end of the cluster, whether a client has it or not: `close` and the end of
-    this process only end this client's use of it. The calls of all clients take turns, so that each sees whole epochs.
-    A client that dies in a call ends its turn; the call is then made completely or not at all, as after a Ctrl-C.
+    The workers then keep it until `unpublish` or the end of the cluster, whether a client uses it or not: `close` and
+    the end of this process only end this client's use. The calls of all clients take turns, so that each sees whole
+    epochs. If a client dies in a call, its turn ends; the call is then made completely or not at all, as after a
+    Ctrl-C.
 
     Parameters
     ----------
     name : str
-        Not that of another graph of the cluster.
+        A name that no other graph of the cluster has.
 
     Raises
     ------
@@ -41,26 +42,30 @@ def publish(self: Any, name: str) -> None:
 
     Notes
     -----
-    Each call takes two messages to rank 0 more, and waits behind those of other clients; a pipeline holds its turn
-    until its block is left. `num_edges`, `epoch` and the like say what this client's last call found.
+    Each call takes two more messages to rank 0, and waits for the calls of other clients; a pipeline keeps its turn
+    until its block is left. `num_edges`, `epoch` and the like have the state after this client's last call.
 
     In a graph with keys, each client has a table of them, and the worker of rank 0 has their list. A client that
-    attaches gets all keys; one that makes a call after another client has changed them gets the difference.
+    attaches gets all keys. After another client has changed them, a client gets the difference with its next call.
     """
     _check(self, name)
     place, coordinator = self._placed(self._client, {"workers": self.workers}), self._directory.coordinator
-    _taken(place.published(), name)
+    _check_free(place.published(), name)
+
+    # Under the lock, rank 0 gets the keys, and all ranks the card.
     with coordinator.lock:
         self._directory.check()
         card = {
             "graph": self.id, "addresses": self.workers, "options": asdict(self._options),
             "storing": None if self._storing is None else asdict(self._storing),
         }  # fmt: skip
-        self._directory.share(logged=self._storing is not None)
+        self._directory.announce_keys(logged=self._storing is not None)
         coordinator.publish(name, pack(card))
+
+    # Another client may have taken the name meanwhile, for a graph on other workers: look again.
     try:
-        _taken([one for one in place.published() if one["graph"] != self.id], name)
-    except BaseException:  # another client took the name meanwhile, for a graph on other workers
+        _check_free([part for part in place.published() if part["graph"] != self.id], name)
+    except BaseException:
         coordinator.publish(None)
         raise
     self._published = name
@@ -70,32 +75,32 @@ def _check(graph: Any, name: Any) -> None:
     """Raise `InvalidOption` unless a graph can be published under a name."""
     if not isinstance(name, str) or not name:
         raise InvalidOption(f"the name is {name!r}; it must be a text that is not empty")
-    what = None
+    obstacle = None
     if graph._client is None:
-        what = "is in this process, and no other can reach it: make it with a Dask client"
+        obstacle = "is in this process, and no other can reach it: make it with a Dask client"
     elif graph._published is not None:
-        what = f"is published as {graph._published!r}; unpublish it first"
+        obstacle = f"is published as {graph._published!r}; unpublish it first"
     elif graph._as_of is not None:
-        what = f"is that of epoch {graph._as_of} of a store, which each client opens for itself"
+        obstacle = f"is that of epoch {graph._as_of} of a store, which each client opens for itself"
     elif graph._storing is not None and graph._storing.recover is not None:
-        what = 'has recover="auto", which is for a graph of one client: leave it out'
+        obstacle = 'has recover="auto", which is for a graph of one client: leave it out'
     elif graph._updates.order_due:
-        what = "is ordered by degree after its first edges: insert them first"
-    if what is not None:
-        raise InvalidOption(f"graph {graph.id} cannot be published as {name!r}: it {what}")
+        obstacle = "is ordered by degree after its first edges: insert them first"
+    if obstacle is not None:
+        raise InvalidOption(f"graph {graph.id} cannot be published as {name!r}: it {obstacle}")
 
 
-def _taken(found: list[Value], name: str) -> None:
+def _check_free(parts: list[Value], name: str) -> None:
     """Raise `InvalidOption` if a graph has the name."""
-    other = next((one["graph"] for one in found if one["name"] == name), None)
+    other = next((part["graph"] for part in parts if part["name"] == name), None)
     if other is not None:
         raise InvalidOption(f"graph {other} is published as {name!r} already; choose another name, or unpublish it")
 
 
 def unpublish(self: Any) -> None:
-    """Take the graph's name back. The graph ends when its last client closes it, or ends.
+    """Withdraw the graph's name.
 
-    Nothing if it is not published.
+    The graph ends when its last client closes it, or ends. Does nothing if the graph is not published.
     """
     if self._published is not None:
         self._directory.coordinator.publish(None)
@@ -103,7 +108,7 @@ def unpublish(self: Any) -> None:
 
 
 def attach(cls: Any, client: Any, name: str) -> Any:
-    """The graph that is published under a name, from any client of the cluster.
+    """Attach to the graph that is published under a name, from any client of the cluster.
 
     Its `close` leaves the graph to its workers and to other clients.
 
@@ -117,7 +122,7 @@ def attach(cls: Any, client: Any, name: str) -> Any:
     TypeError
         `client` is not a `distributed.Client`.
     InvalidOption
-        There is no such graph; the message lists those that there are.
+        No graph has this name; the message lists the names.
     GraphLost
         Some of its workers are gone.
     WorkerLost
@@ -128,6 +133,8 @@ def attach(cls: Any, client: Any, name: str) -> Any:
     place = cls._placed(client, {})
     card = card_of(place.published(), name)
     options, storing = card["options"], card["storing"]
+
+    # Open the sessions, and take over the ranks' numbering and the keys.
     coordinator, parts = place.join(card["graph"], card["addresses"], options.patience)
     graph = cls.__new__(cls)
     try:
@@ -138,22 +145,26 @@ def attach(cls: Any, client: Any, name: str) -> Any:
     except BaseException:
         coordinator.close()
         raise
+
+    # Set up the graph without its constructor, which would make shards.
     graph._client, graph._storing, graph._options, graph._published = client, storing, options, name
     graph._updates = Updates(graph._directory, options, parts, order_due=False, logged=storing is not None)
     return graph
 
 
-def card_of(found: list[Value], name: str) -> Value:
-    """The card of the graph with this name; `InvalidOption` or `GraphLost` if there is none, or a part of it only."""
-    ranks = [one for one in found if one["name"] == name]
-    first = next((one for one in ranks if one["rank"] == 0), None)
+def card_of(parts: list[Value], name: str) -> Value:
+    """Return the card of the graph with this name; `InvalidOption` if unknown, `GraphLost` if incomplete."""
+    ranks = [part for part in parts if part["name"] == name]
+    first = next((part for part in ranks if part["rank"] == 0), None)
     if not ranks:
-        names = ", ".join(sorted({repr(one["name"]) for one in found})) or "none"
+        names = ", ".join(sorted({repr(part["name"]) for part in parts})) or "none"
         raise InvalidOption(f"no graph is published as {name!r}; there are: {names}")
+
+    # The card is on rank 0, and all ranks must answer.
     if first is None or len(ranks) < first["size"]:
-        there = f"{len(ranks)} of {ranks[0]['size']}"
+        answered = f"{len(ranks)} of {ranks[0]['size']}"
         raise GraphLost(
-            f"graph {ranks[0]['graph']}, published as {name!r}, was lost: {there} workers that held it answer; "
+            f"graph {ranks[0]['graph']}, published as {name!r}, was lost: {answered} workers that held it answer; "
             f"mgraph.unpublish(client, {name!r}) frees what is left of it"
         )
     card: Value = unpack(first["card"])
@@ -162,7 +173,7 @@ def card_of(found: list[Value], name: str) -> Value:
 
 
 def _numbering(coordinator: Any) -> Numbering:
-    """The numbering that the ranks have."""
+    """Return the numbering of the ranks."""
     states = coordinator.status.states
     shares = [{"wanted": rank == 0} for rank in range(len(states))]
     order = coordinator.call("order", shares=shares)[0].get("order")
