@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import networkx as nx
 import numpy as np
@@ -30,11 +31,22 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def offered(why_not: Callable[..., str | None] | None = None) -> Callable[[F], F]:
-    """Mark a function as one for NetworkX to call. `why_not` takes its arguments and returns the reason against it."""
+    """Mark a function as one for NetworkX to call. `why_not` takes its arguments and returns the reason against it.
+
+    The function finds graphs without holes: removed nodes leave their ids to others, so it must not take ids before.
+    """
 
     def mark(function: F) -> F:
-        function.why_not = why_not  # type: ignore[attr-defined]
-        return function
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            for value in (*args, *kwargs.values()):
+                if isinstance(value, Graph):
+                    with refusing(value):
+                        pass
+            return function(*args, **kwargs)
+
+        call.why_not = why_not  # type: ignore[attr-defined]
+        return cast(F, call)
 
     return mark
 

@@ -132,7 +132,7 @@ struct Cores {
 
     // Appends the values of lanes that want it.
     template <class Tile32> static DEVICE void append(Tile32 tile, bool wanted, u32 value, BufferedAppender& to) {
-        if constexpr (BufferedAppender::holds) {
+        if constexpr (BufferedIds::holds) {
             if (wanted) to.add(value);
         } else {
             i64 place = places(tile, wanted, to.count);
