@@ -47,8 +47,8 @@ def from_networkx(
     client : distributed.Client, optional
         The cluster for the graph; by default the graph is in this process.
     n_vertices : int, optional
-        The number of vertices, whose ids are the nodes. By default the graph has keys if the nodes are strings or
-        sparse numbers, by the rule of `DynamicGraph`; else one vertex more than the largest node.
+        The number of vertices, whose ids are the nodes. By default the graph has the nodes of `graph` and no others:
+        they are keys unless they are 0 .. n - 1.
     directed : bool, optional
         By default the direction of `graph`. With True an undirected graph has each edge both ways, and a loop once.
     **options
@@ -83,6 +83,9 @@ def from_networkx(
             keys = chosen_kind(nodes, nodes, ("column 'nodes'",) * 2)
         except InvalidBatch as error:
             raise InvalidBatch(f"{error}; networkx.convert_node_labels_to_integers numbers nodes of any type") from None
+        # The graph has these nodes and no others: numbers with gaps are keys.
+        if keys is None and len(nodes) and int(as_ids(nodes, "column 'nodes'").max()) >= len(nodes):
+            keys = "int64"
     if keys is not None:
         names = as_keys(nodes, keys, "column 'nodes'")
         return build(cls, *_edges(graph, weight, time, both, keys), client, None, kind, names)

@@ -319,3 +319,25 @@ def test_weights_of_a_graph_or_a_matrix_are_read_or_named():
     for silent in ({"weighted": False}, {"weighted": True}):
         DynamicGraph.from_scipy(matrix, **silent).close()
     DynamicGraph.from_scipy(matrix != 0).close()
+
+
+def test_graphml_with_weights_of_two_types(tmp_path):
+    """NetworkX writes a key of the same name for each type of values."""
+    graph = nx.DiGraph()
+    graph.add_weighted_edges_from([("x", "y", 1.5), ("y", "z", 2), ("z", "x", 3)])
+    nx.write_graphml(graph, tmp_path / "a.graphml")
+    assert (tmp_path / "a.graphml").read_text().count('attr.name="weight"') == 2
+    with DynamicGraph.read(tmp_path / "a.graphml", weight="weight") as made:
+        assert made.to_pandas().values.tolist() == [["x", "y", 1.5], ["y", "z", 2.0], ["z", "x", 3.0]]
+
+
+def test_networkx_numbers_with_gaps_are_keys():
+    """A NetworkX graph says which nodes it has; ids up to the largest would be others."""
+    graph = nx.karate_club_graph().subgraph(range(20, 34))
+    for nodes in (graph, nx.convert_node_labels_to_integers(nx.path_graph(4), first_label=1)):
+        with DynamicGraph.from_networkx(nodes, weighted=False) as made:
+            assert (made.keys, made.num_vertices) == ("int64", len(nodes))
+            assert made.connected_components().components == nx.number_connected_components(nodes)
+            assert set(made.to_networkx().nodes) == set(nodes)
+    with DynamicGraph.from_networkx(nx.path_graph(4)) as made:
+        assert made.keys is None

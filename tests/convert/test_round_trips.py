@@ -137,7 +137,8 @@ def test_networkx(case):
     graph = nx.DiGraph() if directed else nx.Graph()
     graph.add_nodes_from(range(5))
     graph.add_weighted_edges_from((u, v, w) for (u, v), w in want.items())
-    n = max(graph.nodes) + 1
+    graph.add_nodes_from(range(max(graph.nodes)))  # numbers with gaps would be keys
+    n = len(graph)
     options = {"weight": "weight"} if weighted else {"weighted": False}
     check(DynamicGraph.from_networkx(graph, **options), want, n)
     if not directed:

@@ -45,7 +45,7 @@ def graphml(body: bytes, weight: str | None, weighted: bool | None, numbers: boo
     return GraphFile(columns, labels, directed, vertices=_column(nodes, numbers))
 
 
-def _graph(body: bytes) -> tuple[ElementTree.Element, dict[str | None, ElementTree.Element]]:
+def _graph(body: bytes) -> tuple[ElementTree.Element, dict[str | None, list[ElementTree.Element]]]:
     """Return the graph of a file and the keys of the edges' attributes by name, without the namespaces of tags."""
     try:
         root = ElementTree.fromstring(body)
@@ -62,7 +62,10 @@ def _graph(body: bytes) -> tuple[ElementTree.Element, dict[str | None, ElementTr
         if next(graphs[0].iter(tag), None) is not None:
             raise ReadError(f"it has a <{tag}>, which is not read")
     keys = [key for key in root.iter("key") if key.get("for") in ("edge", "all", None)]
-    return graphs[0], {key.get("attr.name", key.get("id")): key for key in keys}
+    named: dict[str | None, list[ElementTree.Element]] = {}
+    for key in keys:
+        named.setdefault(key.get("attr.name", key.get("id")), []).append(key)
+    return graphs[0], named
 
 
 def _nodes(graph: ElementTree.Element) -> list[str]:
@@ -91,15 +94,16 @@ def _edges(graph: ElementTree.Element, directed: bool) -> list[tuple[str, str]]:
     return pairs  # type: ignore[return-value]  # no end is None
 
 
-def _weights(graph: ElementTree.Element, keys: dict[str | None, ElementTree.Element], weight: str) -> np.ndarray:
-    """Return the attribute `weight` of each edge: float64[m]."""
+def _weights(graph: ElementTree.Element, keys: dict[str | None, list[ElementTree.Element]], weight: str) -> np.ndarray:
+    """Return the attribute `weight` of each edge: float64[m]. Several keys may have its name, one for each type."""
     if weight not in keys:
         names = sorted(map(str, keys))
         raise ReadError(f"the edges have no attribute {weight!r}; they have {', '.join(map(repr, names)) or 'none'}")
-    default, place = keys[weight].findtext("default"), keys[weight].get("id")
+    default = next((text for key in keys[weight] if (text := key.findtext("default")) is not None), None)
+    places = {key.get("id") for key in keys[weight]}
     values = []
     for at, edge in enumerate(graph.iter("edge"), 1):
-        text = next((data.text for data in edge.findall("data") if data.get("key") == place), default)
+        text = next((data.text for data in edge.findall("data") if data.get("key") in places), default)
         try:
             values.append(float(text if text is not None and "_" not in text else "nothing"))
         except ValueError:
