@@ -271,3 +271,27 @@ def test_kafka_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(InvalidOption, match="pip install"):
         Kafka("edges", {})
+
+
+def test_files_that_are_not_read_are_named_in_the_log(tmp_path, caplog):
+    """A file without a number, and one that comes with a number that was passed; each once, and not after a restart."""
+
+    def write(name):
+        (tmp_path / name).write_text("source,target\n0,1\n")
+
+    write("part-5.csv")
+    batches = Folder(tmp_path, "f", idle=0.5).batches({})
+    assert next(batches)[0] == ("f", 5)
+    for name in ("new.csv", "2024-05-01.csv", "part-10-of-20.csv"):
+        write(name)
+    assert [place for place, _ in batches] == [("f", 20)]
+    messages = sorted(record.getMessage().removeprefix(f"{tmp_path}/") for record in caplog.records)
+    assert messages == [
+        "2024-05-01.csv is not read: its number 1 is not above 5, read before",
+        "new.csv is not read: its name has no number",
+    ]
+    caplog.clear()
+    assert list(Folder(tmp_path, "f", idle=0).batches({"f": 20})) == []
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path}/new.csv is not read: its name has no number"
+    ]
