@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from mgraph.errors import MgraphError
 
-__all__ = ["ERRORS_END", "at_facade", "facade", "hint", "warn"]
+__all__ = ["ERRORS_END", "at_facade", "facade", "hint", "type_name", "warn"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
@@ -112,6 +112,13 @@ def hint(name: str, known: Iterable[str]) -> str:
     alias = ALIASES.get(name)
     close = [alias] if alias in public else difflib.get_close_matches(name, public, 1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def type_name(value: object) -> str:
+    """Return the name of a value's type for messages, with its library: several have a DataFrame."""
+    kind = type(value)
+    library = kind.__module__.partition(".")[0]
+    return kind.__qualname__ if library in ("builtins", "mgraph") else f"{library}.{kind.__qualname__}"
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:

@@ -8,6 +8,7 @@ from mgraph.client.options import GraphOptions
 from mgraph.client.reports.progress import building
 from mgraph.convert.build import UNITS, from_table, named_edges, names_of
 from mgraph.errors import InvalidBatch
+from mgraph.facade import type_name
 from mgraph.tables.arrays import library_of
 
 __all__ = ["from_arrow", "from_cudf", "from_pandas", "from_polars", "to_arrow", "to_pandas", "to_polars"]
@@ -72,7 +73,7 @@ def from_pandas(
     (3, 3)
     """
     if not hasattr(frame, "columns") or not hasattr(frame, "iloc"):
-        raise InvalidBatch(f"from_pandas takes a pandas DataFrame, got {type(frame).__name__}")
+        raise InvalidBatch(f"from_pandas takes a pandas DataFrame, got {type_name(frame)}")
     return from_table(cls, frame, names_of(options, source, target, weight, time), client, n_vertices, options)
 
 
@@ -108,7 +109,7 @@ def from_arrow(
         As in `from_pandas`.
     """
     if not hasattr(table, "__arrow_c_stream__") and not hasattr(table, "__arrow_c_array__"):
-        raise InvalidBatch(f"from_arrow takes a table with Arrow's interface, got {type(table).__name__}")
+        raise InvalidBatch(f"from_arrow takes a table with Arrow's interface, got {type_name(table)}")
     return from_table(cls, table, names_of(options, source, target, weight, time), client, n_vertices, options)
 
 
@@ -144,7 +145,7 @@ def from_polars(
         As in `from_pandas`.
     """
     if library_of(frame) != "polars" or not hasattr(frame, "lazy"):
-        raise InvalidBatch(f"from_polars takes a polars DataFrame, got {type(frame).__name__}")
+        raise InvalidBatch(f"from_polars takes a polars DataFrame, got {type_name(frame)}")
     return from_table(cls, frame, names_of(options, source, target, weight, time), client, n_vertices, options)
 
 
@@ -182,7 +183,7 @@ def from_cudf(
         As in `from_pandas`.
     """
     if library_of(frame) != "cudf" or not hasattr(frame, "columns"):
-        raise InvalidBatch(f"from_cudf takes a cudf DataFrame, got {type(frame).__name__}")
+        raise InvalidBatch(f"from_cudf takes a cudf DataFrame, got {type_name(frame)}")
     return from_table(cls, frame, names_of(options, source, target, weight, time), client, n_vertices, options)
 
 

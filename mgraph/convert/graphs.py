@@ -14,6 +14,7 @@ from mgraph.client.options import WeightOptions, keys_of
 from mgraph.client.reports.progress import building, stage
 from mgraph.convert.build import build, names_of, timed_edges_of
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
+from mgraph.facade import type_name
 from mgraph.tables.ids import as_ids, as_keys, chosen_kind
 from mgraph.tables.names import warn_unused
 
@@ -67,7 +68,7 @@ def from_networkx(
         A node is `n_vertices` or more. No graph was created.
     """
     if not hasattr(graph, "is_multigraph"):
-        raise InvalidBatch(f"from_networkx takes a NetworkX graph, got {type(graph).__name__}")
+        raise InvalidBatch(f"from_networkx takes a NetworkX graph, got {type_name(graph)}")
     if graph.is_multigraph():
         simple = "DiGraph" if graph.is_directed() else "Graph"
         raise InvalidBatch(

@@ -12,7 +12,7 @@ from mgraph.client.options import DirectionOptions
 from mgraph.client.reports.progress import building, stage
 from mgraph.convert.build import from_columns
 from mgraph.errors import InvalidBatch, InvalidOption
-from mgraph.facade import warn
+from mgraph.facade import type_name, warn
 
 __all__ = ["check_shape", "from_scipy", "to_scipy"]
 
@@ -55,7 +55,7 @@ def from_scipy(
         `n_vertices` is given.
     """
     if not hasattr(matrix, "tocsr"):
-        raise InvalidBatch(f"from_scipy takes a SciPy sparse matrix, got {type(matrix).__name__}")
+        raise InvalidBatch(f"from_scipy takes a SciPy sparse matrix, got {type_name(matrix)}")
     n = check_shape(matrix.shape)
     if (n_vertices := dict(options).get("n_vertices")) is not None:
         raise InvalidOption(f"n_vertices is {n_vertices!r}; a graph of a matrix has a vertex a row, {n}")

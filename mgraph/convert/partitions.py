@@ -17,6 +17,7 @@ from mgraph.client.reports.progress import building, stage
 from mgraph.convert.build import check_largest, check_weighted, filling, from_table, largest_id, names_of, set_times
 from mgraph.device import Device
 from mgraph.errors import InvalidBatch
+from mgraph.facade import type_name
 from mgraph.keys import KeyTable
 from mgraph.keys.key_array import columns_in as columns_in_bytes
 from mgraph.tables.ids import as_keys, chosen_kind
@@ -68,7 +69,7 @@ def from_dask(
         The errors of `from_pandas`; the message names the partition, too. No graph was created.
     """
     if not hasattr(frame, "to_delayed") or not hasattr(frame, "columns"):
-        raise InvalidBatch(f"from_dask takes a Dask DataFrame, got {type(frame).__name__}")
+        raise InvalidBatch(f"from_dask takes a Dask DataFrame, got {type_name(frame)}")
     found, unused = names_of(options, source, target, weight, time).find(frame.columns, "the frame")
     names = Names(**{ARGUMENTS.get(column, column): name for column, name in found.items()}, reads=())
     keys, chosen = keys_of(options.get("keys", "auto"), n_vertices), frame[[*found.values()]]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mgraph.errors import InvalidBatch
+from mgraph.facade import type_name
 from mgraph.tables.arrays import as_array, as_objects, library_of, of_cudf
 from mgraph.tables.names import label
 
@@ -78,7 +79,7 @@ def table_of(value: Any) -> Table:
         return Table("the table", table.column_names, lambda names: {name: table.column(name) for name in names})
     raise TypeError(
         "edges are arrays src and dst, a frame, a table with Arrow's interface, a mapping of arrays or an EdgeBatch, "
-        f"got {type(value).__name__}"
+        f"got {type_name(value)}"
     )
 
 

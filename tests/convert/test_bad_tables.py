@@ -173,14 +173,14 @@ def test_arrays(arrays, message):
 
 
 def test_what_is_no_table():
-    with pytest.raises(InvalidBatch, match="from_polars takes a polars DataFrame, got DataFrame"):
+    with pytest.raises(InvalidBatch, match="from_polars takes a polars DataFrame, got pandas.DataFrame"):
         DynamicGraph.from_polars(pd.DataFrame({"source": GOOD, "target": GOOD}))
     with pytest.raises(InvalidBatch, match="target is a list, which has no DLPack interface"):
         DynamicGraph.from_dlpack(np.array(GOOD), GOOD)
     for convert in (DynamicGraph.from_pandas, DynamicGraph.from_arrow, DynamicGraph.from_networkx):
         with pytest.raises(InvalidBatch, match="got list"):
             convert([(0, 1)])
-    with pytest.raises(InvalidBatch, match="takes a SciPy sparse matrix, got ndarray"):
+    with pytest.raises(InvalidBatch, match="takes a SciPy sparse matrix, got numpy.ndarray"):
         DynamicGraph.from_scipy(np.eye(3))
 
 

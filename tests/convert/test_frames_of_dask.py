@@ -122,7 +122,7 @@ BAD = [
         "partition 1, column 'target', row 0 is 4000000000, the graph",
     ),
     (frame().loc[10:], {}, "there are 0 edges"),
-    (pd.DataFrame({"source": [0], "target": [1]}), {}, "takes a Dask DataFrame, got DataFrame"),
+    (pd.DataFrame({"source": [0], "target": [1]}), {}, "takes a Dask DataFrame, got pandas.DataFrame"),
 ]
 
 

@@ -12,6 +12,7 @@ from mgraph.batch import COLUMNS, EdgeBatch, check_ids
 from mgraph.bulk import largest
 from mgraph.device import Device
 from mgraph.errors import InvalidBatch
+from mgraph.facade import type_name
 from mgraph.kernels import load
 
 __all__ = ["check_batch", "deal", "largest_ids"]
@@ -29,7 +30,7 @@ def check_batch(batch: Any, n_vertices: int | None, weighted: bool) -> EdgeBatch
     """
     if not isinstance(batch, EdgeBatch):
         raise TypeError(
-            f"a pipeline takes an EdgeBatch, got {type(batch).__name__}; stream() of the graph takes tables and sends "
+            f"a pipeline takes an EdgeBatch, got {type_name(batch)}; stream() of the graph takes tables and sends "
             "several batches in flight, too"
         )
 
