@@ -45,7 +45,7 @@ class Distances:
         return self.incremental.nbytes
 
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
-        """Apply the changed arcs to the distances. None if they must be computed anew."""
+        """Update the distances. Returns None if they must be computed anew."""
         self._grow()
         changed = self.incremental.apply_changes(changes, most)
         return None if changed is None else ApplyResult(self.incremental.visited(), changed)

@@ -37,7 +37,7 @@ NONE = 2**64 - 1  # no predecessor
 
 
 def search_kernels(shard: Shard, view: View, parents: bool = False) -> Library:
-    """Return the kernels of a search over `view`. With `parents`, bottom-up levels note predecessors."""
+    """Return a search's kernels over `view`; with `parents`, they note predecessors bottom-up."""
     return kernels(shard, "algorithms/paths/bfs/search.cuh", view, PARENTS=int(parents))
 
 
@@ -49,7 +49,7 @@ def _edges(shard: Shard, direction: str) -> tuple[Structure, Structure | None]:
 
 
 def warm(shard: Shard) -> None:
-    """Compile the kernels of a search for this shard, except for predecessors, which are rare."""
+    """Compile a search's kernels for this shard, except for the rare predecessors."""
     search_kernels(shard, shard.out_edges.view())
 
 
@@ -128,7 +128,7 @@ def _search(
 def _predecessors(
     shard: Shard, forward: Structure, backward: Structure | None, distance: Array, parents: Array, levels: int
 ) -> Array:
-    """Return the predecessors of the own vertices as internal ids, int64[hi - lo]; -1 for none."""
+    """Return the own vertices' predecessors: internal ids, int64[hi - lo], -1 for none."""
     # Gather the depths of all vertices, as bytes if the levels allow.
     device, own, bits = shard.device, len(distance), 8 if levels < DEEP else 32
     edges = forward if backward is None else backward

@@ -135,7 +135,7 @@ class BitParallelBfs:
         self.kernels.Settle(self.count, bfs=self.fields, level=self.level, count=self.count, fresh=self.fresh)
 
     def step(self) -> bool:
-        """Expand the frontier by a level. Returns False if no rank found a vertex."""
+        """Expand the frontier by a level. False if no rank found a vertex."""
         # Follow the frontier's edges.
         items, hubs = -(-self.count // LANES), {"graph": self.graph, "bfs": self.fields, "tasks": self.tasks}
         self.kernels.Expand(max(items, 1), level=self.level, count=self.count, **hubs)
@@ -179,9 +179,10 @@ class BitParallelBfs:
         self._read()
 
     def found(self) -> tuple[Array, Array]:
-        """Return the own vertices of this level, int64, and the search that reached each, uint8, in any order.
+        """Return the own vertices of this level, and the search that reached each.
 
-        It must be called at level 0 and after each `step`. One read-back, one launch.
+        They are int64 and uint8, in any order. The method must be called at level 0 and after each `step`. It takes one
+        read-back and one launch.
         """
         total = int(Device.to_host(self.fresh)[0])
         n, self._emitted = total - self._emitted, total

@@ -108,7 +108,10 @@ def library(shard: Shard, lengths: Lengths, edges: Structure | None = None, resi
 
 
 class Outbox:
-    """Vertices to send, a part per owner. They take 4 bytes per vertex of the other ranges."""
+    """Vertices to send, grouped by owner.
+
+    They take 4 bytes per vertex of the other ranges.
+    """
 
     def __init__(self, shard: Shard) -> None:
         self.shard, device, ranks = shard, shard.device, range(shard.size)
@@ -122,7 +125,7 @@ class Outbox:
         self.fields = {"starts": self.starts, "places": self.places, "owners": shard.size, "out": self.list}
 
     def parts(self, counts: np.ndarray) -> list[Array]:
-        """Return the vertices to send, grouped by owner: `counts[r]` for rank r."""
+        """Return the vertices to send by owner: `counts[r]` for rank r."""
         return [self.list[at : at + int(n)] for at, n in zip(self.firsts, counts, strict=False)]
 
 
@@ -214,9 +217,10 @@ class NearFarSearch:
     # ---- the search -------------------------------------------------------------------------------------------------
 
     def resume(self, sources: Array, words: Array) -> None:
-        """Continue an earlier search from `sources` with the lengths `words`. O(n / 32) besides the search.
+        """Continue an earlier search from `sources` with the lengths `words`.
 
-        The lengths of all other vertices stay. Blocks continue independently if the search `relaxes_blockwise`.
+        O(n / 32) besides the search. All other lengths stay. Blocks continue independently if the search
+        `relaxes_blockwise`.
         """
         if self.resident and not self.relaxes_blockwise:
             self._run_together(sources, words, clears=False)
@@ -236,7 +240,7 @@ class NearFarSearch:
             self._loop()
 
     def _run_together(self, sources: Array, words: Array, clears: bool) -> None:
-        """Run the program on all ranks. With `clears`, it resets all lengths first."""
+        """Run the program on all ranks, after a reset with `clears`."""
         # Lay out the inboxes, with 8 or 16 bytes per message.
         device, shard, lengths, n = self.device, self.shard, self.lengths, len(sources)
         edges = self.structures[0]
@@ -364,7 +368,10 @@ class NearFarSearch:
     # ---- several ranks ----------------------------------------------------------------------------------------------
 
     def _deliver(self, counts: np.ndarray) -> None:
-        """Exchange the lengths that fell with their owners: 8 bytes per vertex, or 16 with wide words."""
+        """Send the lengths that fell to their owners, and receive the own.
+
+        A vertex takes 8 bytes, or 16 with wide words.
+        """
         # Pack the lengths for each owner.
         wide, parts = 1 if self.lengths.bits == 32 else 2, []
         for part in self.outbox.parts(counts):

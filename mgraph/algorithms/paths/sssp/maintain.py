@@ -31,7 +31,7 @@ class Distances:
         return self.incremental.nbytes
 
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
-        """Apply the changed arcs to the distances. None if they must be computed anew."""
+        """Update the distances. Returns None if they must be computed anew."""
         if self.tied and len(changes):
             return None
         self._grow()

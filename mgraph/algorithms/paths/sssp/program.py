@@ -114,7 +114,7 @@ class Paths:
         return (own if self.shard.size == 1 else own.copy()).view(self.dtype)
 
     def count(self) -> tuple[int, int]:
-        """Count the reached vertices, and those of them that still lack a predecessor."""
+        """Count the reached vertices, and those without a predecessor."""
         counts = self.device.zeros(2, np.int64)
         self.kernels.CountReached(self.n, tree=self._tree(0), counts=counts)
         reached, open = self.shard.exchange.allreduce(Device.to_host(counts)).tolist()
