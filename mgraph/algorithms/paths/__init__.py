@@ -1,1 +1,1 @@
-"""Shortest paths: by edges or by weights, from one vertex or several, for one call or maintained."""
+"""Shortest paths by hops or weights, from a single source or several, computed per call or maintained."""

@@ -1,4 +1,4 @@
-"""Distances in edges from several vertices on each rank: 64 searches at a time, by `paths.bit_parallel_bfs`."""
+"""Hop distances from several sources: up to 64 bit-parallel searches at a time (`paths.bit_parallel_bfs`)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ T = TypeVar("T")
 
 
 def distances(self: Runs[T], sources: Any) -> T:
-    """The distance of each vertex from each of `sources` in edges: int32[k, n], -1 if unreachable, on the workers.
+    """Return the distance in edges from each of `sources` to every vertex.
+
+    The result is int32[k, n], -1 if unreachable, and stays on the workers.
 
     Parameters
     ----------
     sources : array of ints, shape (k,)
-        Vertex ids; one may come several times.
+        Vertex ids; repeats are allowed.
 
     Returns
     -------
@@ -42,8 +44,8 @@ def distances(self: Runs[T], sources: Any) -> T:
 
     Notes
     -----
-    64 searches go at a time, and an edge is read once for all of them that are at the same place. Each level is a
-    superstep, in which 16 bytes travel for each vertex that is found in another worker's range. After M. Then et al.,
+    64 searches run at a time, and all searches that are at the same vertex share each read of an edge. Each level is a
+    superstep, which sends 16 bytes per vertex found in another worker's range. The algorithm is that of M. Then et al.,
     "The more the merrier: efficient multi-source graph traversal", PVLDB 8(4), 2014.
 
     Examples
@@ -57,12 +59,12 @@ def distances(self: Runs[T], sources: Any) -> T:
 
 
 def check(graph: GraphFacts, sources: Any) -> dict[str, Any]:
-    """The program's arguments from the user's."""
+    """Convert the user's arguments to the program's."""
     return {"sources": Vertices(graph.vertices(sources, "sources"))}
 
 
 def run(shard: Shard, sources: np.ndarray) -> Columns:
-    """The distances of the own vertices from each of `sources`, in edges.
+    """Return the distances in edges from each of `sources` to the own vertices.
 
     Parameters
     ----------
@@ -80,17 +82,19 @@ def run(shard: Shard, sources: np.ndarray) -> Columns:
     Raises
     ------
     CapacityError
-        There is too little memory for the result, what `search` lists and 1 / 64 byte an edge for hubs' tasks.
+        Too little memory for the result, the words and lists of `search`, and 1 / 64 byte per edge for hubs' tasks.
 
     Notes
     -----
-    O(n + m) for 64 searches whose levels coincide, and at worst 64 times as much. Exact, whatever the timing.
+    O(n + m) for 64 searches whose levels coincide, and at worst 64 times as much. The distances are exact and do not
+    depend on timing.
     """
     n, device = shard.hi - shard.lo, shard.device
+    # Each batch of 64 sources writes its own slice of the distances.
     distance = device.full(len(sources) * n, -1, np.int32)
     for first in range(0, len(sources), SEARCHES):
-        some = sources[first : first + SEARCHES]
-        search(shard, some, distance[first * n : (first + len(some)) * n])
+        batch = sources[first : first + SEARCHES]
+        search(shard, batch, distance[first * n : (first + len(batch)) * n])
     return {"distance": distance.reshape(len(sources), n)}, {}
 
 

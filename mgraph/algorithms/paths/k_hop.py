@@ -1,6 +1,6 @@
-"""The vertices within k edges of each source on each rank: 64 searches at a time, by `paths.bit_parallel_bfs`.
+"""Vertices within k edges of each source: up to 64 bit-parallel searches at a time (`paths.bit_parallel_bfs`).
 
-Each level adds a line for each search and vertex that it comes to, so memory is needed for what is found alone.
+Each level appends a row per pair of a search and a vertex that it reaches, so memory grows with the result only.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ __all__ = ["ALGORITHM", "k_hop", "run", "warm"]
 
 
 def k_hop(self: Runs[Any], sources: Any, k: int) -> Csr:
-    """The vertices within `k` edges of each of `sources`, the source included, with their distance.
+    """Return the vertices within `k` edges of each of `sources`, the source included, with their distances.
 
     Parameters
     ----------
     sources : array of ints, shape (s,)
-        Vertex ids; one may come several times.
+        Vertex ids; repeats are allowed.
     k : int
         The largest number of edges, 0 or more.
 
     Returns
     -------
     Csr
-        In this process. Row i has the vertices for ``sources[i]``, nearest first, and by ascending id where they are as
-        near: ``dst``, uint32[m], and ``hop``, int32[m], the number of edges from the source.
+        In this process. Row i has the vertices for ``sources[i]``, nearest first, and by ascending id at equal
+        distance: ``dst``, uint32[m], and ``hop``, int32[m], the number of edges from the source.
 
     Raises
     ------
@@ -41,21 +41,21 @@ def k_hop(self: Runs[Any], sources: Any, k: int) -> Csr:
     InvalidOption
         `sources` is empty or no array of whole numbers, or `k` is negative.
     CapacityError
-        A worker has too little memory: 40 bytes for each vertex of the whole graph, and 40 for each one found.
+        A worker has too little memory: 40 bytes per vertex of the whole graph, and 40 per vertex found.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
     Notes
     -----
-    64 searches go at a time, as in `distances`, in `k` supersteps at most. Only what is found travels to this process,
-    where it is sorted. After M. Then et al., "The more the merrier: efficient multi-source graph traversal", PVLDB
-    8(4), 2014.
+    64 searches run at a time, as in `distances`, in `k` supersteps at most. Only the vertices found travel to this
+    process, which sorts them. The algorithm is that of M. Then et al., "The more the merrier: efficient multi-source
+    graph traversal", PVLDB 8(4), 2014.
 
     Examples
     --------
     >>> g.insert([0, 1, 2], [1, 2, 3])  # doctest: +SKIP
-    >>> found = g.k_hop([0, 2], 2)  # doctest: +SKIP
-    >>> found.offsets, found.dst, found.hop  # doctest: +SKIP
+    >>> rows = g.k_hop([0, 2], 2)  # doctest: +SKIP
+    >>> rows.offsets, rows.dst, rows.hop  # doctest: +SKIP
     (array([0, 3, 5]), array([0, 1, 2, 2, 3], dtype=uint32), array([0, 1, 2, 0, 1], dtype=int32))
     """
     rows: Csr = self.run("k_hop", sources=sources, k=k)
@@ -63,13 +63,13 @@ def k_hop(self: Runs[Any], sources: Any, k: int) -> Csr:
 
 
 def check(graph: GraphFacts, sources: Any, k: Any) -> dict[str, Any]:
-    """The program's arguments from the user's."""
+    """Convert the user's arguments to the program's."""
     vertices = Vertices(graph.vertices(sources, "sources"))
     return {"sources": vertices, "k": min(check_whole(k, "k"), sys.maxsize)}
 
 
 def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Names) -> Csr:
-    """The rows, in order, of what the ranks found."""
+    """Sort the rows of all ranks by source, distance and id."""
     vertex, row, hop = (np.concatenate(columns[name]) for name in ("vertex", "row", "hop"))
     order = np.lexsort((vertex, hop, row))
     offsets = np.zeros(info["rows"] + 1, np.int64)
@@ -78,12 +78,12 @@ def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Na
 
 
 def warm(shard: Shard) -> None:
-    """Compile what `run` launches on this shard."""
+    """Compile the kernels of `run` for this shard."""
     library(shard)
 
 
 def run(shard: Shard, sources: np.ndarray, k: int) -> Columns:
-    """The own vertices within `k` edges of each of `sources`.
+    """Return the own vertices within `k` edges of each of `sources`.
 
     Parameters
     ----------
@@ -96,17 +96,18 @@ def run(shard: Shard, sources: np.ndarray, k: int) -> Columns:
     Returns
     -------
     columns : dict
-        A line for each source and own vertex within k edges, in any order: "vertex", int64[found], the internal id;
-        "row", int64[found], the place of the source in `sources`; "hop", int32[found], the number of edges.
+        A row per source and own vertex within k edges, in any order: "vertex", int64[found], the internal id;
+        "row", int64[found], the index of the source in `sources`; "hop", int32[found], the number of edges.
     scalars : dict
         ``rows``, the number of sources.
 
     Raises
     ------
     CapacityError
-        There is too little memory for twice the result, 20 bytes a line, for what `BitParallelBfs` lists and 1 / 64
-        byte an edge for hubs' tasks.
+        Too little memory for twice the result, 20 bytes per row, for the words and lists of `BitParallelBfs`, and
+        1 / 64 byte per edge for hubs' tasks.
     """
+    # Append the vertices of each level of each batch of searches.
     device = shard.device
     vertices, rows, hops = [device.empty(0, np.int64)], [device.empty(0, np.int64)], [device.empty(0, np.int32)]
     for first in range(0, len(sources), SEARCHES):
@@ -120,6 +121,8 @@ def run(shard: Shard, sources: np.ndarray, k: int) -> Columns:
             hops.append(device.full(len(vertex), hop, np.int32))
             more = hop < k and waves.step()
             hop += 1
+
+    # Join the levels.
     columns = {"vertex": vertices, "row": rows, "hop": hops}
     return {name: device.concatenate(parts) for name, parts in columns.items()}, {"rows": len(sources)}
 

@@ -1,4 +1,4 @@
-"""Breadth-first search that follows the graph: distances as hops, by `paths.incremental_paths`."""
+"""Maintained breadth-first search: distances in hops (`paths.incremental_paths`)."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ NONE = np.uint64(HOPS.none)
 
 
 class Distances:
-    """The distances from a vertex, or to it, on one rank."""
+    """Distances of the own vertices from the source, or to it, maintained under changes of the graph."""
 
     takes_deletions = True
 
     def __init__(self, shard: Shard, source: int, direction: str = "out", predecessors: bool = False) -> None:
         self.shard = shard
-        found, self.info = run(shard, source, direction, predecessors)
+        columns, self.info = run(shard, source, direction, predecessors)
         inward = direction == "in"
         edges = incoming(shard, 'direction "in"') if inward else shard.out_edges
-        search = NearFarSearch(shard, HOPS, edges=[edges], length=all_gather(shard, self._words(found["distance"])))
-        self.incremental = IncrementalPaths(shard, search, source, inward, found.get("predecessors"))
+        search = NearFarSearch(shard, HOPS, edges=[edges], length=all_gather(shard, self._words(columns["distance"])))
+        self.incremental = IncrementalPaths(shard, search, source, inward, columns.get("predecessors"))
 
     def _words(self, distance: Array) -> Array:
         device = self.shard.device
         words = device.astype(distance, np.uint64)
         with device.taking(2 * len(words), f"{len(words)} distances"):
-            there = distance >= 0
+            reached = distance >= 0
         words <<= HOP
-        words[~there] = NONE
+        words[~reached] = NONE
         return words
 
     @property
@@ -45,13 +45,13 @@ class Distances:
         return self.incremental.nbytes
 
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
-        """Bring the distances up to date; see `mgraph.algorithms.algorithm.Maintained`."""
+        """Update the distances. Returns None if they must be computed anew."""
         self._grow()
         changed = self.incremental.apply_changes(changes, most)
         return None if changed is None else ApplyResult(self.incremental.visited(), changed)
 
     def renumber(self, ids: Renumbering) -> bool:
-        """Take over new internal ids; see `mgraph.algorithms.algorithm.Maintained`."""
+        """Adopt new internal ids. Returns False if the source was removed."""
         return self.incremental.renumber(ids, self.incremental.length[ids.kept])
 
     def _grow(self) -> None:
@@ -60,9 +60,9 @@ class Distances:
             self.incremental.grow(self.shard.device.full(more, HOPS.none, np.uint64))
 
     def columns(self) -> Columns:
-        """The distances of the own vertices, in edges."""
-        distance, found = self.incremental.results()
+        """Return the distances of the own vertices in edges, and their predecessors if maintained."""
+        distance, counts = self.incremental.results()
         columns = {"distance": distance}
         if self.incremental.parents is not None:
             columns["predecessors"] = self.incremental.parents.copy()
-        return columns, {**self.info, **found}
+        return columns, {**self.info, **counts}

@@ -1,13 +1,13 @@
 """Breadth-first search on each rank: level-synchronous, and direction-optimising if the graph has in-edges.
 
-The levels are phases of one program that all ranks run together (`search.cuh`, `mgraph.exchange.world`). Top-down, a
-rank sends each vertex of another range once, as 4 bytes. Bottom-up, each rank sends the bits of its own vertices to
-all. So a level costs one meeting of the ranks, and one more where it has rows of high degree or the direction turns
-upwards.
+The levels are phases of a single program that all ranks run together (`search.cuh`, `mgraph.exchange.world`).
+Top-down, a rank sends each vertex of another range once, as 4 bytes. Bottom-up, each rank sends the bits of its own
+vertices to all. So a level costs one meeting of the ranks, and another if it has rows of high degree or the direction
+turns upwards.
 
 Predecessors are found afterwards, from the distances, which all ranks exchange: a vertex takes its least in-neighbour
-that is one level nearer to the source. Without in-edges each rank finds the least of its own vertices for all others,
-and the owners take the minimum.
+that is one level nearer to the source. Without in-edges each rank finds the least candidate among its own vertices for
+every vertex, and the owners take the minimum.
 
 References
 ----------
@@ -37,19 +37,19 @@ NONE = 2**64 - 1  # no predecessor
 
 
 def search_kernels(shard: Shard, view: View, parents: bool = False) -> Library:
-    """Return the kernels of a search over `view`, which with `parents` notes predecessors on the way up."""
+    """Return a search's kernels over `view`; with `parents`, they note predecessors bottom-up."""
     return kernels(shard, "algorithms/paths/bfs/search.cuh", view, PARENTS=int(parents))
 
 
 def _edges(shard: Shard, direction: str) -> tuple[Structure, Structure | None]:
-    """Return the edges that a search follows, and those that lead back, if there are any."""
+    """Return the edges that a search follows, and their reverse, None if the graph does not store it."""
     if direction == "out":
         return shard.out_edges, shard.in_edges
     return incoming(shard, 'direction "in"'), shard.out_edges
 
 
 def warm(shard: Shard) -> None:
-    """Compile what a search runs on this shard, except for predecessors, which few searches ask for."""
+    """Compile a search's kernels for this shard, except for the rare predecessors."""
     search_kernels(shard, shard.out_edges.view())
 
 
@@ -64,7 +64,7 @@ def run(shard: Shard, source: int, direction: str = "out", predecessors: bool = 
     direction : "out" | "in"
         "in" follows edges backwards, which gives distances to `source`, and needs in-edges.
     predecessors : bool
-        Whether to find each vertex's predecessor too: the smallest internal id among the vertices of the previous level
+        Find each vertex's predecessor too: the smallest internal id among the vertices of the previous level
         that have an edge to it. It does not depend on the structure, the number of ranks or timing.
 
     Returns
@@ -81,9 +81,9 @@ def run(shard: Shard, source: int, direction: str = "out", predecessors: bool = 
     InvalidOption
         `direction` is "in" and the graph has no in-edges.
     CapacityError
-        There is too little memory: 12 bytes for each own vertex, half a byte for each vertex of the whole graph, 1 / 64
-        byte for each own arc; with predecessors 9 bytes for each own vertex and one for each of the whole graph, and
-        8 of these where the graph has no in-edges.
+        Too little memory: 12 bytes per own vertex, half a byte per vertex of the whole graph, 1 / 64 byte per own arc.
+        Predecessors take 9 bytes per own vertex and 1 per vertex of the whole graph, plus 8 per vertex of the whole
+        graph if it has no in-edges.
 
     Notes
     -----
@@ -102,13 +102,16 @@ def run(shard: Shard, source: int, direction: str = "out", predecessors: bool = 
 def _search(
     shard: Shard, forward: Structure, backward: Structure | None, source: int, parents: Array
 ) -> tuple[Array, dict[str, int]]:
-    """Return the distances of the own vertices, and the last state of the program; note predecessors in `parents`."""
+    """Return the distances of the own vertices and the program's final state. Notes predecessors in `parents`."""
+    # Lay out the inboxes, and the two bitmaps of the vertices that were seen.
     device, n, own = shard.device, shard.n_vertices, shard.hi - shard.lo
     world = shard.exchange.world(device)
     words = -(-words_of(n) // 4) * 4 + 4
     widest = max(end - start for start, end in pairwise(shard.partition.starts))
     room = 0 if shard.size == 1 else min(widest, max(ROOM, words_of(widest)))
     layout = world.layout(shard.partition, room, seen=2 * 4 * words)
+
+    # Allocate the rank's own arrays and run the program on all ranks.
     room = max(task_room(edges) for edges in (forward, backward) if edges is not None)
     distance, lists, tasks = device.carve((own, np.int32), (2 * own, np.uint32), (room, np.uint64))
     view = forward.view()
@@ -125,7 +128,8 @@ def _search(
 def _predecessors(
     shard: Shard, forward: Structure, backward: Structure | None, distance: Array, parents: Array, levels: int
 ) -> Array:
-    """Return the predecessors of the own vertices as internal ids, int64[hi - lo]; -1 for none."""
+    """Return the own vertices' predecessors: internal ids, int64[hi - lo], -1 for none."""
+    # Gather the depths of all vertices, as bytes if the levels allow.
     device, own, bits = shard.device, len(distance), 8 if levels < DEEP else 32
     edges = forward if backward is None else backward
     library = kernels(shard, "algorithms/paths/bfs/tree.cuh", edges.view(), DEPTH_BITS=bits)
@@ -134,12 +138,16 @@ def _predecessors(
     room = task_room(edges)
     tasks, count = device.empty(room, np.uint64), device.zeros(1, np.int64)
     common = {"graph": edges.view(), "first": shard.lo, "depths": all_gather(shard, depth)}
+
+    # With in-edges, each own vertex pulls its least in-neighbour of the level before.
     if backward is not None:
         library.Pull(own, n=own, parents=parents, tasks=tasks, n_tasks=count, **common)
         library.PullTasks(room, parents=parents, tasks=tasks, n_tasks=count, **common)
         return parents.view(np.int64)
+
+    # Without, push the least candidate to every vertex, and take the minimum at the owners.
     least = device.full(shard.n_vertices, NONE, np.uint64)
     library.Push(own, n=own, least=least, tasks=tasks, n_tasks=count, **common)
     library.PushTasks(room, least=least, tasks=tasks, n_tasks=count, **common)
-    # a copy, so that what is about other ranks' vertices is freed
+    # Copy the own part, so that the array of the whole graph is freed.
     return device.concatenate([sum_to_owners(shard, least, least=True)]).view(np.int64)

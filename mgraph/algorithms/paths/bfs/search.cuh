@@ -1,8 +1,8 @@
 // Breadth-first search by all ranks together, level-synchronous and direction-optimising.
 //
-// Each rank has two bitmaps of all vertices. In `seen(rank, buffer)` are the vertices that this rank knows to be visited:
-// all of its own, and those of others that it has sent to their owners or was told of. A level goes down from its rows to
-// their neighbours, or up from the vertices that are not visited yet.
+// Each rank has two bitmaps of all vertices. In `seen(rank, buffer)` are the vertices that this rank knows to be
+// visited: all of its own, and those of others that it has sent to their owners or was told of. A level goes down from
+// its rows to their neighbours, or up from the vertices that are not visited yet.
 #pragma once
 #include "algorithms/primitives/programs.cuh"
 #include "kernels/search.cuh"
@@ -27,7 +27,7 @@ struct BreadthFirst {
     View graph;
     View back;
     i64 root;
-    i64 pulls;  // whether there are in-edges, as `back`
+    i64 pulls;  // 1 if there are in-edges, as `back`
     i64 arcs;  // of this rank
     i64 seen_offset;  // of two bitmaps, in each rank's region
     i64 seen_words;  // of one of them, a multiple of four
@@ -38,10 +38,10 @@ struct BreadthFirst {
     struct State {
         i64 phase = 0, after = 0;
         i64 level = 0;  // of the frontier
-        i64 buffer = 0;  // which bitmap is up to date
+        i64 buffer = 0;  // index of the current bitmap
         i64 listed = 0, next_listed = 0;  // own rows in the frontier's list, and in the next one
-        i64 inbox = 0;  // whether messages belong to the frontier
-        i64 lowered = 0;  // whether the frontier's list has rows of the level before
+        i64 inbox = 0;  // 1 if messages belong to the frontier
+        i64 lowered = 0;  // 1 if the frontier's list has rows of the level before
         i64 tasks = 0;
         i64 found = 0, found_arcs = 0;  // vertices of the next level, and their arcs, on all ranks
         i64 left = 0;  // arcs not yet explored, about
@@ -54,7 +54,7 @@ struct BreadthFirst {
 
     DEVICE u32* seen(i64 r, i64 buffer) const { return world.words(r, seen_offset) + buffer * seen_words; }
     DEVICE u32* listing(i64 level) const { return lists + (level & 1) * world.rows(); }
-    static constexpr int tile_words = (int)sizeof(BlockOfRows) / 4;  // of shared memory, for what a tile is doing
+    static constexpr int tile_words = (int)sizeof(BlockOfRows) / 4;  // of shared memory for a tile's BlockOfRows
     static_assert(tile_words > Finds::most, "finds and their count fit, too");
 
     // ---- what the phases do ------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ struct BreadthFirst {
         default: s.reached = heard.total(FOUND), s.phase = finished;
         }
     }
-    // What was found and listed, or settled late, on all ranks.
+    // Vertices found and listed, or settled late, on all ranks.
     DEVICE void count_finds(State& s, const Heard& heard) const {
         s.reached += heard.own(LISTED);
         s.next_listed += heard.own(LISTED);

@@ -3,7 +3,7 @@
 #pragma once
 #include "algorithms/primitives/programs.cuh"
 
-// Whether rows are stretches of slots: then a lane looks at the first slots of four rows at once.
+// True if rows are contiguous slots: then a lane reads the first slots of four rows at once.
 struct Yes {
     static constexpr bool value = true;
 };
@@ -15,7 +15,7 @@ template <class View> DEVICE No has_stretches(long) { return {}; }
 template <class View> constexpr bool in_stretches = decltype(has_stretches<View>(0))::value;
 
 constexpr int words_at_once = 16;
-struct OVERLAY BlockOfRows {  // what a tile looks at
+struct OVERLAY BlockOfRows {  // the open rows of a tile
     u32 words[words_at_once];
     u16 open[words_at_once * word_bits], longer[words_at_once * word_bits];  // bits, from the first word on
 };
@@ -30,8 +30,8 @@ struct SearchUp {
     const View& back = search.back;
     OwnBits own{search.world};
 
-    // A tile takes `words_at_once` words, and lists their open rows, so that all its lanes have a row to look at however
-    // few are left. The words go to all ranks when all rows have been looked at.
+    // A tile takes `words_at_once` words, and lists their open rows, so that all its lanes have a row to look at
+    // however few are left. The words go to all ranks when all rows have been looked at.
     DEVICE void look(Grid grid, BlockOfRows& rows) const {
         Tile<Search::lanes> tile;
         const u32* bits = search.seen(world.rank, s.buffer);

@@ -1,1 +1,1 @@
-"""Up to 64 breadth-first searches at a time, a bit of a word each."""
+"""Bit-parallel breadth-first search: up to 64 searches at a time, one bit each."""

@@ -1,7 +1,8 @@
-// Up to 64 breadth-first searches by all ranks together, level by level: see `search.py`.
+// Bit-parallel breadth-first search by all ranks together: up to 64 searches, level by level.
 //
-// What comes to a vertex of another rank is gathered here, and sent when the level's edges have been followed: a message
-// for each vertex and level, however many searches come to it. A level is sent in parts, as many as inboxes hold.
+// Searches that reach a vertex of another rank are collected here, and sent after the level's expansion: one message
+// per vertex and level, for all searches. If the messages of a level exceed the inboxes, they are sent in several
+// parts.
 #pragma once
 #include "algorithms/primitives/programs.cuh"
 #include "algorithms/paths/bit_parallel_bfs/words.cuh"
@@ -13,14 +14,14 @@ struct BitParallel {
     i64 resume;
     World world;
     View graph;
-    u64* coming;  // of all vertices: the searches that came in this level
-    u64* seen;  // of all vertices: own ones: the searches that came at all; others: those that were sent
-    u64* now;  // of own rows: the searches that came in the level before for the first time
+    u64* coming;  // per vertex of the graph: the searches that reached it in this level
+    u64* seen;  // per vertex of the graph: all searches that reached it; of other ranks: those sent
+    u64* now;  // per own row: the searches that first reached it in the level before
     u32* lists;  // own rows: two lists
-    i32* distance;  // of each search and own row
-    u32* out;  // vertices of other ranks, a list for each
+    i32* distance;  // per search and own row
+    u32* out;  // vertices of other ranks, one list per rank
     const i64* places;  // the first place of each rank in `out`
-    i64* out_counts;  // of each rank
+    i64* out_counts;  // per rank
     const u32* sources;
     i64 n_sources;
     u64* tasks;  // pieces of rows of high degree
@@ -29,13 +30,13 @@ struct BitParallel {
         i64 listed = 0, next_listed = 0;  // own rows of this level, and of the next one
         i64 tasks = 0;
         i64 part = 0;  // of the level that is sent
-        i64 inbox = 0;  // whether messages are to be read
+        i64 inbox = 0;  // 1 if there are messages to read
         i64 found = 0;  // on all ranks, vertices of the next level, and messages
     };
     enum Stage : i64 { finished, clear, seed, settling, expanding, hubs, sending, receiving };
     enum Number { LISTED, TASKS, FOUND, LEFT };
 
-    // What comes to a vertex of the next level.
+    // Searches that reach a vertex of the next level.
     struct Arrivals {
         const BitParallel& bfs;
         const State& s;
@@ -92,7 +93,7 @@ struct BitParallel {
         }
         return mine;
     }
-    // What came to a listed row for the first time.
+    // Searches that reached a listed row for the first time.
     DEVICE void settle(i64 row, i64 level) const {
         i64 v = world.lo() + row;
         u64 before = load(seen + v), fresh = load(coming + v) & ~before;
@@ -114,7 +115,7 @@ struct BitParallel {
             grid, graph, s.listed, s.listed, row_at, row_at, tasks, world.number(TASKS),
             [&](auto group, i64 row, i64 unit) { follow(group, row, unit, arrivals); }, [](auto) {});
     }
-    // A part of what came to vertices of other ranks. Reads what others have sent with the part before.
+    // Sends a part of the messages to other ranks, and reads their messages of the part before.
     DEVICE void do_send(Grid grid, const State& s, const Heard& heard, const Arrivals& arrivals, Numbers& mine) const {
         for (i64 r = 0; r < world.size; ++r) {
             i64 count = load(out_counts + r), first = s.part * world.room;

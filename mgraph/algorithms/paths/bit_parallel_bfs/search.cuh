@@ -1,6 +1,6 @@
-// Up to 64 breadth-first searches at a time, a bit of a word each: M. Then et al., "The more the merrier: efficient
-// multi-source graph traversal", PVLDB 8(4), 2014. A level follows the edges of listed vertices, and lists what it comes
-// to; nothing scans all vertices. This rank owns the n vertices from `first` on.
+// Bit-parallel breadth-first search, up to 64 searches: M. Then et al., "The more the merrier: efficient multi-source
+// graph traversal", PVLDB 8(4), 2014. A level follows the edges of listed vertices, and lists the vertices that it
+// reaches; nothing scans all vertices. This rank owns the n vertices from `first` on.
 #pragma once
 #include "kernels/bits.cuh"
 #include "kernels/rows.cuh"
@@ -11,13 +11,13 @@
 enum BitParallelState { w_list, w_tasks = w_list + 2, w_level = w_tasks + 2, w_out };
 
 struct BitParallelLists {
-    u64* coming;  // of all vertices: the searches that came in this level
-    u64* seen;  // of all vertices: own ones: the searches that came at all; others: those that were sent
-    u64* now;  // of own rows: the searches that came in the level before for the first time
+    u64* coming;  // per vertex of the graph: the searches that reached it in this level
+    u64* seen;  // per vertex of the graph: all searches that reached it; of other ranks: those sent
+    u64* now;  // per own row: the searches that first reached it in the level before
     i64 first;
     i64 n;
     u32* lists;  // own rows: two lists of n each
-    i32* distance;  // of each search and own row; may be null
+    i32* distance;  // per search and own row; may be null
     const i64* starts;  // the first vertex of each owner's range
     const i64* places;  // the first place of each owner in `out`
     i64 owners;
@@ -33,7 +33,7 @@ struct BitParallelLists {
         i64 owner = upper_bound(starts, 0, owners + 1, (i64)id) - 1;
         store(out + places[owner] + take_place(state + w_out + owner), id);
     }
-    // What came to a listed row for the first time.
+    // Searches that reached a listed row for the first time.
     DEVICE u64 settle(i64 row, i64 level) const {
         u64 fresh = load(coming + first + row) & ~load(seen + first + row);
         store(coming + first + row, (u64)0);
@@ -74,7 +74,7 @@ DEVICE void begin_level(const BitParallelLists& w, i64 level) {  // by one lane
 }
 
 template <class View>
-struct Expand {  // a tile 32 listed vertices
+struct Expand {  // one tile per 32 listed vertices
     static constexpr int lanes = 32;
     View graph;
     BitParallelLists bfs;
@@ -90,7 +90,7 @@ struct Expand {  // a tile 32 listed vertices
 };
 
 template <class View>
-struct ExpandHubs {  // a tile a task
+struct ExpandHubs {  // one tile per task
     static constexpr int lanes = 32;
     View graph;
     BitParallelLists bfs;
@@ -103,7 +103,7 @@ struct ExpandHubs {  // a tile a task
     }
 };
 
-// One block takes level after level, while few vertices are listed. On one rank only.
+// One block expands many levels while few vertices are listed. On a single rank.
 template <class View>
 struct ExpandPersistent {
     static constexpr int lanes = 512;
@@ -138,7 +138,7 @@ struct ExpandPersistent {
     }
 };
 
-struct Settle {  // one lane a listed vertex: the searches that came to it for the first time; counts them
+struct Settle {  // one lane per listed vertex: counts the searches that reached it for the first time
     static constexpr int lanes = 1;
     BitParallelLists bfs;
     i64 level;
@@ -156,7 +156,7 @@ struct Settle {  // one lane a listed vertex: the searches that came to it for t
     }
 };
 
-struct Emit {  // one lane a listed vertex: a line for each search that came to it in this level, in any order
+struct Emit {  // one lane per listed vertex: one row per search that reached it in this level, in any order
     static constexpr int lanes = 1;
     BitParallelLists bfs;
     i64 level;
@@ -175,7 +175,7 @@ struct Emit {  // one lane a listed vertex: a line for each search that came to 
     }
 };
 
-struct Begin {  // one lane a source: it comes to its own search
+struct Begin {  // one lane per source: it begins its own search
     static constexpr int lanes = 1;
     BitParallelLists bfs;
     const u32* sources;
@@ -188,7 +188,7 @@ struct Begin {  // one lane a source: it comes to its own search
     }
 };
 
-struct PackSearches {  // one lane a vertex of the list for an owner: its id, and the searches that came to it
+struct PackSearches {  // one lane per vertex of the list for an owner: its id, and the searches that reached it
     static constexpr int lanes = 1;
     BitParallelLists bfs;
     const u32* list;
@@ -204,7 +204,7 @@ struct PackSearches {  // one lane a vertex of the list for an owner: its id, an
     }
 };
 
-struct ReceiveSearches {  // one lane a vertex that another rank has sent
+struct ReceiveSearches {  // one lane per vertex that another rank has sent
     static constexpr int lanes = 1;
     BitParallelLists bfs;
     const u64* words;

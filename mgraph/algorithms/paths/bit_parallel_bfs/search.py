@@ -1,20 +1,20 @@
-"""One rank's part of up to 64 breadth-first searches at a time, a bit of a word for each vertex and search.
+"""Bit-parallel breadth-first search on each rank: up to 64 searches, one bit per vertex and search [1]_.
 
-A level follows the edges of the vertices that some search came to in the level before, so that an edge is read once for
-all searches that are there.
+A level expands the frontier: the vertices that any search reached in the level before. So all searches that are at the
+same vertex share each read of an edge.
 
-All ranks run the levels as one program (`program.cuh`, `mgraph.exchange.world`). What comes to a vertex of another rank
-in a level is one message of 16 bytes, sent when the level's edges have been followed. A level costs one meeting of the
-ranks, and one more for each part where it does not fit into an inbox.
+All ranks run the levels as a single program (`program.cuh`, `mgraph.exchange.world`). The searches that reach a vertex
+of another rank in a level travel as a message of 16 bytes, sent after the level's expansion. A level costs one meeting
+of the ranks, and another for each further part if the messages exceed an inbox.
 
-GPUs go another way until the program has run on them (`RESIDENT`), and so does who asks for each level's vertices.
-There the host takes levels. While few vertices are listed, one block of a GPU or one thread of a CPU takes level after
-level by itself, if there is one rank.
+On GPUs the host runs the levels until the program has run there (`RESIDENT`). It also does so for callers that read
+each level's vertices. On a single rank, one block of a GPU or one thread of a CPU runs many levels per launch while the
+frontier is small.
 
 ================ ======================================= ========== ==================================================
 step of the host launches                                read-backs exchange
 ================ ======================================= ========== ==================================================
-a level          2, 3 where there may be hubs            1          allreduce of a number; alltoallv of 16 bytes a
+a level          2, 3 where there may be hubs            1          allreduce of a number; alltoallv of 16 bytes per
                                                                     vertex found in another range, and a read-back
 many small ones  1                                       1          none
 ================ ======================================= ========== ==================================================
@@ -37,40 +37,42 @@ from mgraph.kernels import Library, Struct, constants
 
 __all__ = ["SEARCHES", "BitParallelBfs", "library", "search", "warm"]
 
-#: whether all ranks run searches as one program; on GPUs it has not run yet
+#: whether all ranks run searches as a single program; it has not run on GPUs yet
 RESIDENT = {"cpu": True, "cuda": False}
 
 _FILE = "algorithms/paths/bit_parallel_bfs/search.cuh"
 SEARCHES = constants(_FILE)["searches"]  #: at a time
 LIST, LEVEL, OUT = 0, 4, 5  #: words of the state; the first two are pairs for even and odd levels
-FEW = 2048  #: so many listed vertices are left to one block
-LEVELS = 1 << 14  #: levels of one launch, after which the host looks whether the call was aborted
+FEW = 2048  #: the largest frontier that one block expands
+LEVELS = 1 << 14  #: levels per launch, after which the host checks whether the call was aborted
 
 
 def library(shard: Shard) -> Library:
-    """The kernels of the host's steps over the shard's out-edges."""
+    """Return the kernels of the host's steps over the shard's out-edges."""
     return kernels(shard, _FILE, shard.out_edges.view())
 
 
 def program(shard: Shard) -> Library:
-    """The program of all ranks over the shard's out-edges."""
+    """Return the program of all ranks over the shard's out-edges."""
     return kernels(shard, "algorithms/paths/bit_parallel_bfs/program.cuh", shard.out_edges.view())
 
 
 def warm(shard: Shard) -> None:
-    """Compile what `search` launches on this shard."""
+    """Compile the kernels of `search` for this shard."""
     (program if RESIDENT[shard.device.kind] else library)(shard)
 
 
 def search(shard: Shard, sources: np.ndarray, distance: Array) -> None:
     """Write the distances of the own vertices from up to 64 sources to `distance`, int32[k * (hi - lo)], all -1 before.
 
-    It takes 16 bytes a vertex of the whole graph, 16 bytes an owned vertex and, on several ranks, 4 bytes for each
-    vertex of the other ranges; inboxes take 4 bytes a vertex of the whole graph, 4 MiB a rank at least.
+    The search takes 16 bytes per vertex of the whole graph, 16 bytes per owned vertex and, on several ranks, 4 bytes
+    per vertex of the other ranges; inboxes take 4 bytes per vertex of the whole graph, at least 4 MiB per rank.
     """
     if not RESIDENT[shard.device.kind]:
         BitParallelBfs(shard, sources, distance).run()
         return
+
+    # Allocate the words and lists, and run the program on all ranks.
     device, n, edges = shard.device, shard.hi - shard.lo, shard.out_edges
     outbox = Outbox(shard)
     coming, seen, now, lists = device.carve(
@@ -86,10 +88,10 @@ def search(shard: Shard, sources: np.ndarray, distance: Array) -> None:
 
 
 class BitParallelBfs:
-    """The words and lists of up to 64 searches.
+    """Up to 64 searches, whose levels the host runs.
 
-    They take 16 bytes a vertex of the whole graph, 16 bytes an owned vertex and, on several ranks, 4 bytes for each
-    vertex of the other ranges.
+    Their words and lists take 16 bytes per vertex of the whole graph, 16 bytes per owned vertex and, on several ranks,
+    4 bytes per vertex of the other ranges.
 
     Attributes
     ----------
@@ -98,11 +100,13 @@ class BitParallelBfs:
     count : int
         The number of listed vertices of this rank.
     fresh : int64[1]
-        The number of pairs of a search and an own vertex that were found so far, except by `few`.
+        The number of pairs of a search and an own vertex that it reached so far, except by `few`.
     """
 
     def __init__(self, shard: Shard, sources: np.ndarray, distance: Array = None) -> None:
         self.shard, self.device, self.n = shard, shard.device, shard.hi - shard.lo
+
+        # Allocate words, lists and counters.
         device = shard.device
         self.graph, self.kernels = shard.out_edges.view(), library(shard)
         self.coming, self.seen = (device.zeros(shard.n_vertices, np.uint64) for _ in range(2))
@@ -115,6 +119,8 @@ class BitParallelBfs:
             coming=self.coming, seen=self.seen, now=self.now, first=shard.lo, n=self.n, lists=self.lists,
             distance=distance, state=self.state, **self.outbox.fields,
         )  # fmt: skip
+
+        # Level 0 consists of the sources.
         self.level = 0
         self.kernels.Begin(len(sources), bfs=self.fields, sources=device.asarray(sources), n=len(sources))
         self._read()
@@ -129,36 +135,42 @@ class BitParallelBfs:
         self.kernels.Settle(self.count, bfs=self.fields, level=self.level, count=self.count, fresh=self.fresh)
 
     def step(self) -> bool:
-        """Find the vertices of the next level; False if no rank found any."""
+        """Expand the frontier by a level. False if no rank found a vertex."""
+        # Follow the frontier's edges.
         items, hubs = -(-self.count // LANES), {"graph": self.graph, "bfs": self.fields, "tasks": self.tasks}
         self.kernels.Expand(max(items, 1), level=self.level, count=self.count, **hubs)
         self.kernels.ExpandHubs(self.room, level=self.level, **hubs)
         self._read()
+
+        # Send the searches that reached vertices of other ranks.
         sent = self.counts[OUT:]
-        found = self.shard.exchange.allreduce(np.array([self.count, int(sent.sum())], np.int64), "max")
-        if int(found[1]):
+        most = self.shard.exchange.allreduce(np.array([self.count, int(sent.sum())], np.int64), "max")
+        if int(most[1]):
             self._deliver(sent)
         self._settle()
-        return bool(found.any())
+        return bool(most.any())
 
     def few(self) -> bool:
-        """Find level after level in one launch; False if the searches are over. One rank, and few listed vertices."""
+        """Run many levels in one launch, on a single rank with a small frontier. Returns False at the end."""
         self.kernels.ExpandPersistent(1, graph=self.graph, bfs=self.fields, most=FEW, levels=LEVELS, tasks=self.tasks)
         self._read()
-        self.shard.exchange.barrier()  # which ends an aborted call
+        self.shard.exchange.barrier()  # an aborted call ends here
         return self.count > 0
 
     def run(self) -> None:
-        """Search until nothing more is found."""
+        """Search until the frontier is empty on all ranks."""
         while (self.few if self.shard.size == 1 and 0 < self.count <= FEW else self.step)():
             pass
 
     def _deliver(self, counts: np.ndarray) -> None:
+        # Pack the vertices and words for each owner.
         parts = []
         for part in self.outbox.parts(counts):
             words = self.device.empty(2 * len(part), np.uint64)
             self.kernels.PackSearches(len(part), bfs=self.fields, list=part, n=len(part), words=words)
             parts.append(words)
+
+        # Exchange them, and add those received to the frontier.
         for r, words in enumerate(self.shard.exchange.alltoallv(parts)):
             if r != self.shard.rank:
                 n = len(words) // 2
@@ -167,9 +179,10 @@ class BitParallelBfs:
         self._read()
 
     def found(self) -> tuple[Array, Array]:
-        """The own vertices of this level, int64, and the search that came to each, uint8; in any order.
+        """Return the own vertices of this level, and the search that reached each.
 
-        After each `step`, and after the beginning. One read-back, one launch.
+        They are int64 and uint8, in any order. The method must be called at level 0 and after each `step`. It takes one
+        read-back and one launch.
         """
         total = int(Device.to_host(self.fresh)[0])
         n, self._emitted = total - self._emitted, total

@@ -1,1 +1,1 @@
-"""Lengths of shortest paths that follow changes of the graph; breadth-first search, paths and components use them."""
+"""Incremental shortest paths, for maintained breadth-first search, paths and components."""

@@ -1,4 +1,4 @@
-"""The words in which kernels count what is repaired: `Counter` in tree_state.cuh."""
+"""Counters of the kernels for incremental paths: `Counter` in tree_state.cuh."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from mgraph.kernels import constants
 __all__ = ["CUT", "EDGES", "LEFT", "REFUSED", "SEEDS", "SUSPECTS", "TIED", "TURNS", "WORDS"]
 
 SUSPECTS, CUT, SEEDS, EDGES, REFUSED, TIED, LEFT, TURNS = range(8)
-WORDS = 16  #: with those of `InvalidatePersistent`, from TURNS on
+WORDS = 16  #: including those of `InvalidatePersistent`, from TURNS on
 _STATE = constants("algorithms/paths/incremental_paths/tree_state.cuh", LENGTHS=32, CHUNK_WORDS=1)
 assert len(_STATE.enums["Counter"]) == TURNS + 1

@@ -1,7 +1,8 @@
-// What changed edges mean for known lengths of shortest paths. A vertex is supported by an in-neighbour of smaller
-// length from which an edge leads to its length; or to less, where a weight has fallen. A suspect may have lost its
-// support; without one it is cut, and so its out-neighbours are suspects. In the end, those that are cut get lengths from
-// neighbours that are not. Every rank knows the lengths of all vertices, and who is cut. It owns the n vertices from `first` on.
+// Effects of changed edges on the lengths of shortest paths. A vertex is supported by an in-neighbour of smaller length
+// from which an edge gives it its length, or less if a weight has fallen. A suspect may have lost its support. Without
+// support it is cut, and the vertices that it supported become suspects. In the end, cut vertices get lengths from
+// neighbours that are not cut. Every rank has the lengths and cut marks of all vertices. It owns the n vertices from
+// `first` on.
 #pragma once
 #include "algorithms/paths/incremental_paths/subtree_cut.cuh"
 #include "algorithms/paths/incremental_paths/invalidate.cuh"
@@ -9,11 +10,11 @@
 #include "algorithms/paths/incremental_paths/parents.cuh"
 #include "algorithms/paths/incremental_paths/recompute.cuh"
 
-struct ResultLengths {  // one lane an own vertex: its length for a result
+struct ResultLengths {  // one lane per own vertex: its length for a result
     static constexpr int lanes = 1;
     TreeState tree;
     Shown* out;  // hops, or -1
-    i64* found;  // how many are reached, the most hops
+    i64* found;  // the number of reached vertices, the most hops
     DEVICE void operator()(Grid grid) const {
         i64 reached = 0, most = 0;
         for (i64 i : grid.items(tree.n)) {

@@ -1,16 +1,16 @@
-"""Lengths of shortest paths that follow changes of the graph, on one rank or several.
+"""Incremental shortest paths: lengths maintained under changes of the graph, on a single rank or several.
 
-Every rank knows the length of every vertex. An edge that was inserted, or got a smaller weight, may give its end a
-smaller length. An edge that was deleted, or got a larger weight, may have supported its end: that is a suspect. A
-suspect without another support is cut, and those that it supported are suspects [1]_. In a sparse graph all that hangs
-below may be cut at once instead (`paths.incremental_paths.subtree_cut`). Then the vertices that were cut get the least
-length that a neighbour gives them, and a search goes on from there and from the ends of inserted edges
+Every rank has the lengths of all vertices. An edge that was inserted, or got a smaller weight, may give its end a
+smaller length. An edge that was deleted, or got a larger weight, may have supported its end, which is now a suspect. A
+suspect without another support is cut, and the vertices that it supported become suspects [1]_. In a sparse graph whole
+subtrees may be cut at once instead (`paths.incremental_paths.subtree_cut`). Then the vertices that were cut get the
+least length that a neighbour gives them, and a search resumes from there and from the ends of inserted edges
 (`paths.near_far`).
 
-On a rank that is alone, a vertex that is cut gets a bound if lengths are sums of weights: what hung below a root grows
-by no more than the root's length does, and longer paths are not followed. In a model of a torus this spares three to
-four of five visits. Sums of floats that begin elsewhere are rounded differently, so the bound has a margin, and a
-vertex for which no path below its bound was found is searched again without one.
+On a single rank, a vertex that is cut gets a bound if lengths are sums of weights: the lengths of a subtree grow by no
+more than the length of its root, and longer paths are not followed. In a model of a torus this saves three to four of
+five visits. Sums of floats that begin elsewhere are rounded differently, so the bound has a margin, and a vertex for
+which no path below its bound was found is searched again without a bound.
 
 ==================== ======================================== ========== ===============================================
 step                 launches                                 read-backs exchange
@@ -19,21 +19,21 @@ suspects             1                                        1, on one  allredu
                                                               rank none
 rounds of suspects   1 for many rounds, on one rank, while    1          nothing
                      few are suspects
-all below suspects   10, instead of rounds                    1          nothing
-a round of suspects  2; p more for each list received         2          allreduce of a number; allgathers of 4 bytes a
-                                                                         vertex cut, and 4 a suspect
+whole subtrees       10, instead of rounds                    1          nothing
+a round of suspects  2; p more for each list received         2          allreduce of a number; allgathers of 4 bytes
+                                                                         per vertex cut, and 4 per suspect
 bounds               4 before the search and 1 after it       1          nothing
-search               3, and one for each list received;       1          as there
+search               3, and one for each list received;       1          as in `near_far`
                      then as in `near_far`
-new lengths          nothing on one rank                      1          allgathers of 8 or 12 bytes a vertex whose
+new lengths          nothing on one rank                      1          allgathers of 8 or 12 bytes per vertex whose
                                                                          length has changed
 ==================== ======================================== ========== ===============================================
 
 References
 ----------
 .. [1] G. Ramalingam, T. Reps, "An incremental algorithm for a generalization of the shortest-path problem",
-   J. Algorithms 21, 1996. There, suspects are looked at in the order of their lengths; here, again when a support of
-   theirs was cut.
+   J. Algorithms 21, 1996. The paper checks suspects in the order of their lengths; here, a suspect is checked again
+   when one of its supports was cut.
 """
 
 from __future__ import annotations
@@ -61,42 +61,42 @@ from mgraph.structures import Structure
 __all__ = ["IncrementalPaths", "all_neighbor_edges", "incremental_kernels", "reversed_arcs"]
 
 FILE = "algorithms/paths/incremental_paths/incremental_paths.cuh"
-NESTED = 2  #: rounds for roots that are below others
-SPARSE = 8  #: mean degree up to which paths may be so long that it pays to cut all below suspects at once
-FEW, TURNS = 8, 8  #: with so many suspects at most, `InvalidatePersistent` is tried first, for so many turns
+NESTED = 2  #: rounds for roots that are below other roots
+SPARSE = 8  #: mean degree up to which paths may be so long that it pays to cut whole subtrees
+FEW, TURNS = 8, 8  #: the most suspects with which `InvalidatePersistent` is tried first, and its turns
 
 
 def incremental_kernels(shard: Shard, lengths: Lengths) -> Library:
-    """The kernels for lengths of a kind."""
+    """Return the kernels for lengths of this kind."""
     return kernels(shard, FILE, shard.out_edges.view(), LENGTHS=lengths.bits)
 
 
 class IncrementalPaths:
-    """The lengths of one maintained search.
+    """Lengths of a maintained search.
 
     Parameters
     ----------
     shard : Shard
     search : NearFarSearch
-        A search that has ended, whose lengths every rank knows.
+        A search that has ended, with the lengths of all vertices on every rank.
     source : int
-        The vertex that needs no support. With -1, no vertex of 0 hops needs one, and the lengths are hops in a forest:
-        an edge that would make a way shorter is left alone.
+        The vertex that needs no support. With -1, no vertex of 0 hops needs support, and the lengths are hops in a
+        forest: an edge that would shorten a path is ignored.
     inward : bool
-        Whether paths follow edges backwards.
+        True if paths follow edges backwards.
     parents : int64[hi - lo], optional
-        The predecessors of the own vertices: each the smallest internal id of those that support it; -1 for none.
+        The predecessors of the own vertices: for each, the smallest internal id that supports it, -1 for none.
 
     Attributes
     ----------
     length : uint32 or uint64[n_vertices]
         The lengths of all vertices, the same on every rank.
     tied : bool
-        Whether a vertex was found to hang on another of its own length.
+        True if a vertex was supported only by one of its own length.
     cut_off : uint32[k]
         The vertices of all ranks that the last call of `apply_changes` has cut.
     edges : int
-        The edges that searches of this rank have followed in it.
+        The edges that searches of this rank have followed in that call.
     """
 
     def __init__(
@@ -111,12 +111,15 @@ class IncrementalPaths:
         self._take(search)
 
     def _take(self, search: NearFarSearch) -> None:
+        # Allocate bitmaps, lists and counters.
         device, shard, words = self.device, self.shard, -(-self.shard.n_vertices // 32) + 1
         self.search, self.length = search, search.length
         self.cut, self.listed = device.zeros(words, np.uint32), device.zeros(words, np.uint32)
         self.suspects, self.gone = device.empty(shard.n_vertices, np.uint32), device.empty(search.n, np.uint32)
         self.state, self.counts = device.zeros(WORDS, np.int64), np.zeros(WORDS, np.int64)
-        n, bounded = search.n, self.bounded  # the search's lists are free until it goes on
+
+        # The search's lists are free until it resumes: roots and bounds use them.
+        n, bounded = search.n, self.bounded
         self.tree = Struct(
             length=self.length, none=self.lengths.none, first=shard.lo, n=n, source=self.source,
             cut=self.cut, listed=self.listed, suspects=self.suspects, gone=self.gone,
@@ -127,7 +130,7 @@ class IncrementalPaths:
 
     @property
     def forward(self) -> list[Structure]:
-        """The edges that paths follow: in a forest those of both directions."""
+        """Edges that paths follow; both directions in a forest."""
         shard = self.shard
         if self.source < 0:
             return all_neighbor_edges(shard)
@@ -135,7 +138,7 @@ class IncrementalPaths:
 
     @property
     def backward(self) -> list[Structure]:
-        """The same edges by the vertices that they lead to; empty if the graph does not store them."""
+        """Reverse of `forward`: the same edges, grouped by destination. Empty if the graph does not store them."""
         shard = self.shard
         if self.source < 0:
             return all_neighbor_edges(shard)
@@ -144,12 +147,12 @@ class IncrementalPaths:
 
     @property
     def bounded(self) -> bool:
-        """Whether the lengths of vertices that are cut get bounds: those by weights, on a rank that is alone."""
+        """True if cut vertices get bounds: lengths by weights, single rank."""
         return self.shard.size == 1 and self.lengths.bits > 0
 
     @property
     def jumps(self) -> bool:
-        """Whether to cut all below suspects at once: in a sparse graph, where blocks may go on by themselves."""
+        """True if whole subtrees may be cut: in a sparse graph, if the search may relax blockwise."""
         sparse = self.shard.out_edges.num_edges <= SPARSE * self.search.n
         return sparse and self.bounded and self.search.relaxes_blockwise and len(self.backward) == 1 and not self.tied
 
@@ -157,11 +160,13 @@ class IncrementalPaths:
     def nbytes(self) -> int:
         """Bytes of device memory."""
         search = self.search
-        held = (self.length, self.cut, self.listed, self.suspects, self.gone, search.lists, search.marks, search.held)
-        return self.subtree_cut.nbytes + sum(int(array.nbytes) for array in (*held, self.parents) if array is not None)
+        arrays = (self.length, self.cut, self.listed, self.suspects, self.gone, search.lists, search.marks, search.held)
+        return self.subtree_cut.nbytes + sum(
+            int(array.nbytes) for array in (*arrays, self.parents) if array is not None
+        )
 
     def grow(self, more: Array) -> None:
-        """Add vertices after the last one, with these words as their lengths."""
+        """Append vertices with the lengths `more`."""
         length = self.device.concatenate([self.length, more])
         if self.parents is not None:
             rows = self.shard.hi - self.shard.lo - len(self.parents)
@@ -169,7 +174,10 @@ class IncrementalPaths:
         self._take(NearFarSearch(self.shard, self.lengths, self.delta, self.forward, length))
 
     def renumber(self, ids: Renumbering, length: Array) -> bool:
-        """Take over new internal ids, and lengths by them; False if the source was removed. One read-back at most."""
+        """Adopt new internal ids, and `length` in their order. Returns False if the source was removed.
+
+        At most one read-back.
+        """
         if self.source >= 0:
             self.source = int(ids.new[self.source])
             if self.source < 0:
@@ -182,18 +190,19 @@ class IncrementalPaths:
         return True
 
     def visited(self) -> int:
-        """The edges that all ranks have visited in the last call of `apply_changes`."""
+        """Return the edges that all ranks visited in the last `apply_changes`."""
         return self._sum(self.edges + int(self.counts[EDGES]))[0]
 
-    # ---- following changes -------------------------------------------------------------------------------------------
+    # ---- applying changes --------------------------------------------------------------------------------------------
 
     def apply_changes(self, changes: EdgeDelta, most: int, joined: Callable[[], bool] | None = None) -> bool | None:
-        """Make the lengths those of the shard's edges now; whether any may have changed, None if it was given up.
+        """Update the lengths to the shard's current edges. Returns True if any may have changed.
 
-        None where about `most` edges would be visited, where a support is lost in a graph without the edges by the
-        vertices that they lead to, and where a weight is one that a search refuses. `joined`, if given, is called once
-        the suspects are known, while all lengths are the old ones; it may change them, and returns whether to go on.
+        Returns None if it gives up: if about `most` edges would be visited, if a support is lost and the graph does not
+        store the reverse edges, or if a weight is invalid for a search. If `joined` is passed, it runs after the
+        suspects are listed, while all lengths are the old ones. It may change lengths, and returns True to continue.
         """
+        # Reset the counters, and orient the arcs like the paths.
         self.search.set_edges(self.forward)
         self.edges = 0
         self.device.fill(self.state, 0)
@@ -201,6 +210,8 @@ class IncrementalPaths:
             changes = reversed_arcs(self.device, changes)
         changed = Struct(**changes.fields())
         before = self.own.copy() if self.parents is not None else None
+
+        # Cut the vertices that have lost their support.
         self.kernels.ListSuspects(len(changes), tree=self.tree, changed=changed, stale=self.subtree_cut.stale)
         if joined is not None and not joined():
             return None
@@ -208,9 +219,11 @@ class IncrementalPaths:
         if gone is None or self.counts[REFUSED]:
             return None
         self.cut_off = gone[0] if len(gone) == 1 else self.device.concatenate([self.gone[:0], *gone])
-        found = self._recompute(changed, changes)
+
+        # Compute their lengths anew, then the predecessors.
+        updated = self._recompute(changed, changes)
         if self.parents is None:
-            return found
+            return updated
         if not self.backward:
             return None
         self._reparent(changed, changes, before)
@@ -218,20 +231,21 @@ class IncrementalPaths:
 
     @property
     def own(self) -> Array:
-        """The lengths of the own vertices."""
+        """Lengths of the own vertices."""
         return self.length[self.shard.lo : self.shard.hi]
 
     def read(self) -> np.ndarray:
-        """The words of the state."""
+        """Read back the words of the state."""
         self.counts = Device.to_host(self.state).copy()
         return self.counts
 
     def _sum(self, *mine: int) -> list[int]:
-        found: list[int] = self.shard.exchange.allreduce(np.array(mine, np.int64)).tolist()
-        return found
+        totals: list[int] = self.shard.exchange.allreduce(np.array(mine, np.int64)).tolist()
+        return totals
 
     def _invalidate(self, most: int, changed: Struct, n: int) -> list[Array] | None:
-        """Cut the vertices that have lost their support; lists of them, of all ranks."""
+        """Cut the vertices that have lost their support. Returns lists of them, from all ranks; None to give up."""
+        # A single rank tries the cheap ways first: a few turns of one kernel, then whole subtrees.
         alone, gone, begin = self.shard.size == 1 and len(self.backward) == 1, list[Array](), 0
         if jumps := self.jumps:
             self._invalidate_persistent(most, gone, FEW, TURNS)
@@ -243,11 +257,15 @@ class IncrementalPaths:
             self.read()
         elif self.tied or not jumps:
             self._invalidate_persistent(most, gone)
+
+        # Rounds until no rank has suspects.
         counts = self.counts
         suspects = self._sum(int(counts[SUSPECTS]))[0]
         while suspects:
             if not self.backward or (alone and int(counts[EDGES]) > most):
                 return None
+
+            # Cut the suspects that no edge supports.
             begin, count = int(counts[CUT]), int(counts[SUSPECTS])
             for left, edges in reversed(list(enumerate(self.backward))):
                 self.kernels.CheckSuspects(count, graph=edges.view(), tree=self.tree, count=count, last=int(left == 0))
@@ -259,6 +277,8 @@ class IncrementalPaths:
                 return None
             if fresh == 0:
                 break
+
+            # The vertices that they supported are the next suspects.
             gone += self._invalidate_everywhere(self.gone[begin:end])
             for edges in self.forward:
                 self.kernels.SuspectChildren(end - begin, graph=edges.view(), tree=self.tree, begin=begin, end=end)
@@ -271,7 +291,7 @@ class IncrementalPaths:
     def _invalidate_persistent(
         self, most: int, gone: list[Array], few: int | None = None, turns: int = BLOCKWISE_TURNS
     ) -> np.ndarray:
-        """Cut vertices while few are suspects, by one kernel, on a rank that is alone; the counts afterwards.
+        """Cut vertices by one persistent kernel while few are suspects, on a single rank. Returns the counts.
 
         The vertices are appended to `gone`.
         """
@@ -286,7 +306,7 @@ class IncrementalPaths:
         return counts
 
     def _invalidate_everywhere(self, own: Array) -> list[Array]:
-        """Tell all ranks of own vertices that were cut; the lists of all ranks."""
+        """Announce the cut vertices `own` to all ranks. Returns all ranks' lists."""
         if self.shard.size == 1:
             return [own]
         parts = list(self.shard.exchange.allgather(own.copy()))
@@ -296,40 +316,44 @@ class IncrementalPaths:
         return parts
 
     def _swap_suspects(self, n: int) -> np.ndarray:
-        """Send the suspects that were found here to their owners; the counts with those of this rank."""
-        found = self.suspects[:n].copy()
-        self.kernels.Unlist(n, tree=self.tree, list=found, n=n)
+        """Send suspects to their owners. Returns the counts after the exchange."""
+        suspects = self.suspects[:n].copy()
+        self.kernels.Unlist(n, tree=self.tree, list=suspects, n=n)
         self.device.fill(self.state[:1], 0)
-        for part in self.shard.exchange.allgather(found):
+        for part in self.shard.exchange.allgather(suspects):
             self.kernels.ReceiveSuspects(len(part), tree=self.tree, list=part, n=len(part))
         return self.read()
 
     def _recompute(self, changed: Struct, changes: EdgeDelta) -> bool:
-        """Give lengths to the vertices that were cut, and smaller ones where an edge was inserted."""
+        """Recompute the lengths of cut vertices, and reduce lengths after insertions. True if any may have changed."""
+        # Reset the cut vertices, and resume the search from the vertices that their neighbours reach.
         lost, cut = self.cut_off, int(self.counts[CUT])
         listed = {"tree": self.tree, "list": lost, "n": len(lost)}
         bounds = self._bounds(cut) if self.bounded and cut else None
         self.kernels.ForgetLengths(len(lost), **listed, bounds=bounds)
         seeds = self.seeds(changed, changes, cut)
         self.kernels.UnmarkInvalid(len(lost), **listed)
-        found = self.resume(*seeds, len(lost) > 0)
+        updated = self.resume(*seeds, len(lost) > 0)
+
+        # Search again, without bounds, for vertices that were not reached below their bounds.
         if bounds is not None:
             self.kernels.DropUnreached(len(lost), **listed, bounds=bounds)
             if self.read()[LEFT]:
                 self.resume(*self.seeds(changed, changes, cut))
-        return found
+        return updated
 
     def _bounds(self, cut: int) -> Array:
-        """Room for bounds of the lengths of vertices that were cut, which follow from those of their roots."""
+        """Bound the increase of the roots' lengths; allocate bounds for the `cut` vertices."""
         for nested in range(NESTED + 1):
             (edges,) = self.backward
             self.kernels.RiseOfRoots(-(-cut // LANES), graph=edges.view(), tree=self.tree, count=cut, nested=nested)
         return self.device.empty(cut, self.lengths.word)
 
     def seeds(self, changed: Struct, changes: EdgeDelta, cut: int = 0) -> tuple[Array, Array]:
-        """The ends that changed arcs give smaller lengths, and the `cut` own vertices that were cut; and these lengths.
+        """Return the sources of the next search and their lengths.
 
-        The former are the same on every rank. A vertex may be there several times.
+        They are the ends of changed arcs that get smaller lengths, the same on every rank, and those of the `cut` own
+        vertices that a neighbour reaches. A vertex may occur several times.
         """
         n, room = len(changes), len(changes) + cut * len(self.backward)
         seeds, words = self.device.empty(room, np.uint32), self.device.empty(room, np.uint64)
@@ -341,7 +365,7 @@ class IncrementalPaths:
         return seeds[:n], words[:n]
 
     def resume(self, sources: Array, words: Array, changed: bool = False) -> bool:
-        """Go on with the search from `sources` with these lengths; whether any length may have changed."""
+        """Resume the search from `sources` with the lengths `words`. True if any length may have changed."""
         several = self.shard.size > 1
         if not self._sum(len(sources))[0]:
             return changed
@@ -353,7 +377,7 @@ class IncrementalPaths:
         return True
 
     def _share(self, before: Array) -> None:
-        """Tell all ranks of the own lengths that have changed."""
+        """Send the own lengths that differ from `before` to all ranks."""
         shard, ids = self.shard, self._differing(before)
         words = self.device.gather(self.length, ids)
         all_words = shard.exchange.allgather(words)
@@ -362,18 +386,21 @@ class IncrementalPaths:
                 self.device.scatter(self.length, part, all_words[rank])
 
     def _differing(self, before: Array) -> Array:
-        """The own vertices whose lengths are not those of `before`."""
+        """Return the own vertices whose lengths differ from `before`."""
         n = self.search.n
         with self.device.taking(17 * n, f"the lengths of {n} vertices that have changed"):
             return self.device.xp.flatnonzero(self.own != before).astype(np.uint32) + np.uint32(self.shard.lo)
 
     def _reparent(self, changed: Struct, changes: EdgeDelta, before: Array) -> None:
-        """Find the predecessors of the ends of changed arcs, and of and after vertices whose lengths have changed."""
+        """Recompute predecessors of changed arcs' ends, of vertices whose lengths differ, and of their successors."""
+        # List the vertices whose predecessors may have changed.
         self.device.fill(self.state[:1], 0)
         self.kernels.ListEnds(len(changes), tree=self.tree, changed=changed)
         ids = self._differing(before)
         (forward,), (backward,) = self.forward, self.backward
         self.kernels.ListNeighbors(len(ids), graph=forward.view(), tree=self.tree, list=ids, n=len(ids))
+
+        # Their owners find the predecessors.
         count = int(self.read()[SUSPECTS])
         if self.shard.size > 1:
             count = int(self._swap_suspects(count)[SUSPECTS])
@@ -381,24 +408,24 @@ class IncrementalPaths:
         self.read()
 
     def results(self) -> tuple[Array, dict[str, int]]:
-        """The lengths of the own vertices as results have them; how many are reached, and the most hops plus one."""
+        """Return the own lengths in the result's dtype, the number of reached vertices, and the levels."""
         shard, dtype = self.shard, np.int32 if self.lengths.bits == 0 else self.lengths.word
-        out, found = self.device.empty(self.search.n, dtype), self.device.zeros(2, np.int64)
-        self.kernels.ResultLengths(self.search.n, tree=self.tree, out=out, found=found)
-        here = Device.to_host(found).copy()
+        out, counts = self.device.empty(self.search.n, dtype), self.device.zeros(2, np.int64)
+        self.kernels.ResultLengths(self.search.n, tree=self.tree, out=out, found=counts)
+        here = Device.to_host(counts).copy()
         levels = int(shard.exchange.allreduce(here[1:], "max")[0]) if self.lengths.bits == 0 else 0
         return out, {"reached": self._sum(int(here[0]))[0], "levels": levels}
 
 
 def all_neighbor_edges(shard: Shard) -> list[Structure]:
-    """The structures in which each own vertex has all its neighbours; empty if the graph does not store in-edges."""
+    """Return the structures that hold all neighbours of each own vertex; none if the graph stores no in-edges."""
     if shard.in_edges is None:
         return []
     return [shard.out_edges] if shard.in_edges is shard.out_edges else [shard.out_edges, shard.in_edges]
 
 
 def reversed_arcs(device: Device, changes: EdgeDelta) -> EdgeDelta:
-    """The changes with each arc the other way round."""
+    """Return the changes with each arc reversed."""
     with device.taking(16 * len(changes), f"{len(changes)} changed arcs"):
         keys = changes.keys << np.uint64(32) | changes.keys >> np.uint64(32)
     return replace(changes, keys=keys)

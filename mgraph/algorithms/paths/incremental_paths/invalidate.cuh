@@ -4,7 +4,7 @@
 
 constexpr u32 settled = ~(u32)0;
 
-// A suspect that is an own vertex is cut if no edge of these supports it, and no `last` says that there are more edges.
+// Cuts an own suspect that no edge of this structure supports, unless another structure remains (`last` is 0).
 template <class View, class Tile32>
 DEVICE void check_suspect(const View& graph, const TreeState& tree, Tile32 tile, i64 at, bool last, i64& edges) {
     u32 suspect = load(tree.suspects + at);
@@ -25,7 +25,7 @@ DEVICE void check_suspect(const View& graph, const TreeState& tree, Tile32 tile,
 }
 
 template <class View>
-struct CheckSuspects {  // a tile a suspect
+struct CheckSuspects {  // one tile per suspect
     static constexpr int lanes = 32;
     View graph;  // the in-edges of own vertices
     TreeState tree;
@@ -40,7 +40,7 @@ struct CheckSuspects {  // a tile a suspect
 };
 
 template <class View>
-struct SuspectChildren {  // a tile an own vertex that was cut
+struct SuspectChildren {  // one tile per own cut vertex
     static constexpr int lanes = 32;
     View graph;
     TreeState tree;
@@ -55,7 +55,7 @@ struct SuspectChildren {  // a tile an own vertex that was cut
     }
 };
 
-struct ReceiveSuspects {  // one lane a vertex of another rank's list: an own one is a suspect here
+struct ReceiveSuspects {  // one lane per vertex of another rank's list: an own vertex becomes a suspect here
     static constexpr int lanes = 1;
     TreeState tree;
     const u32* list;
@@ -66,7 +66,7 @@ struct ReceiveSuspects {  // one lane a vertex of another rank's list: an own on
     }
 };
 
-struct Unlist {  // one lane a suspect: it is one no longer
+struct Unlist {  // one lane per suspect: clears its mark
     static constexpr int lanes = 1;
     TreeState tree;
     const u32* list;
@@ -76,7 +76,7 @@ struct Unlist {  // one lane a suspect: it is one no longer
     }
 };
 
-struct MarkInvalid {  // one lane a vertex that its owner has cut
+struct MarkInvalid {  // one lane per vertex that its owner has cut
     static constexpr int lanes = 1;
     TreeState tree;
     const u32* list;

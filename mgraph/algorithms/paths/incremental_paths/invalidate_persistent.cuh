@@ -1,10 +1,10 @@
-// Rounds of suspects without the host, on a rank that is alone.
+// Rounds of suspects without the host, on a single rank.
 #pragma once
 #include "algorithms/paths/incremental_paths/tree_state.cuh"
 
-// Checks suspects and their children without the host, on a rank that is alone: roads have long chains of few suspects.
-// Every block takes some suspects and goes on to their children by itself, with lists of its own. Where a block has much
-// to do while most have nothing, all lists are dealt out again, as after `steps` steps. A vertex that was found supported
+// Checks suspects and their children without the host, on a single rank: roads have long chains of few suspects.
+// Each block takes some suspects and continues to their children independently, with its own lists. If a block has much
+// to do while most are idle, all lists are dealt out again, as after `steps` steps. A vertex that was found supported
 // while its support was cut is a suspect again: its support is cut before it is listed, and it is unlisted before its
 // support is looked at. It leaves when none are left, when they are more than `few`, when more than `most` edges were
 // visited, and after `turns` turns.
@@ -22,7 +22,7 @@ struct InvalidatePersistent {
     i64 most;
     i64 turns;
     i64 steps;
-    i64 same;  // whether in-edges and out-edges are the same
+    i64 same;  // 1 if in-edges and out-edges are the same
     u64* arrived;
     struct Own {  // a block's lists in memory that its lanes share: those of even and odd steps, and what it has cut
         u32* lists;
@@ -68,7 +68,7 @@ struct InvalidatePersistent {
             store(tree.state + r_edges + one, visited);
         }
     }
-    // A block goes on from the suspects at the places begin .. end - 1; what is left is listed for the next turn.
+    // A block continues from the suspects at begin .. end - 1; those that are left are listed for the next turn.
     DEVICE i64 invalidate_from(const Own& own, i64 begin, i64 end, i64 turn, i64 blocks) const {
         Block block;
         i64 edges = 0, step = 0;

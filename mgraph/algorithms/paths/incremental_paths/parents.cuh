@@ -1,8 +1,8 @@
-// Predecessors: of the vertices that support v, the one of the smallest id.
+// Predecessors: the smallest id among the vertices that support v.
 #pragma once
 #include "algorithms/paths/incremental_paths/tree_state.cuh"
 
-struct ListEnds {  // one lane a changed arc: an own end is listed
+struct ListEnds {  // one lane per changed arc: an own end is listed
     static constexpr int lanes = 1;
     TreeState tree;
     EdgeDelta changed;
@@ -13,7 +13,7 @@ struct ListEnds {  // one lane a changed arc: an own end is listed
 };
 
 template <class View>
-struct ListNeighbors {  // a tile an own vertex: it and its out-neighbours are listed
+struct ListNeighbors {  // one tile per own vertex: it and its out-neighbours are listed
     static constexpr int lanes = 32;
     View graph;
     TreeState tree;
@@ -34,7 +34,7 @@ struct ListNeighbors {  // a tile an own vertex: it and its out-neighbours are l
 };
 
 template <class View>
-struct FindParents {  // a tile a listed own vertex: its predecessor, or -1; it is listed no longer
+struct FindParents {  // one tile per listed own vertex: finds its predecessor, or -1, and clears its mark
     static constexpr int lanes = 32;
     View graph;  // the in-edges of own vertices
     TreeState tree;

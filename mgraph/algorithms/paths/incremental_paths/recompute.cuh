@@ -1,11 +1,11 @@
-// The vertices that were cut forget their lengths, and get the least that a neighbour gives them. What hung below a root
-// grows by no more than the root's length does, but for what was rounded: longer paths are not followed. Such a bound
-// needs no proof, since whoever found no path below it is searched again without one.
+// Cut vertices forget their lengths, and get the least that a neighbour gives them. The lengths in a root's subtree
+// grow by no more than the root's length does, up to rounding: longer paths are not followed. A wrong bound does no
+// harm: a vertex for which no path below its bound was found is searched again without a bound.
 #pragma once
 #include "algorithms/paths/incremental_paths/tree_state.cuh"
 
 template <class View>
-struct RiseOfRoots {  // a tile 32 vertices that were cut: by how much the lengths of the roots among them grow at most
+struct RiseOfRoots {  // one tile per 32 cut vertices: bounds the increase of the lengths of the roots among them
     static constexpr int lanes = 32;
     View graph;  // the in-edges
     TreeState tree;
@@ -41,12 +41,12 @@ struct RiseOfRoots {  // a tile 32 vertices that were cut: by how much the lengt
     }
 };
 
-struct ForgetLengths {  // one lane a vertex that was cut: its length is not known, but less than a bound, if it has one
+struct ForgetLengths {  // one lane per cut vertex: its length is reset to its bound, or to unreached without bounds
     static constexpr int lanes = 1;
     TreeState tree;
     const u32* list;
     i64 n;
-    Word* bounds;  // of the listed; null for none
+    Word* bounds;  // of the listed vertices; or null
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(n)) {
             Word bound = bounds ? tree.bound(list[i]) : (Word)tree.none;
@@ -56,7 +56,7 @@ struct ForgetLengths {  // one lane a vertex that was cut: its length is not kno
     }
 };
 
-struct UnmarkInvalid {  // one lane a vertex that was cut: it is no longer marked
+struct UnmarkInvalid {  // one lane per cut vertex: it is no longer marked
     static constexpr int lanes = 1;
     TreeState tree;
     const u32* list;
@@ -67,7 +67,7 @@ struct UnmarkInvalid {  // one lane a vertex that was cut: it is no longer marke
 };
 
 template <class View>
-struct SeedInvalid {  // a tile an own vertex that was cut: the least length that an in-neighbour gives it, if any
+struct SeedInvalid {  // one tile per own cut vertex: the least length that an in-neighbour gives it, if any
     static constexpr int lanes = 32;
     View graph;  // the in-edges of own vertices
     TreeState tree;
@@ -94,7 +94,7 @@ struct SeedInvalid {  // a tile an own vertex that was cut: the least length tha
     }
 };
 
-struct SeedInserted {  // one lane a changed arc that is there: its end, if it gives that a smaller length
+struct SeedInserted {  // one lane per changed arc that exists now: its end, if it gets a smaller length
     static constexpr int lanes = 1;
     TreeState tree;
     EdgeDelta changed;
@@ -112,7 +112,7 @@ struct SeedInserted {  // one lane a changed arc that is there: its end, if it g
     }
 };
 
-struct DropUnreached {  // one lane a vertex that was cut: if no path was found below its bound, it is not reached
+struct DropUnreached {  // one lane per cut vertex: if no path was found below its bound, it is not reached
     static constexpr int lanes = 1;
     TreeState tree;
     const u32* list;

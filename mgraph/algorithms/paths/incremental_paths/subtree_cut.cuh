@@ -1,11 +1,11 @@
-// All that is below suspects without support, where chains are long: every vertex hangs on one that supports it, and
-// pointers that jump find the root of each in as many rounds as the logarithm of the deepest has bits. More is cut than
-// round by round where a vertex has several supports. On a rank that is alone.
+// Cuts whole subtrees below unsupported suspects, for long chains: every vertex has a parent that supports it, and
+// pointer jumping finds all roots in a number of rounds logarithmic in the depth. If a vertex has several supports,
+// this cuts more than rounds of suspects do. On a single rank.
 #pragma once
 #include "algorithms/paths/incremental_paths/tree_state.cuh"
 #include "kernels/buffered_append.cuh"
 
-struct MarkStale {  // one lane a vertex: it is stale if its length has changed since the last call
+struct MarkStale {  // one lane per vertex: it is stale if its length has changed since the last call
     static constexpr int lanes = 1;
     TreeState tree;
     Word* then;  // the lengths in the last call; out: those now
@@ -19,21 +19,21 @@ struct MarkStale {  // one lane a vertex: it is stale if its length has changed 
     }
 };
 
-// A tile 32 vertices: whom each hangs on. One without support is a root; it is cut if it is a suspect. One that is not
-// hangs on another of its own length.
+// One tile per 32 vertices: finds the parent of each. A vertex without support is a root. If it is a suspect, it is
+// cut; otherwise it depends on a vertex of its own length: a tie.
 template <class View>
 struct HangOnSupport {
     static constexpr int lanes = 32;
     View graph;  // the in-edges
     TreeState tree;
-    u32* hung;  // in and out: whom each hangs on
-    const u32* stale;  // a bitmap: these, and those that hung on them, look for another one; null where all do
+    u32* hung;  // in and out: the parent of each vertex
+    const u32* stale;  // a bitmap: these vertices and their children look for another parent; null if all do
     struct Fold {
         const View& graph;
         const TreeState& tree;
         DEVICE u32 nothing() const { return nobodys; }
         DEVICE u32 with(u32 part, i64 v, u32 u, i64 slot) const {
-            Word from = tree.length[u], to = tree.length[v];  // no load waits for another
+            Word from = tree.length[u], to = tree.length[v];  // independent loads
             f32 weight = graph.weight(slot);
             bool holds = from != (Word)tree.none && from < to && longer(from, weight) <= to;
             return holds ? lesser(part, u) : part;
@@ -73,8 +73,8 @@ struct HangOnSupport {
     }
 };
 
-struct JumpToRoot {  // one lane a vertex: it hangs on one further up, unless nothing moved in the round before
-    static constexpr int lanes = 1, jumps = 12;  // after a first round of so many, most pointers have arrived
+struct JumpToRoot {  // one lane per vertex: its pointer jumps up, unless no pointer moved in the round before
+    static constexpr int lanes = 1, jumps = 12;  // per round: most pointers arrive in the first
     TreeState tree;
     i64 round;  // of at most nine
     DEVICE i64* moved_in(i64 round) const { return tree.state + r_turns + round; }
@@ -92,7 +92,7 @@ struct JumpToRoot {  // one lane a vertex: it hangs on one further up, unless no
     }
 };
 
-struct CutSubtrees {  // one lane a vertex: it is cut if its root is, after a last round in which nothing moved
+struct CutSubtrees {  // one lane per vertex: it is cut if its root is, once no pointer moved in the last round
     static constexpr int lanes = 1;
     TreeState tree;
     i64 round;

@@ -1,12 +1,12 @@
-"""All that hangs below suspects without support, at once.
+"""Cut of whole subtrees below unsupported suspects, by pointer jumping.
 
-Chains on roads have thousands of vertices, and each step along one waits for memory. So every vertex of the graph is
-hung on one that supports it, and pointers jump up to the roots of these trees, in a few passes over all vertices.
-`InvalidatePersistent` is tried first where there are few suspects, since chains may be short. Both read the graph's
-rows; those that are read here are not counted as visited edges.
+Chains on roads have thousands of vertices, and each step along a chain waits for memory. So each vertex of the graph
+gets a parent that supports it, and pointers jump up to the roots of these trees, in a few passes over all vertices.
+If there are few suspects, `InvalidatePersistent` is tried first, since chains may be short. Both read the graph's rows;
+rows that are read here are not counted as visited edges.
 
-Whom each vertex hangs on is kept from call to call. It still hangs there if both lengths are what they were, and the
-edge between them has not changed. So the next call reads few rows.
+The parents are kept from call to call. A parent remains valid if both lengths, and the edge between the two vertices,
+have not changed. So the next call reads few rows.
 """
 
 from __future__ import annotations
@@ -21,29 +21,31 @@ from mgraph.kernels import Library, Struct, View
 
 __all__ = ["SubtreeCut"]
 
-JUMPS = 6  #: rounds of jumps between two looks whether all pointers have arrived
+JUMPS = 6  #: rounds of jumps between two checks whether all pointers have arrived
 
 
 class SubtreeCut:
-    """What one rank, which is alone, keeps for that: 8 bytes a vertex, 12 with wide words, once it was needed.
+    """Parents and old lengths of all vertices, on a single rank.
+
+    They take 8 bytes per vertex, 12 with wide words, from the first cut on.
 
     Parameters
     ----------
     search : NearFarSearch
-        The search whose lengths are repaired.
+        The search whose lengths are maintained.
     kernels : Library
-        Those of ``incremental_paths.cuh``.
-    known : Struct
-        The kernels' ``Known``.
+        The kernels of ``incremental_paths.cuh``.
+    tree : Struct
+        The kernels' ``TreeState``.
     """
 
     def __init__(self, search: NearFarSearch, kernels: Library, tree: Struct) -> None:
         self.device, self.n, self.length = search.device, search.n, search.length
         self.kernels, self.tree = kernels, tree
         self.state, self.marked, self.listed = (tree.values[name] for name in ("state", "cut", "listed"))
-        self.hung: Array = None  # on whom each vertex hung in the last call
-        self.then: Array = None  # the lengths in that call
-        self.stale: Array = None  # a bitmap of the ends of edges that have changed since
+        self.hung: Array = None  # the parent of each vertex in the last call
+        self.then: Array = None  # the lengths in the last call
+        self.stale: Array = None  # a bitmap of the ends of edges that have changed since the last call
 
     @property
     def nbytes(self) -> int:
@@ -51,14 +53,17 @@ class SubtreeCut:
         return sum(int(array.nbytes) for array in (self.hung, self.then, self.stale) if array is not None)
 
     def cut(self, edges: View, changed: Struct, n: int) -> np.ndarray:
-        """Cut all that hangs below suspects of `n` changed arcs without support; the words of the state.
+        """Cut the subtrees below unsupported suspects of `n` changed arcs. Returns the words of the state.
 
-        Where a vertex hangs on another of its own length, nothing is cut, and `TIED` says so. Then the suspects are as
-        they were at first.
+        If a vertex has only a parent of its own length, nothing is cut, the word `TIED` is set, and the suspects are
+        listed anew.
         """
+        # Find the parent of each vertex.
         device, kernels, tree, state, rows = self.device, self.kernels, self.tree, self.state, self.n
         self._suspect_again(changed, n)
         self._hang(edges)
+
+        # Jump to the roots until no pointer moves, and cut the vertices whose roots are cut.
         while True:
             device.fill(state[TURNS:], 0)
             for round in range(JUMPS):
@@ -67,6 +72,8 @@ class SubtreeCut:
             words = Device.to_host(state).copy()
             if not words[TURNS + JUMPS - 1]:
                 break
+
+        # Clear the suspects; after a tie, list them anew.
         device.fill(state[TURNS:], 0)
         if words[TIED]:
             self._suspect_again(changed, n)
@@ -82,7 +89,7 @@ class SubtreeCut:
         self.kernels.ListSuspects(n, tree=self.tree, changed=changed, stale=self.stale)
 
     def _hang(self, edges: View) -> None:
-        """Hang each vertex on one that supports it."""
+        """Find a supporting parent of each vertex, later of stale vertices only."""
         device, first = self.device, self.hung is None
         if first:
             self.hung, self.then = device.empty(self.n, np.uint32), self.length.copy()

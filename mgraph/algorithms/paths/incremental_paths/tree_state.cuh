@@ -1,4 +1,4 @@
-// The lengths that are known, who supports whom, and who is a suspect.
+// Lengths of a maintained search, supports of vertices, and suspects.
 #pragma once
 #include "algorithms/paths/near_far/lengths.cuh"
 #include "algorithms/primitives/edge_delta.cuh"
@@ -12,42 +12,42 @@ constexpr u32 infinite = 0x7f800000;  // the bits of an f32
 
 struct TreeState {
     Word* length;  // of all vertices
-    u64 none;  // the length of what is not reached
+    u64 none;  // the length of an unreached vertex
     i64 first;
     i64 n;
     i64 source;  // it needs no support; if -1, no vertex of 0 hops does, and lengths are those in any forest
     u32* cut;  // a bitmap of all vertices
-    u32* listed;  // a bitmap of all vertices: who is among the suspects
+    u32* listed;  // a bitmap of all vertices: the suspects
     u32* suspects;  // vertices of any rank
     u32* gone;  // own vertices that are cut
-    u32* root;  // of a vertex that is cut: the suspect below which it hung; null if nobody asks
-    f32* rise;  // of such a root: by how much its length grows at most
+    u32* root;  // of a cut vertex: the root of its subtree; null without bounds
+    f32* rise;  // of a root: an upper bound on the increase of its length
     i64* state;
     DEVICE bool owns(i64 v) const { return v >= first && v < first + n; }
     DEVICE bool rooted(i64 v) const { return forest() ? (u64)length[v] >> 32 == 0 : v == source; }
     DEVICE bool forest() const { return source < 0; }
     DEVICE bool reached(i64 v) const { return (u64)length[v] != none; }
-    // Whether an edge of this weight from u leads to the length of v. If it leads to less, the length of v can only fall.
+    // True if an edge of this weight from u gives v its length, or less: then the length of v can only fall.
     DEVICE bool leads(i64 u, i64 v, f32 weight) const {
         if (!reached(u) || !reached(v)) return false;
         Word word = longer(length[u], weight);
         return hops ? word == length[v] : word <= length[v];
     }
     DEVICE bool holds(i64 u, i64 v, f32 weight) const { return length[u] < length[v] && leads(u, v, weight); }
-    // By how much the length of a vertex that is cut grows at most, as far as is known.
+    // Upper bound on the increase of the length of a cut vertex: that of its root, infinity if unknown.
     DEVICE f32 risen(i64 v) const {
-        u32 top = load(root + v);  // another one's, if that was cut at the same time
+        u32 top = load(root + v);  // another vertex's root, if both were cut at the same time
         bool sound = (i64)top < n && get_bit(cut, top) && load(root + top) == top;
         return sound ? load(rise + top) : float_of(infinite);
     }
-    // More than the length that it gets then. Sums of f32 that begin elsewhere are rounded differently.
+    // Upper bound on the new length, with a margin: sums of f32 that begin elsewhere are rounded differently.
     DEVICE Word bound(i64 v) const {
         f64 now = real_of(length[v]), rounded = LENGTHS == 32 ? 1.0 / (1 << 16) : 1.0 / ((u64)1 << 45);
         f64 most = now + risen(v) * (1 + 1.0 / (1 << 20)) + now * rounded;
         if (!(most < real_of((Word)none))) return (Word)none;
         return LENGTHS == 32 ? (Word)bits_of((f32)most) : (Word)bits_of(most);
     }
-    DEVICE bool lists(u32 v) const {  // whether it was not listed before
+    DEVICE bool lists(u32 v) const {  // true if it was not listed before
         return !get_bit(listed, v) && !(atomic_or(listed + v / word_bits, bit_of(v)) & bit_of(v));
     }
     DEVICE void unlist(u32 v) const { atomic_and(listed + v / word_bits, ~bit_of(v)); }
@@ -56,12 +56,12 @@ struct TreeState {
     }
 };
 
-// One lane a changed arc: an own end whose length it gave, and gives no longer. Counts weights that no search takes.
+// One lane per changed arc: lists an own end that it supported, and supports no longer. Counts invalid weights.
 struct ListSuspects {
     static constexpr int lanes = 1;
     TreeState tree;
     EdgeDelta changed;
-    u32* stale;  // a bitmap to which the ends of all changed arcs are added, on a rank that is alone; or null
+    u32* stale;  // a bitmap, to add the ends of all changed arcs to; null unless on a single rank
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(changed.n)) {
             i64 u = changed.src(i), v = changed.dst(i);
@@ -73,7 +73,7 @@ struct ListSuspects {
     }
 };
 
-// The tile visits an own vertex's edges: visit(id, weight, live) until it returns true. Returns whether it did.
+// The tile visits an own vertex's edges: visit(id, weight, live) until it returns true. Returns true if it did.
 template <class View, class Tile32, class Visit>
 DEVICE bool visit_edges(const View& graph, const TreeState& tree, Tile32 tile, i64 v, i64& edges, Visit visit) {
     i64 row = v - tree.first, units = graph.units(row);
@@ -95,7 +95,7 @@ template <class Tile32> DEVICE u32 root_of(Tile32 tile, u32 seen, u32 v) {  // t
     u32 least = ~tile.most(~seen);
     return least == nobodys ? v : least;
 }
-// Whether v has a support that is not cut. Lanes that see one that is cut note its root.
+// True if v has a support that is not cut. Lanes that see a cut support note its root.
 template <class View, class Tile32>
 DEVICE bool supported(const View& graph, const TreeState& tree, Tile32 tile, i64 v, u32& root, i64& edges) {
     return visit_edges(graph, tree, tile, v, edges, [&](u32 u, i64 slot, bool live) {
@@ -104,7 +104,7 @@ DEVICE bool supported(const View& graph, const TreeState& tree, Tile32 tile, i64
         return tile.any(holds && !gone);
     });
 }
-// Calls take(v) for the vertices whose length an own one gave, which was cut.
+// Calls take(v) for the vertices that the own vertex u, now cut, supported.
 template <class View, class Tile32, class Take>
 DEVICE void visit_children(const View& graph, const TreeState& tree, Tile32 tile, i64 u, i64& edges, Take take) {
     visit_edges(graph, tree, tile, u, edges, [&](u32 v, i64 slot, bool live) {

@@ -1,4 +1,4 @@
-"""Breadth-first search from several vertices at once, to the nearest of them."""
+"""Multi-source breadth-first search: distance from the nearest source."""
 
 from mgraph.algorithms.paths.multi_source_bfs.method import ALGORITHM, multi_source_bfs
 

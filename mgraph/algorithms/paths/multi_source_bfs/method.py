@@ -1,4 +1,4 @@
-"""The method `multi_source_bfs` that users call, and the check of its arguments."""
+"""Method `multi_source_bfs` and the check of its arguments."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ T = TypeVar("T")
 
 
 def multi_source_bfs(self: Runs[T], sources: Any) -> T:
-    """The distance of each vertex from the nearest of `sources` in edges: int32, -1 if unreachable, on the workers.
+    """Return the distance in edges from the nearest of `sources` to every vertex: int32, -1 if unreachable.
+
+    The distances stay on the workers.
 
     Parameters
     ----------
     sources : array of ints, shape (k,)
-        Vertex ids; one may come several times.
+        Vertex ids; repeats are allowed.
 
     Returns
     -------
     VertexValues
-        With ``.nearest``, the id of the nearest source of each vertex: int64, the smallest one of several, -1 if
+        With ``.nearest``, the id of the nearest source of each vertex: int64, the smallest of several, -1 if
         unreachable; ``.levels``, the largest distance plus one; and ``.reached``, the number of vertices reached.
 
     Raises
@@ -33,29 +35,29 @@ def multi_source_bfs(self: Runs[T], sources: Any) -> T:
     InvalidOption
         `sources` is empty or no array of whole numbers.
     CapacityError
-        A worker has too little memory: 40 bytes for each vertex of the whole graph suffice.
+        A worker has too little memory: 40 bytes per vertex of the whole graph suffice.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
     Notes
     -----
-    O(n + m) work, a superstep for each level, in which 16 bytes travel for each vertex that is found in another
-    worker's range. The result does not depend on timing, the structure, the order of the vertices, that of `sources` or
-    the number of workers. It is the graph's Voronoi diagram: M. Erwig, "The graph Voronoi diagram with applications",
-    Networks 36(3), 2000.
+    O(n + m) work. Each level is a superstep, which sends 16 bytes per vertex found in another worker's range. The
+    result does not depend on timing, the structure, the order of the vertices, the order of `sources` or the number of
+    workers. It is the graph's Voronoi diagram: M. Erwig, "The graph Voronoi diagram with applications", Networks 36(3),
+    2000.
 
     Examples
     --------
     >>> g.insert([0, 1, 3], [1, 2, 2])  # of 5 vertices  # doctest: +SKIP
-    >>> found = g.multi_source_bfs([3, 0])  # doctest: +SKIP
-    >>> found.to_numpy(), found.nearest.to_numpy()  # doctest: +SKIP
+    >>> distances = g.multi_source_bfs([3, 0])  # doctest: +SKIP
+    >>> distances.to_numpy(), distances.nearest.to_numpy()  # doctest: +SKIP
     (array([ 0,  1,  1,  0, -1], dtype=int32), array([ 0,  0,  3,  3, -1]))
     """
     return self.run("multi_source_bfs", sources=sources)
 
 
 def check(graph: GraphFacts, sources: Any) -> dict[str, Any]:
-    """The program's arguments from the user's."""
+    """Convert the user's arguments to the program's."""
     return {"sources": Vertices(graph.vertices(sources, "sources"))}
 
 

@@ -1,8 +1,7 @@
-"""Breadth-first search from several vertices on each rank, with the nearest of them for each vertex.
+"""Multi-source breadth-first search on each rank: distance from the nearest source, and its label.
 
-A length is hops << 32 | label of the source. So the least one is that of the nearest source, and among several that of
-the first in the order of what users call them. It grows by a hop along every edge: a search by near lists alone, by
-`paths.near_far`.
+A length is hops << 32 | label of the source. So the least length belongs to the nearest source, and among equally near
+sources to the smallest label. Every edge adds a hop: a search of `paths.near_far` with near lists alone.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ def _split(shard: Shard) -> Library:
 
 
 def warm(shard: Shard) -> None:
-    """Compile what `run` launches on this shard."""
+    """Compile the kernels of `run` for this shard."""
     library(shard, HOPS)
     _split(shard)
 
 
 def run(shard: Shard, sources: np.ndarray) -> Columns:
-    """The distances of the own vertices from the nearest of `sources`, in edges.
+    """Return the distances in edges from the nearest of `sources` to the own vertices.
 
     Parameters
     ----------
@@ -48,14 +47,15 @@ def run(shard: Shard, sources: np.ndarray) -> Columns:
     Raises
     ------
     CapacityError
-        There is too little memory for what `NearFarSearch` lists with wide words, 12 bytes an owned vertex for the
-        result and 1 / 64 byte an edge for hubs' tasks.
+        Too little memory for the lengths and lists of `NearFarSearch` with wide words, 12 bytes per owned vertex for
+        the result and 1 / 64 byte per edge for hubs' tasks.
 
     Notes
     -----
-    O(n + m) on one rank; on several, a distance may be corrected once for each way through other ranges. The result
+    O(n + m) on one rank; on several, a distance may be corrected once for each path through other ranges. The result
     does not depend on timing, order, structure or the number of ranks.
     """
+    # Search from all sources at once.
     device, n = shard.device, shard.hi - shard.lo
     search = NearFarSearch(shard, HOPS)
     labels = (
@@ -64,11 +64,13 @@ def run(shard: Shard, sources: np.ndarray) -> Columns:
         else Device.to_host(device.gather(vertex_labels(shard), device.asarray(sources)))
     )
     search.run(sources, labels.astype(np.uint64))
+
+    # Split the words into hops and labels.
     distance, nearest = device.empty(n, np.int32), device.empty(n, np.int64)
-    found = device.zeros(2, np.int64)
+    counts = device.zeros(2, np.int64)
     words = search.length[shard.lo : shard.hi]
-    _split(shard).SplitHops(n, words=words, n=n, distance=distance, nearest=nearest, found=found)
-    reached, levels = Device.to_host(found).tolist()
+    _split(shard).SplitHops(n, words=words, n=n, distance=distance, nearest=nearest, found=counts)
+    reached, levels = Device.to_host(counts).tolist()
     reached = int(shard.exchange.allreduce(np.array([reached]))[0])
     levels = int(shard.exchange.allreduce(np.array([levels]), "max")[0])
     return {"distance": distance, "nearest": nearest}, {"levels": levels, "reached": reached}

@@ -1,7 +1,7 @@
-// What is in the words of a search by hops << 32 | source; all ones for what is not reached.
+// Splits the words of a search, hops << 32 | source; all ones if unreached.
 #pragma once
 
-struct SplitHops {  // one lane an own vertex; found: how many are reached, and the largest number of hops plus one
+struct SplitHops {  // one lane per own vertex; found: the number of reached vertices, and the most hops plus one
     static constexpr int lanes = 1;
     const u64* words;
     i64 n;

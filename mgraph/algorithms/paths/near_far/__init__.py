@@ -1,1 +1,1 @@
-"""Shortest paths by a near and a far list of vertices, on one rank or several."""
+"""Near-far search for shortest paths, on a single rank or several."""

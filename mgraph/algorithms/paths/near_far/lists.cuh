@@ -1,5 +1,5 @@
-// The lists of one rank's search for shortest paths, and what its lanes find. This rank owns the n vertices from `first`
-// on. Lengths only fall, by atomics.
+// Lists of a near-far search on this rank, and the vertices that its lanes find. This rank owns the n vertices from
+// `first` on. Lengths only fall, by atomics.
 #pragma once
 #include "algorithms/paths/near_far/lengths.cuh"
 #include "kernels/buffered_append.cuh"
@@ -27,11 +27,11 @@ DEVICE bool mark(u32* bits, i64 v) {
 DEVICE void unmark(u32* bits, i64 v) { atomic_and(bits + v / word_bits, ~bit_of(v)); }
 
 struct NearFarLists {
-    Word* length;  // of the shortest path that is known here to each vertex of the graph
+    Word* length;  // per vertex of the graph: of the shortest path that this rank has found
     i64 first;
     i64 n;
     u32* lists;  // own rows: two near lists, two far lists, of n each
-    u32* marks;  // bitmaps of own rows: who is in which near list
+    u32* marks;  // bitmaps of own rows: the members of each near list
     u32* held;  // a bitmap of all vertices: own ones in the far list, others in the list for their owner
     const i64* starts;  // the first vertex of each owner's range
     const i64* places;  // the first place of each owner in `out`
@@ -61,7 +61,7 @@ struct NearFarLists {
     }
 };
 
-// What a lane finds in a turn: vertices that are near in the next one, and far ones.
+// Vertices that a lane finds in a turn: vertices that are near in the next one, and far ones.
 struct Relaxation {
     const NearFarLists& s;
     BufferedAppender near, far;
@@ -73,7 +73,7 @@ struct Relaxation {
     DEVICE void add_near(u32 row) {
         if (mark(marked, row)) near.add(row);
     }
-    // A path to `id`: whether it is an own vertex that is near now. Others are listed.
+    // Takes a path to `id`. True if it is an own vertex that is near now. Other vertices are listed.
     DEVICE bool takes(u32 id, Word word, u64 limit) {
         if (!(word < stale_load(s.length + id)) || !(word < atomic_min(s.length + id, word))) return false;
         i64 row = (i64)id - s.first;

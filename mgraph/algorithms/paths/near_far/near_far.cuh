@@ -7,7 +7,7 @@
 #include "algorithms/paths/near_far/relax_blockwise.cuh"
 
 template <class View>
-struct RelaxNear {  // a tile 32 near vertices
+struct RelaxNear {  // one tile per 32 near vertices
     static constexpr int lanes = 32;
     View graph;
     NearFarLists search;
@@ -15,7 +15,7 @@ struct RelaxNear {  // a tile 32 near vertices
     i64 far_turn;
     i64 count;
     u64 limit;
-    i64 last;  // 0 if their edges in another structure are to be followed after these
+    i64 last;  // 0 if their edges in another structure follow
     u64* tasks;
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
@@ -31,7 +31,7 @@ struct RelaxNear {  // a tile 32 near vertices
 };
 
 template <class View>
-struct RelaxHubs {  // a tile a task
+struct RelaxHubs {  // one tile per task
     static constexpr int lanes = 32;
     View graph;
     NearFarLists search;
@@ -47,7 +47,7 @@ struct RelaxHubs {  // a tile a task
     }
 };
 
-struct BeginSearch {  // one lane a source: its length, on every rank, and its owner's near list
+struct BeginSearch {  // one lane per source: its length, on every rank, and its owner's near list
     static constexpr int lanes = 1;
     NearFarLists search;
     u64 limit;
@@ -68,7 +68,7 @@ struct BeginSearch {  // one lane a source: its length, on every rank, and its o
     }
 };
 
-struct PackLengths {  // one lane a vertex of the list for an owner: its id and length in one word, or in two
+struct PackLengths {  // one lane per vertex of the list for an owner: its id and length in one word, or in two
     static constexpr int lanes = 1;
     NearFarLists search;
     const u32* list;
@@ -84,7 +84,7 @@ struct PackLengths {  // one lane a vertex of the list for an owner: its id and 
     }
 };
 
-struct ReceiveLengths {  // one lane a vertex that another rank has sent
+struct ReceiveLengths {  // one lane per vertex that another rank has sent
     static constexpr int lanes = 1;
     NearFarLists search;
     const u64* words;

@@ -1,4 +1,4 @@
-// How the edges of near vertices are followed.
+// Relaxation of the edges of near vertices.
 #pragma once
 #include "algorithms/paths/near_far/lists.cuh"
 #include "kernels/rows.cuh"
@@ -17,7 +17,7 @@ DEVICE void relax(const View& graph, Tile tile, i64 row, i64 unit, u64 limit, Fi
     relax_and_take(graph, tile, row, unit, limit, finds, [&](u32 found) { finds.add_near(found); });
 }
 
-// A tile follows the edges of a near vertex each lane; hubs become tasks. Returns how many edges the lane's vertex has.
+// A tile follows the edges of one near vertex per lane; hubs become tasks. Returns the degree of the lane's vertex.
 template <class View, class Tile32>
 DEVICE i64 relax_near(const View& graph, const NearFarLists& s, Tile32 tile, i64 base, i64 count, i64 turn, u64 limit,
                       Relaxation& relaxation, u64* tasks, bool last = true) {
@@ -27,9 +27,9 @@ DEVICE i64 relax_near(const View& graph, const NearFarLists& s, Tile32 tile, i64
     return row < 0 ? 0 : (i64)graph.degree(row);
 }
 
-// Few vertices, at most one a lane: 8 lanes follow a short row. What they find near is followed next, for some steps: the
-// grid need not meet in between, and a vertex that is followed too early is followed again. Returns how many edges the
-// lane has followed.
+// Few vertices, at most one per lane: 8 lanes follow a short row. Near vertices that they find are followed next, for
+// some steps: the grid need not meet in between, and a vertex that is followed too early is followed again. Returns the
+// number of edges that the lane has followed.
 constexpr int steps_ahead = 8;
 constexpr u32 no_row = ~0u;
 template <class View, class Tile32, class Finds>
@@ -60,7 +60,7 @@ DEVICE int run_ahead(const View& graph, Tile32 tile, u32 row, u64 limit, Finds& 
     return edges;
 }
 
-// A tile follows the edges of a row for each lane, of few. Returns how many edges the lane has followed.
+// A tile follows the edges of one row per lane, of few rows. Returns the number of edges that the lane has followed.
 template <class View, class Tile32, class Finds>
 DEVICE i64 relax_few(const View& graph, Tile32 tile, i64 row, u64 limit, Finds& finds, u64* tasks, i64* n_tasks) {
     i64 degree = row < 0 ? 0 : (i64)graph.degree(row);

@@ -1,11 +1,11 @@
-// A search that goes on from many places at once.
+// Relaxation from many places at once.
 #pragma once
 #include "algorithms/paths/near_far/relax.cuh"
 
-// From many places at once, each of which changes few vertices around it: every block takes some near vertices, and goes
-// on from there by itself, with lists of its own, whatever the order of lengths. Where a block has much to do while most
-// have nothing, all lists are dealt out again, as after `steps` steps. It leaves when nothing is near, and after `turns`
-// turns. On a rank that is alone: every vertex's row is its own.
+// For many places that each change few vertices around them: each block takes some near vertices, and continues from
+// there independently, with its own lists, whatever the order of lengths. If a block has much to do while most are
+// idle, all lists are dealt out again, as after `steps` steps. It leaves when no vertex is near, and after `turns`
+// turns. On a single rank, which owns all vertices.
 template <class View>
 struct RelaxBlockwise {
     static constexpr int lanes = 32;
@@ -22,7 +22,7 @@ struct RelaxBlockwise {
     struct Own {  // a block's two lists in memory that its lanes share, one of which is read while the other is made
         u32* rows;
         Word* words;
-        u32* counts;  // of three steps in rotation: how many are listed; of even and odd steps: whether to stop
+        u32* counts;  // of three steps in rotation: list sizes; of even and odd steps: 1 to stop
         DEVICE u32* stop(u32 side) const { return counts + 3 + side; }
     };
     struct List {
@@ -66,7 +66,7 @@ struct RelaxBlockwise {
         }
         count_edges(s, tile, edges);
     }
-    // A block goes on from the near vertices at the places begin .. end - 1; what is left is near in the next turn.
+    // A block continues from the near vertices at begin .. end - 1; those that are left are near in the next turn.
     DEVICE i64 relax_blockwise(const Own& own, i64 begin, i64 end, i64 turn, i64 blocks, Relaxation& relaxation) const {
         Block block;
         i64 edges = 0;
@@ -110,8 +110,9 @@ struct RelaxBlockwise {
         }
         block.sync();
     }
-    // A group follows the edges of a row, unless a shorter path to it is known since. A lane holds an edge until it has
-    // the next, so that nothing waits for its loads; nor for the atomic, without whose answer a vertex may be listed twice.
+    // A group follows the edges of a row, unless a shorter path to it was found since. A lane holds an edge until it
+    // has the next, so that nothing waits for its loads; nor for the atomic, without whose answer a vertex may be
+    // listed twice.
     template <class Group>
     DEVICE i64 go_on(const List& onward, Group group, u32 row, Word word, int units, Relaxation& relaxation) const {
         Word now = load(search.length + row), shortest = 0;

@@ -1,10 +1,9 @@
-// Many turns without the host, in the order of lengths; and how the limit rises.
+// Many turns without the host, in the order of lengths, and rises of the limit.
 #pragma once
 #include "algorithms/paths/near_far/relax.cuh"
 
-// Turn after turn without the host, while few vertices are near: a launch and a read-back would take longer than each.
-// If the rank is alone, it raises the limit, too. It leaves when more than `most` are near or far, and after `turns`
-// turns.
+// Many turns without the host, while few vertices are near: a launch and a read-back would take longer than a turn. On
+// a single rank it raises the limit, too. It leaves when more than `most` are near or far, and after `turns` turns.
 template <class View>
 struct RelaxPersistent {
     static constexpr int lanes = 32;
@@ -97,7 +96,7 @@ struct RelaxPersistent {
 };
 
 template <class View>
-struct FarLeast {  // one lane a far vertex: the least length from the limit on
+struct FarLeast {  // one lane per far vertex: the least length from the limit on
     static constexpr int lanes = 1;
     View graph;
     NearFarLists search;
@@ -110,7 +109,7 @@ struct FarLeast {  // one lane a far vertex: the least length from the limit on
 };
 
 template <class View>
-struct Divide {  // one lane a far vertex: which are near from now on
+struct Divide {  // one lane per far vertex: it becomes near if it is below the new limit
     static constexpr int lanes = 1;
     View graph;
     NearFarLists search;

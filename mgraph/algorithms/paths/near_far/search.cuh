@@ -1,7 +1,7 @@
-// A search for shortest paths by all ranks together, by a near and a far list: see `search.py`.
+// Near-far search for shortest paths by all ranks together.
 //
-// A rank knows a length of every vertex: that of an own vertex is the shortest yet, that of another one the shortest that
-// was found here. A length that falls is a row for the near or the far list, or a message to the owner. Messages are read
+// A rank stores a length of every vertex: for own vertices the shortest yet, for others the shortest that this rank has
+// found. A length that falls adds a row to the near or the far list, or sends a message to the owner. Messages are read
 // when the next rows are relaxed. Turns follow each other until no rank has near vertices. Then the limit rises.
 #pragma once
 #include "algorithms/primitives/programs.cuh"
@@ -16,23 +16,23 @@ struct NearFar {
     View graph;
     Word* length;  // of all vertices
     u64 none;  // the length of a vertex that is not reached
-    i64 clears;  // whether no vertex is reached before
+    i64 clears;  // 1 to reset all lengths first
     const u32* sources;
     const u64* words;  // their lengths
     i64 n_sources;
     u64 limit;  // of near vertices, at first
     f64 delta;
     u32* lists;  // own rows: two near lists, two far lists
-    u32* marks;  // bitmaps of own rows: who is in which near list
+    u32* marks;  // bitmaps of own rows: the members of each near list
     u32* held;  // a bitmap of all vertices: own ones in the far list, others that did not fit into an inbox
     u64* least;  // two words: the least length that went to the far list
     u64* tasks;  // pieces of rows of high degree
     struct State {
         i64 phase = 0;
         i64 turn = 0, far_turn = 0;  // which lists are read
-        i64 limit = 0, before = 0;  // of near vertices, and what it was before it rose
+        i64 limit = 0, before = 0;  // of near vertices, now and before its last rise
         i64 near = 0, next_near = 0, far = 0, divided = 0;  // own rows in the lists
-        i64 inbox = 0;  // whether messages are to be read
+        i64 inbox = 0;  // 1 if there are messages to read
         i64 tasks = 0;
         i64 all_near = 0, all_far = 0, all_kept = 0;  // of all ranks: listed in this turn, far, not sent yet
         i64 edges = 0;  // that this rank has followed
@@ -45,7 +45,7 @@ struct NearFar {
     DEVICE u32* near_list(i64 turn) const { return lists + (turn & 1) * world.rows(); }
     DEVICE u32* far_list(i64 turn) const { return lists + (2 + (turn & 1)) * world.rows(); }
     DEVICE u32* marked(i64 turn) const { return marks + (turn & 1) * (words_of(world.rows()) + 1); }
-    DEVICE bool send(const Heard& heard, i64 owner, u32 id, Word word) const {  // whether there was room
+    DEVICE bool send(const Heard& heard, i64 owner, u32 id, Word word) const {  // true if there was room
         i64 place = take_place(world.counts + owner);
         if (place >= world.room) return false;
         if constexpr (LENGTHS == 32) {
@@ -57,7 +57,8 @@ struct NearFar {
         return true;
     }
 
-    // What a lane finds: rows of the next turn's near list, far ones, and messages. A GPU's registers hold none of it.
+    // Vertices that a lane finds: rows of the next turn's near list, far ones, and messages. A GPU's registers hold
+    // none of it.
     struct Finds {
         const NearFar& search;
         const State& s;
@@ -83,7 +84,7 @@ struct NearFar {
             u64* least = search.least + (s.far_turn & 1);
             if (word < stale_load(least)) atomic_min(least, (u64)word);
         }
-        // A path to `id`: whether it is an own vertex that is near now. The limit is that of the state.
+        // Takes a path to `id`. True if it is an own vertex that is near now. The limit is that of the state.
         DEVICE bool takes(u32 id, Word word, u64) {
             if (!(word < stale_load(search.length + id)) || !(word < atomic_min(search.length + id, word)))
                 return false;
@@ -143,7 +144,7 @@ struct NearFar {
             if (row >= 0 && row < world.rows()) finds.add_near((u32)row);
         }
     }
-    DEVICE i64 inbox(const State& s, const Heard& heard, i64 r) const {  // messages of a rank that are there
+    DEVICE i64 inbox(const State& s, const Heard& heard, i64 r) const {  // messages received from a rank
         return s.inbox ? lesser(heard.messages(r), world.room) : 0;
     }
     DEVICE i64 rows_now(const State& s, const Heard& heard) const {  // in the near list and in inboxes
@@ -211,7 +212,7 @@ struct NearFar {
             }
         receive_all(grid, s, heard, finds);
     }
-    // Which far rows are near from now on. One below the limit before was near in the meantime.
+    // Divides the far rows by the new limit. A row below the old limit was near in the meantime.
     DEVICE void do_divide(Grid grid, const State& s, const Heard& heard) const {
         Finds finds{*this, s, heard};
         for (i64 i : grid.items(1)) store(least + (s.far_turn + 1 & 1) + i, nothing);

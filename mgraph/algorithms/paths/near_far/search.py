@@ -1,25 +1,25 @@
-"""One rank's part of a search for shortest paths: lists of vertices near and far, and what is sent to other ranks.
+"""Near-far search for shortest paths on each rank: lists of near and far vertices, and messages to other ranks.
 
-A length that falls is a vertex to look at again: soon if it is below a limit (near), else later (far). Once no rank has
-near vertices, the limit rises to the least far length plus `delta`. So lengths are final in steps of `delta`, as in
-delta-stepping [1]_, but with two lists instead of many buckets [2]_, and with vertices that are listed once at most. No
-step reads more than its lists: nothing scans all vertices.
+A vertex whose length falls is listed again: as near if the length is below a limit, else as far. Once no rank has near
+vertices, the limit rises to the least far length plus `delta`. So lengths are final in steps of `delta`, as in
+delta-stepping [1]_, but with two lists instead of many buckets [2]_, and each vertex is listed at most once. No step
+reads more than its lists: nothing scans all vertices.
 
-All ranks run the turns as one program (`search.cuh`, `mgraph.exchange.world`). A turn relaxes the near rows, and the
-lengths that others have sent; it costs one meeting of the ranks, and one more where it has rows of high degree. When
-the limit rises there are two. A length of another rank's vertex is sent when it falls below the shortest that was found
-here, as 8 bytes, or 16 with wide words; one that does not fit into the inbox is sent in another meeting. Lengths that
-fall again later are corrected, so the result is the same.
+All ranks run the turns as a single program (`search.cuh`, `mgraph.exchange.world`). A turn relaxes the near rows, and
+the lengths that other ranks have sent. It costs one meeting of the ranks, and another if it has rows of high degree. A
+rise of the limit costs two. A rank sends the length of another rank's vertex when it falls below the shortest that this
+rank has found, as 8 bytes, or 16 with wide words. A length that does not fit into the inbox is sent in another meeting.
+Lengths that fall again later are corrected, so the result is the same.
 
-GPUs go another way until the program has run on them (`RESIDENT`), and so does a search along the edges of two
-structures. There the host takes turns. While few vertices are near, one kernel takes turn after turn by itself
-(`RelaxPersistent`). On several ranks, each goes on until it has no near vertices, and then sends what it found in the
-others' ranges.
+On GPUs the host runs the turns until the program has run there (`RESIDENT`). It also does so for a search along the
+edges of two structures. While few vertices are near, one kernel runs many turns per launch (`RelaxPersistent`). On
+several ranks, each continues until it has no near vertices, and then sends the lengths that it found for the other
+ranges.
 
-A search that goes on after a change (`NearFarSearch.resume`) begins at many places, far from and near to the source,
-most of which change few vertices. In the order of lengths they would be done one after another. On a GPU and a rank
-that is alone, blocks take these places and go on from each by themselves (`RelaxBlockwise`), in no order; few lengths
-fall again where they have bounds (`paths.incremental_paths`).
+A search that resumes after a change (`NearFarSearch.resume`) begins at many places, far from and near to the source,
+most of which change few vertices. In the order of lengths they would run one after another. On a single rank with a
+GPU, each block takes some of these places and continues from them independently (`RelaxBlockwise`), in no order. Few
+lengths fall again if they have bounds (`paths.incremental_paths`).
 
 ================== ======================================= ========== ================================================
 step of the host   launches                                read-backs exchange
@@ -27,7 +27,7 @@ step of the host   launches                                read-backs exchange
 a large turn       1, 2 where there may be hubs            1          allreduce of three numbers (a copy on one rank)
 many small turns   1                                       1          the same
 many places        1                                       1          the same
-found elsewhere    1 for each rank sent to or heard from   1          alltoallv of 8 bytes a vertex (16 with wide words)
+found elsewhere    1 for each rank sent to or heard from   1          alltoallv of 8 bytes per vertex, or 16
 the limit rises    2                                       2          allreduce of a number
 ================== ======================================= ========== ================================================
 
@@ -54,17 +54,17 @@ from mgraph.structures import Structure
 
 __all__ = ["HOPS", "Lengths", "NearFarSearch", "Outbox", "library"]
 
-#: whether all ranks run a search as one program; on GPUs it has not run yet
+#: whether all ranks run a search as a single program; it has not run on GPUs yet
 RESIDENT = {"cpu": True, "cuda": False}
-#: so many near or far vertices are left to one kernel: a launch and a read-back take as long as their turn
+#: the most near or far vertices for one persistent kernel: a launch and a read-back take as long as their turn
 FEW = {"cuda": 1 << 15, "cpu": 512}
-#: so many near vertices, and so many suspects, are left to blocks that go on by themselves
+#: the most near vertices, and the most suspects, for blocks that continue independently
 BLOCKWISE = {"cuda": 1 << 17, "cpu": 0}
-BLOCKWISE_TILES = 1024  #: so many tiles they have
-BLOCKWISE_STEPS = 32  #: of a block, between two meetings of all
-BLOCKWISE_TURNS = 64  #: meetings of one launch, after which the host looks whether the call was aborted
-BLOCKWISE_LAUNCHES = 16  #: launches, after which a search goes on in the order of lengths
-TURNS = 1 << 12  #: turns of one launch, after which the host looks whether the call was aborted
+BLOCKWISE_TILES = 1024  #: tiles of such a launch
+BLOCKWISE_STEPS = 32  #: steps of a block between two meetings of all blocks
+BLOCKWISE_TURNS = 64  #: meetings per launch, after which the host checks whether the call was aborted
+BLOCKWISE_LAUNCHES = 16  #: launches after which a search continues in the order of lengths
+TURNS = 1 << 12  #: turns per launch, after which the host checks whether the call was aborted
 _WORDS = constants("algorithms/paths/near_far/near_far.cuh").enums["State"]
 TURN, FAR_TURN, LIMIT, LEAST, NEAR, FAR, TASKS, EDGES, OUT = 0, 1, 2, 3, 5, 8, 10, 13, 16
 assert len(_WORDS) == 10
@@ -73,7 +73,7 @@ NONE = 2**64 - 1
 
 @dataclass(frozen=True)
 class Lengths:
-    """A kind of lengths: the macro LENGTHS of the kernels, the dtype of a word, and the word of an unreached vertex."""
+    """Kind of lengths: the kernels' macro LENGTHS, the dtype of a word, and the word of an unreached vertex."""
 
     bits: int
     word: type
@@ -81,13 +81,13 @@ class Lengths:
 
     @classmethod
     def of(cls, dtype: str) -> Lengths:
-        """Those of floats."""
+        """Return the kind for float32 or float64 lengths."""
         if dtype == "float32":
             return cls(32, np.uint32, int(np.float32(np.inf).view(np.uint32)))
         return cls(64, np.uint64, int(np.float64(np.inf).view(np.uint64)))
 
     def limit(self, least: int, delta: float) -> int:
-        """The next limit: `delta` above the length `least`, and above it in any case."""
+        """Return the next limit: `least` + `delta`, but always above `least`."""
         if self.bits == 0:
             return NONE
         real = np.float32 if self.bits == 32 else np.float64
@@ -100,7 +100,7 @@ HOPS = Lengths(0, np.uint64, NONE)  #: hops << 32 | source
 
 
 def library(shard: Shard, lengths: Lengths, edges: Structure | None = None, resident: bool | None = None) -> Library:
-    """Return the kernels of a search over the shard's out-edges, or over other edges of it."""
+    """Return the kernels of a search over `edges`, by default the shard's out-edges."""
     view = (shard.out_edges if edges is None else edges).view()
     resident = RESIDENT[shard.device.kind] if resident is None else resident
     file = "search.cuh" if resident else "near_far.cuh"
@@ -108,7 +108,10 @@ def library(shard: Shard, lengths: Lengths, edges: Structure | None = None, resi
 
 
 class Outbox:
-    """The lists of vertices that are sent to other ranks, a part for each owner: 4 bytes a vertex of other ranges."""
+    """Vertices to send, grouped by owner.
+
+    They take 4 bytes per vertex of the other ranges.
+    """
 
     def __init__(self, shard: Shard) -> None:
         self.shard, device, ranks = shard, shard.device, range(shard.size)
@@ -122,35 +125,36 @@ class Outbox:
         self.fields = {"starts": self.starts, "places": self.places, "owners": shard.size, "out": self.list}
 
     def parts(self, counts: np.ndarray) -> list[Array]:
-        """The vertices for each owner, of which there are `counts`."""
+        """Return the vertices to send by owner: `counts[r]` for rank r."""
         return [self.list[at : at + int(n)] for at, n in zip(self.firsts, counts, strict=False)]
 
 
 class NearFarSearch:
-    """The lists and lengths of one search.
+    """Lists and lengths of a search.
 
-    They take 4 bytes a vertex of the whole graph (8 with wide words) and 16 bytes an owned vertex; bitmaps take n / 8
-    bytes, and n / 4 of owned vertices. On several ranks inboxes take 2 bytes a vertex of the whole graph (4), 2 MiB a
-    rank at least; where the host takes steps, 4 bytes for each vertex of the other ranges instead.
+    They take 4 bytes per vertex of the whole graph (8 with wide words) and 16 bytes per owned vertex; bitmaps take
+    1 / 8 byte per vertex of the whole graph, and 1 / 4 byte per owned vertex. On several ranks inboxes take 2 bytes per
+    vertex of the whole graph (4 with wide words), at least 2 MiB per rank. If the host runs the turns, lists of 4 bytes
+    per vertex of the other ranges replace them.
 
     Parameters
     ----------
     shard : Shard
     lengths : Lengths
     delta : float
-        How much the limit of near vertices rises at a time.
+        The step by which the limit of near vertices rises.
     edges : sequence of Structure, optional
-        The edges that are followed: one structure, or two of which one has the edges of the other reversed. The shard's
-        out-edges by default.
+        The edges to follow: one structure, or two that store each other's edges reversed. By default the shard's
+        out-edges.
     length : uint32 or uint64[n_vertices], optional
-        Lengths that are known; by default no vertex is reached.
+        The lengths at the beginning; by default no vertex is reached.
 
     Attributes
     ----------
     length : uint32 or uint64[n_vertices]
         The shortest length that this rank knows of each vertex.
     rounds : int
-        The turns and the rises of the limit so far; by the host, the steps in which ranks met.
+        The turns and the rises of the limit so far; if the host runs the turns, the supersteps.
     """
 
     def __init__(
@@ -162,10 +166,11 @@ class NearFarSearch:
         length: Array = None,
     ) -> None:
         self.shard, self.lengths, self.delta, self.device = shard, lengths, delta, shard.device
+        # Allocate lengths, lists and bitmaps.
         device, n = shard.device, shard.hi - shard.lo
         edges = edges or [shard.out_edges]
         self.n, self.resident = n, RESIDENT[device.kind] and len(edges) == 1
-        # a search by the program clears everything first
+        # The program clears all arrays first.
         cleared = self.resident and length is None
         new, zeros = (device.empty, device.empty) if cleared else (self._unreached, device.zeros)
         self.length = new(shard.n_vertices, lengths.word) if length is None else length
@@ -175,6 +180,8 @@ class NearFarSearch:
         self.state = device.zeros(OUT + (shard.size if shard.size > 1 else 0), np.int64)
         self.few, self.arrived = FEW[device.kind], device.zeros(1, np.uint64)
         self.least = device.empty(2, np.uint64)
+
+        # Begin without near vertices.
         self.set_edges(edges)
         self.limit, self.rounds = lengths.limit(0, delta), 0
         self.counts = np.zeros(len(self.state), np.int64)
@@ -184,7 +191,7 @@ class NearFarSearch:
 
     @cached_property
     def outbox(self) -> Outbox:
-        """The lists for other ranks, where the host takes steps."""
+        """Vertices to send to other ranks, if the host runs the turns."""
         return Outbox(self.shard)
 
     @cached_property
@@ -201,18 +208,19 @@ class NearFarSearch:
         return library(self.shard, self.lengths, self.structures[0], resident=False)
 
     def set_edges(self, edges: Sequence[Structure]) -> None:
-        """Follow these edges as they are now."""
+        """Follow `edges` in their current state."""
         self.structures = edges
-        self.sides = [(one.view(), task_room(one)) for one in edges]
+        self.sides = [(structure.view(), task_room(structure)) for structure in edges]
         self.graph = self.sides[0][0]
         self.tasks = self.device.empty(max(room for _, room in self.sides), np.uint64)
 
     # ---- the search -------------------------------------------------------------------------------------------------
 
     def resume(self, sources: Array, words: Array) -> None:
-        """`run` after an earlier search with the same lists, from the lengths that are known; O(n / 32) besides.
+        """Continue an earlier search from `sources` with the lengths `words`.
 
-        Blocks go on by themselves where the search `relaxes_blockwise`.
+        O(n / 32) besides the search. All other lengths stay. Blocks continue independently if the search
+        `relaxes_blockwise`.
         """
         if self.resident and not self.relaxes_blockwise:
             self._run_together(sources, words, clears=False)
@@ -224,7 +232,7 @@ class NearFarSearch:
         self._loop(BLOCKWISE_LAUNCHES if self.relaxes_blockwise and self.near <= BLOCKWISE[self.device.kind] else 0)
 
     def run(self, sources: Array, words: Array) -> None:
-        """Find the lengths of the shortest paths from `sources`, whose lengths at the beginning are `words`."""
+        """Find the lengths of the shortest paths from `sources`, which begin with the lengths `words`."""
         if self.resident:
             self._run_together(sources, words, clears=True)
         else:
@@ -232,11 +240,14 @@ class NearFarSearch:
             self._loop()
 
     def _run_together(self, sources: Array, words: Array, clears: bool) -> None:
-        """Run the program on all ranks, which with `clears` forgets all lengths first."""
+        """Run the program on all ranks, after a reset with `clears`."""
+        # Lay out the inboxes, with 8 or 16 bytes per message.
         device, shard, lengths, n = self.device, self.shard, self.lengths, len(sources)
         edges = self.structures[0]
         world = shard.exchange.world(device)
         layout = world.layout(shard.partition, inbox_room(shard), 8 if lengths.bits == 32 else 16)
+
+        # Run the program, and add up its counters.
         state = world.run(
             library(shard, lengths, edges, resident=True), "NearFar", layout, 1 + (self.n + edges.num_edges) // 256,
             graph=self.graph, length=self.length, none=lengths.none, clears=int(clears),
@@ -256,6 +267,7 @@ class NearFarSearch:
         self._read()
 
     def _loop(self, relaxes_blockwise: int = 0) -> None:
+        # Each superstep relaxes near vertices, by the kernel that suits their number.
         while self._superstep():
             self.rounds += 1
             if self.near and relaxes_blockwise:
@@ -268,7 +280,7 @@ class NearFarSearch:
 
     @property
     def relaxes_blockwise(self) -> bool:
-        """Whether blocks may go on by themselves: on a rank that is alone, along the edges of one structure."""
+        """True if blocks may continue independently: on a single rank, along the edges of one structure."""
         return self.shard.size == 1 and len(self.sides) == 1 and BLOCKWISE[self.device.kind] > 0
 
     @property
@@ -292,7 +304,8 @@ class NearFarSearch:
         self.limit = int(self.counts[LIMIT : LIMIT + 1].view(np.uint64)[0])
 
     def _superstep(self) -> bool:
-        """Exchange what was found elsewhere, or raise the limit if no rank has near vertices; False at the end."""
+        """Exchange lengths between ranks, or raise the limit if no rank has near vertices. Returns False at the end."""
+        # All ranks decide alike.
         sent = self.counts[OUT:]
         any_near, any_out, any_far = self.shard.exchange.allreduce(
             np.array([self.near > 0, int(sent.sum()) > 0, self.far > 0], np.int64), "max"
@@ -300,7 +313,7 @@ class NearFarSearch:
         if any_out:
             self._deliver(sent)
         elif not any_near:
-            # one block raises the limit by itself if it is alone
+            # On a single rank, the persistent kernel raises the limit itself.
             if self.shard.size > 1 or self.far > self.few:
                 return self._raise_limit()
             return bool(any_far)
@@ -311,6 +324,7 @@ class NearFarSearch:
 
     def _relax(self) -> None:
         now, tasks = {"search": self.fields, "tasks": self.tasks, **self._now()}, TASKS + self.turn % 3
+        # Relax the near rows in each structure, then the hubs among them.
         for view, room in self.sides:
             last = view is self.sides[-1][0]
             self.kernels.RelaxNear(-(-self.near // LANES), graph=view, count=self.near, last=int(last), **now)
@@ -327,7 +341,7 @@ class NearFarSearch:
         self._read()
 
     def _relax_blockwise(self) -> None:
-        """Go on from many places at once, on a rank that is alone; what is left then is near."""
+        """Continue from many places at once, on a single rank. The vertices that are left then are near."""
         self.kernels.RelaxBlockwise(
             BLOCKWISE_TILES, graph=self.graph, search=self.fields, turns=BLOCKWISE_TURNS, steps=BLOCKWISE_STEPS,
             tasks=self.tasks, arrived=self.arrived,
@@ -335,7 +349,8 @@ class NearFarSearch:
         self._read()
 
     def _raise_limit(self) -> bool:
-        """Raise the limit on all ranks to what lies above the least far length; False if nothing is far."""
+        """Raise the limit on all ranks above the least far length. Returns False if no vertex is far."""
+        # Find the least far length of all ranks.
         now = {"graph": self.graph, "search": self.fields, "far_turn": self.far_turn, "count": self.far}
         self.kernels.FarLeast(self.far, limit=self.limit, **now)
         least = self.state[LEAST + (self.far_turn & 1) :][:1]
@@ -343,6 +358,8 @@ class NearFarSearch:
         nearest = int(self.shard.exchange.allreduce(mine, "min")[0])
         if nearest == NONE:
             return False
+
+        # Divide the far vertices by the new limit.
         limit = self.lengths.limit(nearest, self.delta)
         self.kernels.Divide(max(self.far, 1), turn=self.turn, old=self.limit, limit=limit, **now)
         self._read()
@@ -351,12 +368,18 @@ class NearFarSearch:
     # ---- several ranks ----------------------------------------------------------------------------------------------
 
     def _deliver(self, counts: np.ndarray) -> None:
-        """Send the lengths that fell to the owners, and take theirs; a vertex takes 8 bytes, or 16 with wide words."""
+        """Send the lengths that fell to their owners, and receive the own.
+
+        A vertex takes 8 bytes, or 16 with wide words.
+        """
+        # Pack the lengths for each owner.
         wide, parts = 1 if self.lengths.bits == 32 else 2, []
         for part in self.outbox.parts(counts):
             words = self.device.empty(wide * len(part), np.uint64)
             self.kernels.PackLengths(len(part), search=self.fields, list=part, n=len(part), words=words)
             parts.append(words)
+
+        # Take those that other ranks send.
         for r, words in enumerate(self.shard.exchange.alltoallv(parts)):
             if r != self.shard.rank:
                 n = len(words) // wide
@@ -365,7 +388,7 @@ class NearFarSearch:
         self._read()
 
     def all_gather(self) -> None:
-        """Make the lengths of all vertices known to every rank. One allgather."""
+        """Gather the lengths of all vertices on every rank. One allgather."""
         if self.shard.size == 1:
             return
         for r, theirs in enumerate(self.shard.exchange.allgather(self.length[self.shard.lo : self.shard.hi])):

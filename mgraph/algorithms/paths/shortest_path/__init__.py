@@ -1,4 +1,4 @@
-"""A shortest path between two vertices."""
+"""Shortest path between two vertices."""
 
 from mgraph.algorithms.paths.shortest_path.method import ALGORITHM, shortest_path
 

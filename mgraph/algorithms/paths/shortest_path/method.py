@@ -1,4 +1,4 @@
-"""The method `shortest_path` that users call, and the check of its arguments."""
+"""Method `shortest_path` and the check of its arguments."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ __all__ = ["ALGORITHM", "shortest_path"]
 
 
 def shortest_path(self: Runs[Any], source: int, target: int, weight: bool = False) -> list[int]:
-    """The vertices of a shortest path from `source` to `target`, both included, as a list.
+    """Return the vertices of a shortest path from `source` to `target`, both included, as a list.
 
     Parameters
     ----------
     source, target : int
         Vertex ids. The path from a vertex to itself is that vertex alone.
     weight : bool
-        Whether the length of a path is the sum of its edges' weights, added in float64; else the number of edges.
+        Measure a path by the sum of its edges' weights, added in float64, instead of the number of its edges.
 
     Returns
     -------
     list of int
-        If there are several shortest paths, always the same one of them; which one depends on the graph's internal
-        order.
+        Among several shortest paths, the choice is always the same; it depends on the graph's internal order.
 
     Raises
     ------
@@ -36,18 +35,18 @@ def shortest_path(self: Runs[Any], source: int, target: int, weight: bool = Fals
     UnknownVertex
         `source` or `target` is not a vertex of the graph.
     InvalidOption
-        `weight` is asked for in an unweighted graph, or an edge has a negative weight: the message names it.
+        `weight` is True and the graph is unweighted, or an edge has a negative weight: the message names it.
     CapacityError
-        A worker has too little memory for the search with predecessors, and 4 bytes for each of its own vertices.
+        A worker has too little memory for the search with predecessors, and 4 bytes per own vertex.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
     Notes
     -----
-    One whole search from `source`, as by `bfs` or `sssp` with predecessors: for many targets of one source, take their
-    ``.predecessors``. Then a walk back from `target`, a superstep for each time that the path goes from one worker's
-    range to another's, in which two numbers travel. Only the path's vertices come to this process, 16 bytes each. The
-    sources are those of `bfs` and `sssp`.
+    The call runs a whole search from `source`, like `bfs` or `sssp` with predecessors: for many targets of one source,
+    take their ``.predecessors``. Then it walks back from `target`, with a superstep of two numbers for each time that
+    the path goes from one worker's range to another's. Only the path's vertices come to this process, 16 bytes each.
+    The references are those of `bfs` and `sssp`.
 
     Examples
     --------
@@ -60,7 +59,7 @@ def shortest_path(self: Runs[Any], source: int, target: int, weight: bool = Fals
 
 
 def check(graph: GraphFacts, source: Any, target: Any, weight: Any = False) -> dict[str, Any]:
-    """The program's arguments from the user's."""
+    """Convert the user's arguments to the program's."""
     ends = [graph.vertex(v, name) for v, name in ((source, "source"), (target, "target"))]
     if weight and not graph.weighted:
         raise InvalidOption("weight=True needs weights; create the graph with weighted=True")
@@ -69,7 +68,7 @@ def check(graph: GraphFacts, source: Any, target: Any, weight: Any = False) -> d
 
 
 def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Names) -> list[Any]:
-    """The whole path from the ranks' parts of it."""
+    """Join the ranks' parts of the path, in order from the source."""
     path, place = np.concatenate(columns["path"]), np.concatenate(columns["place"])
     whole: list[Any] = names(path[np.argsort(-place)]).tolist()
     return whole

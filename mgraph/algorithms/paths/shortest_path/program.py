@@ -1,8 +1,8 @@
-"""A shortest path on each rank: a search with predecessors from the source, and a walk back from the target.
+"""Shortest path on each rank: search with predecessors from the source, then walk back from the target.
 
-Without weights the search is `paths.bfs`, with weights `paths.sssp` in float64. In the walk
-each rank follows the predecessors of its own vertices until they leave its range: one launch and one read-back, then an
-allreduce of two numbers, for each time that the path goes from one range to another.
+Without weights the search is `paths.bfs`, with weights `paths.sssp` in float64. In the walk, the rank that owns the
+current vertex follows predecessors until they leave its range. Each part of the path within a range costs a launch, a
+read-back and an allreduce.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ def _library(shard: Shard) -> Library:
 
 
 def warm(shard: Shard) -> None:
-    """Compile what a walk and a search without weights run on this shard."""
+    """Compile the kernels of the walk, and the kernels that `bfs` and `sssp` warm."""
     bfs.ALGORITHM.warm(shard)
     sssp.ALGORITHM.warm(shard)
     _library(shard)
 
 
 def run(shard: Shard, source: int, target: int, names: tuple[int, int], weight: bool = False) -> Columns:
-    """A shortest path from `source` to `target`.
+    """Return the own part of a shortest path from `source` to `target`.
 
     Parameters
     ----------
@@ -39,26 +39,26 @@ def run(shard: Shard, source: int, target: int, names: tuple[int, int], weight: 
     source, target : int
         Internal ids; the same on every rank.
     names : (int, int)
-        Their users' ids, for the message of an error.
+        The user's ids of both, for error messages.
     weight : bool
-        Whether lengths are sums of weights, in float64; else numbers of edges.
+        Measure paths by sums of weights, in float64, instead of numbers of edges.
 
     Returns
     -------
     columns : dict
-        The parts of the path in the own range: "path", int64[k], internal ids, and "place", int64[k], how many edges
-        each vertex is away from the end of the path.
+        The parts of the path in the own range: "path", int64[k], internal ids, and "place", int64[k], the number of
+        edges from each vertex to the end of the path.
     scalars : dict
         ``edges``, the number of edges of the path.
 
     Raises
     ------
     NoPath
-        There is none; raised on every rank.
+        No path leads from `source` to `target`; raised on every rank.
     InvalidOption
         An edge has a negative weight.
     CapacityError
-        There is too little memory for the search with predecessors, and 4 bytes an owned vertex.
+        Too little memory for the search with predecessors, and 4 bytes per owned vertex.
     """
     if weight:
         predecessors, _ = Paths(shard, source, "float64").predecessors()
@@ -71,21 +71,26 @@ def run(shard: Shard, source: int, target: int, names: tuple[int, int], weight: 
 
 
 def _walk(shard: Shard, predecessors: Array, target: int) -> tuple[Array, Array, int, int]:
-    """The own vertices on the way back from `target`, their places, the vertex where it ends, and its length."""
+    """Walk back from `target`; return the own vertices, their places, the last vertex and the number of vertices."""
     device, n = shard.device, shard.hi - shard.lo
-    path, found = device.empty(n, np.uint32), device.zeros(2, np.int64)
+    path, result = device.empty(n, np.uint32), device.zeros(2, np.int64)
     paths, places, at, end, length = [], [], target, target, 0
     while at >= 0:
-        step = np.array([-1, 0, -1], np.int64)  # the next vertex, how many this range has, the last one of them
+        # The owner of `at` follows predecessors until they leave its range.
+        step = np.array([-1, 0, -1], np.int64)  # the next vertex, the number of vertices in this range, their last
         if shard.lo <= at < shard.hi:
-            _library(shard).WalkBack(1, predecessors=predecessors, first=shard.lo, n=n, at=at, path=path, found=found)
-            step[:2] = Device.to_host(found)
+            _library(shard).WalkBack(1, predecessors=predecessors, first=shard.lo, n=n, at=at, path=path, found=result)
+            step[:2] = Device.to_host(result)
             part = Device.to_host(path[: int(step[1])]).astype(np.int64)
             step[2] = part[-1]
             paths.append(part)
             places.append(length + np.arange(len(part)))
+
+        # Tell all ranks where the walk goes on.
         at, more, end = shard.exchange.allreduce(step, "max").tolist()
         length += more
+
+    # Join the own parts.
     none = [np.empty(0, np.int64)]
     mine, where = np.concatenate([*none, *paths]), np.concatenate([*none, *places])
     return device.asarray(mine), device.asarray(where), end, length

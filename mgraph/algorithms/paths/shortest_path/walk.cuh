@@ -1,5 +1,5 @@
-// The way back along predecessors, from the own vertex `at` on. found: the vertex after the last own one, or -1, and
-// how many own ones there are.
+// Walks back along predecessors from the own vertex `at`. found: the first vertex of another range, or -1, and the
+// number of own vertices on the path.
 #pragma once
 
 struct WalkBack {  // one lane

@@ -1,4 +1,4 @@
-"""Shortest paths by weights, from one source."""
+"""Single-source shortest paths by weights."""
 
 from mgraph.algorithms.paths.sssp.method import ALGORITHM, sssp
 

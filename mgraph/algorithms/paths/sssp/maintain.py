@@ -1,4 +1,4 @@
-"""Shortest paths that follow the graph: distances by weights, by `paths.incremental_paths`."""
+"""Maintained single-source shortest paths by weights (`paths.incremental_paths`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Distances"]
 
 
 class Distances:
-    """The distances from a vertex on one rank."""
+    """Distances from the source to the own vertices, maintained under changes of the graph."""
 
     takes_deletions = True
 
@@ -31,7 +31,7 @@ class Distances:
         return self.incremental.nbytes
 
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
-        """Bring the distances up to date; see `mgraph.algorithms.algorithm.Maintained`."""
+        """Update the distances. Returns None if they must be computed anew."""
         if self.tied and len(changes):
             return None
         self._grow()
@@ -41,21 +41,26 @@ class Distances:
         return ApplyResult(self.incremental.visited(), changed)
 
     def _tied(self) -> bool:
-        """Whether a vertex is as far as its predecessor, or has none that is nearer: who that is hangs on others."""
+        """Return True if a reached vertex has no predecessor that is nearer to the source.
+
+        The choice of such a predecessor depends on other vertices, so it cannot be maintained.
+        """
         shard, parents, own = self.shard, self.incremental.parents, self.incremental.own
         with shard.device.taking(24 * len(own), f"the predecessors of {len(own)} vertices"):
+            # Select the reached vertices, except the source.
             reached = own != own.dtype.type(self.incremental.lengths.none)
             if shard.lo <= self.source < shard.hi:
                 reached[self.source - shard.lo] = False
             rows = shard.device.xp.flatnonzero(reached)
+            # Compare their lengths with those of their predecessors.
             tied = (parents[rows] < 0) | (self.incremental.length[parents[rows]] >= own[rows])
         return bool(shard.exchange.allreduce(np.array([bool(tied.any())], np.int64), "max")[0])
 
     def renumber(self, ids: Renumbering) -> bool:
-        """Take over new internal ids; see `mgraph.algorithms.algorithm.Maintained`."""
-        going_on = self.incremental.renumber(ids, self.incremental.length[ids.kept])
+        """Adopt new internal ids. Returns False if the source was removed."""
+        continues = self.incremental.renumber(ids, self.incremental.length[ids.kept])
         self.source = self.incremental.source
-        return going_on
+        return continues
 
     def _grow(self) -> None:
         more, lengths = self.shard.n_vertices - len(self.incremental.length), self.incremental.lengths
@@ -63,9 +68,9 @@ class Distances:
             self.incremental.grow(self.shard.device.full(more, lengths.none, lengths.word))
 
     def columns(self) -> Columns:
-        """The distances of the own vertices."""
-        words, found = self.incremental.results()
+        """Return the distances of the own vertices, and their predecessors if maintained."""
+        words, counts = self.incremental.results()
         columns = {"distance": words.view(self.dtype)}
         if self.incremental.parents is not None:
             columns["predecessors"] = self.incremental.parents.copy()
-        return columns, {"reached": found["reached"], **self.info}
+        return columns, {"reached": counts["reached"], **self.info}

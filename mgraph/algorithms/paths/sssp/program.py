@@ -1,4 +1,4 @@
-"""Shortest paths from one source on each rank: near and far lists as in `paths.near_far`.
+"""Single-source shortest paths on each rank, with the near and far lists of `paths.near_far`.
 
 The step `delta` by which the limit rises is the mean weight above 0 of sampled edges times `STEP` / mean degree, as in
 [1]_ and [2]_. With a small step few vertices are near at a time. With a large one more lengths fall again later, and
@@ -23,17 +23,17 @@ in floating point, too. Predecessors are found from the lengths afterwards, by o
 depend on timing either. A vertex whose predecessors all have its own length (weights of 0, or rounded away) gets one in
 further rounds, by the number of such edges in a row.
 
-Weights are looked through for negative ones once for each state of the edges; after that this step has a launch and a
-read-back less.
+The check for negative weights runs once for each state of the edges; after that, this step has a launch and a read-back
+less.
 
 ================== =========================================== ======================================================
 step               launches                                    exchange among p ranks
 ================== =========================================== ======================================================
 weights            2, 3 where there may be hubs; 2 read-backs  allreduces of three numbers
 search             see `paths.near_far.search`                 the same
-predecessors       4, 5 where there may be hubs; 1 read-back;  an allgather of a word a vertex, an alltoallv of 8
-                   p - 1 merges                                bytes a vertex, an allreduce of two numbers
-a further round    1, 2 where there may be hubs; 1 read-back;  allreduce, alltoallv of 16 bytes a vertex found
+predecessors       4, 5 where there may be hubs; 1 read-back;  allgather of a word per vertex, alltoallv of 8
+                   p - 1 merges                                bytes per vertex, an allreduce of two numbers
+a further round    1, 2 where there may be hubs; 1 read-back;  allreduce, alltoallv of 16 bytes per vertex found
                    2 (p - 1) more
 ================== =========================================== ======================================================
 
@@ -63,19 +63,19 @@ NO_NOTE = 2**64 - 1
 
 
 def tree_kernels(shard: Shard, lengths: Lengths) -> Library:
-    """The kernels that look at single edges."""
+    """Return the kernels that sample weights and find predecessors."""
     return kernels(shard, "algorithms/paths/sssp/tree.cuh", shard.out_edges.view(), LENGTHS=lengths.bits)
 
 
 def warm(shard: Shard) -> None:
-    """Compile what a search in float32 runs on this shard."""
+    """Compile the kernels of a search in float32 for this shard."""
     for make in (library, tree_kernels):
         make(shard, Lengths.of("float32"))
     weight_kernels(shard)
 
 
 class Paths:
-    """The shortest paths from one source on one rank."""
+    """Shortest paths from a single source on this rank."""
 
     def __init__(self, shard: Shard, source: int, dtype: str = "float32") -> None:
         self.shard, self.device, self.source, self.dtype = shard, shard.device, source, dtype
@@ -89,15 +89,18 @@ class Paths:
     # ---- the step ----------------------------------------------------------------------------------------------------
 
     def _step(self) -> float:
-        """The step of the limit, from the mean weight of some edges and the mean degree; the same on every rank."""
+        """Return the step of the limit: mean sampled weight * `STEP` / mean degree. Every rank gets the same."""
+        # Sample the first weights of some rows.
         edges = self.shard.out_edges
         weights = np.ones(1)
         if edges.weighted:
             samples = min(SAMPLES, self.n)
-            given = self.device.empty(samples * _SAMPLED, np.float32)
-            self.kernels.SampleWeights(samples, graph=self.graph, rows=self.n, samples=samples, weights=given)
-            weights = Device.to_host(given).astype(np.float64)
-            weights = weights[(weights > 0) & np.isfinite(weights)]  # with a step of 0 each distance would take one
+            sampled = self.device.empty(samples * _SAMPLED, np.float32)
+            self.kernels.SampleWeights(samples, graph=self.graph, rows=self.n, samples=samples, weights=sampled)
+            weights = Device.to_host(sampled).astype(np.float64)
+            weights = weights[(weights > 0) & np.isfinite(weights)]  # with a step of 0, each distance would take a step
+
+        # Average over all ranks.
         mine = np.array([weights.sum(), len(weights), edges.num_edges, self.n], np.float64)
         total, count, arcs, rows = self.shard.exchange.allreduce(mine).tolist()
         mean = total / count if count else 1.0
@@ -106,29 +109,34 @@ class Paths:
     # ---- results ----------------------------------------------------------------------------------------------------
 
     def distances(self) -> Array:
-        """The distances of the own vertices: dtype[hi - lo]."""
+        """Return the distances of the own vertices: dtype[hi - lo]."""
         own = self.search.length[self.shard.lo : self.shard.hi]
         return (own if self.shard.size == 1 else own.copy()).view(self.dtype)
 
     def count(self) -> tuple[int, int]:
-        """How many vertices are reached, and how many of these have no predecessor though they need one."""
+        """Count the reached vertices, and those without a predecessor."""
         counts = self.device.zeros(2, np.int64)
         self.kernels.CountReached(self.n, tree=self._tree(0), counts=counts)
         reached, open = self.shard.exchange.allreduce(Device.to_host(counts)).tolist()
         return reached, open
 
     def predecessors(self) -> tuple[Array, int]:
-        """The predecessors of the own vertices, int64[hi - lo], -1 for none; and how many vertices are reached."""
+        """Return the own vertices' predecessors, int64[hi - lo], -1 for none, and the number of reached vertices."""
+        # Note the least nearer in-neighbour of every vertex, over the own edges.
         shard, search = self.shard, self.search
         search.all_gather()
         self.notes = self.device.full(shard.n_vertices, NO_NOTE, np.uint64)
         self._note(self.n, None, self._tree(0))
+
+        # Merge the notes of all ranks at the vertices' owners.
         own = self.notes[shard.lo : shard.hi]
         if shard.size > 1:
             ranges = [shard.partition.range(r) if r != shard.rank else (0, 0) for r in range(shard.size)]
             for r, part in enumerate(shard.exchange.alltoallv([self.notes[first:end] for first, end in ranges])):
                 if r != shard.rank:
                     self.kernels.MergePredecessors(len(own), part=part, n=len(own), notes=own)
+
+        # Vertices that are as far as all their predecessors get one in further rounds.
         reached, open = self.count()
         if open:
             self._rounds()
@@ -147,7 +155,7 @@ class Paths:
         )  # fmt: skip
 
     def _note(self, items: int, listed: Array, tree: Struct) -> None:
-        """Take notes along the edges of some rows, or of all. Up to two launches."""
+        """Note predecessors along the edges of the rows `listed`, or of all rows. Up to two launches."""
         room = task_room(self.shard.out_edges)
         tasks = self.device.empty(room, np.uint64)
         self.device.fill(self.n_tasks, 0)
@@ -156,28 +164,33 @@ class Paths:
         self.kernels.NoteHubs(room, **common)
 
     def _rounds(self) -> None:
-        """Give predecessors to the vertices that are as far as all their predecessors, level by level."""
+        """Find predecessors of the vertices that are as far as all their predecessors, level by level."""
         search, shard = self.search, self.shard
         listed, rows, level = None, self.n, 0
         while True:
+            # Note predecessors along edges that add nothing to the length.
             level += 1
             tree = self._tree(level)
             self.device.fill(search.state, 0)
             self._note(rows, listed, tree)
             counts = Device.to_host(search.state).copy()
-            found = shard.exchange.allreduce(np.array([counts[0] + counts[1 : 1 + shard.size].sum()], np.int64))
-            if int(found[0]) == 0:
+
+            # Stop once no rank reaches another vertex; else the next level begins at those reached.
+            reached = shard.exchange.allreduce(np.array([counts[0] + counts[1 : 1 + shard.size].sum()], np.int64))
+            if int(reached[0]) == 0:
                 return
             if shard.size > 1:
                 counts = self._deliver(tree, counts[1 : 1 + shard.size])
             listed, rows = search.lists[(level & 1) * self.n :][: self.n], int(counts[0])
 
     def _deliver(self, tree: Struct, counts: np.ndarray) -> np.ndarray:
+        # Pack the notes for each owner.
         parts, shard = [], self.shard
         for part in self.search.outbox.parts(counts):
             words = self.device.empty(2 * len(part), np.uint64)
             self.kernels.PackNotes(len(part), list=part, n=len(part), notes=self.notes, words=words)
             parts.append(words)
+        # Exchange them.
         for r, words in enumerate(shard.exchange.alltoallv(parts)):
             if r != shard.rank:
                 self.kernels.TakeNotes(len(words) // 2, tree=tree, words=words, n=len(words) // 2)
@@ -185,7 +198,7 @@ class Paths:
 
 
 def run(shard: Shard, source: int, predecessors: bool = False, dtype: str = "float32") -> Columns:
-    """The distances of the own vertices from `source`: the least sums of weights along paths.
+    """Return the distances from `source` to the own vertices: the least sums of weights along paths.
 
     Parameters
     ----------
@@ -193,9 +206,9 @@ def run(shard: Shard, source: int, predecessors: bool = False, dtype: str = "flo
     source : int
         An internal id; the same on every rank.
     predecessors : bool
-        Whether to find each vertex's predecessor too: the smallest internal id among those u with
-        ``distance[u] + weight == distance[v]`` in `dtype`, and a smaller distance. A vertex that has only predecessors
-        of its own distance gets one from which fewest such edges lead back.
+        Find each vertex's predecessor too: the smallest internal id among the vertices u with
+        ``distance[u] + weight == distance[v]`` in `dtype`, and a smaller distance. If all predecessors of a vertex have
+        its own distance, it gets the one from which the fewest such edges lead back.
     dtype : "float32" | "float64"
         The type in which distances are added up.
 
@@ -213,8 +226,8 @@ def run(shard: Shard, source: int, predecessors: bool = False, dtype: str = "flo
     InvalidOption
         An edge has a negative weight or NaN; raised on every rank.
     CapacityError
-        There is too little memory for what `NearFarSearch` lists, 1 / 64 byte an edge for hubs' tasks and, with
-        predecessors, 8 bytes a vertex of the whole graph and, on several ranks, 8 bytes an owned vertex.
+        Too little memory for the lengths and lists of `NearFarSearch`, 1 / 64 byte per edge for hubs' tasks and, with
+        predecessors, 8 bytes per vertex of the whole graph and, on several ranks, 8 bytes per owned vertex.
 
     Notes
     -----

@@ -1,7 +1,7 @@
-// What is done about single edges before and after a search for shortest paths: weights are sampled, and predecessors
-// are found. The predecessor of v is a vertex u with length[u] + weight == length[v], as the lengths'
-// dtype adds. If length[u] is less than length[v], no cycle is possible; the note has level 0. If they are equal (the
-// weight is 0, or rounded away), u must have a predecessor of a lower level, or be the source.
+// Samples weights before a search for shortest paths, and finds predecessors after it. The predecessor of v is a vertex
+// u with length[u] + weight == length[v], as the lengths' dtype adds. If length[u] is less than length[v], no cycle is
+// possible; the note has level 0. If they are equal (the weight is 0, or rounded away), u must have a predecessor of a
+// lower level, or be the source.
 #pragma once
 #include "algorithms/primitives/predecessors.cuh"
 #include "algorithms/paths/near_far/lengths.cuh"
@@ -11,7 +11,7 @@
 constexpr i64 sampled_edges = 4;  // of each sampled row
 
 template <class View>
-struct SampleWeights {  // one lane a sample: the weights of the first edges of a row; -1 where it has fewer
+struct SampleWeights {  // one lane per sample: the weights of the first edges of a row; -1 where it has fewer
     static constexpr int lanes = 1;
     View graph;
     i64 rows;
@@ -33,8 +33,8 @@ struct SampleWeights {  // one lane a sample: the weights of the first edges of 
 };
 
 struct Tree {
-    const Word* length;  // of every vertex of the graph
-    u64 none;            // the length of what is not reached
+    const Word* length;  // per vertex of the graph
+    u64 none;  // the length of an unreached vertex
     i64 first;
     i64 n;
     i64 source;
@@ -75,7 +75,7 @@ DEVICE void note_edges(const View& graph, Tile tile, i64 row, i64 unit, const Tr
 
 // Above level 0, rows without a note wait.
 template <class View>
-struct NoteEdges {  // a tile 32 rows, all or those of a list; hubs become tasks
+struct NoteEdges {  // one tile per 32 rows, all or those of a list; hubs become tasks
     static constexpr int lanes = 32;
     View graph;
     Tree tree;
@@ -94,7 +94,7 @@ struct NoteEdges {  // a tile 32 rows, all or those of a list; hubs become tasks
 };
 
 template <class View>
-struct NoteHubs {  // a tile a task of a hub's row
+struct NoteHubs {  // one tile per task of a hub's row
     static constexpr int lanes = 32;
     View graph;
     Tree tree;
@@ -106,7 +106,7 @@ struct NoteHubs {  // a tile a task of a hub's row
     }
 };
 
-struct PackNotes {  // one lane a vertex of the list for an owner: its id and its note
+struct PackNotes {  // one lane per vertex of the list for an owner: its id and its note
     static constexpr int lanes = 1;
     const u32* list;
     i64 n;
@@ -117,7 +117,7 @@ struct PackNotes {  // one lane a vertex of the list for an owner: its id and it
     }
 };
 
-struct TakeNotes {  // one lane a note that another rank has sent
+struct TakeNotes {  // one lane per note that another rank has sent
     static constexpr int lanes = 1;
     Tree tree;
     const u64* words;
@@ -127,7 +127,7 @@ struct TakeNotes {  // one lane a note that another rank has sent
     }
 };
 
-struct CountReached {  // one lane an own vertex: how many are reached, and how many of them have no note
+struct CountReached {  // one lane per own vertex: counts those reached, and those of them without a note
     static constexpr int lanes = 1;
     Tree tree;
     i64* counts;
