@@ -190,7 +190,7 @@ def as_keys(values: Any, kind: str, name: str) -> Any:
 
 
 def _keys(values: Any, name: str) -> Any:
-    """Return a one-dimensional column of `plain`; `InvalidBatch` for other dimensions."""
+    """Return a column by `plain`; `InvalidBatch` unless it is one-dimensional."""
     column = plain(values, name, KEY)
     if getattr(column, "ndim", 1) != 1:
         raise not_a_list(values, column.ndim, name, "keys")

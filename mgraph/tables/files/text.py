@@ -193,7 +193,10 @@ def plain_rows(body: bytes, delimiter: str | None) -> tuple[bytes, str]:
 
 
 def _has_tabs(body: bytes) -> bool:
-    """Return True if each row has the same number of tabs, and the first row has no blanks or ends beside them."""
+    """Return True if tabs separate the columns.
+
+    Each row has the same number of tabs, and in the first row none stands beside blanks or at an end.
+    """
     first = body[: body.find(b"\n") if b"\n" in body else None]
     tabs = first.count(b"\t")
     if not tabs or any(not field.strip(b" ") or field != field.strip(b" ") for field in first.split(b"\t")):
