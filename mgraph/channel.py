@@ -1,4 +1,4 @@
-"""Channels: Unix sockets over which a client's thread calls a shard's thread on the same host.
+"""Unix sockets for calls from a client's thread to a shard's thread on the same host.
 
 A call of a few kilobytes and its answer go from thread to thread, without an event loop on either side. Everything
 else goes by the session's comm: large arrays that are not in shared memory, objects that are not plain values, and all
@@ -29,7 +29,7 @@ _PEER = struct.Struct("3i")  # pid, uid and gid of the process at the other end
 
 
 class ChannelClosed(MgraphError):
-    """The other end closed the channel, or its process ended."""
+    """Raised if the other end closed the channel, or its process ended."""
 
 
 class Bell:
@@ -56,7 +56,7 @@ class Bell:
 
 
 class Channel:
-    """One end of a channel. One thread receives at a time; any thread may send.
+    """End of a channel. Any thread may send; a single thread receives at a time.
 
     Messages keep their boundaries and their order.
     """
@@ -68,7 +68,8 @@ class Channel:
 
     @classmethod
     def connect(cls, name: bytes) -> tuple[Channel | None, str]:
-        """Connect to the client that listens at `name`. Returns the channel, or None and why there is none."""
+        """Connect to the client at `name`. Return the channel, or None and the reason."""
+        # Both ends must belong to the same user.
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             sock.setblocking(False)
@@ -81,7 +82,9 @@ class Channel:
         return cls(sock), ""
 
     def send(self, data: bytes) -> bool:
-        """Send a packed message. Return False if the other end reads nothing and the socket is full.
+        """Send a packed message. Return False if the socket is full.
+
+        It fills up if the other end reads nothing.
 
         Raises
         ------
@@ -117,23 +120,28 @@ class Channel:
         return self._sock.fileno()
 
     def shut(self) -> None:
-        """End the channel. A thread that waits for a message wakes. The descriptor lives as long as this object."""
+        """End the channel, and wake a thread that waits for a message.
+
+        The descriptor lives as long as this object.
+        """
         with suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 
 
 class Listener:
-    """The client's end before a worker has connected."""
+    """End of a client before a worker has connected."""
 
     def __init__(self) -> None:
         self.name = b"mgraph-" + secrets.token_hex(16).encode()
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._sock.setblocking(False)
+        # A name that begins with NUL is abstract: no file is left behind.
         self._sock.bind(b"\0" + self.name)
         self._sock.listen(4)
 
     def accept(self) -> Channel | None:
-        """Return the channel to the process of this user that has connected; None if none has."""
+        """Return a channel to a process of this user; None if none has connected."""
+        # Drop connections of other users.
         while True:
             try:
                 sock, _ = self._sock.accept()
@@ -154,7 +162,7 @@ def _same_user(sock: socket.socket) -> bool:
 
 
 def pack_message(fields: dict[str, Any]) -> bytes | None:
-    """Return a message as bytes; None if it is too large for a channel, or has values that are not plain."""
+    """Return a message as bytes; None if it is too large or not plain."""
     try:
         data = pack(fields)
     except NotPlain:

@@ -1,7 +1,7 @@
-"""Plain values as bytes: numbers, text, bytes, sequences, dicts and arrays of numbers.
+"""Pack plain values: numbers, text, bytes, sequences, dicts and arrays of numbers.
 
-Whatever the bytes are, reading them runs no code. mgraph's processes exchange what they read by themselves in this
-form; the format is MessagePack.
+Unpacking runs no code, whatever the bytes are. Messages that mgraph's processes read by themselves have this form. The
+format is MessagePack.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KINDS = "biufmM"  #: kinds of NumPy's dtypes that are plain
 
 
 class NotPlain(ValueError):
-    """Raised for a value that is not plain, and for bytes that are no packed value."""
+    """Raised for values that are not plain, and for malformed bytes."""
 
 
 def pack(value: Any) -> bytes:
@@ -37,6 +37,7 @@ def pack(value: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
+    # MessagePack asks for the types that it does not know.
     if isinstance(value, np.ndarray) and value.dtype.kind in KINDS:
         return {ARRAY: value.dtype.str, "shape": value.shape, "bytes": value.tobytes()}
     if isinstance(value, np.generic) and value.dtype.kind in "biuf":
@@ -45,7 +46,9 @@ def _plain(value: Any) -> Any:
 
 
 def unpack(data: bytes) -> Any:
-    """Return the value of `pack`. Sequences are tuples, and arrays are writable copies.
+    """Return the value of packed bytes.
+
+    Sequences are tuples, and arrays are writable copies.
 
     Raises
     ------
@@ -61,6 +64,7 @@ def unpack(data: bytes) -> Any:
 def _array(fields: dict[Any, Any]) -> Any:
     if ARRAY not in fields:
         return fields
+    # Object dtypes would be pickled.
     dtype = np.dtype(fields[ARRAY])
     if dtype.kind not in KINDS:
         raise NotPlain(f"an array of {dtype}")

@@ -62,8 +62,8 @@ def from_dlpack(
     (3, 3)
     """
     arrays = {"source": source, "target": target, "weight": weight, "time": time}
-    given = {name: _array(name, values) for name, values in arrays.items() if values is not None}
-    return from_table(cls, given, Names(), client, n_vertices, options)
+    columns = {name: _array(name, values) for name, values in arrays.items() if values is not None}
+    return from_table(cls, columns, Names(), client, n_vertices, options)
 
 
 def _array(name: str, values: Any) -> Any:

@@ -23,7 +23,7 @@ __all__ = [
 ]  # fmt: skip
 
 UNITS = ("s", "ms", "us", "ns")  #: of dates that pandas has, ascending
-Labels = Mapping[str, str]  #: what messages call the columns of a batch
+Labels = Mapping[str, str]  #: names of a batch's columns in messages
 
 
 def names_of(
@@ -91,12 +91,14 @@ def build(
     InvalidOption
         Weights with ``weighted=False``, or times with ``times=False``; or an error of `DynamicGraph`.
     """
+    # Settle the options by the columns, and check the ids, before there is a graph.
     options = {**options, "keys": batch.keys}
     check_weighted(options, batch.weight is not None)
     if batch.time is not None:
         set_times(options, batch.time.dtype)
     if batch.keys is None:
         check_largest(*largest_id(batch, labels), n_vertices, len(batch))
+    # Fill the graph.
     with filling(cls(client, n_vertices, **options)) as graph:
         if len(vertices):
             stage(f"adding {len(vertices):,} vertices")
@@ -177,6 +179,7 @@ def timed_edges_of(graph: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | Non
     """
     with graph._directory.still():  # vertices that are deleted meanwhile would change places
         csr, names = graph.to_csr(), graph.vertices() if graph.keys in KINDS else None
+    # Rows to pairs; an undirected edge is in two rows.
     src = np.repeat(np.arange(len(csr.offsets) - 1, dtype=np.uint32), np.diff(csr.offsets))
     dst, weight, time = csr.dst, csr.weight, csr.time
     if not graph.directed:
@@ -197,6 +200,7 @@ def named_edges(
     if stamps is not None and stamps.dtype.kind == "M":
         stamps = _in_units(stamps, units)
     ends = [end if graph.keys == "string" else end.astype(np.int64) for end in (src, dst)]
+    # Leave out the columns that the graph does not have.
     columns = zip((source, target, weight, time), (*ends, values, stamps), strict=True)
     named = [(name, column) for name, column in columns if column is not None]
     if len(dict(named)) < len(named):
@@ -205,7 +209,7 @@ def named_edges(
 
 
 def _in_units(dates: np.ndarray, units: Sequence[str]) -> np.ndarray:
-    """Return dates in one of some units; `InvalidOption` for the first that none of them holds exactly."""
+    """Return dates in a unit of `units`; `InvalidOption` for the first that no unit holds exactly."""
     unit = np.datetime_data(dates.dtype)[0]
     if unit in units and np.datetime_data(dates.dtype)[1] == 1:
         return dates

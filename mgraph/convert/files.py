@@ -103,12 +103,14 @@ def from_table_file(
 ) -> Any:
     """Create a graph from a table file of the format `kind`."""
     keys = keys_of(options.get("keys", "auto"), n_vertices)
+    # Read the named columns only.
     stage(f"reading {os.path.basename(os.fsdecode(path))}")
     with open_table(path, kind, delimiter) as file:
-        found, unused = names.find(file.names, "the file")
-        read = file.read([*found.values()], keys)
-        columns = {column: read[name] for column, name in found.items()}
+        sources, unused = names.find(file.names, "the file")
+        read = file.read([*sources.values()], keys)
+        columns = {column: read[name] for column, name in sources.items()}
+    # Errors name the columns of the file.
     warn_unused(unused, "the file")
-    labels = {column: label(name) for column, name in found.items()}
+    labels = {column: label(name) for column, name in sources.items()}
     with blamed(check_path(path)):  # bad values are the file's
         return from_columns(cls, columns, labels, client, n_vertices, options)

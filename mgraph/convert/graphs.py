@@ -67,6 +67,7 @@ def from_networkx(
     UnknownVertex
         A node is `n_vertices` or more. No graph was created.
     """
+    # Refuse other objects, and parallel edges.
     if not hasattr(graph, "is_multigraph"):
         raise InvalidBatch(f"from_networkx takes a NetworkX graph, got {type_name(graph)}")
     if graph.is_multigraph():
@@ -74,6 +75,7 @@ def from_networkx(
         raise InvalidBatch(
             f"a {type(graph).__name__} may have parallel edges; networkx.{simple}(graph) has one of each"
         )
+    # Find the attributes, and choose the keys by the nodes.
     stage("reading the nodes and edges")
     weight, time = _attributes(graph, weight, time, options)
     both = bool(directed) and not graph.is_directed()
@@ -87,9 +89,11 @@ def from_networkx(
         # The graph has these nodes and no others: numbers with gaps are keys.
         if keys is None and len(nodes) and int(as_ids(nodes, "column 'nodes'").max()) >= len(nodes):
             keys = "int64"
+    # With keys, the nodes are the vertices, isolated nodes too.
     if keys is not None:
         names = as_keys(nodes, keys, "column 'nodes'")
         return build(cls, *_edges(graph, weight, time, both, keys), client, None, kind, names)
+    # Without keys, nodes are ids, and the largest decides the number of vertices.
     ids = as_ids(nodes, "column 'nodes'")
     least = int(ids.max()) + 1 if len(ids) else 0
     if n_vertices is None:
@@ -104,26 +108,29 @@ def from_networkx(
 def _attributes(
     graph: Any, weight: str | None, time: str | None, options: Mapping[str, Any]
 ) -> tuple[str | None, str | None]:
-    """Return the attributes of the edges that are weights and times, as of the columns of a table; warn of others."""
+    """Return the attributes of weights and times, by the rules of table columns; warn of unused attributes."""
+    # Attributes of the default names count if any edge has them.
     named = {name for name in (weight, time) if name is not None}
     named |= {
         name for name in ("weight", "time") if any(name in attributes for *_, attributes in graph.edges(data=True))
     }
-    found, unused = names_of(options, weight=weight, time=time).find(["source", "target", *named], "the graph")
+    columns, unused = names_of(options, weight=weight, time=time).find(["source", "target", *named], "the graph")
     warn_unused(unused, "the graph")
-    return found.get("weight"), found.get("time")
+    return columns.get("weight"), columns.get("time")
 
 
 def _edges(
     graph: Any, weight: str | None, time: str | None, both: bool, keys: str | None
 ) -> tuple[EdgeBatch, dict[str, str]]:
     """Return the edges of a checked graph, with their labels. `both` adds the reverse edges."""
+    # Read the ends and the attributes.
     pairs = [*graph.edges()]
     source, target = (_objects(pair[end] for pair in pairs) for end in (0, 1))
     columns, labels = {"src": source, "dst": target}, {"src": "column 'source'", "dst": "column 'target'"}
     for name, attribute in (("weight", weight), ("time", time)):
         if attribute is not None:
             columns[name], labels[name] = _attribute(graph, attribute, name), f"column {attribute!r}"
+    # Append the reverse edges, except of loops.
     if both:
         back = np.fromiter((u != v for u, v in pairs), bool, len(pairs))
         reverse = {**columns, "src": target, "dst": source}
@@ -168,14 +175,18 @@ def to_networkx(graph: Any, weight: str = "weight", time: str = "time") -> Any:
     """
     import networkx as nx
 
-    made = nx.DiGraph() if graph.directed else nx.Graph()
-    made.add_nodes_from(graph.vertices().tolist())
+    # Read the graph. Isolated vertices are nodes, too.
+    result = nx.DiGraph() if graph.directed else nx.Graph()
+    result.add_nodes_from(graph.vertices().tolist())
     src, dst, *values = timed_edges_of(graph)
-    there = [(name, column) for name, column in zip((weight, time), values, strict=True) if column is not None]
-    named = dict(there)
-    if len(named) < len(there):
+    # Give each edge the attributes that the graph has.
+    columns = [(name, column) for name, column in zip((weight, time), values, strict=True) if column is not None]
+    named = dict(columns)
+    if len(named) < len(columns):
         raise InvalidOption(f"weight and time are both {weight!r}; edges with both need two names")
-    rows = zip(*(list(one) if one.dtype.kind == "M" else one.tolist() for one in named.values()), strict=True)
+    rows = zip(
+        *(list(column) if column.dtype.kind == "M" else column.tolist() for column in named.values()), strict=True
+    )
     attributes = (dict(zip(named, row, strict=True)) for row in rows) if named else repeat({}, len(src))
-    made.add_edges_from(zip(src.tolist(), dst.tolist(), attributes, strict=True))
-    return made
+    result.add_edges_from(zip(src.tolist(), dst.tolist(), attributes, strict=True))
+    return result

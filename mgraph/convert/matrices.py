@@ -54,11 +54,13 @@ def from_scipy(
     InvalidOption
         `n_vertices` is given.
     """
+    # Refuse other objects, and matrices that are too large.
     if not hasattr(matrix, "tocsr"):
         raise InvalidBatch(f"from_scipy takes a SciPy sparse matrix, got {type_name(matrix)}")
     n = check_shape(matrix.shape)
     if (n_vertices := dict(options).get("n_vertices")) is not None:
         raise InvalidOption(f"n_vertices is {n_vertices!r}; a graph of a matrix has a vertex a row, {n}")
+    # Sum duplicates, in a wide dtype.
     stage(f"reading {matrix.nnz:,} entries")
     if matrix.dtype.kind in "biuf":  # sums of duplicates would not fit into a small dtype
         matrix = matrix.astype(np.result_type(matrix.dtype, np.uint64 if matrix.dtype.kind == "u" else np.int64))
@@ -68,6 +70,7 @@ def from_scipy(
         csr.sum_duplicates()
     if weighted is None and (csr.data != 1).any():
         warn("the entries of the matrix were not used; weighted=True makes them weights")
+    # Rows to pairs.
     src = np.repeat(np.arange(n), np.diff(csr.indptr))
     columns = {"src": src, "dst": csr.indices, **({"weight": csr.data} if weighted else {})}
     labels = {"src": "column 'row'", "dst": "column 'column'", "weight": "column 'data'"}

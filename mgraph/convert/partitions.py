@@ -68,20 +68,23 @@ def from_dask(
     InvalidBatch, UnknownVertex
         The errors of `from_pandas`; the message names the partition, too. No graph was created.
     """
+    # Find the columns.
     if not hasattr(frame, "to_delayed") or not hasattr(frame, "columns"):
         raise InvalidBatch(f"from_dask takes a Dask DataFrame, got {type_name(frame)}")
-    found, unused = names_of(options, source, target, weight, time).find(frame.columns, "the frame")
-    names = Names(**{ARGUMENTS.get(column, column): name for column, name in found.items()}, reads=())
-    keys, chosen = keys_of(options.get("keys", "auto"), n_vertices), frame[[*found.values()]]
+    columns, unused = names_of(options, source, target, weight, time).find(frame.columns, "the frame")
+    names = Names(**{ARGUMENTS.get(column, column): name for column, name in columns.items()}, reads=())
+    keys, chosen = keys_of(options.get("keys", "auto"), n_vertices), frame[[*columns.values()]]
     warn_unused(unused, "the frame")
+    # Compute them: here without a cluster, else on the workers.
     stage("computing the partitions")
     if client is None:
         return from_table(cls, chosen.compute(), names, None, n_vertices, options)
-    check_weighted(options, "weight" in found)
+    check_weighted(options, "weight" in columns)
     parts = client.compute(chosen.to_delayed())
+    # Times and keys decide how the partitions come into the graph.
     kind = _chosen(client, parts, names) if keys == "auto" else keys
     decided = {**options, "keys": kind}
-    if "time" in found:
+    if "time" in columns:
         return _inserted(cls, client, parts, names, n_vertices, decided)
     if kind is not None:
         return _numbered(cls, client, parts, names, decided)
@@ -93,8 +96,10 @@ def _ingested(cls: Any, client: Any, parts: list[Any], names: Names, n_vertices:
 
     Checks all partitions first.
     """
+    # Make the batches on the workers, and check their ids.
     batches = _finished(client.map(_batch, parts, range(len(parts)), names=names, keys=None))
     total, largest = _largest(client.gather(client.map(_facts, batches, names=names)), n_vertices)
+    # Ingest them where they are.
     parts.clear()  # Dask frees them
     with filling(cls(client, n_vertices, **options)) as graph:
         if n_vertices is None:
@@ -113,6 +118,7 @@ def _inserted(
     options: Any,
 ) -> Any:
     """Create a graph with times, partition by partition. Checks all first."""
+    # Check all partitions before there is a graph.
     kind = options["keys"]
     checked = _finished(client.map(_checked, parts, range(len(parts)), names=names, keys=kind))
     facts = client.gather(checked)
@@ -120,6 +126,7 @@ def _inserted(
         _largest([fact[:3] for fact in facts], n_vertices)
     if facts:
         set_times(options, facts[0][3])
+    # Insert them in order, an epoch each.
     with filling(cls(client, n_vertices, **options)) as graph:
         for i, part in enumerate(parts):
             stage(f"{i:,} of {len(parts):,} partitions inserted", i, len(parts))
@@ -134,9 +141,11 @@ def _numbered(cls: Any, client: Any, parts: list[Any], names: Names, options: An
 
     Checks all partitions first.
     """
+    # Each partition numbers its own keys on a worker.
     coded = _finished(client.map(_coded, parts, range(len(parts)), names=names, keys=options["keys"]))
     brought, batches = client.map(itemgetter(1), coded), []
     parts.clear()
+    # The graph numbers the keys here, partition by partition; the edges are renumbered on the workers.
     with filling(cls(client, **options)) as graph:
         for i in range(len(coded)):
             stage(f"the keys of {i:,} of {len(coded):,} partitions numbered", i, len(coded))
@@ -221,6 +230,7 @@ def _ends(part: Any, i: int, names: Names) -> np.ndarray | None:
     """Return the distinct ends of partition `i`: int64[k], or None for strings."""
     try:
         columns, labels, _ = columns_of(part, names)
+        # Strings decide at once; integers are sent as their distinct values.
         src, dst, called = columns["src"], columns["dst"], (labels["src"], labels["dst"])
         if not len(src):  # whose dtype says nothing
             return np.empty(0, np.int64)
@@ -233,8 +243,8 @@ def _ends(part: Any, i: int, names: Names) -> np.ndarray | None:
 
 
 def _union(ends: Sequence[np.ndarray | None]) -> np.ndarray | None:
-    there = [end for end in ends if end is not None]
-    return np.unique(np.concatenate(there)) if len(there) == len(ends) else None
+    numbers = [end for end in ends if end is not None]
+    return np.unique(np.concatenate(numbers)) if len(numbers) == len(ends) else None
 
 
 def _kind(ends: np.ndarray | None) -> str | None:

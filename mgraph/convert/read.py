@@ -106,18 +106,21 @@ def read(
     >>> from mgraph import DynamicGraph
     >>> g = DynamicGraph.read("roads.txt.gz", weight=2)  # doctest: +SKIP
     """
+    # Recognise the format by the contents.
     names = source, target, weight, time
     file = check_path(path)
     stage(f"reading {os.path.basename(file)}")
     with guarded(file):
         kind = format_of(file)
+    # Tables, and text whose columns are numbered.
     delimiter = {"csv": ",", "tsv": "\t"}.get(kind)
     numbered = any(isinstance(name, int) for name in names)
     if kind in TABLES and not (numbered and delimiter is not None):
-        found = names_of(options, *names)
-        return from_table_file(cls, path, kind, delimiter, found, client, n_vertices, options)
+        columns = names_of(options, *names)
+        return from_table_file(cls, path, kind, delimiter, columns, client, n_vertices, options)
     if delimiter is not None or kind == "edge list":
         return _edge_list(cls, file, names, delimiter, client, n_vertices, options)
+    # Formats of graphs.
     _check_names(kind, names)
     contents, decided = _contents(kind, file, weight, n_vertices, options)
     with blamed(file):
@@ -139,6 +142,7 @@ def _edge_list(
     cls: Any, file: str, names: tuple[Any, ...], delimiter: str | None, client: Any, n_vertices: Any, options: Any
 ) -> Any:
     """Create a graph from a text file."""
+    # Choose the columns; the ends are the first two by default.
     keys = keys_of(options.get("keys", "auto"), n_vertices)
     source, target, weight, time = names
     if weight is None:
@@ -148,6 +152,7 @@ def _edge_list(
         "src": 0 if source is None else source, "dst": 1 if target is None else target, "weight": weight, "time": time,
     }  # fmt: skip
     named = {column: name for column, name in places.items() if name is not None}
+    # Read them, and create the graph.
     with guarded(file):
         table = edge_list(file, [*named.values()], keys, delimiter)
     columns = {column: table.column(str(name)) for column, name in named.items()}
@@ -162,11 +167,13 @@ def _column_of_weights(file: str, delimiter: str | None, weighted: bool | None, 
     It is the column "weight" if the graph is to be `weighted`. A warning says which columns are not used that may be
     weights.
     """
+    # By its name, where the columns have names.
     first, has_names = columns_in_head(file, delimiter)
     by_name = any(isinstance(name, str) for name in names)
     if (has_names or by_name) and "weight" in first:
         warn_unused(["weight"] if weighted is None else [], "the file")
         return None if not weighted else "weight" if by_name else first.index("weight")
+    # Else weights are not guessed; a warning names a column that may hold them.
     used = {name for name in (*names, 0, 1) if isinstance(name, int)}
     if weighted and not by_name and len(first) > len(used):
         more = min(set(range(len(first))) - used)
@@ -176,10 +183,12 @@ def _column_of_weights(file: str, delimiter: str | None, weighted: bool | None, 
 
 def _contents(kind: str, file: str, weight: Any, n_vertices: Any, options: Any) -> tuple[GraphFile, dict[str, Any]]:
     """Read a file of a graph format. The user's options take precedence."""
+    # Vertices of EVLP are integer keys by default.
     keys, weighted = options.get("keys", "auto"), options.get("weighted", True)
     if kind == "evlp" and n_vertices is None and keys == "auto":
         keys = "int64"
     kind_of_keys = keys_of(keys, n_vertices)
+    # Read it with the reader of its format.
     with guarded(file):
         if kind == "graphml":
             numbers = n_vertices is not None or keys in (None, "int64")
@@ -189,6 +198,7 @@ def _contents(kind: str, file: str, weight: Any, n_vertices: Any, options: Any) 
         else:
             reader = {"dimacs": dimacs, "matrix market": matrix_market, "metis": metis}[kind]
             contents = reader(body_of(file), bool(weighted))
+    # The file decides direction and weights, unless the user does.
     says = {"directed": contents.directed, "weighted": "weight" in contents.columns}
     return contents, {**says, **options, "keys": keys}
 
@@ -213,6 +223,7 @@ def _chosen(contents: GraphFile, keys: str | None) -> str | None:
 
 def _numbered(cls: Any, kind: str, contents: GraphFile, client: Any, n_vertices: Any, options: Any) -> Any:
     """Create a graph from a file that numbers its vertices."""
+    # Check the number of vertices.
     n, columns = contents.n_vertices, dict(contents.columns)
     assert n is not None
     if n_vertices is not None and (n_vertices < n or (kind == "matrix market" and n_vertices != n)):
@@ -221,6 +232,7 @@ def _numbered(cls: Any, kind: str, contents: GraphFile, client: Any, n_vertices:
         check_shape((n, n))
     else:
         check_count(n, "the number of vertices of the file")
+    # Bring the edges to the wanted direction.
     src, dst, wanted = columns["src"], columns["dst"], options["directed"]
     if kind == "metis" and not wanted:  # it has each edge both ways
         columns = {name: column[src <= dst] for name, column in columns.items()}
@@ -237,11 +249,13 @@ def _listed(
     """Create a graph from a file that lists its vertices. With `known`, edges may have no others."""
     if contents.directed is False and options["directed"]:
         batch = _both_ways(batch)
+    # Listed vertices are keys.
     if batch.keys is not None:
         vertices = as_keys(contents.vertices, batch.keys, "column '0'")
         if known and batch.keys == "int64":
             _check_listed(batch, contents.labels, vertices)
         return build(cls, batch, contents.labels, client, None, options, vertices)
+    # Listed vertices are ids; the largest decides the number of vertices.
     ids = as_ids(contents.vertices, "column '0'")
     if known:
         _check_listed(batch, contents.labels, ids)

@@ -56,15 +56,18 @@ def subgraph(self: G, vertices: Any) -> G:
     >>> part.vertices().tolist(), sorted(part.to_networkx().edges)
     ([5, 0, 1], [(0, 1), (1, 5), (5, 0)])
     """
+    # Read the rows of the vertices.
     graph: Any = self
     with graph._directory.still():  # keys that are deleted meanwhile would change places
         names = _once(graph, vertices)
         rows = graph.neighbors(names, time=graph._options.times is not None)
+    # Keep the edges between them.
     place = _places(names, rows.dst)
     source = np.repeat(np.arange(len(names)), np.diff(rows.offsets))
     kept = place >= 0 if graph.directed else place >= source  # an undirected edge is in two rows
     weight, time = (None if column is None else column[kept] for column in (rows.weight, rows.time))
     batch = EdgeBatch(names[source[kept]], names[place[kept]], weight, keys=_kind(graph), time=time)
+    # Create a graph of the same kind.
     options = {name: getattr(graph, name) for name in ("directed", "weighted")}
     options |= {"reverse": graph.reverse and graph.directed}
     options |= {"device": graph.device if graph._client is None else "auto"}
@@ -112,14 +115,15 @@ def ego(self: G, vertex: Any, k: int = 1, direction: str = "out") -> G:
     graph: Any = self
     k = check_whole(k, "k")
     with graph._directory.still():
-        found = ring = _once(graph, [vertex])
+        # Search breadth-first: a ring is a level without the vertices before it.
+        reached = ring = _once(graph, [vertex])
         for _ in range(k):
             ends = np.unique(graph.neighbors(ring, direction).dst)
-            ring = ends[_places(found, ends) < 0]
+            ring = ends[_places(reached, ends) < 0]
             if not len(ring):
                 break
-            found = np.concatenate([found, ring])
-        return subgraph(self, found)
+            reached = np.concatenate([reached, ring])
+        return subgraph(self, reached)
 
 
 def _kind(graph: Any) -> str:

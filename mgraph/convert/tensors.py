@@ -42,12 +42,13 @@ def to_cugraph(graph: Any) -> Any:
     import cudf
     import cugraph
 
+    # Hand over the rows, in 32 bits if they suffice.
     rows = _rows(graph)
     kind = np.int32 if max(len(rows.dst), len(rows.offsets)) < 2**31 else np.int64
-    made = cugraph.Graph(directed=graph.directed)
+    result = cugraph.Graph(directed=graph.directed)
     columns = [rows.offsets.astype(kind), rows.dst.astype(kind), *([] if rows.weight is None else [rows.weight])]
-    made.from_cudf_adjlist(*map(cudf.Series, columns), renumber=False)
-    return made
+    result.from_cudf_adjlist(*map(cudf.Series, columns), renumber=False)
+    return result
 
 
 def to_pyg(graph: Any) -> Any:
@@ -90,7 +91,7 @@ def _ends(rows: Csr) -> Array:
 
         xp, device = cupy, rows.dst.device
     with device:
-        found = xp.empty((2, len(rows.dst)), np.int64)
-        found[0] = xp.searchsorted(rows.offsets, xp.arange(len(rows.dst)), "right") - 1
-        found[1] = rows.dst
-        return found
+        pairs = xp.empty((2, len(rows.dst)), np.int64)
+        pairs[0] = xp.searchsorted(rows.offsets, xp.arange(len(rows.dst)), "right") - 1
+        pairs[1] = rows.dst
+        return pairs

@@ -1,8 +1,8 @@
-"""Tickets of a host's GPUs, which a graph holds while its kernels wait for each other on several of them.
+"""Tickets of a host's GPUs, held while kernels on several of them wait for each other.
 
 Two graphs whose kernels were launched in crossed order on the same GPUs would wait for each other. So a graph takes
-the tickets of all its GPUs first, in the order of their UUIDs. A ticket is the lock of a file in /dev/shm, one for each
-user and GPU; the system takes it back from a process that ends.
+the tickets of all its GPUs first, in the order of their UUIDs. A ticket is the lock of a file in /dev/shm, per user
+and GPU; the system takes it back from a process that ends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PAUSE = 1e-3  #: the longest pause between two tries
 
 
 class Tickets:
-    """The tickets of some GPUs.
+    """Tickets of some GPUs.
 
     Parameters
     ----------
@@ -47,7 +47,8 @@ class Tickets:
             raise DeviceError(f"the tickets of GPUs cannot be kept in {FOLDER}: {error.strerror}") from None
 
     def take(self, look: Callable[[], None]) -> None:
-        """Take all tickets; `look` is called while another graph holds one, and raises if waiting is pointless."""
+        """Take all tickets. `look` is called while waiting, and raises if that is pointless."""
+        # Give back the tickets of a failed try.
         taken = 0
         try:
             for file in self._files:
@@ -61,6 +62,7 @@ class Tickets:
     def _take(self, file: int, look: Callable[[], None]) -> None:
         began = time.monotonic()
         while True:
+            # Try again at once at first, then with longer and longer pauses.
             try:
                 return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -74,7 +76,7 @@ class Tickets:
             fcntl.flock(file, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Give the tickets back, and close their files. It may be called twice."""
+        """Give the tickets back, and close their files. Idempotent."""
         files, self._files = self._files, []
         for file in files:
             with suppress(OSError):

@@ -1,8 +1,8 @@
-"""Programs that all ranks of a graph run together: the memory that they share, and the drivers of their phases.
+"""Programs of all ranks of a graph: their regions of memory, and the drivers of their phases.
 
 A program is a kernel file with phases (see ``kernels/world_common.cuh``). Where ranks map each other's memory, one
 launch on each runs all phases, and the ranks meet in memory after each. Elsewhere the host runs the phases one by one,
-and the exchange carries what they said and sent.
+and the exchange carries their numbers and messages.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ HANDLE_BYTES = 1024  #: the most bytes with which a rank names its region
 
 
 class Collectives(Protocol):
-    """What a world needs of an `Exchange`."""
+    """Collective calls that a world needs of an `Exchange`."""
 
     rank: int
     size: int
@@ -55,7 +55,7 @@ class Collectives(Protocol):
 
 
 class Layout:
-    """Where a program's inboxes and arrays lie in the region of each rank.
+    """Offsets of a program's inboxes and arrays in the region of each rank.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class Layout:
 
 
 class World:
-    """The regions of all ranks of one exchange, and the words with which their programs meet.
+    """Regions of all ranks of an exchange, and the words with which their programs meet.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class World:
         Connected. It carries the regions' names, and everything where ranks do not map each other's memory.
     device : Device
     mapped : bool
-        Whether the ranks map each other's memory; always true for one rank.
+        True if the ranks map each other's memory; always for a single rank.
 
     Notes
     -----
@@ -109,18 +109,20 @@ class World:
         self._layouts: dict[Any, Layout] = {}
 
     def _gpus_differ(self) -> bool:
-        """Return True if no two ranks have the same GPU, where their kernels must not wait for each other.
+        """Return True if no two ranks have the same GPU.
 
-        Rank 0 then has the tickets of the GPUs, and a word that all ranks map, in which it says for which run it holds
-        them.
+        On a common GPU their kernels must not wait for each other. Rank 0 then has the tickets of the GPUs, and a word
+        that all ranks map, in which it writes the run for which it holds them.
         """
         if self.size == 1 or self.device.kind == "cpu":
             return True
+        # Compare the UUIDs of the GPUs.
         runtime = self.device.xp.cuda.runtime
         uuid = bytes(runtime.getDeviceProperties(self.device.index)["uuid"])
         uuids = _gather_bytes(self.exchange, uuid)
         if len(set(uuids)) < self.size:
             return False
+        # Rank 0 opens the tickets, and creates the segment of its word, which all others map.
         place, segment = b"", None
         if self.rank == 0:
             self._tickets = Tickets(uuids)
@@ -128,6 +130,7 @@ class World:
             place = where.encode()
         place = _gather_bytes(self.exchange, place)[0]
         segment = segment or Segment.open(Place.decode(place))
+        # All have mapped it: its name can go.
         self.exchange.barrier()
         if self.rank == 0:
             Segment.unlink(Place.decode(place))
@@ -137,7 +140,7 @@ class World:
     # ---- memory ------------------------------------------------------------------------------------------------------
 
     def layout(self, partition: Partition, room: int, message: int = 4, **arrays: int) -> Layout:
-        """Return the layout of a program whose arrays have these bytes in each region; the same call on every rank.
+        """Return the layout of a program's inboxes and arrays. Collective.
 
         Parameters
         ----------
@@ -148,6 +151,8 @@ class World:
             length of the longest range at least.
         message : int
             Bytes of a message, a multiple of 4.
+        **arrays
+            The bytes of each array in each region.
 
         Raises
         ------
@@ -156,6 +161,7 @@ class World:
         """
         if not self.mapped:
             room = max(room, *(end - start for start, end in pairwise(partition.starts)))
+        # Layouts are cached; a larger one than all before grows the regions.
         key = partition.starts, room, message, tuple(arrays.items())
         layout = self._layouts.get(key)
         if layout is None:
@@ -169,12 +175,14 @@ class World:
         return layout
 
     def _struct(self, layout: Layout, partition: Partition) -> Struct:
-        """Return the field `World`: the tables of addresses and the words of this rank."""
+        """Return the field `World`: tables of addresses, and the words of this rank."""
+        # A rank has an inbox per rank and parity of the meeting.
         device, size = self.device, self.size
         regions = np.array(self._region.addresses, np.uint64)
         own, box = int(regions[self.rank]), layout.message * layout.room
         parities = [[layout.inboxes + (parity * size + r) * box for r in range(size)] for parity in (0, 1)]
         inboxes = np.array(parities, np.uint64) + np.uint64(own)
+        # Messages go to the others' inboxes, or to an outbox for the host.
         if self.mapped:
             mine = np.array([[row[self.rank]] for row in parities], np.uint64)
             out = regions[None, :] + mine
@@ -193,7 +201,8 @@ class World:
         return self._region.array(layout.offsets[name], n, dtype)
 
     def _grow(self, nbytes: int) -> None:
-        """Replace the regions of all ranks by larger ones. Collective."""
+        """Replace the regions of all ranks by larger regions. Collective."""
+        # Allocate the new region without the old ones.
         self._layouts.clear()
         self._free()
         region, why = None, ""
@@ -201,13 +210,14 @@ class World:
             region = _REGIONS[self.device.kind if self.mapped and self.size > 1 else "own"](self, nbytes)
         except (CapacityError, DeviceError) as error:
             why = str(error)
-        # all ranks or none: a rank without memory tells the others
+        # All ranks or none: a rank without memory tells the others.
         names = _gather_bytes(self.exchange, region.name if region is not None else b"")
         lacking = [r for r, name in enumerate(names) if not name]
         if lacking:
             raise CapacityError(
                 f"rank {lacking[0]} has no {nbytes} bytes for the exchange of programs{why and ': ' + why}"
             )
+        # Map the regions of the others.
         assert region is not None
         self._region = region
         region.open(names)
@@ -224,7 +234,7 @@ class World:
         self._region, self.nbytes = None, 0
 
     def close(self) -> None:
-        """Unmap the others' regions and free the own one. Does not wait for other ranks."""
+        """Unmap the other regions and free the own region, without waiting for other ranks."""
         if self._tickets is not None:
             self._tickets.close()
         region, self._region = self._region, None
@@ -237,7 +247,7 @@ class World:
     # ---- running -----------------------------------------------------------------------------------------------------
 
     def run(self, library: Library, name: str, layout: Layout, items: int, **fields: Any) -> dict[str, int]:
-        """Run the program `name` on all ranks, and return its last state by the names of its words.
+        """Run the program `name` on all ranks; return the words of its last state by name.
 
         Parameters
         ----------
@@ -291,18 +301,23 @@ class World:
             wait_until(lambda: bool(grant[0] >= self.runs), self._check)
 
     def _drive_by_host(self, library: Library, name: str, layout: Layout, items: int, fields: Any) -> np.ndarray:
-        """Run phase after phase: its work, then what the ranks said and sent, then what follows. One read-back each."""
+        """Run the program phase by phase, with a read-back each.
+
+        A phase is its work, the exchange of numbers and messages, and the choice of the next phase.
+        """
         step, after = (
             getattr(library, name + suffix).bind(world=layout.world, **fields) for suffix in ("_step", "_next")
         )
         said, resume = np.zeros((self.size, SAID), np.int64), 0
         while True:
             self._check()
+            # The work of the phase.
             self.device.fill(self._counts, 0)
             step(items, launch=0, resume=resume)
             control = Device.to_host(self._control).view(np.int64)
             if control[STATE_AT] == 0:
                 return control[STATE_AT:]
+            # The exchange, and the next phase.
             counts = control[COUNTS_AT : COUNTS_AT + self.size + NUMBERS]
             self._say(layout, said, counts, bool(control[ALONE_AT]), int(control[MEETINGS_AT]))
             if control[SHARES_AT] >= 0:
@@ -311,7 +326,8 @@ class World:
             resume = 1
 
     def _say(self, layout: Layout, said: np.ndarray, counts: np.ndarray, alone: bool, meetings: int) -> None:
-        """Exchange numbers and messages, and write what was said to `control`."""
+        """Exchange numbers and messages, and write all ranks' numbers to `control`."""
+        # Reduce the counts of messages and the numbers of all ranks.
         own = np.zeros((self.size, self.size + NUMBERS), np.int64)
         own[self.rank] = counts
         every = own if alone else self.exchange.allreduce(own.reshape(-1)).reshape(own.shape)
@@ -319,8 +335,10 @@ class World:
             sent = every[r, : self.size]
             flags = OVERFLOWED if (sent > layout.room).any() else 0
             said[r] = [sent[self.rank], *every[r, self.size :], sent.sum() << FLAG_BITS | flags]
+        # The program reads them as halves of 32 bits.
         halves = said.reshape(-1).view(np.uint32).astype(np.uint64)
         self._control[HEARD_AT : HEARD_AT + len(halves)] = self.device.asarray(halves)
+        # Send the messages to the inboxes of this meeting's parity.
         if not alone and every[:, : self.size].any():
             words = layout.message // 4
             box = layout.outbox.reshape(self.size, layout.room * words)
@@ -332,7 +350,7 @@ class World:
                     inboxes[r, : len(part)] = part
 
     def _share(self, layout: Layout, offset: int) -> None:
-        """Give every rank the words of a bitmap that hold this rank's vertices."""
+        """All-gather the words of a bitmap that hold each rank's vertices."""
         starts, words = layout.starts, (layout.starts[-1] + 31) // 32
         bitmap = self._region.array(offset, words, np.uint32)
         spans = [slice(starts[r] // 32, -(-starts[r + 1] // 32)) for r in range(self.size)]
@@ -346,7 +364,7 @@ def _aligned(nbytes: int) -> int:
 
 
 def _gather_bytes(exchange: Collectives, data: bytes) -> list[bytes]:
-    """Return the bytes that each rank gives, at most `HANDLE_BYTES`."""
+    """All-gather at most `HANDLE_BYTES` bytes per rank."""
     table = np.zeros((exchange.size, HANDLE_BYTES), np.int32)
     table[exchange.rank, 0] = len(data)
     table[exchange.rank, 1 : len(data) + 1] = np.frombuffer(data, np.uint8)
@@ -358,7 +376,7 @@ def _gather_bytes(exchange: Collectives, data: bytes) -> list[bytes]:
 
 
 class _OwnRegion:
-    """A region that no other rank maps: of a rank alone, or where the host drives programs."""
+    """Region that no other rank maps, for a single rank or if the host drives programs."""
 
     name = b"own"
 
@@ -381,7 +399,7 @@ class _OwnRegion:
 
 
 class _HostRegion(_OwnRegion):
-    """A segment of /dev/shm, which all ranks of the host map."""
+    """Segment of /dev/shm, which all ranks of the host map."""
 
     def __init__(self, world: World, nbytes: int) -> None:
         self.device, self.rank, self.addresses = world.device, world.rank, [0] * world.size
@@ -409,7 +427,7 @@ class _HostRegion(_OwnRegion):
 
 
 class _DeviceRegion(_OwnRegion):
-    """Memory of the driver's own, which CUDA IPC lets other processes map; memory of a pool cannot be mapped."""
+    """Memory from the driver, which other processes map by CUDA IPC; a pool's memory cannot be mapped."""
 
     def __init__(self, world: World, nbytes: int) -> None:
         self.device, self.rank, self.addresses = world.device, world.rank, [0] * world.size
@@ -427,7 +445,7 @@ class _DeviceRegion(_OwnRegion):
         self._mapped: list[int] = []
 
     def open(self, names: list[bytes]) -> None:
-        """Map the regions of the others; those of this process have addresses already."""
+        """Map the regions of other processes; regions of this process have addresses already."""
         self._runtime.deviceSynchronize()  # the region is cleared before others write to it
         for r, name in enumerate(names):
             if r == self.rank:

@@ -1,4 +1,4 @@
-"""Users' columns as arrays: what pandas, Polars, cuDF, Arrow, DLPack or a list has, without missing values."""
+"""Convert columns of pandas, Polars, cuDF, Arrow, DLPack and lists to arrays without missing values."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _TEXT = ("string", "large_string", "string_view")  #: types of Arrow
 
 
 def cell(name: str, row: int) -> str:
-    """Return what messages call a value: "src[3]", or "column 'from', row 3"."""
+    """Return the name of a value in messages: "src[3]", or "column 'from', row 3"."""
     return f"{name}, row {row}" if name.startswith("column ") else f"{name}[{row}]"
 
 
 def shown(value: Any) -> str:
-    """Format a value of a column for a message, without the type that NumPy, CuPy or Arrow gives it."""
+    """Format a value of a column for a message, without its type in NumPy, CuPy or Arrow."""
     if isinstance(value, np.datetime64 | np.timedelta64):
         return str(value)
     plain = getattr(value, "as_py", getattr(value, "tolist", lambda: value))
@@ -38,7 +38,7 @@ def shown(value: Any) -> str:
 
 
 def not_a_list(values: Any, ndim: int, name: str, what: str) -> InvalidBatch:
-    """Make the error for one value, or for several dimensions, in place of a list of `what`."""
+    """Return the error for a scalar or a multi-dimensional array in place of a list of `what`."""
     if isinstance(values, str | int | float | np.generic):
         return InvalidBatch(f"{name} is {values!r}, one value; {what} come in a list or a 1-dimensional array")
     kind = type(values).__name__
@@ -46,7 +46,7 @@ def not_a_list(values: Any, ndim: int, name: str, what: str) -> InvalidBatch:
 
 
 def refuse_missing(missing: Any, name: str, need: str = NEED) -> None:
-    """Raise `InvalidBatch` for the first row of a mask, if it has one."""
+    """Raise `InvalidBatch` for the first row of a mask, if any."""
     if missing.any():
         raise InvalidBatch(f"{cell(name, int(missing.argmax()))} is missing; {need}")
 
@@ -67,18 +67,22 @@ def library_of(value: Any) -> str:
 
 
 def as_array(values: Any) -> Any:
-    """Return `values` as a NumPy or CuPy array, without a copy if the protocol of `values` allows that.
+    """Return `values` as a NumPy or CuPy array.
+
+    Without a copy if the protocol of `values` allows that.
 
     Accepts NumPy and CuPy arrays, sequences, and objects with ``__cuda_array_interface__``, ``__array_interface__``,
     ``__array__`` or DLPack (``__dlpack__``). Data on a GPU stays there. Raises `InvalidBatch` if `values` cannot be
     made an array, or is an array with masked entries.
     """
+    # DLPack: from the CPU at once, from a GPU below by CuPy.
     on_gpu = hasattr(values, "__cuda_array_interface__")
     if not on_gpu and hasattr(values, "__dlpack_device__") and not isinstance(values, np.ndarray):
         with suppress(TypeError):  # of an Arrow array with missing values, in some releases
             on_gpu = int(values.__dlpack_device__()[0]) == 2  # kDLCUDA
         if not on_gpu and not hasattr(values, "__array__"):
             return _tried(np.from_dlpack, values)
+    # Everything else has an interface of NumPy or CuPy.
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         at = np.flatnonzero(np.ma.getmaskarray(values))[0]
         raise InvalidBatch(f"entry {at} of a masked array is masked; every entry needs a value")
@@ -90,7 +94,7 @@ def as_array(values: Any) -> Any:
 
 
 def _tried(make: Callable[[Any], np.ndarray], values: Any) -> np.ndarray:
-    """Return an array of `values`, or raise `InvalidBatch`: for rows of unequal lengths, say, or a sparse tensor."""
+    """Call `make`; `InvalidBatch` if it fails, as for rows of unequal lengths or a sparse tensor."""
     try:
         return make(values)
     except (ValueError, TypeError, RuntimeError, BufferError) as error:
@@ -98,9 +102,10 @@ def _tried(make: Callable[[Any], np.ndarray], values: Any) -> np.ndarray:
 
 
 def as_objects(values: Any) -> Any:
-    """Return `values`; as objects where NumPy would change what is in a list.
+    """Return `values`, as an array of objects if NumPy would change the entries of a list.
 
-    Strings lose a NUL at the end, and take numbers; integers past int64 become floats.
+    NumPy cuts a NUL at the end of a string, makes strings of the numbers beside them, and floats of integers past
+    int64.
     """
     if isinstance(values, list | tuple):
         kinds = set(map(type, values))
@@ -114,7 +119,10 @@ def as_objects(values: Any) -> Any:
 
 @dataclass(frozen=True)
 class Coded:
-    """A dictionary or categorical column, whose row r is ``values[codes[r]]``; `values` is of NumPy or Arrow."""
+    """A dictionary or categorical column: row r is ``values[codes[r]]``.
+
+    `values` is an array of NumPy or Arrow.
+    """
 
     values: Any
     codes: np.ndarray
@@ -125,7 +133,7 @@ class Coded:
 
 
 def as_column(values: Any, name: str) -> Any:
-    """Return a column of numbers, dates or objects as an array of NumPy or CuPy.
+    """Return a column of numbers, dates or objects as a NumPy or CuPy array.
 
     Raises
     ------
@@ -139,7 +147,7 @@ def as_column(values: Any, name: str) -> Any:
 
 
 def _unpacked(column: Any, name: str) -> Any:
-    """Return strings of Arrow as objects of NumPy, and any other array as it is."""
+    """Return Arrow's arrays and `Texts` as NumPy arrays; other arrays unchanged."""
     if isinstance(column, Texts):
         return np.asarray(column)
     if library_of(column) != "pyarrow":
@@ -151,10 +159,12 @@ def _unpacked(column: Any, name: str) -> Any:
 
 
 def plain(values: Any, name: str, need: str = NEED) -> Any:
-    """Return a column without missing values: an array of NumPy, CuPy or Arrow (strings), `Texts` or `Coded`.
+    """Return a column without missing values.
 
-    Numbers of cuDF stay on the GPU. Dates with a time zone become UTC.
+    The result is an array of NumPy, CuPy or Arrow (strings), `Texts` or `Coded`. Numbers of cuDF stay on the GPU. Dates
+    with a time zone become UTC.
     """
+    # Frames' columns, by their library.
     if isinstance(values, Texts):
         return values
     if library_of(values) == "cudf":
@@ -163,6 +173,7 @@ def plain(values: Any, name: str, need: str = NEED) -> Any:
         return _of_pandas(values, name, need)
     if library_of(values) == "polars" and getattr(values.dtype, "is_object", bool)():
         raise InvalidBatch(f"{name} has the type Object, which Arrow does not have; cast it")
+    # Columns with Arrow's PyCapsule interface; anything else is an array or a sequence.
     if not hasattr(values, "type"):
         try:
             if hasattr(values, "__arrow_c_stream__"):
@@ -177,7 +188,7 @@ def plain(values: Any, name: str, need: str = NEED) -> Any:
 
 
 def of_cudf(column: Any) -> Any:
-    """Return a column of cuDF: numbers as an array of CuPy, others and those with missing values as Arrow's."""
+    """Return numbers of cuDF as a CuPy array; other types, and columns with missing values, as an Arrow array."""
     return column.values if column.dtype.kind in "iuf" and not column.isna().any() else column.to_arrow()
 
 
@@ -202,6 +213,7 @@ def _joined(array: Any) -> Any:
 
 
 def _of_arrow(values: Any, name: str, need: str) -> Any:
+    # Make the chunks one array, and decode runs.
     pa, values = arrow(), _joined(values)
     if isinstance(values, pa.ChunkedArray):  # of no or of several chunks
         values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
@@ -209,6 +221,7 @@ def _of_arrow(values: Any, name: str, need: str) -> Any:
         from pyarrow.compute import run_end_decode
 
         values = run_end_decode(values)
+    # Refuse missing values: of the rows, and of the dictionary where a row has them.
     if values.null_count:
         refuse_missing(values.is_null().to_numpy(zero_copy_only=False), name, need)
     if pa.types.is_dictionary(values.type):
@@ -216,6 +229,7 @@ def _of_arrow(values: Any, name: str, need: str) -> Any:
             rows = values.dictionary.is_null().to_numpy(zero_copy_only=False)[values.indices.to_numpy()]
             refuse_missing(rows, name, need)
         return Coded(values.dictionary, values.indices.to_numpy(zero_copy_only=False).astype(np.int64))
+    # Strings stay in Arrow; other types become NumPy's.
     if str(values.type) in _TEXT:
         return values
     try:

@@ -1,4 +1,7 @@
-"""Ends of edges: vertex ids as uint32, or users' keys as int64 or strings. Errors name the row and the value."""
+"""Check the ends of edges: vertex ids as uint32, or keys as int64 or strings.
+
+Errors name the row and the value.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,9 @@ _RANGE = f"vertex ids run from 0 to {MAX_VERTICES - 1}"
 
 
 def as_ids(values: Any, name: str) -> Any:
-    """Return `values` as a one-dimensional uint32 array of vertex ids, on the device where they are.
+    """Return vertex ids as uint32[n].
+
+    The array stays on the device of `values`.
 
     Parameters
     ----------
@@ -64,6 +69,7 @@ def as_ids(values: Any, name: str) -> Any:
         return values
     if type(values) is list and len(values) == 1 and type(values[0]) is int and 0 <= values[0] < MAX_VERTICES:
         return np.array(values, _ID)  # in a sixth of the time, which counts for one edge
+    # Make any other column an array, Python objects too.
     array = as_column(values, name)
     if array.ndim != 1:
         raise not_a_list(values, array.ndim, name, "ids")
@@ -71,6 +77,7 @@ def as_ids(values: Any, name: str) -> Any:
         return array.astype(np.uint32)
     if array.dtype.kind in "OUT":
         array = _whole_objects(array, name, "vertex ids are whole numbers", (0, MAX_VERTICES - 1), _RANGE)
+    # Check the range by the dtype: unsigned ids of at most 32 bits need no scan.
     if array.dtype.kind == "f":
         _check_whole(array, name, "vertex ids are whole numbers")
         bad = (array < 0) | (array >= MAX_VERTICES)
@@ -89,7 +96,10 @@ def as_ids(values: Any, name: str) -> Any:
 
 
 def check_ids(ids: Any, n_vertices: int, name: str) -> None:
-    """Raise `UnknownVertex` unless every id is below `n_vertices`. O(n); for ids on a GPU, one synchronising read."""
+    """Raise `UnknownVertex` unless every id is below `n_vertices`.
+
+    O(n). For ids on a GPU, a single synchronising read.
+    """
     if ids.size and (ids.item() if ids.size == 1 else int(ids.max())) >= n_vertices:  # the largest of one takes no scan
         at = _first(ids >= n_vertices)
         raise UnknownVertex.past(cell(name, at), int(ids[at]), n_vertices)
@@ -101,13 +111,16 @@ def _first(mask: Any) -> int:
 
 @cache
 def _unsigned(dtype: np.dtype) -> tuple[np.dtype, int]:
-    """Return an integer dtype as an unsigned one, and the least number there that is no id: large, or once negative."""
+    """Return the unsigned dtype of the same size, and the least number in it that is no id.
+
+    Negative numbers lie at or above that limit when they are viewed as unsigned.
+    """
     bits = 8 * dtype.itemsize - (dtype.kind == "i")
     return np.dtype(dtype.str.replace("i", "u")), min(MAX_VERTICES, 1 << bits)
 
 
 def _check_whole(array: Any, name: str, why: str, limit: float = np.inf) -> None:
-    """Raise `InvalidBatch` for the first float that is NaN or no whole number, or is `limit` or more."""
+    """Raise `InvalidBatch` for the first float that is NaN, fractional, or not below `limit`."""
     refuse_missing(array != array, name, KEY if "key" in why else NEED)
     bad = (array != array.round()) | (abs(array) >= limit)
     if bad.any():
@@ -115,10 +128,12 @@ def _check_whole(array: Any, name: str, why: str, limit: float = np.inf) -> None
 
 
 def _whole_objects(column: np.ndarray, name: str, why: str, limits: tuple[int, int], limit: str) -> np.ndarray:
-    """Return the whole numbers among Python objects as int64; of a number with a point only the whole part is there.
+    """Return whole numbers that are Python objects as int64.
 
-    `why` is the reason in messages, with the `limits` of the numbers and the `limit` in words.
+    `InvalidBatch` for other values, fractions too: `why` is the reason in messages. `limits` are the least and largest
+    number, `limit` says them in words.
     """
+    # Convert what is not int, and name the first row that is no whole number.
     values: list[Any] = column.tolist()
     kinds = set(map(type, values))
     if any(not issubclass(kind, int) or kind is bool for kind in kinds):
@@ -133,6 +148,7 @@ def _whole_objects(column: np.ndarray, name: str, why: str, limits: tuple[int, i
             hint = '; a graph with keys="string" takes strings' if text and "key" not in why else ""
             raise InvalidBatch(f"{cell(name, row)} is {shown(values[row])}; {why}{more}{hint}")
         values = whole
+    # Convert all at once; name the first number outside the limits.
     try:
         return np.array(values, np.int64)
     except OverflowError:
@@ -155,10 +171,10 @@ def _whole(value: Any) -> int | None:
 
 
 def as_keys(values: Any, kind: str, name: str) -> Any:
-    """Return a column of keys: int64[n] for the kind "int64", on the device where they are, or `Texts`.
+    """Return a column of keys: int64[n] for the kind "int64", else `Texts`.
 
-    Takes arrays, sequences, columns of pandas, Polars and cuDF, and Arrow arrays. Categorical and dictionary columns
-    are not decoded. O(n).
+    Numbers stay on their device. Takes arrays, sequences, columns of pandas, Polars and cuDF, and Arrow arrays.
+    Categorical and dictionary columns are not decoded. O(n).
 
     Raises
     ------
@@ -174,7 +190,7 @@ def as_keys(values: Any, kind: str, name: str) -> Any:
 
 
 def _keys(values: Any, name: str) -> Any:
-    """Return a column as `mgraph.tables.arrays.plain` does; `InvalidBatch` unless it has one dimension."""
+    """Return a column by `plain`; `InvalidBatch` unless it is one-dimensional."""
     column = plain(values, name, KEY)
     if getattr(column, "ndim", 1) != 1:
         raise not_a_list(values, column.ndim, name, "keys")
@@ -215,7 +231,8 @@ def _texts(column: Any, name: str) -> Texts:
 
 
 def _of_objects(objects: list[Any], name: str) -> Texts:
-    """Return a list of strings; the first value that is none is named."""
+    """Return a list of strings as `Texts`; the error names the first other value."""
+    # Arrow converts them at once. If it fails, look for the first bad value.
     try:
         if any(issubclass(kind, bytes | bytearray) for kind in set(map(type, objects))):  # which Arrow would decode
             raise TypeError
@@ -232,13 +249,17 @@ def _of_objects(objects: list[Any], name: str) -> Texts:
                 why = f"which is no valid Unicode: {error.reason}"
                 raise InvalidBatch(f"{cell(name, row)} is {value!r}, {why}") from None
         raise
+    # None and NaN came through as nulls.
     if array.null_count:
         refuse_missing(array.is_null().to_numpy(zero_copy_only=False), name, KEY)
     return Texts.of(array)
 
 
 def _check_utf8(column: Any, name: str) -> None:
-    """Raise `InvalidBatch` for the first string of an Arrow array that is no UTF-8: Arrow takes them as they come."""
+    """Raise `InvalidBatch` for the first string of an Arrow array with invalid UTF-8.
+
+    Arrow itself does not check strings from outside.
+    """
     try:
         column.validate(full=True)
     except arrow().ArrowInvalid:
@@ -256,6 +277,7 @@ def _refuse_kind(value: Any, name: str, row: int) -> None:
 
 def _numbers(column: Any, name: str) -> Any:
     """Return a column as int64[n]."""
+    # Dictionaries and strings.
     if isinstance(column, Coded):
         values = column.values
         if _is_text(values) and len(column.codes):
@@ -269,6 +291,7 @@ def _numbers(column: Any, name: str) -> Any:
         column = column.to_numpy(zero_copy_only=False)
     if column.size == 0:
         return column.astype(np.int64)
+    # Numbers: whole ones that int64 holds.
     limit = "keys run from -2**63 to 2**63 - 1"
     if column.dtype.kind == "O":
         column = _whole_objects(column, name, "the graph's keys are int64", (-(2**63), 2**63 - 1), limit)
@@ -289,10 +312,11 @@ def _numbers(column: Any, name: str) -> Any:
 
 
 def chosen_kind(src: Any, dst: Any, names: tuple[str, str] = ("src", "dst")) -> str | None:
-    """Return the keys of a graph whose first edges have these ends: "string", "int64", or None for ids 0, 1 and so on.
+    """Choose the keys of a graph by its first edges: "string", "int64", or None for ids.
 
     Strings become keys. Integers become keys unless they lie in 0 .. 4 * (distinct ones) + 1024. O(n).
     """
+    # Strings decide without a look at the values.
     columns = [_keys(values, name) for values, name in zip((src, dst), names, strict=True)]
     if any(_is_text(column) for column in columns):
         return "string"
@@ -300,11 +324,13 @@ def chosen_kind(src: Any, dst: Any, names: tuple[str, str] = ("src", "dst")) -> 
     numbers = [column for column in numbers if column.size]
     if not numbers:
         return None
+    # The range decides, if it is small or larger than 4 times the number of ends.
     least, most = min(int(column.min()) for column in numbers), max(int(column.max()) for column in numbers)
     if least < 0 or most > 4 * sum(column.size for column in numbers) + 1024:
         return "int64"
     if most <= 1024 + 4:
         return None
+    # Count the distinct numbers, by a mark per number.
     import sys
 
     seen = sys.modules[library_of(numbers[0])].zeros(most + 1, bool)

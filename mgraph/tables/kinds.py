@@ -1,4 +1,4 @@
-"""Tables of every kind: frames of pandas, Polars and cuDF, Arrow's tables, mappings of arrays, and open files."""
+"""Tables of every kind: frames of pandas, Polars and cuDF, Arrow tables, mappings, and open files."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["Table", "is_dasks", "is_table", "table_of"]
 
 @dataclass(frozen=True)
 class Table:
-    """A table of any kind.
+    """Table of any kind.
 
     Parameters
     ----------
     what : str
-        What messages call it.
+        Its name in messages.
     names : list
         The names of its columns.
     select : callable
@@ -34,7 +34,7 @@ class Table:
 
 
 def is_dasks(value: Any) -> bool:
-    """Return True if a value, or a column or a part of it, is Dask's."""
+    """Return True if a value, or any of its columns or parts, is from Dask."""
     inside = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
     return any(
         hasattr(part, "__dask_graph__") or type(part).__module__.startswith("distributed.") for part in (value, *inside)
@@ -53,7 +53,9 @@ def is_table(value: Any) -> bool:
 
 
 def table_of(value: Any) -> Table:
-    """Return a table of any kind as a `Table`. A GPU's columns stay there, and a lazy frame is not computed yet.
+    """Return a table of any kind as a `Table`.
+
+    Columns on a GPU stay there, and a lazy frame is not computed yet.
 
     Raises
     ------
@@ -62,10 +64,12 @@ def table_of(value: Any) -> Table:
     InvalidBatch
         It is Dask's, or Arrow cannot read it.
     """
+    # Refuse Dask's collections before their attributes look like a frame's.
     if isinstance(value, Table):
         return value
     if hasattr(value, "__dask_graph__"):
         raise InvalidBatch(f"a {type(value).__name__} is Dask's; DynamicGraph.from_dask and ingest take it")
+    # Frames and mappings select columns by name.
     if library_of(value) == "cudf":
         return Table("the frame", list(value.columns), lambda names: {name: of_cudf(value[name]) for name in names})
     if isinstance(value, Mapping):
@@ -74,6 +78,7 @@ def table_of(value: Any) -> Table:
         return Table("the frame", value.collect_schema().names(), lambda names: _of_polars(value, names))
     if hasattr(value, "columns") and hasattr(value, "iloc"):
         return Table("the frame", list(value.columns), lambda names: {name: value[name] for name in names})
+    # Any other table comes through Arrow's PyCapsule interface.
     if hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__"):
         table = _arrow_table(value)
         return Table("the table", table.column_names, lambda names: {name: table.column(name) for name in names})
@@ -101,7 +106,7 @@ def _arrow_table(value: Any) -> Any:
 
 
 def _loose(values: Any) -> Any:
-    """Return a column of a mapping: one of a library's as it is, anything else as an array."""
+    """Return a column of a mapping: a library's column unchanged, anything else as an array."""
     is_column = hasattr(values, "shape") and hasattr(values, "dtype")
     if is_column or hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
         return values
@@ -109,7 +114,7 @@ def _loose(values: Any) -> Any:
 
 
 def _alike(columns: dict[Any, Any]) -> dict[Any, Any]:
-    """Return the columns; `InvalidBatch` unless all have one dimension and are equally long."""
+    """Check that all columns are one-dimensional and equally long; return them."""
     first = next(iter(columns), None)
     for name, values in columns.items():
         shape = tuple(values.shape) if hasattr(values, "shape") else (len(values),)  # of Arrow

@@ -1,4 +1,4 @@
-"""Which columns of a table hold the ends, the weights, the operations and the times: one set of names for all calls."""
+"""Names of a table's columns: the ends, weights, operations and times, alike in all calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ARGUMENTS = {"src": "source", "dst": "target"}  #: the arguments of calls, where
 
 @dataclass(frozen=True)
 class Names:
-    """The columns that a call reads.
+    """Names of the columns that a call reads.
 
     Parameters
     ----------
@@ -57,55 +57,58 @@ class Names:
 
     @property
     def named(self) -> list[Any]:
-        """The names that the user gave."""
+        """Names from the user."""
         return [name for column in COLUMNS if (name := self._given(column)) is not None]
 
-    def find(self, there: Iterable[Any], what: str) -> tuple[dict[str, Any], list[str]]:
-        """Return the name of each column of a batch that the table has, and the columns that are not used.
+    def find(self, columns: Iterable[Any], what: str) -> tuple[dict[str, Any], list[str]]:
+        """Return the name of each batch column in the table, and the unused columns.
 
         Parameters
         ----------
-        there : iterable
+        columns : iterable
             The names of the table's columns.
         what : str
-            What messages call the table.
+            The name of the table in messages.
 
         Raises
         ------
         InvalidBatch
-            A column is not there, or is there twice, or is wanted twice. The message lists the columns.
+            A column is missing, exists twice, or is wanted twice. The message lists the columns.
         """
-        there, found = list(there), dict[str, Any]()
+        # Take the names from the user, else the default that the table has.
+        available, names = list(columns), dict[str, Any]()
         for column, defaults in DEFAULTS.items():
             name = self._given(column)
             if name is None and (column in ARGUMENTS or column in self.reads):
-                matches = [default for default in defaults if default in there]
+                matches = [default for default in defaults if default in available]
                 if len(matches) > 1:
                     what_for = f"{ARGUMENTS[column]}= says which"
                     raise InvalidBatch(f"{what} has the columns {matches[0]!r} and {matches[1]!r}; {what_for}")
                 name = matches[0] if matches else defaults[0] if column in ARGUMENTS else None
             if name is not None:
-                found[column] = name
-        for name in found.values():
-            if there.count(name) != 1:
-                count = "no column" if name not in there else f"{there.count(name)} columns"
+                names[column] = name
+        # Each name must be a single column of the table, and be used once.
+        for name in names.values():
+            if available.count(name) != 1:
+                count = "no column" if name not in available else f"{available.count(name)} columns"
                 advice = "; source= and target= name others" if name in ("source", "target") else ""
-                listed = ", ".join(map(repr, there)) or "none"
+                listed = ", ".join(map(repr, available)) or "none"
                 raise InvalidBatch(f"{what} has {count} {name!r}; its columns are {listed}{advice}")
-            if list(found.values()).count(name) > 1:
+            if list(names.values()).count(name) > 1:
                 raise InvalidBatch(
                     f"column {name!r} is wanted twice; source, target, weight, op and time are columns of their own"
                 )
+        # Columns of the other default names are worth a warning.
         unused = [
             name
             for name in COLUMNS[2:]
-            if name in there and name not in found.values() and name not in found and name not in self.quiet
+            if name in available and name not in names.values() and name not in names and name not in self.quiet
         ]
-        return found, unused
+        return names, unused
 
 
 def from_mapping(columns: Any, names: Names) -> Names:
-    """Return the names that the deprecated argument `columns` gives; `names` where it is None.
+    """Return the names of the deprecated argument `columns`; `names` if it is None.
 
     Raises
     ------
@@ -121,17 +124,17 @@ def from_mapping(columns: Any, names: Names) -> Names:
     if names.named:
         raise InvalidOption(f"columns is {columns!r}, and columns are named by source, target, weight, op or time, too")
     warn("columns= is deprecated; use source=, target=, weight=, op= and time=", DeprecationWarning)
-    given = {ARGUMENTS.get(str(column), str(column)): name for column, name in columns.items()}
-    return Names(**given, reads=names.reads, quiet=names.quiet)
+    arguments = {ARGUMENTS.get(str(column), str(column)): name for column, name in columns.items()}
+    return Names(**arguments, reads=names.reads, quiet=names.quiet)
 
 
 def label(name: Any) -> str:
-    """Return what messages call a column of a table."""
+    """Return the name of a table's column in messages."""
     return f"column {name!r}"
 
 
 def warn_unused(unused: Iterable[str], what: str = "the table") -> None:
-    """Warn of columns that a call does not use, though their names say that they belong to the edges."""
+    """Warn of unused columns with names like "weight" or "time", which may belong to the edges."""
     for name in unused:
         why = {
             "weight": "weights are read where weight= names the column or the graph is weighted",

@@ -1,4 +1,4 @@
-"""A column of strings as UTF-8 in one buffer."""
+"""Columns of strings, as UTF-8 in a common buffer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def arrow() -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """A column of strings in host memory: a sequence of them, and ``numpy.asarray`` makes an array of str objects.
+    """Strings in host memory, as UTF-8 in a common buffer.
+
+    A sequence of str; ``numpy.asarray`` makes an array of str objects.
 
     Parameters
     ----------
@@ -42,7 +44,10 @@ class Texts:
 
     @classmethod
     def of(cls, array: Any) -> Texts:
-        """Return the strings of an Arrow array without missing values; without a copy if its offsets have 64 bits."""
+        """Return the strings of an Arrow array without missing values.
+
+        Without a copy if its offsets have 64 bits.
+        """
         array = array.cast(arrow().large_string())
         _, offsets, data = array.buffers()
         if len(array) == 0 or offsets is None:
@@ -68,7 +73,7 @@ class Texts:
 
     @property
     def shape(self) -> tuple[int]:
-        """The number of rows, as of an array."""
+        """Number of rows, as a tuple."""
         return (len(self),)
 
     @property
@@ -80,7 +85,7 @@ class Texts:
         return iter(self.tolist())
 
     def tolist(self) -> list[str]:
-        """Return the strings of the rows, as an array's method of this name does."""
+        """Return the strings of the rows as a list."""
         strings: list[str] = self.to_arrow().to_pylist()
         return strings
 
@@ -88,11 +93,11 @@ class Texts:
         """Return the strings of the rows as str objects."""
         if copy is False:
             raise ValueError("strings are stored in one buffer, so an array of them is always a copy; copy=False fails")
-        found: np.ndarray = self.to_arrow().to_numpy(zero_copy_only=False).astype(dtype or object)
-        return found
+        objects: np.ndarray = self.to_arrow().to_numpy(zero_copy_only=False).astype(dtype or object)
+        return objects
 
     def __getitem__(self, rows: Any) -> Any:
-        """Return the rows of a slice, as a view, or of a mask; or the string of one row, a number."""
+        """Return the string of a row, or the rows of a slice (a view) or of a mask (a copy)."""
         if isinstance(rows, int | np.integer):
             return self.to_arrow()[int(rows)].as_py()
         if not isinstance(rows, slice):

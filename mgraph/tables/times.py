@@ -1,4 +1,4 @@
-"""Times of edges: what users give and get, and the int64 that graphs keep."""
+"""Convert times of edges between users' dtypes and the int64 of a graph."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ CALENDAR = ("Y", "M")  #: the units of which NumPy knows only a mean length in t
 
 
 def check_times(times: Any) -> str | None:
-    """Return the option `times`: None, "int64", or a dtype with a unit such as "datetime64[ns]".
+    """Check the option `times`: None, "int64", or a dtype with a unit.
+
+    A dtype with a unit is, for example, "datetime64[ns]".
 
     Raises
     ------
@@ -53,15 +55,16 @@ def check_times(times: Any) -> str | None:
 def as_times(values: Any, n: int, name: str = "time") -> Any:
     """Return the times of `n` edges: int64[n], or datetime64[n] with its unit. O(n).
 
-    `values` has a time for each edge, or is one time for all. Dates of Python become datetime64[us], and datetime64[ns]
-    where Timestamps of pandas have nanoseconds. Dates with a time zone become UTC. Strings are read by pandas, and in
-    the form of ISO 8601 where pandas is not installed.
+    `values` has a time for each edge, or is a single time for all. Dates of Python become datetime64[us], and
+    datetime64[ns] where Timestamps of pandas have nanoseconds. Dates with a time zone become UTC. Strings are read by
+    pandas, and in the form of ISO 8601 where pandas is not installed.
 
     Raises
     ------
     InvalidBatch
         A value is missing, no integer and no date, or is outside ``-2**63 + 1 .. 2**63 - 1``.
     """
+    # Bring the column to a dtype of integers or dates, in native byte order.
     array = as_column(values, name)
     if array.size == 0 and array.dtype.kind in "fO":  # NumPy's for an empty list
         array = array.astype(np.int64)
@@ -69,6 +72,7 @@ def as_times(values: Any, n: int, name: str = "time") -> Any:
         array = _of_objects(array, name)
     if not array.dtype.isnative:  # or its dtype would be equal to none of those below
         array = array.astype(array.dtype.newbyteorder("="))
+    # Refuse NaT, values outside the limits, and other dtypes.
     bad = None
     if array.dtype.kind == "M":
         _refuse_nat(np.isnat(array.reshape(-1)), name)
@@ -83,13 +87,14 @@ def as_times(values: Any, n: int, name: str = "time") -> Any:
     if bad is not None and bad.any():
         at = int(bad.argmax())
         raise InvalidBatch(f"{cell(name, at)} is {array.reshape(-1)[at]}; times run from {LEAST} to {MOST}")
+    # Repeat a single time for all edges.
     if array.dtype.kind in "iu":
         array = array.astype(np.int64, copy=False)
     return np.full(n, array) if array.ndim == 0 else array
 
 
 def _of_objects(array: np.ndarray, name: str) -> np.ndarray:
-    """Return Python objects as times: whole numbers, dates, or strings that say a date."""
+    """Return Python objects as times: whole numbers, dates, or strings of dates."""
     values = array.reshape(-1).tolist()
     _refuse_nat(np.fromiter((type(value).__name__ == "NaTType" for value in values), bool, len(values)), name)
     refuse_missing(np.fromiter(map(is_missing, values), bool, len(values)), name)
@@ -116,7 +121,7 @@ def _naive(value: Any) -> Any:
 
 
 def _dates(values: list[Any], name: str) -> np.ndarray:
-    """Return dates of Python, or Timestamps of pandas, as datetime64 of microseconds or nanoseconds."""
+    """Return Python dates or pandas Timestamps as datetime64[us] or datetime64[ns]."""
     dates = np.array(values, "datetime64[us]")
     more = np.array([getattr(value, "nanosecond", 0) for value in values], np.int64)
     if not more.any():
@@ -152,7 +157,9 @@ def _refuse_nat(missing: np.ndarray, name: str) -> None:
 
 
 def as_stamps(batch: Any, times: str | None) -> Any:
-    """Return the column `time` of a checked batch as a graph with this option keeps it: int64[n], or None.
+    """Return the times of a checked batch in the unit of a graph: int64[n], or None.
+
+    `times` is the option of the graph.
 
     Raises
     ------
@@ -176,13 +183,13 @@ def as_stamps(batch: Any, times: str | None) -> Any:
 
 def _in_unit(values: Any, times: str, name: str) -> Any:
     """Return checked times as int64 in the unit of a graph."""
-    given = np.dtype(values.dtype)
-    if given.kind == "i" and times == INTEGERS:
+    dtype = np.dtype(values.dtype)
+    if dtype.kind == "i" and times == INTEGERS:
         return values
-    if given.kind == "i" or times == INTEGERS:
-        raise InvalidBatch(f"{name} has dtype {given} and the graph has times={times!r}; give times of that dtype")
+    if dtype.kind == "i" or times == INTEGERS:
+        raise InvalidBatch(f"{name} has dtype {dtype} and the graph has times={times!r}; give times of that dtype")
     kept = values.astype(times)
-    bad = kept.astype(given) != values
+    bad = kept.astype(dtype) != values
     if bad.any():
         at = int(bad.argmax())
         raise InvalidBatch(f"{name}[{at}] is {values[at]}, which times={times!r} cannot hold exactly")
@@ -190,12 +197,12 @@ def _in_unit(values: Any, times: str, name: str) -> Any:
 
 
 def as_shown(stamps: Any, times: str | None) -> Any:
-    """Return the times that a graph keeps as users see them: int64, or datetime64 in its unit. Without a copy."""
+    """Return a graph's times for users: int64, or datetime64 in its unit. Without a copy."""
     return stamps if stamps is None or times in (None, INTEGERS) else stamps.view(times)
 
 
 def as_instant(value: Any, times: str, name: str) -> int:
-    """Return one time that a user gives, as a graph keeps it; `InvalidOption` if it is none."""
+    """Return a user's time in the unit of a graph; `InvalidOption` if it is no time."""
     if np.ndim(value) != 0:
         raise InvalidOption(f"{name} is {value!r}; it must be one time")
     try:
@@ -205,7 +212,7 @@ def as_instant(value: Any, times: str, name: str) -> int:
 
 
 def as_span(window: Any, times: str | None) -> tuple[int, str]:
-    """Return the option `window` as a number of units, and the option `times` that goes with it.
+    """Return the option `window` as a number of units, with its option `times`.
 
     A timedelta, or a string such as "1h" or "2 days 30 min", is of dates; without `times` these are datetime64[ns].
 
@@ -215,24 +222,27 @@ def as_span(window: Any, times: str | None) -> tuple[int, str]:
         It is no span, is not above 0, is not a whole number of units, or does not fit `times`; or it is in years or
         months, and `times` is in a finer unit.
     """
+    # A number is a span of integer times.
     if isinstance(window, str):
         window = _timedelta(window)
     if not isinstance(window, datetime.timedelta | np.timedelta64):
         if times not in (None, INTEGERS):
             raise InvalidOption(f"window is {window!r} and times is {times!r}; give the window as a timedelta")
         return _positive(window, window), INTEGERS
+    # A timedelta is a span of dates. Years and months have no fixed length in finer units.
     times = times or "datetime64[ns]"
     if times == INTEGERS:
         raise InvalidOption(
             f'window is {window!r} and times are integers; give a span in their unit, or times="datetime64[ns]"'
         )
     if isinstance(window, np.timedelta64):
-        given, kept = (np.datetime_data(dtype)[0] for dtype in (window.dtype, np.dtype(times)))
-        if given in CALENDAR and kept not in CALENDAR:
+        unit, kept = (np.datetime_data(dtype)[0] for dtype in (window.dtype, np.dtype(times)))
+        if unit in CALENDAR and kept not in CALENDAR:
             raise InvalidOption(
                 f"window is {window!r}, and years and months differ in length; give it in weeks, days, hours, minutes, "
                 'seconds or less ("W", "D", "h", "m", "s", "ms", "us", "ns")'
             )
+    # Convert it, which must be exact.
     try:
         exact, unit = np.timedelta64(window), times.replace("datetime64", "timedelta64")
         span = exact.astype(unit)
@@ -244,7 +254,10 @@ def as_span(window: Any, times: str | None) -> tuple[int, str]:
 
 
 def _timedelta(text: str) -> Any:
-    """Return a span in words, as pandas writes it, in the finest unit that it names; `InvalidOption` for others."""
+    """Parse a span in words, in the notation of pandas; `InvalidOption` for other text.
+
+    The result is in the finest unit of the text.
+    """
     parts = re.findall(r"(\d+)\s*([a-zA-Zµ]+)", text)
     names = [unit if unit in _UNITS or len(unit) == 1 else unit.lower().removesuffix("s") for _, unit in parts]
     units = [_UNITS.get(name) for name in names]

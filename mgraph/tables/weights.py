@@ -36,11 +36,13 @@ def as_weights(values: Any, name: str = "weight", notes: list[str] | None = None
     elif array.dtype.kind not in "fiu" and array.size:
         value = f"{cell(name, 0)} is {shown(array.reshape(-1)[0])}; weights are numbers"
         raise InvalidBatch(f"{value}, and the column is {array.dtype}")
+    # Convert; only an array that was float32 already cannot change.
     with np.errstate(over="ignore"):
         kept = array.astype(np.float32, copy=False)
     if kept is array:
         refuse_missing(kept != kept, name)
         return kept
+    # Refuse overflow, and tell of the values that float32 rounds.
     changed = kept != array
     if changed.any():
         refuse_missing(kept != kept, name)
@@ -56,7 +58,7 @@ def as_weights(values: Any, name: str = "weight", notes: list[str] | None = None
 
 
 def _warn_changed(array: Any, kept: Any, changed: Any, name: str) -> None:
-    """Warn of the first whole number that float32 changes: of a fraction seven digits are what is expected."""
+    """Warn of the first whole number that float32 changes. Fractions are expected to keep seven digits."""
     if max(float(kept.max()), -float(kept.min())) < _EXACT:
         return
     if array.dtype.kind == "f":
@@ -95,13 +97,14 @@ def _is_float(text: str) -> bool:
 
 
 def as_ops(values: Any, name: str = "op") -> Any:
-    """Return operations as int8[n]; one operation of all edges as -1, or None where it is +1.
+    """Return operations as int8[n]; a common operation as -1, or as None for +1.
 
     Raises
     ------
     InvalidBatch
         A value is neither +1 nor -1, or is missing.
     """
+    # A single operation for all edges.
     if type(values) is int and values in (1, -1):
         return None if values == 1 else -1
     array = as_column(values, name)
@@ -109,6 +112,7 @@ def as_ops(values: Any, name: str = "op") -> Any:
         if array.dtype.kind not in "iu" or int(array) not in (1, -1):
             raise InvalidBatch(f"{name} is {values!r}; ops are +1 (insert) and -1 (delete)")
         return None if int(array) == 1 else -1
+    # An operation per edge: none missing, all of them +1 or -1.
     if array.dtype.kind == "O":
         refuse_missing(np.fromiter(map(is_missing, array.tolist()), bool, len(array)), name)
     elif array.dtype.kind == "f":

@@ -1,4 +1,4 @@
-"""Calls over channels from a user's thread to the shards' threads, without the client's event loop."""
+"""Calls from a user's thread by channels, without the event loop."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ class ChannelCalls:
         self._by_descriptor: dict[int, tuple[Session, Channel]] = {}
 
     def call(self, call: RemoteCall, rank_args: list[Value], alike: bool) -> list[Value] | None:
-        """Make a call, as `Coordinator.call`.
+        """Make a call and return all ranks' answers.
 
-        Return None if it must go by the comm; nothing was sent then. `alike` is True if all ranks get the same
-        arguments.
+        Return None if it must go by the comm (`Coordinator.call`); nothing was sent then. `alike` is True if all ranks
+        get the same arguments.
         """
         holder = object()
         try:
@@ -98,7 +98,7 @@ class ChannelCalls:
         )
 
     def _packed(self, calls: list[Call], alike: bool) -> list[bytes] | None:
-        """Return each rank's message, with large arrays in shared memory; None if one cannot go by a channel."""
+        """Pack each rank's message, with large arrays in shared memory; None if any must go by the comm."""
         large = [large_bytes(call.args) for call in calls]
 
         # The same small arguments for all ranks are packed once.
@@ -131,7 +131,7 @@ class ChannelCalls:
         return None
 
     def _answers(self, seq: int, packed: list[bytes], together: bool, epoch: int | None) -> list[Value]:
-        """Send the messages and return the answers. If a rank fails, the event loop handles it."""
+        """Send the messages and return the answers. The event loop handles failures."""
         sessions, waiting = self._sessions.all, True
         try:
             asked = [session.begin(seq, data, self._bell) for session, data in zip(sessions, packed, strict=True)]
@@ -155,7 +155,7 @@ class ChannelCalls:
                     session.end(seq)
 
     def _wait(self, asked: list[ChannelAnswer]) -> bool:
-        """Wait until all ranks have answered. Return False as soon as one has failed or cannot answer."""
+        """Wait for all answers. False as soon as a rank cannot answer."""
         stopped, poll = STOPPED.get(), self._poll
         if not self._by_descriptor:
             self._register()
@@ -188,7 +188,7 @@ class ChannelCalls:
                 self._by_descriptor[channel.fileno()] = session, channel
 
     async def _finish(self, seq: int, together: bool, epoch: int | None) -> list[Value]:
-        """Wait on the event loop for the missing answers. Release the ranks if one has failed."""
+        """Wait on the event loop for missing answers. Release the ranks if any has failed."""
         try:
             return await self._exchange.finish(self._sessions.outcomes(seq), together)
         except MgraphError as error:

@@ -1,4 +1,4 @@
-"""The lock under which a graph's calls are sent: coroutines wait for it, threads take it if it is free."""
+"""Lock for sending calls: coroutines wait for it, threads only try."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 
 
 class SendLock:
-    """A first-in-first-out lock for coroutines, which a thread may take without an event loop.
+    """FIFO lock for coroutines. Threads may take it without an event loop.
 
     Its holder is a token, so a thread can release it even if Ctrl-C interrupted `try_acquire`.
     """
@@ -24,7 +24,7 @@ class SendLock:
         self._waiting = deque[Waiter]()
 
     def try_acquire(self, token: object) -> bool:
-        """Take the lock for `token` if it is free and nobody waits. Return True if taken."""
+        """Take the lock if it is free and nobody waits. True if taken."""
         with self._mutex:
             if self._holder is not None or self._waiting:
                 return False
@@ -32,7 +32,10 @@ class SendLock:
             return True
 
     def release(self, token: object) -> None:
-        """Pass the lock to the coroutine that has waited longest. Does nothing if `token` does not hold it."""
+        """Pass the lock to the coroutine that has waited longest.
+
+        Does nothing if `token` does not hold the lock.
+        """
         with self._mutex:
             if self._holder is not token:
                 return

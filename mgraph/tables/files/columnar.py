@@ -1,4 +1,4 @@
-"""Files of columns: .npz archives and Parquet, whole and in pieces; and CSV, by `mgraph.tables.files.text`."""
+"""Read files of columns, whole or in pieces: .npz, Parquet, and CSV by `mgraph.tables.files.text`."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ FILES = (".npz", ".parquet", ".pq", ".csv", ".tsv")  #: suffixes of the files th
 
 
 class TableFile(Protocol):
-    """An open file of columns."""
+    """Open file of columns."""
 
     names: list[str]  #: of its columns
 
     def nbytes(self, names: Sequence[str]) -> int:
-        """Return the bytes that some columns need in memory, with those of a batch of them; 0 if it is not known."""
+        """Return the bytes of memory for some columns and a batch of them; 0 if unknown."""
 
     def read(self, names: Sequence[str], keys: str | None) -> Any:
-        """Return some columns by name, of which the first two are the ends of a graph with such keys."""
+        """Return some columns by name; the first two are the ends, of a graph with `keys`."""
 
     def pieces(self, names: Sequence[str], keys: str | None, rows: int) -> Iterator[Any]:
-        """Yield some columns in pieces of about `rows` rows, of which one is in memory at a time."""
+        """Yield some columns in pieces of about `rows` rows, with a single piece in memory."""
 
 
 class _Npz:
-    """An archive of NumPy."""
+    """NumPy archive."""
 
     def __init__(self, archive: Any) -> None:
         if isinstance(archive, np.ndarray):
@@ -63,7 +63,7 @@ class _Npz:
 
 
 class _Parquet:
-    """A Parquet file, by pyarrow."""
+    """Parquet file, by pyarrow."""
 
     def __init__(self, file: Any) -> None:
         self._file, self.names = file, list(file.schema_arrow.names)
@@ -101,12 +101,14 @@ def _open(file: str, kind: str, delimiter: str | None) -> Iterator[TableFile]:
 
 @contextmanager
 def open_table(path: Any, kind: str | None = None, delimiter: str | None = None) -> Iterator[TableFile]:
-    """Open a file of columns. Every error of the block becomes a `ReadError` that names the file.
+    """Open a file of columns.
+
+    Every error of the block becomes a `ReadError` that names the file.
 
     Parameters
     ----------
     kind : str, optional
-        Its format, one of `TABLES`, where that is known; else it is found out.
+        Its format, one of `TABLES`. Recognised by default.
     delimiter : str, optional
         Of a CSV file.
     """
@@ -134,7 +136,7 @@ def pieces_of(path: Any, names: Names, keys: str | None, rows: int | None = None
     columns : dict
         The columns by `mgraph.tables.names.COLUMNS`.
     labels : dict
-        What messages call them; a piece's rows are counted from its first one.
+        The columns' names in messages; a piece's rows are counted from its first one.
     unused : list of str
         The columns that are not used.
 
@@ -144,20 +146,20 @@ def pieces_of(path: Any, names: Names, keys: str | None, rows: int | None = None
         The file cannot be read; the message names it. What was yielded before is valid.
     """
     with open_table(path) as table:
-        found, unused = names.find(table.names, "the file")
-        columns = [*found.values()]
+        sources, unused = names.find(table.names, "the file")
+        columns = [*sources.values()]
         blocks = [table.read(columns, keys)] if rows is None else table.pieces(columns, keys, rows)
         first = 0
         for block in blocks:
             where = f" from row {first} on" if first else ""
-            labels = {column: f"{label(name)}{where}" for column, name in found.items()}
-            yield {column: block[name] for column, name in found.items()}, labels, unused
+            labels = {column: f"{label(name)}{where}" for column, name in sources.items()}
+            yield {column: block[name] for column, name in sources.items()}, labels, unused
             first += len(block[columns[0]])
 
 
 @dataclass(frozen=True)
 class GrowingFile(os.PathLike[str]):
-    """The path of a file that may still be written.
+    """Path of a file that may still be written.
 
     Parameters
     ----------
@@ -177,7 +179,7 @@ class GrowingFile(os.PathLike[str]):
 
 
 def columns_in(path: Any, names: Names, keys: str | None) -> Piece:
-    """Read a whole file; one that may still be written is read again when it changes."""
+    """Read a whole file. If it is still being written, read it again when it changes."""
     growing = path if isinstance(path, GrowingFile) else GrowingFile(os.fspath(path))
     while True:
         seen = _stamp(growing.path)
@@ -190,7 +192,7 @@ def columns_in(path: Any, names: Names, keys: str | None) -> Piece:
 
 
 def _changes(file: GrowingFile, seen: Any) -> bool:
-    """Wait for a change of a file, at most its patience; return True if there was one."""
+    """Wait at most `file.patience` for a change of a file; return True if it changed."""
     began = time.monotonic()
     while _stamp(file.path) == seen:
         if time.monotonic() - began >= file.patience:

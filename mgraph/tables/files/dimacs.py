@@ -1,4 +1,4 @@
-"""DIMACS: ``p sp`` with arcs ``a u v w``, as of the ninth challenge, and ``p edge`` with edges ``e u v``.
+"""Read DIMACS: ``p sp`` with arcs ``a u v w`` (ninth challenge), and ``p edge`` with edges ``e u v``.
 
 References
 ----------
@@ -21,7 +21,11 @@ LABELS = {"src": "column 'source'", "dst": "column 'target'", "weight": "column 
 
 
 def dimacs(body: bytes, weighted: bool) -> GraphFile:
-    """Return the graph of a file; arcs are directed and have weights, edges are not and have none. O(bytes)."""
+    """Return the graph of a file. O(bytes).
+
+    Arcs are directed and have weights; edges are undirected and have none.
+    """
+    # The problem line says which letter begins each row, and how many there are.
     body = _COMMENT.sub(b"", body.replace(b"\r\n", b"\n").replace(b"\r", b"\n"))
     kind, n, m, line, start = _problem(body)
     letter, width = (b"a", 3) if kind == "sp" else (b"e", 2)
@@ -31,6 +35,7 @@ def dimacs(body: bytes, weighted: bool) -> GraphFile:
         at = next(number for number, text, _ in lines_of(rows) if text.split()[:1] == [other])
         text = other.decode(errors="replace")[:60]
         raise ReadError(f"line {line + at} begins with {text!r}; arcs of p {kind} begin with {letter.decode()!r}")
+    # Parse all rows at once, without their letters, and check how many numbers each has.
     numbers, counts = numbers_of(re.sub(rb"(?m)^([ \t]*)%c" % letter, rb"\1 ", rows), line + 1)
     wrong = (counts != 0) & (counts != width)
     if wrong.any():
@@ -40,6 +45,7 @@ def dimacs(body: bytes, weighted: bool) -> GraphFile:
         raise ReadError(f"a line after line {line} has {letter.decode()!r} and no numbers")
     if len(numbers) != m * width:
         raise ReadError(f"line {line} announces {m} edges, and {len(numbers) // width} follow")
+    # Vertices are numbered from 1.
     table = numbers.reshape(-1, width)
     places, bad = places_from_1(table[:, :2].ravel(), n)
     if bad >= 0:
@@ -52,7 +58,7 @@ def dimacs(body: bytes, weighted: bool) -> GraphFile:
 
 
 def _problem(body: bytes) -> tuple[str, int, int, int, int]:
-    """Return the kind of the problem, vertices, edges, the number of its line, and where the next line begins."""
+    """Return the problem's kind, vertices, edges, line number, and the offset of the next line."""
     for number, line, end in lines_of(body):
         words = line.decode(errors="replace").split()
         if not words:

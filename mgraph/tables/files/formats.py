@@ -1,4 +1,4 @@
-"""Recognise the format of a file: by its contents, and by its name where these do not tell."""
+"""Recognise the format of a file by its contents, else by its name."""
 
 from __future__ import annotations
 
@@ -66,11 +66,13 @@ def format_of(file: str) -> str:
     ReadError
         Its contents are of a format that is not read, or not of the one that its name says. The format is named.
     """
+    # The contents decide, if they begin as a known format does.
     head = head_of(file).lstrip().lower()
     named = SUFFIXES.get(suffix_of(file), "edge list")
     for pattern, name in _BEGINNINGS:
         if pattern.match(head):
             return name
+    # Refuse formats that are known but not read.
     if named in ("csv", "tsv"):  # whose first name may be anything that is no mark-up
         refused = [(pattern, name) for pattern, name in _REFUSED if not name.startswith(("JSON", "XML", "Pajek"))]
         refused += [(re.compile(rb"\{\s*\"|\[\s*[\[{]|<\?xml|<!doctype", re.DOTALL), "JSON or XML")]
@@ -79,6 +81,7 @@ def format_of(file: str) -> str:
     for pattern, name in refused:
         if pattern.match(head):
             raise ReadError(f"it is {name}, which is not read here")
+    # Refuse text with a binary name, and binary data with a name of text.
     if named in BINARY or (b"\0" in head and head.count(b"\0") > len(head) // 8):
         what = f"its name says {named}" if named in BINARY else "its name says text"
         raise ReadError(f"{what}, and its contents are not")
@@ -86,7 +89,10 @@ def format_of(file: str) -> str:
 
 
 def table_format_of(file: str) -> str:
-    """Return one of `TABLES`; `ReadError` for the file of another format, which only `DynamicGraph.read` takes."""
+    """Return the format of a table, one of `TABLES`.
+
+    `ReadError` for other formats, which only `DynamicGraph.read` takes.
+    """
     kind = format_of(file)
     if kind == "edge list":
         return "csv"

@@ -10,16 +10,16 @@ __all__ = ["GraphFile"]
 
 @dataclass(frozen=True)
 class GraphFile:
-    """The contents of a file that is a graph.
+    """Edges and facts read from a graph's file.
 
     Parameters
     ----------
     columns : dict
         The columns src, dst and maybe weight and time; the ends are ids from 0 where `n_vertices` is given.
     labels : dict
-        What messages call them.
+        The columns' names in messages.
     directed : bool, optional
-        What the file says; None where it does not.
+        As stated in the file; None if it is not.
     n_vertices : int, optional
         The number of vertices, where the file numbers them.
     vertices : list, optional

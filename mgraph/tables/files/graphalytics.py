@@ -1,4 +1,4 @@
-"""LDBC Graphalytics (EVLP): ``NAME.e``, with ``NAME.v`` and ``NAME.properties`` beside it where they are.
+"""Read LDBC Graphalytics (EVLP): ``NAME.e``, optionally with ``NAME.v`` and ``NAME.properties``.
 
 References
 ----------
@@ -20,7 +20,8 @@ __all__ = ["evlp"]
 
 
 def evlp(file: str, weight: Any, keys: str | None, weighted: bool) -> GraphFile:
-    """Return the graph of the files of one name. O(bytes)."""
+    """Return the graph of the files with the name of `file`. O(bytes)."""
+    # Find the files of edges and vertices, which the properties may name.
     own = _properties(_beside(file, ".properties"))
     folder = os.path.dirname(file)
     parts = {
@@ -29,6 +30,7 @@ def evlp(file: str, weight: Any, keys: str | None, weighted: bool) -> GraphFile:
     }
     if parts["edge"] is None:
         raise ReadError("there is no file of edges beside it, which ends in .e")
+    # Read the edges.
     place = _weight_column(own, weight) if weighted else None
     if weighted and place is None and len(columns_in_head(parts["edge"], " ")[0]) > 2:
         warn("column 2 of the edges was not used: weight=2 reads it as the weights")
@@ -36,6 +38,7 @@ def evlp(file: str, weight: Any, keys: str | None, weighted: bool) -> GraphFile:
     table = edge_list(parts["edge"], [*wanted.values()], keys, " ")
     columns = {name: table.column(str(at)) for name, at in wanted.items()}
     labels = {name: f"column '{at}'" for name, at in wanted.items()}
+    # Read the vertices, if they are listed.
     vertices = None
     if parts["vertex"] is not None:
         listed = edge_list(parts["vertex"], (0,), keys, " ")
@@ -44,7 +47,7 @@ def evlp(file: str, weight: Any, keys: str | None, weighted: bool) -> GraphFile:
 
 
 def _weight_column(own: dict[str, str], weight: Any) -> int | None:
-    """Return the place of the column of weights: of the property `weight`, else of the first one, if there is any."""
+    """Return the index of the weight column: of the property `weight`, else of the first property, if any."""
     names = [name.strip() for name in own.get("edge-properties.names", "").split(",") if name.strip()]
     if weight is None:
         return 2 if names else None
@@ -56,14 +59,17 @@ def _weight_column(own: dict[str, str], weight: Any) -> int | None:
 
 
 def _beside(file: str, suffix: str) -> str | None:
-    """Return the file of the same name with another suffix, compressed or not; None if there is none."""
+    """Return the file of the same name with `suffix`, compressed or not; None if it does not exist."""
     stem, last = os.path.splitext(file)
     stem = os.path.splitext(stem)[0] if last.lower() in COMPRESSED else stem
     return next((stem + suffix + more for more in ("", *COMPRESSED) if os.path.exists(stem + suffix + more)), None)
 
 
 def _properties(file: str | None) -> dict[str, str]:
-    """Return the properties of the graph, without the prefix ``graph.NAME.``; # begins a comment."""
+    """Return the properties of the graph, without the prefix ``graph.NAME.``.
+
+    A # begins a comment.
+    """
     lines = [] if file is None else body_of(file).decode().splitlines()
     pairs = (line.partition("=") for line in lines if "=" in line and not line.lstrip().startswith("#"))
     listed = {key.strip(): value.strip() for key, _, value in pairs}

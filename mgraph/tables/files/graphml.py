@@ -1,4 +1,6 @@
-"""GraphML: nodes, edges and one attribute of the edges; NetworkX's reader stops at attributes that are not read here.
+"""Read GraphML: nodes, edges and a single attribute of the edges.
+
+NetworkX's reader fails on other attributes, which are ignored here.
 
 References
 ----------
@@ -22,17 +24,20 @@ LABELS = {"src": "column 'source'", "dst": "column 'target'"}
 
 
 def graphml(body: bytes, weight: str | None, weighted: bool | None, numbers: bool) -> GraphFile:
-    """Return the graph of a file, whose nodes are strings, or with `numbers` integers. O(bytes).
+    """Return the graph of a file. O(bytes).
 
-    An edge without the attribute `weight` has the default of its key. If a graph is to be `weighted`, it is the
-    attribute "weight" by default; None is for a graph that is weighted if `weight` is given.
+    Nodes are strings, or with `numbers` integers. An edge without the attribute `weight` has the default of its key. If
+    a graph is to be `weighted`, it is the attribute "weight" by default; None is for a graph that is weighted if
+    `weight` is given.
     """
+    # Choose the attribute for the weights.
     graph, keys = _graph(body)
     if weighted is False:
         weight = None
     elif weight is None and "weight" in keys:
         weight = "weight" if weighted else None
         warn_unused([] if weighted else ["weight"], "the file")
+    # Read nodes, edges and weights.
     directed = {"directed": True, "undirected": False}.get(graph.get("edgedefault", ""))
     if directed is None:
         raise ReadError(f"edgedefault is {graph.get('edgedefault')!r}; it must be directed or undirected")
@@ -46,13 +51,18 @@ def graphml(body: bytes, weight: str | None, weighted: bool | None, numbers: boo
 
 
 def _graph(body: bytes) -> tuple[ElementTree.Element, dict[str | None, list[ElementTree.Element]]]:
-    """Return the graph of a file and the keys of the edges' attributes by name, without the namespaces of tags."""
+    """Return the graph element, and the keys of edge attributes by name.
+
+    The tags are without namespaces.
+    """
+    # Parse the file, and drop the namespaces.
     try:
         root = ElementTree.fromstring(body)
     except (ElementTree.ParseError, LookupError, ValueError) as error:  # the last two of encodings
         raise ReadError(f"it is no XML that can be read: {error}") from None
     for element in root.iter():
         element.tag = str(element.tag).rpartition("}")[2]
+    # Refuse several graphs, and elements that are not read.
     graphs = list(root.iter("graph"))
     if root.tag != "graphml" or len(graphs) != 1:
         raise ReadError(f"it has {len(graphs)} graphs in <{root.tag}>; one graph in <graphml> is read, none in another")
@@ -61,6 +71,7 @@ def _graph(body: bytes) -> tuple[ElementTree.Element, dict[str | None, list[Elem
     for tag in ("hyperedge", "locator"):
         if next(graphs[0].iter(tag), None) is not None:
             raise ReadError(f"it has a <{tag}>, which is not read")
+    # Collect the keys of edge attributes.
     keys = [key for key in root.iter("key") if key.get("for") in ("edge", "all", None)]
     named: dict[str | None, list[ElementTree.Element]] = {}
     for key in keys:
@@ -79,7 +90,7 @@ def _nodes(graph: ElementTree.Element) -> list[str]:
 
 
 def _edges(graph: ElementTree.Element, directed: bool) -> list[tuple[str, str]]:
-    """Return the ends of the edges; all are directed, or none is, and none is there twice."""
+    """Return the ends of the edges; `ReadError` for mixed directions and parallel edges."""
     pairs = []
     for at, edge in enumerate(graph.iter("edge"), 1):
         ends = edge.get("source"), edge.get("target")
@@ -95,12 +106,17 @@ def _edges(graph: ElementTree.Element, directed: bool) -> list[tuple[str, str]]:
 
 
 def _weights(graph: ElementTree.Element, keys: dict[str | None, list[ElementTree.Element]], weight: str) -> np.ndarray:
-    """Return the attribute `weight` of each edge: float64[m]. Several keys may have its name, one for each type."""
+    """Return the attribute `weight` of each edge: float64[m].
+
+    Several keys may have the name, each for another type.
+    """
+    # The default is of the first key that has any.
     if weight not in keys:
         names = sorted(map(str, keys))
         raise ReadError(f"the edges have no attribute {weight!r}; they have {', '.join(map(repr, names)) or 'none'}")
     default = next((text for key in keys[weight] if (text := key.findtext("default")) is not None), None)
     places = {key.get("id") for key in keys[weight]}
+    # An edge has the attribute or the default; either must be a number.
     values = []
     for at, edge in enumerate(graph.iter("edge"), 1):
         text = next((data.text for data in edge.findall("data") if data.get("key") in places), default)

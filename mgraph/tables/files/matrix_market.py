@@ -1,4 +1,4 @@
-"""Matrix Market: an entry at (i, j) is the edge from i - 1 to j - 1, and its value the weight.
+"""Read Matrix Market: the entry (i, j) is the edge from i - 1 to j - 1, its value the weight.
 
 References
 ----------
@@ -21,10 +21,12 @@ LABELS = {"src": "column 'row'", "dst": "column 'column'", "weight": "column 'da
 
 
 def matrix_market(body: bytes, weighted: bool) -> GraphFile:
-    """Return the graph of a file of coordinates; entries at the same place are added up. O(m log m).
+    """Return the graph of a file of coordinates. O(m log m).
 
-    A symmetric matrix is an undirected graph. The lower triangle of a skew-symmetric one counts for both.
+    Duplicate entries are summed. A symmetric matrix is an undirected graph. The lower triangle of a skew-symmetric one
+    counts for both.
     """
+    # Check the header before anything large is read.
     field, symmetry = _banner(body)
     rows, columns, entries, line, start = _sizes(body)
     if rows != columns:
@@ -34,16 +36,18 @@ def matrix_market(body: bytes, weighted: bool) -> GraphFile:
         raise ReadError("line 1 says complex; weights are real numbers, and weighted=False leaves them out")
     if entries * 2 * width > len(body):
         raise ReadError(f"line {line} announces {entries} entries, and there are {len(body)} bytes")
+    # Parse the entries, and split them into ends and weights.
     table = _entries(body[start:], width, line + 1, entries)
     src, dst = (_places(table[:, at], what, rows) for at, what in ((0, "row"), (1, "column")))
     weight = table[:, 2] if field in ("real", "double", "integer") and weighted else None
+    # Mirror a skew-symmetric matrix, with the other sign; then sum duplicates.
     if symmetry == "skew-symmetric":
         off = src != dst
         weight = None if weight is None else np.concatenate([weight, -weight[off]])
         src, dst = np.concatenate([src, dst[off]]), np.concatenate([dst, src[off]])
-    found = _added(src, dst, weight, symmetry == "symmetric")
-    given = dict(zip(("src", "dst", "weight"), found, strict=True))
-    named = {name: column for name, column in given.items() if column is not None}
+    sums = _added(src, dst, weight, symmetry == "symmetric")
+    entries_by_name = dict(zip(("src", "dst", "weight"), sums, strict=True))
+    named = {name: column for name, column in entries_by_name.items() if column is not None}
     return GraphFile(named, LABELS, symmetry != "symmetric", rows)
 
 
@@ -64,7 +68,7 @@ def _banner(body: bytes) -> tuple[str, str]:
 
 
 def _sizes(body: bytes) -> tuple[int, int, int, int, int]:
-    """Return rows, columns and entries, the number of their line, and the place where the next line begins."""
+    """Return rows, columns, entries, their line number, and the offset of the next line."""
     for number, line, end in lines_of(body):
         if number == 1 or not line.strip() or line.lstrip().startswith(b"%"):
             continue
@@ -78,7 +82,7 @@ def _sizes(body: bytes) -> tuple[int, int, int, int, int]:
 
 
 def _entries(body: bytes, width: int, first_line: int, entries: int) -> np.ndarray:
-    """Return the numbers of the entries, one a row; blank lines are none."""
+    """Return the numbers of the entries, a row each; blank lines are skipped."""
     if b"%" in body:
         body = b"\n".join(b"" if line.lstrip().startswith(b"%") else line for _, line, _ in lines_of(body))
     numbers, counts = numbers_of(body, first_line)
@@ -102,7 +106,8 @@ def _places(column: np.ndarray, what: str, n: int) -> np.ndarray:
 def _added(
     src: np.ndarray, dst: np.ndarray, weight: np.ndarray | None, both: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Return the entries, each place once, with the sum of its values; of a symmetric matrix either triangle."""
+    """Sum the entries at the same place. With `both`, (i, j) and (j, i) are the same place."""
+    # Sort by place; a run of equal places is summed.
     low, high = (np.maximum(src, dst), np.minimum(src, dst)) if both else (src, dst)
     places = low * (int(high.max(initial=0)) + 1) + high
     order = np.argsort(places, kind="stable")

@@ -1,4 +1,4 @@
-"""METIS: line i has the neighbours of vertex i, maybe with weights.
+"""Read METIS: line i has the neighbours of vertex i, maybe with weights.
 
 References
 ----------
@@ -21,11 +21,12 @@ Lines = list[tuple[int, bytes]]
 
 
 def metis(body: bytes, weighted: bool) -> GraphFile:
-    """Return the undirected graph of a file, each edge in both directions. O(bytes).
+    """Return the undirected graph of a file. O(bytes).
 
-    `ReadError` names the line where it is malformed; an edge must be in the lines of both its ends.
+    It has each edge in both directions. `ReadError` names the line where it is malformed; an edge must be in the lines
+    of both its ends.
     """
-    # comments may be in any encoding
+    # Drop comments, which may be in any encoding, and blank lines around the rows.
     lines = [(at, line) for at, line, _ in lines_of(body) if not line.lstrip().startswith(b"%")]
     while lines and not lines[0][1].strip():
         lines.pop(0)
@@ -35,6 +36,7 @@ def metis(body: bytes, weighted: bool) -> GraphFile:
         lines.pop()
     if len(lines) != n:
         raise ReadError(f"the first line announces {n} vertices, and {len(lines)} lines follow")
+    # Parse the rows; each edge must be in both its rows.
     source, target, values = _rows(lines, n, before, weights)
     _check(lines, n, m, source, target, values)
     columns = {"src": source, "dst": target}
@@ -44,7 +46,7 @@ def metis(body: bytes, weighted: bool) -> GraphFile:
 
 
 def _header(first: tuple[int, bytes]) -> tuple[int, int, int, bool]:
-    """Return vertices, edges, numbers before the first neighbour of a line, and whether edges have weights."""
+    """Parse the first line: vertices, edges, numbers before a line's first neighbour, and if edges have weights."""
     at, line = first
     words = line.decode(errors="replace").split()
     if not 2 <= len(words) <= 4 or not all(word.isdecimal() and word.isascii() and len(word) < 20 for word in words):
@@ -60,18 +62,21 @@ def _header(first: tuple[int, bytes]) -> tuple[int, int, int, bool]:
 
 def _rows(lines: Lines, n: int, before: int, weighted: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the arcs of all lines: sources and targets from 0, int64[m], and weights."""
+    # Parse all lines at once; if that fails, line by line for the number in the message.
     try:
         numbers, words = numbers_of(b"".join(line + b"\n" for _, line in lines))
     except ReadError:
-        for at, line in lines:  # for the number of the line in the file
+        for at, line in lines:
             numbers_of(line, at)
         raise
+    # Cut the sizes and weights of vertices off the front of each line.
     places = np.arange(len(numbers)) - np.repeat(np.cumsum(words) - words, words)  # in its line
     short = (words > 0) & (words < before)
     if short.any():
         at = int(short.argmax())
         raise ReadError(f"line {lines[at][0]} has {words[at]} numbers; {before} come before the first neighbour")
     numbers, counts = numbers[places >= before], np.maximum(words - before, 0)
+    # Split neighbours and weights, which alternate.
     if weighted and (counts % 2).any():
         raise ReadError(f"line {lines[int((counts % 2).argmax())][0]} has a neighbour without a weight")
     source, step = np.repeat(np.arange(n), counts // 2 if weighted else counts), 2 if weighted else 1
@@ -82,16 +87,18 @@ def _rows(lines: Lines, n: int, before: int, weighted: bool) -> tuple[np.ndarray
 
 
 def _check(lines: Lines, n: int, m: int, source: np.ndarray, target: np.ndarray, values: np.ndarray) -> None:
-    """Raise `ReadError` unless each arc has its reverse, of the same weight, and there are `m` edges."""
-    there, back = source * n + target, target * n + source
-    lower, upper = _distinct(there[source <= target]), _distinct(back[source >= target])
+    """Raise `ReadError` unless each arc has its reverse, of the same weight, and `m` edges exist."""
+    # The arcs with u <= v must be the reverses of those with u >= v, and be `m`.
+    forth, back = source * n + target, target * n + source
+    lower, upper = _distinct(forth[source <= target]), _distinct(back[source >= target])
     if not np.array_equal(lower, upper):
-        at = int((~np.isin(there, back)).argmax())
+        at = int((~np.isin(forth, back)).argmax())
         u, v = source[at] + 1, target[at] + 1
         raise ReadError(f"line {lines[u - 1][0]} names neighbour {v}, and the line of {v} does not name {u}")
     if len(lower) != m:
         raise ReadError(f"the first line announces {m} edges, and there are {len(lower)}")
-    first, last = np.argsort(there, kind="stable"), np.argsort(back, kind="stable")
+    # Sorted by edge, an arc and its reverse stand at the same place.
+    first, last = np.argsort(forth, kind="stable"), np.argsort(back, kind="stable")
     if (differ := values[first] != values[last]).any():
         at = int(first[differ.argmax()])
         u, v = source[at] + 1, target[at] + 1
@@ -99,6 +106,9 @@ def _check(lines: Lines, n: int, m: int, source: np.ndarray, target: np.ndarray,
 
 
 def _distinct(values: np.ndarray) -> np.ndarray:
-    """Return the distinct values, ascending; by sorting, since `numpy.unique` hashes, and takes ten times as long."""
+    """Return the distinct values, ascending.
+
+    Sorting takes a tenth of the time of `numpy.unique`, which hashes.
+    """
     values = np.sort(values)
     return values[np.diff(values, prepend=-1) != 0]

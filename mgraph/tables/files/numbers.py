@@ -1,4 +1,4 @@
-"""Rows of numbers in text, parsed in bulk by NumPy; the line of a malformed row is looked for once there is one."""
+"""Parse rows of numbers in bulk, by NumPy. The line number of a malformed row is searched afterwards."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FORTRAN = bytes.maketrans(b"dD", b"ee")  #: exponents
 
 
 def lines_of(body: bytes) -> Iterator[tuple[int, bytes, int]]:
-    """Yield the number of each line, from 1, the line, and the place where the next one begins."""
+    """Yield each line's number from 1, the line, and the offset of the next line."""
     number, start = 1, 0
     while start < len(body):
         end = body.find(b"\n", start)
@@ -62,22 +62,22 @@ def numbers_of(body: bytes, first_line: int = 1) -> tuple[np.ndarray, np.ndarray
     """
     numbers, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for block in _blocks(body):
-        found = _parsed(block)
-        if found is None:
+        parsed = _parsed(block)
+        if parsed is None:
             _explain(body, first_line)
-        numbers.append(found[0])
-        counts.append(found[1])
+        numbers.append(parsed[0])
+        counts.append(parsed[1])
     return np.concatenate(numbers), np.concatenate(counts)
 
 
 def places_from_1(column: np.ndarray, n: int) -> tuple[np.ndarray, int]:
-    """Return numbers from 1 to `n` as ids from 0, int64[k], and the first row that has none of them; -1 if all do."""
+    """Return numbers from 1 to `n` as ids from 0, int64[k], and the first row outside; -1 if none is."""
     bad = ~((column >= 1) & (column <= n) & (column == np.floor(column)))
     return (np.empty(0, np.int64), int(bad.argmax())) if bad.any() else (column.astype(np.int64) - 1, -1)
 
 
 def _blocks(body: bytes) -> Iterator[bytes]:
-    """Yield the body in pieces of about `BLOCK` bytes, each ending at the end of a line."""
+    """Yield the body in blocks of about `BLOCK` bytes that end with a line."""
     start = 0
     while start < len(body):
         end = body.find(b"\n", start + BLOCK)
@@ -87,7 +87,8 @@ def _blocks(body: bytes) -> Iterator[bytes]:
 
 
 def _parsed(block: bytes) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the numbers of a block, and how many each line has; None where something is no number."""
+    """Return the numbers of a block and their count per line; None if a word is no number."""
+    # A word begins at each byte that follows a blank; count them per line.
     text = np.frombuffer(block, np.uint8)
     space = _IS_SPACE[text]
     begins = ~space
@@ -102,11 +103,13 @@ def _parsed(block: bytes) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _values(block: bytes, text: np.ndarray, space: np.ndarray, count: int) -> np.ndarray | None:
-    """Return the `count` numbers of a block; None where that is not what the text holds."""
+    """Return the `count` numbers of a block; None if the text holds anything else."""
+    # Refuse NUL and bytes outside ASCII.
     if count == 0:
         return np.empty(0, np.int64)
     if text.max() > 127 or (text == 0).any():
         return None
+    # Digits alone are integers, unless int64 is too small; all else is float64.
     plain = bool((space | _IS_DIGIT[text]).all())  # the integer parser takes "-" alone for a number
     if not plain:
         block = block.translate(_FORTRAN)

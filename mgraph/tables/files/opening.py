@@ -1,4 +1,4 @@
-"""Opening files: paths, decompression with a limit, and errors that name the file."""
+"""Open files: check paths, decompress up to a limit, and name the file in errors."""
 
 from __future__ import annotations
 
@@ -33,13 +33,16 @@ _MARK = b"\xef\xbb\xbf"  #: of byte order, with which some programs begin UTF-8
 
 
 def suffix_of(path: str | os.PathLike[str]) -> str:
-    """Return the suffix of a file's name in lower case, without that of its compression: ".mtx" of "roads.MTX.gz"."""
+    """Return the suffix of a file's name in lower case, without its compression's suffix.
+
+    For "roads.MTX.gz" it is ".mtx".
+    """
     stem, suffix = os.path.splitext(os.fspath(path).lower())
     return os.path.splitext(stem)[1] if suffix in COMPRESSED else suffix
 
 
 def check_path(path: str | os.PathLike[str]) -> str:
-    """Return the path of a file as text, with ``~`` expanded; `ReadError` if there is no file."""
+    """Return the path of a file as text, with ``~`` expanded; `ReadError` if it is no file."""
     file = os.path.expanduser(os.fsdecode(path))
     try:
         is_folder = os.path.isdir(file) if os.stat(file) else False
@@ -54,7 +57,7 @@ def check_path(path: str | os.PathLike[str]) -> str:
 
 @contextmanager
 def blamed(file: str) -> Iterator[None]:
-    """Make a bad value that comes from a file a `ReadError` that names the file."""
+    """Convert `InvalidBatch` and `ReadError` to a `ReadError` that names the file."""
     try:
         yield
     except (InvalidBatch, ReadError) as error:
@@ -63,7 +66,7 @@ def blamed(file: str) -> Iterator[None]:
 
 @contextmanager
 def guarded(file: str) -> Iterator[None]:
-    """Make what reading a file raises a `ReadError` that names the file.
+    """Convert errors of reading to a `ReadError` that names the file.
 
     Libraries raise errors of many types for a damaged file: of zipfile, zlib, struct, pyarrow, expat, KeyError.
     """
@@ -83,7 +86,7 @@ def guarded(file: str) -> Iterator[None]:
 
 
 class _Limited(io.RawIOBase):
-    """A decompressed file that ends with an error once it is much larger than the file that is read."""
+    """Decompressed file with a limit, past which reading fails."""
 
     def __init__(self, inner: Any, most: int) -> None:
         self._inner, self._left, self._most = inner, most, most
@@ -116,6 +119,7 @@ def opened(file: str) -> Iterator[BinaryIO]:
     ReadError
         Its name says that it is compressed, and its contents do not; or, while it is read, it grows too large.
     """
+    # The first bytes say how the file is compressed, if it is.
     with open(file, "rb") as raw:
         start = raw.read(6)
     suffix = os.path.splitext(file.lower())[1]
@@ -129,6 +133,7 @@ def opened(file: str) -> Iterator[BinaryIO]:
                 except (EOFError, lzma.LZMAError) as error:
                     raise ReadError(f"its contents in {name} are damaged: {error}") from None
             return
+    # Any other file is read as it is, unless its name says otherwise.
     if suffix in COMPRESSED:
         name = next(name for name, usual in _MAGIC.values() if usual == suffix)
         raise ReadError(f"its name says that it is compressed by {name}, and its contents are not")

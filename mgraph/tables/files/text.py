@@ -1,4 +1,7 @@
-"""Tables in text, by pyarrow's CSV reader: CSV, TSV, and edge lists whose columns blanks or a character separate."""
+"""Read tables in text by pyarrow's CSV reader: CSV, TSV, and edge lists.
+
+Blanks or a character separate the columns of an edge list.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ _TARGETS = ("target", "dst", "dest", "destination", "to", "tonodeid", "node2")
 
 
 class Csv:
-    """A file of comma-separated values whose first line has the names of the columns.
+    """CSV file with the columns' names in its first line.
 
     Parameters
     ----------
@@ -49,12 +52,15 @@ class Csv:
         return 0
 
     def read(self, names: Sequence[str], keys: str | None) -> Any:
-        """Read some columns, the ends of a graph with string keys as text."""
+        """Read some columns; with string keys, the ends as text."""
         body = body_of(self._file).lstrip(b"\r\n")
         return parse(_stripped(body) if self._spaced else body, self._delimiter, self.names, 1, names, keys)
 
     def pieces(self, names: Sequence[str], keys: str | None, rows: int) -> Iterator[Any]:
-        """Yield some columns in pieces of about `rows` rows; the whole file decides whether the ends are text."""
+        """Yield some columns in pieces of about `rows` rows.
+
+        The whole file decides whether the ends are text.
+        """
         if self._spaced or self._late:
             yield self.read(names, keys)
             return
@@ -65,7 +71,7 @@ class Csv:
             first += len(table)
 
     def _has_text(self, ends: Sequence[str]) -> bool:
-        """Return True if both ends are text; raise `InvalidBatch` if one is."""
+        """Return True if both ends are text; `InvalidBatch` if a single end is."""
         first, odd = 0, dict[str, tuple[int, str]]()
         for table in self._blocks(ends, None, SCANNED):
             for name in ends:
@@ -98,7 +104,7 @@ class Csv:
 
 
 def edge_list(file: str, wanted: Sequence[Any], keys: str | None, delimiter: str | None = None) -> Any:
-    """Read some columns of a file of rows as a ``pyarrow.Table``. O(bytes).
+    """Read columns of a text file as a ``pyarrow.Table``. O(bytes).
 
     Parameters
     ----------
@@ -122,6 +128,7 @@ def edge_list(file: str, wanted: Sequence[Any], keys: str | None, delimiter: str
     """
     import pyarrow as pa
 
+    # Find the columns, by names or numbers, in the first row.
     named = {isinstance(name, str) for name in wanted if name is not None}
     if len(named) > 1:
         raise ReadError(f"columns {tuple(wanted)}: either all are names, or all are numbers from 0")
@@ -136,6 +143,7 @@ def edge_list(file: str, wanted: Sequence[Any], keys: str | None, delimiter: str
             count = "no column" if name not in columns else f"{columns.count(name)} columns"
             listed = ", ".join(map(repr, columns)) or "none"
             raise InvalidBatch(f"the file has {count} {name!r}; its columns are {listed}")
+    # Leave out a row of names, also of unknown names.
     header = _has_names(first)
     if named == {True} or header:
         return parse(body, delimiter, columns, 1, names, keys)
@@ -151,7 +159,7 @@ def edge_list(file: str, wanted: Sequence[Any], keys: str | None, delimiter: str
 
 
 def columns_in_head(file: str, delimiter: str | None) -> tuple[list[str], bool]:
-    """Return the fields of a file's first row, and whether they are names of columns."""
+    """Return the fields of a file's first row, and True if they name columns."""
     head = head_of(file)
     body, delimiter = plain_rows(head[: head.rfind(b"\n") + 1] or head, delimiter)
     first = [name.strip() for name in first_row(body, delimiter) or []]
@@ -160,9 +168,11 @@ def columns_in_head(file: str, delimiter: str | None) -> tuple[list[str], bool]:
 
 def plain_rows(body: bytes, delimiter: str | None) -> tuple[bytes, str]:
     """Return a text without comments, and the character between its columns."""
+    # A known delimiter means no comments.
     if delimiter is not None:
         first = first_row(body, delimiter)
         return (_stripped(body) if first and _is_spaced(first) else body), delimiter
+    # Drop comments.
     start = 0
     while (match := _COMMENT.match(body, start)) is not None:  # those at the beginning, as most files have them
         start = match.end()
@@ -170,6 +180,7 @@ def plain_rows(body: bytes, delimiter: str | None) -> tuple[bytes, str]:
     if b"#" in body or b"%" in body:
         body = _COMMENT.sub(b"", body)
     body = body.replace(b"\r\n", b"\n").lstrip(b" \t\n" if b"\t" not in body else b"\n")
+    # Choose the delimiter: a comma in the first row, tabs in each row, else blanks.
     first_line = body[: body.find(b"\n") if b"\n" in body else None]
     if b"," in first_line and b"\t" not in first_line:
         return _stripped(body), ","
@@ -182,7 +193,10 @@ def plain_rows(body: bytes, delimiter: str | None) -> tuple[bytes, str]:
 
 
 def _has_tabs(body: bytes) -> bool:
-    """Return True if there are as many tabs as in each row, and none stands beside blanks or at an end of the first."""
+    """Return True if tabs separate the columns.
+
+    Each row has the same number of tabs, and in the first row none stands beside blanks or at an end.
+    """
     first = body[: body.find(b"\n") if b"\n" in body else None]
     tabs = first.count(b"\t")
     if not tabs or any(not field.strip(b" ") or field != field.strip(b" ") for field in first.split(b"\t")):
@@ -201,7 +215,7 @@ def _has_names(first: list[str]) -> bool:
 
 
 def first_row(body: bytes, delimiter: str) -> list[str] | None:
-    """Return the fields of the first row, which may be quoted; None without rows."""
+    """Return the fields of the first row, quoted or not; None without rows."""
     try:
         head = body[: 1 << 16].decode() if len(body) <= 1 << 16 else body[: 1 << 16].decode(errors="replace")
     except UnicodeDecodeError as error:
@@ -222,7 +236,7 @@ def _is_spaced(first: list[str]) -> bool:
 
 
 def _stripped(body: bytes) -> bytes:
-    """Return comma-separated text without the blanks around commas that are not in quotes."""
+    """Remove the blanks around commas outside quotes."""
     if b", " not in body and b" ," not in body and b"\t" not in body:
         return body
     return _AROUND.sub(lambda match: match[1] or b",", body)
@@ -231,7 +245,10 @@ def _stripped(body: bytes) -> bytes:
 def parse(
     body: bytes, delimiter: str, columns: Sequence[str], skip: int, names: Sequence[str], keys: str | None
 ) -> Any:
-    """Read the columns `names` of a text whose columns have these names, without its first `skip` rows."""
+    """Read the columns `names` of a text, without its first `skip` rows.
+
+    `columns` are the names of all its columns.
+    """
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
@@ -248,7 +265,7 @@ def parse(
 
 
 def numbered(table: Any, ends: Sequence[str], keys: str | None, first: int = 0) -> Any:
-    """Return a table whose ends are numbers where all rows of a column are; `first` is the number of its first row.
+    """Convert each end to numbers if all its rows are; `first` is the number of the first row.
 
     Raises
     ------
@@ -274,7 +291,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def _is_plain(kind: Any) -> bool:
-    """Return True for a type of numbers or of text, or of no values."""
+    """Return True for types of numbers or text, and for the null type."""
     import pyarrow as pa
 
     return _is_text(kind) or any(
@@ -283,7 +300,10 @@ def _is_plain(kind: Any) -> bool:
 
 
 def _first_text(column: Any) -> int:
-    """Return the first row of strings that is no number, -1 without one. What pyarrow reads as a number may not be."""
+    """Return the first row that is no number; -1 if all are.
+
+    Pyarrow's own idea of a number is wider.
+    """
     from pyarrow import compute
 
     if _all_digits(column):
@@ -292,14 +312,14 @@ def _first_text(column: Any) -> int:
 
 
 def _all_digits(column: Any) -> bool:
-    """Return True if strings have no byte but digits, which takes a tenth of the time of a pattern."""
+    """Return True if strings consist of digits. Takes a tenth of the time of a pattern."""
     from pyarrow import compute
 
     return bool(compute.all(compute.ascii_is_decimal(column)).as_py())
 
 
 def _as_numbers(column: Any) -> Any:
-    """Return strings that are numbers as int64, or as float64 if one has a point or is too large."""
+    """Convert strings of numbers to int64, or to float64 if any has a point or is too large."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -312,9 +332,9 @@ def _as_numbers(column: Any) -> Any:
 
 
 def _refuse_mixed(ends: Sequence[str], odd: Mapping[str, tuple[int, str]], keys: str | None) -> None:
-    """Raise `InvalidBatch` for the first text among the ends, where the other end, or `keys`, are numbers.
+    """Raise `InvalidBatch` for text in an end, if the other end or `keys` are numbers.
 
-    `odd` has the row and the value of the first one of each end that is text.
+    `odd` has the row and the value of the first text of each end that has any.
     """
     name = next((name for name in ends if name in odd), None)
     if name is None or (keys == "auto" and len(odd) == len(set(ends))):
@@ -335,9 +355,10 @@ def _options(
     text: bool,
     quoted: bool,
 ) -> tuple[Any, Any, Any]:
-    """Return pyarrow's options. The names are given, so that those of the file may be there twice, or be no UTF-8.
+    """Return pyarrow's options.
 
-    With `text` the ends are read as bytes. Nothing is no value, except in a column of names, where it is a name.
+    With `columns` as names, those in the file may be duplicates, or invalid UTF-8. With `text` the ends are read as
+    bytes. Nothing is no value, except in a column of names, where it is a name.
     """
     from pyarrow import csv as arrow_csv
 
@@ -350,7 +371,7 @@ def _options(
 
 
 def _decoded(table: Any) -> Any:
-    """Return a table in which columns of bytes are strings; `InvalidBatch` for the first that is no UTF-8."""
+    """Convert columns of bytes to strings; `InvalidBatch` for the first invalid UTF-8."""
     import pyarrow as pa
 
     for at, name in enumerate(table.column_names):

@@ -1,4 +1,4 @@
-"""The inbox of a shard's thread: requests that the event loop puts in, and those that come by a client's channel."""
+"""Inbox of a shard's thread: requests from the event loop and from a client's channel."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ T = TypeVar("T")
 
 
 class Inbox(Generic[T]):
-    """A queue that one thread reads. Any thread may put a request into it.
+    """Queue with a single reading thread. Any thread may put a request into it.
 
-    The reading thread waits for both ways at once: a descriptor says that something was put, and another one that the
-    channel has a message.
+    The reading thread polls both at once: the descriptor of a bell for the queue, and the descriptor of the channel.
     """
 
     def __init__(self) -> None:
@@ -38,9 +37,9 @@ class Inbox(Generic[T]):
         self._bell.ring()
 
     def listen(self, channel: Channel, read: Callable[[bytes], T]) -> None:
-        """Take requests from `channel`, too; `read` makes a request of a message, in the reading thread.
+        """Take requests from `channel`, too.
 
-        Call it before the thread reads the first time.
+        The reading thread calls `read` to make a request of a message. Call it before the thread reads the first time.
         """
         self._channel, self._read = channel, read
         self._poll.register(channel, select.POLLIN)
@@ -51,10 +50,11 @@ class Inbox(Generic[T]):
         self._bell.ring()
 
     def get(self) -> T | None:
-        """Wait for the next request; None after `stop`. What was put comes first."""
+        """Wait for the next request; None after `stop`. The queue comes first."""
         while not self._stopped:
             if self._queue:
                 return self._queue.popleft()
+            # Wait for the bell or a message.
             for descriptor, _ in self._poll.poll():
                 if descriptor == self._bell.fileno():
                     self._bell.silence()
@@ -69,6 +69,7 @@ class Inbox(Generic[T]):
     def _receive(self) -> T | None:
         assert self._channel is not None
         assert self._read is not None
+        # A client that ended or sends other bytes loses its channel.
         try:
             data = self._channel.receive()
             return None if data is None else self._read(data)

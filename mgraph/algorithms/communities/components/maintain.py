@@ -43,7 +43,7 @@ assert len(constants("algorithms/communities/components/components.cuh", HUB_DEG
 
 
 class Components:
-    """The components on one rank.
+    """Maintained components of a rank.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Components:
         self.left = 0
 
     def _worth(self, began: float) -> bool:
-        """Whether a forest is worth its upkeep; the same on all ranks."""
+        """Return True if a forest is worth its upkeep. All ranks return the same."""
         shard = self.shard
         self.device.synchronize()
         mine = np.array([shard.out_edges.num_edges, int(1e6 * (time.perf_counter() - began))], np.int64)
@@ -88,18 +88,18 @@ class Components:
 
     @property
     def takes_deletions(self) -> bool:
-        """Whether a part that is cut off can be found: by a forest, or by the rows of all vertices."""
+        """Support for deletions, by a forest or by the rows of all vertices."""
         shard = self.shard
         return self.forest is not None or (shard.size == 1 and shard.in_edges is shard.out_edges)
 
     @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
-        held = int(self.parent.nbytes) + (0 if self.least is None else int(self.least.nbytes))
-        return held + (0 if self.forest is None else self.forest.nbytes)
+        nbytes = int(self.parent.nbytes) + (0 if self.least is None else int(self.least.nbytes))
+        return nbytes + (0 if self.forest is None else self.forest.nbytes)
 
     def columns(self) -> Columns:
-        """The label of each own vertex's component."""
+        """Return the label of each own vertex's component."""
         if self.least is None or self.named is not self.shard.by_name:
             self.named = self.shard.by_name
             self.least = least_ids(self.shard, self.kernels, self.parent)
@@ -109,22 +109,25 @@ class Components:
     # ---- following changes -------------------------------------------------------------------------------------------
 
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
-        """Bring the components up to date; see `mgraph.algorithms.algorithm.Maintained`."""
+        """Apply changes to the components. None if they must be computed anew."""
         followed = self._apply(changes, most)
         if followed is None or followed.changed:
             self.least = None
         return followed
 
     def _apply(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
+        # The direction of arcs does not matter.
         self._grow()
         if self.shard.in_edges is not self.shard.out_edges:
             changes = _both_ways(self.device, changes)
         changed = Struct(**changes.fields())
         state, n = self.device.zeros(4, np.int64), len(changes)
+        # Without a forest, the ends of deleted edges look for a way to their root. Inserted arcs join trees.
         if self.forest is None and changes.deleted:
             graph = self.shard.out_edges.view()
             self.kernels.Apart(n, graph=graph, changed=changed, parent=self.parent, state=state, most=most)
         self.kernels.JoinArcs(n, changed=changed, parent=self.parent, joins=state)
+        # Read how that went, and point all vertices to the roots of joined trees.
         counts = Device.to_host(state).tolist()
         joined = counts[JOINS] > 0
         if counts[FAILED] or counts[EDGES] > most:
@@ -133,6 +136,7 @@ class Components:
             self.kernels.Compress(self.shard.n_vertices, parent=self.parent, n=self.shard.n_vertices)
         if self.forest is None:
             return ApplyResult(counts[EDGES], joined or counts[SPLIT] > 0)
+        # Repair the forest; drop it if that fails after insertions only.
         followed = self._update_forest(self.forest, changed, changes, most, joined)
         if followed is None and not changes.deleted:  # the joined trees are known, and only the forest is not
             self.forest, followed = None, ApplyResult(0, joined)
@@ -141,18 +145,18 @@ class Components:
     def _update_forest(
         self, forest: IncrementalPaths, changed: Struct, changes: EdgeDelta, most: int, joined: bool
     ) -> ApplyResult | None:
-        """Bring the forest up to date, and the trees by it."""
-        found = forest.apply_changes(
+        """Apply changes to the forest, and take the trees from it."""
+        outcome = forest.apply_changes(
             changes, most, lambda: not joined or self._give_to_largest(forest, changed, changes, most)
         )
-        if found is None or not self._add_roots(forest, joined):
+        if outcome is None or not self._add_roots(forest, joined):
             return None
-        if found or joined:
+        if outcome or joined:
             self.kernels.Roots(len(self.parent), words=forest.length, n=len(self.parent), parent=self.parent)
-        return ApplyResult(forest.visited(), found or joined)
+        return ApplyResult(forest.visited(), outcome or joined)
 
     def renumber(self, ids: Renumbering) -> bool:
-        """Take over new internal ids; see `mgraph.algorithms.algorithm.Maintained`. One read-back."""
+        """Adopt new internal ids. False if a root was removed. Reads back once."""
         roots = ids.new[self.parent[ids.kept]]
         if bool((roots < 0).any()):
             return False
@@ -176,7 +180,10 @@ class Components:
     # ---- joined trees ------------------------------------------------------------------------------------------------
 
     def _largest(self, forest: IncrementalPaths) -> Array:
-        """Of trees that are joined, size << 32 | root of the largest, by their common parent: uint64[n_vertices]."""
+        """Return the largest of each group of joined trees, by their common parent: uint64[n_vertices].
+
+        The words are ``size << 32 | root``.
+        """
         n, trees = len(self.parent), {"words": forest.length, "n": len(self.parent)}
         sizes, largest = self.device.zeros(n, np.uint32), self.device.zeros(n, np.uint64)
         self.kernels.TreeSizes(n, sizes=sizes, **trees)
@@ -184,7 +191,7 @@ class Components:
         return largest
 
     def _give_to_largest(self, forest: IncrementalPaths, changed: Struct, changes: EdgeDelta, most: int) -> bool:
-        """Give joined trees to the largest of them; False if they have about `most` edges or more."""
+        """Give joined trees to the largest; False if about `most` edges move."""
         n, left = len(self.parent), self.device.zeros(1, np.int64)
         largest = self._largest(forest)
         self.kernels.LeaveTrees(n, words=forest.length, n=n, parent=self.parent, largest=largest, left=left)
@@ -198,13 +205,15 @@ class Components:
     # ---- new components ----------------------------------------------------------------------------------------------
 
     def _add_roots(self, forest: IncrementalPaths, joined: bool) -> bool:
-        """Make the vertices that no search has reached components of their own; False if they are too many."""
+        """Make new components of the vertices that no search reached; False if they are too many."""
+        # List the unreached vertices.
         if not joined and not len(forest.cut_off):
             return True
         if joined:
             apart = self._all_unreached(forest)
         else:
             apart = self._unreached(forest, forest.cut_off)
+        # Vertices without edges are components; each search from a root finds another.
         if len(apart):
             self._take_lone(forest, apart)
         for _ in range(PIECES):
@@ -216,18 +225,18 @@ class Components:
         return False
 
     def _all_unreached(self, forest: IncrementalPaths) -> Array:
-        """Of the vertices that left their trees or were cut off, those that no search has reached."""
-        n, found = len(self.parent), self.device.zeros(1, np.int64)
+        """Return vertices that left their trees or were cut off, and no search reached."""
+        n, count = len(self.parent), self.device.zeros(1, np.int64)
         apart = self.device.empty(self.left + len(forest.cut_off), np.uint32)
-        self.kernels.ListUnreached(n, words=forest.length, n=n, list=apart, found=found)
-        return apart[: int(Device.to_host(found)[0])]
+        self.kernels.ListUnreached(n, words=forest.length, n=n, list=apart, found=count)
+        return apart[: int(Device.to_host(count)[0])]
 
     @staticmethod
     def _unreached(forest: IncrementalPaths, vertices: Array) -> Array:
         return vertices[forest.length[vertices] == NONE]
 
     def _take_lone(self, forest: IncrementalPaths, vertices: Array) -> None:
-        """Make each of these that has no edges a component: after deletions of vertices they may be many."""
+        """Make components of the vertices without edges: many, after deletions of vertices."""
         shard = self.shard
         own = vertices[(vertices >= shard.lo) & (vertices < shard.hi)]
         for edges in all_neighbor_edges(shard):
@@ -237,7 +246,7 @@ class Components:
 
 
 def _both_ways(device: Device, changes: EdgeDelta) -> EdgeDelta:
-    """The changed arcs of a directed graph, and each the other way round; not in order."""
+    """Return changed arcs and their reverses, not in order."""
     back, twice = reversed_arcs(device, changes), lambda a, b: None if a is None else device.concatenate([a, b])
     columns = {name: twice(getattr(changes, name), getattr(back, name)) for name in ("keys", "kinds", "old", "new")}
     return EdgeDelta(deleted=changes.deleted, **columns)

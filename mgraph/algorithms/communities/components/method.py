@@ -1,4 +1,4 @@
-"""The method `connected_components` that users call, and the check of its arguments."""
+"""Users' method `connected_components`, and the check of its arguments."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ T = TypeVar("T")
 
 
 def connected_components(self: Runs[T]) -> T:
-    """The weakly connected component of each vertex, named by the smallest vertex id in it: int64, on the workers.
+    """Return the weakly connected component of each vertex: int64, on the workers.
 
-    The direction of edges does not matter. A vertex without edges, such as a deleted one, is a component of its own.
+    A component is named by the smallest vertex id in it. The direction of edges does not matter. A vertex without
+    edges, such as a deleted one, is a component of its own.
 
     Returns
     -------
     VertexValues
         With ``.components``, the number of components, and ``.supersteps``, how often the workers exchanged and merged
-        what they had found: 1 or 2.
+        their forests: 1 or 2.
 
     Raises
     ------
@@ -45,15 +46,15 @@ def connected_components(self: Runs[T]) -> T:
     Examples
     --------
     >>> g.insert([0, 3], [1, 4])  # of 5 vertices  # doctest: +SKIP
-    >>> found = g.connected_components()  # doctest: +SKIP
-    >>> found.to_numpy(), found.components  # doctest: +SKIP
+    >>> components = g.connected_components()  # doctest: +SKIP
+    >>> components.to_numpy(), components.components  # doctest: +SKIP
     (array([0, 0, 2, 3, 3]), 3)
     """
     return self.run("connected_components")
 
 
 def check(graph: GraphFacts) -> dict[str, Any]:
-    """The program's arguments: none."""
+    """Return the program's arguments: none."""
     return {}
 
 

@@ -1,4 +1,4 @@
-"""Connected components on each rank: concurrent union-find builds a forest over all vertices, and ranks merge forests.
+"""Connected components by concurrent union-find on each rank, whose forests are merged.
 
 Each rank stores a parent for every vertex of the graph, and links the two ends of each of its arcs. It first links each
 vertex with its first two neighbours, which joins nearly all of the largest component [1]_. If the graph has in-edges,
@@ -56,7 +56,7 @@ PART = 1 << 22  #: parents that a rank sends at once: 16 MiB, with which exchang
 
 
 class Forest:
-    """One rank's forest over all vertices of the graph, and the edges that it is built from.
+    """Forest of a rank over all vertices of the graph, and the edges to build it from.
 
     Attributes
     ----------
@@ -88,13 +88,16 @@ class Forest:
         self.kernels.Compress(self.n, parent=self.parent, n=self.n)
 
     def largest(self) -> int:
-        """The root of the tree that has most of the sampled own vertices; `NONE` if no tree is large."""
-        found = _some(self.parent[self.first : self.first + self.rows])
-        roots, counts = np.unique(found, return_counts=True)
-        return int(roots[counts.argmax()]) if len(found) and counts.max() * LARGE >= len(found) else NONE
+        """Return the root of the largest tree by a sample; `NONE` if none is large."""
+        sample = _some(self.parent[self.first : self.first + self.rows])
+        roots, counts = np.unique(sample, return_counts=True)
+        return int(roots[counts.argmax()]) if len(sample) and counts.max() * LARGE >= len(sample) else NONE
 
     def link_rows(self, skipped: int) -> None:
-        """Link each own vertex with all its neighbours, unless it is a child of the root `skipped`."""
+        """Link each own vertex with all its neighbours.
+
+        Children of the root `skipped` are left out.
+        """
         for view, library in self.sides:
             self.device.fill(self.n_tasks, 0)
             common = {"graph": view, "first": self.first, "parent": self.parent}
@@ -117,7 +120,7 @@ class Forest:
         self.compress()
 
     def joined(self, skipped: int) -> bool:
-        """Whether the trees that the ranks skipped are one tree after `merge`."""
+        """Return True if `merge` made all skipped trees the same tree."""
         if self.shard.size == 1:
             return True
         every = np.full(self.shard.size, NONE, np.int64)
@@ -126,13 +129,16 @@ class Forest:
         return len(np.unique(_at(self.parent, every[every != NONE], self.device))) <= 1
 
     def labels(self) -> tuple[Array, int]:
-        """The label of each own vertex's tree, int64[hi - lo], and the number of trees in the graph."""
+        """Return the labels of own vertices, int64[hi - lo], and the number of trees."""
         least = None if self.shard.by_name is None else least_ids(self.shard, self.kernels, self.parent)
         return labelled(self.shard, self.kernels, self.parent, least)
 
 
 def least_ids(shard: Shard, library: Library, parent: Array) -> Array:
-    """The first place in `Shard.by_name` of a vertex in the tree of each root, its label: uint32[n_vertices]."""
+    """Return the label of each root: uint32[n_vertices].
+
+    It is the first place in `Shard.by_name` of a vertex in its tree.
+    """
     n = shard.n_vertices
     least = shard.device.full(n, 2**32 - 1, np.uint32)
     library.LeastIds(n, order=shard.by_name, n=n, parent=parent, least=least)
@@ -140,9 +146,9 @@ def least_ids(shard: Shard, library: Library, parent: Array) -> Array:
 
 
 def labelled(shard: Shard, library: Library, parent: Array, least: Array) -> tuple[Array, int]:
-    """The label of each own vertex's tree, int64[hi - lo], and the number of trees in the graph.
+    """Return the labels of own vertices, int64[hi - lo], and the number of trees.
 
-    `parent` has the root of each vertex of the graph, `least` what `least_ids` returns; None where that is the root.
+    `parent` has the root of each vertex of the graph, `least` the result of `least_ids`; None if roots are labels.
     """
     device, rows = shard.device, shard.hi - shard.lo
     labels, roots = device.empty(rows, np.int64), device.zeros(1, np.int64)
@@ -151,7 +157,7 @@ def labelled(shard: Shard, library: Library, parent: Array, least: Array) -> tup
 
 
 def component_kernels(shard: Shard) -> Library:
-    """The kernels for the shard's out-edges."""
+    """Return the kernels for the shard's out-edges."""
     return kernels(shard, FILE, shard.out_edges.view())
 
 
@@ -162,7 +168,7 @@ def _sides(shard: Shard) -> list[tuple[View, Library]]:
 
 
 def _some(values: Array) -> np.ndarray:
-    """About `SAMPLES` of the values, evenly spaced, in host memory."""
+    """Copy about `SAMPLES` of the values, evenly spaced, to the host."""
     return Device.to_host(values[:: max(1, len(values) // SAMPLES)])
 
 
@@ -171,12 +177,15 @@ def _at(values: Array, places: np.ndarray, device: Device) -> np.ndarray:
 
 
 def resident(shard: Shard) -> bool:
-    """Return True if the ranks run the program together, False if the host runs superstep after superstep."""
+    """Return True if the ranks run the program together.
+
+    Else the host runs superstep after superstep.
+    """
     return RESIDENT_ON_GPU or shard.device.kind == "cpu"
 
 
 def warm(shard: Shard) -> None:
-    """Compile what `run` launches on this shard."""
+    """Compile the kernels of `run` for this shard."""
     if resident(shard):
         kernels(shard, PROGRAM, shard.out_edges.view())
         return
@@ -187,7 +196,7 @@ def warm(shard: Shard) -> None:
 
 
 def run(shard: Shard) -> Columns:
-    """The weakly connected component of every own vertex.
+    """Return the weakly connected component of each own vertex.
 
     Parameters
     ----------
@@ -219,7 +228,7 @@ def run(shard: Shard) -> Columns:
 
 
 def find(shard: Shard) -> tuple[Array, int]:
-    """Return the root of each vertex of the graph, which names its component, and the number of supersteps."""
+    """Return the root of each vertex, which names its component, and the supersteps."""
     if resident(shard):
         return _connect(shard, named=False)[0], 1
     forest, supersteps = _find(shard)
@@ -227,7 +236,8 @@ def find(shard: Shard) -> tuple[Array, int]:
 
 
 def _connect(shard: Shard, named: bool) -> tuple[Array, Array, int]:
-    """Return the root of each vertex, and if they are `named` the labels of the own vertices and how many there are."""
+    """Return all vertices' roots, and with `named` own vertices' labels and the number of components."""
+    # The inboxes, and a bitmap of all vertices; a single rank needs neither.
     device, n, own = shard.device, shard.n_vertices, shard.hi - shard.lo
     world = shard.exchange.world(device)
     several, edges = shard.size > 1, [shard.out_edges]
@@ -236,14 +246,16 @@ def _connect(shard: Shard, named: bool) -> tuple[Array, Array, int]:
     layout = world.layout(
         shard.partition, min(n, ROOM) if several else 0, message=8, bits=4 * (words_of(n) + 1) if several else 0
     )
-    order, room = shard.by_name if named else None, max(task_room(one) for one in edges)
+    # The arrays of the program.
+    order, room = shard.by_name if named else None, max(task_room(rows) for rows in edges)
     largest, tasks, spare = device.carve(
         (1, np.uint64), (room * len(edges), np.uint64), (n if several or order is not None else 0, np.uint32)
     )
     parent, labels = device.empty(n, np.uint32), device.empty(own, np.int64) if named else None
-    views = [one.view() for one in edges]
+    # Run it on all ranks together.
+    views = [rows.view() for rows in edges]
     state = world.run(
-        kernels(shard, PROGRAM, views[0]), "Forest", layout, 1 + (n + sum(one.num_edges for one in edges)) // 256,
+        kernels(shard, PROGRAM, views[0]), "Forest", layout, 1 + (n + sum(rows.num_edges for rows in edges)) // 256,
         graph=views[0], back=views[-1], views=len(edges), skips=int(shard.in_edges is not None), parent=parent,
         order=order, spare=spare, labels=labels, largest=largest, shared_offset=layout.offsets["bits"], tasks=tasks,
         task_room=room,
@@ -252,12 +264,14 @@ def _connect(shard: Shard, named: bool) -> tuple[Array, Array, int]:
 
 
 def _find(shard: Shard) -> tuple[Forest, int]:
-    """Return the forest whose trees are the components, and the number of supersteps."""
+    """Return the forest of the components, and the number of supersteps."""
+    # Link, without the rows of the largest tree, and merge.
     forest = Forest(shard)
     forest.sample()
     skipped = NONE if shard.in_edges is None else forest.largest()
     forest.link_rows(skipped)
     forest.merge()
+    # Read the skipped rows if the skipped trees are still apart.
     if forest.joined(skipped):
         return forest, 1
     forest.link_rows(NONE)

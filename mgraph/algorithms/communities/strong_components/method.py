@@ -1,4 +1,4 @@
-"""The method `strongly_connected_components` that users call, and the check of its arguments."""
+"""Users' method `strongly_connected_components`, and the check of its arguments."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 def strongly_connected_components(self: Runs[T]) -> T:
-    """The strongly connected component of each vertex, named by its smallest vertex id: int64, on the workers.
+    """Return the strongly connected component of each vertex: int64, on the workers.
 
-    Two vertices are in one component if there is a path from each to the other. In an undirected graph these are the
-    connected components, which `connected_components` finds faster.
+    A component is named by the smallest vertex id in it. Two vertices are in one component if there is a path from each
+    to the other. In an undirected graph these are the connected components, which `connected_components` finds faster.
 
     Returns
     -------
@@ -51,7 +51,7 @@ def strongly_connected_components(self: Runs[T]) -> T:
 
 
 def check(graph: GraphFacts) -> dict[str, Any]:
-    """The program's arguments: none."""
+    """Return the program's arguments: none."""
     return {}
 
 

@@ -1,4 +1,4 @@
-"""Strongly connected components: forward and backward searches from many vertices at once, after trimming.
+"""Strongly connected components by trimming, and by forward and backward searches.
 
 Vertices that no cycle leads to, or that lead to none, are components of their own: peeling removes them first. Then a
 search forward and one backward from the vertex of most edges find the component of both, mostly the largest. After
@@ -53,7 +53,7 @@ def _library(shard: Shard, edges: Structure | CsrRows) -> Library:
 
 
 class _Searches:
-    """The colors and roots of one rank's vertices, and the frontiers of its searches.
+    """Colors and roots of a rank's vertices, and the frontiers of its searches.
 
     Takes 16 bytes a vertex of the whole graph, 8 bytes an owned vertex and 1 / 64 byte an arc, and 8 bytes for each
     vertex of another rank that changes in a round.
@@ -66,7 +66,7 @@ class _Searches:
 
     def __init__(self, shard: Shard, edges: list[Structure | CsrRows]) -> None:
         self.shard, self.device, self.rows = shard, shard.device, shard.hi - shard.lo
-        self.ways = [(one.view(), _library(shard, one), task_room(one)) for one in edges]
+        self.ways = [(rows.view(), _library(shard, rows), task_room(rows)) for rows in edges]
         self.kernels = self.ways[0][1]
         device, n = self.device, shard.n_vertices
         self.color, self.root = device.zeros(n, np.uint32), device.full(n, NOBODY, np.uint32)
@@ -79,7 +79,7 @@ class _Searches:
         self.round = 0
 
     def trim(self, edges: list[Structure | CsrRows]) -> None:
-        """Make vertices components of their own that no cycle leads to, or that lead to none."""
+        """Make components of vertices that no cycle leads to, or that lead to no cycle."""
         out, back = edges
         for counted, taken in ((back, out), (out, back)):
             peeling = Peeling(self.shard, [counted], [taken])
@@ -88,7 +88,7 @@ class _Searches:
             self.kernels.Trimmed(self.rows, left=peeling.left, removed=REMOVED, root=self.root, **self.own)
 
     def busiest(self) -> tuple[int, int]:
-        """An open vertex of most edges, and how many are open in the whole graph."""
+        """Return an open vertex of most edges, and the number of open vertices of the graph."""
         degrees, device = self.shard.out_edges.degrees(), self.device
         most, open_ = device.zeros(1, np.uint64), device.zeros(1, np.int64)
         mine = self.root[self.shard.lo : self.shard.hi]
@@ -97,12 +97,13 @@ class _Searches:
         return best & (2**32 - 1), int(self.shard.exchange.allreduce(device.to_host(open_))[0])
 
     def open(self) -> int:
-        """How many vertices are in no component yet, in the whole graph."""
+        """Return the number of vertices of the graph without a component."""
         mine = (self.root[self.shard.lo : self.shard.hi] == NOBODY).sum(dtype=np.int64)
         return int(self.shard.exchange.allreduce(Device.to_host(mine).reshape(1))[0])
 
     def find(self, pivot: int = -1) -> None:
-        """Find components: that of the pivot, or of every vertex that keeps its color."""
+        """Find the component of the pivot, or of every vertex that keeps its color."""
+        # Search forward: from the pivot, or by spreading the largest colors.
         state = {**self.own, "color": self.color, "root": self.root, "count": self.counts}
         if self.shard.size > 1:
             self.device.fill(self.color, 0)
@@ -110,11 +111,12 @@ class _Searches:
         self._spread(backward=0)
         if self.shard.size > 1:
             all_gather(self.shard, self.color[self.shard.lo : self.shard.hi], self.color)
+        # Search backward from the roots, among the vertices of their colors.
         self.kernels.Roots(self.rows, frontier=self.frontier, **state)
         self._spread(backward=1)
 
     def _spread(self, backward: int) -> None:
-        """Search from the vertices that `counts` says are in the frontier, until no vertex of any rank changes."""
+        """Search from the frontier until no vertex of any rank changes."""
         new, several = self._read(), self.shard.size > 1
         while True:
             self.round += 1
@@ -127,7 +129,7 @@ class _Searches:
                 return
 
     def _read(self) -> int:
-        """The length of the frontier; counters begin anew."""
+        """Return the length of the frontier, and reset the counters."""
         new = int(Device.to_host(self.counts[:1])[0])
         self.device.fill(self.counts, 0)
         return new
@@ -145,12 +147,14 @@ class _Searches:
             library.SpreadHubs(int(Device.to_host(self.counts[1:2])[0]), **step)
 
     def _exchange(self, backward: int) -> None:
-        """Send what own vertices have brought to others', and receive; what changes is added to the frontier."""
+        """Exchange the values of remote vertices; vertices that change join the frontier."""
+        # Pack the changed values for each owner.
         parts, values = [], self.root if backward else self.color
         for rank, n in enumerate(Device.to_host(self.counts[2:]).tolist()):
             first, out = self.shard.partition.range(rank)[0], self.device.empty(n, np.uint64)
             self.kernels.Pack(n, list=self.lists[first : first + n], n=n, values=values, out=out)
             parts.append(out)
+        # Apply the values for own vertices.
         search = {**self._search(backward), "next": self.frontier}
         for rank, part in enumerate(self.shard.exchange.alltoallv(parts)):
             if rank != self.shard.rank:
@@ -158,14 +162,14 @@ class _Searches:
 
 
 def warm(shard: Shard) -> None:
-    """Compile what `run` launches on this shard."""
+    """Compile the kernels of `run` for this shard."""
     warm_peeling(shard)
     for edges in (shard.out_edges, sample_rows(shard.device) if shard.in_edges is None else shard.in_edges):
         _library(shard, edges)
 
 
 def run(shard: Shard) -> Columns:
-    """The strongly connected component of each own vertex.
+    """Return the strongly connected component of each own vertex.
 
     Returns
     -------
@@ -179,6 +183,7 @@ def run(shard: Shard) -> Columns:
     O(n + m) work a round; the module docstring lists launches and exchanges. The result is exact, and does not depend
     on timing, order, structure or the number of ranks.
     """
+    # Find components: by trimming, from the pivot, then by colors.
     edges, device, lo, hi = sides(shard, "strongly_connected_components"), shard.device, shard.lo, shard.hi
     edges = edges * 2 if len(edges) == 1 else edges
     searches = _Searches(shard, edges)
@@ -188,9 +193,10 @@ def run(shard: Shard) -> Columns:
         searches.find(pivot)
     while searches.open():
         searches.find()
+    # Label each root with the smallest id of its vertices.
     own, least = searches.root[lo:hi], device.full(shard.n_vertices, NOBODY, np.uint32)
     searches.kernels.LeastIds(hi - lo, root=own, ids=vertex_labels(shard)[lo:hi], rows=hi - lo, least=least)
     least = all_gather(shard, sum_to_owners(shard, least, least=True), least if shard.size > 1 else None)
     components = int(Device.to_host((own == device.arange(lo, hi, np.uint32)).sum(dtype=np.int64)))
-    found = int(shard.exchange.allreduce(np.array([components]))[0])
-    return {"component": device.astype(device.gather(least, own), np.int64)}, {"components": found}
+    total = int(shard.exchange.allreduce(np.array([components]))[0])
+    return {"component": device.astype(device.gather(least, own), np.int64)}, {"components": total}

@@ -1,4 +1,4 @@
-"""The core number of each vertex."""
+"""Core numbers of the vertices."""
 
 from mgraph.algorithms.density.core_number.method import ALGORITHM, core_number
 

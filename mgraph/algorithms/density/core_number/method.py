@@ -1,4 +1,4 @@
-"""The method `core_number` that users call, and the check of its arguments."""
+"""Users' method `core_number`, and the check of its arguments."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 def core_number(self: Runs[T]) -> T:
-    """The core number of each vertex, the largest k for which it is in the k-core: int64, on the workers.
+    """Return the core number of each vertex: int64, on the workers.
 
-    The k-core is the largest subgraph in which every vertex has k edges or more. On a directed graph, edges to and from
-    a vertex count. Self-loops are ignored.
+    It is the largest k for which the vertex is in the k-core. The k-core is the largest subgraph in which every vertex
+    has k edges or more. On a directed graph, edges to and from a vertex count. Self-loops are ignored.
 
     Returns
     -------
@@ -49,7 +49,7 @@ def core_number(self: Runs[T]) -> T:
 
 
 def check(graph: GraphFacts) -> dict[str, Any]:
-    """The program's arguments: none."""
+    """Return the program's arguments: none."""
     return {}
 
 

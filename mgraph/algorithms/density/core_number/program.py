@@ -1,8 +1,9 @@
-"""Core numbers by peeling: at each level, vertices with no more edges left than that are removed with their edges.
+"""Core numbers by peeling, level by level.
 
-Removal goes on from frontier to frontier until every vertex that is left has more edges than the level. The next level
-is the least number of edges that one of them has left. It is found while the vertices that are left are listed anew, so
-that a vertex is read once for each level up to its core number, and all levels together read O(n + m).
+At each level, vertices with no more edges left than the level are removed with their edges. Removal goes on from
+frontier to frontier until every vertex that is left has more edges than the level. The next level is the least number
+of edges that one of them has left. It is found while the vertices that are left are listed anew, so that a vertex is
+read once for each level up to its core number, and all levels together read O(n + m).
 
 On CPUs levels and frontiers are phases of one program that all ranks run together (`cores.cuh`,
 `mgraph.exchange.world`). An edge to a vertex of another rank is a message of 4 bytes. On GPUs the host still goes
@@ -72,7 +73,7 @@ def _library(shard: Shard, edges: Structure | CsrRows | None = None) -> Library:
 
 
 class Peeling:
-    """One rank's vertices while they are removed level by level.
+    """Vertices of a rank during peeling.
 
     Takes 20 bytes an owned vertex, 1 / 64 byte an arc for hubs' tasks and, on several ranks, 8 bytes a vertex of the
     whole graph and 8 more for each that loses edges in a superstep.
@@ -97,14 +98,17 @@ class Peeling:
         self, shard: Shard, counted: list[Structure | CsrRows], taken: list[Structure | CsrRows] | None = None
     ) -> None:
         self.shard, self.device, self.rows = shard, shard.device, shard.hi - shard.lo
+        # The edges, with their kernels.
         edges = taken or counted
-        self.views = [(one.view(), _library(shard, one)) for one in edges]
+        self.views = [(rows.view(), _library(shard, rows)) for rows in edges]
         self.kernels = self.views[0][1]
         new = self.device.empty
-        self.tasks = [new(task_room(one), np.uint64) for one in edges]  # of the hubs in each view
+        self.tasks = [new(task_room(rows), np.uint64) for rows in edges]  # of the hubs in each view
+        # The state of own vertices, and the lists of those to visit.
         self.left, self.core = self.device.zeros(self.rows, np.uint32), self.device.zeros(self.rows, np.uint32)
         self.frontier, self.next, self.alive = (new(self.rows, np.uint32) for _ in range(3))
         self.n_alive = -1  # all of them, not listed
+        # The counts for vertices of other ranks.
         others = shard.n_vertices if shard.size > 1 else 0
         self.less, self.lists = self.device.zeros(others, np.uint32), new(others, np.uint32)
         self.starts = self.device.asarray(np.asarray(shard.partition.starts, np.int64))
@@ -122,10 +126,11 @@ class Peeling:
             self.device.fill(self.counts, 0)
 
     def least(self) -> int:
-        """The least number of edges that a vertex of the graph has left; `NEVER` if none is left.
+        """Return the smallest number of edges left at a vertex; `NEVER` if no vertex is left.
 
-        One launch, one read-back, one allreduce.
+        A launch, a read-back and an allreduce.
         """
+        # Compact the list of remaining vertices, and reduce their edges.
         state = self.device.asarray(np.array([0, NEVER], np.int64))
         n, listed = (self.rows, None) if self.n_alive < 0 else (self.n_alive, self.alive)
         kept = self.next  # which holds nothing between levels
@@ -135,11 +140,16 @@ class Peeling:
         return int(self.shard.exchange.allreduce(np.array([least]), "min")[0])
 
     def peel(self, level: int) -> None:
-        """Remove vertices until each that is left has more than `level` edges left; call `least` before."""
+        """Remove all vertices of a level. Call `least` before.
+
+        Each remaining vertex has more than `level` edges left.
+        """
+        # The first frontier: remaining vertices with at most `level` edges.
         self.kernels.Choose(
             self.n_alive, alive=self.alive, n=self.n_alive, left=self.left, level=level, core=self.core,
             frontier=self.frontier, count=self.counts,
         )  # fmt: skip
+        # Go on until no rank has a frontier.
         new = self._read()
         while True:
             while new:
@@ -151,13 +161,15 @@ class Peeling:
                 return
 
     def peel_on(self, level: int) -> int:
-        """As `peel` for one level after another, as many as one kernel does; the last of them.
+        """Remove the vertices of `level` and, in the same kernel, of the levels after it. Return the last level.
 
-        One kernel and one read-back, if this rank is alone, its edges are in one view, and few vertices are left.
+        A single kernel and read-back, if this rank is alone, its edges are in one view, and few vertices are left.
+        Else only `level` is done.
         """
         if self.shard.size > 1 or len(self.views) > 1 or self.n_alive > FEW[self.device.kind]:
             self.peel(level)
             return level
+        # Run up to `MOST_LEVELS` levels.
         words = np.zeros(STATE["s_words"], np.int64)
         words[STATE["s_kept"] + 1 : STATE["s_lengths"] : 2] = NEVER
         state = self.device.asarray(words)
@@ -165,11 +177,12 @@ class Peeling:
             min(self.n_alive, TILES), graph=self.views[0][0], peeled=self._peeled(level), alive=self.alive,
             n=self.n_alive, spare=self.next, frontier=self.frontier, tasks=self.tasks[0], most=MOST_LEVELS, state=state,
         )  # fmt: skip
-        found = Device.to_host(state)
-        self.n_alive = int(found[STATE["s_rest"]])
-        if found[STATE["s_levels"]] % 2 == 0:
+        # The list of remaining vertices changes its buffer at each level.
+        answer = Device.to_host(state)
+        self.n_alive = int(answer[STATE["s_rest"]])
+        if answer[STATE["s_levels"]] % 2 == 0:
             self.alive, self.next = self.next, self.alive
-        return int(found[STATE["s_level"]])
+        return int(answer[STATE["s_level"]])
 
     def _peeled(self, level: int) -> dict[str, Any]:
         several = self.shard.size > 1
@@ -178,7 +191,8 @@ class Peeling:
         return {**own, "lengths": self.counts[LISTS:], "starts": self.starts, "owners": self.shard.size}
 
     def _remove(self, n: int, level: int) -> int:
-        """Take the edges of a frontier of `n` vertices away; the length of the next one."""
+        """Remove the edges of a frontier of `n` vertices; return the length of the next frontier."""
+        # Rows, and then the hubs that these listed as tasks.
         peeled, steps = self._peeled(level), CHASE if len(self.views) == 1 else 1
         for at, (view, library) in enumerate(self.views):
             hubs = {"peeled": peeled, "tasks": self.tasks[at], "n_tasks": self.counts[1 + at :]}
@@ -187,6 +201,7 @@ class Peeling:
         for at, (view, library) in enumerate(self.views):
             hubs = {"peeled": peeled, "tasks": self.tasks[at], "n_tasks": self.counts[1 + at :]}
             library.PeelHubs(tasks[at], graph=view, **hubs)
+        # Without hubs the length is known already.
         self.frontier, self.next = self.next, self.frontier
         if any(tasks):
             return self._read()
@@ -194,19 +209,21 @@ class Peeling:
         return int(new)
 
     def _read(self) -> int:
-        """The length of the next frontier, which begins anew, as do the tasks. One read-back."""
+        """Return the length of the next frontier, and reset its counter and the tasks'. Reads back once."""
         new = int(Device.to_host(self.counts[:1])[0])
         self.device.fill(self.counts[:LISTS], 0)
         return new
 
     def _exchange(self, level: int) -> int:
-        """Send what own vertices took from others', and receive; the length of the frontier that comes of it."""
+        """Exchange the numbers of edges removed from remote vertices; return the next frontier's length."""
+        # Pack the numbers for each owner.
         parts = []
         for rank, n in enumerate(Device.to_host(self.counts[LISTS:]).tolist()):
             first = self.shard.partition.range(rank)[0]
             out = self.device.empty(n, np.uint64)
             self.kernels.Pack(n, list=self.lists[first : first + n], n=n, less=self.less, out=out)
             parts.append(out)
+        # Subtract the numbers of own vertices.
         self.device.fill(self.counts, 0)
         peeled = {**self._peeled(level), "next": self.frontier}
         for rank, part in enumerate(self.shard.exchange.alltoallv(parts)):
@@ -218,7 +235,7 @@ class Peeling:
 def removal_levels(
     shard: Shard, edges: list[Structure | CsrRows], first: int = 0, last: int = NEVER
 ) -> tuple[Array, dict[str, int]]:
-    """Return the level at which each own vertex is removed, and the last state of the program.
+    """Return the level that removes each own vertex, and the last state of the program.
 
     Parameters
     ----------
@@ -234,26 +251,26 @@ def removal_levels(
         There is too little memory for 28 bytes an owned vertex, 1 / 32 byte an arc for tasks and, on several ranks,
         inboxes of up to 8 MiB for each rank; or of a hash structure's rows a unit has more edges than an inbox holds.
     """
-    # the inboxes
+    # The inboxes.
     device, rows = shard.device, shard.hi - shard.lo
     world = shard.exchange.world(device)
     widest = max(end - start for start, end in pairwise(shard.partition.starts))
     room = 0 if shard.size == 1 else max(LEAST_ROOM, min(MOST_ROOM, 4 * widest))
     layout = world.layout(shard.partition, room)
-    # the edges, in one kind of rows
-    views, searched = [one.view() for one in edges], 1
+    # The edges, in the same kind of rows.
+    views, searched = [side.view() for side in edges], 1
     if views[0].type != views[-1].type:  # in-edges that were made for the call
         csr = shard.out_edges.to_csr()
         views[0], searched = CsrRows(csr.offsets, csr.dst).view(), int(shard.out_edges.sorted_rows)
-    # the vertices' state
-    room = max(task_room(one) for one in edges)
+    # The vertices' state.
+    room = max(task_room(side) for side in edges)
     core, least, tasks, left, lists, alive = device.carve(
         (rows, np.int64), (2, np.int64), (2 * room * len(edges), np.uint64), (rows, np.uint32),
         (2 * rows, np.uint32), (2 * rows, np.uint32),
     )  # fmt: skip
     library = kernels(shard, PROGRAM, views[0], VIEWS=len(edges))
     state = world.run(
-        library, "Cores", layout, 1 + sum(rows + one.num_edges for one in edges) // 256, graph=views[0],
+        library, "Cores", layout, 1 + sum(rows + side.num_edges for side in edges) // 256, graph=views[0],
         back=views[-1], searched=searched, first_level=first, last_level=last, left=left, core=core, lists=lists,
         alive=alive, least=least, tasks=tasks, task_room=room,
     )  # fmt: skip
@@ -263,23 +280,28 @@ def removal_levels(
 
 
 def resident(shard: Shard) -> bool:
-    """Return True if the ranks run the program together, False if the host runs superstep after superstep."""
+    """Return True if the ranks run the program together.
+
+    Else the host runs superstep after superstep.
+    """
     return RESIDENT_ON_GPU or shard.device.kind == "cpu"
 
 
 def warm(shard: Shard) -> None:
-    """Compile what `run` launches on this shard."""
-    made = sample_rows(shard.device) if shard.in_edges is None else None
+    """Compile the kernels of `run` for this shard."""
+    sample = sample_rows(shard.device) if shard.in_edges is None else None
     if resident(shard):
-        kernels(shard, PROGRAM, (made or shard.out_edges).view(), VIEWS=1 + (shard.in_edges is not shard.out_edges))
+        kernels(shard, PROGRAM, (sample or shard.out_edges).view(), VIEWS=1 + (shard.in_edges is not shard.out_edges))
         return
     _library(shard)
-    if made is not None:
-        _library(shard, made)
+    if sample is not None:
+        _library(shard, sample)
 
 
 def run(shard: Shard) -> Columns:
-    """The core number of each own vertex; self-loops are ignored, and arcs of a directed graph count both ways.
+    """Return the core number of each own vertex.
+
+    Self-loops are ignored, and arcs of a directed graph count both ways.
 
     Returns
     -------
