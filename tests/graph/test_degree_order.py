@@ -121,7 +121,7 @@ def test_a_move_that_an_interrupt_kept_from_being_known_here(place, call, first,
         graph.insert(np.arange(30) % 9, np.arange(30, 60))
         before = graph.degrees()
         with monkeypatch.context() as patch:
-            patch.setattr(graph._directory, "_follow", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
+            patch.setattr(graph._directory, "_catch_up", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 getattr(graph, call)(*([5] if call == "add_vertices" else []))
         n = N + 5 * (call == "add_vertices")
