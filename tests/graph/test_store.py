@@ -156,7 +156,7 @@ def test_bad_options_change_nothing(client3, tmp_path):
     ]:
         with pytest.raises(InvalidOption, match=match):
             DynamicGraph(client3, N, **{"store": tmp_path / "s", **options})
-    with pytest.raises(InvalidOption, match="option 'weighted' is none of balance, device, .*retain, "):
+    with pytest.raises(InvalidOption, match="option 'weighted' is none of balance, client, device, .*retain, "):
         DynamicGraph.open(client3, tmp_path / "s", weighted=True)
     with pytest.raises(InvalidOption, match="epoch is -1"):
         DynamicGraph.open(client3, tmp_path / "s", epoch=-1)
