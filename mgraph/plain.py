@@ -11,7 +11,7 @@ from typing import Any
 import msgpack
 import numpy as np
 
-__all__ = ["NotPlain", "pack", "unpack"]
+__all__ = ["NotPlain", "array_fields", "array_or_dict", "pack", "unpack"]
 
 ARRAY = "mgraph array"  #: key of the dict that stands for an array
 KINDS = "biufmM"  #: kinds of NumPy's dtypes that are plain
@@ -36,10 +36,15 @@ def pack(value: Any) -> bytes:
     return data
 
 
+def array_fields(array: np.ndarray) -> dict[str, Any]:
+    """Return the dict of plain values that stands for an array of numbers."""
+    return {ARRAY: array.dtype.str, "shape": array.shape, "bytes": array.tobytes()}
+
+
 def _plain(value: Any) -> Any:
     # MessagePack asks for the types that it does not know.
     if isinstance(value, np.ndarray) and value.dtype.kind in KINDS:
-        return {ARRAY: value.dtype.str, "shape": value.shape, "bytes": value.tobytes()}
+        return array_fields(value)
     if isinstance(value, np.generic) and value.dtype.kind in "biuf":
         return value.item()
     raise TypeError(f"{type(value).__name__} is not a plain value")
@@ -56,12 +61,13 @@ def unpack(data: bytes) -> Any:
         `data` is no packed value.
     """
     try:
-        return msgpack.unpackb(data, object_hook=_array, use_list=False, strict_map_key=False)
+        return msgpack.unpackb(data, object_hook=array_or_dict, use_list=False, strict_map_key=False)
     except Exception as error:  # msgpack has many, NumPy others
         raise NotPlain(f"{type(error).__name__}: {error}") from None
 
 
-def _array(fields: dict[Any, Any]) -> Any:
+def array_or_dict(fields: dict[Any, Any]) -> Any:
+    """Return the array that `fields` stands for, a writable copy; `fields` itself if it stands for none."""
     if ARRAY not in fields:
         return fields
     # Object dtypes would be pickled.

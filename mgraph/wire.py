@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from distributed.protocol import to_serialize
 
+from mgraph.plain import array_fields, array_or_dict
 from mgraph.protocol import Message, from_dict, to_dict
 
 __all__ = ["SESSION_HANDLER", "decode", "encode"]
@@ -17,7 +18,6 @@ __all__ = ["SESSION_HANDLER", "decode", "encode"]
 SESSION_HANDLER = "mgraph_session"  #: the name of the comm handler that the plugin adds to a worker for sessions
 
 SMALL = 1 << 10  #: maximum bytes of an array of numbers that is sent inside its message
-ARRAY = "mgraph array"  #: the only key of the dict that replaces such an array
 
 
 def decode(fields: dict[str, Any]) -> Any:
@@ -42,17 +42,15 @@ def _marked(value: Any) -> Any:
         return value.item()
     # Small arrays travel inside the message, large ones as frames.
     if isinstance(value, np.ndarray) and value.nbytes <= SMALL and value.dtype.kind in "biuf":
-        return {ARRAY: [value.dtype.str, value.shape, value.tobytes()]}
+        return array_fields(value)
     return to_serialize(value)
 
 
 def _whole(value: Any) -> Any:
     """Restore the arrays that `_marked` encoded in `value`."""
     if isinstance(value, dict):
-        if ARRAY in value:
-            dtype, shape, data = value[ARRAY]
-            return np.frombuffer(bytearray(data), dtype).reshape(shape)
-        return {key: _whole(item) for key, item in value.items()}
+        whole = array_or_dict(value)
+        return {key: _whole(item) for key, item in value.items()} if whole is value else whole
     if isinstance(value, list | tuple):
         return type(value)(map(_whole, value))
     return value

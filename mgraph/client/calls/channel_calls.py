@@ -99,12 +99,11 @@ class ChannelCalls:
 
     def _packed(self, calls: list[Call], alike: bool) -> list[bytes] | None:
         """Pack each rank's message, with large arrays in shared memory; None if any must go by the comm."""
-        large = [large_bytes(call.args) for call in calls]
-
         # The same small arguments for all ranks are packed once.
-        if not any(large) and alike:
+        if alike and not large_bytes(calls[0].args):
             data = pack_message(to_dict(calls[0]))
             return None if data is None else [data] * len(calls)
+        large = [large_bytes(call.args) for call in calls]
         # The workers may have to be asked for memory first.
         if sum(large) > SMALL:
             return None
