@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,15 +83,20 @@ class Algorithms(Analytics):
         return {"algorithms": self.times(NAMES)}
 
     def times(self, names: tuple[str, ...]) -> dict[str, Any]:
-        """Time some algorithms on a new graph. Returns the figures by their names."""
+        """Time some algorithms on a new graph, and tell the point of each. Returns the figures by their names."""
         point, total = self.point, self.point.edges.n_edges
         with point.graph(directed=False, order=self.order) as graph:
             point.fill(graph, total)
             roots = self._roots()
-            figures = {name: self._time(graph, name, case, roots) for name, case in CASES.items() if name in names}
+            calls = {name: partial(self._time, graph, name, case, roots) for name, case in CASES.items()}
             for short, name in MAINTAINED.items():
-                if (label := f"maintained {short}") in names:
-                    figures[label] = self._maintained(graph, name)
+                calls[f"maintained {short}"] = partial(self._maintained, graph, name)
+            figures = {}
+            for name in names:
+                figures[name] = timing = calls[name]()
+                point.say(
+                    f"{len(point.workers)} workers, {name}: {timing['p50_ms']:.3g} ms, first {timing['first_ms']:.4g}"
+                )
             return figures
 
     def _roots(self) -> list[int]:
@@ -102,26 +108,29 @@ class Algorithms(Analytics):
     def _time(self, graph: DynamicGraph, name: str, case: _Case, roots: list[int]) -> dict[str, Any]:
         roots = roots[: self.options.roots if case.searches else RUNS]
         # The first call compiles, and its result is compared with those of other numbers of workers.
+        began = time.perf_counter()
         self.point.checks[name] = _first_column(case.call(graph, roots[0]))
-        seconds = []
+        first, seconds = time.perf_counter() - began, []
         for root in roots:
             began = time.perf_counter()
             case.call(graph, root)
             seconds.append(time.perf_counter() - began)
-        return summary(seconds)
+        return {**summary(seconds), "first_ms": 1e3 * first}
 
     def _maintained(self, graph: DynamicGraph, name: str) -> dict[str, Any]:
         """Time the read of a maintained result after batches of random edges, which are the same for every point."""
         rng, seconds = np.random.default_rng(self.options.seed), []
+        began = time.perf_counter()
         with graph.maintain(name) as live:
             live.result()
+            first = time.perf_counter() - began
             for _ in range(RUNS):
                 graph.insert(*rng.integers(0, graph.num_vertices, (2, CHANGES), np.uint32))
                 began = time.perf_counter()
                 live.result()
                 seconds.append(time.perf_counter() - began)
             self.point.checks[f"maintained {name}"] = _first_column(live.result())
-        return summary(seconds)
+        return {**summary(seconds), "first_ms": 1e3 * first}
 
 
 def _first_column(result: Any) -> np.ndarray:

@@ -86,7 +86,8 @@ def run(options: argparse.Namespace) -> int:
                 scale = options.scale if kind == "strong" else options.scale + _doublings(count, workers[0])
                 point = results.get((count, scale))
                 if point is None:
-                    point = results[count, scale] = _measured(options, Point(options, client, addresses[:count], scale))
+                    part = Point(options, client, addresses[:count], scale, console.print)
+                    point = results[count, scale] = _measured(options, part)
                 line = record.add("scaling", scaling=kind, workers=count, scale=scale, **point["line"])
                 console.print(f"{kind}: {_says(line)}", highlight=False, soft_wrap=True)
                 if kind == "strong":

@@ -36,6 +36,8 @@ class Point:
     workers : sequence of str
         The workers' addresses.
     scale : int
+    say : callable, optional
+        ``say(message)`` reports progress.
 
     Attributes
     ----------
@@ -43,7 +45,10 @@ class Point:
         Results that must not depend on the number of workers, by a name for messages.
     """
 
-    def __init__(self, options: argparse.Namespace, client: Client, workers: Sequence[str], scale: int) -> None:
+    def __init__(
+        self, options: argparse.Namespace, client: Client, workers: Sequence[str], scale: int, say: Any = None
+    ) -> None:
+        self.say = say or (lambda message: None)
         self.options, self.client, self.workers = options, client, list(workers)
         self.maker = device_of(options.device)
         self.maker.use()

@@ -28,7 +28,8 @@ struct Forest {
     u32* parent;  // of all vertices
     const u32* order;  // the vertex of each name; null where they are the same
     u32* spare;  // for all vertices: the roots that are told part by part, then the least name in the tree of each root
-    i64* labels;  // out: of the own vertices; null where nobody wants them
+    i64 named;  // whether `labels` and the number of components are wanted; the same on all ranks
+    i64* labels;  // out: of the own vertices
     u64* largest;  // votes << 32 | root
     i64 shared_offset;  // of a bitmap of all vertices, in each rank's region
     u64* tasks;  // for each view, `task_room` of them
@@ -298,5 +299,5 @@ struct Forest {
         default: ++s.phase;
         }
     }
-    DEVICE i64 after_forest() const { return labels == nullptr ? finished : order ? name_trees : label; }
+    DEVICE i64 after_forest() const { return !named ? finished : order ? name_trees : label; }
 };

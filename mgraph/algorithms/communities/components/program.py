@@ -257,8 +257,8 @@ def _connect(shard: Shard, named: bool) -> tuple[Array, Array, int]:
     state = world.run(
         kernels(shard, PROGRAM, views[0]), "Forest", layout, 1 + (n + sum(rows.num_edges for rows in edges)) // 256,
         graph=views[0], back=views[-1], views=len(edges), skips=int(shard.in_edges is not None), parent=parent,
-        order=order, spare=spare, labels=labels, largest=largest, shared_offset=layout.offsets["bits"], tasks=tasks,
-        task_room=room,
+        order=order, named=int(named), spare=spare, labels=labels, largest=largest,
+        shared_offset=layout.offsets["bits"], tasks=tasks, task_room=room,
     )  # fmt: skip
     return parent, labels, state["components"]
 
