@@ -148,8 +148,27 @@ def test_no_rank_has_a_region_where_one_has_no_memory(monkeypatch: pytest.Monkey
 
 
 def in_a_process(exchange: Exchange, aborted: threading.Event) -> int:
-    device = Device.of(f"cuda:{exchange.rank}") if os.environ.get("ON_GPUS") else Device("cpu", threads=1)
+    if not os.environ.get("ON_GPUS"):
+        device = Device("cpu", threads=1)
+    else:
+        device = Device.of(f"cuda:{exchange.rank}")
+        device.use()
+        fill_shared_memory(device)
     return sum(meet(exchange, device, 200)["wrong"] for _ in range(5))
+
+
+def fill_shared_memory(device: Device) -> None:
+    """Leave ones in the shared memory of all multiprocessors: a kernel must not read what it has not written."""
+    kernel = device.xp.RawKernel(
+        """extern "C" __global__ void fill(int* out) {
+               extern __shared__ int words[];
+               for (int i = threadIdx.x; i < 12288; i += blockDim.x) words[i] = -1;
+               __syncthreads();
+               out[blockIdx.x] = words[threadIdx.x];
+           }""",
+        "fill",
+    )
+    kernel((2048,), (1024,), (device.xp.empty(2048, np.int32),), shared_mem=49152)
 
 
 def dies(exchange: Exchange, aborted: threading.Event) -> str:

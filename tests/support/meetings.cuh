@@ -1,5 +1,5 @@
 // A program for tests of meetings: in every round each rank sends its number and the round's to every other, adds up what
-// it has got, and shares a bitmap of its vertices. Odd rounds end with a meeting of the own blocks first.
+// it has got, and shares a bitmap of its vertices. The own blocks meet first, and again after odd rounds.
 #pragma once
 #include "kernels/world.cuh"
 
@@ -24,7 +24,7 @@ struct Meetings {
         i64 phase = 0, round = 0, total = 0, expected = 0, wrong = 0;
     };
     enum Stage : i64 { finished, work, rest };
-    DEVICE void begin(State& s) const { s.phase = rounds ? (i64)work : (i64)finished; }
+    DEVICE void begin(State& s) const { s.phase = rounds ? (i64)rest : (i64)finished; }
     DEVICE i64 items(const State&, const Heard&) const { return messages * world.size; }
     DEVICE bool alone(const State& s) const { return s.phase == rest; }
     DEVICE i64 shares(const State&) const { return -1; }

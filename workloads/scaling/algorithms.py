@@ -15,7 +15,7 @@ from mgraph.structures.reads import Csr
 from workloads.bench.harness import summary
 from workloads.scaling.point import Analytics
 
-__all__ = ["NAMES", "SLACK", "Algorithms", "slower", "slower_pairs"]
+__all__ = ["NAMES", "SLACK", "Algorithms", "first_column", "slower", "slower_pairs"]
 
 RUNS = 5  #: timed runs of each algorithm; searches take `--roots` instead
 CHANGES = 1000  #: edges inserted before each read of a maintained result
@@ -109,7 +109,7 @@ class Algorithms(Analytics):
         roots = roots[: self.options.roots if case.searches else RUNS]
         # The first call compiles, and its result is compared with those of other numbers of workers.
         began = time.perf_counter()
-        self.point.checks[name] = _first_column(case.call(graph, roots[0]))
+        self.point.checks[name] = first_column(case.call(graph, roots[0]))
         first, seconds = time.perf_counter() - began, []
         for root in roots:
             began = time.perf_counter()
@@ -129,11 +129,11 @@ class Algorithms(Analytics):
                 began = time.perf_counter()
                 live.result()
                 seconds.append(time.perf_counter() - began)
-            self.point.checks[f"maintained {name}"] = _first_column(live.result())
+            self.point.checks[f"maintained {name}"] = first_column(live.result())
         return {**summary(seconds), "first_ms": 1e3 * first}
 
 
-def _first_column(result: Any) -> np.ndarray:
+def first_column(result: Any) -> np.ndarray:
     """Return the values of a result that must not depend on the number of workers."""
     if isinstance(result, EdgeBatch):
         return np.sort(result.src.astype(np.uint64) << np.uint64(32) | result.dst)

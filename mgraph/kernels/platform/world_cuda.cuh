@@ -156,7 +156,8 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
             if (all) {
                 meetings += !alone;
                 program.next(state, heard(world));
-                left = heard(world).any(wants_to_leave) && state.phase ? left_together : ended;
+                // A rank alone has not heard now who wants to leave.
+                left = !alone && heard(world).any(wants_to_leave) && state.phase ? left_together : ended;
             } else {
                 --step;
                 left = waits;
@@ -183,9 +184,9 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
     // The state and what was heard before this launch. Returns whether the ranks have not met after the phase's work.
     DEVICE bool recall(const Program& program, bool heard_before) {
         const World& world = program.world;
-        for (i64 i = threadIdx.x; heard_before && i < world.size * said_words; i += blockDim.x) {
-            u64 a, b;
-            load_pair(world.heard_of(0) + i * 2, a, b);
+        for (i64 i = threadIdx.x; i < world.size * said_words; i += blockDim.x) {
+            u64 a = 0, b = 0;  // nothing before the first meeting
+            if (heard_before) load_pair(world.heard_of(0) + i * 2, a, b);
             said[i] = (i64)((u64)(u32)b << 32 | (u32)a);
         }
         if (threadIdx.x == 0) {

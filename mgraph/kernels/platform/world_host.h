@@ -101,7 +101,8 @@ class Gathering {
     }
 
 public:
-    i64 said[most_ranks * said_words], step, meetings;
+    i64 said[most_ranks * said_words] = {};  // nothing before the first meeting
+    i64 step, meetings;
 
     Gathering(const World& world, bool recall)
         : world(world), step((i64)load(world.control + step_at)), meetings((i64)load(world.control + meetings_at)) {

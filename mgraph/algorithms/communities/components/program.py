@@ -45,7 +45,7 @@ from mgraph.kernels import Library, View
 
 __all__ = ["Forest", "component_kernels", "find", "labelled", "least_ids", "run", "warm"]
 
-RESIDENT_ON_GPU = False  #: whether GPUs run the program of all ranks; it has run on CPUs only
+RESIDENT_ON_GPU = True  #: whether GPUs run the program of all ranks; it has run on CPUs only
 PROGRAM = "algorithms/communities/components/forest.cuh"
 FILE = "algorithms/communities/components/components.cuh"
 ROOM = 1 << 20  #: pairs that a rank tells another at once, at most

@@ -52,7 +52,7 @@ from mgraph.structures import Structure
 
 __all__ = ["Peeling", "removal_levels", "run", "warm"]
 
-RESIDENT_ON_GPU = False  #: whether GPUs run the program of all ranks; it has run on CPUs only
+RESIDENT_ON_GPU = True  #: whether GPUs run the program of all ranks; it has run on CPUs only
 PROGRAM = "algorithms/density/core_number/cores.cuh"
 #: messages that a rank may send to another in a round: at most, and at least, as a row that is no task has fewer
 MOST_ROOM, LEAST_ROOM = 1 << 20, 4096

@@ -38,7 +38,7 @@ from mgraph.kernels import Library, Struct, constants
 __all__ = ["SEARCHES", "BitParallelBfs", "library", "search", "warm"]
 
 #: whether all ranks run searches as a single program; it has not run on GPUs yet
-RESIDENT = {"cpu": True, "cuda": False}
+RESIDENT = {"cpu": True, "cuda": True}
 
 _FILE = "algorithms/paths/bit_parallel_bfs/search.cuh"
 SEARCHES = constants(_FILE)["searches"]  #: at a time

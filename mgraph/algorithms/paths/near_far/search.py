@@ -55,7 +55,7 @@ from mgraph.structures import Structure
 __all__ = ["HOPS", "Lengths", "NearFarSearch", "Outbox", "library"]
 
 #: whether all ranks run a search as a single program; it has not run on GPUs yet
-RESIDENT = {"cpu": True, "cuda": False}
+RESIDENT = {"cpu": True, "cuda": True}
 #: the most near or far vertices for one persistent kernel: a launch and a read-back take as long as their turn
 FEW = {"cuda": 1 << 15, "cpu": 512}
 #: the most near vertices, and the most suspects, for blocks that continue independently

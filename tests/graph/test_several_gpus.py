@@ -1,0 +1,87 @@
+"""Every algorithm on several GPUs against the CPU: programs of all ranks by both drivers, and supersteps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from dask.distributed import Client
+from test_gpu import gpu_workers
+
+from mgraph import DynamicGraph
+from mgraph.device import Device
+from mgraph.sources.rmat import Rmat
+from workloads.scaling.algorithms import CASES, MAINTAINED, first_column
+
+pytestmark = pytest.mark.timeout(600)
+
+#: a small graph first: programs of the larger one need larger regions
+SCALES = (8, 15)
+
+
+@pytest.fixture(scope="module", params=[pytest.param(n, marks=pytest.mark.multigpu(n)) for n in (2, 4, 8)])
+def client(request: pytest.FixtureRequest) -> Iterator[Client]:
+    with gpu_workers(request.param) as client:
+        yield client
+
+
+def edges(scale: int) -> Any:
+    """A graph with hubs, and a path at its end."""
+    src, dst = Rmat(scale, batch=8 << scale, seed=scale)(0, 1, 0, Device("cpu"))[:2]
+    path = np.arange((1 << scale) - 200, (1 << scale) - 1)
+    return np.concatenate([src, path]), np.concatenate([dst, path + 1])
+
+
+def graphs(client: Client | None, **options: Any) -> list[DynamicGraph]:
+    made = [DynamicGraph(client, 1 << scale, directed=False, **options) for scale in SCALES]
+    for graph, scale in zip(made, SCALES, strict=True):
+        graph.insert(*edges(scale))
+    return made
+
+
+@pytest.fixture(scope="module")
+def right() -> Iterator[list[DynamicGraph]]:
+    made = graphs(None, device="cpu")
+    yield made
+    for graph in made:
+        graph.close()
+
+
+# By "peer" a kernel of each rank drives a program, by "tcp" the host.
+@pytest.fixture(scope="module", params=["peer", "tcp"])
+def on_gpus(client: Client, request: pytest.FixtureRequest) -> Iterator[list[DynamicGraph]]:
+    made = graphs(client, device="cuda", exchange=request.param)
+    assert made[0].exchange == request.param
+    yield made
+    for graph in made:
+        graph.close()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_as_on_the_cpu(on_gpus: list[DynamicGraph], right: list[DynamicGraph], name: str) -> None:
+    for ours, theirs in zip(on_gpus, right, strict=True):
+        for root in (1, ours.num_vertices - 1) if CASES[name].searches else (0,):
+            got, want = (first_column(CASES[name].call(graph, root)) for graph in (ours, theirs))
+            if name == "Louvain":  # whose labels depend on the kind of machine
+                got, want = (graph.modularity(graph.louvain()) for graph in (ours, theirs))
+                assert got == pytest.approx(want, abs=0.02)
+            elif got.dtype.kind == "f":
+                np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
+            else:
+                np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("name", MAINTAINED.values())
+def test_maintained_results(client: Client, name: str) -> None:
+    rng = np.random.default_rng(5)
+    with DynamicGraph(client, 1 << 12, device="cuda", directed=False) as graph, graph.maintain(name) as live:
+        graph.insert(*edges(12))
+        for _ in range(4):
+            batch = rng.integers(0, graph.num_vertices, (2, 300))
+            graph.insert(*batch)
+            np.testing.assert_allclose(
+                live.result().to_numpy(), getattr(graph, name)().to_numpy(), rtol=1e-3, atol=1e-6
+            )
+            graph.delete(*batch[:, :150])
