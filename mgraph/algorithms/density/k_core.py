@@ -8,13 +8,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, Columns, GraphFacts, Runs, Shard
-from mgraph.algorithms.density.core_number import program
-from mgraph.algorithms.density.core_number.program import NEVER, REMOVED, Peeling, warm
+from mgraph.algorithms.density.core_number.program import HIGHEST, removal_levels, warm
 from mgraph.algorithms.primitives.replicated import sides
-from mgraph.algorithms.primitives.transpose import CsrRows
 from mgraph.checks import check_whole
-from mgraph.device import Array, Device
-from mgraph.structures import Structure
+from mgraph.device import Device
 
 __all__ = ["ALGORITHM", "k_core", "run", "warm"]
 
@@ -50,9 +47,9 @@ def k_core(self: Runs[T], k: int | None = None) -> T:
 
     Notes
     -----
-    O(n + m) work. With `k`, all levels below it are peeled at once, which takes less time and fewer supersteps than
-    `core_number`, with the same bytes per vertex that has lost edges. Without `k` it takes as long. The result is
-    exact. After S. B. Seidman, "Network structure and minimum degree", Social Networks 5, 1983.
+    O(n + m) work. With `k`, all levels below it are peeled at once, which takes less time than `core_number`. Without
+    `k` it takes as long. The result is exact. After S. B. Seidman, "Network structure and minimum degree", Social
+    Networks 5, 1983.
 
     Examples
     --------
@@ -80,39 +77,20 @@ def run(shard: Shard, k: int | None = None) -> Columns:
 
     Notes
     -----
-    O(n + m) work, with as many supersteps as frontiers; without `k` that of `core_number`.
+    O(n + m) work, and a meeting of the ranks per frontier; without `k` that of `core_number`.
     """
     edges = sides(shard, "k_core")
-    inside, k = (_together if program.resident(shard) else _by_supersteps)(shard, edges, k)
+    if k is None:
+        core, state = removal_levels(shard, edges)
+        k = state["largest"]
+        inside = core == k
+    else:
+        level = min(k - 1, HIGHEST)
+        core, _ = removal_levels(shard, edges, level, level)
+        inside = core < 0
     inside = shard.device.asarray(inside)
     mine = np.array([int(Device.to_host(inside.sum(dtype=np.int64)))])
     return {"inside": inside}, {"k": k, "vertices": int(shard.exchange.allreduce(mine)[0])}
-
-
-def _together(shard: Shard, edges: list[Structure | CsrRows], k: int | None) -> tuple[Array, int]:
-    """Return whether each own vertex is in the k-core, and k."""
-    if k is None:
-        core, state = program.removal_levels(shard, edges)
-        return core == state["largest"], state["largest"]
-    level = min(k, REMOVED) - 1
-    core, _ = program.removal_levels(shard, edges, level, level)
-    return core < 0, k
-
-
-def _by_supersteps(shard: Shard, edges: list[Structure | CsrRows], k: int | None) -> tuple[Array, int]:
-    """Return whether each own vertex is in the k-core, and k."""
-    peeling = Peeling(shard, edges)
-    least = peeling.least()
-    if k is None:
-        k = 0
-        while least < NEVER:
-            k = least
-            peeling.peel(k)
-            least = peeling.least()
-        return peeling.core == k, k
-    if k > 0 and least < k:
-        peeling.peel(min(k - 1, REMOVED - 1))
-    return peeling.left < np.uint32(REMOVED), k
 
 
 ALGORITHM = Algorithm(

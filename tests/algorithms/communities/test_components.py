@@ -22,18 +22,6 @@ from mgraph.partition import Partition
 CUTS = [(1, True), (2, True), (3, True), (3, False)]
 
 
-@pytest.fixture(autouse=True)
-def resident_on_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """GPUs run the program of all ranks, too."""
-    monkeypatch.setattr(program, "RESIDENT_ON_GPU", True)
-
-
-@pytest.fixture
-def supersteps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The host runs superstep after superstep."""
-    monkeypatch.setattr(program, "resident", lambda shard: False)
-
-
 def scattered(graph: Graph, seed: int) -> Graph:
     """The same graph with its ids permuted, so that a path is no longer a run of ids."""
     ids = np.random.default_rng(seed).permutation(graph.n).astype(IDS)
@@ -210,18 +198,6 @@ def test_the_order_of_the_vertices(device: str, directed: bool, size: int) -> No
         check_result(got[order], info, labels(graph))
 
 
-@pytest.mark.parametrize("part", [1, 7, 100, 1 << 22])
-@pytest.mark.parametrize("size", [2, 3, 5])
-def test_parts_of_any_length(monkeypatch: pytest.MonkeyPatch, supersteps: None, size: int, part: int) -> None:
-    monkeypatch.setattr(program, "PART", part)
-    for seed in range(3):
-        print(f"seed {seed}")
-        path = Graph(150, np.arange(149, dtype=IDS), np.arange(1, 150, dtype=IDS))
-        for graph in (random_graph(seed, 150, 140), scattered(path, seed)):
-            check(graph, cut(graph.n, size))
-            check(graph, cut(graph.n, size), reverse=True)
-
-
 # ---- several ranks ---------------------------------------------------------------------------------------------------
 
 
@@ -241,33 +217,6 @@ def test_ranks_with_different_largest_trees(structure: str, device: str, bridge:
         assert info == {"components": 2 - bridge, "supersteps": 1}
 
 
-@pytest.mark.parametrize("bridge", [True, False])
-def test_ranks_that_skip_different_trees_look_again(
-    structure: str, device: str, supersteps: None, bridge: bool
-) -> None:
-    info = check(two_crowds(bridge), cut(200, 2), True, structure=structure, device=device)
-    assert info["components"] == 2 - bridge
-    if structure in ("csr", "gpma+") or not bridge:  # where rows are not sorted, the bridge may come first
-        assert info["supersteps"] == 2
-    assert check(two_crowds(bridge), cut(200, 1), True, structure=structure, device=device)["supersteps"] == 1
-
-
-def test_one_superstep_where_one_component_is_everywhere(supersteps: None) -> None:
-    graph = random_graph(3, 3000, 9000, directed=False)
-    assert check(graph, cut(graph.n, 3))["supersteps"] == 1
-
-
-@pytest.mark.parametrize("size", [2, 3])
-def test_each_rank_receives_four_bytes_a_vertex_of_each_other(size: int, supersteps: None) -> None:
-    graph = random_graph(4, 1000, 3000)
-    made = shards(graph, cut(graph.n, size))
-    run(made, COMPONENTS)
-    for shard in made:
-        calls = Counter(call for call, _ in shard.exchange.calls)
-        assert calls == {"allgather": 1, "allreduce": 2}
-        assert sum(sent for call, sent in shard.exchange.calls if call == "allgather") == 4 * graph.n * (size - 1)
-
-
 @pytest.mark.parametrize("size", [1, 2])
 def test_abort_ends_a_run(size: int) -> None:
     made = shards(random_graph(1, 100, 200), cut(100, size), aborted=lambda: True)
@@ -285,29 +234,6 @@ def test_one_launch(counted: Counter[str]) -> None:
         run(made, COMPONENTS)
         assert counted["Forest"] >= size  # again where a rank was late
         assert counted == {"Forest": counted["Forest"], "read-back": size}  # the test's own, of the result
-
-
-def test_launches_and_read_backs(counted: Counter[str], supersteps: None) -> None:
-    graph = random_graph(6, 3000, 30000, directed=False)
-    for edges, reverse in (
-        (graph, False),
-        (replace(graph, directed=True), False),
-        (replace(graph, directed=True), True),
-    ):
-        made = shards(edges, cut(graph.n, 1), reverse=reverse)
-        counted.clear()
-        COMPONENTS.run(made[0])
-        sides = 1 + reverse
-        skips = reverse or not edges.directed
-        launches = {"Plant": 1, "LinkSample": 1, "Compress": 3, "LinkRows": sides, "LinkHubs": sides, "Label": 1}
-        assert counted == {**launches, "read-back": 1 + skips}
-
-
-def test_rows_of_the_largest_tree_are_not_read(monkeypatch: pytest.MonkeyPatch, supersteps: None) -> None:
-    graph = two_crowds(bridge=True)
-    monkeypatch.setattr(program.Forest, "joined", lambda forest, skipped: True)
-    _, info = run(shards(graph, cut(200, 2), reverse=True), COMPONENTS)
-    assert info["components"] == 2  # the bridge is in rows that both ranks skipped
 
 
 # ---- real graphs -----------------------------------------------------------------------------------------------------

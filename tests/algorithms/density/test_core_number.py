@@ -25,18 +25,6 @@ CORES, K_CORE = ALGORITHMS["core_number"], ALGORITHMS["k_core"]
 CUTS = [(1, True), (3, False)]
 
 
-@pytest.fixture(autouse=True)
-def resident_on_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """GPUs run the program of all ranks, too."""
-    monkeypatch.setattr(program, "RESIDENT_ON_GPU", True)
-
-
-@pytest.fixture
-def supersteps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The host runs superstep after superstep."""
-    monkeypatch.setattr(program, "resident", lambda shard: False)
-
-
 def check(graph: Graph, partition: Partition, want: np.ndarray | None = None, **options: object) -> None:
     want = by_networkx(graph) if want is None else want
     got, info = run(shards(graph, partition, **options), CORES)
@@ -235,73 +223,6 @@ def test_one_launch(counted: Counter[str]) -> None:
         assert counted["Cores"] >= size  # again where a rank was late
         assert set(counted) == {"Cores", "read-back"}
         assert counted["read-back"] == size  # the test's own, of the result
-
-
-# ---- superstep by superstep ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("directed", [True, False])
-def test_supersteps(device: str, ranks: int, supersteps: None, directed: bool) -> None:
-    for seed in range(3):
-        print(f"seed {seed}")
-        graph = random_graph(seed, 300 + 31 * seed, (250, 3000, 2500)[seed], directed, skew=seed == 2)
-        check(graph, cut(graph.n, ranks, even=False), structure="gpma+", device=device, reverse=seed == 1)
-        check_k(graph, cut(graph.n, ranks), (None, 3, 12)[seed], structure="gpma+", device=device)
-
-
-def test_one_rank_takes_one_kernel(counted: Counter[str], supersteps: None) -> None:
-    made = shards(random_graph(1, 300, 6000, directed=False), cut(300, 1))
-    counted.clear()
-    CORES.run(made[0])
-    assert (counted["Keep"], counted["PeelOn"], counted["Choose"]) == (1, 1, 0)
-    assert counted["read-back"] < 10  # Keep and PeelOn
-
-
-@pytest.fixture
-def apart(monkeypatch: pytest.MonkeyPatch, supersteps: None) -> None:
-    """Levels take launches of their own, as where many vertices are left on a CPU."""
-    monkeypatch.setattr(program, "FEW", {"cpu": -1, "cuda": -1})
-
-
-@pytest.mark.parametrize("most", [1, 2, 256])
-def test_levels_apart_and_together(
-    device: str, small: None, most: int, apart: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for seed in range(3):
-        print(f"seed {seed}")
-        graph = random_graph(seed, 400, 3000, directed=False, skew=True)
-        made = shards(graph, cut(graph.n, 1), "gpma+", device=device)
-        want = by_heap(graph)
-        np.testing.assert_array_equal(run(made, CORES)[0], want)
-        with monkeypatch.context() as patch:
-            patch.setattr(program, "FEW", {"cpu": 2**32, "cuda": 2**32})
-            patch.setattr(program, "MOST_LEVELS", most)
-            np.testing.assert_array_equal(run(made, CORES)[0], want)
-
-
-def test_a_path_takes_few_launches(counted: Counter[str], apart: None) -> None:
-    """A lane goes on with what it removes, so a path of 700 vertices takes far fewer than 350 frontiers."""
-    CORES.run(shards(long_ones()[0], cut(700, 1))[0])
-    assert counted["Peel"] <= 350 / 32 + 2
-    assert counted["Keep"] == 2
-    assert counted["read-back"] < 30
-
-
-def test_levels_that_no_vertex_has_take_no_launch(counted: Counter[str], apart: None) -> None:
-    clique = np.array([(i, j) for i in range(60) for j in range(i)], IDS)
-    graph = Graph(70, clique[:, 0].copy(), clique[:, 1].copy(), directed=False)
-    CORES.run(shards(graph, cut(70, 1))[0])
-    assert counted["Choose"] == 2  # levels 0 and 59
-
-
-def test_vertices_that_lost_edges_travel_once_a_superstep(supersteps: None) -> None:
-    graph = random_graph(4, 1000, 20000, directed=False)
-    made = shards(graph, cut(graph.n, 2))
-    run(made, CORES)
-    for shard in made:
-        sent = [nbytes for call, nbytes in shard.exchange.calls if call == "alltoallv"]
-        assert max(sent) <= 8 * 500
-        assert sum(sent) <= 8 * 20000
 
 
 # ---- real graphs -----------------------------------------------------------------------------------------------------

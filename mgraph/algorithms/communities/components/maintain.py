@@ -20,8 +20,8 @@ import time
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Renumbering, Shard
-from mgraph.algorithms.communities.components.program import component_kernels, find, labelled, least_ids
+from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Renumbering, Shard, kernels
+from mgraph.algorithms.communities.components.program import connect
 from mgraph.algorithms.paths.incremental_paths.incremental_paths import (
     IncrementalPaths,
     all_neighbor_edges,
@@ -29,7 +29,7 @@ from mgraph.algorithms.paths.incremental_paths.incremental_paths import (
 )
 from mgraph.algorithms.paths.near_far.search import HOPS, NearFarSearch
 from mgraph.device import Array, Device
-from mgraph.kernels import Struct, constants
+from mgraph.kernels import Library, Struct, constants
 
 __all__ = ["Components"]
 
@@ -39,7 +39,8 @@ PIECES = 64  #: so many new components are searched one after another; with more
 NONE = np.uint64(2**64 - 1)
 LOW = np.uint64(2**32 - 1)  #: of a word of the forest: its root
 JOINS, FAILED, SPLIT, EDGES = range(4)
-assert len(constants("algorithms/communities/components/components.cuh", HUB_DEGREE=64).enums["Parting"]) == 4
+FILE = "algorithms/communities/components/maintain.cuh"
+assert len(constants(FILE, HUB_DEGREE=64).enums["Parting"]) == 4
 
 
 class Components:
@@ -62,8 +63,8 @@ class Components:
     def __init__(self, shard: Shard) -> None:
         self.shard, self.device = shard, shard.device
         began = time.perf_counter()
-        self.parent, self.supersteps = find(shard)
-        self.kernels = component_kernels(shard)
+        self.parent = connect(shard, named=False)[0]
+        self.kernels = kernels(shard, FILE, shard.out_edges.view())
         self.forest = self._by_hops() if shard.in_edges is not None and self._worth(began) else None
         self.least: Array = None
         self.named: Array = None
@@ -102,9 +103,9 @@ class Components:
         """Return the label of each own vertex's component."""
         if self.least is None or self.named is not self.shard.by_name:
             self.named = self.shard.by_name
-            self.least = least_ids(self.shard, self.kernels, self.parent)
-        labels, components = labelled(self.shard, self.kernels, self.parent, self.least)
-        return {"component": labels}, {"components": components, "supersteps": self.supersteps}
+            self.least = _least_ids(self.shard, self.kernels, self.parent)
+        labels, components = _labelled(self.shard, self.kernels, self.parent, self.least)
+        return {"component": labels}, {"components": components, "supersteps": 1}
 
     # ---- following changes -------------------------------------------------------------------------------------------
 
@@ -250,3 +251,25 @@ def _both_ways(device: Device, changes: EdgeDelta) -> EdgeDelta:
     back, twice = reversed_arcs(device, changes), lambda a, b: None if a is None else device.concatenate([a, b])
     columns = {name: twice(getattr(changes, name), getattr(back, name)) for name in ("keys", "kinds", "old", "new")}
     return EdgeDelta(deleted=changes.deleted, **columns)
+
+
+def _least_ids(shard: Shard, library: Library, parent: Array) -> Array:
+    """Return the label of each root: uint32[n_vertices].
+
+    It is the first place in `Shard.by_name` of a vertex in its tree.
+    """
+    n = shard.n_vertices
+    least = shard.device.full(n, 2**32 - 1, np.uint32)
+    library.LeastIds(n, order=shard.by_name, n=n, parent=parent, least=least)
+    return least
+
+
+def _labelled(shard: Shard, library: Library, parent: Array, least: Array) -> tuple[Array, int]:
+    """Return the labels of own vertices, int64[hi - lo], and the number of trees.
+
+    `parent` has the root of each vertex of the graph, `least` the result of `_least_ids`; None if roots are labels.
+    """
+    device, rows = shard.device, shard.hi - shard.lo
+    labels, roots = device.empty(rows, np.int64), device.zeros(1, np.int64)
+    library.Label(rows, first=shard.lo, rows=rows, parent=parent, least=least, labels=labels, roots=roots)
+    return labels, int(shard.exchange.allreduce(Device.to_host(roots))[0])

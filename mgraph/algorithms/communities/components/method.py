@@ -22,8 +22,7 @@ def connected_components(self: Runs[T]) -> T:
     Returns
     -------
     VertexValues
-        With ``.components``, the number of components, and ``.supersteps``, how often the workers exchanged and merged
-        their forests: 1 or 2.
+        With ``.components``, the number of components, and ``.supersteps``, 1.
 
     Raises
     ------

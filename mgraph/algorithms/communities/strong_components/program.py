@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
-from mgraph.algorithms.density.core_number.program import REMOVED, Peeling
+from mgraph.algorithms.density.core_number.program import removal_levels
 from mgraph.algorithms.density.core_number.program import warm as warm_peeling
 from mgraph.algorithms.primitives.replicated import all_gather, sides, sum_to_owners
 from mgraph.algorithms.primitives.transpose import CsrRows, sample_rows
@@ -82,10 +82,8 @@ class _Searches:
         """Make components of vertices that no cycle leads to, or that lead to no cycle."""
         out, back = edges
         for counted, taken in ((back, out), (out, back)):
-            peeling = Peeling(self.shard, [counted], [taken])
-            if peeling.least() == 0:
-                peeling.peel(0)
-            self.kernels.Trimmed(self.rows, left=peeling.left, removed=REMOVED, root=self.root, **self.own)
+            level, _ = removal_levels(self.shard, [taken, counted], last=0, apart=True)
+            self.kernels.Trimmed(self.rows, level=level, root=self.root, **self.own)
 
     def busiest(self) -> tuple[int, int]:
         """Return an open vertex of most edges, and the number of open vertices of the graph."""

@@ -112,14 +112,13 @@ struct Receive {  // one lane an own vertex that another rank has listed
 
 struct Trimmed {  // one lane an own vertex: one that has lost all its edges to or from others is a component of its own
     static constexpr int lanes = 1;
-    const u32* left;
-    i64 removed;
+    const i64* level;  // that removed it, or -1
     i64 rows;
     i64 first;
     u32* root;
     DEVICE void operator()(Grid grid) const {
         for (i64 row : grid.items(rows))
-            if ((i64)left[row] >= removed) root[first + row] = (u32)(first + row);
+            if (level[row] >= 0) root[first + row] = (u32)(first + row);
     }
 };
 

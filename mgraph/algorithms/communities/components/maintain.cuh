@@ -1,35 +1,7 @@
-// Connected components superstep by superstep, and those that follow the graph. link.cuh says how trees are joined.
+// Connected components that follow the graph. link.cuh says how trees are joined.
 #pragma once
 #include "algorithms/communities/components/link.cuh"
 #include "algorithms/primitives/edge_delta.cuh"
-
-template <class View>
-struct Plant {  // one lane a vertex: an own one gets the smallest of itself and its first neighbours as its parent
-    static constexpr int lanes = 1;
-    View graph;
-    i64 first;
-    i64 rows;
-    i64 n;
-    u32* parent;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 v : grid.items(n)) {
-            bool own = v >= first && v < first + rows;
-            parent[v] = own ? first_parent(graph, first, rows, v - first) : (u32)v;
-        }
-    }
-};
-
-template <class View>
-struct LinkSample {  // one lane a row: links its vertex with its first neighbours
-    static constexpr int lanes = 1;
-    View graph;
-    i64 first;
-    i64 rows;
-    u32* parent;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 row : grid.items(rows)) link_sample(graph, first, rows, row, parent);
-    }
-};
 
 struct Compress {  // one lane a vertex: the root becomes its parent
     static constexpr int lanes = 1;
@@ -37,57 +9,6 @@ struct Compress {  // one lane a vertex: the root becomes its parent
     i64 n;
     DEVICE void operator()(Grid grid) const {
         for (i64 v : grid.items(n)) compress(parent, v);
-    }
-};
-
-// All arcs of the rows, but for rows of vertices that are children of the root `skipped`; -1 skips none.
-template <class View>
-struct LinkRows {  // a lane brings a row; hubs are left to LinkHubs
-    static constexpr int lanes = 32;
-    View graph;
-    i64 first;
-    i64 rows;
-    i64 skipped;
-    u32* parent;
-    u64* tasks;
-    i64* n_tasks;
-    DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        for (i64 i : grid.items(tile, (rows + tile.size() - 1) / tile.size())) {
-            i64 own = i * tile.size() + tile.rank();
-            bool open = own < rows && (i64)stale_load(parent + first + own) != skipped;
-            visit_rows(graph, tile, open ? own : -1, tasks, n_tasks,
-                       [&](auto group, i64 row, i64 unit) { link_unit(graph, group, first + row, row, unit, parent); });
-        }
-    }
-};
-
-template <class View>
-struct LinkHubs {  // a tile a task of a hub's row
-    static constexpr int lanes = 32;
-    View graph;
-    i64 first;
-    u32* parent;
-    const u64* tasks;
-    const i64* n_tasks;
-    DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        for (i64 i : grid.items(tile, *n_tasks))
-            visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
-                link_unit(graph, tile, first + row, row, unit, parent);
-                return false;
-            });
-    }
-};
-
-struct LinkForest {  // one lane a vertex from `begin` on: links it with its parent on another rank
-    static constexpr int lanes = 1;
-    const u32* part;
-    i64 n;
-    i64 begin;
-    u32* parent;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) link(parent, (u32)(begin + i), part[i]);
     }
 };
 
@@ -122,8 +43,6 @@ struct Label {  // one lane an own vertex: its component's smallest user's id; c
         if (tile.rank() == 0 && found) atomic_add(roots, found);
     }
 };
-
-// ---- components that follow the graph: trees of hops << 32 | root, a word for each vertex of the graph ---------------
 
 struct JoinArcs {  // one lane a changed arc: joins the trees of the ends of an inserted one; parent[v] is a root before
     static constexpr int lanes = 1;
@@ -226,6 +145,8 @@ struct Apart {
         return fits;
     }
 };
+
+// ---- trees of hops << 32 | root, a word for each vertex of the graph -------------------------------------------------
 
 struct Roots {  // one lane a vertex: its tree's root
     static constexpr int lanes = 1;
