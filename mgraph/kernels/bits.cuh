@@ -13,6 +13,10 @@ DEVICE bool saw_bit(const u32* bits, i64 v) { return stale_load(bits + (u64)v / 
 DEVICE void set_bit(u32* bits, i64 v) {
     if (!saw_bit(bits, v)) atomic_or(bits + (u64)v / word_bits, bit_of(v));
 }
+DEVICE bool mark(u32* bits, i64 v) {  // true if this call has set the bit
+    return !get_bit(bits, v) && !(atomic_or(bits + (u64)v / word_bits, bit_of(v)) & bit_of(v));
+}
+DEVICE void unmark(u32* bits, i64 v) { atomic_and(bits + (u64)v / word_bits, ~bit_of(v)); }
 
 // Returns the 32 bits from bit `at` on.
 DEVICE u32 get_word(const u32* bits, i64 at) {

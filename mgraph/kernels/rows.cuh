@@ -30,10 +30,10 @@ template <class View> DEVICE i64 task_units(const View& graph, i64 row) {
     return (graph.units(row) * HUB_DEGREE + degree - 1) / degree;
 }
 
-template <class View> DEVICE void add_tasks(const View& graph, i64 row, u64* tasks, i64* n_tasks) {
+template <class View> DEVICE void add_tasks(const View& graph, i64 row, u64* tasks, i64* n_tasks, u64 flag = 0) {
     i64 units = graph.units(row), step = task_units(graph, row);
     i64 at = atomic_add(n_tasks, (units + step - 1) / step);
-    for (i64 unit = 0; unit < units; unit += step) tasks[at++] = (u64)row << 32 | (u64)unit;
+    for (i64 unit = 0; unit < units; unit += step) tasks[at++] = (u64)row << 32 | (u64)unit | flag;
 }
 
 // Visits a task's edges by the tile: visit(row, unit) until it returns true.

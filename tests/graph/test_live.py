@@ -132,13 +132,18 @@ def _recompute_once(self, *args):
     return _recompute(self, *args)
 
 
-@pytest.mark.parametrize("few", [100, 1 << 15])
-def test_paths_through_a_hub(by_blocks, few, monkeypatch):
+@pytest.mark.parametrize(("few", "launches"), [(100, 16), (1 << 15, 16), (1 << 15, 1)])
+def test_paths_through_a_hub(by_blocks, few, launches, monkeypatch):
     """More is cut off at once than a block's lists hold, and a row is read by the lanes of many tiles.
 
-    With more than a few suspects, those that blocks leave are looked at in rounds.
+    With more than a few suspects, those that blocks leave are looked at in rounds. After a launch of a turn, a search
+    in the order of lengths goes on with what blocks have left.
     """
-    monkeypatch.setitem(search.FEW, by_blocks, few)
+    monkeypatch.setattr(search, "BLOCKWISE_LAUNCHES", launches)
+    if launches == 1:
+        monkeypatch.setattr(search, "BLOCKWISE_TURNS", 1)
+        monkeypatch.setattr(search, "BLOCKWISE_STEPS", 1)
+    monkeypatch.setattr(incremental_paths, "MANY", few)
     rng, n = fresh_rng(), 3 * HUB_DEGREE
     hub, ends = np.full(n - 2, 1, IDS), np.arange(2, n, dtype=IDS)
     src, dst = np.concatenate([[0, 0], hub, ends[:-1]]), np.concatenate([[1, 2], ends, ends[1:]])

@@ -14,7 +14,6 @@ from spmd import Graph, cut, run, run_program, shards
 
 from mgraph.algorithms import ALGORITHMS
 from mgraph.algorithms.paths.bit_parallel_bfs import search as bit_parallel_bfs
-from mgraph.algorithms.paths.near_far import search
 from mgraph.algorithms.primitives import programs
 from mgraph.errors import Aborted, InvalidOption, UnknownVertex
 from mgraph.exchange import world
@@ -30,12 +29,9 @@ CUTS = [(1, True), (2, True), (3, False)]
 def lists(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, small: None) -> str:
     """Lists of any length left to one kernel, or one program; or of 5 vertices at most, three levels at a time."""
     together = request.param == "few"
-    for module in (search, bit_parallel_bfs):
-        monkeypatch.setattr(module, "RESIDENT", {"cpu": together, "cuda": together})
+    monkeypatch.setattr(bit_parallel_bfs, "RESIDENT", {"cpu": together, "cuda": together})
     if request.param == "many":
-        monkeypatch.setattr(search, "FEW", {"cpu": 5, "cuda": 5})
         monkeypatch.setattr(bit_parallel_bfs, "FEW", 5)
-        monkeypatch.setattr(search, "TURNS", 3)
         monkeypatch.setattr(bit_parallel_bfs, "LEVELS", 3)
     return request.param
 
@@ -162,8 +158,6 @@ def test_programs_with_full_inboxes_and_both_drivers(
     monkeypatch.setattr(programs, "ROOM", 3)
     monkeypatch.setattr(programs, "ROOM_SHARE", 1 << 20)
     monkeypatch.setitem(world.PATIENCE, "cpu", 0)
-    for module in (search, bit_parallel_bfs):
-        monkeypatch.setattr(module, "RESIDENT", {"cpu": True, "cuda": True})
     for seed in range(2):
         print(f"seed {seed}")
         graph = random_graph(seed, 300, 1500, skew=seed == 1)

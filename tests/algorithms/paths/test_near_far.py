@@ -21,11 +21,6 @@ from mgraph.exchange import world
 from mgraph.partition import Partition
 
 
-@pytest.fixture(autouse=True)
-def together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "RESIDENT", {"cpu": True, "cuda": True})
-
-
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Inboxes hold one length."""

@@ -14,27 +14,15 @@ from spmd import FakeShard, Graph, cut, run, shards
 from sssp_oracle import SSSP, check, check_forest, distances, random_weighted, weighted
 
 from mgraph import DynamicGraph
-from mgraph.algorithms.paths.near_far import search
 from mgraph.batch import EdgeBatch
-from mgraph.errors import Aborted, InvalidOption, UnknownVertex
+from mgraph.errors import InvalidOption, UnknownVertex
 from mgraph.partition import Partition
 
 CUTS = [(1, True), (2, True), (3, False)]
 
 
-@pytest.fixture(params=["together", pytest.param("few", marks=pytest.mark.slow), "many"])
-def lists(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """One program of all ranks; or the host's steps, where one block has lists of any length, or of 5 vertices."""
-    together = request.param == "together"
-    monkeypatch.setattr(search, "RESIDENT", {"cpu": together, "cuda": together})
-    if request.param == "many":
-        monkeypatch.setattr(search, "FEW", {"cpu": 5, "cuda": 5})
-        monkeypatch.setattr(search, "TURNS", 3)
-    return request.param
-
-
 @pytest.mark.parametrize(("size", "even"), CUTS)
-def test_shapes(structure: str, device: str, small: None, lists: str, size: int, even: bool) -> None:
+def test_shapes(structure: str, device: str, small: None, size: int, even: bool) -> None:
     for seed, graph in enumerate(shapes()):
         check(graph, cut(graph.n, size, even), 0, structure=structure, device=device)
         if graph.n < 1000:
@@ -42,7 +30,7 @@ def test_shapes(structure: str, device: str, small: None, lists: str, size: int,
 
 
 @pytest.mark.parametrize(("size", "even"), CUTS)
-def test_random(structure: str, device: str, small: None, lists: str, size: int, even: bool) -> None:
+def test_random(structure: str, device: str, small: None, size: int, even: bool) -> None:
     most = structure == "gpma+"  # what is asked of others does not hang on the weights
     for seed, kind in enumerate(["whole", "zeros", "fractions", "sizes"] if most else ["whole", "zeros"]):
         print(f"seed {seed}")
@@ -95,7 +83,7 @@ def test_many_threads_on_the_same_words(size: int, directed: bool) -> None:
 
 
 @pytest.mark.parametrize("starts", [(0, 5, 5, 70, 71, 90), (0, 0, 0, 90), (0, 90, 90, 90), (0, 31, 33, 65, 90)])
-def test_ranges_of_any_length(starts: tuple[int, ...], lists: str) -> None:
+def test_ranges_of_any_length(starts: tuple[int, ...]) -> None:
     for seed, directed in ((3, True), (4, False)):
         for source in (0, 33, 89):
             check(weighted(random_graph(seed, 90, 200, directed), seed), Partition(starts), source)
@@ -203,45 +191,6 @@ def test_after_batches(structure: str, device: str, size: int) -> None:
         want = distances(graph, 7, "float32")
         np.testing.assert_array_equal(found["distance"], want)
         check_forest(graph, 7, want, found["predecessors"])
-
-
-# ---- what it costs -------------------------------------------------------------------------------------------------
-
-
-def test_small_turns_are_left_to_one_block(counted: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(search.RESIDENT, "cpu", False)
-    n = 3000
-    made = shards(Graph(n, np.arange(n - 1, dtype=IDS), np.arange(1, n, dtype=IDS)), cut(n, 1))
-    counted.clear()
-    found, info = SSSP.run(made[0], source=0)
-    assert found["distance"][-1] == n - 1
-    assert counted == {"BeginSearch": 1, "RelaxPersistent": 1, "CountReached": 1, "read-back": counted["read-back"]}
-    assert counted["read-back"] < 10
-    assert info["supersteps"] == 1
-
-
-def test_lists_stay_lists(monkeypatch: pytest.MonkeyPatch, counted: Counter[str]) -> None:
-    """Large turns look at near vertices only: what they follow is not the whole graph each time."""
-    monkeypatch.setitem(search.RESIDENT, "cpu", False)
-    monkeypatch.setattr(search, "FEW", {"cpu": 0, "cuda": 0})
-    followed = []
-    turn = search.NearFarSearch._relax
-    monkeypatch.setattr(search.NearFarSearch, "_relax", lambda self: (followed.append(self.near), turn(self)))
-    n = 500
-    made = shards(Graph(n, np.arange(n - 1, dtype=IDS), np.arange(1, n, dtype=IDS)), cut(n, 1))
-    run(made, SSSP, 0)
-    assert sum(followed) == n
-
-
-@pytest.mark.parametrize("size", [1, 2])
-def test_abort_ends_a_search(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(search.RESIDENT, "cpu", False)
-    calls = iter(range(10000))
-    graph = random_weighted(1)
-    made = shards(graph, cut(graph.n, size), aborted=lambda: next(calls) >= 4 * size)
-    with pytest.raises(Aborted):
-        run(made, SSSP, 0)
-    assert next(calls) < 10 * size
 
 
 @pytest.mark.parametrize("source", [-1, 67, 2**40])

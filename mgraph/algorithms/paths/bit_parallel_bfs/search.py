@@ -30,7 +30,7 @@ from __future__ import annotations
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Shard, kernels, task_room
-from mgraph.algorithms.paths.near_far.search import Outbox
+from mgraph.algorithms.primitives.outbox import Outbox
 from mgraph.algorithms.primitives.programs import inbox_room
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, Struct, constants

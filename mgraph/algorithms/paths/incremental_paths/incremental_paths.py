@@ -63,6 +63,7 @@ __all__ = ["IncrementalPaths", "all_neighbor_edges", "incremental_kernels", "rev
 FILE = "algorithms/paths/incremental_paths/incremental_paths.cuh"
 NESTED = 2  #: rounds for roots that are below other roots
 SPARSE = 8  #: mean degree up to which paths may be so long that it pays to cut whole subtrees
+MANY = 512  #: the most suspects for one kernel on a CPU; on a GPU that is `BLOCKWISE`
 FEW, TURNS = 8, 8  #: the most suspects with which `InvalidatePersistent` is tried first, and its turns
 
 
@@ -298,7 +299,7 @@ class IncrementalPaths:
         (backward,), (forward,), search, begin = self.backward, self.forward, self.search, sum(map(len, gone))
         self.kernels.InvalidatePersistent(
             BLOCKWISE_TILES, graph=backward.view(), onward=forward.view(), tree=self.tree, other=search.lists,
-            few=max(BLOCKWISE[self.device.kind], search.few) if few is None else few, most=most, turns=turns,
+            few=max(BLOCKWISE[self.device.kind], MANY) if few is None else few, most=most, turns=turns,
             steps=BLOCKWISE_STEPS, same=int(backward is forward), arrived=search.arrived,
         )  # fmt: skip
         counts = self.read()

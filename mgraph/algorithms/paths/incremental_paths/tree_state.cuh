@@ -48,9 +48,9 @@ struct TreeState {
         return LENGTHS == 32 ? (Word)bits_of((f32)most) : (Word)bits_of(most);
     }
     DEVICE bool lists(u32 v) const {  // true if it was not listed before
-        return !get_bit(listed, v) && !(atomic_or(listed + v / word_bits, bit_of(v)) & bit_of(v));
+        return mark(listed, v);
     }
-    DEVICE void unlist(u32 v) const { atomic_and(listed + v / word_bits, ~bit_of(v)); }
+    DEVICE void unlist(u32 v) const { unmark(listed, v); }
     DEVICE void suspect(u32 v) const {
         if (lists(v)) suspects[take_place(state + r_suspects)] = v;
     }

@@ -1,6 +1,8 @@
 // Relaxation of the edges of near vertices.
 #pragma once
-#include "algorithms/paths/near_far/lists.cuh"
+#include "algorithms/paths/near_far/lengths.cuh"
+#include "kernels/bits.cuh"
+#include "kernels/buffered_append.cuh"
 #include "kernels/rows.cuh"
 
 // Calls take(row) for own vertices that are near now.
@@ -15,16 +17,6 @@ DEVICE void relax_and_take(const View& graph, Tile tile, i64 row, i64 unit, u64 
 template <class View, class Tile, class Finds>
 DEVICE void relax(const View& graph, Tile tile, i64 row, i64 unit, u64 limit, Finds& finds) {
     relax_and_take(graph, tile, row, unit, limit, finds, [&](u32 found) { finds.add_near(found); });
-}
-
-// A tile follows the edges of one near vertex per lane; hubs become tasks. Returns the degree of the lane's vertex.
-template <class View, class Tile32>
-DEVICE i64 relax_near(const View& graph, const NearFarLists& s, Tile32 tile, i64 base, i64 count, i64 turn, u64 limit,
-                      Relaxation& relaxation, u64* tasks, bool last = true) {
-    i64 at = base + tile.rank(), row = at < count ? (last ? s.take(at, turn) : (i64)load(s.near(turn) + at)) : -1;
-    visit_rows(graph, tile, row, tasks, s.task_count(turn),
-               [&](auto group, i64 its, i64 unit) { relax(graph, group, its, unit, limit, relaxation); });
-    return row < 0 ? 0 : (i64)graph.degree(row);
 }
 
 // Few vertices, at most one per lane: 8 lanes follow a short row. Near vertices that they find are followed next, for
@@ -69,19 +61,10 @@ DEVICE i64 relax_few(const View& graph, Tile32 tile, i64 row, u64 limit, Finds& 
                     [&](auto group, i64 its, i64 unit) { relax(graph, group, its, unit, limit, finds); });
     return run_ahead(graph, tile, brief ? (u32)row : no_row, limit, finds) + (brief ? 0 : degree);
 }
-template <class Tile32> DEVICE void count_edges(const NearFarLists& s, Tile32 tile, i64 edges) {
-    edges = tile.sum(edges);
-    if (tile.rank() == 0 && edges) atomic_add(s.state + s_edges, edges);
-}
 template <class View, class Tile32, class Finds>
 DEVICE void relax_task(const View& graph, Tile32 tile, u64 task, u64 limit, Finds& finds) {
     visit_task(graph, task, [&](i64 row, i64 unit) {
         relax(graph, tile, row, unit, limit, finds);
         return false;
     });
-}
-DEVICE void begin_turn(const NearFarLists& s, i64 turn) {  // by one lane
-    store(s.near_count(turn + 2), (i64)0);
-    store(s.task_count(turn + 1), (i64)0);
-    store(s.state + s_turn, turn + 1);
 }

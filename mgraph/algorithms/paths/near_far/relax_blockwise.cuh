@@ -1,11 +1,70 @@
-// Relaxation from many places at once.
+// Relaxation from many places at once, on a single rank, which owns all vertices.
 #pragma once
 #include "algorithms/paths/near_far/relax.cuh"
+
+// The words of `state`. Near lists and their marks are those of even and odd turns. Three counters of near vertices, and
+// three of hubs' tasks, are used in turn: while one is read, one is added to and one is cleared.
+enum State { s_turn, s_near, s_tasks = s_near + 3, s_idle = s_tasks + 3, s_edges = s_idle + 2 };
+
+struct NearLists {
+    Word* length;  // per vertex: of the shortest path that is known
+    i64 n;
+    u32* lists;  // two near lists
+    u32* marks;  // bitmaps of the members of each
+    i64* state;
+    DEVICE u32* near(i64 turn) const { return lists + (turn & 1) * n; }
+    DEVICE u32* marked(i64 turn) const { return marks + (turn & 1) * (words_of(n) + 1); }
+    DEVICE i64* near_count(i64 turn) const { return state + s_near + turn % 3; }
+    DEVICE i64* task_count(i64 turn) const { return state + s_tasks + turn % 3; }
+    DEVICE i64* idle(i64 turn) const { return state + s_idle + (turn & 1); }
+    // The vertex at a place of the near list, which is no longer marked: every vertex of a word of marks is in this list.
+    DEVICE i64 take(i64 at, i64 turn) const {
+        u32 v = load(near(turn) + at);
+        store(marked(turn) + v / word_bits, 0u);
+        return v;
+    }
+    DEVICE void begin_turn(i64 turn) const {  // by one lane
+        store(near_count(turn + 2), (i64)0), store(task_count(turn + 1), (i64)0);
+        store(idle(turn + 1), (i64)0);
+        store(state + s_turn, turn + 1);
+    }
+};
+
+struct Relaxation {  // vertices that a lane finds in a turn, which are near in the next one
+    const NearLists& s;
+    BufferedAppender near;
+    u32* marked;
+    DEVICE Relaxation(const NearLists& s, i64 turn)
+        : s(s), near(s.near(turn), s.near_count(turn)), marked(s.marked(turn)) {}
+    DEVICE i64 first() const { return 0; }
+    DEVICE Word length(i64 v) const { return load(s.length + v); }
+    DEVICE void add_near(u32 v) {
+        if (mark(marked, v)) near.add(v);
+    }
+    DEVICE bool takes(u32 v, Word word, u64) {  // true if the path to v is the shortest yet
+        return word < stale_load(s.length + v) && word < atomic_min(s.length + v, word);
+    }
+};
+
+struct BeginBlockwise {  // one lane per source: its length, and the near list
+    static constexpr int lanes = 1;
+    NearLists search;
+    const u32* sources;
+    const u64* words;
+    i64 n;
+    DEVICE void operator()(Grid grid) const {
+        Relaxation relaxation(search, 0);
+        for (i64 i : grid.items(n)) {
+            atomic_min(search.length + sources[i], (Word)words[i]);
+            relaxation.add_near(sources[i]);
+        }
+    }
+};
 
 // For many places that each change few vertices around them: each block takes some near vertices, and continues from
 // there independently, with its own lists, whatever the order of lengths. If a block has much to do while most are
 // idle, all lists are dealt out again, as after `steps` steps. It leaves when no vertex is near, and after `turns`
-// turns. On a single rank, which owns all vertices.
+// turns.
 template <class View>
 struct RelaxBlockwise {
     static constexpr int lanes = 32;
@@ -14,7 +73,7 @@ struct RelaxBlockwise {
     static constexpr u32 nobody_held = ~(u32)0;
     static constexpr i64 much = 128;
     View graph;
-    NearFarLists search;
+    NearLists search;
     i64 turns;
     i64 steps;
     u64* tasks;
@@ -38,18 +97,18 @@ struct RelaxBlockwise {
         SHARED(Word, words, 2 * room);
         SHARED(u32, counts, 5);
         const Own own{rows, words, counts};
-        const NearFarLists& s = search;
+        const NearLists& s = search;
         Tile<lanes> tile;
         u64 goal = 0;
-        i64 turn = load(s.state + s_turn), far_turn = load(s.state + s_far_turn), last = turn + turns, edges = 0;
+        i64 turn = load(s.state + s_turn), last = turn + turns, edges = 0;
         grid.meet(arrived, goal);  // all have read them
         for (; turn < last; ++turn) {
             i64 count = load(s.near_count(turn));
             if (count == 0) break;
             i64 blocks = grid.items(Block{}, count).step, part = (count + blocks - 1) / blocks;
-            for (i64 one : grid.items(1)) begin_turn(s, turn + one), store(s.idle(turn + 1), (i64)0);
+            for (i64 one : grid.items(1)) s.begin_turn(turn + one);
             {
-                Relaxation relaxation(s, turn + 1, far_turn);
+                Relaxation relaxation(s, turn + 1);
                 part = greater(lesser(part, (i64)room / 2), (i64)1);
                 for (i64 i : grid.items(Block{}, (count + part - 1) / part))
                     edges += relax_blockwise(own, i * part, lesser(count, (i + 1) * part), turn, blocks, relaxation);
@@ -59,12 +118,13 @@ struct RelaxBlockwise {
             i64 n_tasks = load(s.task_count(turn));
             if (n_tasks == 0) continue;
             {
-                Relaxation relaxation(s, turn + 1, far_turn);
+                Relaxation relaxation(s, turn + 1);
                 for (i64 i : grid.items(tile, n_tasks)) relax_task(graph, tile, load(tasks + i), ~(u64)0, relaxation);
             }
             grid.meet(arrived, goal);
         }
-        count_edges(s, tile, edges);
+        edges = tile.sum(edges);
+        if (tile.rank() == 0 && edges) atomic_add(s.state + s_edges, edges);
     }
     // A block continues from the near vertices at begin .. end - 1; those that are left are near in the next turn.
     DEVICE i64 relax_blockwise(const Own& own, i64 begin, i64 end, i64 turn, i64 blocks, Relaxation& relaxation) const {

@@ -46,10 +46,13 @@ References
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
 from mgraph.algorithms.paths.near_far.search import Lengths, NearFarSearch, library
+from mgraph.algorithms.primitives.outbox import Outbox
 from mgraph.algorithms.primitives.weight_validation import check_weights, weight_kernels
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, Struct, constants
@@ -82,6 +85,8 @@ class Paths:
         self.lengths, self.n, self.graph = Lengths.of(dtype), shard.hi - shard.lo, shard.out_edges.view()
         self.kernels = tree_kernels(shard, self.lengths)
         self.n_tasks = self.device.zeros(1, np.int64)
+        #: vertices in the list of a round, and in the list for each other rank
+        self.counts = self.device.zeros(1 + shard.size, np.int64)
         check_weights(shard, "shortest paths")
         self.search = NearFarSearch(shard, self.lengths, self._step())
         self.search.run(np.array([source], np.uint32), np.zeros(1, np.uint64))
@@ -146,12 +151,17 @@ class Paths:
 
     notes: Array = None
 
+    @cached_property
+    def outbox(self) -> Outbox:
+        """Vertices to send to other ranks."""
+        return Outbox(self.shard)
+
     def _tree(self, level: int) -> Struct:
-        search, state = self.search, self.search.state
+        search, state = self.search, self.counts
         return Struct(
             length=search.length, none=self.lengths.none, first=self.shard.lo, n=self.n, source=self.source,
             notes=self.notes, level=level, list=search.lists[(level & 1) * self.n :][: self.n],
-            count=state[:1], sent=state[1:], **search.outbox.fields,
+            count=state[:1], sent=state[1:], **self.outbox.fields,
         )  # fmt: skip
 
     def _note(self, items: int, listed: Array, tree: Struct) -> None:
@@ -171,9 +181,9 @@ class Paths:
             # Note predecessors along edges that add nothing to the length.
             level += 1
             tree = self._tree(level)
-            self.device.fill(search.state, 0)
+            self.device.fill(self.counts, 0)
             self._note(rows, listed, tree)
-            counts = Device.to_host(search.state).copy()
+            counts = Device.to_host(self.counts).copy()
 
             # Stop once no rank reaches another vertex; else the next level begins at those reached.
             reached = shard.exchange.allreduce(np.array([counts[0] + counts[1 : 1 + shard.size].sum()], np.int64))
@@ -186,7 +196,7 @@ class Paths:
     def _deliver(self, tree: Struct, counts: np.ndarray) -> np.ndarray:
         # Pack the notes for each owner.
         parts, shard = [], self.shard
-        for part in self.search.outbox.parts(counts):
+        for part in self.outbox.parts(counts):
             words = self.device.empty(2 * len(part), np.uint64)
             self.kernels.PackNotes(len(part), list=part, n=len(part), notes=self.notes, words=words)
             parts.append(words)
@@ -194,7 +204,7 @@ class Paths:
         for r, words in enumerate(shard.exchange.alltoallv(parts)):
             if r != shard.rank:
                 self.kernels.TakeNotes(len(words) // 2, tree=tree, words=words, n=len(words) // 2)
-        return Device.to_host(self.search.state).copy()
+        return Device.to_host(self.counts).copy()
 
 
 def run(shard: Shard, source: int, predecessors: bool = False, dtype: str = "float32") -> Columns:
