@@ -12,6 +12,7 @@ from mgraph.checks import check_count, check_flag
 from mgraph.client.asynchronous import AsyncDynamicGraph, either, on_its_loop
 from mgraph.client.batches import mixed, windows
 from mgraph.client.batches.pipeline import Pipeline
+from mgraph.client.batches.source_ingest import Ingest
 from mgraph.client.batches.updates import Updates
 from mgraph.client.batches.windows import window_of
 from mgraph.client.creation.moving import move_to
@@ -233,7 +234,8 @@ class DynamicGraph(Properties):
         place, due = _place(client, workers, exchange), isinstance(order, str)
         self._directory, self._options, parts = make_graph(place, options, numbering, self._storing, due)
         logged = self._storing is not None
-        self._updates = Updates(self._directory, self._options, parts, order_due=due, logged=logged)
+        self._updates = Updates(self._directory, self._options, order_due=due, logged=logged)
+        self._ingest = Ingest(self._updates, self._directory, parts)
 
     @classmethod
     def _opened(cls, client: Client | None, storing: Storing, options: dict[str, Any], **how: Any) -> DynamicGraph:
@@ -242,7 +244,8 @@ class DynamicGraph(Properties):
         graph._client, graph._storing, graph._as_of = client, storing if how["logged"] else None, how.get("epoch")
         graph._directory, graph._options, parts = open_stored(cls._placed(client, options), storing, options, **how)
         due = isinstance(options.get("order"), str)
-        graph._updates = Updates(graph._directory, graph._options, parts, order_due=due, logged=how["logged"])
+        graph._updates = Updates(graph._directory, graph._options, order_due=due, logged=how["logged"])
+        graph._ingest = Ingest(graph._updates, graph._directory, parts)
         graph._updates.order_first()
         return graph
 

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.bulk import copy
 from mgraph.device import Device
 from mgraph.errors import MgraphError
 from mgraph.exchange.segment import Place, Segment
+from mgraph.parallel_copy import copy
 
 __all__ = ["LARGE", "Shared", "Tell", "is_large"]
 

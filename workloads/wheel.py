@@ -23,10 +23,10 @@ import numpy as np
 from mgraph import DynamicGraph, Operations
 from mgraph.algorithms import ALGORITHMS
 from mgraph.algorithms.algorithm import Algorithm, Shard
-from mgraph.bulk import FILE
 from mgraph.device import Device
 from mgraph.kernels import host, launch, load
 from mgraph.kernels.source import Program
+from mgraph.parallel_copy import FILE
 
 __all__ = ["HELP", "add_arguments", "programs", "run"]
 

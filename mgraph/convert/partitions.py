@@ -155,7 +155,7 @@ def _numbered(cls: Any, client: Any, parts: list[Any], names: Names, options: An
                 batches.append(client.submit(_renumbered, coded[i], ids, pure=False))
             coded[i] = brought[i] = None  # Dask frees them when the batch is made
         if batches:
-            graph._updates.ingest(_finished(batches), None, Names(), numbered=True)
+            graph._ingest.run(_finished(batches), None, Names(), numbered=True)
     return graph
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from mgraph.batch import EdgeBatch, columns_of
-from mgraph.client.batches.updates import edge_columns
 from mgraph.client.reports.report import UpdateReport
-from mgraph.errors import InvalidOption
+from mgraph.errors import InvalidBatch, InvalidOption
 from mgraph.tables.kinds import table_of
 from mgraph.tables.names import Names, warn_unused
 
 __all__ = ["delete", "ingest", "insert", "update"]
+
+SINGLE = int | str | np.integer  #: types of a single vertex
 
 
 def update(
@@ -110,7 +113,7 @@ def insert(
     >>> g.insert({"from": [0, 1], "to": [1, 2], "km": [1.5, 2.5]}, source="from", target="to", weight="km").inserted
     2
     """
-    src, dst, weight = edge_columns(src, dst, weight)
+    src, dst, weight = _edge_columns(src, dst, weight)
     if dst is None:
         names = self._options.names(source=source, target=target, weight=weight, time=time, ops=False)
         batch = _batch_in(self, src, names)
@@ -128,7 +131,7 @@ def delete(
 
     Returns and errors are those of `update`.
     """
-    src, dst, _ = edge_columns(src, dst)
+    src, dst, _ = _edge_columns(src, dst)
     if dst is None:
         batch = _batch_in(self, src, Names(source, target, reads=()), op=-1)
     else:
@@ -144,6 +147,32 @@ def _check_unnamed(source: str | None, target: str | None) -> None:
         raise InvalidOption(
             f"source is {source!r} and target {target!r}; they name columns, and src and dst are arrays"
         )
+
+
+def _edge_columns(src: Any, dst: Any, weight: Any = None) -> tuple[Any, Any, Any]:
+    """Return the ends and weights of edges as columns.
+
+    Parameters
+    ----------
+    src, dst, weight
+        Columns or a table, which are returned unchanged; two single vertices and a number; or a list of pairs of
+        vertices in `src`, without `dst`.
+
+    Raises
+    ------
+    InvalidBatch
+        An entry of a list is no pair.
+    """
+    if dst is None:
+        if type(src) not in (list, tuple, set) or not all(isinstance(pair, tuple | list) for pair in src):
+            return src, dst, weight
+        for at, pair in enumerate(src):
+            if len(pair) != 2:
+                raise InvalidBatch(f"edge {at} is {pair!r}; edges in a list are pairs of vertices, (u, v)")
+        return [pair[0] for pair in src], [pair[1] for pair in src], weight
+    if isinstance(src, SINGLE) and isinstance(dst, SINGLE):
+        return [src], [dst], [weight] if isinstance(weight, int | float | np.number) else weight
+    return src, dst, weight
 
 
 def _batch_of(graph: Any, src: Any, dst: Any, weight: Any, op: Any, time: Any) -> EdgeBatch:
@@ -233,5 +262,5 @@ def ingest(
     the other parts get weight 1.
     """
     names = self._options.names(columns=columns, source=source, target=target, weight=weight, op=op, time=time)
-    done: list[Any] = self._updates.ingest(data, steps, names)
+    done: list[Any] = self._ingest.run(data, steps, names)
     return done

@@ -1,4 +1,4 @@
-"""Programs of all ranks of a graph: their regions of memory, and the drivers of their phases.
+"""Programs of all ranks of a graph, and the drivers of their phases.
 
 A program is a kernel file with phases (see ``kernels/world_common.cuh``). Where ranks map each other's memory, one
 launch on each runs all phases, and the ranks meet in memory after each. Elsewhere the host runs the phases one by one,
@@ -7,28 +7,25 @@ and the exchange carries their numbers and messages.
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from mgraph.device import Array, Device
-from mgraph.errors import Aborted, CapacityError, DeviceError
+from mgraph.errors import Aborted
 from mgraph.exchange.gpu_tickets import Tickets
+from mgraph.exchange.regions import Collectives, Layout, gather_bytes, open_region
 from mgraph.exchange.segment import Place, Segment
 from mgraph.exchange.waiting import wait_until
 from mgraph.kernels import Library, Struct, constants
 from mgraph.partition import Partition
 
-__all__ = ["Layout", "World"]
+__all__ = ["World"]
 
 LAYOUT = constants("kernels/world_common.cuh")
 NUMBERS, SAID, SLOT = LAYOUT["number_count"], LAYOUT["said_words"], LAYOUT["slot_words"]
-SLOTS_OFFSET, STATE_WORDS, FLAG_BITS = LAYOUT["slots_offset"], LAYOUT["state_words"], LAYOUT["flag_bits"]
+STATE_WORDS, FLAG_BITS = LAYOUT["state_words"], LAYOUT["flag_bits"]
 MEETINGS_AT, STATE_AT, HEARD_AT = LAYOUT["meetings_at"], LAYOUT["state_at"], LAYOUT["heard_at"]
 ALONE_AT, SHARES_AT = LAYOUT["alone_at"], LAYOUT["shares_at"]
 COUNTS_AT, REPORT_AT = LAYOUT["counts_at"], LAYOUT["report_at"]
@@ -36,46 +33,7 @@ OVERFLOWED = LAYOUT["overflowed"]
 MOST_RANKS = LAYOUT["most_ranks"]  #: ranks that can map each other
 ENDED = 0  # of the enum End
 PATIENCE = {"cuda": 2_000_000, "cpu": 5_000_000}  #: nanoseconds that a launch waits for another rank
-ALIGNED = 256  #: bytes to which arrays of a region are aligned
 GRANT_BYTES = 4096  #: of the segment with the word of rank 0
-HANDLE_BYTES = 1024  #: the most bytes with which a rank names its region
-
-
-class Collectives(Protocol):
-    """Collective calls that a world needs of an `Exchange`."""
-
-    rank: int
-    size: int
-    aborted: Callable[[], bool]
-
-    def alltoallv(self, parts: Sequence[Array]) -> list[Array]: ...
-    def allgather(self, part: Array) -> list[Array]: ...
-    def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray: ...
-    def barrier(self) -> None: ...
-
-
-class Layout:
-    """Offsets of a program's inboxes and arrays in the region of each rank.
-
-    Attributes
-    ----------
-    world : Struct
-        The field ``World world`` of the program.
-    offsets : dict of str to int
-        The byte offset of each array.
-    nbytes : int
-        The bytes of a region.
-    """
-
-    def __init__(self, size: int, room: int, message: int, arrays: Mapping[str, int]) -> None:
-        self.inboxes = _aligned(SLOTS_OFFSET + 2 * size * SLOT * 8)
-        self.room, self.message, at = room, message, _aligned(self.inboxes + 2 * size * room * message)
-        self.offsets = {}
-        for name, nbytes in arrays.items():
-            self.offsets[name], at = at, _aligned(at + nbytes)
-        self.nbytes, self.starts = at, tuple[int, ...]()
-        self.world = Struct()
-        self.outbox: Array = None  # where the host drives programs: messages to each rank
 
 
 class World:
@@ -119,7 +77,7 @@ class World:
         # Compare the UUIDs of the GPUs.
         runtime = self.device.xp.cuda.runtime
         uuid = bytes(runtime.getDeviceProperties(self.device.index)["uuid"])
-        uuids = _gather_bytes(self.exchange, uuid)
+        uuids = gather_bytes(self.exchange, uuid)
         if len(set(uuids)) < self.size:
             return False
         # Rank 0 opens the tickets, and creates the segment of its word, which all others map.
@@ -128,7 +86,7 @@ class World:
             self._tickets = Tickets(uuids)
             segment, where = Segment.create(GRANT_BYTES, {})
             place = where.encode()
-        place = _gather_bytes(self.exchange, place)[0]
+        place = gather_bytes(self.exchange, place)[0]
         segment = segment or Segment.open(Place.decode(place))
         # All have mapped it: its name can go.
         self.exchange.barrier()
@@ -202,28 +160,11 @@ class World:
 
     def _grow(self, nbytes: int) -> None:
         """Replace the regions of all ranks by larger regions. Collective."""
-        # Allocate the new region without the old ones.
+        # Free the old regions first.
         self._layouts.clear()
         self._free()
-        region, why = None, ""
-        try:
-            region = _REGIONS[self.device.kind if self.mapped and self.size > 1 else "own"](self, nbytes)
-        except (CapacityError, DeviceError) as error:
-            why = str(error)
-        # All ranks or none: a rank without memory tells the others.
-        names = _gather_bytes(self.exchange, region.name if region is not None else b"")
-        lacking = [r for r, name in enumerate(names) if not name]
-        if lacking:
-            raise CapacityError(
-                f"rank {lacking[0]} has no {nbytes} bytes for the exchange of programs{why and ': ' + why}"
-            )
-        # Map the regions of the others.
-        assert region is not None
-        self._region = region
-        region.open(names)
+        self._region = open_region(self.exchange, self.device, self.mapped and self.size > 1, nbytes)
         self.nbytes = nbytes
-        self.exchange.barrier()
-        region.opened()
 
     def _free(self) -> None:
         if self._region is not None:
@@ -357,127 +298,3 @@ class World:
         for r, theirs in enumerate(self.exchange.allgather(bitmap[spans[self.rank]])):
             if r != self.rank:
                 bitmap[spans[r]] |= theirs
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGNED) * ALIGNED
-
-
-def _gather_bytes(exchange: Collectives, data: bytes) -> list[bytes]:
-    """All-gather at most `HANDLE_BYTES` bytes per rank."""
-    table = np.zeros((exchange.size, HANDLE_BYTES), np.int32)
-    table[exchange.rank, 0] = len(data)
-    table[exchange.rank, 1 : len(data) + 1] = np.frombuffer(data, np.uint8)
-    every = exchange.allreduce(table.reshape(-1)).reshape(table.shape)
-    return [every[r, 1 : every[r, 0] + 1].astype(np.uint8).tobytes() for r in range(exchange.size)]
-
-
-# ---- regions ---------------------------------------------------------------------------------------------------------
-
-
-class _OwnRegion:
-    """Region that no other rank maps, for a single rank or if the host drives programs."""
-
-    name = b"own"
-
-    def __init__(self, world: World, nbytes: int) -> None:
-        self.device, self.addresses = world.device, [0] * world.size
-        self._bytes = world.device.zeros(nbytes, np.uint8)
-        self.addresses[world.rank] = world.device.address(self._bytes)
-
-    def open(self, names: list[bytes]) -> None: ...
-
-    def opened(self) -> None: ...
-
-    def unmap(self) -> None: ...
-
-    def free(self) -> None:
-        self._bytes = None
-
-    def array(self, offset: int, n: int, dtype: Any) -> Array:
-        return self._bytes[offset : offset + n * np.dtype(dtype).itemsize].view(dtype)
-
-
-class _HostRegion(_OwnRegion):
-    """Segment of /dev/shm, which all ranks of the host map."""
-
-    def __init__(self, world: World, nbytes: int) -> None:
-        self.device, self.rank, self.addresses = world.device, world.rank, [0] * world.size
-        with world.device.taking(nbytes, "the exchange of programs"):
-            own, self._place = Segment.create(nbytes, {"pid": os.getpid()})
-        self._segments: list[Segment | None] = [None] * world.size
-        self._segments[self.rank] = own
-        self.addresses[self.rank], self._bytes = own.address, own.data
-        self.name = self._place.encode()
-
-    def open(self, names: list[bytes]) -> None:
-        """Map the segments of the others."""
-        for r, name in enumerate(names):
-            if r != self.rank:
-                self._segments[r] = segment = Segment.open(Place.decode(name))
-                self.addresses[r] = segment.address
-
-    def opened(self) -> None:
-        """Remove the segment's name: all ranks have mapped it."""
-        Segment.unlink(self._place)
-
-    def unmap(self) -> None:
-        Segment.unlink(self._place)
-        self._segments = []
-
-
-class _DeviceRegion(_OwnRegion):
-    """Memory from the driver, which other processes map by CUDA IPC; a pool's memory cannot be mapped."""
-
-    def __init__(self, world: World, nbytes: int) -> None:
-        self.device, self.rank, self.addresses = world.device, world.rank, [0] * world.size
-        self._runtime = world.device.xp.cuda.runtime
-        try:
-            self._base = int(self._runtime.malloc(nbytes))
-        except self._runtime.CUDARuntimeError as error:
-            raise CapacityError(
-                f"{nbytes} bytes of {world.device} are needed to run programs together: {error}"
-            ) from None
-        self._runtime.memset(self._base, 0, nbytes)
-        handle = bytes(self._runtime.ipcGetMemHandle(self._base)).hex()
-        self.name = json.dumps({"pid": os.getpid(), "handle": handle, "address": self._base}).encode()
-        self.addresses[self.rank], self._nbytes = self._base, nbytes
-        self._mapped: list[int] = []
-
-    def open(self, names: list[bytes]) -> None:
-        """Map the regions of other processes; regions of this process have addresses already."""
-        self._runtime.deviceSynchronize()  # the region is cleared before others write to it
-        for r, name in enumerate(names):
-            if r == self.rank:
-                continue
-            place = json.loads(name)
-            if place["pid"] == os.getpid():
-                self.addresses[r] = place["address"]
-                continue
-            try:
-                self.addresses[r] = int(self._runtime.ipcOpenMemHandle(bytes.fromhex(place["handle"])))
-            except self._runtime.CUDARuntimeError as error:
-                raise DeviceError(f"the memory of rank {r}'s GPU cannot be mapped: {error}") from None
-            self._mapped.append(self.addresses[r])
-
-    def unmap(self) -> None:
-        with suppress(self._runtime.CUDARuntimeError):
-            self._runtime.deviceSynchronize()
-        for address in self._mapped:
-            with suppress(self._runtime.CUDARuntimeError):
-                self._runtime.ipcCloseMemHandle(address)
-        self._mapped = []
-
-    def free(self) -> None:
-        base, self._base = self._base, 0
-        if base:
-            with suppress(self._runtime.CUDARuntimeError):
-                self._runtime.free(base)
-
-    def array(self, offset: int, n: int, dtype: Any) -> Array:
-        cuda = self.device.xp.cuda
-        memory = cuda.UnownedMemory(self._base, self._nbytes, self, self.device.index)
-        return self.device.xp.ndarray((n,), dtype, cuda.MemoryPointer(memory, offset))
-
-
-_REGIONS = {"own": _OwnRegion, "cpu": _HostRegion, "cuda": _DeviceRegion}

@@ -28,7 +28,7 @@ from mgraph.worker.calls import Calls, Host
 from mgraph.worker.inputs.daskdata import DaskData
 from mgraph.worker.memory import budget_under
 from mgraph.worker.sessions.meter import Meter
-from mgraph.worker.sessions.session import SessionTable
+from mgraph.worker.sessions.session_table import SessionTable
 
 __all__ = ["MgraphPlugin", "ensure"]
 
@@ -100,7 +100,7 @@ class MgraphPlugin(WorkerPlugin):
 
     def published(self, end: str | None = None) -> list[dict[str, Any]]:
         """Return the graphs published here, after the name `end` was withdrawn."""
-        return self.table.listed(end)
+        return self.table.published.listed(end)
 
     # ---- in a task's thread ------------------------------------------------------------------------------------------
 

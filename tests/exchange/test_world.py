@@ -19,6 +19,7 @@ from mgraph.device import Device
 from mgraph.errors import Aborted, CapacityError, DeviceError
 from mgraph.exchange import Exchange, world
 from mgraph.exchange.gpu_tickets import Tickets
+from mgraph.exchange.segment import Segment
 from mgraph.kernels import load
 from mgraph.partition import Partition
 
@@ -124,7 +125,7 @@ def test_regions_grow_and_leave_no_names() -> None:
 
 
 def test_no_rank_has_a_region_where_one_has_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    create = world.Segment.create
+    create, before = Segment.create, set(os.listdir("/dev/shm"))
 
     def refuse(nbytes: int, extra: dict[str, Any]) -> Any:
         if threading.current_thread().name.endswith("_1"):
@@ -142,9 +143,10 @@ def test_no_rank_has_a_region_where_one_has_no_memory(monkeypatch: pytest.Monkey
         assert meet(exchange, device)["wrong"] == 0
         return str(error.value)
 
-    monkeypatch.setattr(world.Segment, "create", refuse)
+    monkeypatch.setattr(Segment, "create", refuse)
     answers = together(2, work)
     assert all(isinstance(answer, str) and answer.startswith("rank 1 has no") for answer in answers), answers
+    assert set(os.listdir("/dev/shm")) - before == set()
 
 
 def in_a_process(exchange: Exchange, aborted: threading.Event) -> int:

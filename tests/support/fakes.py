@@ -24,7 +24,8 @@ from mgraph.client.calls.loop_runner import LoopRunner
 from mgraph.errors import Aborted, CapacityError, MgraphError
 from mgraph.protocol import PATIENCE_SECONDS, Beat, Hello, Message, ShardState
 from mgraph.wire import SESSION_HANDLER, decode, encode
-from mgraph.worker.sessions.session import Session, SessionTable
+from mgraph.worker.sessions.session import Session
+from mgraph.worker.sessions.session_table import SessionTable
 from mgraph.worker.sessions.thread import Counters
 
 _NAMES = (

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from mgraph.batch import COLUMNS, EdgeBatch, check_ids
-from mgraph.bulk import largest
 from mgraph.device import Device
 from mgraph.errors import InvalidBatch
 from mgraph.facade import type_name
 from mgraph.kernels import load
+from mgraph.parallel_copy import largest
 
 __all__ = ["check_batch", "deal", "largest_ids"]
 

@@ -12,36 +12,31 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.batch import TOLD, EdgeBatch
+from mgraph.batch import EdgeBatch
 from mgraph.checks import check_count, check_growth, check_offset, check_whole
-from mgraph.client.batches.mixed import Answers, in_flight, of_steps, row_args
+from mgraph.client.batches.mixed import Answers, in_flight
 from mgraph.client.batches.pipeline import Pipeline, Shares
 from mgraph.client.batches.split import check_batch, deal, largest_ids
 from mgraph.client.batches.windows import leave_isolated, remove_isolated
-from mgraph.client.inputs.keyed_ingest import read_parts
-from mgraph.client.inputs.source_parts import AsParts
 from mgraph.client.options import Options
 from mgraph.client.reports import report
-from mgraph.client.reports.history import History, note_of_stop
+from mgraph.client.reports.history import History
 from mgraph.client.reports.progress import Done, shown
 from mgraph.client.reports.report import Balance, UpdateReport, balance_of
 from mgraph.client.results.maintained import Live
 from mgraph.client.vertices.directory import Directory
 from mgraph.client.vertices.keyed import Keyed
-from mgraph.client.vertices.numbering import Numbering
 from mgraph.device import Device
-from mgraph.errors import CapacityError, InvalidBatch, InvalidOption, MgraphError
+from mgraph.errors import CapacityError, InvalidOption, MgraphError
 from mgraph.facade import warn
-from mgraph.failures import Recovered, with_place
+from mgraph.failures import Recovered
 from mgraph.keys import NONE
-from mgraph.tables.names import Names, warn_unused
 from mgraph.tables.times import as_stamps
 
-__all__ = ["Updates", "edge_columns"]
+__all__ = ["Updates"]
 
 logger = logging.getLogger(__name__)
 
-SINGLE = int | str | np.integer  #: types of a single vertex
 LARGE = 1 << 20  #: edges of a batch from which its progress is shown
 
 
@@ -54,8 +49,6 @@ class Updates:
     ----------
     directory : Directory
     options : Options
-    parts : AsParts
-        Makes the parts of an ingest's source.
     order_due : bool
         True if a `reorder` must follow the first batch with edges.
     logged : bool
@@ -75,12 +68,11 @@ class Updates:
         self,
         directory: Directory,
         options: Options,
-        parts: AsParts,
         order_due: bool,
         logged: bool = False,
     ) -> None:
         self._directory, self._options, self.order_due = directory, options, order_due
-        self._parts, self._logged = parts, logged
+        self._logged = logged
         self._coordinator = directory.coordinator
         self.followers: weakref.WeakSet[Live] | None = None
         self.history = History()
@@ -285,82 +277,6 @@ class Updates:
         self.followed()
         yield prepared
 
-    def ingest(self, source: Any, steps: int | None, names: Names, *, numbered: bool = False) -> list[Any]:
-        """Apply a source that the workers read.
-
-        In a graph with keys this process reads it, unless the ends are `numbered` already.
-        """
-        self._directory.check()
-
-        # With keys, this process reads the parts, since it numbers the keys.
-        if self._directory.keys is not None and not numbered:
-            while True:
-                with suppress(Recovered):
-                    keys = lambda: self._directory.keys  # noqa: E731
-                    parts = read_parts(source, steps, names, self._parts, keys)
-                    break
-            with self._ingesting():
-                done = self._ingest_here(parts)
-            self.followed()
-            return done
-
-        # A loss continues the ingest after the committed steps, for as many ranks as before.
-        size, before = len(self._coordinator.status.addresses), np.empty((0, len(TOLD)), np.int64)
-
-        def ingest(now: Numbering) -> list[Any]:
-            nonlocal before
-            while True:
-                try:
-                    answers = self._ingest(source, steps, names, size, len(before), row_args(now))
-                    _warn_left_out(answers)
-                    return of_steps(now, answers, before)
-                except Recovered as recovered:
-                    before, now = np.concatenate([before, recovered.done]), self._directory.numbering
-
-        with self._ingesting():
-            done = self._directory.read(ingest)
-        self.history.steps("ingest", self._coordinator, done)
-        self.landed()
-        self.order_first()
-        return done
-
-    @contextmanager
-    def _ingesting(self) -> Iterator[None]:
-        """Show the progress of an ingest. A Ctrl-C gets a note with the committed steps."""
-        caller, before = self._coordinator, self._coordinator.status.epoch
-        now = lambda: Done(caller.reached - before, None, f"{caller.reached - before:,} steps committed")  # noqa: E731
-        with note_of_stop(caller, "the ingest", "its steps up to that epoch are committed"), shown("ingest", now):
-            yield
-
-    def _ingest(
-        self,
-        source: Any,
-        steps: int | None,
-        names: Names,
-        size: int,
-        first: int,
-        rows: dict[str, Any],
-    ) -> list[dict[str, Any]]:
-        """Ingest the steps of a source from `first` on, split for `size` ranks; each rank reads for some of these."""
-        now = len(self._coordinator.status.addresses)
-        seats = [rank * now // size for rank in range(size)]
-        parts = self._parts(source, steps, names, seats)
-        shares = [{"sources": mine} for mine in parts.seated(seats, now)]
-        args = {"size": size, "first": first, **rows}
-        return self._coordinator.call("ingest", args, shares)
-
-    def _ingest_here(self, parts: Iterator[EdgeBatch]) -> list[UpdateReport]:
-        """Apply the parts that this process reads, each as a batch."""
-        done: list[UpdateReport] = []
-        try:
-            for part in parts:
-                done.append(self.apply(part, last=False))
-        except MgraphError as error:
-            raise with_place(
-                error, f"step {len(done)} of the ingest, epoch {self._coordinator.status.epoch + 1}"
-            ) from None
-        return done
-
     def _shares(
         self, batch: EdgeBatch, n_vertices: int | None = None, *, checked: bool = False
     ) -> list[dict[str, Any]]:
@@ -489,34 +405,3 @@ class Updates:
                 self.reorder()
             except CapacityError as error:
                 warn(f"the batch is committed; no room to order the vertices by degree: {error}")
-
-
-def edge_columns(src: Any, dst: Any, weight: Any = None) -> tuple[Any, Any, Any]:
-    """Return the ends and weights of edges as columns.
-
-    Parameters
-    ----------
-    src, dst, weight
-        Columns or a table, which are returned unchanged; two single vertices and a number; or a list of pairs of
-        vertices in `src`, without `dst`.
-
-    Raises
-    ------
-    InvalidBatch
-        An entry of a list is no pair.
-    """
-    if dst is None:
-        if type(src) not in (list, tuple, set) or not all(isinstance(pair, tuple | list) for pair in src):
-            return src, dst, weight
-        for at, pair in enumerate(src):
-            if len(pair) != 2:
-                raise InvalidBatch(f"edge {at} is {pair!r}; edges in a list are pairs of vertices, (u, v)")
-        return [pair[0] for pair in src], [pair[1] for pair in src], weight
-    if isinstance(src, SINGLE) and isinstance(dst, SINGLE):
-        return [src], [dst], [weight] if isinstance(weight, int | float | np.number) else weight
-    return src, dst, weight
-
-
-def _warn_left_out(answers: list[dict[str, Any]]) -> None:
-    """Warn of unused columns of parts."""
-    warn_unused(sorted({name for answer in answers for name in answer.get("left_out", ())}), "the source")

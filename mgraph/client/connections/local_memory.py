@@ -19,9 +19,9 @@ import dask.config
 import numpy as np
 from dask.utils import parse_bytes
 
-from mgraph.bulk import begin_copy
 from mgraph.errors import DeviceError
 from mgraph.exchange.segment import Place, Segment
+from mgraph.parallel_copy import begin_copy
 from mgraph.protocol import SHARE_SEQ, Answer, Call, Part, Share
 from mgraph.shared import LARGE, Shared, Tell, is_large
 

@@ -11,9 +11,9 @@ from typing import Any
 from distributed.comm import Comm, CommClosedError
 
 from mgraph.channel import Bell, Channel, ChannelClosed, unpack
-from mgraph.client.connections.local_memory import LocalMemory, SplitArray, large_bytes
+from mgraph.client.connections.answers import ChannelAnswer, PendingAnswers
+from mgraph.client.connections.local_memory import LocalMemory, large_bytes
 from mgraph.errors import MgraphError, WorkerLost
-from mgraph.failures import decode_error
 from mgraph.protocol import (
     SILENCE_SECONDS,
     Abort,
@@ -41,36 +41,6 @@ logger = logging.getLogger(__name__)
 Request = Call | Abort | Close | Publish | Share | Turn
 
 TICKS = 16  #: checks for silence in `SILENCE_SECONDS`, or in `patience` if that is shorter
-
-
-class ChannelAnswer:
-    """The answer to a call by a channel, set by the waiting thread, or by the event loop, which rings a bell.
-
-    Attributes
-    ----------
-    outcome : Answer or BaseException or None
-        None until it arrives.
-    """
-
-    __slots__ = ("_bell", "outcome")
-
-    def __init__(self, bell: Bell) -> None:
-        self._bell = bell
-        self.outcome: Answer | BaseException | None = None
-
-    def done(self) -> bool:
-        """Return True if there is an outcome."""
-        return self.outcome is not None
-
-    def set_result(self, answer: Answer) -> None:
-        """Set the answer, which came by the comm."""
-        self.outcome = answer
-        self._bell.ring()
-
-    def set_exception(self, error: BaseException) -> None:
-        """Set the error, which came by the comm, or the loss of the rank."""
-        self.outcome = error
-        self._bell.ring()
 
 
 class Session:
@@ -121,10 +91,9 @@ class Session:
         self._calls: dict[int, str] = {}
         self.reached = 0
         self._writing = asyncio.Lock()
-        self._waiting: dict[int, asyncio.Future[Answer] | ChannelAnswer] = {}
-        self._parts: dict[tuple[int, str], SplitArray | Exception] = {}
         who = f"graph {self.graph}: rank {self.rank}, the worker at {address}"
         self._memory = LocalMemory(who, shared_bytes, self._ask_now, self._tell_freed)
+        self._answers = PendingAnswers(self._loop, self._memory)
         self._senders: set[asyncio.Task[Any]] = set()
         self.reading, self._watching = asyncio.create_task(self._read()), asyncio.create_task(self._watch())
         for task in (self.reading, self._watching):
@@ -150,7 +119,7 @@ class Session:
 
         # Register the call before it is sent: its answer may come at once.
         seq = message.seq
-        self._waiting[seq] = asyncio.get_running_loop().create_future()
+        self._answers.expect(seq)
         if isinstance(message, Call) and (function := _function_of(message)):
             self._calls[seq] = function
         try:
@@ -159,7 +128,7 @@ class Session:
                 # Writing a large message takes several turns of the loop; keep the order.
                 async with self._writing:
                     if isinstance(message, Call):
-                        message = await self._memory.packed(message, len(self._waiting) > 1, nbytes)
+                        message = await self._memory.packed(message, len(self._answers) > 1, nbytes)
                     try:
                         await self._comm.write(encode(message), on_error="raise")
                     except Exception:
@@ -170,19 +139,19 @@ class Session:
             # Its arguments may be large, and the answer may take long.
             del message
             # Not a local variable, to which an error's traceback would refer.
-            return await self._future(seq)
+            return await self._answers.future(seq)
         finally:
-            del self._waiting[seq]
+            self._answers.forget(seq)
             self._calls.pop(seq, None)
 
     async def _ask_now(self, message: Share) -> Answer:
         """Send a message while another is being packed, and return its answer."""
-        self._waiting[message.seq] = asyncio.get_running_loop().create_future()
+        self._answers.expect(message.seq)
         try:
             await self._comm.write(encode(message), on_error="raise")
-            return await self._future(message.seq)
+            return await self._answers.future(message.seq)
         finally:
-            del self._waiting[message.seq]
+            self._answers.forget(message.seq)
 
     async def tell(self, message: Done | Freed) -> None:
         """Send a message that has no answer, in the same order."""
@@ -201,7 +170,7 @@ class Session:
             yield
         except Exception as error:
             if isinstance(message, Call) and not self._comm.closed():  # its arguments cannot be serialized
-                self._finish(message.seq, error)
+                self._answers.finish(message.seq, error)
             else:
                 self._lose(_why(error, "cannot be written to"))
         except asyncio.CancelledError:
@@ -224,7 +193,7 @@ class Session:
 
     def begin(self, seq: int, data: bytes, bell: Bell) -> ChannelAnswer:
         """Send a packed call and return its pending answer. Call `end` when that is not awaited any more."""
-        answer = self._waiting[seq] = ChannelAnswer(bell)
+        answer = self._answers.expect_in_thread(seq, bell)
         assert self.channel is not None
         if self.lost is not None:
             answer.outcome = WorkerLost(*self.lost.args)
@@ -245,17 +214,9 @@ class Session:
             while (data := channel.receive()) is not None:
                 message = from_dict(unpack(data))
                 if isinstance(message, Result | Failure):
-                    self._answer(message.seq, self._outcome(message, {}))
+                    self._answers.finish_from_thread(message)
         except ChannelClosed:
             self.close_channel()
-
-    def _answer(self, seq: int, outcome: Answer | BaseException) -> None:
-        """End the call `seq`, from any thread."""
-        waiter = self._waiting.get(seq)
-        if isinstance(waiter, ChannelAnswer):
-            waiter.outcome = outcome
-        elif waiter is not None:
-            self._loop.call_soon_threadsafe(self._finish, seq, outcome)
 
     def close_channel(self) -> None:
         """Drop the channel that the rank has closed, and have the event loop mark the rank as lost."""
@@ -265,33 +226,24 @@ class Session:
 
     def end(self, seq: int) -> None:
         """Stop waiting for the answer to a call."""
-        self._waiting.pop(seq, None)
+        self._answers.forget(seq)
 
     async def outcome(self, seq: int) -> Answer:
         """Wait on the event loop for the answer to a call that was sent by the channel."""
-        answer, channel = self._waiting[seq], self.channel
-        assert isinstance(answer, ChannelAnswer)
-
         # The event loop takes over from the thread: the answer may be here, or come by channel.
-        self._waiting[seq] = self._loop.create_future()
+        outcome, channel = self._answers.take_over(seq), self.channel
         try:
-            if answer.outcome is not None:
-                self._finish(seq, answer.outcome)
+            if outcome is not None:
+                self._answers.finish(seq, outcome)
             elif self.lost is not None:
-                self._finish(seq, WorkerLost(*self.lost.args))
+                self._answers.finish(seq, WorkerLost(*self.lost.args))
             elif channel is not None:
                 self._loop.add_reader(channel, self.receive)
-            return await self._future(seq)
+            return await self._answers.future(seq)
         finally:
-            del self._waiting[seq]
+            self._answers.forget(seq)
             if channel is not None:
                 self._loop.remove_reader(channel)
-
-    def _future(self, seq: int) -> asyncio.Future[Answer]:
-        """Return the future of a call that a coroutine waits for."""
-        future = self._waiting[seq]
-        assert isinstance(future, asyncio.Future)
-        return future
 
     # ---- answers -----------------------------------------------------------------------------------------------------
 
@@ -308,7 +260,7 @@ class Session:
             case Beat():
                 self._busy, self.reached = message.busy or "", message.epoch
             case Part():
-                self._take_part(message)
+                self._answers.add_part(message)
             case Freed():
                 if self._memory.shared is not None:
                     self._memory.shared.free(message.places)
@@ -318,67 +270,13 @@ class Session:
                     self._memory.passed(large_bytes(message.value))
                     if message.freed and self._memory.shared is not None:
                         self._memory.shared.free(message.freed)
-                self._end(message)
+                self._answers.end(message)
             case _:
                 raise MgraphError(f"a worker has sent a {type(message).__name__}, which is not a worker's message")
-
-    def _take_part(self, part: Part) -> None:
-        """Start to copy a part of an answer to its place."""
-        array = part.array
-        if self._memory.shared is not None:
-            array = self._memory.shared.view(array)
-        if array is part.array:
-            self._memory.passed(array.nbytes)
-
-        # Parts of calls that nobody waits for are ignored.
-        key = part.seq, part.name
-        whole = self._parts.get(key)
-        if part.seq not in self._waiting or isinstance(whole, Exception):
-            return
-        try:
-            if whole is None:
-                whole = self._parts[key] = SplitArray(part, array)
-            whole.add(part, array)
-        except Exception as error:
-            # If there is no memory for the answer, only its own call fails.
-            self._parts[key] = error
-
-    def _end(self, message: Result | Failure) -> None:
-        """End a call once all parts of its answer are in place."""
-        wholes = {name: self._parts.pop((seq, name)) for seq, name in list(self._parts) if seq == message.seq}
-        pending = [copy for whole in wholes.values() if isinstance(whole, SplitArray) for copy in whole.pending]
-        if not pending:
-            self._finish(message.seq, self._outcome(message, wholes))
-            return
-        copied = asyncio.gather(*map(asyncio.wrap_future, pending), return_exceptions=True)
-        copied.add_done_callback(lambda _: self._finish(message.seq, self._outcome(message, wholes)))
-
-    def _outcome(self, message: Result | Failure, wholes: dict[str, SplitArray | Exception]) -> Answer | BaseException:
-        try:
-            if isinstance(message, Failure):
-                return decode_error(message.error)
-            for whole in wholes.values():
-                if isinstance(whole, Exception):
-                    return whole
-
-            # Join arrays that came in parts with the rest of the answer.
-            joined = {name: whole.result() for name, whole in wholes.items() if isinstance(whole, SplitArray)}
-            return Answer({**message.value, **joined}, message.state)
-        except Exception as error:
-            return error
 
     def _tell_freed(self, places: tuple[int, ...]) -> None:
         if self.lost is None:
             self._telling = asyncio.create_task(self.tell(Freed(places)))
-
-    def _finish(self, seq: int, outcome: Answer | BaseException) -> None:
-        future = self._waiting.get(seq)
-        if future is None or future.done():
-            return
-        if isinstance(outcome, BaseException):
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)
 
     # ---- silence -----------------------------------------------------------------------------------------------------
 
@@ -448,8 +346,7 @@ class Session:
         if self.channel is not None:
             self.channel.shut()
         self._memory.close()
-        for seq in list(self._waiting):
-            self._finish(seq, WorkerLost(*self.lost.args))
+        self._answers.fail(self.lost)
         current = asyncio.current_task()
         for task in (self.reading, self._watching, *self._senders):
             if task is not current:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from mgraph.client.batches.source_ingest import Ingest
 from mgraph.client.batches.updates import Updates
 from mgraph.client.creation.place import directory
 from mgraph.client.options import Options
@@ -148,7 +149,8 @@ def attach(cls: Any, client: Any, name: str) -> Any:
 
     # Set up the graph without its constructor, which would make shards.
     graph._client, graph._storing, graph._options, graph._published = client, storing, options, name
-    graph._updates = Updates(graph._directory, options, parts, order_due=False, logged=storing is not None)
+    graph._updates = Updates(graph._directory, options, order_due=False, logged=storing is not None)
+    graph._ingest = Ingest(graph._updates, graph._directory, parts)
     return graph
 
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mgraph.batch import as_ids, check_ids
-from mgraph.bulk import copy
 from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
 from mgraph.keys import NONE, KeyTable
+from mgraph.parallel_copy import copy
 from mgraph.partition import Partition
 from mgraph.tables.arrays import as_array
 from mgraph.tables.ids import as_keys

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from mgraph.worker.sessions.session import SessionTable
+from mgraph.worker.sessions.session_table import SessionTable
 from mgraph.worker.sessions.thread import ShardThread
 
 __all__ = ["Meter"]

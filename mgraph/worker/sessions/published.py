@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from mgraph.protocol import ShardState
 
-__all__ = ["LockQueue", "Published"]
+__all__ = ["LockQueue", "Published", "PublishedShards"]
 
 SPAN = 1 << 12  #: more attempts than a holder makes
 
@@ -115,3 +115,38 @@ class Published:
             "card": self.card if self.rank == 0 else b"", "clients": len(self.sessions), "epoch": state.epoch,
             "vertices": state.hi - state.lo, "edges": state.edges, "nbytes": state.nbytes,
         }  # fmt: skip
+
+
+class PublishedShards(dict[tuple[str, int], Published]):
+    """Shards of a worker's published graphs, and of unpublished ones with open sessions, by graph and rank.
+
+    Attributes
+    ----------
+    closed : bool
+        True once the worker closes: each shard then ends with the next session that leaves it.
+    """
+
+    closed = False
+
+    def named(self, name: str) -> Published | None:
+        """Return the shard published under a name, or None."""
+        return next((shard for shard in self.values() if shard.name == name), None)
+
+    def leave(self, published: Published, session: Any) -> bool:
+        """Remove a session from a published shard. Returns True if the shard ends with it."""
+        published.sessions.discard(session)
+        published.lock.leave(session)
+        over = published.ended.is_set() or self.closed or (published.name is None and not published.sessions)
+        if over:
+            self.pop((published.graph, published.rank), None)
+        return over
+
+    def listed(self, end: str | None) -> list[dict[str, Any]]:
+        """Return the published graphs. The graph named `end` is withdrawn first, and ends with its last session."""
+        for key, shard in list(self.items()):
+            if shard.name == end:
+                shard.name = None
+                if not shard.sessions:
+                    shard.thread.stop()
+                    del self[key]
+        return [shard.listing() for shard in self.values() if shard.name is not None and not shard.ended.is_set()]

@@ -14,16 +14,14 @@ from functools import partial
 from typing import Any
 
 from distributed.comm import Comm, CommClosedError
-from distributed.core import Status
 
 from mgraph.calls import IN_PLACE
 from mgraph.channel import Channel, ChannelClosed, pack_message, unpack
 from mgraph.comms import outlast
-from mgraph.errors import DeviceError, GraphClosed, InvalidOption, MgraphError
+from mgraph.errors import DeviceError, InvalidOption, MgraphError
 from mgraph.failures import encode_error
 from mgraph.protocol import (
     BEAT_SECONDS,
-    VERSION,
     Abort,
     Beat,
     Call,
@@ -45,10 +43,10 @@ from mgraph.protocol import (
 )
 from mgraph.shared import Shared
 from mgraph.wire import decode, encode
-from mgraph.worker.sessions.published import LockQueue, Published
+from mgraph.worker.sessions.published import LockQueue, Published, PublishedShards
 from mgraph.worker.sessions.thread import Asked, Servant, ShardThread
 
-__all__ = ["Session", "SessionTable"]
+__all__ = ["Session"]
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +62,8 @@ class Session:
         The graph and the rank of the shard.
     make : callable
         Makes the shard's servant, for `ShardThread`.
-    table : SessionTable
+    shards : PublishedShards
+        The worker's published shards.
     published : Published, optional
         An existing shard; by default a new one is made.
 
@@ -79,11 +78,11 @@ class Session:
         comm: Comm,
         hello: Hello,
         make: Callable[[Callable[[], bool]], Servant],
-        table: SessionTable,
+        shards: PublishedShards,
         published: Published | None = None,
     ) -> None:
         self.comm, self.graph, self.rank, self._patience = comm, hello.graph, hello.rank, hello.patience
-        self._size, self._table, self._published = hello.size, table, published
+        self._size, self._shards, self._published = hello.size, shards, published
         self._loop = asyncio.get_running_loop()
         self._outbox: asyncio.Queue[Message | None] = asyncio.Queue()
         self._stopping = asyncio.Event()
@@ -157,7 +156,7 @@ class Session:
     def _leave(self) -> bool:
         """Return True if the shard ends with this session. Otherwise abort its calls and free its results."""
         published = self._published
-        if published is None or self._table.left(published, self):
+        if published is None or self._shards.leave(published, self):
             return True
         if self._under_way:
             attempt = max(self._under_way.values())
@@ -236,14 +235,14 @@ class Session:
             if self._published is not None:
                 self._published.name = None
         elif self._published is None or self._published.name is None:
-            if (taken := self._table.named(message.name)) is not None:
+            if (taken := self._shards.named(message.name)) is not None:
                 error = InvalidOption(f"graph {taken.graph} is published as {message.name!r} already")
                 return Failure(message.seq, encode_error(error), self.thread.state)
-            # The shard now belongs to the table; this session uses it.
+            # The shard now belongs to the worker; this session uses it.
             if self._published is None:
                 lock = LockQueue(message.attempt, message.known)
                 shard = self.graph, self.rank, self._size, self.thread, self.ended, message.card, lock
-                self._published = self._table.published[self.graph, self.rank] = Published(*shard, sessions={self})
+                self._published = self._shards[self.graph, self.rank] = Published(*shard, sessions={self})
             self._published.name = message.name
         return Result(message.seq, {}, self.thread.state)
 
@@ -329,112 +328,3 @@ class Session:
 
 def _ignore(message: Message) -> None:
     """Drop the answer to a client that has left."""
-
-
-class SessionTable:
-    """Sessions of a worker. `accept` handles the comms that open them.
-
-    Parameters
-    ----------
-    make : callable
-        ``make(hello, aborted)`` makes the servant of a session, in the session's thread.
-
-    Attributes
-    ----------
-    sessions : dict of Session
-        By graph and rank, the sessions whose clients have created their shards.
-    published : dict of Published
-        By graph and rank, the shards of published graphs, and of unpublished ones with open sessions.
-    """
-
-    def __init__(self, make: Callable[[Hello, Callable[[], bool]], Servant]) -> None:
-        self.sessions: dict[tuple[str, int], Session] = {}
-        self.published: dict[tuple[str, int], Published] = {}
-        self._make = make
-        self._closed = False
-
-    async def accept(self, comm: Comm, hello: dict[str, Any]) -> Status:
-        """Serve a session on `comm` until it closes; `hello` is a `Hello` as a dict."""
-        try:
-            request = self._checked(hello)
-        except MgraphError as error:
-            await comm.write(encode(Failure(0, encode_error(error), ShardState())))
-            return Status.dont_reply
-        # Sessions that attach are in the published shard's set.
-        key = request.graph, request.rank
-        session = Session(
-            comm, request, partial(self._make, request), self, self.published[key] if request.attach else None
-        )
-        if not request.attach:
-            self.sessions[key] = session
-        try:
-            await session.run()
-        finally:
-            if not request.attach:
-                del self.sessions[key]
-        return Status.dont_reply
-
-    def named(self, name: str) -> Published | None:
-        """Return the shard published under a name, or None."""
-        return next((shard for shard in self.published.values() if shard.name == name), None)
-
-    def left(self, published: Published, session: Session) -> bool:
-        """Remove a session from a published shard. Returns True if the shard ends with it."""
-        published.sessions.discard(session)
-        published.lock.leave(session)
-        over = published.ended.is_set() or self._closed or (published.name is None and not published.sessions)
-        if over:
-            self.published.pop((published.graph, published.rank), None)
-        return over
-
-    def listed(self, end: str | None) -> list[dict[str, Any]]:
-        """Return the published graphs. The graph named `end` is withdrawn first, and ends with its last session."""
-        for key, shard in list(self.published.items()):
-            if shard.name == end:
-                shard.name = None
-                if not shard.sessions:
-                    shard.thread.stop()
-                    del self.published[key]
-        return [
-            shard.listing() for shard in self.published.values() if shard.name is not None and not shard.ended.is_set()
-        ]
-
-    def _checked(self, hello: dict[str, Any]) -> Hello:
-        """Decode a `Hello`; `MgraphError` if its session cannot be opened."""
-        # The version comes first, since other versions have other fields.
-        if hello.get("version") != VERSION:
-            raise MgraphError(
-                f"this worker has version {VERSION} of mgraph's protocol and the client version "
-                f"{hello.get('version')}; install the same version of mgraph on both"
-            )
-        request: Hello = decode(hello)
-        if self._closed:
-            raise MgraphError(f"graph {request.graph}: the worker of rank {request.rank} is closing")
-
-        # Attach to a published shard, or create a new one.
-        published = self.published.get((request.graph, request.rank))
-        if request.attach:
-            if published is None or published.name is None or published.ended.is_set():
-                raise GraphClosed(
-                    f"graph {request.graph} is not published any more by the worker of rank {request.rank}"
-                )
-        elif (request.graph, request.rank) in self.sessions or published is not None:
-            raise MgraphError(f"rank {request.rank} of graph {request.graph} is already held by this worker")
-        return request
-
-    async def close(self, timeout: float) -> None:
-        """End every session; wait at most `timeout` seconds for their shards."""
-        self._closed = True
-        for session in list(self.sessions.values()):
-            session.stop()
-        for published in self.published.values():
-            published.thread.stop()
-            for session in published.sessions:
-                session.stop()
-        # Wait for all shards at once.
-        ended = [shard.ended for shards in (self.sessions, self.published) for shard in shards.values()]
-        waiting = [asyncio.create_task(event.wait()) for event in ended]
-        if waiting:
-            _, late = await asyncio.wait(waiting, timeout=timeout)
-            for task in late:
-                task.cancel()

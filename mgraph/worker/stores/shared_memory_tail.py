@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.bulk import begin_copy
 from mgraph.device import Device
 from mgraph.errors import DeviceError
 from mgraph.log.shared_memory_tail import Copy, SharedMemoryTail, laid
+from mgraph.parallel_copy import begin_copy
 
 __all__ = ["TAILED", "tail_of"]
 

@@ -17,7 +17,7 @@ from mgraph import protocol
 from mgraph.client.batches.pipeline import Pipeline
 from mgraph.client.calls.coordinator import Coordinator
 from mgraph.client.calls.loop_runner import LoopRunner
-from mgraph.client.connections import session, sessions
+from mgraph.client.connections import answers, sessions
 from mgraph.errors import CapacityError, GraphClosed, MgraphError, WorkerLost
 
 pytestmark = pytest.mark.timeout(60)
@@ -53,7 +53,7 @@ def test_an_answer_for_which_there_is_no_room_fails_its_call_and_no_other(monkey
     monkeypatch.setattr(protocol, "PART_BYTES", 1000)
     with fake_cluster(2) as (coordinator, _):
         with monkeypatch.context() as patch:
-            patch.setattr(session.SplitArray, "__init__", lambda *_: (_ for _ in ()).throw(MemoryError("no room")))
+            patch.setattr(answers.SplitArray, "__init__", lambda *_: (_ for _ in ()).throw(MemoryError("no room")))
             with pytest.raises(MemoryError, match="no room"):
                 coordinator.call("big", {"n": 12345})
         assert [answer["n"] for answer in coordinator.call("big", {"n": 12345})] == [12345] * 2

@@ -20,7 +20,7 @@ from mgraph.kernels import load
 
 __all__ = ["begin_copy", "copy", "largest", "load_kernels"]
 
-FILE = "kernels/bulk.cuh"
+FILE = "kernels/parallel_copy.cuh"
 LARGE = 1 << 20  #: bytes from which several threads pay off
 THREADS = 12  #: maximum; with 32 cores 4 were slower, and 8 as fast
 

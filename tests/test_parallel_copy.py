@@ -10,24 +10,24 @@ import pytest
 from patience import patience
 from plain_graph import fresh_rng
 
-from mgraph import bulk as module
-from mgraph.bulk import begin_copy, copy, largest
+from mgraph import parallel_copy as module
+from mgraph.parallel_copy import begin_copy, copy, largest
 
 FORK = """
 import os, signal
 import numpy as np
-from mgraph import bulk
+from mgraph import parallel_copy
 ids, out = np.arange(2_000_000, dtype=np.uint32), np.zeros(2_000_000, np.uint32)
 
 
 def works():
-    for one in bulk.begin_copy(out, ids):
+    for one in parallel_copy.begin_copy(out, ids):
         one.result(20)
-    return bulk.largest(out) == 1_999_999
+    return parallel_copy.largest(out) == 1_999_999
 
 
 assert works()
-bulk._kernel_lock.now.acquire()  # by a thread that the child has not
+parallel_copy._kernel_lock.now.acquire()  # by a thread that the child has not
 if not (child := os.fork()):
     signal.alarm(20)
     os._exit(0 if works() else 1)

@@ -1,0 +1,215 @@
+"""Regions of memory of all ranks of a graph, which programs that run together read and write.
+
+A region has the inboxes of a rank and the arrays of a program. Ranks map each other's: segments of /dev/shm on CPUs,
+memory of CUDA IPC on GPUs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+import numpy as np
+
+from mgraph.device import Array, Device
+from mgraph.errors import CapacityError, DeviceError
+from mgraph.exchange.segment import Place, Segment
+from mgraph.kernels import Struct, constants
+
+__all__ = ["Layout", "gather_bytes", "open_region"]
+
+WORDS = constants("kernels/world_common.cuh")
+SLOT, SLOTS_OFFSET = WORDS["slot_words"], WORDS["slots_offset"]
+ALIGNED = 256  #: bytes to which arrays of a region are aligned
+HANDLE_BYTES = 1024  #: the most bytes with which a rank names its region
+
+
+class Collectives(Protocol):
+    """Collective calls that a world needs of an `Exchange`."""
+
+    rank: int
+    size: int
+    aborted: Callable[[], bool]
+
+    def alltoallv(self, parts: Sequence[Array]) -> list[Array]: ...
+    def allgather(self, part: Array) -> list[Array]: ...
+    def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray: ...
+    def barrier(self) -> None: ...
+
+
+def gather_bytes(exchange: Collectives, data: bytes) -> list[bytes]:
+    """All-gather at most `HANDLE_BYTES` bytes per rank."""
+    table = np.zeros((exchange.size, HANDLE_BYTES), np.int32)
+    table[exchange.rank, 0] = len(data)
+    table[exchange.rank, 1 : len(data) + 1] = np.frombuffer(data, np.uint8)
+    every = exchange.allreduce(table.reshape(-1)).reshape(table.shape)
+    return [every[r, 1 : every[r, 0] + 1].astype(np.uint8).tobytes() for r in range(exchange.size)]
+
+
+def aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGNED) * ALIGNED
+
+
+class Layout:
+    """Offsets of a program's inboxes and arrays in the region of each rank.
+
+    Attributes
+    ----------
+    world : Struct
+        The field ``World world`` of the program.
+    offsets : dict of str to int
+        The byte offset of each array.
+    nbytes : int
+        The bytes of a region.
+    """
+
+    def __init__(self, size: int, room: int, message: int, arrays: Mapping[str, int]) -> None:
+        self.inboxes = aligned(SLOTS_OFFSET + 2 * size * SLOT * 8)
+        self.room, self.message, at = room, message, aligned(self.inboxes + 2 * size * room * message)
+        self.offsets = {}
+        for name, nbytes in arrays.items():
+            self.offsets[name], at = at, aligned(at + nbytes)
+        self.nbytes, self.starts = at, tuple[int, ...]()
+        self.world = Struct()
+        self.outbox: Array = None  # where the host drives programs: messages to each rank
+
+
+class OwnRegion:
+    """Region that no other rank maps, for a single rank or if the host drives programs."""
+
+    name = b"own"
+
+    def __init__(self, device: Device, rank: int, size: int, nbytes: int) -> None:
+        self.device, self.addresses = device, [0] * size
+        self._bytes = device.zeros(nbytes, np.uint8)
+        self.addresses[rank] = device.address(self._bytes)
+
+    def open(self, names: list[bytes]) -> None: ...
+
+    def opened(self) -> None: ...
+
+    def unmap(self) -> None: ...
+
+    def free(self) -> None:
+        self._bytes = None
+
+    def array(self, offset: int, n: int, dtype: Any) -> Array:
+        return self._bytes[offset : offset + n * np.dtype(dtype).itemsize].view(dtype)
+
+
+class HostRegion(OwnRegion):
+    """Segment of /dev/shm, which all ranks of the host map."""
+
+    def __init__(self, device: Device, rank: int, size: int, nbytes: int) -> None:
+        self.device, self.rank, self.addresses = device, rank, [0] * size
+        with device.taking(nbytes, "the exchange of programs"):
+            own, self._place = Segment.create(nbytes, {"pid": os.getpid()})
+        self._segments: list[Segment | None] = [None] * size
+        self._segments[self.rank] = own
+        self.addresses[self.rank], self._bytes = own.address, own.data
+        self.name = self._place.encode()
+
+    def open(self, names: list[bytes]) -> None:
+        """Map the segments of the others."""
+        for r, name in enumerate(names):
+            if r != self.rank:
+                self._segments[r] = segment = Segment.open(Place.decode(name))
+                self.addresses[r] = segment.address
+
+    def opened(self) -> None:
+        """Remove the segment's name: all ranks have mapped it."""
+        Segment.unlink(self._place)
+
+    def unmap(self) -> None:
+        Segment.unlink(self._place)
+        self._segments = []
+
+
+class DeviceRegion(OwnRegion):
+    """Memory from the driver, which other processes map by CUDA IPC; a pool's memory cannot be mapped."""
+
+    def __init__(self, device: Device, rank: int, size: int, nbytes: int) -> None:
+        self.device, self.rank, self.addresses = device, rank, [0] * size
+        self._runtime = device.xp.cuda.runtime
+        try:
+            self._base = int(self._runtime.malloc(nbytes))
+        except self._runtime.CUDARuntimeError as error:
+            raise CapacityError(f"{nbytes} bytes of {device} are needed to run programs together: {error}") from None
+        self._runtime.memset(self._base, 0, nbytes)
+        handle = bytes(self._runtime.ipcGetMemHandle(self._base)).hex()
+        self.name = json.dumps({"pid": os.getpid(), "handle": handle, "address": self._base}).encode()
+        self.addresses[self.rank], self._nbytes = self._base, nbytes
+        self._mapped: list[int] = []
+
+    def open(self, names: list[bytes]) -> None:
+        """Map the regions of other processes; regions of this process have addresses already."""
+        self._runtime.deviceSynchronize()  # the region is cleared before others write to it
+        for r, name in enumerate(names):
+            if r == self.rank:
+                continue
+            place = json.loads(name)
+            if place["pid"] == os.getpid():
+                self.addresses[r] = place["address"]
+                continue
+            try:
+                self.addresses[r] = int(self._runtime.ipcOpenMemHandle(bytes.fromhex(place["handle"])))
+            except self._runtime.CUDARuntimeError as error:
+                raise DeviceError(f"the memory of rank {r}'s GPU cannot be mapped: {error}") from None
+            self._mapped.append(self.addresses[r])
+
+    def unmap(self) -> None:
+        with suppress(self._runtime.CUDARuntimeError):
+            self._runtime.deviceSynchronize()
+        for address in self._mapped:
+            with suppress(self._runtime.CUDARuntimeError):
+                self._runtime.ipcCloseMemHandle(address)
+        self._mapped = []
+
+    def free(self) -> None:
+        base, self._base = self._base, 0
+        if base:
+            with suppress(self._runtime.CUDARuntimeError):
+                self._runtime.free(base)
+
+    def array(self, offset: int, n: int, dtype: Any) -> Array:
+        cuda = self.device.xp.cuda
+        memory = cuda.UnownedMemory(self._base, self._nbytes, self, self.device.index)
+        return self.device.xp.ndarray((n,), dtype, cuda.MemoryPointer(memory, offset))
+
+
+REGIONS = {"own": OwnRegion, "cpu": HostRegion, "cuda": DeviceRegion}
+
+
+def open_region(exchange: Collectives, device: Device, mapped: bool, nbytes: int) -> OwnRegion:
+    """Allocate a region on each rank, and map all others if `mapped`; return the own region. Collective.
+
+    Raises
+    ------
+    CapacityError
+        A rank has too little memory for its region. No rank has one then.
+    """
+    region, why = None, ""
+    try:
+        region = REGIONS[device.kind if mapped else "own"](device, exchange.rank, exchange.size, nbytes)
+    except (CapacityError, DeviceError) as error:
+        why = str(error)
+    # All ranks or none: a rank without memory tells the others.
+    names = gather_bytes(exchange, region.name if region is not None else b"")
+    lacking = [r for r, name in enumerate(names) if not name]
+    try:
+        if region is None or lacking:
+            reason = f": {why}" if why else ""
+            raise CapacityError(f"rank {lacking[0]} has no {nbytes} bytes for the exchange of programs{reason}")
+        # Map the regions of the others.
+        region.open(names)
+        exchange.barrier()
+    except BaseException:
+        if region is not None:
+            region.unmap()
+            region.free()
+        raise
+    region.opened()
+    return region
