@@ -13,7 +13,6 @@ from scipy.sparse.csgraph import dijkstra
 from spmd import Graph, cut, run, run_program, shards
 
 from mgraph.algorithms import ALGORITHMS
-from mgraph.algorithms.paths.bit_parallel_bfs import search as bit_parallel_bfs
 from mgraph.algorithms.paths.near_far import search
 from mgraph.algorithms.primitives import programs
 from mgraph.errors import Aborted, InvalidOption, UnknownVertex
@@ -28,15 +27,12 @@ CUTS = [(1, True), (2, True), (3, False)]
 
 @pytest.fixture(params=["few", "many"])
 def lists(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, small: None) -> str:
-    """Lists of any length left to one kernel, or one program; or of 5 vertices at most, three levels at a time."""
+    """Lists of any length left to one program; or of 5 vertices at most to a kernel, three turns at a time."""
     together = request.param == "few"
-    for module in (search, bit_parallel_bfs):
-        monkeypatch.setattr(module, "RESIDENT", {"cpu": together, "cuda": together})
+    monkeypatch.setattr(search, "RESIDENT", {"cpu": together, "cuda": together})
     if request.param == "many":
         monkeypatch.setattr(search, "FEW", {"cpu": 5, "cuda": 5})
-        monkeypatch.setattr(bit_parallel_bfs, "FEW", 5)
         monkeypatch.setattr(search, "TURNS", 3)
-        monkeypatch.setattr(bit_parallel_bfs, "LEVELS", 3)
     return request.param
 
 
@@ -142,35 +138,39 @@ def test_many_threads_on_the_same_words(size: int) -> None:
     check_rows(run(made, K_HOP, sources, 2)[0], far, 2)
 
 
-def test_small_levels_are_left_to_one_block(counted: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(bit_parallel_bfs.RESIDENT, "cpu", False)
+def test_one_launch_runs_all_levels_or_one(counted: Counter[str]) -> None:
     n = 3000
     made = shards(Graph(n, np.arange(n - 1, dtype=IDS), np.arange(1, n, dtype=IDS)), cut(n, 1))
     counted.clear()
     found, _ = DISTANCES.run(made[0], sources=np.array([0, 7], IDS))
     assert found["distance"][:, -1].tolist() == [n - 1, n - 8]
-    assert counted == {"Begin": 1, "Settle": 1, "ExpandPersistent": 1, "read-back": counted["read-back"]}
-    assert counted["read-back"] < 10
+    assert counted == {"BitParallel": 1}
+    counted.clear()
+    found, _ = K_HOP.run(made[0], sources=np.array([0, 7], IDS), k=4)
+    assert np.sort(found["vertex"]).tolist() == [0, 1, 2, 3, 4, 7, 8, 9, 10, 11]
+    assert counted == {"BitParallel": 5, "Emit": 5}
 
 
 @pytest.mark.parametrize("mapped", [True, False])
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [2, 3, 5])
 def test_programs_with_full_inboxes_and_both_drivers(
     ranks: int, mapped: bool, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A level is sent in parts; a program that leaves at each meeting goes on."""
+    """A level is sent in parts; a program that leaves at each meeting goes on. Some ranks have no vertices."""
     monkeypatch.setattr(programs, "ROOM", 3)
     monkeypatch.setattr(programs, "ROOM_SHARE", 1 << 20)
     monkeypatch.setitem(world.PATIENCE, "cpu", 0)
-    for module in (search, bit_parallel_bfs):
-        monkeypatch.setattr(module, "RESIDENT", {"cpu": True, "cuda": True})
+    monkeypatch.setattr(search, "RESIDENT", {"cpu": True, "cuda": True})
     for seed in range(2):
         print(f"seed {seed}")
         graph = random_graph(seed, 300, 1500, skew=seed == 1)
         sources = np.random.default_rng(seed).integers(0, graph.n, 40)
-        made, far = shards(graph, cut(graph.n, ranks), device=device, mapped=mapped), every(graph, sources)
+        cuts = cut(graph.n, ranks, even=ranks < 5)
+        made, far = shards(graph, cuts, device=device, mapped=mapped), every(graph, sources)
         np.testing.assert_array_equal(run(made, DISTANCES, sources)[0], far)
         np.testing.assert_array_equal(run(made, NEAREST, sources)[0]["nearest"], nearest(far, sources)[1])
+        for k in (1, graph.n):
+            check_rows(run(made, K_HOP, sources, k)[0], far, k)
 
 
 def test_bad_arguments() -> None:
@@ -186,12 +186,12 @@ def test_bad_arguments() -> None:
             run(made, K_HOP, [0], k)
 
 
-@pytest.mark.parametrize("algorithm", [DISTANCES, NEAREST])
+@pytest.mark.parametrize(("algorithm", "more"), [(DISTANCES, ()), (NEAREST, ()), (K_HOP, (2,))])
 @pytest.mark.parametrize("size", [1, 2])
-def test_abort_ends_a_search(size: int, algorithm: object) -> None:
+def test_abort_ends_a_search(size: int, algorithm: object, more: tuple[int, ...]) -> None:
     made = shards(shapes()[3], cut(67, size), aborted=lambda: True)
     with pytest.raises(Aborted):
-        run(made, algorithm, [0])
+        run(made, algorithm, [0], *more)
 
 
 @pytest.mark.parametrize("name", ["web-NotreDame", "luxembourg_osm"])
