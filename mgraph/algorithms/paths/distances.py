@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, Columns, GraphFacts, Runs, Shard, Vertices
-from mgraph.algorithms.paths.bit_parallel_bfs.search import SEARCHES, search, warm
+from mgraph.algorithms.paths.bit_parallel_bfs.search import SEARCHES, BitParallelBfs, warm
 
 __all__ = ["ALGORITHM", "distances", "run", "warm"]
 
@@ -82,7 +82,8 @@ def run(shard: Shard, sources: np.ndarray) -> Columns:
     Raises
     ------
     CapacityError
-        Too little memory for the result, the words and lists of `search`, and 1 / 64 byte per edge for hubs' tasks.
+        Too little memory for the result, the words and lists of `BitParallelBfs`, and 1 / 64 byte per edge for hubs'
+        tasks.
 
     Notes
     -----
@@ -94,7 +95,7 @@ def run(shard: Shard, sources: np.ndarray) -> Columns:
     distance = device.full(len(sources) * n, -1, np.int32)
     for first in range(0, len(sources), SEARCHES):
         batch = sources[first : first + SEARCHES]
-        search(shard, batch, distance[first * n : (first + len(batch)) * n])
+        BitParallelBfs(shard, batch, distance[first * n : (first + len(batch)) * n]).run(shard.n_vertices)
     return {"distance": distance.reshape(len(sources), n)}, {}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, Columns, GraphFacts, Names, Runs, Shard, Vertices
-from mgraph.algorithms.paths.bit_parallel_bfs.search import SEARCHES, BitParallelBfs, library
+from mgraph.algorithms.paths.bit_parallel_bfs.search import SEARCHES, BitParallelBfs, warm
 from mgraph.checks import check_whole
 from mgraph.structures import Csr
 
@@ -77,11 +77,6 @@ def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Na
     return Csr(offsets, names(vertex[order].astype(np.uint32)), hop=hop[order])
 
 
-def warm(shard: Shard) -> None:
-    """Compile the kernels of `run` for this shard."""
-    library(shard)
-
-
 def run(shard: Shard, sources: np.ndarray, k: int) -> Columns:
     """Return the own vertices within `k` edges of each of `sources`.
 
@@ -111,15 +106,12 @@ def run(shard: Shard, sources: np.ndarray, k: int) -> Columns:
     device = shard.device
     vertices, rows, hops = [device.empty(0, np.int64)], [device.empty(0, np.int64)], [device.empty(0, np.int32)]
     for first in range(0, len(sources), SEARCHES):
-        waves, hop, more = BitParallelBfs(shard, sources[first : first + SEARCHES]), 0, True
-        while more:
-            vertex, search = waves.found()
-            row = device.astype(search, np.int64)
-            row += first
+        searches, hop = BitParallelBfs(shard, sources[first : first + SEARCHES]), 0
+        while hop <= k and searches.run(hop):
+            vertex, row = searches.reached(first)
             vertices.append(vertex)
             rows.append(row)
             hops.append(device.full(len(vertex), hop, np.int32))
-            more = hop < k and waves.step()
             hop += 1
 
     # Join the levels.

@@ -13,7 +13,6 @@ from scipy.sparse.csgraph import dijkstra
 from spmd import Graph, cut, run, run_program, shards
 
 from mgraph.algorithms import ALGORITHMS
-from mgraph.algorithms.paths.bit_parallel_bfs import search as bit_parallel_bfs
 from mgraph.algorithms.primitives import programs
 from mgraph.errors import Aborted, InvalidOption, UnknownVertex
 from mgraph.exchange import world
@@ -23,17 +22,6 @@ from mgraph.structures import Csr
 DISTANCES, K_HOP, NEAREST = (ALGORITHMS[name] for name in ("distances", "k_hop", "multi_source_bfs"))
 
 CUTS = [(1, True), (2, True), (3, False)]
-
-
-@pytest.fixture(params=["few", "many"])
-def lists(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, small: None) -> str:
-    """Lists of any length left to one kernel, or one program; or of 5 vertices at most, three levels at a time."""
-    together = request.param == "few"
-    monkeypatch.setattr(bit_parallel_bfs, "RESIDENT", {"cpu": together, "cuda": together})
-    if request.param == "many":
-        monkeypatch.setattr(bit_parallel_bfs, "FEW", 5)
-        monkeypatch.setattr(bit_parallel_bfs, "LEVELS", 3)
-    return request.param
 
 
 def every(graph: Graph, sources: np.ndarray) -> np.ndarray:
@@ -80,7 +68,7 @@ def check(graph: Graph, partition: Partition, sources: np.ndarray, **kind: objec
 
 
 @pytest.mark.parametrize(("size", "even"), CUTS)
-def test_shapes(structure: str, device: str, lists: str, size: int, even: bool) -> None:
+def test_shapes(structure: str, device: str, size: int, even: bool) -> None:
     for graph in shapes():
         sources = np.array([0, graph.n - 1, graph.n // 2, 0])
         check(graph, cut(graph.n, size, even), sources, structure=structure, device=device)
@@ -88,7 +76,7 @@ def test_shapes(structure: str, device: str, lists: str, size: int, even: bool) 
 
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize(("size", "even"), CUTS)
-def test_random(structure: str, device: str, lists: str, size: int, even: bool, directed: bool) -> None:
+def test_random(structure: str, device: str, size: int, even: bool, directed: bool) -> None:
     for seed, k in ((0, 1), (1, 70)):
         print(f"seed {seed}")
         graph = random_graph(seed, 300 + 31 * seed, 900, directed, skew=seed == 1)
@@ -103,7 +91,7 @@ def test_as_many_sources_as_fit_into_words(k: int) -> None:
 
 
 @pytest.mark.parametrize("starts", [(0, 5, 5, 70, 71, 90), (0, 0, 0, 90), (0, 90, 90, 90), (0, 31, 33, 65, 90)])
-def test_ranges_of_any_length(starts: tuple[int, ...], lists: str) -> None:
+def test_ranges_of_any_length(starts: tuple[int, ...]) -> None:
     for seed, directed in ((3, True), (4, False)):
         check(random_graph(seed, 90, 200, directed), Partition(starts), np.array([3, 88, 32]))
 
@@ -138,23 +126,25 @@ def test_many_threads_on_the_same_words(size: int) -> None:
     check_rows(run(made, K_HOP, sources, 2)[0], far, 2)
 
 
-def test_small_levels_are_left_to_one_block(counted: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(bit_parallel_bfs.RESIDENT, "cpu", False)
+def test_one_launch_runs_all_levels_or_one(counted: Counter[str]) -> None:
     n = 3000
     made = shards(Graph(n, np.arange(n - 1, dtype=IDS), np.arange(1, n, dtype=IDS)), cut(n, 1))
     counted.clear()
     found, _ = DISTANCES.run(made[0], sources=np.array([0, 7], IDS))
     assert found["distance"][:, -1].tolist() == [n - 1, n - 8]
-    assert counted == {"Begin": 1, "Settle": 1, "ExpandPersistent": 1, "read-back": counted["read-back"]}
-    assert counted["read-back"] < 10
+    assert counted == {"BitParallel": 1}
+    counted.clear()
+    found, _ = K_HOP.run(made[0], sources=np.array([0, 7], IDS), k=4)
+    assert np.sort(found["vertex"]).tolist() == [0, 1, 2, 3, 4, 7, 8, 9, 10, 11]
+    assert counted == {"BitParallel": 5, "Emit": 5}
 
 
 @pytest.mark.parametrize("mapped", [True, False])
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [2, 3, 5])
 def test_programs_with_full_inboxes_and_both_drivers(
     ranks: int, mapped: bool, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A level is sent in parts; a program that leaves at each meeting goes on."""
+    """A level is sent in parts; a program that leaves at each meeting goes on. Some ranks have no vertices."""
     monkeypatch.setattr(programs, "ROOM", 3)
     monkeypatch.setattr(programs, "ROOM_SHARE", 1 << 20)
     monkeypatch.setitem(world.PATIENCE, "cpu", 0)
@@ -162,9 +152,12 @@ def test_programs_with_full_inboxes_and_both_drivers(
         print(f"seed {seed}")
         graph = random_graph(seed, 300, 1500, skew=seed == 1)
         sources = np.random.default_rng(seed).integers(0, graph.n, 40)
-        made, far = shards(graph, cut(graph.n, ranks), device=device, mapped=mapped), every(graph, sources)
+        cuts = cut(graph.n, ranks, even=ranks < 5)
+        made, far = shards(graph, cuts, device=device, mapped=mapped), every(graph, sources)
         np.testing.assert_array_equal(run(made, DISTANCES, sources)[0], far)
         np.testing.assert_array_equal(run(made, NEAREST, sources)[0]["nearest"], nearest(far, sources)[1])
+        for k in (1, graph.n):
+            check_rows(run(made, K_HOP, sources, k)[0], far, k)
 
 
 def test_bad_arguments() -> None:
@@ -180,12 +173,12 @@ def test_bad_arguments() -> None:
             run(made, K_HOP, [0], k)
 
 
-@pytest.mark.parametrize("algorithm", [DISTANCES, NEAREST])
+@pytest.mark.parametrize(("algorithm", "more"), [(DISTANCES, ()), (NEAREST, ()), (K_HOP, (2,))])
 @pytest.mark.parametrize("size", [1, 2])
-def test_abort_ends_a_search(size: int, algorithm: object) -> None:
+def test_abort_ends_a_search(size: int, algorithm: object, more: tuple[int, ...]) -> None:
     made = shards(shapes()[3], cut(67, size), aborted=lambda: True)
     with pytest.raises(Aborted):
-        run(made, algorithm, [0])
+        run(made, algorithm, [0], *more)
 
 
 @pytest.mark.parametrize("name", ["web-NotreDame", "luxembourg_osm"])

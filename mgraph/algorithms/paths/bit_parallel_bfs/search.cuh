@@ -1,216 +1,212 @@
-// Bit-parallel breadth-first search, up to 64 searches: M. Then et al., "The more the merrier: efficient multi-source
-// graph traversal", PVLDB 8(4), 2014. A level follows the edges of listed vertices, and lists the vertices that it
-// reaches; nothing scans all vertices. This rank owns the n vertices from `first` on.
+// Bit-parallel breadth-first search by all ranks together: up to 64 searches, level by level. M. Then et al., "The more
+// the merrier: efficient multi-source graph traversal", PVLDB 8(4), 2014.
+//
+// A level follows the edges of listed vertices, and lists the vertices that it reaches. Searches that reach a vertex of
+// another rank are collected here, and sent after the level's expansion: one message per vertex and level, for all
+// searches. If the messages of a level exceed the inboxes, they are sent in several parts.
 #pragma once
-#include "kernels/bits.cuh"
-#include "kernels/rows.cuh"
-#include "kernels/search.cuh"
-#include "algorithms/paths/bit_parallel_bfs/words.cuh"
+#include "algorithms/primitives/programs.cuh"
 
-// The words of `state`. Lists and the hubs' tasks are those of even and odd levels.
-enum BitParallelState { w_list, w_tasks = w_list + 2, w_level = w_tasks + 2, w_out };
+constexpr i64 searches = 64;  // bits of a word
 
-struct BitParallelLists {
+DEVICE i64 lowest_search(u64 bits) { return bit_width(bits & (~bits + 1)) - 1; }
+
+template <class View>
+struct BitParallel {
+    static constexpr int lanes = 32;
+    i64 launch;
+    i64 resume;
+    World world;
+    View graph;
     u64* coming;  // per vertex of the graph: the searches that reached it in this level
     u64* seen;  // per vertex of the graph: all searches that reached it; of other ranks: those sent
     u64* now;  // per own row: the searches that first reached it in the level before
-    i64 first;
-    i64 n;
-    u32* lists;  // own rows: two lists of n each
+    u32* lists;  // own rows: two lists
     i32* distance;  // per search and own row; may be null
-    const i64* starts;  // the first vertex of each owner's range
-    const i64* places;  // the first place of each owner in `out`
-    i64 owners;
-    u32* out;
-    i64* state;
-    DEVICE u32* list(i64 level) const { return lists + (level & 1) * n; }
-    DEVICE i64* count(int which, i64 level) const { return state + which + (level & 1); }
-    DEVICE void come(u32 id, u64 bits, i64 level) const {
-        bits &= ~load(seen + id);
-        if ((bits & ~load(coming + id)) == 0 || atomic_or(coming + id, bits) != 0) return;
-        i64 row = (i64)id - first;
-        if (row >= 0 && row < n) return store(list(level) + take_place(count(w_list, level)), (u32)row);
-        i64 owner = upper_bound(starts, 0, owners + 1, (i64)id) - 1;
-        store(out + places[owner] + take_place(state + w_out + owner), id);
+    u32* out;  // vertices of other ranks: each rank's list begins at the place of its first vertex
+    i64* out_counts;  // per rank
+    const u32* sources;
+    i64 n_sources;
+    u64* tasks;  // pieces of rows of high degree
+    i64 level_before;  // the last level of the run before, which goes on here, or -1
+    i64 listed_before;  // own rows of that level
+    i64 last_level;
+    struct State {
+        i64 phase = 0, level = 0;
+        i64 listed = 0, next_listed = 0;  // own rows of this level, and of the next one
+        i64 tasks = 0;
+        i64 part = 0;  // of the level that is sent
+        i64 inbox = 0;  // 1 if there are messages to read
+        i64 found = 0;  // on all ranks, vertices listed last, and messages
+        i64 pairs = 0;  // of an own vertex of this level, and a search that first reached it
+    };
+    enum Stage : i64 { finished, clear, seed, settling, expanding, hubs, sending, receiving };
+    enum Number { LISTED, TASKS, FOUND, LEFT, PAIRS };
+
+    // Searches that reach a vertex of the next level.
+    struct Arrivals {
+        const BitParallel& bfs;
+        const State& s;
+        DEVICE void come(u32 id, u64 bits) const {
+            bits &= ~load(bfs.seen + id);
+            if ((bits & ~load(bfs.coming + id)) == 0 || atomic_or(bfs.coming + id, bits) != 0) return;
+            i64 row = (i64)id - bfs.world.lo();
+            if (row >= 0 && row < bfs.world.rows()) {
+                store(bfs.list(s.level + 1) + s.next_listed + take_place(bfs.world.number(LISTED)), (u32)row);
+                return;
+            }
+            i64 owner = bfs.world.owner(id);
+            store(bfs.out + bfs.world.starts[owner] + take_place(bfs.out_counts + owner), id);
+        }
+    };
+
+    DEVICE u32* list(i64 level) const { return lists + (level & 1) * world.rows(); }
+    DEVICE void begin(State& s) const {
+        s.phase = level_before < 0 ? clear : expanding;
+        s.level = level_before, s.listed = listed_before;
     }
-    // Searches that reached a listed row for the first time.
-    DEVICE u64 settle(i64 row, i64 level) const {
-        u64 fresh = load(coming + first + row) & ~load(seen + first + row);
-        store(coming + first + row, (u64)0);
-        if (fresh) store(seen + first + row, load(seen + first + row) | fresh);
+    DEVICE bool alone(const State& s) const { return s.phase != sending; }
+    DEVICE i64 shares(const State&) const { return -1; }
+    DEVICE i64 items(const State& s, const Heard& heard) const {
+        switch (s.phase) {
+        case clear: return world.vertices();
+        case seed: return n_sources;
+        case hubs: return s.tasks * 256;
+        case sending: return world.size;
+        case receiving: return received(world, heard, s.inbox);
+        default: return s.listed / 16;  // a CPU wakes nobody for 512 rows
+        }
+    }
+    DEVICE Numbers step(Grid grid, const State& s, const Heard& heard) const {
+        Numbers mine;
+        Arrivals arrivals{*this, s};
+        switch (s.phase) {
+        case clear:
+            for (i64 i : grid.items(world.vertices())) coming[i] = seen[i] = 0;
+            for (i64 i : grid.items(world.size)) out_counts[i] = 0;
+            break;
+        case seed:
+            for (i64 i : grid.items(n_sources))
+                if (world.owner(sources[i]) == world.rank) arrivals.come(sources[i], (u64)1 << i);
+            break;
+        case settling:
+            for (i64 i : grid.items(s.listed)) mine.of[PAIRS] += settle(load(list(s.level) + i), s.level);
+            for (i64 i : grid.items(world.size)) store(out_counts + i, (i64)0);
+            break;
+        case expanding: do_expand(grid, s, arrivals); break;
+        case hubs:
+            visit_hubs(grid, graph, tasks, s.tasks,
+                       [&](auto tile, i64 row, i64 unit) { follow(tile, row, unit, arrivals); });
+            break;
+        case sending: do_send(grid, s, heard, arrivals, mine); break;
+        default: do_receive(grid, s, heard, arrivals);
+        }
+        return mine;
+    }
+    // Returns how many searches reached a listed row for the first time.
+    DEVICE i64 settle(i64 row, i64 level) const {
+        i64 v = world.lo() + row;
+        u64 before = load(seen + v), fresh = load(coming + v) & ~before;
+        store(coming + v, (u64)0);
+        if (fresh) store(seen + v, before | fresh);
         store(now + row, fresh);
         if (distance)
-            for (u64 rest = fresh; rest; rest &= rest - 1) distance[lowest_search(rest) * n + row] = (i32)level;
-        return fresh;
+            for (u64 rest = fresh; rest; rest &= rest - 1)
+                distance[lowest_search(rest) * world.rows() + row] = (i32)level;
+        return popcount((u32)fresh) + popcount((u32)(fresh >> 32));
     }
-};
-
-template <class View, class Tile>
-DEVICE void expand(const View& graph, const BitParallelLists& w, Tile tile, i64 row, i64 unit, i64 level) {
-    u64 bits = load(w.now + row);
-    graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
-        if (live) w.come(id, bits, level + 1);
-        return false;
-    });
-}
-template <class View, class Tile32>
-DEVICE void expand_listed(const View& graph, const BitParallelLists& w, Tile32 tile, i64 base, i64 count, i64 level,
-                          u64* tasks) {
-    i64 at = base + tile.rank();
-    visit_rows(graph, tile, at < count ? (i64)load(w.list(level) + at) : -1, tasks, w.count(w_tasks, level),
-               [&](auto group, i64 row, i64 unit) { expand(graph, w, group, row, unit, level); });
-}
-template <class View, class Tile32>
-DEVICE void expand_task(const View& graph, const BitParallelLists& w, Tile32 tile, u64 task, i64 level) {
-    visit_task(graph, task, [&](i64 row, i64 unit) {
-        expand(graph, w, tile, row, unit, level);
-        return false;
-    });
-}
-DEVICE void begin_level(const BitParallelLists& w, i64 level) {  // by one lane
-    store(w.count(w_list, level), (i64)0);
-    store(w.count(w_tasks, level + 1), (i64)0);
-    store(w.state + w_level, level + 1);
-}
-
-template <class View>
-struct Expand {  // one tile per 32 listed vertices
-    static constexpr int lanes = 32;
-    View graph;
-    BitParallelLists bfs;
-    i64 level;
-    i64 count;
-    u64* tasks;
-    DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        for (i64 one : grid.items(1)) begin_level(bfs, level + one);
-        for (i64 i : grid.items(tile, (count + tile.size() - 1) / tile.size()))
-            expand_listed(graph, bfs, tile, i * tile.size(), count, level, tasks);
+    template <class Group> DEVICE void follow(Group group, i64 row, i64 unit, const Arrivals& arrivals) const {
+        u64 bits = load(now + row);
+        graph.visit(group, row, unit, [&](u32 id, i64, bool live) {
+            if (live) arrivals.come(id, bits);
+            return false;
+        });
     }
-};
-
-template <class View>
-struct ExpandHubs {  // one tile per task
-    static constexpr int lanes = 32;
-    View graph;
-    BitParallelLists bfs;
-    i64 level;
-    const u64* tasks;
-    DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        i64 n_tasks = load(bfs.count(w_tasks, level));
-        for (i64 i : grid.items(tile, n_tasks)) expand_task(graph, bfs, tile, tasks[i], level);
+    DEVICE void do_expand(Grid grid, const State& s, const Arrivals& arrivals) const {
+        auto row_at = [&](i64 at) { return (i64)load(list(s.level) + at); };
+        expand_rows(
+            grid, graph, s.listed, s.listed, row_at, row_at, tasks, world.number(TASKS),
+            [&](auto group, i64 row, i64 unit) { follow(group, row, unit, arrivals); }, [](auto) {});
     }
-};
-
-// One block expands many levels while few vertices are listed. On a single rank.
-template <class View>
-struct ExpandPersistent {
-    static constexpr int lanes = 512;
-    View graph;
-    BitParallelLists bfs;
-    i64 most;
-    i64 levels;
-    u64* tasks;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 one : grid.items(Block{}, 1)) run(one);
-    }
-    DEVICE void run(i64) const {
-        Block block;
-        Tile<32> tile;
-        i64 tiles = block.size() / tile.size(), own = block.rank() / tile.size();
-        for (i64 level = load(bfs.state + w_level), end = level + levels; level < end; ++level) {
-            i64 count = load(bfs.count(w_list, level));
-            block.sync();
-            if (count == 0 || count > most) return;
-            if (block.rank() == 0) begin_level(bfs, level);
-            for (i64 i = own * tile.size(); i < count; i += block.size())
-                expand_listed(graph, bfs, tile, i, count, level, tasks);
-            block.sync();
-            i64 n_tasks = load(bfs.count(w_tasks, level));
-            for (i64 i = own; i < n_tasks; i += tiles) expand_task(graph, bfs, tile, load(tasks + i), level);
-            block.sync();
-            i64 next = load(bfs.count(w_list, level + 1));
-            for (i64 i = block.rank(); i < next; i += block.size())
-                bfs.settle(load(bfs.list(level + 1) + i), level + 1);
-            block.sync();
-        }
-    }
-};
-
-struct Settle {  // one lane per listed vertex: counts the searches that reached it for the first time
-    static constexpr int lanes = 1;
-    BitParallelLists bfs;
-    i64 level;
-    i64 count;
-    i64* fresh;
-    DEVICE void operator()(Grid grid) const {
-        i64 found = 0;
-        for (i64 i : grid.items(count)) {
-            u64 bits = bfs.settle(load(bfs.list(level) + i), level);
-            found += popcount((u32)bits) + popcount((u32)(bits >> 32));
-        }
-        Tile<32> tile;
-        found = tile.sum(found);
-        if (tile.rank() == 0 && found) atomic_add(fresh, found);
-    }
-};
-
-struct Emit {  // one lane per listed vertex: one row per search that reached it in this level, in any order
-    static constexpr int lanes = 1;
-    BitParallelLists bfs;
-    i64 level;
-    i64 count;
-    i64* next;
-    i64* vertex;
-    u8* search;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(count)) {
-            i64 row = bfs.list(level)[i];
-            for (u64 rest = bfs.now[row]; rest; rest &= rest - 1) {
-                i64 at = take_place(next);
-                vertex[at] = bfs.first + row, search[at] = (u8)lowest_search(rest);
+    // Sends a part of the messages to other ranks, and reads their messages of the part before.
+    DEVICE void do_send(Grid grid, const State& s, const Heard& heard, const Arrivals& arrivals, Numbers& mine) const {
+        for (i64 r = 0; r < world.size; ++r) {
+            i64 count = load(out_counts + r), first = s.part * world.room;
+            i64 n = greater(lesser(world.room, count - first), (i64)0);
+            for (i64 i : grid.items(n)) {
+                u32 id = load(out + world.starts[r] + first + i);
+                u64 bits = load(coming + id);
+                world.put(heard, r, 2 * i, (u64)id);
+                world.put(heard, r, 2 * i + 1, bits);
+                store(seen + id, load(seen + id) | bits);
+                store(coming + id, (u64)0);
+            }
+            for (i64 i : grid.items(1)) {
+                if (n) store(world.counts + r, n + i);
+                mine.of[LEFT] += greater(count - first - n, (i64)0);
             }
         }
+        do_receive(grid, s, heard, arrivals);
+        for (i64 i : grid.items(1)) mine.of[FOUND] = (s.part ? 0 : s.next_listed) + i;
     }
-};
+    DEVICE void do_receive(Grid grid, const State& s, const Heard& heard, const Arrivals& arrivals) const {
+        for (i64 r = 0; s.inbox && r < world.size; ++r)
+            for (i64 i : grid.items(heard.messages(r)))
+                arrivals.come((u32)world.message<u64>(heard, r, 2 * i), world.message<u64>(heard, r, 2 * i + 1));
+    }
 
-struct Begin {  // one lane per source: it begins its own search
-    static constexpr int lanes = 1;
-    BitParallelLists bfs;
-    const u32* sources;
-    i64 n;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) {
-            i64 row = (i64)sources[i] - bfs.first;
-            if (row >= 0 && row < bfs.n) bfs.come(sources[i], (u64)1 << i, 0);
+    // ---- which phase follows -----------------------------------------------------------------------------------------
+
+    DEVICE void next(State& s, const Heard& heard) const {
+        s.next_listed += heard.own(LISTED);
+        switch (s.phase) {
+        case clear: s.phase = seed; break;
+        case settling:
+            s.pairs = heard.own(PAIRS);
+            s.phase = s.level < last_level ? expanding : finished;
+            break;
+        case expanding:
+            s.tasks = heard.own(TASKS);
+            s.phase = hubs;
+            break;
+        case seed:
+        case hubs:
+            s.found = s.next_listed, s.part = 0, s.inbox = 0;
+            if (world.size > 1) s.found = 0, s.phase = sending;
+            else end_level(s);
+            break;
+        case sending:
+            s.found += heard.total(FOUND) + heard.sent();
+            s.inbox = heard.sent() > 0, ++s.part;
+            if (heard.total(LEFT)) break;
+            if (s.inbox) s.phase = receiving;
+            else end_level(s);
+            break;
+        default: s.inbox = 0, end_level(s);
         }
     }
+    DEVICE void end_level(State& s) const {
+        ++s.level;
+        s.listed = s.next_listed, s.next_listed = s.pairs = 0;
+        s.phase = s.found ? settling : finished;
+    }
 };
 
-struct PackSearches {  // one lane per vertex of the list for an owner: its id, and the searches that reached it
+struct Emit {  // one lane per listed vertex: one row per search that first reached it in this level, in any order
     static constexpr int lanes = 1;
-    BitParallelLists bfs;
     const u32* list;
-    i64 n;
-    u64* words;
+    i64 count;
+    const u64* now;
+    i64 first_vertex;
+    i64 first_source;
+    i64* next;
+    i64* vertex;
+    i64* source;
     DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) {
-            u32 id = list[i];
-            words[2 * i] = id, words[2 * i + 1] = bfs.coming[id];
-            bfs.seen[id] |= bfs.coming[id];
-            bfs.coming[id] = 0;
-        }
-    }
-};
-
-struct ReceiveSearches {  // one lane per vertex that another rank has sent
-    static constexpr int lanes = 1;
-    BitParallelLists bfs;
-    const u64* words;
-    i64 n;
-    i64 level;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) bfs.come((u32)words[2 * i], words[2 * i + 1], level);
+        for (i64 i : grid.items(count))
+            for (u64 rest = now[list[i]]; rest; rest &= rest - 1) {
+                i64 at = take_place(next);
+                vertex[at] = first_vertex + list[i], source[at] = first_source + lowest_search(rest);
+            }
     }
 };

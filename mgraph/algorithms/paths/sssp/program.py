@@ -52,7 +52,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
 from mgraph.algorithms.paths.near_far.search import Lengths, NearFarSearch, library
-from mgraph.algorithms.primitives.outbox import Outbox
+from mgraph.algorithms.paths.sssp.outbox import Outbox
 from mgraph.algorithms.primitives.weight_validation import check_weights, weight_kernels
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, Struct, constants
