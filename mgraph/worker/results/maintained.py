@@ -17,7 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -88,7 +88,7 @@ def _gone_on(shard: Shard, state: MaintainedState) -> Value | None:
     An error leaves no result, since some ranks may have finished before it.
     """
     began, result = time.perf_counter(), state.result
-    if not _current(shard, state):
+    if (agreed := _agree(shard, state)) is None:
         return None
     if state.epoch == shard.epoch and not state.removals:
         return {"how": "unchanged", "touched": 0, "edges": 0}
@@ -96,8 +96,8 @@ def _gone_on(shard: Shard, state: MaintainedState) -> Value | None:
     state.result = None
 
     # Gather the changed arcs, and bound the edges that the update may visit.
-    changes, arcs = _changes(shard, state.epoch), _sum(shard, shard.out_edges.num_edges)
-    most, loops = max(int(arcs * state.share), FEW), _loops(shard, changes)
+    changes = _changes(shard, state.epoch, agreed)
+    most, loops = max(int(agreed.arcs * state.share), FEW), _loops(shard, changes)
 
     # Update, unless updates are suspended, and adapt the bound to the time it took.
     applied = None
@@ -119,17 +119,30 @@ def end(shard: Shard, live: str) -> None:
         shard.change_log.close()
 
 
-def _current(shard: Shard, state: MaintainedState) -> bool:
-    """Return True if every rank has the same result and all later changes. One allreduce."""
+class _Agreed(NamedTuple):
+    """What all ranks know before an update: their arcs, and since the result at most so many batches, and deletions."""
+
+    arcs: int
+    batches: int
+    deleted: int
+
+
+def _agree(shard: Shard, state: MaintainedState) -> _Agreed | None:
+    """Return what all ranks know if each has the same result and all later changes, else None. One allreduce."""
     first, result = shard.change_log.first, state.result
     same = state.generation == shard.generation and state.starts == shard.partition.starts[:-1]
     usable = result is not None and same and first is not None and first <= state.epoch
-    if usable and result is not None and not result.takes_deletions:
-        usable = not any(touched.deleted for _, touched in shard.change_log.since(state.epoch))
-    # Minimum of epoch and of -epoch: equal epochs on all ranks.
-    mine = np.array([usable, state.epoch, -state.epoch], np.int64)
-    current, epoch, latest = shard.exchange.allreduce(mine, "min").tolist()
-    return bool(current) and epoch == -latest
+    since = shard.change_log.since(state.epoch) if usable else []
+    deleted = sum(touched.deleted for _, touched in since)
+    if result is not None and not result.takes_deletions:
+        usable = usable and not deleted
+    # A row per rank.
+    rows = np.zeros((shard.size, 5), np.int64)
+    rows[shard.rank] = usable, state.epoch, shard.out_edges.num_edges, len(since), deleted
+    every = shard.exchange.allreduce(rows.reshape(-1)).reshape(rows.shape)
+    if not every[:, 0].all() or (every[:, 1] != state.epoch).any():
+        return None
+    return _Agreed(int(every[:, 2].sum()), int(every[:, 3].max()), int(every[:, 4].sum()))
 
 
 def _left_out(state: MaintainedState, size: int) -> bool:
@@ -165,11 +178,6 @@ def _longest(shard: Shard, began: float) -> float:
     return float(shard.exchange.allreduce(np.array([time.perf_counter() - began]), "max")[0])
 
 
-def _sum(shard: Shard, mine: int) -> int:
-    """Return the sum of a number over the ranks."""
-    return int(shard.exchange.allreduce(np.array([mine], np.int64))[0])
-
-
 # ---- removals of vertices without edges ------------------------------------------------------------------------------
 
 
@@ -197,7 +205,7 @@ def through_removal(shard: Shard, ids: np.ndarray) -> Iterator[None]:
         try:
             if numbering is not None and result.renumber(numbering):
                 state.result = result
-        except CapacityError:  # the ranks agree in `_current`
+        except CapacityError:  # the ranks agree in `_agree`
             pass
         _note_place(shard, state)
 
@@ -236,16 +244,20 @@ def _renumbering(shard: Shard, ids: np.ndarray) -> Renumbering | None:
 # ---- changes since an epoch ------------------------------------------------------------------------------------------
 
 
-def _changes(shard: Shard, epoch: int) -> EdgeDelta:
+def _changes(shard: Shard, epoch: int, agreed: _Agreed) -> EdgeDelta:
     """Return the net difference between the arcs of all ranks now and at `epoch`."""
     device, xp, since = shard.device, shard.device.xp, shard.change_log.since(epoch)
     if shard.size == 1 and len(since) == 1:
         batch = since[0][1]  # its arcs are unique and sorted
         return EdgeDelta(batch.keys, batch.kinds, batch.deleted, batch.old, batch.new)
 
-    # Sort the changes of all ranks by arc, and those of an arc by epoch.
+    # A rank has the arcs of its own range: one batch of each is unique and sorted, too.
     columns = _gathered(shard, since)
     keys, epochs = columns.pop("keys"), columns.pop("epochs")
+    if agreed.batches <= 1:
+        return EdgeDelta(keys, columns.pop("kinds"), agreed.deleted, **columns)
+
+    # Sort the changes by arc, and those of an arc by epoch.
     with device.taking(64 * len(keys), f"{len(keys)} changed arcs"):
         if shard.size > 1:
             stream = xp.argsort(epochs, kind="stable")
@@ -269,22 +281,31 @@ def _changes(shard: Shard, epoch: int) -> EdgeDelta:
 
 
 def _gathered(shard: Shard, since: list[tuple[int, Touched]]) -> dict[str, Array]:
-    """Gather the columns of all ranks' changes, with their epochs if several ranks have some."""
+    """Gather the columns of all ranks' changes, with their epochs if several ranks have some. One allgather."""
     device = shard.device
-    dtypes: dict[str, Any] = {"keys": np.uint64, "kinds": np.uint8}
-    if shard.spec.weighted:
-        dtypes |= {"old": np.float32, "new": np.float32}
+    dtypes: dict[str, Any] = {"keys": np.uint64, "epochs": np.int64}
+    dtypes |= {"old": np.float32, "new": np.float32} if shard.spec.weighted else {}
+    dtypes |= {"kinds": np.uint8}  # the last one, so that all are aligned
     # Columns of all batches on this rank.
     columns = {
         name: device.concatenate([device.empty(0, dtype), *(getattr(touched, name) for _, touched in since)])
         for name, dtype in dtypes.items()
+        if name != "epochs"
     }
     if shard.size == 1:
         return {**columns, "epochs": None}
     # The epoch of each arc, to order those of several ranks.
     epochs = np.repeat([at for at, _ in since], [len(touched) for _, touched in since]).astype(np.int64)
     columns["epochs"] = device.asarray(epochs)
-    return {name: device.concatenate(shard.exchange.allgather(column)) for name, column in columns.items()}
+    # Send the bytes of all columns, and take them apart.
+    packed = shard.exchange.allgather(device.concatenate([columns[name].view(np.uint8) for name in dtypes]))
+    width, begin, parts = sum(np.dtype(dtype).itemsize for dtype in dtypes.values()), 0, {}
+    for name, dtype in dtypes.items():
+        end = begin + np.dtype(dtype).itemsize
+        counts = [len(part) // width for part in packed]
+        slices = [part[begin * n : end * n].view(dtype) for part, n in zip(packed, counts, strict=True)]
+        parts[name], begin = device.concatenate(slices), end
+    return parts
 
 
 def _loops(shard: Shard, changes: EdgeDelta) -> Array:
