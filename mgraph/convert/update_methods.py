@@ -89,6 +89,9 @@ def insert(
 ) -> UpdateReport:
     """Insert edges: arrays, pairs, a single edge, or a table's rows.
 
+    An edge that exists, or comes twice, keeps the last weight and time, unless the graph has another `combine`. In an
+    undirected graph ``(u, v)`` and ``(v, u)`` are the same edge, so the last of the two counts.
+
     Returns and errors are those of `update`.
 
     Parameters
@@ -124,13 +127,13 @@ def insert(
 def delete(
     self: Any, src: Any, dst: Any = None, *, source: str | None = None, target: str | None = None
 ) -> UpdateReport:
-    """Delete edges, with the arguments of `insert`.
+    """Delete edges, with the arguments of `insert`. Weights and times of a table have no use.
 
     Returns and errors are those of `update`.
     """
     src, dst, _ = edge_columns(src, dst)
     if dst is None:
-        batch = _batch_in(self, src, Names(source, target, reads=()), op=-1)
+        batch = _batch_in(self, src, Names(source, target, reads=(), quiet=("weight", "time")), op=-1)
     else:
         _check_unnamed(source, target)
         batch = _batch_of(self, src, dst, None, -1, None)

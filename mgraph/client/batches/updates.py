@@ -34,6 +34,7 @@ from mgraph.errors import CapacityError, InvalidBatch, InvalidOption, MgraphErro
 from mgraph.facade import warn
 from mgraph.failures import Recovered, with_place
 from mgraph.keys import NONE
+from mgraph.tables.kinds import is_table
 from mgraph.tables.names import Names, warn_unused
 from mgraph.tables.times import as_stamps
 
@@ -503,7 +504,7 @@ def edge_columns(src: Any, dst: Any, weight: Any = None) -> tuple[Any, Any, Any]
     Raises
     ------
     InvalidBatch
-        An entry of a list is no pair.
+        An entry of a list is no pair; or `dst` names a column.
     """
     if dst is None:
         if type(src) not in (list, tuple, set) or not all(isinstance(pair, tuple | list) for pair in src):
@@ -512,6 +513,8 @@ def edge_columns(src: Any, dst: Any, weight: Any = None) -> tuple[Any, Any, Any]
             if len(pair) != 2:
                 raise InvalidBatch(f"edge {at} is {pair!r}; edges in a list are pairs of vertices, (u, v)")
         return [pair[0] for pair in src], [pair[1] for pair in src], weight
+    if isinstance(dst, str) and is_table(src):
+        raise InvalidBatch(f"src is a table and dst is {dst!r}; source= and target= name the columns of a table")
     if isinstance(src, SINGLE) and isinstance(dst, SINGLE):
         return [src], [dst], [weight] if isinstance(weight, int | float | np.number) else weight
     return src, dst, weight
