@@ -13,6 +13,7 @@ from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption, UnknownVertex
 
 __all__ = [
+    "advised",
     "check_count",
     "check_direction",
     "check_flag",
@@ -148,11 +149,23 @@ def check_vertices(vertices: Any, n_vertices: int, name: str) -> np.ndarray:
     try:
         ids = as_ids(vertices, name)
     except InvalidBatch as error:
-        raise InvalidOption(str(error)) from None
+        raise InvalidOption(str(advised(error, vertices, name))) from None
     check_ids(ids, n_vertices, name)
     if len(ids) == 0:
         raise InvalidOption(f"{name} is empty; at least one vertex is needed")
     return np.ascontiguousarray(Device.to_host(ids), np.uint32)
+
+
+def advised(error: InvalidBatch, values: Any, name: str) -> InvalidBatch:
+    """Return the error about `values`, or another with advice, for a mask and for pairs in place of vertices."""
+    first = next(iter(values), None) if isinstance(values, list | tuple) else None
+    if getattr(values, "dtype", None) == np.bool_ or isinstance(first, bool):
+        return InvalidBatch(
+            f"{name} is a mask of {len(values)} values; vertices()[mask] has the vertices that it marks"
+        )
+    if isinstance(first, tuple | list):
+        return InvalidBatch(f"{name}[0] is {first!r}; it must be a vertex: of pairs as of top(), [v for v, _ in pairs]")
+    return error
 
 
 def check_direction(direction: Any, reverse: bool) -> str:

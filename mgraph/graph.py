@@ -115,7 +115,8 @@ class DynamicGraph(Properties):
         Keep only recent edges: those later than the largest time seen minus `window`, a timedelta for datetime64 times
         (by default datetime64[ns]), or a span in the unit of integer times. Older edges are removed with the batch that
         moves the window, in the same epoch. A new edge that is older than the window is not inserted, and is counted as
-        `late`. `combine` combines the insertions inside the window.
+        `late`; in a graph that grows its ends become vertices all the same. `combine` combines the insertions inside
+        the window.
     window_edges : int, optional
         Keep at most this many edges: each batch removes the oldest ones, in the same epoch; among edges of the same
         time, those with the least source and destination, by key in a graph with keys. A new edge that would be removed

@@ -12,7 +12,7 @@ from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption
 from mgraph.kernels import constants
 from mgraph.tables.arrays import as_array, not_a_list
-from mgraph.tables.ids import EXACT, as_ids, as_keys, check_ids
+from mgraph.tables.ids import EXACT, GROW, as_ids, as_keys, check_ids
 from mgraph.tables.ids import KINDS as KEYS
 from mgraph.tables.names import Names
 from mgraph.tables.weights import as_weights
@@ -197,8 +197,8 @@ def check_kinds(
 
 def check_vertices(operations: Operations, n_vertices: int) -> None:
     """Raise `UnknownVertex` unless the graph has all vertices of the operations."""
-    check_ids(operations.src, n_vertices, "src")
-    check_ids(operations.dst, n_vertices, "dst")
+    check_ids(operations.src, n_vertices, "src", GROW)
+    check_ids(operations.dst, n_vertices, "dst", GROW)
 
 
 def _as_kinds(values: Any) -> Any:

@@ -92,6 +92,9 @@ class GraphFacts:
 
     def vertex(self, value: Any, name: str) -> int:
         """Return the id of a vertex that the user names. Raises the errors of `check_vertex`."""
+        if np.ndim(value) > 0:
+            several = "; multi_source_bfs and distances take several" if name == "source" else ""
+            raise InvalidOption(f"{name} is a {type(value).__name__}; it must be one vertex{several}")
         if self.ids is None:
             return check_vertex(value, self.n_vertices, name)
         try:

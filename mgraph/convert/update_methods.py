@@ -10,7 +10,7 @@ import numpy as np
 from mgraph.batch import EdgeBatch, columns_of
 from mgraph.client.reports.report import UpdateReport
 from mgraph.errors import InvalidBatch, InvalidOption
-from mgraph.tables.kinds import table_of
+from mgraph.tables.kinds import is_table, table_of
 from mgraph.tables.names import Names, warn_unused
 
 __all__ = ["delete", "ingest", "insert", "update"]
@@ -92,6 +92,9 @@ def insert(
 ) -> UpdateReport:
     """Insert edges: arrays, pairs, a single edge, or a table's rows.
 
+    An edge that exists, or comes twice, keeps the last weight and time, unless the graph has another `combine`. In an
+    undirected graph ``(u, v)`` and ``(v, u)`` are the same edge, so the last of the two counts.
+
     Returns and errors are those of `update`.
 
     Parameters
@@ -127,13 +130,13 @@ def insert(
 def delete(
     self: Any, src: Any, dst: Any = None, *, source: str | None = None, target: str | None = None
 ) -> UpdateReport:
-    """Delete edges, with the arguments of `insert`.
+    """Delete edges, with the arguments of `insert`. Weights and times of a table have no use.
 
     Returns and errors are those of `update`.
     """
     src, dst, _ = _edge_columns(src, dst)
     if dst is None:
-        batch = _batch_in(self, src, Names(source, target, reads=()), op=-1)
+        batch = _batch_in(self, src, Names(source, target, reads=(), quiet=("weight", "time")), op=-1)
     else:
         _check_unnamed(source, target)
         batch = _batch_of(self, src, dst, None, -1, None)
@@ -161,7 +164,7 @@ def _edge_columns(src: Any, dst: Any, weight: Any = None) -> tuple[Any, Any, Any
     Raises
     ------
     InvalidBatch
-        An entry of a list is no pair.
+        An entry of a list is no pair; or `dst` names a column.
     """
     if dst is None:
         if type(src) not in (list, tuple, set) or not all(isinstance(pair, tuple | list) for pair in src):
@@ -170,6 +173,8 @@ def _edge_columns(src: Any, dst: Any, weight: Any = None) -> tuple[Any, Any, Any
             if len(pair) != 2:
                 raise InvalidBatch(f"edge {at} is {pair!r}; edges in a list are pairs of vertices, (u, v)")
         return [pair[0] for pair in src], [pair[1] for pair in src], weight
+    if isinstance(dst, str) and is_table(src):
+        raise InvalidBatch(f"src is a table and dst is {dst!r}; source= and target= name the columns of a table")
     if isinstance(src, SINGLE) and isinstance(dst, SINGLE):
         return [src], [dst], [weight] if isinstance(weight, int | float | np.number) else weight
     return src, dst, weight

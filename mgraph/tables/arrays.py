@@ -40,7 +40,9 @@ def shown(value: Any) -> str:
 def not_a_list(values: Any, ndim: int, name: str, what: str) -> InvalidBatch:
     """Return the error for a scalar or a multi-dimensional array in place of a list of `what`."""
     if isinstance(values, str | int | float | np.generic):
-        return InvalidBatch(f"{name} is {values!r}, one value; {what} come in a list or a 1-dimensional array")
+        one = values if not isinstance(values, np.generic) else values.item()
+        form = f"a list, as [{one!r}], or a 1-dimensional array"
+        return InvalidBatch(f"{name} is {one!r}, one value; {what} come in {form}")
     kind = type(values).__name__
     return InvalidBatch(f"{name} has type {kind} and {ndim} dimensions; {what} must be in a 1-dimensional array")
 

@@ -27,7 +27,7 @@ from mgraph.tables.arrays import (
 )
 from mgraph.tables.texts import Texts, arrow
 
-__all__ = ["EXACT", "KINDS", "MAX_VERTICES", "as_ids", "as_keys", "check_ids", "check_kind", "chosen_kind"]
+__all__ = ["EXACT", "GROW", "KINDS", "MAX_VERTICES", "as_ids", "as_keys", "check_ids", "check_kind", "chosen_kind"]
 
 KINDS = ("int64", "string")  #: of keys
 MAX_VERTICES = 2**32 - 1  #: ids are uint32; the largest value means "no vertex"
@@ -35,8 +35,15 @@ EXACT = 2**53  #: below it each whole number is a float64 of its own
 ASCII = 127  #: up to here a byte of UTF-8 is a character of its own
 KEY = "every vertex needs a key"
 
+GROW = "; add_vertices adds more, and so does insert into a graph made without n_vertices"  #: advice on a change
+
 _ID = np.dtype(np.uint32)
-_RANGE = f"vertex ids run from 0 to {MAX_VERTICES - 1}"
+_WHOLE = "vertex ids are whole numbers"
+_RANGE = f'vertex ids run from 0 to {MAX_VERTICES - 1}; a graph with keys="int64" takes any integers of 64 bits'
+#: why a value is no key: in a graph with that kind of keys, and in one whose first edges choose the kind
+_STRINGS = "the graph's keys are strings, as keys= or its first edges say; astype(str) makes strings of a column"
+_INTEGERS = 'the graph\'s keys are int64, as keys= or its first edges say; keys="string" takes strings'
+_EITHER = "vertices are whole numbers or strings, all of one kind; astype(str) makes strings of a column"
 
 
 # ---- ids -------------------------------------------------------------------------------------------------------------
@@ -76,16 +83,16 @@ def as_ids(values: Any, name: str) -> Any:
     if array.size == 0:
         return array.astype(np.uint32)
     if array.dtype.kind in "OUT":
-        array = _whole_objects(array, name, "vertex ids are whole numbers", (0, MAX_VERTICES - 1), _RANGE)
+        array = _whole_objects(array, name, _WHOLE, (0, MAX_VERTICES - 1), _RANGE)
     # Check the range by the dtype: unsigned ids of at most 32 bits need no scan.
     if array.dtype.kind == "f":
-        _check_whole(array, name, "vertex ids are whole numbers")
+        _check_whole(array, name, _WHOLE)
         bad = (array < 0) | (array >= MAX_VERTICES)
         if bad.any():
             raise InvalidBatch(f"{cell(name, _first(bad))} is {float(array[_first(bad)])}; {_RANGE}")
     elif array.dtype.kind not in "iu":
         value = f"{cell(name, 0)} is {shown(array[0])}"
-        raise InvalidBatch(f"{value}; vertex ids are whole numbers, and the column is {array.dtype}")
+        raise InvalidBatch(f"{value}; {_WHOLE}, and the column is {array.dtype}")
     elif array.dtype.kind == "i" or array.dtype.itemsize > 4:
         unsigned, limit = _unsigned(array.dtype)  # as which negative numbers are the largest
         if array.view(unsigned).max() >= limit:
@@ -95,14 +102,14 @@ def as_ids(values: Any, name: str) -> Any:
     return array.astype(np.uint32, copy=False)
 
 
-def check_ids(ids: Any, n_vertices: int, name: str) -> None:
-    """Raise `UnknownVertex` unless every id is below `n_vertices`.
+def check_ids(ids: Any, n_vertices: int, name: str, advice: str = "") -> None:
+    """Raise `UnknownVertex` unless every id is below `n_vertices`; `advice` ends the message.
 
     O(n). For ids on a GPU, a single synchronising read.
     """
     if ids.size and (ids.item() if ids.size == 1 else int(ids.max())) >= n_vertices:  # the largest of one takes no scan
         at = _first(ids >= n_vertices)
-        raise UnknownVertex.past(cell(name, at), int(ids[at]), n_vertices)
+        raise UnknownVertex(f"{UnknownVertex.past(cell(name, at), int(ids[at]), n_vertices)}{advice}")
 
 
 def _first(mask: Any) -> int:
@@ -121,7 +128,7 @@ def _unsigned(dtype: np.dtype) -> tuple[np.dtype, int]:
 
 def _check_whole(array: Any, name: str, why: str, limit: float = np.inf) -> None:
     """Raise `InvalidBatch` for the first float that is NaN, fractional, or not below `limit`."""
-    refuse_missing(array != array, name, KEY if "key" in why else NEED)
+    refuse_missing(array != array, name, NEED if why == _WHOLE else KEY)
     bad = (array != array.round()) | (abs(array) >= limit)
     if bad.any():
         raise InvalidBatch(f"{cell(name, _first(bad))} is {float(array[_first(bad)])!r}; {why}")
@@ -137,15 +144,15 @@ def _whole_objects(column: np.ndarray, name: str, why: str, limits: tuple[int, i
     values: list[Any] = column.tolist()
     kinds = set(map(type, values))
     if any(not issubclass(kind, int) or kind is bool for kind in kinds):
-        refuse_missing(np.fromiter(map(is_missing, values), bool, len(values)), name, KEY if "key" in why else NEED)
+        refuse_missing(np.fromiter(map(is_missing, values), bool, len(values)), name, NEED if why == _WHOLE else KEY)
         whole: list[Any] = [_whole(value) for value in values]
         bad = [row for row, value in enumerate(whole) if value is None]
         if bad:
             # of a column that was read as text, the row that made it so
             text = [r for r in bad if isinstance(values[r], str) and not values[r].strip("+- ").isdigit()]
             row, names = (text or bad)[0], ", ".join(sorted(kind.__name__ for kind in kinds))
-            more = "" if "key" in why else f", and the column has values of {names}"
-            hint = '; a graph with keys="string" takes strings' if text and "key" not in why else ""
+            more = "" if why != _WHOLE else f", and the column has values of {names}"
+            hint = '; a graph with keys="string" takes strings' if text and why == _WHOLE else ""
             raise InvalidBatch(f"{cell(name, row)} is {shown(values[row])}; {why}{more}{hint}")
         values = whole
     # Convert all at once; name the first number outside the limits.
@@ -183,7 +190,7 @@ def as_keys(values: Any, kind: str, name: str) -> Any:
     """
     if isinstance(values, Texts):
         if kind == "int64" and len(values):
-            raise InvalidBatch(f"{cell(name, 0)} is a string; the graph's keys are int64")
+            raise InvalidBatch(f"{cell(name, 0)} is a string; {_INTEGERS}")
         return values if kind == "string" else np.zeros(0, np.int64)
     column = _keys(values, name)
     return _texts(column, name) if kind == "string" else _numbers(column, name)
@@ -272,21 +279,21 @@ def _check_utf8(column: Any, name: str) -> None:
 
 
 def _refuse_kind(value: Any, name: str, row: int) -> None:
-    raise InvalidBatch(f"{cell(name, row)} is {shown(value)}; the graph's keys are strings")
+    raise InvalidBatch(f"{cell(name, row)} is {shown(value)}; {_STRINGS}")
 
 
-def _numbers(column: Any, name: str) -> Any:
-    """Return a column as int64[n]."""
+def _numbers(column: Any, name: str, why: str = _INTEGERS) -> Any:
+    """Return a column as int64[n]. `why` is the reason in messages about values of other types."""
     # Dictionaries and strings.
     if isinstance(column, Coded):
         values = column.values
         if _is_text(values) and len(column.codes):
-            raise InvalidBatch(f"{cell(name, 0)} is {shown(values[int(column.codes[0])])}; the graph's keys are int64")
-        return _numbers(values, name)[column.codes] if len(column.codes) else np.zeros(0, np.int64)
+            raise InvalidBatch(f"{cell(name, 0)} is {shown(values[int(column.codes[0])])}; {why}")
+        return _numbers(values, name, why)[column.codes] if len(column.codes) else np.zeros(0, np.int64)
     if _is_text(column):
         if len(column) == 0:
             return np.zeros(0, np.int64)
-        raise InvalidBatch(f"{cell(name, 0)} is {str(column[0])!r}; the graph's keys are int64")
+        raise InvalidBatch(f"{cell(name, 0)} is {str(column[0])!r}; {why}")
     if library_of(column) == "pyarrow":  # a dictionary's values
         column = column.to_numpy(zero_copy_only=False)
     if column.size == 0:
@@ -294,14 +301,14 @@ def _numbers(column: Any, name: str) -> Any:
     # Numbers: whole ones that int64 holds.
     limit = "keys run from -2**63 to 2**63 - 1"
     if column.dtype.kind == "O":
-        column = _whole_objects(column, name, "the graph's keys are int64", (-(2**63), 2**63 - 1), limit)
+        column = _whole_objects(column, name, why, (-(2**63), 2**63 - 1), limit)
     if column.dtype == np.float16:  # whose largest number is below the limits
         column = column.astype(np.float32)
     if column.dtype.kind == "f":
         _check_whole(column, name, "keys are whole numbers, floats below 2**53", EXACT)
     elif column.dtype.kind not in "iu":
         value = f"{cell(name, 0)} is {shown(column[0])}, and the column is {column.dtype}"
-        raise InvalidBatch(f"{value}; the graph's keys are int64")
+        raise InvalidBatch(f"{value}; {why}")
     elif column.dtype.kind == "u" and column.dtype.itemsize == 8 and int(column.max()) >= 2**63:
         row = _first(column >= np.uint64(2**63))
         raise InvalidBatch(f"{cell(name, row)} is {int(column[row])}; {limit}")
@@ -320,7 +327,7 @@ def chosen_kind(src: Any, dst: Any, names: tuple[str, str] = ("src", "dst")) -> 
     columns = [_keys(values, name) for values, name in zip((src, dst), names, strict=True)]
     if any(_is_text(column) for column in columns):
         return "string"
-    numbers = [_numbers(column, name) for column, name in zip(columns, names, strict=True)]
+    numbers = [_numbers(column, name, _EITHER) for column, name in zip(columns, names, strict=True)]
     numbers = [column for column in numbers if column.size]
     if not numbers:
         return None

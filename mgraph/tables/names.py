@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mgraph.errors import InvalidBatch, InvalidOption
-from mgraph.facade import warn
+from mgraph.facade import hint, warn
 
 __all__ = ["COLUMNS", "Names", "from_mapping", "label", "warn_unused"]
 
@@ -91,8 +91,8 @@ class Names:
         for name in names.values():
             if available.count(name) != 1:
                 count = "no column" if name not in available else f"{available.count(name)} columns"
-                advice = "; source= and target= name others" if name in ("source", "target") else ""
                 listed = ", ".join(map(repr, available)) or "none"
+                advice = self._advice(name, available, what) if name not in available else ""
                 raise InvalidBatch(f"{what} has {count} {name!r}; its columns are {listed}{advice}")
             if list(names.values()).count(name) > 1:
                 raise InvalidBatch(
@@ -105,6 +105,20 @@ class Names:
             if name in available and name not in names.values() and name not in names and name not in self.quiet
         ]
         return names, unused
+
+    def _advice(self, name: Any, available: list[Any], what: str) -> str:
+        """Return the end of a message about a missing column: how to name another."""
+        # The user's own name may be misspelt; else the line of names of a file may be none.
+        texts = [column for column in available if isinstance(column, str)]
+        if name in self.named:
+            return hint(name, texts) if isinstance(name, str) else ""
+        if what == "the file":
+            if len(texts) == 1 and (mark := next((mark for mark in ";\t|" if mark in texts[0]), None)):
+                return f"; from_csv(path, delimiter={mark!r}) reads columns between {mark!r}"
+            if all(text.strip().isdigit() for text in texts):
+                return "; if its first line is an edge, read(path, source=0, target=1) counts columns"
+        example = ", as in source={!r}, target={!r}".format(*available) if len(available) > 1 else ""
+        return f"; the ends are 'source' and 'target', or 'src' and 'dst': source= and target= name others{example}"
 
 
 def from_mapping(columns: Any, names: Names) -> Names:

@@ -13,7 +13,10 @@ import numpy as np
 from mgraph.errors import InvalidBatch, InvalidOption
 from mgraph.tables.arrays import as_column, cell, is_missing, refuse_missing
 
-__all__ = ["INTEGERS", "LEAST", "MOST", "as_instant", "as_shown", "as_span", "as_stamps", "as_times", "check_times"]
+__all__ = [
+    "INTEGERS", "LEAST", "MOST", "as_instant", "as_shown", "as_span", "as_stamps", "as_times", "as_window",
+    "check_times",
+]  # fmt: skip
 
 LEAST, MOST = -(2**63) + 1, 2**63 - 1  #: of the times of edges; -2**63 is NaT
 INTEGERS = "int64"
@@ -199,6 +202,13 @@ def _in_unit(values: Any, times: str, name: str) -> Any:
 def as_shown(stamps: Any, times: str | None) -> Any:
     """Return a graph's times for users: int64, or datetime64 in its unit. Without a copy."""
     return stamps if stamps is None or times in (None, INTEGERS) else stamps.view(times)
+
+
+def as_window(span: int | None, times: str | None) -> Any:
+    """Return a graph's window for users: an int, or a ``numpy.timedelta64`` in the unit of its times."""
+    if span is None or times is None or times == INTEGERS:
+        return span
+    return np.array(span, times.replace("datetime64", "timedelta64"))[()]
 
 
 def as_instant(value: Any, times: str, name: str) -> int:

@@ -100,7 +100,7 @@ def test_weights(values, message):
 def test_columns_that_are_not_there_or_twice():
     frame = pd.DataFrame({"from": GOOD, "to": GOOD})
     there = "its columns are 'from', 'to'"
-    with pytest.raises(InvalidBatch, match=f"the frame has no column 'source'; {there}; source= and target= name"):
+    with pytest.raises(InvalidBatch, match=f"the frame has no column 'source'; {there}; the ends are 'source'"):
         DynamicGraph.from_pandas(frame)
     with pytest.raises(InvalidBatch, match=f"the frame has no column 'w'; {there}$"):
         DynamicGraph.from_pandas(frame, "from", "to", "w")
@@ -230,7 +230,7 @@ def test_text_where_whole_numbers_are(tmp_path, keys, end, message):
 
 
 def test_networkx():
-    with pytest.raises(InvalidBatch, match="column 'nodes', row 1 is 'ada'; the graph's keys are int64"):
+    with pytest.raises(InvalidBatch, match="column 'nodes', row 1 is 'ada'; vertices are whole numbers or strings"):
         DynamicGraph.from_networkx(nx.Graph([(0, "ada")]))
     with pytest.raises(InvalidBatch, match="column 'nodes', row 0 is -1"):
         DynamicGraph.from_networkx(nx.Graph([(-1, 0)]), keys=None)
@@ -265,8 +265,8 @@ def test_keys_in_frames():
     for column, message in (
         ([1, None, 3], "row 1 is missing; every vertex needs a key"),
         (["a", None, "c"], "row 1 is missing"),
-        ([2**62, 0.5, 1], "row 1 is 0.5; the graph's keys are int64"),
-        ([-1, "b", 2], "row 1 is 'b'; the graph's keys are int64"),
+        ([2**62, 0.5, 1], "row 1 is 0.5; vertices are whole numbers or strings"),
+        ([-1, "b", 2], "row 1 is 'b'; vertices are whole numbers or strings"),
         (["a", 2, "c"], "row 1 is 2; the graph's keys are strings"),
     ):
         frame = pd.DataFrame({"source": pd.Series(column, dtype=object), "target": ["x"] * 3 if "a" in column else -1})

@@ -107,3 +107,74 @@ def test_katz_warns_where_it_diverges():
         assert not g.katz_centrality(0.24, max_iter=3).converged  # on its way
         assert not g.katz_centrality(0.2, tol=0).converged  # there, but for rounding
         assert not g.eigenvector_centrality(tol=0).converged
+
+
+@pytest.mark.parametrize("keys", NAMES)
+@pytest.mark.parametrize("combine", ["last", "sum", "min", "max"])
+def test_both_orders_of_an_undirected_edge_are_the_same_edge(place, keys, combine):
+    a, b, c, d = NAMES[keys]
+    frame = pd.DataFrame({"source": [a, b, c, c, b, a], "target": [b, a, d, d, c, b], "weight": [3, 5, 7, 1, 2, 4.0]})
+    rows = frame.assign(edge=[frozenset(pair) for pair in zip(frame.source, frame.target, strict=True)])
+    oracle = rows.groupby("edge").weight.agg(combine)
+    options = {"n_vertices": 4} if keys is None else {"keys": keys}
+    with DynamicGraph(place, weighted=True, directed=False, combine=combine, **options) as g:
+        assert g.insert(frame).inserted == 3
+        for u, v in ((a, b), (c, d), (b, c)):
+            assert g.weights([u, v], [v, u]).tolist() == [oracle[frozenset((u, v))]] * 2
+        if combine == "last":
+            assert dict(oracle) == {
+                frozenset(edge[:2]): edge[2]
+                for edge in nx.from_pandas_edgelist(frame, edge_attr="weight").edges(data="weight")
+            }
+
+
+@pytest.mark.parametrize("window", ["1h", pd.Timedelta("1h"), np.timedelta64(60, "m")])
+def test_the_options_of_times_and_weights_are_properties(window):
+    with DynamicGraph(keys="string", window=window, weighted=True, combine="sum") as g:
+        assert (g.times, g.combine, g.window_edges) == ("datetime64[ns]", "sum", None)
+        assert g.window == pd.Timedelta("1h") == g.window
+        with DynamicGraph(window=g.window, times=g.times) as again:
+            assert (again.window, again.times) == (g.window, g.times)
+    with DynamicGraph(n_vertices=2, window=7) as g:
+        assert (g.window, g.times, g.combine) == (7, "int64", "last")
+    with DynamicGraph(n_vertices=2, window="1min", times="datetime64[10s]") as g:
+        assert (g.window, g.window.dtype) == (np.timedelta64(60, "s"), np.dtype("timedelta64[10s]"))
+    with DynamicGraph(n_vertices=2, window_edges=3) as g:
+        assert (g.window, g.times, g.window_edges) == (None, "int64", 3)
+    with DynamicGraph(n_vertices=2) as g:
+        assert (g.window, g.times, g.window_edges) == (None, None, None)
+
+
+@pytest.mark.parametrize("keys", NAMES)
+def test_sizes_of_components_and_communities(place, keys):
+    a, b, c, d = NAMES[keys]
+    options = {"n_vertices": 4} if keys is None else {"keys": keys}
+    with DynamicGraph(place, directed=False, **options) as g:
+        g.insert([(a, b), (b, c), (d, d)])
+        for labels in (g.connected_components(), g.louvain(), g.core_number(), g.core_number() > 0):
+            sizes = labels.value_counts()
+            assert sizes.to_dict() == pd.Series(dict(labels.items())).value_counts().to_dict()
+            assert sizes.sum() == 4
+            assert sizes.is_monotonic_decreasing
+        assert g.connected_components().value_counts().tolist() == [3, 1]
+        assert g.bfs(a, predecessors=True).predecessors.value_counts().sum() == (4 if keys is None else 2)
+        with pytest.raises(InvalidOption, match="several rows"):
+            g.distances([a, b]).value_counts()
+
+
+@pytest.mark.parametrize("keys", NAMES)
+def test_a_graph_iterates_over_its_vertices(place, keys):
+    a, b, c, _ = NAMES[keys]
+    with DynamicGraph(place, keys=keys, n_vertices=4 if keys is None else None) as g:
+        g.insert([(a, b), (b, c)])
+        assert list(g) == NAMES[keys][: len(g)]
+        assert {type(vertex) for vertex in g} == {str if keys == "string" else int}
+
+
+@pytest.mark.parametrize("drop", [True, False])
+def test_the_ends_of_late_edges_become_vertices(drop):
+    with DynamicGraph(keys="string", window=10, drop_isolated=drop) as g:
+        g.insert(["a"], ["b"], time=100)
+        report = g.insert(["late"], ["b"], time=50)
+        assert (report.inserted, report.late, g.num_edges) == (0, 1, 1)
+        assert ("late" in g) is not drop

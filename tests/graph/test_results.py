@@ -109,7 +109,7 @@ def test_values_of_some_vertices(graph, order):
         ([0, N], UnknownVertex, rf"vertices\[1\] is {N}"),
         ([0, -1], InvalidBatch, r"vertices\[1\] is -1"),
         ("ada", InvalidOption, "vertex is 'ada'"),
-        (np.ones(N, bool), InvalidBatch, "column is bool"),
+        (np.ones(N, bool), InvalidBatch, "is a mask of 20 values"),
     ]:
         with pytest.raises(error, match=message):
             result[bad]

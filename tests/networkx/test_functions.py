@@ -472,3 +472,19 @@ def test_a_live_graph_is_drawn_and_tabulated():
     assert all(found[node] == pytest.approx(place) for node, place in expected.items())
     with pytest.raises(NotImplementedError):
         nx.to_numpy_array(plain, backend="mgraph")
+
+
+def test_parts_of_a_graph_are_graphs_of_networkx():
+    karate = nx.karate_club_graph()
+    for function, arguments in ((nx.k_core, (4,)), (nx.k_truss, (4,)), (nx.ego_graph, (0,))):
+        part, oracle = function(karate, *arguments, backend="mgraph"), function(karate, *arguments)
+        assert isinstance(part, nx.Graph)
+        assert set(part) == set(oracle)
+        assert {frozenset(edge) for edge in part.edges} == {frozenset(edge) for edge in oracle.edges}
+        assert {v: dict(row) for v, row in part.adj.items()} == {v: dict(row) for v, row in oracle.adj.items()}
+        plain = nx.Graph(part)
+        assert type(plain) is nx.Graph
+        assert nx.utils.graphs_equal(plain, oracle)
+        assert nx.greedy_color(plain).keys() == set(oracle)
+        with nx.config.backend_priority(algos=["mgraph"]):
+            assert type(function(karate, *arguments)) is nx.Graph

@@ -175,7 +175,7 @@ def test_a_column_that_is_not_used_is_named():
     frame = pd.DataFrame({"source": [0], "target": [1], "weight": [2.5], "op": [1], "time": [3], "note": ["x"]})
     with DynamicGraph(n_vertices=3) as graph:
         for call, unused in (
-            (graph.insert, ("weight", "op", "time")), (graph.delete, ("weight", "op", "time")),
+            (graph.insert, ("weight", "op", "time")), (graph.delete, ("op",)),
             (graph.update, ("weight", "time")), (graph.stream, ("weight", "time")),
         ):  # fmt: skip
             with pytest.warns(UserWarning, match="not used") as warned:

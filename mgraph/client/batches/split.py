@@ -14,6 +14,7 @@ from mgraph.errors import InvalidBatch
 from mgraph.facade import type_name
 from mgraph.kernels import load
 from mgraph.parallel_copy import largest
+from mgraph.tables.ids import GROW
 
 __all__ = ["check_batch", "deal", "largest_ids"]
 
@@ -36,8 +37,8 @@ def check_batch(batch: Any, n_vertices: int | None, weighted: bool) -> EdgeBatch
 
     # The largest ids show if any is unknown; only then search for it.
     if n_vertices is not None and len(batch.src) and max(largest_ids(batch.src, batch.dst)) >= n_vertices:
-        check_ids(batch.src, n_vertices, "src")
-        check_ids(batch.dst, n_vertices, "dst")
+        check_ids(batch.src, n_vertices, "src", GROW)
+        check_ids(batch.dst, n_vertices, "dst", GROW)
     if batch.weight is not None and not weighted:
         raise InvalidBatch("the batch has weights and the graph is unweighted; create it with weighted=True")
     return batch

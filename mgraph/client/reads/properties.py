@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +14,7 @@ from mgraph.client.stores.recovery import Recovery
 from mgraph.client.stores.storing import StoreReport, Storing, report_of
 from mgraph.client.vertices.directory import Directory
 from mgraph.errors import InvalidBatch, MgraphError, UnknownVertex
+from mgraph.tables.times import as_window
 
 __all__ = ["Properties"]
 
@@ -39,6 +41,26 @@ class Properties:
     def weighted(self) -> bool:
         """True if edges have weights."""
         return self._options.weighted
+
+    @property
+    def combine(self) -> str:
+        """The weight of an edge that is inserted again: "last", "sum", "min" or "max"."""
+        return self._options.combine
+
+    @property
+    def times(self) -> str | None:
+        """The dtype of the edges' times, such as "datetime64[ns]"; None if they have none."""
+        return self._options.times
+
+    @property
+    def window(self) -> Any:
+        """The window of time: a ``numpy.timedelta64``, an int for integer times, None without one."""
+        return as_window(self._options.window, self._options.times)
+
+    @property
+    def window_edges(self) -> int | None:
+        """The largest number of edges that the graph keeps; None without a limit."""
+        return self._options.window_edges
 
     @property
     def directed(self) -> bool:
@@ -131,6 +153,10 @@ class Properties:
 
     def __bool__(self) -> bool:
         return True
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the vertices in the order of `vertices`. O(n), without a call to the workers."""
+        return iter(self._directory.read(lambda now: now.all_names()).tolist())
 
     def __contains__(self, vertex: Any) -> bool:
         """Return True if `vertex` is a vertex of the graph. Asks the workers only after a Ctrl-C."""

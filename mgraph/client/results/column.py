@@ -50,7 +50,7 @@ class Column:
         """Return the error for an operation on numbers, on a column of vertices."""
         return InvalidOption(
             f"{operation} needs numbers, and {self._column!r} of {self.name} holds vertices, which have == and != "
-            "only; to_numpy() has their ids"
+            "only; value_counts() counts the vertices of each, and to_numpy() has their ids"
         )
 
     def to_numpy(self) -> np.ndarray:

@@ -83,6 +83,14 @@ class VertexValues(Column, NDArrayOperatorsMixin):
         places = np.arange(len(self), dtype=np.uint32)[:n]
         return self._series_of(self._of(places), self._index(places))
 
+    def value_counts(self) -> Any:
+        """Return how many vertices have each value as a ``pandas.Series``, the most frequent value first. O(n).
+
+        For components and communities these are their sizes. In a graph with keys, a column of vertices is counted by
+        keys, without those that have no vertex. Raises the same as `to_numpy`. Needs pandas.
+        """
+        return self.to_series().value_counts()
+
     def _series_of(self, values: np.ndarray, index: Any) -> Any:
         """Return gathered values as a ``pandas.Series``, with vertices in users' names."""
         import pandas as pd

@@ -164,9 +164,10 @@ def _values_by_rank(name: str, data: VertexData, coordinator: Caller, numbering:
         inside[:, numbering.inside(np.arange(array.shape[1]))] = array
         return [{"starts": starts, "values": inside[:, first:end]} for first, end in pairwise(starts)]
     if array.ndim != 1 or array.dtype.kind not in "biuf" or len(array) > numbering.n_vertices:
+        advice = "; pandas.factorize numbers other labels" if name == "labels" and array.dtype.kind in "OUT" else ""
         raise InvalidOption(
             f"{name} has shape {array.shape} and dtype {array.dtype}; "
-            f"it must be a one-dimensional array of at most {numbering.n_vertices} numbers, one for each vertex"
+            f"it must be a one-dimensional array of at most {numbering.n_vertices} numbers, one for each vertex{advice}"
         )
     # The program rejects values that are not finite.
     with np.errstate(over="ignore"):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mgraph.batch import as_ids, check_ids
+from mgraph.checks import advised
 from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
 from mgraph.keys import NONE, KeyTable
@@ -126,13 +127,15 @@ class Numbering:
         UnknownVertex
             A vertex does not exist.
         """
+        try:
+            column = as_ids(values, name) if self.keys is None else as_keys(values, self.keys.kind, name)
+        except InvalidBatch as error:
+            raise advised(error, values, name) from None
         if self.keys is None:
-            ids = as_ids(values, name)
-            check_ids(ids, self.n_vertices, name)
-            return ids if type(ids) is np.ndarray else Device.to_host(ids)
+            check_ids(column, self.n_vertices, name)
+            return column if type(column) is np.ndarray else Device.to_host(column)
 
         # Look the keys up.
-        column = as_keys(values, self.keys.kind, name)
         ids = Device.to_host(self.keys.find(column, self.n_vertices))
         absent = ids == NONE
         if absent.any():

@@ -14,6 +14,7 @@ from mgraph.kernels import load
 from mgraph.operations import updates_of
 from mgraph.structures import Run
 from mgraph.structures.mixed_stream import MixedStream, PendingResults, QueryResults, sort_stream
+from mgraph.tables.ids import GROW
 from mgraph.worker.commit.change import BatchChange, Change, Growth
 from mgraph.worker.commit.route import route
 from mgraph.worker.shard.shard import Shard
@@ -100,8 +101,8 @@ def _seen(counts: Sequence[int], stride: int, by_dst: int) -> list[int]:
 
 
 def _check(shard: Shard, src: Array, dst: Array) -> None:
-    check_ids(src, shard.n_vertices, "src")
-    check_ids(dst, shard.n_vertices, "dst")
+    check_ids(src, shard.n_vertices, "src", GROW)
+    check_ids(dst, shard.n_vertices, "dst", GROW)
 
 
 class Execution(Change):

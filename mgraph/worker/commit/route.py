@@ -38,6 +38,7 @@ from mgraph.kernels import load
 from mgraph.partition import Partition
 from mgraph.structures import Run
 from mgraph.structures.run import FEW, sort_few, sort_run
+from mgraph.tables.ids import GROW
 from mgraph.worker.shard.merge import merge_in_order
 from mgraph.worker.shard.shard import Shard
 
@@ -104,8 +105,8 @@ def _arcs(shard: Shard, src: Array, dst: Array, check: bool = False) -> Array:
     # A largest id out of range: check all, to name the first one.
     if largest is not None and int(device.to_host(largest).max()) >= shard.n_vertices:
         with device.taking(n, f"the check of {n} ids"):
-            check_ids(src, shard.n_vertices, "src")
-            check_ids(dst, shard.n_vertices, "dst")
+            check_ids(src, shard.n_vertices, "src", GROW)
+            check_ids(dst, shard.n_vertices, "dst", GROW)
     return keys
 
 

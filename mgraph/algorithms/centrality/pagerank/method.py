@@ -181,6 +181,10 @@ def _teleport(personalization: Any, graph: GraphFacts) -> dict[str, Any]:
         if isinstance(personalization, list | tuple) or getattr(personalization, "ndim", 1) == 2
         else []
     )
+    if rows and isinstance(rows[0], str):
+        raise InvalidOption(
+            f"personalization[0] is {rows[0]!r}; it must be a number: a mapping, as {{{rows[0]!r}: 1}}, names vertices"
+        )
     if not any(hasattr(row, "__len__") for row in rows):
         return {"dense": VertexData(_padded(personalization, n, "personalization"))}
 

@@ -1,0 +1,181 @@
+"""Messages about input name the value, the limit, and what to write instead."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mgraph import DynamicGraph, InvalidBatch, InvalidOption, ReadError, UnknownVertex
+
+PAIRS = [("ada", "b"), ("b", "c"), ("x", "y")]
+GROW = "add_vertices adds more, and so does insert into a graph made without n_vertices"
+STRINGS = r"the graph's keys are strings, as keys= or its first edges say; astype\(str\) makes strings"
+INTEGERS = 'the graph\'s keys are int64, as keys= or its first edges say; keys="string" takes strings'
+MIXED = r"vertices are whole numbers or strings, all of one kind; astype\(str\) makes strings"
+
+
+@pytest.fixture(scope="module")
+def named():
+    """An undirected graph of strings."""
+    with DynamicGraph(directed=False) as graph:
+        graph.insert(PAIRS)
+        yield graph
+
+
+@pytest.mark.parametrize("call", ["insert", "delete", "ingest", "stream", "pipeline"])
+def test_a_graph_of_fixed_size_says_how_others_grow(call):
+    with DynamicGraph(n_vertices=2) as graph:
+        graph.insert(0, 1)
+        with pytest.raises(UnknownVertex, match=rf"dst\[0\] is 5; the graph has 2 vertices, 0 to 1; {GROW}"):
+            if call == "pipeline":
+                from mgraph import EdgeBatch
+
+                with graph.pipeline() as pipeline:
+                    pipeline.update(EdgeBatch([0], [5]))
+            elif call in ("ingest", "stream"):
+                getattr(graph, call)([([0], [5])])
+            else:
+                getattr(graph, call)([0], [5])
+        assert (graph.epoch, graph.num_edges) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("edges", "message"),
+    [
+        (([1], [10**12]), r'dst\[0\] is 1000000000000; .* 4294967294; a graph with keys="int64" takes any integers'),
+        (([0], [-1]), r'dst\[0\] is -1; vertex ids run from 0 .* a graph with keys="int64" takes any integers'),
+        (([0], ["ada"]), r"dst\[0\] is 'ada'; vertex ids are whole numbers.*keys=\"string\" takes strings"),
+    ],
+)
+def test_ids_name_the_keys_that_would_do(edges, message):
+    with DynamicGraph(n_vertices=2) as graph, pytest.raises(InvalidBatch, match=message):
+        graph.insert(*edges)
+
+
+@pytest.mark.parametrize(
+    ("first", "edges", "message"),
+    [
+        ((["a"], ["b"]), ([5], ["b"]), rf"src\[0\] is 5; {STRINGS}"),
+        (([10**9], [1]), (["a"], [1]), rf"src\[0\] is 'a'; {INTEGERS}"),
+        (None, (["a", 5], ["b", "c"]), rf"src\[1\] is 5; {STRINGS}"),
+        (None, (np.array([2**62, 0.5], object), [1, 2]), rf"src\[1\] is 0.5; {MIXED}"),
+        (None, ([(1, 2), (3, 4)], [1, 2]), "2 dimensions; keys must be in a 1-dimensional array"),
+        (None, (np.array(["2024-01-01"], "datetime64[D]"), [1]), rf"is 2024-01-01, and the column is .*; {MIXED}"),
+    ],
+)
+def test_kinds_of_keys_say_who_chose_them(first, edges, message):
+    with DynamicGraph() as graph:
+        if first is not None:
+            graph.insert(*first)
+        with pytest.raises(InvalidBatch, match=message):
+            graph.insert(*edges)
+
+
+@pytest.mark.parametrize(
+    ("frame", "options", "message"),
+    [
+        (
+            pd.DataFrame([[1, 2]]),
+            {},
+            r"no column 'source'; its columns are 0, 1; the ends are 'source' and 'target', or 'src' and 'dst': "
+            r"source= and target= name others, as in source=0, target=1(\n|$)",
+        ),
+        (pd.DataFrame({"from": [1], "to": [2]}), {}, r"as in source='from', target='to'(\n|$)"),
+        (pd.DataFrame({"from": [1], "to": [2]}), {"source": "form"}, "no column 'form'.*; did you mean 'from'"),
+        (pd.DataFrame({"source": [1], 7: [2]}), {"target": 8}, r"no column 8; its columns are 'source', 7(\n|$)"),
+    ],
+)
+def test_columns_that_are_missing_say_how_to_name_others(frame, options, message):
+    with DynamicGraph() as graph:
+        for call in (DynamicGraph.from_pandas, graph.insert, graph.stream):
+            with pytest.raises(InvalidBatch, match=message):
+                call(frame, **options)
+        graph.insert(pd.DataFrame([[1, 2]]), source=0, target=1)
+        assert graph.has_edge(1, 2)
+
+
+def test_files_without_a_line_of_names(tmp_path):
+    plain, other = tmp_path / "plain.csv", tmp_path / "other.csv"
+    plain.write_text("0,1\n1,2\n")
+    other.write_text("source;target\n0;1\n")
+    with pytest.raises(ReadError, match=r"its columns are '0', '1'; .*read\(path, source=0, target=1\) counts columns"):
+        DynamicGraph.read(plain)
+    with pytest.raises(ReadError, match=r"'source;target'; from_csv\(path, delimiter=';'\)"):
+        DynamicGraph.read(other)
+    assert DynamicGraph.read(plain, source=0, target=1).num_edges == 2
+    assert DynamicGraph.from_csv(other, delimiter=";").num_edges == 1
+
+
+@pytest.mark.parametrize("form", [lambda mask: mask, np.asarray, lambda mask: np.asarray(mask).tolist()])
+@pytest.mark.parametrize("keys", [True, False])
+def test_masks_in_place_of_vertices(named, form, keys):
+    with DynamicGraph.from_pandas(pd.DataFrame({"source": [0, 1], "target": [1, 2]})) as numbered:
+        graph = named if keys else numbered
+        ranks = graph.pagerank()
+        mask = form(ranks > 0.25)
+        calls = (graph.subgraph, graph.neighbors, graph.degrees, graph.multi_source_bfs, ranks.__getitem__)
+        for call in calls:
+            with pytest.raises((InvalidBatch, InvalidOption), match=r"a mask of \d values; vertices\(\)\[mask\]"):
+                call(mask)
+        chosen = graph.vertices()[mask]
+        assert set(graph.subgraph(chosen)) == {v for v, rank in ranks.items() if rank > 0.25}
+
+
+def test_several_vertices_in_place_of_one(named):
+    several = "it must be one vertex; multi_source_bfs and distances take several"
+    for call in (named.bfs, named.sssp):
+        for sources in (["ada", "b"], np.array(["ada", "b"])):
+            with pytest.raises(InvalidOption, match=f"source is a (list|ndarray); {several}"):
+                call(sources)
+    with pytest.raises(InvalidOption, match="target is a list; it must be one vertex$"):
+        named.shortest_path("ada", ["b"])
+    with DynamicGraph(n_vertices=3) as graph, pytest.raises(InvalidOption, match=several):
+        graph.bfs([0, 1])
+
+
+def test_one_vertex_in_place_of_several(named):
+    for call in (named.neighbors, named.degrees):
+        with pytest.raises(InvalidBatch, match=r"ids is 'ada', one value; keys come in a list, as \['ada'\]"):
+            call("ada")
+    with DynamicGraph(n_vertices=3) as graph, pytest.raises(InvalidBatch, match=r"is 1, one value; .* as \[1\]"):
+        graph.degrees(np.int64(1))
+
+
+def test_pairs_in_place_of_vertices(named):
+    with pytest.raises(InvalidBatch, match=r"vertices\[0\] is \('b', .*\); .*\[v for v, _ in pairs\]"):
+        named.subgraph(named.pagerank().top(2))
+
+
+def test_names_in_place_of_numbers(named):
+    with pytest.raises(InvalidOption, match=r"personalization\[0\] is 'ada'; .* a mapping, as \{'ada': 1\}, names"):
+        named.pagerank(personalization=["ada"])
+    labels = ["x", "x", "y", "x", "y"]
+    with pytest.raises(InvalidOption, match=r"labels has .* dtype .*; pandas.factorize numbers other labels"):
+        named.modularity(labels)
+    assert -0.5 <= named.modularity(pd.factorize(pd.Series(labels))[0]) <= 1
+    with pytest.raises(InvalidOption, match=r"top\(3\) needs numbers.*; value_counts\(\) counts the vertices of each"):
+        named.louvain().top(3)
+    with pytest.raises(AttributeError, match="did you mean 'top'"):
+        named.pagerank().idxmax  # noqa: B018
+
+
+def test_columns_after_a_table():
+    with (
+        DynamicGraph() as graph,
+        pytest.raises(InvalidBatch, match="src is a table and dst is 'from'; source= and"),
+    ):
+        graph.insert(pd.DataFrame({"from": [1], "to": [2]}), "from", "to")
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_a_deletion_does_not_speak_of_weights_and_times(weighted):
+    frame = pd.DataFrame({"source": [0], "target": [1], "weight": [2.0], "time": [5]})
+    with DynamicGraph(n_vertices=2, weighted=weighted, times=True) as graph, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        graph.insert(frame if weighted else frame.drop(columns="weight"))
+        assert graph.delete(frame).deleted == 1
+        with pytest.raises(UserWarning, match="column 'op' of the table was not used"):
+            graph.delete(frame.assign(op=1))
