@@ -12,7 +12,7 @@ from mgraph.structures import Counts
 
 class Shapes:
     def test_growth_from_empty_and_shrinking_to_nothing(self, make):
-        n, rng = scaled(200_000), np.random.default_rng(5)
+        n, rng = scaled(50_000), np.random.default_rng(5)
         s, total = make(5000), 0
         everything = np.zeros(0, np.uint64)
         for size in (1, 10, 100, 1000, n // 4, n):

@@ -70,10 +70,11 @@ def test_rows_of_all_sizes_change_where_they_lie_and_on_their_way(device, weight
     rows = [rng.permutation(n)[:size].tolist() for size in sizes]
     step(s, model, edges(s, [(r, d) for r, row in enumerate(rows) for d in row]))
     for gone_most, come_most in ((1, 1), (2, 2), (40, 40), (0, 40), (40, 0), (3000, 3000)):
-        pairs, op = [], []
+        pairs, op, ends = [], [], [[] for _ in sizes]
+        for u, d in model.edges:
+            ends[u].append(d)
         for r in range(len(sizes)):
-            there = [d for (u, d) in model.edges if u == r]
-            gone = rng.permutation(there)[: int(rng.integers(0, gone_most + 1))].tolist()
+            gone = rng.permutation(ends[r])[: int(rng.integers(0, gone_most + 1))].tolist()
             come = rng.integers(0, n, int(rng.integers(0, come_most + 1))).tolist()
             pairs += [(r, d) for d in (*gone, *come)]
             op += [-1] * len(gone) + [1] * len(come)

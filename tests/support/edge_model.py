@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -32,12 +33,10 @@ class Model:
 
     def apply(self, batch: EdgeBatch) -> Counts:
         """What `batch` does, the last of repeats counting alone."""
-        last: dict[tuple[int, int], tuple[int, float]] = {}
         op = [1] * len(batch) if batch.op is None else Device.to_host(batch.op).tolist()
         weight = [1.0] * len(batch) if batch.weight is None else Device.to_host(batch.weight).tolist()
         pairs = zip(Device.to_host(batch.src).tolist(), Device.to_host(batch.dst).tolist(), strict=True)
-        for edge, o, w in zip(pairs, op, weight, strict=True):
-            last[edge] = (o, w)
+        last = dict(zip(pairs, zip(op, weight, strict=True), strict=True))
         inserted = updated = deleted = missing = 0
         for edge, (o, w) in last.items():
             there = edge in self.edges
@@ -59,10 +58,12 @@ class Model:
 
     def csr(self, n_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Offsets, dst and weight in the order of (src, dst)."""
-        edges = sorted(self.edges.items())
-        src = np.array([e[0][0] for e in edges], np.int64)
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(src, minlength=n_rows))]).astype(np.int64)
-        return offsets, np.array([e[0][1] for e in edges], np.uint32), np.array([e[1] for e in edges], np.float32)
+        n = len(self.edges)
+        ends = np.fromiter(chain.from_iterable(self.edges), np.int64, 2 * n).reshape(n, 2)
+        order = np.lexsort((ends[:, 1], ends[:, 0]))
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(ends[:, 0], minlength=n_rows))]).astype(np.int64)
+        weight = np.fromiter(self.edges.values(), np.float32, n)
+        return offsets, ends[order, 1].astype(np.uint32), weight[order]
 
 
 def ordered(csr: Csr) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:

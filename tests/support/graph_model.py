@@ -41,10 +41,11 @@ class GraphModel:
         return counts[0], counts[1], counts[2], counts[3]
 
     def delete_vertices(self, ids: Iterable[int]) -> int:
-        dead = {key for key in self.edges if key[0] in set(ids) or key[1] in set(ids)}
-        for key in dead:
+        dead = set(ids)
+        gone = [key for key in self.edges if key[0] in dead or key[1] in dead]
+        for key in gone:
             del self.edges[key]
-        return len(dead)
+        return len(gone)
 
     def arcs(self) -> dict[tuple[int, int], float]:
         """What the rows hold."""
