@@ -69,10 +69,10 @@ def check(graph: GraphFacts, k: Any) -> dict[str, Any]:
 
 def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Names) -> EdgeBatch:
     """Join the edges of all ranks, the lower id first, in ascending order."""
-    ends = np.stack([np.concatenate(columns[name]) for name in ("src", "dst")])
-    src, dst = ends.min(axis=0), ends.max(axis=0)
-    order = np.lexsort((dst, src))
-    src, dst = (names(end[order].astype(np.uint32)) for end in (src, dst))
+    src, dst = (np.concatenate(columns[name]).astype(np.uint64) for name in ("src", "dst"))
+    keys = np.minimum(src, dst) << np.uint64(32) | np.maximum(src, dst)
+    keys.sort()
+    src, dst = (names(end.astype(np.uint32)) for end in (keys >> np.uint64(32), keys))
     kinds = {"u": None, "i": "int64", "O": "string"}
     return EdgeBatch(src, dst, keys=kinds[src.dtype.kind])
 
