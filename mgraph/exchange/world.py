@@ -18,7 +18,7 @@ from mgraph.exchange.gpu_tickets import Tickets
 from mgraph.exchange.regions import Collectives, Layout, gather_bytes, open_region
 from mgraph.exchange.segment import Place, Segment
 from mgraph.exchange.waiting import wait_until
-from mgraph.kernels import Library, Struct, constants
+from mgraph.kernels import Library, Struct, constants, load
 from mgraph.partition import Partition
 
 __all__ = ["World"]
@@ -105,8 +105,8 @@ class World:
         partition : Partition
             The ranges of the ranks.
         room : int
-            Messages that a rank may send to another between two meetings. Where the host drives the program it is the
-            length of the longest range at least.
+            Messages that a rank may send to another between two meetings; 0 if it sends none. Where the host drives
+            the program, an inbox holds as many as the longest range has vertices.
         message : int
             Bytes of a message, a multiple of 4.
         **arrays
@@ -117,7 +117,7 @@ class World:
         CapacityError
             A rank has too little memory for its region. No rank has changed anything.
         """
-        if not self.mapped:
+        if room and not self.mapped:
             room = max(room, *(end - start for start, end in pairwise(partition.starts)))
         # Layouts are cached; a larger one than all before grows the regions.
         key = partition.starts, room, message, tuple(arrays.items())
@@ -261,8 +261,11 @@ class World:
             # The exchange, and the next phase.
             counts = control[COUNTS_AT : COUNTS_AT + self.size + NUMBERS]
             self._say(layout, said, counts, bool(control[ALONE_AT]), int(control[MEETINGS_AT]))
-            if control[SHARES_AT] >= 0:
-                self._share(layout, int(control[SHARES_AT]))
+            bits, vertices, *others = control[SHARES_AT : SHARES_AT + 5].tolist()
+            if vertices >= 0:
+                self._share_listed(layout, bits, vertices, *others)
+            elif bits >= 0:
+                self._share(layout, bits)
             after(1, launch=0, resume=resume)
             resume = 1
 
@@ -298,3 +301,23 @@ class World:
         for r, theirs in enumerate(self.exchange.allgather(bitmap[spans[self.rank]])):
             if r != self.rank:
                 bitmap[spans[r]] |= theirs
+
+    def _share_listed(self, layout: Layout, bits: int, vertices: int, count: int, wide: int, narrow: int) -> None:
+        """All-gather the bits and elements of each rank's listed vertices. The arguments are those of `Shared`."""
+        # The arrays of the own region; None for those that are not shared.
+        n = layout.starts[-1]
+        shapes = {
+            "bits": (bits, (n + 31) // 32, np.uint32),
+            "wide": (wide, n, np.uint64),
+            "narrow": (narrow, n, np.uint32),
+        }
+        arrays = {name: None if shape[0] < 0 else self._region.array(*shape) for name, shape in shapes.items()}
+        # A record of 16 bytes is a vertex with its elements.
+        library = load(self.device, "kernels/shared_values.cuh", CHUNK_WORDS=1)
+        listed, records = self._region.array(vertices, count, np.uint32), self.device.empty(2 * count, np.uint64)
+        library.PackValues(
+            count, vertices=listed, n=count, records=records, wide=arrays["wide"], narrow=arrays["narrow"]
+        )
+        for r, theirs in enumerate(self.exchange.allgather(records)):
+            if r != self.rank:
+                library.TakeValues(len(theirs) // 2, records=theirs, n=len(theirs) // 2, **arrays)

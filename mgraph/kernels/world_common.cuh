@@ -5,7 +5,7 @@
 //   Numbers step(grid, state, heard)  the work of one phase: it waits for nothing, and returns what this lane counted
 //   i64 items(state, heard)           how much work that is; a CPU wakes threads by it
 //   bool alone(state)                 whether only this rank's blocks meet after the phase
-//   i64 shares(state)                 the offset of the bitmap whose own words the phase writes to all ranks, or -1
+//   Shared shares(state)              what the phase writes to the regions of all ranks
 //   void next(state, heard)           the next phase, computed alike by everyone from what the ranks said; 0 ends
 // and `i64 launch, resume`, which its driver counts. The driver `drive` runs phases in one kernel (a GPU) or one call (a
 // CPU): after each, the ranks meet. When another rank is late it keeps the state in memory and ends; launched again with
@@ -25,7 +25,7 @@ enum End : i64 { ended = 0, waits = 1, left_together = 2 };
 // The words of `control`, in the memory of one rank.
 constexpr int arrived_at = 0, intends_at = 16, stays_at = 17, leaves_at = 18;
 constexpr int step_at = 32, meetings_at = 33, waiting_at = 34;
-constexpr int alone_at = 35, shares_at = 36;  // of the phase, for the host's driver
+constexpr int alone_at = 35, shares_at = 36;  // of the phase, for the host's driver; to 40
 constexpr int state_at = 48, counts_at = state_at + state_words, heard_at = counts_at + 72;
 constexpr int report_at = 8;  // words of the host: how a launch ended, and the state
 static_assert(most_ranks + number_count <= 72 && heard_at % 2 == 0);
@@ -36,6 +36,15 @@ constexpr i64 stay_clocks = 20000000 * clocks_per_nanosecond;  // then a kernel 
 constexpr u32 clock_polls = 1 << 8, host_polls = 1 << 13;  // polls between two looks at the clock, and the host's word
 constexpr i64 looks_apart = 64;  // meetings between two looks whether another one waits
 constexpr int at_once = 2;  // numbers that a lane polls at once: those of 8 ranks
+
+// What a phase writes to the regions of all ranks, by the offsets there: the words of a bitmap that have own vertices, or,
+// of the own vertices in a list, the bits and the elements of other arrays.
+struct Shared {
+    i64 bits;  // offset of a bitmap, or -1
+    i64 vertices = -1, count = 0;  // offset and length of the list, u32, or -1
+    i64 wide = -1, narrow = -1;  // offsets of arrays with 8 and 4 bytes per vertex of the graph, or -1
+    DEVICE Shared(i64 bits = -1) : bits(bits) {}
+};
 
 struct Numbers {
     i64 of[number_count] = {};
@@ -117,7 +126,9 @@ struct World {
     // For the host's driver, before the first phase and before each.
     template <class Program, class State> DEVICE void tell_host(const Program& program, const State& state) const {
         store(control + alone_at, (u64)program.alone(state));
-        store(control + shares_at, (u64)program.shares(state));
+        Shared shared = program.shares(state);
+        i64 words[] = {shared.bits, shared.vertices, shared.count, shared.wide, shared.narrow};
+        for (int i = 0; i < 5; ++i) store(control + shares_at + i, (u64)words[i]);
         keep_state(*this, state, ended);
     }
     DEVICE u64* slot(i64 of, i64 meetings, i64 from) const {

@@ -7,6 +7,9 @@
 // blocks are resident: as many as fit on a GPU, one on a CPU. A kernel with `draws = 1` draws its items from counters in
 // memory: a GPU gets as many blocks as it runs at once.
 #pragma once
+#ifndef APART  // a function with registers of its own: what a program's phases keep over a loop is not spilled inside
+#define APART inline
+#endif
 
 using i8 = signed char;
 using u8 = unsigned char;

@@ -1,6 +1,7 @@
 // The GPU: a tile is `W` neighbouring lanes of a warp, a block is a thread block, items go round robin.
 #pragma once
 #define DEVICE __device__ __forceinline__
+#define APART __device__ __noinline__
 #define OVERLAY  // only for the host: nvcc has no such attribute
 #define SHARED(type, name, n) __shared__ type name[n]
 #define SHARED_LARGE(type, name, n) extern __shared__ type name[]  // one per kernel, of `shared` bytes

@@ -1,8 +1,12 @@
-"""Betweenness centrality against NetworkX: every structure and device, 1 to 3 ranks, sampled or of all sources."""
+"""Betweenness centrality against NetworkX: every structure and device, 1 to 5 ranks, sampled or of all sources."""
 
 from __future__ import annotations
 
 import random
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import networkx as nx
@@ -15,6 +19,8 @@ from spmd import Graph, cut, run, shards
 from mgraph import DynamicGraph
 from mgraph.algorithms import ALGORITHMS
 from mgraph.errors import Aborted, CapacityError, InvalidOption, UnknownVertex
+from mgraph.exchange import world
+from mgraph.partition import Partition
 
 BETWEENNESS = ALGORITHMS["betweenness_centrality"]
 CUTS = [(1, True), (2, True), (3, False)]
@@ -44,10 +50,11 @@ def want(graph: Graph, sources: list[int] | None = None, normalized: bool = True
     return np.array([found[v] for v in range(graph.n)])
 
 
-def check(graph: Graph, size: int, even: bool = True, reverse: bool = False, **kind: object) -> None:
-    made = shards(graph, cut(graph.n, size, even), reverse=reverse, **kind)
+def check(graph: Graph, partition: Partition, reverse: bool = False, sampled: bool = False, **kind: object) -> None:
+    made = shards(graph, partition, reverse=reverse, **kind)
     rng = np.random.default_rng(graph.n)
-    for sources in (None, rng.choice(graph.n, min(graph.n, 5), replace=False).tolist()):
+    few = rng.choice(graph.n, min(graph.n, 5), replace=False).tolist()
+    for sources in (few,) if sampled else (None, few):
         for normalized in (True, False):
             got, info = run(made, BETWEENNESS, sources, normalized=normalized)
             assert got.dtype == np.float64
@@ -59,7 +66,7 @@ def check(graph: Graph, size: int, even: bool = True, reverse: bool = False, **k
 def test_shapes(structure: str, device: str, small: None, size: int, even: bool) -> None:
     for graph in shapes():
         if graph.n < {1: 70, 2: 51, 3: 30}[size]:
-            check(graph, size, even, structure=structure, device=device)
+            check(graph, cut(graph.n, size, even), structure=structure, device=device)
 
 
 @pytest.mark.parametrize("directed", [True, False])
@@ -68,7 +75,7 @@ def test_random(structure: str, device: str, small: None, size: int, even: bool,
     for seed in range(2):
         print(f"seed {seed}")
         graph = random_graph(seed, 50 + 3 * seed, 150, directed, skew=seed == 1)
-        check(graph, size, even, reverse=seed == 1, structure=structure, device=device)
+        check(graph, cut(graph.n, size, even), reverse=seed == 1, structure=structure, device=device)
 
 
 def test_more_paths_than_a_float_can_count() -> None:
@@ -149,6 +156,94 @@ def test_abort_ends_a_run(size: int) -> None:
     made = shards(random_graph(1, 100, 200), cut(100, size), aborted=lambda: True)
     with pytest.raises(Aborted):
         run(made, BETWEENNESS)
+
+
+# ---- the program of all ranks ----------------------------------------------------------------------------------------
+
+
+def hubs(n: int = 90) -> Graph:
+    """Two directed stars and their reverse, with common leaves, cycles among leaves, self-loops, isolated vertices."""
+    leaves = np.arange(2, 70)
+    star = [*((0, v) for v in leaves), *((v, 1) for v in leaves[:40]), *((1, v) for v in (2, 75, 76)), (76, 0)]
+    pairs = np.array([*star, *pairwise(leaves), (0, 0), (30, 30)], IDS)
+    return Graph(n, pairs[:, 0].copy(), pairs[:, 1].copy(), name="hubs")
+
+
+def grid(side: int) -> Graph:
+    """A grid, whose longest shortest paths number the middle of a row of Pascal's triangle."""
+    cells = np.arange(side * side, dtype=IDS).reshape(side, side)
+    ends = (np.concatenate([cells[:, at].ravel(), cells[at].ravel()]) for at in (slice(None, -1), slice(1, None)))
+    return Graph(side * side, *ends, directed=False, name="grid")
+
+
+CORNERS = 0, 269
+
+
+@cache
+def want_of_grid() -> np.ndarray:
+    return want(grid(270), list(CORNERS))
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
+def test_both_drivers(size: int, mapped: bool) -> None:
+    for graph in (hubs(), replace(hubs(), directed=False), grid(9)):
+        check(graph, cut(graph.n, size, even=False), sampled=True, structure="gpma+", mapped=mapped)
+    print("seed 31")
+    graph = random_graph(31, 100, 700, directed=True, skew=True)
+    check(graph, cut(graph.n, size), reverse=True, sampled=True, structure="slabgraph", mapped=mapped)
+
+
+@pytest.mark.parametrize("starts", [(0, 5, 5, 70, 71, 90), (0, 0, 0, 90), (0, 90, 90, 90), (0, 31, 33, 65, 90)])
+@pytest.mark.parametrize("mapped", [True, False])
+def test_ranges_of_any_length(starts: tuple[int, ...], mapped: bool) -> None:
+    for seed, directed in ((3, True), (4, False)):
+        print(f"seed {seed}")
+        check(random_graph(seed, 90, 300, directed), Partition(starts), sampled=True, mapped=mapped)
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("size", [1, 3])
+def test_more_paths_than_a_float_can_count_on_a_grid(size: int, mapped: bool) -> None:
+    """A grid of 270 x 270: about 2^533 paths from corner to corner, and the powers travel among the ranks."""
+    graph = grid(270)
+    got, _ = run(shards(graph, cut(graph.n, size, even=False), mapped=mapped), BETWEENNESS, list(CORNERS))
+    np.testing.assert_allclose(got, want_of_grid(), rtol=1e-11, atol=1e-15)
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_the_last_digits_do_not_depend_on_timing_or_driver(threads: int) -> None:
+    print("seed 32")
+    graph = random_graph(32, 5000, 60000, directed=False, skew=True)
+    results = []
+    for mapped in (True, True, False):
+        made = shards(graph, cut(graph.n, 3), mapped=mapped)
+        for shard in made:
+            shard.device = replace(shard.device, threads=threads)
+        results.append(run(made, BETWEENNESS, [1, 17, 4000])[0])
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+
+
+def test_a_program_that_leaves_at_each_meeting_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(world.PATIENCE, "cpu", 0)
+    graph, sources = hubs(), [0, 1, 2, 76]
+    made = shards(graph, cut(graph.n, 3))
+    got, _ = run(made, BETWEENNESS, sources)
+    np.testing.assert_allclose(got, want(graph, sources), rtol=1e-12, atol=1e-13)
+    launches = sum(shard.exchange.world(shard.device).launches for shard in made)
+    assert launches > 2 * 3 * len(sources)  # those where nobody leaves
+
+
+def test_a_source_is_two_launches(counted: Counter[str]) -> None:
+    for size in (1, 2):
+        made = shards(random_graph(1, 300, 6000, directed=False), cut(300, size))
+        counted.clear()
+        run(made, BETWEENNESS, 2, seed=4)
+        assert counted["BreadthFirst"] >= 2 * size  # more where a rank was late
+        assert counted["Brandes"] >= 2 * size
+        assert set(counted) == {"BreadthFirst", "Brandes", "read-back"}
+        assert counted["read-back"] == size  # the test's own, of the result
 
 
 @pytest.mark.skipif(slow_build(), reason="takes minutes in a build that looks for faults")

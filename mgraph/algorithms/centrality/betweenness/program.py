@@ -1,23 +1,18 @@
 """Betweenness centrality on each rank: Brandes' algorithm, source by source.
 
-For each source: a breadth-first search finds levels, and an allgather brings the levels of all vertices to every rank.
-Then, level by level, each vertex counts its shortest paths as the sum over its in-neighbours in the level before.
-Backwards from the last level, it sums its share of the paths through its out-neighbours in the level after. Sums are
-float64 and pulled, so that they do not depend on timing. Numbers of paths have an exponent of their own: a grid of 4096
-x 4096 has about 2^8184 paths from corner to corner, and float64 ends at 2^1024.
+For each source, a breadth-first search finds the level of each vertex. A second program that all ranks run together
+(`brandes.cuh`, `mgraph.exchange.world`) sorts each rank's own vertices by level. Then, level by level, each vertex
+counts its shortest paths as the sum over its in-neighbours in the level before. Backwards from the last level, it sums
+its share of the paths through its out-neighbours in the level after. Its owner writes the result to all ranks: a bit
+and 8 bytes each way. So a level costs one meeting of the ranks each way, and another two where it has rows of high
+degree.
+
+Sums are float64 and pulled, so that they do not depend on timing. Numbers of paths have an exponent of their own, which
+travels where it is not 0: a grid of 4096 x 4096 has about 2^8184 paths from corner to corner, and float64 ends at
+2^1024.
 
 If the graph is directed and does not store in-edges, `transposed` makes them once for all sources. On a GPU
 `compact_rows` copies rows with gaps once for all sources.
-
-================ =================================== ========== ======================================================
-step             launches                            read-backs exchange among p ranks
-================ =================================== ========== ======================================================
-search           see `paths.bfs`                     the same
-levels           a sort by a byte, or by more bytes  1          an allgather of 4 bytes per vertex
-                 where there are more levels
-a level, forward 2, 5 where there may be hubs        0          an allgather of 16 bytes per vertex of the level
-and backward     the same                            0          an allgather of 8 bytes per vertex of the level
-================ =================================== ========== ======================================================
 
 References
 ----------
@@ -26,93 +21,50 @@ References
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
-from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
+from mgraph.algorithms.algorithm import Columns, Shard, kernels, task_room
 from mgraph.algorithms.paths import bfs
 from mgraph.algorithms.primitives.bitmaps import words_of
 from mgraph.algorithms.primitives.compact_csr import compact_rows, compact_rows_sample
-from mgraph.algorithms.primitives.transpose import CsrRows, transposed
-from mgraph.device import Array, Device
+from mgraph.algorithms.primitives.transpose import CsrRows, sample_rows, transposed
 from mgraph.errors import CapacityError
-from mgraph.kernels import Library, Struct
+from mgraph.exchange.world import Layout
+from mgraph.kernels import Library, View
 from mgraph.structures import Structure
 
 __all__ = ["run", "warm"]
 
 
-def _library(shard: Shard, rows: Structure | CsrRows) -> Library:
-    return kernels(shard, "algorithms/centrality/betweenness/brandes.cuh", rows.view())
+def _library(shard: Shard, view: View) -> Library:
+    return kernels(shard, "algorithms/centrality/betweenness/brandes.cuh", view)
 
 
 def warm(shard: Shard) -> None:
-    """Compile the launches of `run` on this shard."""
+    """Compile the kernels of `run` for this shard."""
     bfs.ALGORITHM.warm(shard)
-    for rows in (shard.out_edges, shard.in_edges):
-        if rows is not None:
-            _library(shard, compact_rows_sample(shard, rows))
+    rows = sample_rows(shard.device) if shard.in_edges is None else compact_rows_sample(shard, shard.in_edges)
+    _library(shard, rows.view())
 
 
-class _Side:
-    """Out-edges or in-edges, and the tasks of their hubs."""
-
-    def __init__(self, shard: Shard, rows: Structure | CsrRows) -> None:
-        self.kernels, self.view, self.device = _library(shard, rows), rows.view(), shard.device
-        self.room = task_room(rows)
-        self.tasks, self.n_tasks = self.device.empty(self.room, np.uint64), self.device.zeros(1, np.int64)
-        self.parts = {"parts": self.device.empty(self.room, np.float64)}
-        self.parts["powers"] = self.device.empty(self.room, np.int64)
-
-    def sum(self, counts: Struct, listed: Array) -> None:
-        """Sum over the neighbours of the listed own vertices. 1 launch, 4 if there may be hubs."""
-        common = {"graph": self.view, "counts": counts, "tasks": self.tasks, "n_tasks": self.n_tasks}
-        if self.room:
-            self.device.fill(self.n_tasks, 0)
-        self.kernels.SumRows(-(-len(listed) // LANES), listed=listed, n=len(listed), **common)
-        self.kernels.SumHubs(self.room, **common, **self.parts)
-        self.kernels.JoinHubs(self.room, **common, **self.parts)
+def _rows(shard: Shard) -> list[Structure | CsrRows]:
+    """Return the out-edges and in-edges of the own vertices, in the same kind of rows."""
+    out = compact_rows(shard, shard.out_edges)
+    if shard.in_edges is shard.out_edges:
+        return [out, out]
+    back = transposed(shard) if shard.in_edges is None else compact_rows(shard, shard.in_edges)
+    if back is None:
+        raise CapacityError("there is too little memory to make in-edges; create the graph with reverse=True")
+    if out.view().type == back.view().type:
+        return [out, back]
+    return [edges if isinstance(edges, CsrRows) else _csr(edges) for edges in (out, back)]
 
 
-class _Levels:
-    """Vertices of the graph by their level, from a source.
-
-    Parameters
-    ----------
-    shard : Shard
-    level : int32[n_vertices]
-        The level of each vertex; -1 without a path from the source.
-    count : int
-        The number of levels.
-
-    Attributes
-    ----------
-    order : int64[n_vertices]
-        The internal ids of all vertices by level, ascending in each; unreached vertices at the end.
-    """
-
-    def __init__(self, shard: Shard, level: Array, count: int) -> None:
-        # Sort the vertices by level, with the smallest dtype: few bits sort faster.
-        device, xp = shard.device, shard.device.xp
-        with device.taking(20 * len(level), "the order of the vertices by level"):
-            narrow = level.astype(np.min_scalar_type(count))  # -1 becomes the largest number
-            self.order = xp.argsort(narrow, kind="stable")
-            keys = narrow[self.order].astype(np.int64)
-            keys <<= 32
-            keys |= self.order
-
-        # Find where each level, and this rank's part of it, begins and ends.
-        starts = np.arange(count + 1, dtype=np.int64) << 32
-        marks = device.asarray(np.concatenate([starts, starts + shard.lo, starts + shard.hi]))
-        self.count, places = count, Device.to_host(xp.searchsorted(keys, marks))
-        self.first, self.own_first, self.own_end = np.split(places, 3)
-
-    def whole(self, level: int) -> Array:
-        """Return the vertices of a level."""
-        return self.order[self.first[level] : self.first[level + 1]]
-
-    def own(self, level: int) -> Array:
-        """Return this rank's vertices of a level."""
-        return self.order[self.own_first[level] : self.own_end[level]]
+def _csr(edges: Structure) -> CsrRows:
+    csr = edges.to_csr()
+    return CsrRows(csr.offsets, csr.dst)
 
 
 class _Brandes:
@@ -120,76 +72,40 @@ class _Brandes:
 
     def __init__(self, shard: Shard) -> None:
         # In-edges sum forward, out-edges backward.
-        self.shard, self.device, n = shard, shard.device, shard.n_vertices
-        self.out = self.back = _Side(shard, compact_rows(shard, shard.out_edges))
-        if shard.in_edges is not shard.out_edges:
-            incoming = transposed(shard) if shard.in_edges is None else compact_rows(shard, shard.in_edges)
-            if incoming is None:
-                raise CapacityError("there is too little memory to make in-edges; create the graph with reverse=True")
-            self.back = _Side(shard, incoming)
+        self.shard, self.device, self.world = shard, shard.device, shard.exchange.world(shard.device)
+        rows, own = _rows(shard), shard.hi - shard.lo
+        views = [edges.view() for edges in rows]
+        self.library, self.items = _library(shard, views[0]), 1 + sum(own + edges.num_edges for edges in rows) // 512
 
-        # Allocate the sums, and the bitmaps of two levels in turn.
-        self.total = self.device.zeros(shard.hi - shard.lo, np.float64)
-        self.paths, self.credit = (self.device.empty(n, np.float64) for _ in range(2))
-        self.power, self.raised = self.device.empty(n, np.int32), self.device.zeros(1, np.int64)
-        self.near = [self.device.empty(words_of(n), np.uint32) for _ in range(2)]  # of two levels in turn
-        fields = {"paths": self.paths, "power": self.power, "raised": self.raised, "credit": self.credit}
-        fields |= {"total": self.total, "first": shard.lo}
-        self.counts = [[Struct(near=near, backward=way, **fields) for near in self.near] for way in (0, 1)]
+        # Allocate the sums, and the tasks of rows of high degree.
+        room = max(map(task_room, rows))
+        self.total = self.device.zeros(own, np.float64)
+        tasks, parts, powers = self.device.carve((room, np.uint64), (room, np.float64), (room, np.int32))
+        self.fields = {"graph": views[0], "back": views[1], "total": self.total}
+        self.fields |= {"tasks": tasks, "parts": parts, "part_powers": powers}
+        self.layout()  # larger than a search's, so that the regions grow once
+
+    def layout(self) -> Layout:
+        """Return the layout of the arrays that all ranks write: no messages, 12.5 bytes per vertex of the graph."""
+        n, starts = self.shard.n_vertices, self.shard.partition.starts
+        widest = max(end - start for start, end in pairwise(starts))
+        self.words = words_of(n) + 1
+        return self.world.layout(
+            self.shard.partition, 0, values=8 * n, powers=4 * n, near=4 * 4 * self.words, list=4 * widest
+        )
 
     def add(self, source: int) -> None:
         """Add the dependencies of a source."""
-        # Find the levels.
-        shard = self.shard
-        columns, info = bfs.ALGORITHM.run(shard, source=source)
-        own = columns.pop("distance")
-        level = own if shard.size == 1 else self.device.concatenate(shard.exchange.allgather(own))
-        levels = _Levels(shard, level, info["levels"])
-        del own, level
-
-        # Start at the source.
-        self.paths[source : source + 1] = 1
-        self.power[source : source + 1] = 0
-        for array in (self.raised, *self.near):
-            self.device.fill(array, 0)
-        self.turn, self.marked = 0, levels.order[:0]
-
-        # Forward: count the paths of each level.
-        last = levels.count - 1
-        for at in range(1, last + 1):
-            self._sum(levels, at, backward=0)
-            self._share(levels, at, self.paths, self.power)
-
-        # Backward: sum the dependencies of each level.
-        self.credit[levels.whole(last)] = 1 / self.paths[levels.whole(last)]
-        for at in range(last - 1, 0, -1):
-            self._sum(levels, at, backward=1)
-            self._share(levels, at, self.credit)
-
-    def _sum(self, levels: _Levels, at: int, backward: int) -> None:
-        """Sum over the neighbours of a level's own vertices in the level before, or after it."""
-        # Mark the other level in the bitmap, and clear the mark before.
-        side, old = self.out if backward else self.back, self.marked
-        listed = levels.whole(at + 1 if backward else at - 1)
-        self.turn, self.marked = 1 - self.turn, listed
-        side.kernels.MarkLevel(
-            max(len(listed), len(old)), listed=listed, n=len(listed), near=self.near[self.turn],
-            old=old, n_old=len(old), before=self.near[1 - self.turn],
+        columns, info = bfs.ALGORITHM.run(self.shard, source=source)
+        levels = info["levels"]
+        if levels < 3:
+            return  # no vertex lies between two others
+        layout = self.layout()
+        offsets = {f"{name}_offset": offset for name, offset in layout.offsets.items()}
+        self.world.run(
+            self.library, "Brandes", layout, self.items, source=source, levels=levels, level=columns["distance"],
+            firsts=self.device.empty(levels + 1, np.int64), near_words=self.words, **offsets, **self.fields,
         )  # fmt: skip
-        side.sum(self.counts[backward][self.turn], levels.own(at))
-
-    def _share(self, levels: _Levels, at: int, *arrays: Array) -> None:
-        """Send the values of a level to all ranks. One allgather."""
-        if self.shard.size == 1:
-            return
-        own, everyone = levels.own(at), levels.whole(at)
-        mine = self.device.concatenate([array[own].astype(np.float64) for array in arrays])
-        parts = [part.reshape(len(arrays), -1) for part in self.shard.exchange.allgather(mine)]
-        values = self.device.xp.concatenate(parts, axis=1)
-        for array, row in zip(arrays, values, strict=True):
-            array[everyone] = row.astype(array.dtype)
-            if array is self.power:
-                self.raised |= (row > 0).any()
 
 
 def run(shard: Shard, sources: np.ndarray | None, factor: float, source_factor: float) -> Columns:
@@ -213,12 +129,12 @@ def run(shard: Shard, sources: np.ndarray | None, factor: float, source_factor: 
     Raises
     ------
     CapacityError
-        Too little memory: 44 bytes per vertex of the whole graph, 8 bytes per owned vertex, a search, 1 / 21 byte per
+        Too little memory: 13 bytes per vertex of the whole graph, 16 bytes per owned vertex, a search, 1 / 25 byte per
         edge for hubs' tasks and, in directed graphs without in-edges, the memory of `transposed`.
 
     Notes
     -----
-    O(n + m) per source, and a sort of n levels. The result does not depend on timing, bit for bit. Its last digits
+    O(n + m) per source. The result does not depend on timing, bit for bit. Its last digits
     depend on the structure and the number of ranks.
     """
     # Add up the sources.

@@ -1,0 +1,37 @@
+// Values of listed vertices as records, where the host carries what ranks would write to each other: `Shared` of
+// kernels/world_common.cuh. A record is narrow << 32 | vertex, then wide; arrays that are not shared are null.
+#pragma once
+#include "kernels/bits.cuh"
+
+struct PackValues {
+    static constexpr int lanes = 1;
+    const u32* vertices;
+    i64 n;
+    const u64* wide;
+    const u32* narrow;
+    u64* records;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) {
+            u32 v = vertices[i];
+            records[2 * i] = (u64)(narrow ? narrow[v] : 0) << 32 | v;
+            records[2 * i + 1] = wide ? wide[v] : 0;
+        }
+    }
+};
+
+struct TakeValues {
+    static constexpr int lanes = 1;
+    const u64* records;
+    i64 n;
+    u32* bits;
+    u64* wide;
+    u32* narrow;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) {
+            u32 v = (u32)records[2 * i];
+            if (bits) set_bit(bits, v);
+            if (wide) wide[v] = records[2 * i + 1];
+            if (narrow) narrow[v] = (u32)(records[2 * i] >> 32);
+        }
+    }
+};
