@@ -97,8 +97,8 @@ def insert(
     Parameters
     ----------
     src, dst : array-like, shape (n,), or one vertex each
-        The ends, as `EdgeBatch` takes them. A table or a list of pairs takes the place of both:
-        ``g.insert(frame, source="from")``, ``g.insert([(u, v), (v, w)])``.
+        The ends, as `EdgeBatch` takes them. A table, an iterable of pairs or an array of shape (n, 2) takes the place
+        of both: ``g.insert(frame, source="from")``, ``g.insert([(u, v), (v, w)])``, ``g.insert(graph.edges)``.
     weight : array-like of numbers, shape (n,), one of them for one edge, or str, optional
         The weights; for a table, the name of their column, "weight" by default.
     time : array-like of integers, datetime64, dates or strings, shape (n,), one of them, or str, optional
