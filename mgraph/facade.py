@@ -110,8 +110,9 @@ def _argument_hint(function: Callable[..., Any], args: tuple[Any, ...], kwargs: 
     return next((hint(name, parameters) for name in kwargs if name not in parameters), "")
 
 
-def hint(name: str, known: Iterable[str]) -> str:
-    """Return a suggestion for an unknown `name`; empty without a match."""
+def hint(name: Any, known: Iterable[str]) -> str:
+    """Return a suggestion for an unknown `name`, a function's too; empty without a match."""
+    name = name if isinstance(name, str) else str(getattr(name, "__name__", ""))
     public = [other for other in known if not other.startswith("_")]
     alias = ALIASES.get(name)
     close = [alias] if alias in public else difflib.get_close_matches(name, public, 1, 0.75)

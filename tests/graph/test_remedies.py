@@ -208,3 +208,19 @@ def test_unknown_attributes_are_guessed_only_if_close(name, meant):
     with DynamicGraph() as graph, pytest.raises(AttributeError) as raised:
         getattr(graph, name)
     assert str(raised.value) == f"a DynamicGraph has no {name!r}" + (f"; did you mean {meant!r}?" if meant else "")
+
+
+def test_what_is_no_name_no_file_and_no_client(named):
+    for call in (named.maintain, named.run):
+        with pytest.raises(InvalidOption, match="did you mean 'connected_components'"):
+            call(named.connected_components)
+    with named.maintain("connected_components") as live:
+        with pytest.raises(AttributeError, match=r"no 'top'; result\(\) returns the values of now"):
+            live.top(3)
+        assert live.result().components == 2
+    with pytest.raises(TypeError, match="a file's path is a str or a Path, got list; stream and ingest take lists"):
+        DynamicGraph.read(["a.csv", "b.csv"])
+    with pytest.raises(TypeError, match=r"got list; insert of a new DynamicGraph\(\) takes edges"):
+        DynamicGraph([(0, 1)])
+    with pytest.raises(InvalidBatch, match="src has type list and 2 dimensions; keys must be in"):
+        named.has_edge(["ada"], "b")

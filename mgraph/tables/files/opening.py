@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 from mgraph.budget import host_memory_limit
 from mgraph.errors import InvalidBatch, MgraphError, ReadError
+from mgraph.facade import type_name
 
 __all__ = ["COMPRESSED", "blamed", "body_of", "check_path", "guarded", "head_of", "opened", "suffix_of"]
 
@@ -44,6 +45,11 @@ def suffix_of(path: str | os.PathLike[str]) -> str:
 
 def check_path(path: str | os.PathLike[str]) -> str:
     """Return the path of a file as text, with ``~`` expanded; `ReadError` if it is no file."""
+    if not isinstance(path, str | bytes | os.PathLike):
+        raise TypeError(
+            f"a file's path is a str or a Path, got {type_name(path)}; stream and ingest take lists of files, "
+            "from_pandas takes frames"
+        )
     file = os.path.expanduser(os.fsdecode(path))
     try:
         is_folder = os.path.isdir(file) if os.stat(file) else False
