@@ -163,7 +163,7 @@ def advised(error: InvalidBatch, values: Any, name: str) -> InvalidBatch:
         return InvalidBatch(
             f"{name} is a mask of {len(values)} values; vertices()[mask] has the vertices that it marks"
         )
-    if isinstance(first, tuple | list):
+    if isinstance(first, tuple):
         return InvalidBatch(f"{name}[0] is {first!r}; it must be a vertex: of pairs as of top(), [v for v, _ in pairs]")
     return error
 

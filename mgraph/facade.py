@@ -37,7 +37,9 @@ ALIASES = {
     "remove_node": "delete_vertices", "remove_nodes_from": "delete_vertices",
     "nodes": "vertices", "edges": "to_pandas", "order": "num_vertices", "size": "num_edges",
     "number_of_nodes": "num_vertices", "number_of_vertices": "num_vertices", "number_of_edges": "num_edges",
-    "degree": "degrees", "successors": "neighbors", "is_directed": "directed",
+    "degree": "degrees", "successors": "neighbors", "predecessors": "neighbors", "adj": "neighbors",
+    "get_edge_data": "weights", "components": "connected_components", "communities": "louvain", "diameter": "distances",
+    "head": "to_pandas", "to_csv": "to_pandas", "to_dict": "items", "edge_attr": "weight", "is_directed": "directed",
     "triangle_count": "triangles", "weakly_connected_components": "connected_components",
     "dijkstra": "sssp", "single_source_shortest_path_length": "bfs", "betweenness": "betweenness_centrality",
     "closeness_centrality": "distances", "from_edgelist": "from_pandas", "from_numpy": "insert",
@@ -108,11 +110,12 @@ def _argument_hint(function: Callable[..., Any], args: tuple[Any, ...], kwargs: 
     return next((hint(name, parameters) for name in kwargs if name not in parameters), "")
 
 
-def hint(name: str, known: Iterable[str]) -> str:
-    """Return a suggestion for an unknown `name`; empty without a match."""
+def hint(name: Any, known: Iterable[str]) -> str:
+    """Return a suggestion for an unknown `name`, a function's too; empty without a match."""
+    name = name if isinstance(name, str) else str(getattr(name, "__name__", ""))
     public = [other for other in known if not other.startswith("_")]
     alias = ALIASES.get(name)
-    close = [alias] if alias in public else difflib.get_close_matches(name, public, 1)
+    close = [alias] if alias in public else difflib.get_close_matches(name, public, 1, 0.75)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

@@ -73,7 +73,8 @@ def from_pandas(
     (3, 3)
     """
     if not hasattr(frame, "columns") or not hasattr(frame, "iloc"):
-        raise InvalidBatch(f"from_pandas takes a pandas DataFrame, got {type_name(frame)}")
+        more = "; reset_index() makes one of it" if type_name(frame) == "pandas.Series" else ""
+        raise InvalidBatch(f"from_pandas takes a pandas DataFrame, got {type_name(frame)}{more}")
     return from_table(cls, frame, names_of(options, source, target, weight, time), client, n_vertices, options)
 
 

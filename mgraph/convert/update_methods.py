@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from mgraph.batch import EdgeBatch, columns_of
 from mgraph.client.reports.report import UpdateReport
 from mgraph.errors import InvalidBatch, InvalidOption
+from mgraph.tables.arrays import library_of
 from mgraph.tables.kinds import is_table, table_of
 from mgraph.tables.names import Names, warn_unused
 
@@ -100,8 +101,8 @@ def insert(
     Parameters
     ----------
     src, dst : array-like, shape (n,), or one vertex each
-        The ends, as `EdgeBatch` takes them. A table or a list of pairs takes the place of both:
-        ``g.insert(frame, source="from")``, ``g.insert([(u, v), (v, w)])``.
+        The ends, as `EdgeBatch` takes them. A table, an iterable of pairs or an array of shape (n, 2) takes the place
+        of both: ``g.insert(frame, source="from")``, ``g.insert([(u, v), (v, w)])``, ``g.insert(graph.edges)``.
     weight : array-like of numbers, shape (n,), one of them for one edge, or str, optional
         The weights; for a table, the name of their column, "weight" by default.
     time : array-like of integers, datetime64, dates or strings, shape (n,), one of them, or str, optional
@@ -158,26 +159,34 @@ def _edge_columns(src: Any, dst: Any, weight: Any = None) -> tuple[Any, Any, Any
     Parameters
     ----------
     src, dst, weight
-        Columns or a table, which are returned unchanged; two single vertices and a number; or a list of pairs of
-        vertices in `src`, without `dst`.
+        Columns or a table, which are returned unchanged; two single vertices and a number; or, without `dst`, pairs of
+        vertices in `src`: an iterable, or an array of shape (n, 2).
 
     Raises
     ------
     InvalidBatch
-        An entry of a list is no pair; or `dst` names a column.
+        An entry of an iterable is no pair; or `dst` names a column.
     """
-    if dst is None:
-        if type(src) not in (list, tuple, set) or not all(isinstance(pair, tuple | list) for pair in src):
-            return src, dst, weight
-        for at, pair in enumerate(src):
-            if len(pair) != 2:
-                raise InvalidBatch(f"edge {at} is {pair!r}; edges in a list are pairs of vertices, (u, v)")
-        return [pair[0] for pair in src], [pair[1] for pair in src], weight
-    if isinstance(dst, str) and is_table(src):
-        raise InvalidBatch(f"src is a table and dst is {dst!r}; source= and target= name the columns of a table")
-    if isinstance(src, SINGLE) and isinstance(dst, SINGLE):
-        return [src], [dst], [weight] if isinstance(weight, int | float | np.number) else weight
-    return src, dst, weight
+    # Two columns, or two vertices.
+    if dst is not None:
+        if isinstance(dst, str) and is_table(src):
+            raise InvalidBatch(f"src is a table and dst is {dst!r}; source= and target= name the columns of a table")
+        if isinstance(src, SINGLE) and isinstance(dst, SINGLE):
+            return [src], [dst], [weight] if isinstance(weight, int | float | np.number) else weight
+        return src, dst, weight
+
+    # Pairs. The edges of a graph of NetworkX are a mapping too, but no table.
+    if getattr(src, "shape", (0,))[1:] == (2,) and hasattr(src, "dtype"):
+        return src[:, 0], src[:, 1], weight
+    listed = library_of(src) == "networkx" or not is_table(src)
+    if isinstance(src, str) or not isinstance(src, Iterable) or not listed:
+        return src, dst, weight
+    pairs = list(src)
+    for at, pair in enumerate(pairs):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            more = "; weights go into weight=" if isinstance(pair, tuple | list) and len(pair) == 3 else ""
+            raise InvalidBatch(f"edge {at} is {pair!r:.200}; edges in a list are pairs of vertices, (u, v){more}")
+    return [pair[0] for pair in pairs], [pair[1] for pair in pairs], weight
 
 
 def _batch_of(graph: Any, src: Any, dst: Any, weight: Any, op: Any, time: Any) -> EdgeBatch:

@@ -40,6 +40,8 @@ def offered(why_not: Callable[..., str | None] | None = None) -> Callable[[F], F
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             for value in (*args, *kwargs.values()):
+                if isinstance(value, DynamicGraph):
+                    raise TypeError("a DynamicGraph is no graph of NetworkX: call its own methods, or to_networkx()")
                 if isinstance(value, Graph):
                     with refusing(value):
                         pass

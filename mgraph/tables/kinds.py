@@ -83,7 +83,7 @@ def table_of(value: Any) -> Table:
         table = _arrow_table(value)
         return Table("the table", table.column_names, lambda names: {name: table.column(name) for name in names})
     raise TypeError(
-        "edges are arrays src and dst, a frame, a table with Arrow's interface, a mapping of arrays or an EdgeBatch, "
+        "edges are arrays src and dst, pairs, a frame, a table with Arrow's interface, or a mapping of arrays, "
         f"got {type_name(value)}"
     )
 

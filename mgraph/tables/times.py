@@ -190,7 +190,10 @@ def _in_unit(values: Any, times: str, name: str) -> Any:
     if dtype.kind == "i" and times == INTEGERS:
         return values
     if dtype.kind == "i" or times == INTEGERS:
-        raise InvalidBatch(f"{name} has dtype {dtype} and the graph has times={times!r}; give times of that dtype")
+        raise InvalidBatch(
+            f"{name} has dtype {dtype} and the graph has times={times!r}; give times of that dtype, or make the graph "
+            f"with times={dtype.name!r}"
+        )
     kept = values.astype(times)
     bad = kept.astype(dtype) != values
     if bad.any():

@@ -77,7 +77,8 @@ def _of_objects(array: np.ndarray, name: str) -> np.ndarray:
     if bad:  # of a column that was read as text, the row that made it so
         text = [row for row in bad if isinstance(values[row], str) and not _is_float(values[row])]
         row = (text or bad)[0]
-        raise InvalidBatch(f"{cell(name, row)} is {shown(values[row])}; weights are numbers")
+        more = ": pandas.to_numeric or astype(float) makes numbers of text" if isinstance(values[row], str) else ""
+        raise InvalidBatch(f"{cell(name, row)} is {shown(values[row])}; weights are numbers{more}")
     for row, value in enumerate(values):
         if isinstance(value, int) and abs(value) > int(MOST):
             raise InvalidBatch(f"{cell(name, row)} is {value}; {_STORED}")

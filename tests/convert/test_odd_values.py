@@ -109,7 +109,7 @@ def test_sizes_that_no_memory_holds_are_refused_before_anything_is_allocated(tmp
         (f"{n} {n} 1", CapacityError, f"needed for the {n} rows of the matrix, and the machine has {1 << 33}"),
         (f"3 3 {n}", ReadError, f"line 2 announces {n} entries, and there are 68 bytes"),
         (f"{10**22} {10**22} 1", ReadError, "a.mtx: line 2 is '1000"),
-        ("3 3 1\n4 1", ReadError, "a.mtx: it announces 1 entries, and 2 follow"),
+        ("3 3 1\n4 1", ReadError, "a.mtx: line 2 announces 1 rows, and 2 follow"),
     ):
         matrix.write_text(f"%%MatrixMarket matrix coordinate pattern general\n{sizes}\n2 1\n")
         with pytest.raises(error, match=message):

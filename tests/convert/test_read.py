@@ -211,7 +211,7 @@ BAD = [
         "entry 1 has the column 3; there are 1 to 2",
     ),
     ("nan.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 nan\n", "column 'data', row 0 is missing"),
-    ("few.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 2\n1 2 1\n", "announces 2 entries, and 1 follow"),
+    ("few.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 2\n1 2 1\n", "announces 2 rows, and 1 follow"),
     ("head.graph", "% c\nvertices 3\n", "line 2 is 'vertices 3'; it must have the numbers of vertices and edges"),
     ("none.graph", "", "line 1 is ''"),
     ("lines.graph", "3 1\n2\n1\n", "announces 3 vertices, and 2 lines follow"),

@@ -178,3 +178,40 @@ def test_the_ends_of_late_edges_become_vertices(drop):
         report = g.insert(["late"], ["b"], time=50)
         assert (report.inserted, report.late, g.num_edges) == (0, 1, 1)
         assert ("late" in g) is not drop
+
+
+def test_edges_come_as_pairs_of_any_kind():
+    karate = nx.karate_club_graph()
+    pairs = list(karate.edges)
+    src, dst = zip(*pairs, strict=True)
+    forms = (pairs, tuple(pairs), karate.edges, iter(pairs), (pair for pair in pairs), zip(src, dst, strict=True),
+             np.array(pairs), np.array(pairs, np.uint8), pd.DataFrame(pairs).to_numpy(), karate.edges(data=False),
+             dict.fromkeys(pairs).keys())  # fmt: skip
+    for form in forms:
+        with DynamicGraph(directed=False) as g:
+            assert g.insert(form).inserted == len(pairs)
+            assert nx.utils.edges_equal(g.to_networkx().edges, pairs)
+            if not isinstance(form, zip) and "__next__" not in dir(form):
+                assert g.delete(form).deleted == len(pairs)
+    weights = nx.get_edge_attributes(karate, "weight")
+    with DynamicGraph(directed=False, weighted=True) as g:
+        g.insert([*weights], weight=[*weights.values()])
+        assert nx.utils.edges_equal(g.to_networkx().edges(data=True), karate.edges(data=True))
+
+
+@pytest.mark.parametrize(
+    ("edges", "message"),
+    [
+        ([(0, 1, 0.5)], r"edge 0 is \(0, 1, 0.5\); edges in a list are pairs .*; weights go into weight="),
+        (nx.karate_club_graph().edges(data=True), r"edge 0 is \(0, 1, \{'weight': 4\}\); .*; weights go into weight="),
+        (nx.path_graph(3), r"edge 0 is 0; edges in a list are pairs of vertices, \(u, v\)$"),
+        ((0, 1), "edge 0 is 0; edges in a list are pairs"),
+        (np.zeros((2, 3), int), r"edge 0 is array\(\[0, 0, 0\]\); edges in a list are pairs"),
+        (np.arange(4), r"edge 0 is (np.int64\()?0\)?; edges in a list are pairs"),
+    ],
+)
+def test_what_is_no_pair_is_named(edges, message):
+    with DynamicGraph() as g:
+        with pytest.raises(InvalidBatch, match=message):
+            g.insert(edges)
+        assert g.epoch == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
@@ -179,3 +180,47 @@ def test_a_deletion_does_not_speak_of_weights_and_times(weighted):
         assert graph.delete(frame).deleted == 1
         with pytest.raises(UserWarning, match="column 'op' of the table was not used"):
             graph.delete(frame.assign(op=1))
+
+
+def test_text_and_dates_say_how_to_take_them():
+    frame = pd.DataFrame({"source": [0], "target": [1], "amount": ["1.5"], "day": pd.to_datetime(["2024-01-01"])})
+    with pytest.raises(InvalidBatch, match=r"column 'amount', row 0 is '1.5'; weights are numbers: pandas.to_numeric"):
+        DynamicGraph.from_pandas(frame, weight="amount")
+    dtype = frame.day.dtype.name
+    with pytest.raises(InvalidBatch, match=re.escape(f"with times={dtype!r}")):
+        DynamicGraph.from_pandas(frame, time="day", times=True)
+    with DynamicGraph.from_pandas(frame, time="day", times=dtype) as graph:
+        assert graph.times == dtype
+    series = frame.set_index(["source", "target"]).day
+    with pytest.raises(InvalidBatch, match=r"got pandas.Series; reset_index\(\) makes one of it"):
+        DynamicGraph.from_pandas(series)
+    assert DynamicGraph.from_pandas(series.reset_index()).num_edges == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("head", "to_pandas"), ("predecessors", "neighbors"), ("components", "connected_components"),
+        ("get_edge_data", "weights"), ("copy", None), ("shape", None), ("info", None), ("insert_edges", None),
+    ],
+)  # fmt: skip
+def test_unknown_attributes_are_guessed_only_if_close(name, meant):
+    with DynamicGraph() as graph, pytest.raises(AttributeError) as raised:
+        getattr(graph, name)
+    assert str(raised.value) == f"a DynamicGraph has no {name!r}" + (f"; did you mean {meant!r}?" if meant else "")
+
+
+def test_what_is_no_name_no_file_and_no_client(named):
+    for call in (named.maintain, named.run):
+        with pytest.raises(InvalidOption, match="did you mean 'connected_components'"):
+            call(named.connected_components)
+    with named.maintain("connected_components") as live:
+        with pytest.raises(AttributeError, match=r"no 'top'; result\(\) returns the values of now"):
+            live.top(3)
+        assert live.result().components == 2
+    with pytest.raises(TypeError, match="a file's path is a str or a Path, got list; stream and ingest take lists"):
+        DynamicGraph.read(["a.csv", "b.csv"])
+    with pytest.raises(TypeError, match=r"got list; insert of a new DynamicGraph\(\) takes edges"):
+        DynamicGraph([(0, 1)])
+    with pytest.raises(InvalidBatch, match="src has type list and 2 dimensions; keys must be in"):
+        named.has_edge(["ada"], "b")

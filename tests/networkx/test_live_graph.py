@@ -356,3 +356,30 @@ def test_the_first_call_after_a_removal_answers_for_the_right_nodes(name):
         assert found == pytest.approx(wanted)
     else:
         assert found == wanted
+
+
+@pytest.mark.parametrize(("own", "plain"), PAIRS)
+def test_attributes_are_set_and_read_by_functions_of_networkx(own, plain):
+    live, model = own(), plain()
+    for graph in (live, model):
+        graph.add_weighted_edges_from([("ada", "b", 2), ("b", 3, 5)])
+        nx.set_node_attributes(graph, {"ada": "red", 3: "blue"}, "colour")
+        nx.set_node_attributes(graph, {"b": {"age": 7}})
+        nx.set_edge_attributes(graph, {("ada", "b"): 9}, "weight")
+    same(live, model)
+    for read, name in ((nx.get_node_attributes, "colour"), (nx.get_edge_attributes, "weight")):
+        assert read(live, name) == read(model, name)
+    assert nx.shortest_path_length(live, "ada", 3, weight="weight") == 14
+    with pytest.raises(Refused, match="has the attributes 'colour'"):
+        nx.set_edge_attributes(live, {("ada", "b"): 1}, "colour")
+    same(live, model)
+
+
+def test_a_dynamic_graph_is_no_graph_of_networkx():
+    from mgraph import DynamicGraph
+
+    with (
+        DynamicGraph() as graph,
+        pytest.raises(TypeError, match="a DynamicGraph is no graph of NetworkX: call its own"),
+    ):
+        nx.pagerank(graph, backend="mgraph")

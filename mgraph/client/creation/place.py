@@ -36,6 +36,8 @@ def not_a_client(value: Any) -> TypeError:
         advice = f"; for {value} vertices in this process write n_vertices={value}"
     elif isinstance(value, str):
         advice = f"; write Client({value!r})"
+    elif isinstance(value, list | tuple | set):
+        advice = "; insert of a new DynamicGraph() takes edges"
     elif (converter := next((name for sign, name in DATA.items() if hasattr(value, sign)), None)) is not None:
         advice = f"; DynamicGraph.{converter} makes a graph of it"
     return TypeError(f"DynamicGraph takes a dask.distributed.Client, got {type(value).__name__}{advice}")

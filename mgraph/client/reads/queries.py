@@ -126,7 +126,9 @@ def run(self: Any, algorithm: str, /, **arguments: Any) -> Any:
     """
     if algorithm not in ALGORITHMS:
         names = sorted(ALGORITHMS)
-        raise InvalidOption(f"algorithm {algorithm!r} is none of {', '.join(map(repr, names))}{hint(algorithm, names)}")
+        raise InvalidOption(
+            f"algorithm {algorithm!r:.200} is none of {', '.join(map(repr, names))}{hint(algorithm, names)}"
+        )
     method, facts = ALGORITHMS[algorithm], self._options.facts
     checked = lambda now: method.arguments(facts(now), arguments)  # noqa: E731
     caller, began = self._directory.coordinator, clock.perf_counter()

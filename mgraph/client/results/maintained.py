@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mgraph.algorithms import ALGORITHMS
 from mgraph.checks import check_flag
@@ -65,6 +65,11 @@ class Live:
         self._result: VertexValues | None = None
         self._epoch, self._changes, self._report = -1, -1, LiveReport("again", 0, 0, 0.0)
         self._keep()
+
+    if not TYPE_CHECKING:  # type checkers must see unknown names
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(f"a maintained result has no {name!r}; result() returns the values of now")
 
     def _keep(self) -> None:
         """Choose a new key, under which the workers keep the result's state from the next call on."""
@@ -225,7 +230,7 @@ def maintain(self: Any, name: str, eager: bool = False, **arguments: Any) -> Liv
     names = sorted(name for name, algorithm in ALGORITHMS.items() if algorithm.maintain is not None)
     if name not in names:
         listed = ", ".join(map(repr, names))
-        raise InvalidOption(f"results of {name!r} cannot be maintained, but those of {listed}{hint(name, names)}")
+        raise InvalidOption(f"results of {name!r:.200} cannot be maintained, but those of {listed}{hint(name, names)}")
     with_each_change = check_flag(eager, "eager")
 
     # The first read computes the result.

@@ -12,7 +12,7 @@ import re
 
 from mgraph.errors import ReadError
 from mgraph.tables.files.graph_file import GraphFile
-from mgraph.tables.files.numbers import lines_of, numbers_of, places_from_1
+from mgraph.tables.files.numbers import lines_of, places_from_1, rows_of, sizes_in
 
 __all__ = ["dimacs"]
 
@@ -35,18 +35,11 @@ def dimacs(body: bytes, weighted: bool) -> GraphFile:
         at = next(number for number, text, _ in lines_of(rows) if text.split()[:1] == [other])
         text = other.decode(errors="replace")[:60]
         raise ReadError(f"line {line + at} begins with {text!r}; arcs of p {kind} begin with {letter.decode()!r}")
-    # Parse all rows at once, without their letters, and check how many numbers each has.
-    numbers, counts = numbers_of(re.sub(rb"(?m)^([ \t]*)%c" % letter, rb"\1 ", rows), line + 1)
-    wrong = (counts != 0) & (counts != width)
-    if wrong.any():
-        at = int(wrong.argmax())
-        raise ReadError(f"line {line + 1 + at} has {counts[at]} numbers; it must have {width}")
-    if int((counts > 0).sum()) != len(starts):
+    # Parse all rows at once, without their letters; a letter alone is no row.
+    table = rows_of(re.sub(rb"(?m)^([ \t]*)%c" % letter, rb"\1 ", rows), width, m, line)
+    if len(starts) != m:
         raise ReadError(f"a line after line {line} has {letter.decode()!r} and no numbers")
-    if len(numbers) != m * width:
-        raise ReadError(f"line {line} announces {m} edges, and {len(numbers) // width} follow")
     # Vertices are numbered from 1.
-    table = numbers.reshape(-1, width)
     places, bad = places_from_1(table[:, :2].ravel(), n)
     if bad >= 0:
         u, v = table[bad // 2, :2]
@@ -64,8 +57,8 @@ def _problem(body: bytes) -> tuple[str, int, int, int, int]:
         if not words:
             continue
         named = len(words) == 4 and words[:2] in (["p", "sp"], ["p", "edge"], ["p", "col"])
-        if named and all(word.isdecimal() and word.isascii() and len(word) < 20 for word in words[2:]):
-            return words[1], int(words[2]), int(words[3]), number, end
+        if named and (sizes := sizes_in(words[2:])) is not None:
+            return words[1], sizes[0], sizes[1], number, end
         text = line.decode(errors="replace")[:60]
         raise ReadError(f"line {number} is {text!r}; it must be p sp or p edge with the numbers of vertices and edges")
     raise ReadError("it has no line that begins with p")

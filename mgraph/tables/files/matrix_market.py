@@ -11,7 +11,7 @@ import numpy as np
 
 from mgraph.errors import InvalidBatch, ReadError
 from mgraph.tables.files.graph_file import GraphFile
-from mgraph.tables.files.numbers import lines_of, numbers_of, places_from_1
+from mgraph.tables.files.numbers import lines_of, places_from_1, rows_of, sizes_in
 
 __all__ = ["matrix_market"]
 
@@ -37,7 +37,10 @@ def matrix_market(body: bytes, weighted: bool) -> GraphFile:
     if entries * 2 * width > len(body):
         raise ReadError(f"line {line} announces {entries} entries, and there are {len(body)} bytes")
     # Parse the entries, and split them into ends and weights.
-    table = _entries(body[start:], width, line + 1, entries)
+    body = body[start:]
+    if b"%" in body:  # a comment becomes a blank line
+        body = b"\n".join(b"" if text.lstrip().startswith(b"%") else text for _, text, _ in lines_of(body))
+    table = rows_of(body, width, entries, line)
     src, dst = (_places(table[:, at], what, rows) for at, what in ((0, "row"), (1, "column")))
     weight = table[:, 2] if field in ("real", "double", "integer") and weighted else None
     # Mirror a skew-symmetric matrix, with the other sign; then sum duplicates.
@@ -72,27 +75,13 @@ def _sizes(body: bytes) -> tuple[int, int, int, int, int]:
     for number, line, end in lines_of(body):
         if number == 1 or not line.strip() or line.lstrip().startswith(b"%"):
             continue
-        words = line.split()
-        if len(words) != 3 or not all(word.isdigit() and len(word) < 20 for word in words):
-            text = line.decode(errors="replace")[:60]
-            raise ReadError(f"line {number} is {text!r}; it must have the numbers of rows, columns and entries")
-        rows, columns, entries = map(int, words)
+        text = line.decode(errors="replace")
+        sizes = sizes_in(text.split())
+        if sizes is None or len(sizes) != 3:
+            raise ReadError(f"line {number} is {text[:60]!r}; it must have the numbers of rows, columns and entries")
+        rows, columns, entries = sizes
         return rows, columns, entries, number, end
     raise ReadError("it has no line with the numbers of rows, columns and entries")
-
-
-def _entries(body: bytes, width: int, first_line: int, entries: int) -> np.ndarray:
-    """Return the numbers of the entries, a row each; blank lines are skipped."""
-    if b"%" in body:
-        body = b"\n".join(b"" if line.lstrip().startswith(b"%") else line for _, line, _ in lines_of(body))
-    numbers, counts = numbers_of(body, first_line)
-    wrong = (counts != 0) & (counts != width)
-    if wrong.any():
-        at = int(wrong.argmax())
-        raise ReadError(f"line {first_line + at} has {counts[at]} numbers; an entry has {width}")
-    if len(numbers) != entries * width:
-        raise ReadError(f"it announces {entries} entries, and {len(numbers) // width} follow")
-    return numbers.reshape(-1, width)
 
 
 def _places(column: np.ndarray, what: str, n: int) -> np.ndarray:

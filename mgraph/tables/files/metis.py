@@ -11,7 +11,7 @@ import numpy as np
 
 from mgraph.errors import ReadError
 from mgraph.tables.files.graph_file import GraphFile
-from mgraph.tables.files.numbers import lines_of, numbers_of, places_from_1
+from mgraph.tables.files.numbers import lines_of, numbers_of, places_from_1, sizes_in
 
 __all__ = ["metis"]
 
@@ -49,15 +49,15 @@ def _header(first: tuple[int, bytes]) -> tuple[int, int, int, bool]:
     """Parse the first line: vertices, edges, numbers before a line's first neighbour, and if edges have weights."""
     at, line = first
     words = line.decode(errors="replace").split()
-    if not 2 <= len(words) <= 4 or not all(word.isdecimal() and word.isascii() and len(word) < 20 for word in words):
+    if not 2 <= len(words) <= 4 or (numbers := sizes_in(words)) is None:
         text = line.decode(errors="replace").strip()[:60]
         raise ReadError(f"line {at} is {text!r}; it must have the numbers of vertices and edges, maybe a format")
     form = words[2] if len(words) > 2 else "0"
     if len(form) > 3 or set(form) - {"0", "1"}:
         raise ReadError(f"line {at} has the format {form!r}; it has up to three digits, 0 or 1")
     sizes, vertices, edges = (digit == "1" for digit in f"{form:0>3}")
-    constraints = (int(words[3]) if len(words) > 3 else 1) if vertices else 0
-    return int(words[0]), int(words[1]), sizes + constraints, edges
+    constraints = (numbers[3] if len(numbers) > 3 else 1) if vertices else 0
+    return numbers[0], numbers[1], sizes + constraints, edges
 
 
 def _rows(lines: Lines, n: int, before: int, weighted: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from mgraph.errors import ReadError
 
-__all__ = ["lines_of", "numbers_of", "places_from_1"]
+__all__ = ["lines_of", "numbers_of", "places_from_1", "rows_of", "sizes_in"]
 
 BLOCK = 1 << 25  #: bytes parsed at a time, which bounds the scratch memory to a few times this
 _NUMBER = re.compile(rb"[+-]?(\d+\.?\d*([eEdD][+-]?\d+)?|\.\d+([eEdD][+-]?\d+)?|nan|inf(inity)?)", re.IGNORECASE)
@@ -68,6 +68,27 @@ def numbers_of(body: bytes, first_line: int = 1) -> tuple[np.ndarray, np.ndarray
         numbers.append(parsed[0])
         counts.append(parsed[1])
     return np.concatenate(numbers), np.concatenate(counts)
+
+
+def rows_of(body: bytes, width: int, n: int, line: int) -> np.ndarray:
+    """Parse `n` rows of `width` numbers, as line number `line` before them announces: [n, width].
+
+    Skips blank lines. `ReadError` if a row has more or fewer numbers, or there are more or fewer rows.
+    """
+    numbers, counts = numbers_of(body, line + 1)
+    wrong = (counts != 0) & (counts != width)
+    if wrong.any():
+        at = int(wrong.argmax())
+        raise ReadError(f"line {line + 1 + at} has {counts[at]} numbers; it must have {width}")
+    if len(numbers) != n * width:
+        raise ReadError(f"line {line} announces {n} rows, and {len(numbers) // width} follow")
+    return numbers.reshape(-1, width)
+
+
+def sizes_in(words: list[str]) -> list[int] | None:
+    """Return the whole numbers of a header, of fewer than 20 digits each; None if a word is something else."""
+    plain = all(word.isdecimal() and word.isascii() and len(word) < 20 for word in words)
+    return [int(word) for word in words] if plain else None
 
 
 def places_from_1(column: np.ndarray, n: int) -> tuple[np.ndarray, int]:

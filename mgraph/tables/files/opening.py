@@ -14,10 +14,12 @@ from typing import Any, BinaryIO
 
 from mgraph.budget import host_memory_limit
 from mgraph.errors import InvalidBatch, MgraphError, ReadError
+from mgraph.facade import type_name
 
 __all__ = ["COMPRESSED", "blamed", "body_of", "check_path", "guarded", "head_of", "opened", "suffix_of"]
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".lz4")  #: suffixes of the files that are decompressed
+MESSAGE = 300  #: letters of a library's message that are shown, since some have much of a damaged file
 HEAD = 1 << 14  #: bytes in which a format is looked for
 #: a file may grow to so many times its size, and to `FREE` bytes in any case: gzip's best is 1032, of a file of zeros
 RATIO, FREE = 250, 1 << 26
@@ -43,6 +45,11 @@ def suffix_of(path: str | os.PathLike[str]) -> str:
 
 def check_path(path: str | os.PathLike[str]) -> str:
     """Return the path of a file as text, with ``~`` expanded; `ReadError` if it is no file."""
+    if not isinstance(path, str | bytes | os.PathLike):
+        raise TypeError(
+            f"a file's path is a str or a Path, got {type_name(path)}; stream and ingest take lists of files, "
+            "from_pandas takes frames"
+        )
     file = os.path.expanduser(os.fsdecode(path))
     try:
         is_folder = os.path.isdir(file) if os.stat(file) else False
@@ -82,7 +89,7 @@ def guarded(file: str) -> Iterator[None]:
     except MemoryError:
         raise ReadError(f"{file}: it announces more than there is memory for") from None
     except Exception as error:
-        raise ReadError(f"{file}: {error or type(error).__name__}") from None
+        raise ReadError(f"{file}: {str(error)[:MESSAGE] or type(error).__name__}") from None
 
 
 class _Limited(io.RawIOBase):

@@ -92,7 +92,7 @@ def test_dimacs(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("p sp 2 2\na 1 2 3\n", "line 1 announces 2 edges, and 1 follow"),
+        ("p sp 2 2\na 1 2 3\n", "line 1 announces 2 rows, and 1 follow"),
         ("p sp 2 1\na 1 3 3\n", "edge 1 is from 1 to 3; there are the vertices 1 to 2"),
         ("p sp 2 1\na 1 2\n", "line 2 has 2 numbers; it must have 3"),
         ("c x\np sp 2 1\nb 1 2 3\n", "line 3 begins with 'b'"),

@@ -50,7 +50,7 @@ def test_values_that_are_numbers(tmp_path, value, kept):
         ("1,5", "line 3 has '1,5', which is no number"), ("1.5abc", "no number"), ("1e400", "too large"),
         ("1D999", "too large"), ("0x10", "no number"), ("1_0", "no number"), ("1-2", "no number"), ("-", "no number"),
         ("--1", "no number"), ("1.5\0", "no number"), ("\u0663", "no number"), ("nan", "row 0 is missing"),
-        ("1 2", "line 3 has 4 numbers; an entry has 3"), ("", "line 3 has 2 numbers"), ("1e", "no number"),
+        ("1 2", "line 3 has 4 numbers; it must have 3"), ("", "line 3 has 2 numbers"), ("1e", "no number"),
         ("1e39", "stored as float32"), ("infinit", "no number"), ("1.2.3", "no number"),
     ],
 )  # fmt: skip
@@ -68,7 +68,7 @@ def test_values_that_are_none(tmp_path, value, message):
         ("%%MatrixMarket vector coordinate real general\n2 2 1\n1 2 1\n", "line 1 is"),
         (HEAD.replace("3 3 2", "3 3 -2"), "line 2 is '3 3 -2'"),
         (HEAD.replace("3 3 2", "3 3 99999999999999999999"), "line 2 is"),
-        (HEAD, "announces 2 entries, and 0 follow"),
+        (HEAD, "announces 2 rows, and 0 follow"),
         (f"{HEAD}1 2 1\n3.5 1 1\n", "entry 2 has the row 3.5; there are 1 to 3"),
         (f"{HEAD}1 2 1\n0 1 1\n", "entry 2 has the row 0"),
         (f"{HEAD}1 2 1\n1 99999999999999999999 1\n", "entry 2 has the column 1e"),
