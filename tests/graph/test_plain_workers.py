@@ -57,7 +57,7 @@ def what_it_finds() -> dict[str, Any]:
 
 
 def test_workers_without_a_checkout(tmp_path):
-    shutil.copytree(CHECKOUT / "mgraph", tmp_path / "mgraph", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(CHECKOUT / "mgraph", tmp_path / "mgraph")  # with its bytecode: compiling takes each worker seconds
     with plain_workers(2, tmp_path) as client:
         there = {"mgraph": str(tmp_path / "mgraph" / "__init__.py")}
         for names in client.run(by_value(what_it_finds)).values():

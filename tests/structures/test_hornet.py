@@ -84,12 +84,15 @@ def test_rows_of_all_sizes_change_where_they_lie_and_on_their_way(device, weight
 
 
 @pytest.mark.parametrize("weighted", WEIGHTS)
-def test_a_huge_row(device, weighted):
+def test_a_huge_row(device, weighted, monkeypatch):
     """In pieces: it changes in its block, in a new pool, and on its way into a larger or a smaller block."""
-    n, rng = 400_000, np.random.default_rng(5)
+    n, rng = scaled(400_000), np.random.default_rng(5)
+    if n < 400_000:  # pieces as small as in the test above
+        monkeypatch.setitem(structure.SIZES, "HUGE_EDGES", 64)
     s = create("hornet", n, n_rows=2, device=device, weighted=weighted, spare=0.5)
     have = np.zeros(n, bool)
     for size, share in ((100_000, 1.0), (1000, 0.5), (20_000, 1.0), (200, 0.0), (100_000, 0.9), (350_000, 0.1)):
+        size = size * n // 400_000
         dst, op = rng.permutation(n)[:size], np.where(rng.random(size) < share, 1, -1)
         batch = EdgeBatch(np.ones(size, np.uint32), dst, dst.astype(np.float32) if weighted else None, op)
         gone, come = dst[op < 0], dst[op > 0]
