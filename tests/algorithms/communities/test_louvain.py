@@ -14,7 +14,7 @@ from graphs import IDS, NONE, random_graph, real_graph, shapes, slow_build
 from spmd import Graph, cut, run, shards
 
 from mgraph.algorithms import ALGORITHMS
-from mgraph.algorithms.communities.louvain import program
+from mgraph.algorithms.communities.multilevel import aggregation
 from mgraph.algorithms.primitives import label_counts
 from mgraph.errors import Aborted, InvalidOption
 from mgraph.partition import Partition
@@ -80,7 +80,7 @@ def tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, smal
     """Also with tables for few rows at a time, and pieces of few arcs."""
     if request.param == "small":
         monkeypatch.setattr(label_counts, "ROOM", 64)
-        monkeypatch.setattr(program, "PIECE", 50)
+        monkeypatch.setattr(aggregation, "PIECE", 50)
     return request.param
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, TypeVar
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs
 from mgraph.algorithms.communities.louvain.program import run, warm
-from mgraph.checks import check_number, check_whole
-from mgraph.errors import InvalidOption
+from mgraph.algorithms.communities.multilevel.arguments import check_levels, check_resolution, check_reverse
+from mgraph.checks import check_whole
 
-__all__ = ["ALGORITHM", "check_resolution", "louvain"]
+__all__ = ["ALGORITHM", "louvain"]
 
 T = TypeVar("T")
 
 
-def louvain(self: Runs[T], resolution: float = 1.0, seed: int | None = None) -> T:
+def louvain(self: Runs[T], resolution: float = 1.0, seed: int | None = None, max_levels: int | None = None) -> T:
     """Compute communities by the Louvain method, named by their smallest vertex id: int64, on the workers.
 
     The method looks for communities of large `modularity`. Weights count, and a self-loop counts twice, like in
@@ -60,22 +59,15 @@ def louvain(self: Runs[T], resolution: float = 1.0, seed: int | None = None) -> 
     >>> g.louvain().to_numpy()  # doctest: +SKIP
     array([0, 0, 0, 3, 3, 3])
     """
-    return self.run("louvain", resolution=resolution, seed=seed)
+    return self.run("louvain", resolution=resolution, seed=seed, max_levels=max_levels)
 
 
-def check_resolution(value: Any) -> float:
-    """Return `value` as a float. Raises `InvalidOption` unless it is a finite number of 0 or more."""
-    if not 0 <= check_number(value, "resolution") < math.inf:
-        raise InvalidOption(f"resolution is {value}; it must be finite and 0 or more")
-    return float(value)
-
-
-def check(graph: GraphFacts, resolution: Any = 1.0, seed: Any = None) -> dict[str, Any]:
+def check(graph: GraphFacts, resolution: Any = 1.0, seed: Any = None, max_levels: Any = None) -> dict[str, Any]:
     """Return the program's arguments."""
-    if graph.directed:
-        raise InvalidOption("louvain is for undirected graphs; create the graph with directed=False")
+    check_reverse(graph, "louvain")
     return {
         "resolution": check_resolution(resolution),
+        "max_levels": check_levels(max_levels),
         "seed": 0 if seed is None else check_whole(seed, "seed") % 2**64,
     }
 
