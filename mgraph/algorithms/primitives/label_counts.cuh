@@ -141,14 +141,15 @@ struct ThreadTable {
     u32 keys[holds ? thread_slots : 1];  // label + 1, or 0
     u32 used[holds ? most_by_thread : 1];
     u64 sums[holds ? thread_slots : 1];
-    DEVICE void add(u32 label, u64 amount, i64& n, int shift) {
+    DEVICE bool add(u32 label, u64 amount, i64& n, int shift) {  // returns true for a new label
         u32 at = (label * 0x9E3779B1u) >> shift, mask = (1u << (32 - shift)) - 1;
         for (; keys[at] != label + 1; at = (at + 1) & mask)
             if (keys[at] == 0) {
-                keys[at] = label + 1, sums[at] = 0, used[n++] = at;
-                break;
+                keys[at] = label + 1, sums[at] = amount, used[n++] = at;
+                return true;
             }
         sums[at] += amount;
+        return false;
     }
 };
 
@@ -175,12 +176,15 @@ struct Vote {  // lets rows vote, a row per lane; leaves wide rows to CastWide
     const u32* list;  // the rows; null for all
     i64 n;
     Votes votes;
+    static constexpr int ahead = 64;
+    DEVICE i64 row_at(i64 at) const { return list ? (i64)list[at] : at; }
     DEVICE i64 edges(i64 row) const { return graph.degree(row) + (both ? back.degree(row) : 0); }
     DEVICE void operator()(Grid grid) const {
         SHARED(u32, words, Tile<lanes>::size() == 1 ? 1 : 3 * tiles_of_block * table_slots);
         Tile<lanes> tile;
         for (i64 i : grid.items(tile, (n + tile.size() - 1) / tile.size())) {
-            i64 at = i * tile.size() + tile.rank(), row = at < n ? (list ? (i64)list[at] : at) : -1;
+            i64 at = i * tile.size() + tile.rank(), row = at < n ? row_at(at) : -1;
+            fetch_row(graph, at, n, [&](i64 later) { return row_at(later); });
             i64 degree = row >= 0 && votes.may_choose(row) ? edges(row) : 0;
             // Short rows by lanes, longer ones by the tile with its table.
             if (degree > 0 && degree <= short_degree) votes.settle(row, by_lane(row));
@@ -201,10 +205,22 @@ struct Vote {  // lets rows vote, a row per lane; leaves wide rows to CastWide
         SHARED(ThreadTable, tables, 1);
         ThreadTable& table = *tables;
         i64 used = 0;
-        int shift = 32 - bit_width((u64)(degree + degree / 3));
-        auto put = [&](u32 label, u64 amount) { table.add(label, amount, used, shift); };
+        int shift = 32 - bit_width((u64)(degree + degree / 3)), read = 0;
+        // Read labels in advance: a mispredicted branch of the table would wait for a label that is not in the cache.
+        u32 label[ahead];
+        u64 amount[ahead];
+        auto add = [&] {
+            for (int i = 0; i < read; ++i)
+                if (table.add(label[i], amount[i], used, shift) && votes.sums) prefetch(votes.sums + label[i]);
+            read = 0;
+        };
+        auto put = [&](u32 next, u64 weight) {
+            label[read] = next, amount[read++] = weight;
+            if (read == ahead) add();
+        };
         cast_row(graph, Tile<1>{}, row, votes, put);
         if (both) cast_row(back, Tile<1>{}, row, votes, put);
+        add();
         Best best = {0, no_label};
         for (i64 i = 0; i < used; ++i) {
             u32 at = table.used[i], label = table.keys[at] - 1;

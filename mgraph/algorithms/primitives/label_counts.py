@@ -30,7 +30,11 @@ ROOM = 1 << 24  #: slots of the tables of a group of wide rows: 12 bytes each
 NO_VOTES: dict[str, Any] = {
     **dict.fromkeys(("strength", "strength_in", "sums", "sums_in", "names", "bounds", "bound_sums", "bound_sums_in")),
     **dict.fromkeys(("cuts", "joined", "chosen", "moves", "count")),
-    **{"unit": 0.0, "price": 0.0, "classes": 0, "turn": 0, "seed": 0},
+    "unit": 0.0,
+    "price": 0.0,
+    "classes": 0,
+    "turn": 0,
+    "seed": 0,
 }
 
 
@@ -41,6 +45,8 @@ def label_count_kernels(shard: Shard, view: View) -> Library:
 
 class LabelCounts:
     """Rows of a rank, and the tables of the wide ones.
+
+    `by_thread` is True on a CPU, where threads have tables.
 
     Takes 45 bytes per wide row, and 12 bytes for each of `ROOM` slots or for twice the edges of the largest row.
 
@@ -58,8 +64,8 @@ class LabelCounts:
         self.kernels = label_count_kernels(shard, views[0])
         # Find the wide rows, and the slots of their tables.
         device, xp = self.device, self.device.xp
-        by_thread = device.kind == "cpu" and host_platform() == "kernels/platform/host.h"
-        self.tabled = TABLED_BY_THREAD if by_thread else TABLED
+        self.by_thread = device.kind == "cpu" and host_platform() == "kernels/platform/host.h"
+        self.tabled = TABLED_BY_THREAD if self.by_thread else TABLED
         self.wide = device.astype(xp.flatnonzero(degrees > self.tabled), np.uint32)
         self.slots = device.astype(device.gather(degrees, self.wide), np.int64)
         self.slots *= 2
@@ -72,7 +78,8 @@ class LabelCounts:
         pieces = -(-room // CHUNK_SLOTS) + n
         self.scores, self.labels = device.empty(pieces, np.uint64), device.empty(pieces, np.uint32)
         self._arrange(np.array([0, n]))
-        self.lists: list[Array] = [None]  # the rows of each turn; None for all
+        self.active: Array = None  # the rows that vote, by turn; None for all
+        self.marks = np.array([0, self.rows])  # where each turn begins in them
 
     def deal(self, votes: dict[str, Any], active: Array) -> int:
         """Sort the rows that are active, 1 in `active`, by their turns in a sweep, before its first turn.
@@ -84,8 +91,7 @@ class LabelCounts:
         device, fields = self.device, Struct(**{**votes, "tabled": self.tabled})
         rows = device.astype(device.xp.flatnonzero(active), np.uint32)
         order, marks = self._by_turn(fields, rows, active)
-        rows = device.gather(rows, order)
-        self.lists = [rows[begin:end] for begin, end in pairwise(marks.tolist())]
+        self.active, self.marks = device.gather(rows, order), marks
 
         # Arrange the wide rows alike; inactive ones come last.
         turns = np.zeros_like(marks)
@@ -148,8 +154,8 @@ class LabelCounts:
         """
         # Rows that are not wide.
         turn, fields = votes["turn"], Struct(**{**votes, "tabled": self.tabled})
-        rows = self.lists[turn]
-        n = self.rows if rows is None else len(rows)
+        begin, end = self.marks[turn : turn + 2].tolist()
+        rows, n = None if self.active is None else self.active[begin:end], end - begin
         both = {"graph": self.views[0], "back": self.views[-1], "both": len(self.views) - 1}
         self.kernels.Vote(-(-n // LANES), **both, list=rows, n=n, votes=fields)
 

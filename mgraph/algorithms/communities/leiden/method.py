@@ -23,7 +23,7 @@ def leiden(
     max_levels: int | None = None,
     seed: int = 0,
 ) -> T:
-    """x."""
+    """X."""
     return self.run("leiden", resolution=resolution, quality=quality, max_levels=max_levels, seed=seed)
 
 

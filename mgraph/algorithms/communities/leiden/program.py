@@ -17,7 +17,7 @@ References
 from __future__ import annotations
 
 from mgraph.algorithms.algorithm import Columns, Shard
-from mgraph.algorithms.communities.multilevel import Hierarchy, Level, finest_level, warm
+from mgraph.algorithms.communities.multilevel import Hierarchy, finest_level, warm
 from mgraph.algorithms.primitives.replicated import all_gather
 
 __all__ = ["run", "warm"]

@@ -33,6 +33,7 @@ __all__ = ["FILE", "Level"]
 FILE = "algorithms/communities/multilevel/multilevel.cuh"
 TURNS = 8  #: turns per sweep, in which vertices choose
 FEW, MOST_TURNS = 1 << 16, 64  #: up to FEW vertices, an undone sweep is repeated in up to MOST_TURNS turns
+BY_THREAD = 1 << 14  #: on a CPU, up to so many active vertices take all turns in one launch
 SWEEPS, REFINEMENTS = 50, 2  #: upper bounds of sweeps per level; 3 to 15 of local moving are usual
 SWEEP_GAIN = 1e-5  #: the smallest gain after which another sweep follows
 
@@ -111,8 +112,8 @@ class Level:
 
     # ---- local moving ------------------------------------------------------------------------------------------------
 
-    def improve(self, seed: int) -> float:
-        """Sweep while the quality gains. Returns the quality."""
+    def improve(self, seed: int, tolerance: float = SWEEP_GAIN) -> float:
+        """Sweep until a sweep gains less than `tolerance`. Returns the quality."""
         # Sweep.
         best, turns, active = self.value(), TURNS, self.device.full(self.rows, 1, np.uint8)
         for number in range(SWEEPS):
@@ -130,7 +131,7 @@ class Level:
                     break
                 continue
             gain, best, active = now - best, now, marks
-            if gain < SWEEP_GAIN:
+            if gain < tolerance:
                 break
         return best
 
@@ -141,11 +142,8 @@ class Level:
         """
         marks, inside = self.device.zeros(self.n, np.uint8), self.device.zeros(1, np.int64)
         follow = {"before": self.labels.copy(), "marks": marks, "inside": inside, "bounds": None, "changes": None}
-        votes, moves = self._votes(self.labels, self.sums, self.objective.price, turns, seed), 0
-        self.tally.deal(votes, active)
-        for turn in range(turns):
-            parts = self._turn({**votes, "turn": turn}, follow, None)
-            moves += sum(map(len, parts))
+        votes = self._votes(self.labels, self.sums, self.objective.price, turns, seed)
+        moves = self._run_turns(votes, follow, active)
         inside = Device.to_host(inside)
         self.inside += int(self.shard.exchange.allreduce(inside)[0])
         return moves, self._marked(marks)
@@ -158,31 +156,50 @@ class Level:
         votes |= {"strength_in": self.strengths[1] if directed else None, "sums_in": sums[1] if directed else None}
         return votes | {"classes": turns, "seed": seed, "moves": self.moves, "count": self.count}
 
-    def _turn(self, votes: dict[str, Any], follow: dict[str, Any], joined: Array) -> list[Array]:
-        """Let the vertices of a turn choose, and apply the moves of all ranks, which it returns for each rank."""
-        # Vote.
-        self.device.fill(self.count, 0)
-        self.tally.vote(votes)
-        own = self.moves[: int(Device.to_host(self.count)[0])]
+    def _run_turns(self, votes: dict[str, Any], follow: dict[str, Any], active: Array) -> int:
+        """Let each active vertex choose once, in turns, and apply the moves. Returns the number of moves of all ranks.
 
-        # Apply all moves.
-        parts = self.shard.exchange.allgather(own)
-        labels = {"of": votes["labels"], "joined": joined, "strength": votes["strength"], "sums": votes["sums"]}
-        labels |= {"strength_in": votes["strength_in"], "sums_in": votes["sums_in"]}
-        for part in parts:
-            self.kernels.Move(len(part), moves=part, n=len(part), labels=labels)
+        `votes` and `follow` are fields of the kernels' `Votes` and `Follow`. One launch for few active vertices of the
+        only rank, on a CPU.
+        """
+        # Deal the vertices to turns.
+        listed, moves = self.tally.deal(votes, active), 0
+        labels = {"of": votes["labels"], "joined": votes["joined"], "strength": votes["strength"]}
+        labels |= {name: votes[name] for name in ("sums", "strength_in", "sums_in")}
+        follow = {**follow, "moves": self.moves, "labels": votes["labels"], "first": self.first, "unit": votes["unit"]}
+        if self.shard.size == 1 and listed <= BY_THREAD and self.tally.by_thread and len(self.tally.wide) == 0:
+            return self._run_by_thread(votes, Struct(**labels), follow)
 
-        # Follow the own ones along their edges.
-        if len(own):
-            fields = {"moves": own, "labels": votes["labels"], "first": self.first, "unit": votes["unit"]}
-            fields = Struct(**fields, **follow)
-            for weights in self.weights:
+        # In each turn the vertices vote, and all ranks apply all moves and follow their own along the edges.
+        fields, of_labels = Struct(**follow), Struct(**labels)
+        for turn in range(votes["classes"]):
+            self.device.fill(self.count, 0)
+            self.tally.vote({**votes, "turn": turn})
+            own = self.moves[: int(Device.to_host(self.count)[0])]
+            parts = self.shard.exchange.allgather(own)
+            for part in parts:
+                self.kernels.Move(len(part), moves=part, n=len(part), labels=of_labels)
+            for weights in self.weights if len(own) else []:
                 hubs = weights.hubs()
                 self.kernels.FollowRows(-(-len(own) // LANES), graph=weights.view, n=len(own), follow=fields, **hubs)
                 self.kernels.FollowHubs(weights.room, graph=weights.view, follow=fields, **hubs)
-        for part in parts:
-            self.kernels.Remember(len(part), moves=part, n=len(part), before=follow["before"])
-        return parts
+            if votes["bounds"] is not None:
+                self._join_cuts(parts, follow["changes"], votes["cuts"])
+            for part in parts:
+                self.kernels.Remember(len(part), moves=part, n=len(part), before=follow["before"])
+            moves += sum(map(len, parts))
+        return moves
+
+    def _run_by_thread(self, votes: dict[str, Any], labels: Struct, follow: dict[str, Any]) -> int:
+        """Run all turns in one launch, by one thread of a CPU. Returns the number of moves."""
+        tally, moved, views = self.tally, self.device.zeros(1, np.int64), self.tally.views
+        change = None if votes["bounds"] is None else self.device.empty(self.rows, np.int64)
+        self.kernels.SweepByThread(
+            1, graph=views[0], back=views[-1], both=len(views) - 1, list=tally.active, marks=tally.marks,
+            votes={**votes, "tabled": tally.tabled}, labels=labels, follow=follow, before=follow["before"],
+            change=change, cuts=votes["cuts"], moved=moved, **self.weights[0].hubs(),
+        )  # fmt: skip
+        return int(moved[0])
 
     def _marked(self, marks: Array) -> Array:
         """Return the own vertices that any rank has marked: uint8[rows]."""
@@ -218,13 +235,7 @@ class Level:
             votes |= {"bounds": self.labels, "bound_sums": self.sums[0], "cuts": cuts, "joined": joined}
             votes |= {"bound_sums_in": self.sums[1] if len(self.sums) > 1 else None}
             self.kernels.Separate(rows, votes={**votes, "tabled": self.tally.tabled}, n=rows, active=active)
-            self.tally.deal(votes, active)
-            moves = 0
-            for turn in range(TURNS):
-                moved = self._turn({**votes, "turn": turn}, follow, joined)
-                self._join_cuts(moved, changes, cuts)
-                moves += sum(map(len, moved))
-            if moves == 0:
+            if self._run_turns(votes, follow, active) == 0:
                 break
         return parts
 
