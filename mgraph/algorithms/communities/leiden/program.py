@@ -2,7 +2,7 @@
 
 Vertices move while the quality gains. Each community is then divided into parts (`multilevel.level`), which become the
 vertices of a smaller graph; they begin in the communities of their vertices, and so on, until each community is one
-vertex. All of it is repeated once, from the communities of the first iteration.
+vertex. All of it is repeated once, from the communities of the first iteration. That leaves small gains to the second.
 
 Each part is connected, and so is each community at the end: it is a part.
 
@@ -23,6 +23,7 @@ from mgraph.algorithms.primitives.replicated import all_gather
 __all__ = ["run", "warm"]
 
 ITERATIONS = 2
+TOLERANCE, DECAY = 1e-2, 0.1  #: the smallest gain of a sweep on the first level; its factor from level to level
 SEEDS = 1 << 20  #: seeds per iteration, one for each level
 
 
@@ -61,27 +62,25 @@ def run(
     """
     # Each iteration begins with the communities of the last.
     finest = finest_level(shard, "leiden", quality, resolution)
-    finest.start()
     levels = Hierarchy(finest)
     for iteration in range(ITERATIONS if finest.objective.total else 0):
         if iteration:
             finest.start(all_gather(shard, levels.members), levels.level.inside)
             levels = Hierarchy(finest)
-        _descend(levels, max_levels, seed + SEEDS * iteration)
+        _descend(levels, max_levels, seed + SEEDS * iteration, 0.0 if iteration else TOLERANCE)
 
     # Name the communities by their smallest user's ids.
-    value = levels.level.value() if finest.objective.total else 0.0
+    reached = finest.objective.quality(levels.level.value(), shard.n_vertices)
     own, communities = levels.communities()
-    scalars = {"quality": finest.objective.quality(value, shard.n_vertices), "communities": communities}
-    return {"community": own}, {**scalars, "levels": levels.levels}
+    return {"community": own}, {"quality": reached, "communities": communities, "levels": levels.levels}
 
 
-def _descend(levels: Hierarchy, max_levels: int, seed: int) -> None:
+def _descend(levels: Hierarchy, max_levels: int, seed: int, tolerance: float) -> None:
     """Improve the communities level by level. At the end each is connected, and a vertex of the last level."""
     # Vertices move, and parts become vertices, until parts have one vertex.
     for number in range(max_levels):
         level = levels.level
-        level.improve(seed + number)
+        level.improve(seed + number, tolerance * DECAY**number)
         if level.inside == level.loops or not levels.coarsen(level.refine(seed + number, level.objective)):
             break
 

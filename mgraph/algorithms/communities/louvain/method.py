@@ -18,7 +18,8 @@ def louvain(self: Runs[T], resolution: float = 1.0, seed: int | None = None, max
     """Compute communities by the Louvain method, named by their smallest vertex id: int64, on the workers.
 
     The method looks for communities of large `modularity`. Weights count, and a self-loop counts twice, like in
-    NetworkX.
+    NetworkX. On a directed graph, the modularity is the directed one. `leiden` takes longer, and finds communities of
+    larger modularity, of which each is connected.
 
     Parameters
     ----------
@@ -27,6 +28,9 @@ def louvain(self: Runs[T], resolution: float = 1.0, seed: int | None = None, max
     seed : int, optional
         0 or more. Another seed lets other vertices choose at the same time, and so may find other communities. None is
         0: equal graphs have equal communities in every run.
+    max_levels : int, optional
+        1 or more: vertices move in at most so many graphs, of which the first is the graph itself. None for as many as
+        gain modularity.
 
     Returns
     -------
@@ -37,18 +41,20 @@ def louvain(self: Runs[T], resolution: float = 1.0, seed: int | None = None, max
     Raises
     ------
     InvalidOption
-        The graph is directed, a weight is negative or not finite, or an argument is out of its range.
+        The graph is directed and has no in-edges, a weight is negative or not finite, or an argument is out of its
+        range.
     CapacityError
-        A worker has too little memory: 60 bytes per vertex of the whole graph, up to 56 per stored edge between
-        communities, and 200 MB for rows of more than 192 edges.
+        A worker has too little memory: 80 bytes per vertex of the whole graph, on a GPU up to 56 per stored edge
+        between communities, on a CPU 12, and 200 MB for wide rows: of more than 192 edges on a GPU, and more than
+        32,768 on a CPU.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
     Notes
     -----
-    O(n + m) per sweep; usually 3 to 15 sweeps on the graph, and further ones on ever smaller graphs. A sweep is eight
-    supersteps, in graphs of up to 65,536 vertices up to 64 if fewer gain nothing, in which 8 bytes travel per moved
-    vertex. Sums of weights are whole numbers of a unit of 2**-61 of the sum of all. So communities do not depend on the
+    O(n + m) per sweep; usually 3 to 20 sweeps on the graph, and further ones on ever smaller graphs. After the first
+    sweep only those vertices choose whose neighbours have moved. A sweep is eight supersteps, in graphs of up to 65,536
+    vertices up to 64 if fewer gain nothing, in which 8 bytes travel per moved vertex. Sums of weights are whole numbers of a unit of 2**-61 of the sum of all. So communities do not depend on the
     number of workers, the structure or the order of the vertices. A GPU may round a gain differently than a CPU, and so
     decide differently between nearly equal gains. After V. D. Blondel, J.-L. Guillaume, R. Lambiotte, E. Lefebvre,
     "Fast unfolding of communities in large networks", J. Stat. Mech., 2008.

@@ -19,6 +19,7 @@ from mgraph.algorithms.communities.multilevel import Hierarchy, finest_level, wa
 __all__ = ["run", "warm"]
 
 LEVEL_GAIN = 1e-7  #: the smallest gain after which another level follows
+TOLERANCE, DECAY = 1e-3, 0.1  #: the smallest gain of a sweep on the first level; its factor from level to level
 
 
 def run(shard: Shard, resolution: float = 1.0, max_levels: int = 50, seed: int = 0) -> Columns:
@@ -53,12 +54,11 @@ def run(shard: Shard, resolution: float = 1.0, max_levels: int = 50, seed: int =
     """
     # Improve level by level, while modularity gains.
     levels = Hierarchy(finest_level(shard, "louvain", "modularity", resolution))
-    levels.level.start()
     q = 0.0
     if levels.level.objective.total:
-        q, before = levels.level.improve(seed), -np.inf
+        q, before = levels.level.improve(seed, TOLERANCE), -np.inf
         while levels.levels + 1 < max_levels and q > before + LEVEL_GAIN and levels.coarsen():
-            before, q = q, levels.level.improve(seed + levels.levels)
+            before, q = q, levels.level.improve(seed + levels.levels, TOLERANCE * DECAY**levels.levels)
 
     # Name the communities by their smallest user's ids.
     own, communities = levels.communities()

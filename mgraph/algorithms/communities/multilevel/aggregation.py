@@ -23,6 +23,7 @@ from mgraph.structures.sort import sort_keys
 
 __all__ = ["CoarseRows", "add_up", "next_level", "number_communities"]
 
+SORTING = ("cuda",)  #: devices that add up by sorting
 PIECE = 1 << 26  #: arcs per piece, whose pairs of communities are added up at once
 RANGES, SUMS = 4, 4  #: ranges of communities per thread of a CPU; most sums in them for each arc
 
@@ -106,7 +107,7 @@ def _coarse(level: Level, numbers: Array, n: int, partition: Partition) -> Coars
     """Return the own rows of the graph of `n` communities."""
     # Add up the own arcs.
     device, shard = level.device, level.shard
-    if device.kind == "cpu":
+    if device.kind not in SORTING:
         rows = _by_ranges(level, numbers, n)
         if shard.size == 1:
             return rows

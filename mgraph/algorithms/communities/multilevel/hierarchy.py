@@ -21,7 +21,7 @@ __all__ = ["Hierarchy", "finest_level", "warm"]
 
 
 def finest_level(shard: Shard, what: str, quality: str, resolution: float) -> Level:
-    """Return the level of the graph's vertices, not yet started.
+    """Return the level of the graph's vertices, each in a community of its own.
 
     Raises `InvalidOption` on every rank, naming `what`, if a weight is negative or not finite, or if the graph is
     directed and has no in-edges.
@@ -44,7 +44,10 @@ def finest_level(shard: Shard, what: str, quality: str, resolution: float) -> Le
         degrees += back.degrees()
     names = None if shard.by_name is None else vertex_labels(shard)
     objective = Objective(quality, resolution, directed, unit or 1.0, total)
-    return Level(shard, sides, shard.partition, degrees, names, strengths, 0, objective, unit)
+    level = Level(shard, sides, shard.partition, degrees, names, strengths, 0, objective, unit)
+    level.start()
+    level.loops = level.inside
+    return level
 
 
 class Hierarchy:

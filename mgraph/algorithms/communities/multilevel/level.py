@@ -34,7 +34,7 @@ FILE = "algorithms/communities/multilevel/multilevel.cuh"
 TURNS = 8  #: turns per sweep, in which vertices choose
 FEW, MOST_TURNS = 1 << 16, 64  #: up to FEW vertices, an undone sweep is repeated in up to MOST_TURNS turns
 BY_THREAD = 1 << 14  #: on a CPU, up to so many active vertices take all turns in one launch
-SWEEPS, REFINEMENTS = 50, 2  #: upper bounds of sweeps per level; 3 to 15 of local moving are usual
+SWEEPS = 50  #: upper bound of sweeps per level; 3 to 20 are usual
 SWEEP_GAIN = 1e-5  #: the smallest gain after which another sweep follows
 
 
@@ -54,7 +54,7 @@ class Level:
     strengths : list of int64[n]
         The strength of each vertex; of a directed graph, of its out-edges and of its in-edges.
     loops : int
-        The weight of edges inside of the vertices: of parts of earlier levels.
+        The weight of edges inside of the vertices: of self-loops, or of parts of earlier levels.
     objective : Objective
     unit : float
         The factor that makes weights whole numbers; 0 if each edge weighs 1.
@@ -86,7 +86,7 @@ class Level:
     def start(self, labels: Array = None, inside: int | None = None) -> None:
         """Begin with the communities of `labels`, or with a community for each vertex.
 
-        `inside` is the weight inside of the communities, if it is known.
+        `inside` is the weight inside of the communities; on the level of the graph's vertices it may be left out.
         """
         self.labels = self._own_labels() if labels is None else labels
         self.sums = [self.sums_of(self.labels, strength) for strength in self.strengths]
@@ -102,9 +102,9 @@ class Level:
         return sums
 
     def _weigh_inside(self) -> int:
-        """Return the weight of the edges inside of communities, both ways."""
+        """Return the weight of the edges inside of communities of the graph's vertices, both ways."""
         own = sum(Device.to_host(one.weigh("inside", self.labels))[:1] for one in self.weights)
-        return int(self.shard.exchange.allreduce(own)[0]) + self.loops
+        return int(self.shard.exchange.allreduce(own)[0])
 
     def value(self) -> float:
         """Return the quality of the communities."""
@@ -112,8 +112,8 @@ class Level:
 
     # ---- local moving ------------------------------------------------------------------------------------------------
 
-    def improve(self, seed: int, tolerance: float = SWEEP_GAIN) -> float:
-        """Sweep until a sweep gains less than `tolerance`. Returns the quality."""
+    def improve(self, seed: int, tolerance: float = 0.0) -> float:
+        """Sweep until a sweep gains less than `tolerance`, or less than `SWEEP_GAIN`. Returns the quality."""
         # Sweep.
         best, turns, active = self.value(), TURNS, self.device.full(self.rows, 1, np.uint8)
         for number in range(SWEEPS):
@@ -131,7 +131,7 @@ class Level:
                     break
                 continue
             gain, best, active = now - best, now, marks
-            if gain < tolerance:
+            if gain < max(tolerance, SWEEP_GAIN):
                 break
         return best
 
@@ -230,13 +230,11 @@ class Level:
         # Vertices that are alone join parts of their communities, in turns.
         changes, active, inside = device.zeros(rows, np.int64), device.empty(rows, np.uint8), device.zeros(1, np.int64)
         follow = {"before": parts.copy(), "marks": None, "inside": inside, "bounds": self.labels, "changes": changes}
-        for number in range(REFINEMENTS):
-            votes = self._votes(parts, sums, price, TURNS, _mixed(seed, SWEEPS + number))
-            votes |= {"bounds": self.labels, "bound_sums": self.sums[0], "cuts": cuts, "joined": joined}
-            votes |= {"bound_sums_in": self.sums[1] if len(self.sums) > 1 else None}
-            self.kernels.Separate(rows, votes={**votes, "tabled": self.tally.tabled}, n=rows, active=active)
-            if self._run_turns(votes, follow, active) == 0:
-                break
+        votes = self._votes(parts, sums, price, TURNS, _mixed(seed, SWEEPS))
+        votes |= {"bounds": self.labels, "bound_sums": self.sums[0], "cuts": cuts, "joined": joined}
+        votes |= {"bound_sums_in": self.sums[1] if len(self.sums) > 1 else None}
+        self.kernels.Separate(rows, votes={**votes, "tabled": self.tally.tabled}, n=rows, active=active)
+        self._run_turns(votes, follow, active)
         return parts
 
     def _join_cuts(self, parts: list[Array], changes: Array, cuts: Array) -> None:

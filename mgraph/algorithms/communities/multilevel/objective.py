@@ -53,6 +53,8 @@ class Objective:
 
         `inside` is the weight inside of communities, both ways; the sums are the strengths of each community.
         """
+        if not self.total:
+            return 0.0
         scale = self.total / 2 if self.directed else self.total
         if self.name == "cpm":
             part = sums * 1.0
@@ -64,6 +66,6 @@ class Objective:
 
     def quality(self, value: float, n: int) -> float:
         """Return the quality that users get, of a graph of `n` vertices with this `value`."""
-        if self.name == "cpm":
+        if self.name == "cpm" and self.total:
             return value * self.total / 2 / self.unit + (1 + self.directed) / 2 * self.resolution * n
         return value
