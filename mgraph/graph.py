@@ -362,6 +362,7 @@ class DynamicGraph(Properties):
     k_truss = algorithms.k_truss.k_truss
     katz_centrality = algorithms.katz_centrality.katz_centrality
     label_propagation = algorithms.label_propagation.label_propagation
+    leiden = algorithms.leiden.leiden
     louvain = algorithms.louvain.louvain
     modularity = algorithms.modularity.modularity
     multi_source_bfs = algorithms.multi_source_bfs.multi_source_bfs

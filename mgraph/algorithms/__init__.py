@@ -12,7 +12,14 @@ from mgraph.algorithms.centrality import (
     katz_centrality,
     pagerank,
 )
-from mgraph.algorithms.communities import components, label_propagation, louvain, modularity, strong_components
+from mgraph.algorithms.communities import (
+    components,
+    label_propagation,
+    leiden,
+    louvain,
+    modularity,
+    strong_components,
+)
 from mgraph.algorithms.density import clustering, core_number, k_core, k_truss, triangles
 from mgraph.algorithms.pairs import jaccard, overlap
 from mgraph.algorithms.paths import bfs, distances, k_hop, multi_source_bfs, shortest_path, sssp
@@ -35,7 +42,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     for module in (
         *(bfs, distances, k_hop, multi_source_bfs, shortest_path, sssp),  # paths
         *(betweenness, degree_centrality, hits, pagerank),  # centrality
-        *(components, label_propagation, louvain, modularity, strong_components),  # components and communities
+        *(components, label_propagation, leiden, louvain, modularity, strong_components),  # components and communities
         *(clustering, core_number, k_core, k_truss, triangles),  # density
         *(jaccard, overlap),  # pairs
         *(random_walks, sample_neighbors),  # sampling

@@ -16,7 +16,10 @@ from mgraph.networkx.graph import DiGraph, Graph
 __all__ = ["convert_from_nx", "convert_to_nx"]
 
 #: functions for which parallel edges become their sum; for others, the smallest
-SUMMED = {"hits", "louvain_communities", "pagerank"}
+SUMMED = {
+    *("hits", "leiden_communities", "leiden_partitions", "louvain_communities", "louvain_partitions", "modularity"),
+    "pagerank",
+}
 
 
 def convert_from_nx(

@@ -1,18 +1,16 @@
-"""Parts of a graph: cores, trusses, neighbourhoods; and communities."""
+"""Parts of a graph: cores, trusses, neighbourhoods."""
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 import numpy as np
 
-from mgraph.networkx.calls import check_no_loops, offered, part, refusing, weighted, why_no_weight
-from mgraph.networkx.contents import Refused
+from mgraph.networkx.calls import check_no_loops, offered, part, refusing, why_no_weight
 from mgraph.networkx.graph import Graph
 from mgraph.networkx.paths import single_source_dijkstra_path_length, single_source_shortest_path_length
 
-__all__ = ["ego_graph", "k_core", "k_truss", "louvain_communities"]
+__all__ = ["ego_graph", "k_core", "k_truss"]
 
 
 @offered()
@@ -77,45 +75,3 @@ def ego_graph(
     inside[[G._contents.index[node] for node in near]] = True
     inside[G._contents.index[n]] = center
     return part(G, inside)
-
-
-def _why_no_louvain(
-    G: Any,
-    weight: Any = "weight",
-    resolution: float = 1,
-    threshold: float = 1e-7,
-    max_level: Any = None,
-    seed: Any = None,
-) -> str | None:
-    if max_level is not None:
-        return "max_level is given, and the backend goes on until nothing gains"
-    if G.is_directed():
-        return "the graph is directed"
-    return why_no_weight(weight)
-
-
-@offered(_why_no_louvain)
-def louvain_communities(
-    G: Graph,
-    weight: Any = "weight",
-    resolution: float = 1,
-    threshold: float = 1e-7,
-    max_level: int | None = None,
-    seed: Any = None,
-) -> list[set[Any]]:
-    """Implement `networkx.community.louvain_communities`: other communities, of similar modularity."""
-    # Refuse weights that the caller does not want.
-    if len(G) == 0:
-        return []
-    by_weight = weighted(G, weight, merged="sum")
-    with refusing(G) as graph:
-        if graph.weighted and not by_weight:
-            raise Refused(f"edges have the attribute {G._contents.attribute!r}, which would count")
-
-        # Label the nodes, and group them by label.
-        drawn = seed.getrandbits(31) if isinstance(seed, Random) else seed
-        labels = graph.louvain(resolution, drawn).to_numpy()
-    groups: dict[int, set[Any]] = {}
-    for node, label in zip(G._contents.nodes, labels.tolist(), strict=True):
-        groups.setdefault(label, set()).add(node)
-    return list(groups.values())

@@ -226,23 +226,25 @@ def test_triangles_cores_and_communities(client3, size, kind):
             assert graph.modularity(components) == pytest.approx(nx.community.modularity(oracle, weak), abs=1e-12)
             assert graph.modularity(components.to_numpy()) == graph.modularity(components)
             if graph.directed:
-                for call in (graph.triangles, graph.transitivity, graph.louvain):
+                for call in (graph.triangles, graph.transitivity):
                     with pytest.raises(InvalidOption, match="directed=False"):
                         call()
             else:
                 assert graph.triangles().to_numpy().tolist() == [nx.triangles(plain)[v] for v in range(n)]
                 assert graph.transitivity() == pytest.approx(nx.transitivity(plain), rel=1e-12)
-                communities = graph.louvain(seed=3)
-                assert graph.modularity(communities) == pytest.approx(communities.modularity, abs=1e-12)
-                labels = communities.to_numpy()
-                assert (labels <= np.arange(n)).all()
-                assert (labels[labels] == labels).all()
             if graph.reverse:
+                for communities in (graph.louvain(seed=3), graph.leiden(seed=3)):
+                    stated = communities.quality if "quality" in communities.info else communities.modularity
+                    assert graph.modularity(communities) == pytest.approx(stated, abs=1e-12)
+                    labels = communities.to_numpy()
+                    assert (labels <= np.arange(n)).all()
+                    assert (labels[labels] == labels).all()
                 rounds = graph.label_propagation(2)
                 assert rounds.to_numpy().tolist() == two_rounds(oracle)
             else:
-                with pytest.raises(InvalidOption, match="reverse=True"):
-                    graph.label_propagation(2)
+                for call in (graph.louvain, graph.leiden, graph.label_propagation):
+                    with pytest.raises(InvalidOption, match="reverse=True"):
+                        call()
             if turn == 0:
                 graph.reorder()
                 graph.rebalance()

@@ -32,6 +32,7 @@ CALLS: dict[str, list[Callable[[Any, list], VertexValues]]] = {
     "hits": [lambda g, v: g.hits()],
     "k_core": [lambda g, v: g.k_core(2)],
     "label_propagation": [lambda g, v: g.label_propagation(3)],
+    "leiden": [lambda g, v: g.leiden(), lambda g, v: g.leiden(0.3, quality="cpm")],
     "louvain": [lambda g, v: g.louvain()],
     "modularity": [],  # a number, of columns in between
     "multi_source_bfs": [lambda g, v: g.multi_source_bfs(v)],

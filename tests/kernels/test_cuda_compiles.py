@@ -170,8 +170,8 @@ def compiled(text: str, folder: Path, *to: str) -> str:
 
 
 def test_graphs_of_communities_compile(tmp_path):
-    view = "algorithms/communities/louvain/view.cuh", "CoarseView"
-    files = "communities/louvain/louvain.cuh", "primitives/label_counts.cuh"
+    view = "algorithms/communities/multilevel/view.cuh", "CoarseView"
+    files = "communities/multilevel/multilevel.cuh", "primitives/label_counts.cuh"
     platform = "kernels/platform/cuda.cuh"
     check([source.read_program(f"algorithms/{file}", platform, ALGORITHMS, view) for file in files], tmp_path)
 

@@ -451,12 +451,47 @@ def test_parts_and_pairs(seed):
 
 
 @SEEDS
-def test_communities_have_a_modularity_like_networkx_s(seed):
-    graph = nx.planted_partition_graph(5, 20, 0.5, 0.02, seed=seed)
-    expected, found = (nx.community.louvain_communities(graph, seed=seed, backend=b) for b in ("networkx", "mgraph"))
-    assert set().union(*found) == set(graph) and sum(map(len, found)) == len(graph)
-    score = nx.community.modularity
-    assert score(graph, found) >= score(graph, expected) - 0.02
+@EITHER
+def test_communities_have_a_modularity_like_networkx_s(seed, directed):
+    graph = nx.planted_partition_graph(5, 20, 0.5, 0.02, seed=seed, directed=directed)
+    score, community = nx.community.modularity, nx.community
+    least = score(graph, community.louvain_communities(graph, seed=seed)) - 0.02
+    for call in (community.louvain_communities, community.leiden_communities)[: 1 if directed else 2]:
+        communities = call(graph, seed=seed, backend="mgraph")
+        assert set().union(*communities) == set(graph) and sum(map(len, communities)) == len(graph)
+        assert score(graph, communities) >= least
+        with pytest.raises(ValueError, match="positive"):
+            call(graph, max_level=0, backend="mgraph")
+
+
+@SEEDS
+@EITHER
+def test_partitions_by_level(seed, directed):
+    graph = random_graph(seed, directed)
+    community = nx.community
+    for name in ("louvain", "leiden")[: 1 if directed else 2]:
+        partitions = list(getattr(community, f"{name}_partitions")(graph, weight="cost", seed=3, backend="mgraph"))
+        communities = getattr(community, f"{name}_communities")
+        for level, partition in enumerate(partitions, 1):
+            assert partition == communities(graph, weight="cost", max_level=level, seed=3, backend="mgraph")
+        assert partitions[-1] == communities(graph, weight="cost", seed=3, backend="mgraph")
+
+
+@SEEDS
+@EITHER
+def test_modularity(seed, directed):
+    graph = random_graph(seed, directed)
+    nodes = list(graph)
+    groups = [set(nodes[:7]), nodes[7:9], [], frozenset(nodes[9:])]
+    for how in ({}, {"weight": None, "resolution": 0.5}, {"weight": "cost"}):
+        fresh = graph.copy()  # a conversion with weights would be found in the cache
+        expected, found = (nx.community.modularity(fresh, groups, backend=b, **how) for b in ("networkx", "mgraph"))
+        assert found == pytest.approx(expected, abs=1e-12)
+    for wrong in (groups[:2], [*groups, {nodes[0]}], [*groups, {"unknown"}]):
+        with pytest.raises(nx.community.quality.NotAPartition):
+            nx.community.modularity(graph, wrong, backend="mgraph")
+    with pytest.raises(ZeroDivisionError):
+        nx.community.modularity(nx.empty_graph(3), [{0, 1, 2}], backend="mgraph")
 
 
 def test_a_live_graph_is_drawn_and_tabulated():

@@ -32,6 +32,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "cores": ("core_number", {}),
     "distances": ("distances", {"sources": list(range(64))}),
     "labels": ("label_propagation", {"max_iter": 10}),
+    "leiden": ("leiden", {}),
     "louvain": ("louvain", {}),
     "pagerank": ("pagerank", {"tol": 1e-6, "max_iter": 500}),
     "personalized": ("pagerank", {"tol": 1e-6, "max_iter": 500, "personalization": {0: 1.0}}),

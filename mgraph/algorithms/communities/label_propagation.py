@@ -20,7 +20,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, Columns, GraphFacts, Runs, Shard, incoming
 from mgraph.algorithms.primitives.compact_csr import compact_rows, compact_rows_sample
-from mgraph.algorithms.primitives.label_counts import LabelCounts, label_count_kernels
+from mgraph.algorithms.primitives.label_counts import NO_VOTES, LabelCounts, label_count_kernels
 from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.algorithms.primitives.user_ids import vertex_labels
 from mgraph.checks import check_whole
@@ -135,8 +135,7 @@ def run(shard: Shard, max_iter: int = 10) -> Columns:
     # Each round: vote, end if no label changed, and gather the labels of all vertices.
     labels = vertex_labels(shard)
     chosen, rounds = labels[shard.lo : shard.hi].copy(), 0
-    votes: dict[str, Any] = {"first": shard.lo, "unit": 0.0, "price": 0.0, "classes": 0, "turn": 0, "seed": 0}
-    votes |= dict.fromkeys(("strength", "sums", "names", "moves", "count"))
+    votes = {**NO_VOTES, "first": shard.lo}
     while rounds < max_iter:
         rounds += 1
         tally.vote({**votes, "labels": labels, "chosen": chosen})

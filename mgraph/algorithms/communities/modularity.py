@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, Columns, GraphFacts, Runs, Shard, VertexData
-from mgraph.algorithms.communities.louvain.method import check_resolution
-from mgraph.algorithms.communities.louvain.program import FILE
+from mgraph.algorithms.communities.multilevel import FILE
+from mgraph.algorithms.communities.multilevel.arguments import check_resolution
 from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.algorithms.primitives.weight_sums import WeightSums, unit_of
 from mgraph.device import Array, Device

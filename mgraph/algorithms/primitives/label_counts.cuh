@@ -1,7 +1,7 @@
 // Adds up each own vertex's edges by label, and chooses a label. Labels and sums are in hash tables: a lane has a table
-// of `short_degree` entries, a tile one in shared memory, and a wide row, which does not fit there, one in memory with
-// two slots per edge, into which many tiles add their sums from shared memory. Sums are integers, so that timing does
-// not change them.
+// of `short_degree` entries; a tile one in shared memory; a CPU's thread one of its own. A wide row, which does not fit
+// there, has one in memory with two slots per edge, into which many tiles add their sums from shared memory. Sums are
+// integers, so that timing does not change them.
 #pragma once
 #include "algorithms/primitives/fixed_point.cuh"
 #include "kernels/rows.cuh"
@@ -9,6 +9,7 @@
 #include "kernels/splitmix.cuh"
 
 constexpr i64 table_slots = 256, most_tabled = 192;  // slots of a tile's table; most edges of a row that uses it
+constexpr i64 thread_slots = 1 << 16, most_by_thread = 1 << 15;  // the same for a CPU's thread
 constexpr i64 tiles_of_block = 8, chunk_slots = 1024;
 
 struct Best {  // the largest score wins; among equals, the smallest label
@@ -34,34 +35,63 @@ DEVICE u64 ordered(f64 v) {  // order-preserving bits of v
     return bits >> 63 ? ~bits : bits | 1ull << 63;
 }
 
-// The rule by which a vertex chooses: the most frequent label; or, with strengths, the community with the largest gain.
-// The gain is the weight of its edges to the community, less `price` times its own strength times the community's.
+// The rule by which a vertex chooses: the most frequent label; or, with strengths, the label with the largest gain. The
+// gain is the weight of its edges to the label's vertices, less their expected weight: `price` times the product of the
+// strengths, or on a directed graph of out- and in-strengths both ways.
+//
+// With `bounds`, the refinement of Leiden, labels are parts of communities. Only a vertex that is a part of its own may
+// choose, and only a part of its own community, which is well connected to the rest, and which no vertex leaves in this
+// turn.
 struct Votes {
     const u32* labels;  // per vertex of the graph
     i64 first;  // the vertex of row 0
     f64 unit;
-    const i64* strength;  // per vertex of the graph: weight of its edges; or null
+    i64 tabled;  // most edges of a row that is not wide
+    const i64* strength;  // per vertex of the graph: weight of its out-edges; or null
+    const i64* strength_in;  // of its in-edges; null if they are the same
     const i64* sums;  // sums of strengths per label
+    const i64* sums_in;
     f64 price;
     const u32* names;  // names by which turns are dealt, per vertex of the graph; null for ids
     i64 classes;  // number of turns in which vertices choose; 0 for all at once
     i64 turn;
     u64 seed;
+    const u32* bounds;  // community per vertex; or null
+    const i64* bound_sums;  // sums of strengths per community
+    const i64* bound_sums_in;
+    const i64* cuts;  // per part: weight of its edges to the rest of its community
+    const u8* joined;  // per part: 1 if it has several vertices
     u32* chosen;  // out, without strengths: label per row
-    u64* moves;  // out, with strengths: vertex << 32 | community, for moving vertices
+    u64* moves;  // out, with strengths: vertex << 32 | label, for moving vertices
     i64* count;
-    DEVICE u64 turn_of(i64 row) const {
-        u64 name = names ? names[first + row] : (u64)(first + row);
-        return spread(name ^ seed) % (u64)classes;
+    DEVICE u64 turn_of_name(u64 name) const { return spread(name ^ seed) % (u64)classes; }
+    DEVICE u64 turn_of(i64 row) const { return turn_of_name(names ? names[first + row] : (u64)(first + row)); }
+    DEVICE bool counts(i64 row, u32 id) const {
+        return !strength || (id != first + row && (!bounds || bounds[id] == bounds[first + row]));
     }
-    DEVICE bool open(i64 row) const { return classes == 0 || turn_of(row) == (u64)turn; }
-    DEVICE bool counts(i64 row, u32 id) const { return !strength || id != first + row; }
+    DEVICE bool may_choose(i64 row) const { return !bounds || !joined[labels[first + row]]; }
+    DEVICE f64 expected(i64 out, i64 in, i64 others_out, i64 others_in) const {
+        if (!strength_in) return price * (f64)out * (f64)others_out;
+        return price * (f64)out * (f64)others_in + price * (f64)in * (f64)others_out;
+    }
+    // Returns true if the edges from a part to the rest of its community weigh as much as expected, or more.
+    DEVICE bool well_connected(u32 part, u32 community) const {
+        i64 out = sums[part], rest = bound_sums[community] - out;
+        i64 in = sums_in ? sums_in[part] : 0, rest_in = sums_in ? bound_sums_in[community] - in : 0;
+        return (f64)cuts[part] >= expected(out, in, rest, rest_in);
+    }
+    DEVICE bool may_join(i64 row, u32 part) const {
+        return (joined[part] || turn_of_name(part) != (u64)turn) && well_connected(part, bounds[first + row]);
+    }
     DEVICE u64 score(i64 row, u32 label, u64 sum) const {
         if (!strength) return sum;
-        bool own = labels[first + row] == label;
-        i64 mine = strength[first + row], others = sums[label] - (own ? mine : 0);
-        f64 gain = (f64)sum - price * (f64)mine * (f64)others;
-        return (ordered(gain) & ~1ull) | own;  // among equals, the own community
+        i64 v = first + row;
+        bool own = labels[v] == label;
+        if (bounds && !own && !may_join(row, label)) return 0;
+        i64 out = strength[v], in = strength_in ? strength_in[v] : 0;
+        i64 others_out = sums[label] - (own ? out : 0), others_in = strength_in ? sums_in[label] - (own ? in : 0) : 0;
+        f64 gain = (f64)sum - expected(out, in, others_out, others_in);
+        return (ordered(gain) & ~1ull) | own;  // among equals, the own label
     }
     DEVICE void settle(i64 row, Best best) const {
         if (best.label == no_label) return;
@@ -70,23 +100,20 @@ struct Votes {
             return;
         }
         u32 own = labels[first + row];
-        if (best.label == own || best.score <= score(row, own, 0)) return;
+        if (best.label == own || best.score <= score(row, own, 0) || !may_choose(row)) return;
         moves[atomic_add(count, (i64)1)] = (u64)(first + row) << 32 | best.label;
     }
 };
 
 // Returns true if a table's slot has this label, after claiming a free slot for it.
-template <bool alone> DEVICE bool claim(u32* key, u32 label) {
-    u32 held = alone ? *key : load(key);
-    if (held == no_label) {
-        if (alone) *key = held = label;
-        else if ((held = atomic_cas(key, no_label, label)) == no_label) held = label;
-    }
+DEVICE bool claim(u32* key, u32 label) {
+    u32 held = load(key);
+    if (held == no_label && (held = atomic_cas(key, no_label, label)) == no_label) held = label;
     return held == label;
 }
-template <bool alone> DEVICE i64 slot_of(u32* keys, i64 slots, u32 label) {
+DEVICE i64 slot_of(u32* keys, i64 slots, u32 label) {
     i64 at = (i64)((u64)spread(label) * (u64)slots >> 32);
-    while (!claim<alone>(keys + at, label)) at = at + 1 < slots ? at + 1 : 0;
+    while (!claim(keys + at, label)) at = at + 1 < slots ? at + 1 : 0;
     return at;
 }
 
@@ -96,17 +123,35 @@ struct TileTable {
     u32 *keys, *low, *high;
     DEVICE void clear(i64 at) const { keys[at] = no_label, low[at] = high[at] = 0; }
     DEVICE u64 sum(i64 at) const { return (u64)high[at] << 32 | low[at]; }
-    template <bool alone> DEVICE void add(i64 at, u64 amount) const {
-        u32 more = (u32)amount, before = alone ? low[at] : atomic_add(low + at, more), after = before + more;
-        if (alone) low[at] = after;
+    DEVICE void add(i64 at, u64 amount) const {
+        u32 more = (u32)amount, before = atomic_add(low + at, more), after = before + more;
         u32 above = (u32)(amount >> 32) + (after < before);
-        if (above) alone ? high[at] += above : atomic_add(high + at, above);
+        if (above) atomic_add(high + at, above);
     }
 };
 template <class Tile32> DEVICE TileTable table_of(Tile32 tile, u32* words) {  // from a block's words, 3 per slot
     i64 own = tile.index() * table_slots, all = tiles_of_block * table_slots;
     return {words + own, words + all + own, words + 2 * all + own};
 }
+
+// A table of a CPU's thread. It is empty between rows, with keys of 0, and lists the slots in use, so that a row of many
+// edges to few labels costs no more than its edges.
+struct ThreadTable {
+    static constexpr bool holds = Tile<32>::size() == 1;
+    u32 keys[holds ? thread_slots : 1];  // label + 1, or 0
+    u32 used[holds ? most_by_thread : 1];
+    u64 sums[holds ? thread_slots : 1];
+    DEVICE bool add(u32 label, u64 amount, i64& n, int shift) {  // returns true for a new label
+        u32 at = (label * 0x9E3779B1u) >> shift, mask = (1u << (32 - shift)) - 1;
+        for (; keys[at] != label + 1; at = (at + 1) & mask)
+            if (keys[at] == 0) {
+                keys[at] = label + 1, sums[at] = amount, used[n++] = at;
+                return true;
+            }
+        sums[at] += amount;
+        return false;
+    }
+};
 
 // Calls put(label, amount) for the edges of a unit.
 template <class View, class Group, class Put>
@@ -128,24 +173,61 @@ struct Vote {  // lets rows vote, a row per lane; leaves wide rows to CastWide
     View graph;
     View back;  // in-edges, which count too if `both` is 1
     i64 both;
-    i64 rows;
+    const u32* list;  // the rows; null for all
+    i64 n;
     Votes votes;
+    static constexpr int ahead = 64;
+    DEVICE i64 row_at(i64 at) const { return list ? (i64)list[at] : at; }
+    DEVICE i64 edges(i64 row) const { return graph.degree(row) + (both ? back.degree(row) : 0); }
     DEVICE void operator()(Grid grid) const {
-        SHARED(u32, words, 3 * tiles_of_block * table_slots);
+        SHARED(u32, words, Tile<lanes>::size() == 1 ? 1 : 3 * tiles_of_block * table_slots);
         Tile<lanes> tile;
-        TileTable table = table_of(tile, words);
-        for (i64 i : grid.items(tile, (rows + tile.size() - 1) / tile.size())) {
-            i64 row = i * tile.size() + tile.rank();
-            i64 degree = row < rows && votes.open(row) ? graph.degree(row) + (both ? back.degree(row) : 0) : 0;
+        for (i64 i : grid.items(tile, (n + tile.size() - 1) / tile.size())) {
+            i64 at = i * tile.size() + tile.rank(), row = at < n ? row_at(at) : -1;
+            fetch_row(graph, at, n, [&](i64 later) { return row_at(later); });
+            i64 degree = row >= 0 && votes.may_choose(row) ? edges(row) : 0;
             // Short rows by lanes, longer ones by the tile with its table.
             if (degree > 0 && degree <= short_degree) votes.settle(row, by_lane(row));
-            for (u32 rest = tile.ballot(degree > short_degree && degree <= most_tabled); rest; rest &= rest - 1) {
-                int lane = lowest_bit(rest);
-                i64 next = tile.shfl(row, lane), edges = tile.shfl(degree, lane);
-                Best best = by_tile(tile, next, 1ll << bit_width((u64)(edges + edges / 3 - 1)), table);
-                if (tile.rank() == 0) votes.settle(next, best);
+            if constexpr (ThreadTable::holds) {
+                if (degree > short_degree && degree <= votes.tabled) votes.settle(row, by_thread(row, degree));
+            } else {
+                TileTable table = table_of(tile, words);
+                for (u32 rest = tile.ballot(degree > short_degree && degree <= votes.tabled); rest; rest &= rest - 1) {
+                    int lane = lowest_bit(rest);
+                    i64 next = tile.shfl(row, lane), m = tile.shfl(degree, lane);
+                    Best best = by_tile(tile, next, 1ll << bit_width((u64)(m + m / 3 - 1)), table);
+                    if (tile.rank() == 0) votes.settle(next, best);
+                }
             }
         }
+    }
+    DEVICE Best by_thread(i64 row, i64 degree) const {
+        SHARED(ThreadTable, tables, 1);
+        ThreadTable& table = *tables;
+        i64 used = 0;
+        int shift = 32 - bit_width((u64)(degree + degree / 3)), read = 0;
+        // Read labels in advance: a mispredicted branch of the table would wait for a label that is not in the cache.
+        u32 label[ahead];
+        u64 amount[ahead];
+        auto add = [&] {
+            for (int i = 0; i < read; ++i)
+                if (table.add(label[i], amount[i], used, shift) && votes.sums) prefetch(votes.sums + label[i]);
+            read = 0;
+        };
+        auto put = [&](u32 next, u64 weight) {
+            label[read] = next, amount[read++] = weight;
+            if (read == ahead) add();
+        };
+        cast_row(graph, Tile<1>{}, row, votes, put);
+        if (both) cast_row(back, Tile<1>{}, row, votes, put);
+        add();
+        Best best = {0, no_label};
+        for (i64 i = 0; i < used; ++i) {
+            u32 at = table.used[i], label = table.keys[at] - 1;
+            best.meet(votes.score(row, label, table.sums[at]), label);
+            table.keys[at] = 0;
+        }
+        return best;
     }
     DEVICE Best by_lane(i64 row) const {
         u32 label[short_degree];
@@ -165,11 +247,10 @@ struct Vote {  // lets rows vote, a row per lane; leaves wide rows to CastWide
     }
     template <class Tile32> DEVICE Best by_tile(Tile32 tile, i64 row, i64 slots, const TileTable& table) const {
         // Clear the table, add up the edges, and find the best label.
-        constexpr bool alone = Tile32::size() == 1;
         for (i64 at = tile.rank(); at < slots; at += tile.size()) table.clear(at);
         tile.sync();
         auto into = [&](u32 found, u64 amount) {
-            table.template add<alone>(slot_of<alone>(table.keys, slots, found), amount);
+            table.add(slot_of(table.keys, slots, found), amount);
         };
         cast_row(graph, tile, row, votes, into);
         if (both) cast_row(back, tile, row, votes, into);
@@ -183,14 +264,17 @@ struct Vote {  // lets rows vote, a row per lane; leaves wide rows to CastWide
     }
 };
 
-struct Turns {  // computes the turn of a wide row, one lane per wide row
+constexpr u8 no_turn = 255;
+
+struct Turns {  // computes the turns of listed rows, `no_turn` for rows that are not active; one lane per row
     static constexpr int lanes = 1;
     Votes votes;
-    const u32* wide;
+    const u32* list;
+    const u8* active;  // per row
     i64 n;
     u8* turns;
     DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) turns[i] = (u8)votes.turn_of(wide[i]);
+        for (i64 i : grid.items(n)) turns[i] = active[list[i]] ? (u8)votes.turn_of(list[i]) : no_turn;
     }
 };
 
@@ -234,12 +318,12 @@ struct CastWide {  // adds the edges of a wide row's task to the row's table, a 
             i64 task = task_of[begin] + i, at = upper_bound(task_of, begin, end + 1, task) - 1, row = wide[at];
             i64 first = places[at] - places[begin], slots = places[at + 1] - places[at];
             auto into_row = [&](u32 found, u64 amount) {
-                atomic_add(sums + first + slot_of<false>(keys + first, slots, found), amount);
+                atomic_add(sums + first + slot_of(keys + first, slots, found), amount);
             };
             auto into = [&](u32 found, u64 amount) {  // a label has a single place in the nearer table
                 i64 near = (i64)((u64)spread(found) * (u64)table_slots >> 32);
-                if (direct || !claim<false>(table.keys + near, found)) return into_row(found, amount);
-                table.template add<false>(near, amount);
+                if (direct || !claim(table.keys + near, found)) return into_row(found, amount);
+                table.add(near, amount);
             };
             // Add up the task, first in shared memory.
             visit_task(graph, (u64)row << 32 | (u64)((task - task_of[at]) * task_units(graph, row)),

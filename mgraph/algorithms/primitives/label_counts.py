@@ -1,8 +1,9 @@
 """Sums of own vertices' edges by label, in hash tables, and the choice of a label.
 
-Rows of up to 8 edges are added up by a lane, rows of up to `TABLED` in a tile's shared memory. Wider rows have tables
-of two slots per edge in memory. The rows are grouped so that a group's tables fit into `ROOM` slots; a larger row is a
-group of its own, so all tiles work on a hub of a million edges.
+Rows of up to 8 edges are added up by a lane, rows of up to `TABLED` in a tile's shared memory, or on a CPU rows of up
+to `TABLED_BY_THREAD` in a table of the thread. Wider rows have tables of two slots per edge in memory. The rows are
+grouped so that a group's tables fit into `ROOM` slots; a larger row is a group of its own, so all tiles work on a hub
+of a million edges.
 """
 
 from __future__ import annotations
@@ -15,13 +16,26 @@ import numpy as np
 from mgraph.algorithms.algorithm import LANES, Shard, kernels
 from mgraph.device import Array
 from mgraph.kernels import Library, Struct, View, constants
+from mgraph.kernels.host import host_platform
 
-__all__ = ["LabelCounts", "label_count_kernels"]
+__all__ = ["NO_VOTES", "LabelCounts", "label_count_kernels"]
 
 FILE = "algorithms/primitives/label_counts.cuh"
 _CONSTANTS = constants(FILE, HUB_DEGREE=1024)
-TABLED, CHUNK_SLOTS = _CONSTANTS["most_tabled"], _CONSTANTS["chunk_slots"]
+TABLED, CHUNK_SLOTS, NO_TURN = (_CONSTANTS[name] for name in ("most_tabled", "chunk_slots", "no_turn"))
+TABLED_BY_THREAD = _CONSTANTS["most_by_thread"]
 ROOM = 1 << 24  #: slots of the tables of a group of wide rows: 12 bytes each
+
+#: the fields of the kernels' `Votes` that a vote by frequency does not use
+NO_VOTES: dict[str, Any] = {
+    **dict.fromkeys(("strength", "strength_in", "sums", "sums_in", "names", "bounds", "bound_sums", "bound_sums_in")),
+    **dict.fromkeys(("cuts", "joined", "chosen", "moves", "count")),
+    "unit": 0.0,
+    "price": 0.0,
+    "classes": 0,
+    "turn": 0,
+    "seed": 0,
+}
 
 
 def label_count_kernels(shard: Shard, view: View) -> Library:
@@ -31,6 +45,8 @@ def label_count_kernels(shard: Shard, view: View) -> Library:
 
 class LabelCounts:
     """Rows of a rank, and the tables of the wide ones.
+
+    `by_thread` is True on a CPU, where threads have tables.
 
     Takes 45 bytes per wide row, and 12 bytes for each of `ROOM` slots or for twice the edges of the largest row.
 
@@ -48,7 +64,9 @@ class LabelCounts:
         self.kernels = label_count_kernels(shard, views[0])
         # Find the wide rows, and the slots of their tables.
         device, xp = self.device, self.device.xp
-        self.wide = device.astype(xp.flatnonzero(degrees > TABLED), np.uint32)
+        self.by_thread = device.kind == "cpu" and host_platform() == "kernels/platform/host.h"
+        self.tabled = TABLED_BY_THREAD if self.by_thread else TABLED
+        self.wide = device.astype(xp.flatnonzero(degrees > self.tabled), np.uint32)
         self.slots = device.astype(device.gather(degrees, self.wide), np.int64)
         self.slots *= 2
         n = len(self.wide)
@@ -60,31 +78,46 @@ class LabelCounts:
         pieces = -(-room // CHUNK_SLOTS) + n
         self.scores, self.labels = device.empty(pieces, np.uint64), device.empty(pieces, np.uint32)
         self._arrange(np.array([0, n]))
+        self.active: Array = None  # the rows that vote, by turn; None for all
+        self.marks = np.array([0, self.rows])  # where each turn begins in them
 
-    def deal(self, votes: dict[str, Any]) -> None:
-        """Sort the wide rows by their turns in a sweep, before its first turn.
+    def deal(self, votes: dict[str, Any], active: Array) -> int:
+        """Sort the rows that are active, 1 in `active`, by their turns in a sweep, before its first turn.
 
-        `votes` has the number of turns, up to 255, as "classes". A sort of a byte per wide row, and three read-backs.
+        `votes` has the number of turns, less than 255, as "classes". Returns the number of active rows. A sort of a
+        byte per active row, another per wide row, and up to five read-backs.
         """
-        device, n = self.device, len(self.wide)
-        if n == 0:
-            self._arrange(np.zeros(votes["classes"] + 1, np.int64))
-            return
+        # List the rows of each turn.
+        device, fields = self.device, Struct(**{**votes, "tabled": self.tabled})
+        rows = device.astype(device.xp.flatnonzero(active), np.uint32)
+        order, marks = self._by_turn(fields, rows, active)
+        self.active, self.marks = device.gather(rows, order), marks
+
+        # Arrange the wide rows alike; inactive ones come last.
+        turns = np.zeros_like(marks)
+        if len(self.wide):
+            order, turns = self._by_turn(fields, self.wide, active)
+            self.wide, self.slots = (device.gather(column, order) for column in (self.wide, self.slots))
+        self._arrange(turns)
+        return len(rows)
+
+    def _by_turn(self, votes: Struct, rows: Array, active: Array) -> tuple[Array, np.ndarray]:
+        """Return the order of `rows` by turn, and where each turn begins."""
+        device, n = self.device, len(rows)
         turns = device.empty(n, np.uint8)
-        self.kernels.Turns(n, votes=votes, wide=self.wide, n=n, turns=turns)
+        self.kernels.Turns(n, votes=votes, list=rows, active=active, n=n, turns=turns)
         order = device.xp.argsort(turns, kind="stable")
-        self.wide, self.slots, turns = (device.gather(column, order) for column in (self.wide, self.slots, turns))
-        marks = device.arange(0, votes["classes"] + 1, np.uint8)
-        self._arrange(device.to_host(device.xp.searchsorted(turns, marks)))
+        marks = device.arange(0, votes.values["classes"] + 1, np.uint8)
+        return order, device.to_host(device.xp.searchsorted(device.gather(turns, order), marks))
 
     def _arrange(self, turns: np.ndarray) -> None:
         """Divide each turn's wide rows into groups whose tables fit into memory.
 
-        Turn k's rows begin at ``turns[k]``.
+        Turn k's rows begin at ``turns[k]``; rows from ``turns[-1]`` on do not vote.
         """
         device, xp, n = self.device, self.device.xp, len(self.wide)
         self.groups: list[list[tuple[int, int, int, list[int]]]] = [[] for _ in turns[1:]]
-        if n == 0:
+        if turns[-1] == 0:
             return
         # Place the tables, and list the tasks.
         self.places = device.zeros(n + 1, np.int64)
@@ -95,6 +128,7 @@ class LabelCounts:
         marks = device.asarray(np.arange(1, -(-self.total // ROOM), dtype=np.int64) * ROOM)
         inner = device.to_host(xp.searchsorted(self.places, marks))
         cuts = np.unique(np.concatenate([inner, turns]).astype(np.int64))
+        cuts = cuts[cuts <= turns[-1]]
         at = device.asarray(cuts)
         bounds = device.to_host(
             device.concatenate([device.gather(column, at) for column in (self.places, *self.tasks)])
@@ -115,13 +149,15 @@ class LabelCounts:
     def vote(self, votes: dict[str, Any]) -> None:
         """Let each row of a turn choose.
 
-        With several turns, call `deal` before. One launch, and per group of wide rows 3, 4 with two views; no
-        read-back.
+        With several turns, call `deal` before. `votes` has all fields of the kernels' `Votes` but "tabled". One launch,
+        and per group of wide rows 3, 4 with two views; no read-back.
         """
         # Rows that are not wide.
-        rows, turn, fields = -(-self.rows // LANES), votes["turn"], Struct(**votes)
+        turn, fields = votes["turn"], Struct(**{**votes, "tabled": self.tabled})
+        begin, end = self.marks[turn : turn + 2].tolist()
+        rows, n = None if self.active is None else self.active[begin:end], end - begin
         both = {"graph": self.views[0], "back": self.views[-1], "both": len(self.views) - 1}
-        self.kernels.Vote(rows, **both, rows=self.rows, votes=fields)
+        self.kernels.Vote(-(-n // LANES), **both, list=rows, n=n, votes=fields)
 
         # Wide rows, group by group: add up, rank the pieces, choose.
         for begin, end, slots, tasks in self.groups[turn]:

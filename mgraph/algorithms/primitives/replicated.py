@@ -10,6 +10,7 @@ from mgraph.algorithms.algorithm import Shard
 from mgraph.algorithms.primitives.transpose import CsrRows, transposed
 from mgraph.device import Array
 from mgraph.errors import CapacityError
+from mgraph.partition import Partition
 from mgraph.structures import Structure
 
 __all__ = ["PART", "all_gather", "sides", "sum_to_owners", "total"]
@@ -34,26 +35,28 @@ def sides(shard: Shard, what: str) -> list[Structure | CsrRows]:
     return [shard.out_edges, back]
 
 
-def _parts(shard: Shard) -> Iterator[list[tuple[int, int]]]:
+def _parts(shard: Shard, partition: Partition | None = None) -> Iterator[list[tuple[int, int]]]:
     """Yield each exchange's vertices per rank, as first and end."""
-    ranges = [shard.partition.range(rank) for rank in range(shard.size)]
+    ranges = [(partition or shard.partition).range(rank) for rank in range(shard.size)]
     for at in range(0, max(end - first for first, end in ranges), PART):
         yield [(min(first + at, end), min(first + at + PART, end)) for first, end in ranges]
 
 
-def all_gather(shard: Shard, own: Array, whole: Array = None) -> Array:
+def all_gather(shard: Shard, own: Array, whole: Array = None, partition: Partition | None = None) -> Array:
     """Gather the values of all vertices from each rank's own ones.
 
-    Returns `own` itself on one rank. Writes to `whole`, or to a new array. An allgather per `PART` vertices of the
-    largest range.
+    Returns `own` itself on one rank. Writes to `whole`, or to a new array. `partition` has other ranges than the
+    shard's. An allgather per `PART` vertices of the largest range.
     """
     if shard.size == 1:
         return own
-    whole = shard.device.empty(shard.n_vertices, own.dtype) if whole is None else whole
+    partition = partition or shard.partition
+    lo = partition.range(shard.rank)[0]
+    whole = shard.device.empty(partition.n_vertices, own.dtype) if whole is None else whole
     # Exchange part by part, which bounds the buffers.
-    for ranges in _parts(shard):
+    for ranges in _parts(shard, partition):
         first, end = ranges[shard.rank]
-        parts = shard.exchange.allgather(own[first - shard.lo : end - shard.lo])
+        parts = shard.exchange.allgather(own[first - lo : end - lo])
         for (begin, stop), part in zip(ranges, parts, strict=True):
             whole[begin:stop] = part
     return whole

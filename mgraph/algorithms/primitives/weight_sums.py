@@ -66,10 +66,11 @@ class WeightSums:
         self.device.fill(self.n_tasks, 0)
         return {"tasks": self.tasks, "n_tasks": self.n_tasks}
 
-    def weigh(self, what: str, labels: Array = None, sums: Array = None) -> Array:
+    def weigh(self, what: str, labels: Array = None, sums: Array = None, loops: int | None = None) -> Array:
         """Compute a sum of `WEIGHING`: int64[2] on the device, the sum or the largest, and the number refused."""
         sum_and_refused = self.device.zeros(2, np.int64)
-        scale = {"weighing": WEIGHING[what], "first": self.first, "unit": self.unit, "loops": self.loops}
+        scale = {"weighing": WEIGHING[what], "first": self.first, "unit": self.unit}
+        scale["loops"] = self.loops if loops is None else loops
         scale |= {"labels": labels, "sums": sums, "found": sum_and_refused}
         hubs = self.hubs()
         self.kernels.WeighRows(-(-self.rows // LANES), graph=self.view, rows=self.rows, scale=scale, **hubs)

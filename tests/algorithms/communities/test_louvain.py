@@ -10,63 +10,20 @@ import networkx as nx
 import numpy as np
 import pytest
 from batches import apply_to, reordered
+from communities import networkx_graph, planted, quality, sets, small_tables, weighted
 from graphs import IDS, NONE, random_graph, real_graph, shapes, slow_build
 from spmd import Graph, cut, run, shards
 
 from mgraph.algorithms import ALGORITHMS
-from mgraph.algorithms.communities.louvain import program
-from mgraph.algorithms.primitives import label_counts
 from mgraph.errors import Aborted, InvalidOption
 from mgraph.partition import Partition
 
 LOUVAIN, MODULARITY = ALGORITHMS["louvain"], ALGORITHMS["modularity"]
 
 
-def networkx_graph(graph: Graph) -> nx.Graph:
-    """The same graph; of repeats the last weight counts."""
-    oracle = nx.DiGraph() if graph.directed else nx.Graph()
-    oracle.add_nodes_from(range(graph.n))
-    weights = [1.0] * len(graph.src) if graph.weight is None else graph.weight.tolist()
-    oracle.add_weighted_edges_from(zip(graph.src.tolist(), graph.dst.tolist(), weights, strict=True))
-    return oracle
-
-
-def sets(labels: np.ndarray) -> list[set[int]]:
-    """The communities."""
-    return [set(np.flatnonzero(labels == label).tolist()) for label in np.unique(labels)]
-
-
-def weighted(graph: Graph, seed: int, zeros: bool = False) -> Graph:
-    """The same edges without repeats, with weights of many magnitudes."""
-    pairs = np.column_stack([graph.src, graph.dst])
-    pairs = np.unique(pairs if graph.directed else np.sort(pairs, axis=1), axis=0)
-    rng = np.random.default_rng(seed)
-    weight = np.exp(rng.normal(0, 2, len(pairs))).astype(np.float32)
-    weight[rng.random(len(pairs)) < (1.1 if zeros else 0.05)] = 0
-    src, dst = pairs.T
-    return Graph(graph.n, src.copy(), dst.copy(), graph.directed, f"{graph.name}-weighted", weight)
-
-
-def planted(seed: int, communities: int = 6, each: int = 25) -> tuple[Graph, np.ndarray]:
-    """A graph with communities that any good method finds, its ids scattered, and the labels of these."""
-    rng = np.random.default_rng(seed)
-    ids = rng.permutation(communities * each)
-    oracle = nx.planted_partition_graph(communities, each, 0.5, 0.01, seed=seed)
-    pairs = ids[np.array(oracle.edges)].astype(IDS)
-    labels = np.empty(len(ids), np.int64)
-    for group in ids.reshape(communities, each):
-        labels[group] = group.min()
-    return Graph(len(ids), pairs[:, 0].copy(), pairs[:, 1].copy(), False, f"planted-{seed}"), labels
-
-
-def quality(graph: Graph, labels: np.ndarray, resolution: float = 1.0) -> float:
-    oracle = networkx_graph(graph)
-    return nx.community.modularity(oracle, sets(labels), resolution=resolution) if oracle.size("weight") else 0.0
-
-
 def check(graph: Graph, partition: Partition, resolution: float = 1.0, **options: object) -> np.ndarray:
     """Find communities: what is said of them is so, and they are no worse than vertices alone."""
-    got, info = run(shards(graph, partition, **options), LOUVAIN, resolution=resolution, seed=1)
+    got, info = run(shards(graph, partition, reverse=True, **options), LOUVAIN, resolution=resolution, seed=1)
     assert got.dtype == np.int64
     assert all(min(community) == next(iter(set(got[list(community)].tolist()))) for community in sets(got))
     assert info["communities"] == len(np.unique(got))
@@ -77,10 +34,9 @@ def check(graph: Graph, partition: Partition, resolution: float = 1.0, **options
 
 @pytest.fixture(params=["as-is", "small"])
 def tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, small: None) -> str:
-    """Also with tables for few rows at a time, and pieces of few arcs."""
+    """Also with tables for few rows at a time, sorted pieces of few arcs, and a launch per step."""
     if request.param == "small":
-        monkeypatch.setattr(label_counts, "ROOM", 64)
-        monkeypatch.setattr(program, "PIECE", 50)
+        small_tables(monkeypatch)
     return request.param
 
 
@@ -109,6 +65,33 @@ def test_ranks_and_structures_change_no_label(device: str, tables: str, make: Ca
         for structure, size in (("gpma+", 2), ("slabgraph", 3), ("graphvine", 1)):
             got = check(graph, cut(graph.n, size, even=False), structure=structure, device=device)
             np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("make", [lambda graph, seed: graph, weighted], ids=["plain", "weighted"])
+def test_directed_graphs(device: str, tables: str, make: Callable[[Graph, int], Graph]) -> None:
+    for seed in range(3):
+        print(f"seed {seed}")
+        graph = make(random_graph(seed, 200, 1000, True, skew=seed == 1), seed)
+        want = check(graph, cut(graph.n, 1), device=device)
+        np.testing.assert_array_equal(check(graph, cut(graph.n, 3, even=False), device=device), want)
+        oracle = networkx_graph(graph)
+        theirs = [nx.community.louvain_communities(oracle, seed=one) for one in range(3)]
+        least = min(nx.community.modularity(oracle, communities) for communities in theirs)
+        made = shards(graph, cut(graph.n, 1), reverse=True, device=device)
+        assert max(run(made, LOUVAIN, seed=one)[1]["modularity"] for one in range(3)) > least - 0.01
+
+
+def test_most_levels() -> None:
+    graph = random_graph(2, 400, 1500, directed=False)
+    made = shards(graph, cut(graph.n, 1))
+    whole, info = run(made, LOUVAIN)
+    scores = []
+    for most in range(1, info["levels"] + 2):
+        labels, one = run(made, LOUVAIN, max_levels=most)
+        assert one["levels"] == most - 1
+        scores.append(one["modularity"])
+    assert scores == sorted(scores)
+    np.testing.assert_array_equal(labels, whole)
 
 
 @pytest.mark.parametrize("size", [1, 3])
@@ -203,9 +186,16 @@ def test_neighbours_that_change_places_try_again_in_more_turns() -> None:
 
 def test_what_is_refused() -> None:
     directed, undirected = (shards(random_graph(1, 10, 20, kind), cut(10, 1)) for kind in (True, False))
-    with pytest.raises(InvalidOption, match="directed=False"):
+    with pytest.raises(InvalidOption, match=r"needs in-edges.*reverse=True.*directed=False"):
         run(directed, LOUVAIN)
-    for options in ({"resolution": -1}, {"resolution": np.nan}, {"resolution": "1"}, {"seed": -1}, {"seed": 1.5}):
+    for options in (
+        {"max_levels": 0},
+        {"resolution": -1},
+        {"resolution": np.nan},
+        {"resolution": "1"},
+        {"seed": -1},
+        {"seed": 1.5},
+    ):
         with pytest.raises(InvalidOption, match=f"{next(iter(options))} is"):
             run(undirected, LOUVAIN, **options)
 

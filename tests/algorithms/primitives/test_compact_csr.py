@@ -48,6 +48,7 @@ def test_weights(structure: str, device: str, small: None, always: None) -> None
     [
         ("betweenness_centrality", {"k": 4, "seed": 1}),
         ("label_propagation", {}),
+        ("leiden", {}),
         ("louvain", {}),
         ("pagerank", {}),
         ("pagerank", {"personalization": {3: 1.0}}),

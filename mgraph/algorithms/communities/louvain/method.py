@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, TypeVar
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs
 from mgraph.algorithms.communities.louvain.program import run, warm
-from mgraph.checks import check_number, check_whole
-from mgraph.errors import InvalidOption
+from mgraph.algorithms.communities.multilevel.arguments import check_levels, check_resolution, check_reverse
+from mgraph.checks import check_whole
 
-__all__ = ["ALGORITHM", "check_resolution", "louvain"]
+__all__ = ["ALGORITHM", "louvain"]
 
 T = TypeVar("T")
 
 
-def louvain(self: Runs[T], resolution: float = 1.0, seed: int | None = None) -> T:
+def louvain(self: Runs[T], resolution: float = 1.0, seed: int | None = None, max_levels: int | None = None) -> T:
     """Compute communities by the Louvain method, named by their smallest vertex id: int64, on the workers.
 
     The method looks for communities of large `modularity`. Weights count, and a self-loop counts twice, like in
-    NetworkX.
+    NetworkX. On a directed graph, the modularity is the directed one. `leiden` takes longer, and finds communities of
+    larger modularity, of which each is connected.
 
     Parameters
     ----------
@@ -28,6 +28,9 @@ def louvain(self: Runs[T], resolution: float = 1.0, seed: int | None = None) -> 
     seed : int, optional
         0 or more. Another seed lets other vertices choose at the same time, and so may find other communities. None is
         0: equal graphs have equal communities in every run.
+    max_levels : int, optional
+        1 or more: vertices move in at most so many graphs, of which the first is the graph itself. None for as many as
+        gain modularity.
 
     Returns
     -------
@@ -38,18 +41,20 @@ def louvain(self: Runs[T], resolution: float = 1.0, seed: int | None = None) -> 
     Raises
     ------
     InvalidOption
-        The graph is directed, a weight is negative or not finite, or an argument is out of its range.
+        The graph is directed and has no in-edges, a weight is negative or not finite, or an argument is out of its
+        range.
     CapacityError
-        A worker has too little memory: 60 bytes per vertex of the whole graph, up to 56 per stored edge between
-        communities, and 200 MB for rows of more than 192 edges.
+        A worker has too little memory: 80 bytes per vertex of the whole graph, on a GPU up to 56 per stored edge
+        between communities, on a CPU 12, and 200 MB for wide rows: of more than 192 edges on a GPU, and more than
+        32,768 on a CPU.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
     Notes
     -----
-    O(n + m) per sweep; usually 3 to 15 sweeps on the graph, and further ones on ever smaller graphs. A sweep is eight
-    supersteps, in graphs of up to 65,536 vertices up to 64 if fewer gain nothing, in which 8 bytes travel per moved
-    vertex. Sums of weights are whole numbers of a unit of 2**-61 of the sum of all. So communities do not depend on the
+    O(n + m) per sweep; usually 3 to 20 sweeps on the graph, and further ones on ever smaller graphs. After the first
+    sweep only those vertices choose whose neighbours have moved. A sweep is eight supersteps, in graphs of up to 65,536
+    vertices up to 64 if fewer gain nothing, in which 8 bytes travel per moved vertex. Sums of weights are whole numbers of a unit of 2**-61 of the sum of all. So communities do not depend on the
     number of workers, the structure or the order of the vertices. A GPU may round a gain differently than a CPU, and so
     decide differently between nearly equal gains. After V. D. Blondel, J.-L. Guillaume, R. Lambiotte, E. Lefebvre,
     "Fast unfolding of communities in large networks", J. Stat. Mech., 2008.
@@ -60,22 +65,15 @@ def louvain(self: Runs[T], resolution: float = 1.0, seed: int | None = None) -> 
     >>> g.louvain().to_numpy()  # doctest: +SKIP
     array([0, 0, 0, 3, 3, 3])
     """
-    return self.run("louvain", resolution=resolution, seed=seed)
+    return self.run("louvain", resolution=resolution, seed=seed, max_levels=max_levels)
 
 
-def check_resolution(value: Any) -> float:
-    """Return `value` as a float. Raises `InvalidOption` unless it is a finite number of 0 or more."""
-    if not 0 <= check_number(value, "resolution") < math.inf:
-        raise InvalidOption(f"resolution is {value}; it must be finite and 0 or more")
-    return float(value)
-
-
-def check(graph: GraphFacts, resolution: Any = 1.0, seed: Any = None) -> dict[str, Any]:
+def check(graph: GraphFacts, resolution: Any = 1.0, seed: Any = None, max_levels: Any = None) -> dict[str, Any]:
     """Return the program's arguments."""
-    if graph.directed:
-        raise InvalidOption("louvain is for undirected graphs; create the graph with directed=False")
+    check_reverse(graph, "louvain")
     return {
         "resolution": check_resolution(resolution),
+        "max_levels": check_levels(max_levels),
         "seed": 0 if seed is None else check_whole(seed, "seed") % 2**64,
     }
 

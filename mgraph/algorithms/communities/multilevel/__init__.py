@@ -1,0 +1,40 @@
+"""Multilevel methods: vertices move between communities, and communities become the vertices of a smaller graph.
+
+`louvain` and `leiden` are programs over this engine. `level` moves vertices and divides communities into parts,
+`aggregation` builds the graph of communities, `hierarchy` follows the graph's own vertices through the levels, and
+`objective` has the quality functions.
+
+Every rank has the community, the strength and the name of each vertex of a level, and the rows of its own vertices.
+Ranks own equal ranges of the vertices of smaller graphs. Weights are whole numbers (`weight_sums`), and equal gains are
+decided by vertices' names, so that communities do not depend on the number of ranks, the structure, the order of the
+vertices or timing.
+
+================= ========================================================= ===========================================
+step              launches                                                  exchange among p ranks
+================= ========================================================= ===========================================
+a turn            2 p + 3, and those of wide rows; a read-back              an allgather of 8 bytes per move
+a sweep           `TURNS` turns, and 1; two read-backs; a sort of a byte    an allreduce of a number; an alltoallv of a
+                  per active row; where there are wide rows, a sort of a    byte per vertex
+                  byte per row, and three more launches
+a refinement      that of a sweep, and 2, 4 where there may be hubs; a      that of a sweep without the alltoallv; an
+                  turn has p + 1 more                                       allgather of 8 bytes per vertex, and 8 more
+                                                                            per move
+a smaller graph   on a GPU 7, and for each piece 4; a sort of each piece,   two alltoallvs of 8 bytes per pair of
+                  and two sorts of all pairs; on a CPU 9                    communities that a rank has
+================= ========================================================= ===========================================
+
+On a CPU with one rank, a sweep of few active vertices is one launch. On a GPU `compact_rows` copies rows with gaps once
+for the first graph.
+
+References
+----------
+.. [1] H. Lu, M. Halappanavar, A. Kalyanaraman, "Parallel heuristics for scalable community detection", Parallel
+   Computing 47, 2015. Source of parallel moves on the state before them, and of choosing in several turns.
+.. [2] S. Sahu, "GVE-Louvain: fast Louvain algorithm for community detection in shared memory setting", 2023. Source of
+   the tolerance that falls from level to level, of pruning, and of a thread's sums per community.
+"""
+
+from mgraph.algorithms.communities.multilevel.hierarchy import Hierarchy, finest_level, warm
+from mgraph.algorithms.communities.multilevel.level import FILE, Level
+
+__all__ = ["FILE", "Hierarchy", "Level", "finest_level", "warm"]

@@ -1,0 +1,237 @@
+"""The graph of communities: their numbers by their smallest names, and the rows of their own vertices.
+
+A GPU writes the arcs between communities as keys, piece by piece, and adds them up by sorting. A CPU adds them up in
+arrays of a sum per community, one for each of a few ranges of communities. On several ranks each adds up its own arcs,
+sends them to the owners of their sources, and adds up again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mgraph.algorithms import algorithm
+from mgraph.algorithms.algorithm import LANES
+from mgraph.algorithms.communities.multilevel.level import FILE, Level
+from mgraph.device import Array, Device
+from mgraph.kernels import View, load
+from mgraph.partition import Partition
+from mgraph.structures.sort import sort_keys
+
+__all__ = ["CoarseRows", "add_up", "next_level", "number_communities"]
+
+SORTING = ("cuda",)  #: devices that add up by sorting
+PIECE = 1 << 26  #: arcs per piece, whose pairs of communities are added up at once
+RANGES, SUMS = 4, 4  #: ranges of communities per thread of a CPU; most sums in them for each arc
+
+
+@dataclass
+class CoarseRows:
+    """Rows of a graph of communities on a rank."""
+
+    offsets: Array
+    dst: Array
+    weights: Array
+
+    @property
+    def num_edges(self) -> int:
+        """The number of arcs."""
+        return len(self.dst)
+
+    def view(self) -> View:
+        """Return the view of the rows for kernels."""
+        return View("algorithms/communities/multilevel/view.cuh", "CoarseView", vars(self))
+
+
+def next_level(level: Level, numbers: Array, n: int, keep: bool) -> Level:
+    """Make vertices with equal numbers a vertex of the next level.
+
+    Parameters
+    ----------
+    level : Level
+    numbers : uint32[n of the level]
+        The new vertex of each vertex, in the same community.
+    n : int
+        The number of new vertices.
+    keep : bool
+        Start with the communities of `level`; else with a community for each new vertex.
+    """
+    # Weigh the new vertices, and their edges.
+    device, shard = level.device, level.shard
+    strengths = [level.sums_of(numbers, strength, n) for strength in level.strengths]
+    partition = Partition.equal(n, shard.size)
+    rows = _coarse(level, numbers, n, partition)
+
+    # The weight inside of them is what is not between them.
+    between = int(shard.exchange.allreduce(Device.to_host(rows.weights.sum(dtype=np.int64)).reshape(1))[0])
+    degrees, loops = rows.offsets[1:] - rows.offsets[:-1], level.objective.total - between
+    following = Level(shard, [rows], partition, degrees, None, strengths, loops, level.objective, level.weights[0].unit)
+
+    # Start with their communities.
+    if keep:
+        communities, (of_vertices, _) = device.empty(n, np.uint32), number_communities(level, level.labels)
+        level.kernels.CommunitiesOfParts(
+            level.n, parts=numbers, numbers=of_vertices, n=level.n, communities=communities
+        )
+        following.start(communities, level.inside)
+    else:
+        following.start(inside=loops)
+    return following
+
+
+def number_communities(level: Level, labels: Array) -> tuple[Array, Array]:
+    """Number the communities of `labels` by their smallest names.
+
+    Returns the number of each vertex's community, and the smallest name of each community.
+    """
+    # Find the smallest name of each community, and mark it.
+    device, library, n = level.device, level.kernels, level.n
+    least, marked = device.full(n, 2**32 - 1, np.uint32), device.zeros(n, np.uint8)
+    library.LeastNames(n, labels=labels, names=level.names, n=n, least=least)
+    library.MarkNames(n, least=least, n=n, marked=marked)
+
+    # Number the marked names.
+    upto = device.empty(n, np.int64)
+    device.cumsum(marked, out=upto)
+    names = device.empty(int(upto[-1]) if n else 0, np.uint32)
+    library.NumberCommunities(n, least=least, upto=upto, n=n, names=names)
+    numbers = device.empty(n, np.uint32)
+    library.NumberVertices(n, labels=labels, least=least, upto=upto, n=n, numbers=numbers)
+    return numbers, names
+
+
+def _coarse(level: Level, numbers: Array, n: int, partition: Partition) -> CoarseRows:
+    """Return the own rows of the graph of `n` communities."""
+    # Add up the own arcs.
+    device, shard = level.device, level.shard
+    if device.kind not in SORTING:
+        rows = _by_ranges(level, numbers, n)
+        if shard.size == 1:
+            return rows
+        keys, sums = device.empty(rows.num_edges, np.uint64), rows.weights
+        load(device, "kernels/arcs.cuh").RowKeys(
+            len(keys), offsets=rows.offsets, dst=rows.dst, n=len(keys), rows=n, lo=0, keys=keys
+        )
+    else:
+        pairs = _pairs(level, numbers)
+        keys, sums = (device.concatenate(list(column)) for column in zip(*pairs, strict=True))
+        keys, sums = add_up(device, keys, sums)
+
+    # Send the pairs to the owners of their sources, and add up again.
+    if shard.size > 1:
+        marks = np.asarray(partition.starts[1:-1], np.uint64) << np.uint64(32)
+        inner = device.xp.searchsorted(keys, device.asarray(marks))
+        cuts = list(pairwise([0, *device.to_host(inner).tolist(), len(keys)]))
+        sent = [shard.exchange.alltoallv([column[a:b] for a, b in cuts]) for column in (keys, sums)]
+        keys, sums = add_up(device, *(device.concatenate(parts) for parts in sent))
+
+    # Rows begin where their keys do.
+    first, end = partition.range(shard.rank)
+    rows = device.arange(first, end + 1, np.uint64)
+    rows <<= np.uint64(32)
+    offsets = device.astype(device.xp.searchsorted(keys, rows), np.int64)
+    return CoarseRows(offsets, device.astype(keys, np.uint32), sums)
+
+
+# ---- sums by communities, on a CPU -----------------------------------------------------------------------------------
+
+
+def _by_ranges(level: Level, numbers: Array, n: int) -> CoarseRows:
+    """Add up the own arcs by pairs of communities, with a row for each of `n` communities."""
+    # List the own rows by community.
+    device, library = level.device, level.kernels
+    own = numbers[level.first : level.first + level.rows]
+    degrees = device.astype(level.degrees, np.int64)
+    begins, room = device.zeros(n + 1, np.int64), device.zeros(n + 1, np.int64)
+    library.MeasureCommunities(
+        level.rows, numbers=own, degrees=degrees, n=level.rows, vertices=begins[1:], arcs=room[1:]
+    )
+    for counts in (begins, room):
+        device.cumsum(counts, out=counts)
+    rows = device.empty(level.rows, np.uint32)
+    library.GroupRows(level.rows, numbers=own, n=level.rows, places=begins[:-1].copy(), rows=rows)
+
+    # Add up ranges of communities with about equally many arcs.
+    arcs = int(room[-1])
+    n_ranges = max(1, min(RANGES * device.threads, SUMS * arcs // max(n, 1)))
+    inner = np.searchsorted(room, np.arange(1, n_ranges) * (arcs // n_ranges))
+    ranges = device.asarray(np.array([0, *np.minimum(inner, n), n], np.int64))
+    dst, weights = device.empty(arcs, np.uint32), device.empty(arcs, np.uint64)
+    offsets = device.zeros(n + 1, np.int64)
+    views = [one.view for one in level.weights]
+    library.AddCommunities(
+        n_ranges, graph=views[0], back=views[-1], both=len(views) - 1, numbers=numbers, first=level.first,
+        unit=level.weights[0].unit, rows=rows, begins=begins, room=room, ranges=ranges, n_ranges=n_ranges,
+        communities=n, sums=device.zeros(n_ranges * n, np.uint64), dst=dst, weights=weights, counts=offsets[1:],
+    )  # fmt: skip
+
+    # Close the gaps.
+    device.cumsum(offsets, out=offsets)
+    m = int(offsets[-1])
+    closed = CoarseRows(offsets, device.empty(m, np.uint32), device.empty(m, np.uint64))
+    library.CloseUp(
+        n, room=room, offsets=offsets, n=n, dst=dst, weights=weights, to_dst=closed.dst, to_weights=closed.weights
+    )
+    return closed
+
+
+# ---- sums by sorting, on a GPU ---------------------------------------------------------------------------------------
+
+
+def _pairs(level: Level, numbers: Array) -> list[tuple[Array, Array]]:
+    """Return the own arcs between communities, added up in each piece: keys and weights."""
+    # Count the arcs per row.
+    device, rows = level.device, level.rows
+    counts, offsets = device.zeros(rows, np.uint32), device.zeros(rows + 1, np.int64)
+    between = {"numbers": numbers, "first": level.first, "unit": level.weights[0].unit, "counts": counts}
+    between["offsets"] = offsets
+    _join(level, 0, rows, {**between, "begin": 0, "keys": None, "weights": None})
+    device.cumsum(counts, out=offsets[1:])
+    device.fill(counts, 0)
+
+    # Cut the rows into pieces of about `PIECE` arcs.
+    marks = device.asarray(np.arange(1, -(-int(offsets[-1]) // PIECE), dtype=np.int64) * PIECE)
+    inner = device.to_host(device.xp.searchsorted(offsets, marks)).tolist()
+    pairs = []
+
+    # Write the arcs of each piece, and add them up.
+    for begin, end in pairwise([0, *inner, rows]):
+        n = int(offsets[end] - offsets[begin])
+        keys, weights = device.empty(n, np.uint64), device.empty(n, np.uint64)
+        _join(level, begin, end - begin, {**between, "begin": begin, "keys": keys, "weights": weights})
+        pairs.append(add_up(device, keys, weights))
+    return pairs
+
+
+def _join(level: Level, begin: int, rows: int, between: dict[str, Any]) -> None:
+    for weights in level.weights:
+        hubs = weights.hubs()
+        level.kernels.JoinRows(-(-rows // LANES), graph=weights.view, begin=begin, rows=rows, between=between, **hubs)
+        level.kernels.JoinHubs(weights.room, graph=weights.view, between=between, **hubs)
+
+
+def add_up(device: Device, keys: Array, weights: Array) -> tuple[Array, Array]:
+    """Return each different key once, ascending, with the sum of its weights. One sort, two read-backs."""
+    # Sort the keys with their weights.
+    n = len(keys)
+    if n == 0:
+        return keys, weights
+    keys, places = sort_keys(device, keys, with_places=True)
+    weights = device.gather(weights, places)
+    del places
+
+    # Sums are the differences of the running sum at the last of equal keys.
+    library = load(device, FILE, None, HUB_DEGREE=algorithm.HUB_DEGREE)
+    lasts, upto = device.empty(n, np.uint8), device.zeros(n + 1, np.int64)
+    library.MarkLast(n, keys=keys, n=n, lasts=lasts)
+    device.cumsum(lasts, out=upto[1:])
+    running = device.empty(n, np.uint64)
+    device.cumsum(weights, out=running)
+    different = int(upto[-1])
+    out, sums = device.empty(different, np.uint64), device.empty(different, np.uint64)
+    library.KeepLast(n, keys=keys, running=running, upto=upto[1:], n=n, out=out, sums=sums)
+    sums[1:] -= sums[:-1].copy()
+    return out, sums

@@ -1,0 +1,100 @@
+"""The levels of a multilevel method, and the communities of the graph's own vertices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mgraph.algorithms.algorithm import Shard, incoming
+from mgraph.algorithms.communities.multilevel.aggregation import CoarseRows, add_up, next_level, number_communities
+from mgraph.algorithms.communities.multilevel.level import FILE, Level
+from mgraph.algorithms.communities.multilevel.objective import Objective
+from mgraph.algorithms.primitives.compact_csr import compact_rows, compact_rows_sample
+from mgraph.algorithms.primitives.label_counts import label_count_kernels
+from mgraph.algorithms.primitives.replicated import all_gather
+from mgraph.algorithms.primitives.user_ids import vertex_labels
+from mgraph.algorithms.primitives.weight_sums import WeightSums, unit_of
+from mgraph.device import Array, Device
+
+__all__ = ["Hierarchy", "finest_level", "warm"]
+
+
+def finest_level(shard: Shard, what: str, quality: str, resolution: float) -> Level:
+    """Return the level of the graph's vertices, each in a community of its own.
+
+    Raises `InvalidOption` on every rank, naming `what`, if a weight is negative or not finite, or if the graph is
+    directed and has no in-edges.
+    """
+    # Weigh the rows.
+    device, out, back = shard.device, shard.out_edges, incoming(shard, what)
+    directed, rows = back is not out, shard.hi - shard.lo
+    factor = 1 if directed else 2
+    unit = unit_of(shard, what, factor, FILE)
+    sides: list[Any] = [out, back] if directed else [compact_rows(shard, out, True)]
+    weights = [WeightSums(shard, side.view(), side, shard.lo, rows, factor, unit, FILE) for side in sides]
+    strengths = [all_gather(shard, one.strengths()) for one in weights]
+    total = sum(int(Device.to_host(strength.sum(dtype=np.int64))) for strength in strengths)
+    if quality == "cpm":
+        strengths = [device.full(shard.n_vertices, 1, np.int64)] * len(sides)
+
+    # Describe the level.
+    degrees = device.astype(out.degrees(), np.int64)
+    if directed:
+        degrees += back.degrees()
+    names = None if shard.by_name is None else vertex_labels(shard)
+    objective = Objective(quality, resolution, directed, unit or 1.0, total)
+    level = Level(shard, sides, shard.partition, degrees, names, strengths, 0, objective, unit)
+    level.start()
+    level.loops = level.inside
+    return level
+
+
+class Hierarchy:
+    """The present level, and its vertex for each own vertex of the graph.
+
+    Attributes
+    ----------
+    level : Level
+    levels : int
+        How often communities, or parts of them, became vertices.
+    """
+
+    def __init__(self, finest: Level) -> None:
+        self.level, self.levels = finest, 0
+        self.members = finest.device.arange(finest.first, finest.first + finest.rows, np.uint32)
+        self.names = finest.names  # smallest user's id of each vertex of the level; None for its id
+
+    def coarsen(self, parts: Array = None) -> bool:
+        """Make each part of a community a vertex; without `parts` each community. Returns False if none has two."""
+        numbers, least = number_communities(self.level, self.level.labels if parts is None else parts)
+        if len(least) == self.level.n:
+            return False
+        level = next_level(self.level, numbers, len(least), parts is not None)
+        self._descend(numbers, least)
+        self.level, self.levels = level, self.levels + 1
+        return True
+
+    def communities(self) -> tuple[Array, int]:
+        """Return the smallest user's id in the community of each own vertex, int64, and the number of communities."""
+        numbers, least = number_communities(self.level, self.level.labels)
+        self._descend(numbers, least)
+        own = self.level.device.gather(self.names, self.members)
+        return self.level.device.astype(own, np.int64), len(self.names)
+
+    def _descend(self, numbers: Array, least: Array) -> None:
+        device = self.level.device
+        self.members = device.gather(numbers, self.members)
+        self.names = least if self.levels == 0 else device.gather(self.names, least)
+
+
+def warm(shard: Shard) -> None:
+    """Compile the launches of the levels on this shard."""
+    device = shard.device
+    offsets, none = device.zeros(1, np.int64), device.empty(0, np.uint64)
+    out = shard.out_edges
+    finest = compact_rows_sample(shard, out) if shard.in_edges is out else out
+    for edges in (finest, CoarseRows(offsets, device.empty(0, np.uint32), none)):
+        WeightSums(shard, edges.view(), edges, 0, 0, file=FILE)
+        label_count_kernels(shard, edges.view())
+    add_up(device, device.zeros(2, np.uint64), device.zeros(2, np.uint64))

@@ -1,0 +1,252 @@
+"""A graph of a multilevel method: its vertices move between communities, and form the parts of communities.
+
+Local moving: in a sweep each active vertex chooses once. Vertices choose in a few turns, by a hash of their names, and
+those of a turn choose at the same time, so that few neighbours choose without knowing of each other. A vertex is active
+in the next sweep if a neighbour has moved to another community than its own. A sweep that still gains nothing is
+undone; in a small graph it is repeated in more turns, a few times.
+
+Refinement: each vertex begins as a part of its own. A vertex that is alone, and well connected to the rest of its
+community, joins the part of the community with the largest gain. It joins no part that a vertex leaves in the same
+turn. So each part is connected.
+
+Every rank has the label and the strength of each vertex of the graph, and the rows of its own vertices. After each turn
+the ranks share the moves. Equal gains are decided by vertices' names.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mgraph.algorithms.algorithm import LANES, Shard
+from mgraph.algorithms.communities.multilevel.objective import Objective
+from mgraph.algorithms.primitives.label_counts import NO_VOTES, LabelCounts
+from mgraph.algorithms.primitives.replicated import all_gather
+from mgraph.algorithms.primitives.weight_sums import WeightSums
+from mgraph.device import Array, Device
+from mgraph.kernels import Struct
+from mgraph.partition import Partition
+
+__all__ = ["FILE", "Level"]
+
+FILE = "algorithms/communities/multilevel/multilevel.cuh"
+TURNS = 8  #: turns per sweep, in which vertices choose
+FEW, MOST_TURNS = 1 << 16, 64  #: up to FEW vertices, an undone sweep is repeated in up to MOST_TURNS turns
+BY_THREAD = 1 << 14  #: on a CPU, up to so many active vertices take all turns in one launch
+SWEEPS = 50  #: upper bound of sweeps per level; 3 to 20 are usual
+SWEEP_GAIN = 1e-5  #: the smallest gain after which another sweep follows
+
+
+class Level:
+    """A graph, of vertices or of parts of communities, and the communities of its vertices.
+
+    Parameters
+    ----------
+    shard : Shard
+    sides : list
+        The rows of own vertices, with `view` and `num_edges`: of all edges, or of out-edges and of in-edges.
+    partition : Partition
+    degrees : int64[rows] or uint32[rows]
+        The edges of each row, of all sides.
+    names : uint32[n] or None
+        The name of each vertex, for naming communities and breaking ties; None for its id.
+    strengths : list of int64[n]
+        The strength of each vertex; of a directed graph, of its out-edges and of its in-edges.
+    loops : int
+        The weight of edges inside of the vertices: of self-loops, or of parts of earlier levels.
+    objective : Objective
+    unit : float
+        The factor that makes weights whole numbers; 0 if each edge weighs 1.
+
+    Attributes
+    ----------
+    labels : uint32[n]
+        The community of each vertex.
+    sums : list of int64[n]
+        The strengths of each community, by its label.
+    inside : int
+        The weight of edges inside of communities, both ways.
+    """
+
+    def __init__(
+        self, shard: Shard, sides: list[Any], partition: Partition, degrees: Array, names: Array,
+        strengths: list[Array], loops: int, objective: Objective, unit: float,
+    ) -> None:  # fmt: skip
+        self.shard, self.device, self.partition, self.n = shard, shard.device, partition, partition.n_vertices
+        self.first, end = partition.range(shard.rank)
+        self.rows, self.degrees, self.names, self.strengths = end - self.first, degrees, names, strengths
+        self.loops, self.objective = loops, objective
+        factor = 1 if len(sides) > 1 else 2
+        self.weights = [WeightSums(shard, s.view(), s, self.first, self.rows, factor, unit, FILE) for s in sides]
+        self.kernels = self.weights[0].kernels
+        self.tally = LabelCounts(shard, [one.view for one in self.weights], degrees)
+        self.moves, self.count = self.device.empty(self.rows, np.uint64), self.device.zeros(1, np.int64)
+
+    def start(self, labels: Array = None, inside: int | None = None) -> None:
+        """Begin with the communities of `labels`, or with a community for each vertex.
+
+        `inside` is the weight inside of the communities; on the level of the graph's vertices it may be left out.
+        """
+        self.labels = self._own_labels() if labels is None else labels
+        self.sums = [self.sums_of(self.labels, strength) for strength in self.strengths]
+        self.inside = self._weigh_inside() if inside is None else inside
+
+    def _own_labels(self) -> Array:
+        return self.device.arange(0, self.n, np.uint32) if self.names is None else self.names.copy()
+
+    def sums_of(self, labels: Array, strength: Array, n: int | None = None) -> Array:
+        """Return the strength of each label less than `n`: int64[n]."""
+        sums = self.device.zeros(self.n if n is None else n, np.int64)
+        self.kernels.SumByLabel(self.n, labels=labels, strength=strength, n=self.n, sums=sums)
+        return sums
+
+    def _weigh_inside(self) -> int:
+        """Return the weight of the edges inside of communities of the graph's vertices, both ways."""
+        own = sum(Device.to_host(one.weigh("inside", self.labels))[:1] for one in self.weights)
+        return int(self.shard.exchange.allreduce(own)[0])
+
+    def value(self) -> float:
+        """Return the quality of the communities."""
+        return self.objective.value(self.inside, self.sums[0], self.sums[-1])
+
+    # ---- local moving ------------------------------------------------------------------------------------------------
+
+    def improve(self, seed: int, tolerance: float = 0.0) -> float:
+        """Sweep until a sweep gains less than `tolerance`, or less than `SWEEP_GAIN`. Returns the quality."""
+        # Sweep.
+        best, turns, active = self.value(), TURNS, self.device.full(self.rows, 1, np.uint8)
+        for number in range(SWEEPS):
+            before = self.labels.copy(), [sums.copy() for sums in self.sums], self.inside
+            moves, marks = self._sweep(_mixed(seed, number), turns, active)
+            if moves == 0:
+                break
+
+            # Undo a sweep without gain. A small graph tries again with more turns.
+            now = self.value()
+            if now <= best:
+                self.labels, self.sums, self.inside = before
+                turns *= 2
+                if self.n > FEW or turns > MOST_TURNS:
+                    break
+                continue
+            gain, best, active = now - best, now, marks
+            if gain < max(tolerance, SWEEP_GAIN):
+                break
+        return best
+
+    def _sweep(self, seed: int, turns: int, active: Array) -> tuple[int, Array]:
+        """Let each active vertex choose once, in `turns` turns.
+
+        Returns the number of moves of all ranks, and the active vertices of the next sweep: uint8[rows].
+        """
+        marks, inside = self.device.zeros(self.n, np.uint8), self.device.zeros(1, np.int64)
+        follow = {"before": self.labels.copy(), "marks": marks, "inside": inside, "bounds": None, "changes": None}
+        votes = self._votes(self.labels, self.sums, self.objective.price, turns, seed)
+        moves = self._run_turns(votes, follow, active)
+        inside = Device.to_host(inside)
+        self.inside += int(self.shard.exchange.allreduce(inside)[0])
+        return moves, self._marked(marks)
+
+    def _votes(self, labels: Array, sums: list[Array], price: float, turns: int, seed: int) -> dict[str, Any]:
+        """Return the fields of the kernels' `Votes`."""
+        directed = len(self.strengths) > 1
+        votes = {**NO_VOTES, "labels": labels, "first": self.first, "unit": self.weights[0].unit, "price": price}
+        votes |= {"strength": self.strengths[0], "sums": sums[0], "names": self.names}
+        votes |= {"strength_in": self.strengths[1] if directed else None, "sums_in": sums[1] if directed else None}
+        return votes | {"classes": turns, "seed": seed, "moves": self.moves, "count": self.count}
+
+    def _run_turns(self, votes: dict[str, Any], follow: dict[str, Any], active: Array) -> int:
+        """Let each active vertex choose once, in turns, and apply the moves. Returns the number of moves of all ranks.
+
+        `votes` and `follow` are fields of the kernels' `Votes` and `Follow`. One launch for few active vertices of the
+        only rank, on a CPU.
+        """
+        # Deal the vertices to turns.
+        listed, moves = self.tally.deal(votes, active), 0
+        labels = {"of": votes["labels"], "joined": votes["joined"], "strength": votes["strength"]}
+        labels |= {name: votes[name] for name in ("sums", "strength_in", "sums_in")}
+        follow = {**follow, "moves": self.moves, "labels": votes["labels"], "first": self.first, "unit": votes["unit"]}
+        if self.shard.size == 1 and listed <= BY_THREAD and self.tally.by_thread and len(self.tally.wide) == 0:
+            return self._run_by_thread(votes, Struct(**labels), follow)
+
+        # In each turn the vertices vote, and all ranks apply all moves and follow their own along the edges.
+        fields, of_labels = Struct(**follow), Struct(**labels)
+        for turn in range(votes["classes"]):
+            self.device.fill(self.count, 0)
+            self.tally.vote({**votes, "turn": turn})
+            own = self.moves[: int(Device.to_host(self.count)[0])]
+            parts = self.shard.exchange.allgather(own)
+            for part in parts:
+                self.kernels.Move(len(part), moves=part, n=len(part), labels=of_labels)
+            for weights in self.weights if len(own) else []:
+                hubs = weights.hubs()
+                self.kernels.FollowRows(-(-len(own) // LANES), graph=weights.view, n=len(own), follow=fields, **hubs)
+                self.kernels.FollowHubs(weights.room, graph=weights.view, follow=fields, **hubs)
+            if votes["bounds"] is not None:
+                self._join_cuts(parts, follow["changes"], votes["cuts"])
+            for part in parts:
+                self.kernels.Remember(len(part), moves=part, n=len(part), before=follow["before"])
+            moves += sum(map(len, parts))
+        return moves
+
+    def _run_by_thread(self, votes: dict[str, Any], labels: Struct, follow: dict[str, Any]) -> int:
+        """Run all turns in one launch, by one thread of a CPU. Returns the number of moves."""
+        tally, moved, views = self.tally, self.device.zeros(1, np.int64), self.tally.views
+        change = None if votes["bounds"] is None else self.device.empty(self.rows, np.int64)
+        self.kernels.SweepByThread(
+            1, graph=views[0], back=views[-1], both=len(views) - 1, list=tally.active, marks=tally.marks,
+            votes={**votes, "tabled": tally.tabled}, labels=labels, follow=follow, before=follow["before"],
+            change=change, cuts=votes["cuts"], moved=moved, **self.weights[0].hubs(),
+        )  # fmt: skip
+        return int(moved[0])
+
+    def _marked(self, marks: Array) -> Array:
+        """Return the own vertices that any rank has marked: uint8[rows]."""
+        own = marks[self.first : self.first + self.rows]
+        if self.shard.size == 1:
+            return own
+        ranges = [self.partition.range(rank) for rank in range(self.shard.size)]
+        for part in self.shard.exchange.alltoallv([marks[first:end] for first, end in ranges]):
+            own |= part
+        return own
+
+    # ---- refinement --------------------------------------------------------------------------------------------------
+
+    def refine(self, seed: int, objective: Objective) -> Array:
+        """Divide each community into connected parts. Returns the part of each vertex, a vertex's name: uint32[n]."""
+        # Each vertex begins as a part of its own, and with the weight of its edges in its community.
+        device, rows, price = self.device, self.rows, objective.price
+        parts, joined = self._own_labels(), device.zeros(self.n, np.uint8)
+        sums = [self.sums_of(parts, strength) for strength in self.strengths]
+        own = device.zeros(rows, np.int64)
+        for weights in self.weights:
+            weights.weigh("within", self.labels, own, loops=0)
+        cuts = all_gather(self.shard, own, partition=self.partition)
+        if self.names is not None:
+            by_vertex, cuts = cuts, device.empty(self.n, np.int64)
+            device.scatter(cuts, self.names, by_vertex)
+
+        # Vertices that are alone join parts of their communities, in turns.
+        changes, active, inside = device.zeros(rows, np.int64), device.empty(rows, np.uint8), device.zeros(1, np.int64)
+        follow = {"before": parts.copy(), "marks": None, "inside": inside, "bounds": self.labels, "changes": changes}
+        votes = self._votes(parts, sums, price, TURNS, _mixed(seed, SWEEPS))
+        votes |= {"bounds": self.labels, "bound_sums": self.sums[0], "cuts": cuts, "joined": joined}
+        votes |= {"bound_sums_in": self.sums[1] if len(self.sums) > 1 else None}
+        self.kernels.Separate(rows, votes={**votes, "tabled": self.tally.tabled}, n=rows, active=active)
+        self._run_turns(votes, follow, active)
+        return parts
+
+    def _join_cuts(self, parts: list[Array], changes: Array, cuts: Array) -> None:
+        """Add what the moves of each rank, `parts`, change to the weights of parts to the rest of their communities."""
+        own = parts[self.shard.rank]
+        change, n = self.device.empty(len(own), np.int64), len(own)
+        self.kernels.ChangesOf(n, moves=own, n=n, first=self.first, changes=changes, out=change)
+        for moves, change_of_moves in zip(parts, self.shard.exchange.allgather(change), strict=True):
+            n = len(moves)
+            self.kernels.JoinCuts(n, moves=moves, n=n, names=self.names, changes=change_of_moves, cuts=cuts)
+
+
+def _mixed(seed: int, number: int) -> int:
+    """Return a seed for the turns of a sweep: uint64."""
+    return (seed * 0x9E3779B97F4A7C15 + (number + 1) * 0xD1B54A32D192ED03) % 2**64

@@ -1,0 +1,140 @@
+// Moves vertices between labels, which name communities or their parts, and follows what the moves change. Sums are
+// integers, so that neither timing nor the number of ranks changes them.
+#pragma once
+#include "algorithms/primitives/weight_sums.cuh"
+
+struct SumByLabel {  // adds a vertex's strength to its label's, one lane per vertex
+    static constexpr int lanes = 1;
+    const u32* labels;
+    const i64* strength;
+    i64 n;
+    i64* sums;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 v : grid.items(n)) atomic_add(sums + labels[v], strength[v]);
+    }
+};
+
+// The labels of all vertices, and the strengths of each label.
+struct Labels {
+    u32* of;
+    const i64* strength;
+    const i64* strength_in;  // null if it equals `strength`
+    i64* sums;
+    i64* sums_in;
+    u8* joined;  // per label: 1 if another vertex has come; or null
+    DEVICE void add(i64* to, const i64* from, u32 label, i64 v, i64 sign) const {
+        if (from) atomic_add(to + label, sign * from[v]);
+    }
+    DEVICE void move(u32 v, u32 to) const {
+        u32 from = of[v];
+        add(sums, strength, from, v, -1), add(sums, strength, to, v, 1);
+        add(sums_in, strength_in, from, v, -1), add(sums_in, strength_in, to, v, 1);
+        of[v] = to;
+        if (joined) joined[to] = 1;
+    }
+};
+
+struct Move {  // applies moves (vertex << 32 | new label), one lane per move
+    static constexpr int lanes = 1;
+    const u64* moves;
+    i64 n;
+    Labels labels;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) labels.move((u32)(moves[i] >> 32), (u32)moves[i]);
+    }
+};
+
+struct Remember {  // writes the labels of moved vertices to those before the next moves, one lane per move
+    static constexpr int lanes = 1;
+    const u64* moves;
+    i64 n;
+    u32* before;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) before[moves[i] >> 32] = (u32)moves[i];
+    }
+};
+
+// The edges of vertices that have just moved. An edge of two of them is met twice, other edges once.
+struct Follow {
+    const u64* moves;  // of own vertices
+    const u32* labels;
+    const u32* before;  // labels before the moves
+    i64 first;
+    f64 unit;
+    u8* marks;  // out, per vertex of the graph: 1 for neighbours in other communities; or null
+    i64* inside;  // out: change of the weight inside of communities, both ways
+    const u32* bounds;  // community per vertex, of which labels are parts; or null
+    i64* changes;  // out, with bounds, per row: change of its label's weight to the rest of the community
+    DEVICE i64 operator()(i64 at) const { return (i64)(moves[at] >> 32) - first; }
+    template <class View, class Group> DEVICE i64 take(const View& graph, Group group, i64 row,
+                                                       i64 unit_of_row) const {
+        i64 v = first + row, sum = 0;
+        u32 now = labels[v], was = before[v];
+        graph.visit(group, row, unit_of_row, [&](u32 id, i64 slot, bool live) {
+            if (!live || id == v) return false;
+            u32 other = labels[id], other_was = before[id];
+            i64 gained = bounds ? -(other == now && bounds[id] == bounds[v]) : (other == now) - (other_was == was);
+            if (gained) sum += gained * (i64)fixed(graph, slot, unit) * (other == other_was ? 2 : 1);
+            if (marks && other != now) store(marks + id, (u8)1);
+            return false;
+        });
+        if (!bounds) return sum;
+        sum = group.sum(sum);
+        if (group.rank() == 0 && sum) atomic_add(changes + row, sum);
+        return 0;
+    }
+};
+
+template <class View>
+struct FollowRows {  // follows moves, a row per lane; leaves hubs to FollowHubs
+    static constexpr int lanes = 32;
+    View graph;
+    i64 n;
+    Follow follow;
+    u64* tasks;
+    i64* n_tasks;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        i64 sum = 0;
+        visit_all(grid, graph, n, follow, tasks, n_tasks,
+                  [&](auto group, i64 row, i64 unit) { sum += follow.take(graph, group, row, unit); });
+        sum = tile.sum(sum);
+        if (tile.rank() == 0 && sum) atomic_add(follow.inside, sum);
+    }
+};
+
+template <class View>
+struct FollowHubs {  // follows a hub's task per tile
+    static constexpr int lanes = 32;
+    View graph;
+    Follow follow;
+    const u64* tasks;
+    const i64* n_tasks;
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        i64 sum = 0;
+        visit_hubs(grid, graph, tasks, *n_tasks,
+                   [&](auto whole, i64 row, i64 unit) { sum += follow.take(graph, whole, row, unit); });
+        sum = tile.sum(sum);
+        if (tile.rank() == 0 && sum) atomic_add(follow.inside, sum);
+    }
+};
+
+struct Contributions {  // computes a vertex's share of the modularity, one lane per own vertex
+    static constexpr int lanes = 1;
+    const u32* labels;
+    const i64* within;  // weight of each row's edges inside its community
+    const i64* strength;  // per own row
+    const i64* sums;  // per label: sum of strengths
+    i64 first;
+    i64 n;
+    f64 total;
+    f64 resolution;
+    f64* shares;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 row : grid.items(n)) {
+            f64 there = (f64)sums[labels[first + row]] / total;
+            shares[row] = (f64)within[row] / total - resolution * ((f64)strength[row] / total) * there;
+        }
+    }
+};

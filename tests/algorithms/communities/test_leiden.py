@@ -1,0 +1,382 @@
+"""Leiden's communities against NetworkX, brute force and igraph: connected, of the stated quality, on 1 to 5 ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from batches import apply_to, reordered
+from communities import networkx_graph, planted, quality, sets, small_tables, weighted
+from graphs import NONE, random_graph, real_graph, shapes, slow_build
+from spmd import Graph, cut, run, run_program, shards
+
+from mgraph.algorithms import ALGORITHMS
+from mgraph.algorithms.communities.multilevel import Hierarchy, Level, finest_level
+from mgraph.errors import Aborted, InvalidOption
+from mgraph.partition import Partition
+
+LEIDEN = ALGORITHMS["leiden"]
+
+
+def cpm(graph: Graph, labels: np.ndarray, resolution: float) -> float:
+    """The constant Potts model by its definition, of a graph without repeats."""
+    weight = np.ones(len(graph.src)) if graph.weight is None else graph.weight.astype(np.float64)
+    inside = weight[labels[graph.src] == labels[graph.dst]].sum()
+    sizes = np.unique(labels, return_counts=True)[1].astype(np.float64)
+    pairs = (sizes * (sizes - 1)).sum() / (1 if graph.directed else 2)
+    return float(inside - resolution * pairs)
+
+
+def assert_connected(graph: Graph, labels: np.ndarray) -> None:
+    """Each community is connected by its own edges of positive weight."""
+    oracle = networkx_graph(graph).to_undirected()
+    oracle.remove_edges_from([(u, v) for u, v, w in oracle.edges(data="weight") if w == 0 and not graph.directed])
+    for community in sets(labels):
+        assert nx.is_connected(oracle.subgraph(community)), sorted(community)
+
+
+def check(graph: Graph, partition: Partition, **options: Any) -> np.ndarray:
+    """Find communities: each is connected and named by its smallest id, and the quality is right."""
+    kinds = {name: options.pop(name) for name in ("structure", "device") if name in options}
+    made = shards(graph, partition, reverse=graph.directed, **kinds)
+    got, info = run(made, LEIDEN, **{"seed": 1, **options})
+    assert got.dtype == np.int64
+    assert all(min(community) == got[next(iter(community))] for community in sets(got))
+    assert info["communities"] == len(np.unique(got))
+    assert_connected(graph, got)
+    if options.get("quality") != "cpm":
+        resolution = options.get("resolution", 1.0)
+        assert info["quality"] == pytest.approx(quality(graph, got, resolution), abs=1e-6)
+        assert info["quality"] >= quality(graph, np.arange(graph.n), resolution) - 1e-12
+    return got
+
+
+@pytest.fixture(params=["as-is", "small"])
+def tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, small: None) -> str:
+    """Also with tables for few rows at a time, sorted pieces of few arcs, and a launch per step."""
+    if request.param == "small":
+        small_tables(monkeypatch)
+    return request.param
+
+
+def simple(graph: Graph) -> Graph:
+    """The same edges without repeats."""
+    return replace(weighted(graph, 0), weight=None, name=graph.name)
+
+
+# ---- communities -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_shapes(structure: str, device: str, small: None, size: int) -> None:
+    for graph in shapes():
+        check(graph, cut(graph.n, size, even=False), structure=structure, device=device)
+        check(replace(graph, directed=False), cut(graph.n, size, even=False), structure=structure, device=device)
+
+
+def test_planted_communities_are_found(structure: str, device: str, tables: str) -> None:
+    graph, want = planted(1)
+    for size in (1, 3):
+        np.testing.assert_array_equal(check(graph, cut(graph.n, size), structure=structure, device=device), want)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("make", [lambda graph, seed: graph, weighted], ids=["plain", "weighted"])
+def test_ranks_and_structures_change_no_label(
+    device: str, tables: str, make: Callable[[Graph, int], Graph], directed: bool
+) -> None:
+    for seed in (1, 2):
+        print(f"seed {seed}")
+        graph = make(random_graph(seed, 200, 600 * seed, directed, skew=seed == 1), seed)
+        want = check(graph, cut(graph.n, 1), device=device)
+        for structure, size in (("gpma+", 2), ("slabgraph", 3), ("csr", 4), ("csr", 5)):
+            got = check(graph, cut(graph.n, size, even=False), structure=structure, device=device)
+            np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("directed", [True, False])
+def test_the_order_of_the_vertices_changes_no_label(device: str, size: int, directed: bool) -> None:
+    for seed in range(2):
+        print(f"seed {seed}")
+        graph = weighted(random_graph(seed, 200, 900, directed), seed)
+        made, order = reordered(graph, size, seed, device, reverse=directed)
+        got, _ = run(made, LEIDEN, seed=1)
+        np.testing.assert_array_equal(got[order], check(graph, cut(graph.n, 1), device=device))
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_no_worse_than_networkx_s_louvain(directed: bool) -> None:
+    for seed in range(4):
+        print(f"seed {seed}")
+        graph = random_graph(seed, 400, 2400, directed, skew=seed == 2)
+        graph = weighted(graph, seed) if seed == 1 else graph
+        oracle = networkx_graph(graph)
+        theirs = [nx.community.louvain_communities(oracle, seed=one) for one in range(3)]
+        least = min(nx.community.modularity(oracle, communities) for communities in theirs)
+        made = shards(graph, cut(graph.n, 1), reverse=directed)
+        ours = [run(made, LEIDEN, seed=one)[1]["quality"] for one in range(3)]
+        assert max(ours) > least * 0.998
+
+
+def test_small_graphs_against_all_partitions() -> None:
+    """The best of a few seeds is within 1% of the best of all partitions of 7 vertices."""
+    for seed in range(4):
+        print(f"seed {seed}")
+        graph = weighted(random_graph(seed, 7, 12, directed=False), seed)
+        best = max(quality(graph, np.array(labels)) for labels in partitions(7))
+        made = shards(graph, cut(7, 1))
+        got = max(run(made, LEIDEN, seed=one)[1]["quality"] for one in range(4))
+        assert best * 0.99 - 1e-9 <= got <= best + 1e-6
+
+
+def partitions(n: int) -> list[tuple[int, ...]]:
+    """All partitions of n vertices, as labels."""
+    found: list[tuple[int, ...]] = [()]
+    for _ in range(n):
+        found = [(*labels, new) for labels in found for new in range(max(labels, default=-1) + 2)]
+    return found
+
+
+@pytest.mark.parametrize("resolution", [0, 0.5, 3])
+def test_resolution(resolution: float) -> None:
+    graph, _ = planted(4)
+    communities = len(np.unique(check(graph, cut(graph.n, 2), resolution=resolution)))
+    assert communities == 1 if resolution == 0 else communities >= (6 if resolution == 3 else 1)
+
+
+def test_seeds_and_levels() -> None:
+    graph = random_graph(2, 400, 1500, directed=False)
+    made = shards(graph, cut(graph.n, 1))
+    assert 1 < len({run(made, LEIDEN, seed=seed)[0].tobytes() for seed in (0, 0, 5, 2**70)}) <= 3
+    whole, info = run(made, LEIDEN)
+    for most in (1, 2, info["levels"] + 1):
+        got = check(graph, cut(graph.n, 2), max_levels=most, seed=0)
+        assert quality(graph, got) <= info["quality"] + 0.02
+    np.testing.assert_array_equal(run(made, LEIDEN, max_levels=100)[0], whole)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_after_batches(structure: str, device: str, small: None, size: int) -> None:
+    for graph, made in apply_to(structure, device, size, n=100, each=200, directed=False):
+        got, info = run(made, LEIDEN)
+        assert info["quality"] == pytest.approx(quality(graph, got), abs=1e-12)
+        assert_connected(graph, got)
+    assert got.tolist() == list(range(100))
+
+
+@pytest.mark.parametrize("structure", ["csr", "slabgraph"])
+def test_many_threads(structure: str, tables: str) -> None:
+    graph = random_graph(12, 3000, 20000, directed=False, skew=True)
+    labels = []
+    for threads in (1, 4):
+        made = shards(graph, cut(graph.n, 1), structure)
+        for shard in made:
+            shard.device = replace(shard.device, threads=threads)
+        labels.append(run(made, LEIDEN)[0])
+    np.testing.assert_array_equal(*labels)
+
+
+# ---- the constant Potts model ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("make", [lambda graph, seed: graph, weighted], ids=["plain", "weighted"])
+def test_cpm(device: str, make: Callable[[Graph, int], Graph], directed: bool) -> None:
+    for seed, resolution in enumerate((0.01, 0.05, 0.3)):
+        print(f"seed {seed}")
+        graph = make(simple(random_graph(seed, 150, 700, directed)), seed)
+        options = {"quality": "cpm", "resolution": resolution}
+        got = check(graph, cut(graph.n, 1), device=device, **options)
+        np.testing.assert_array_equal(check(graph, cut(graph.n, 3, even=False), device=device, **options), got)
+        made = shards(graph, cut(graph.n, 1), reverse=directed, device=device)
+        again, info = run(made, LEIDEN, seed=1, **options)
+        assert info["quality"] == pytest.approx(cpm(graph, again, resolution), rel=1e-6, abs=1e-6)
+        assert info["quality"] >= cpm(graph, np.arange(graph.n), resolution)
+
+
+def test_cpm_finds_the_cliques_of_a_ring() -> None:
+    """Modularity joins some of 30 cliques in a ring; the constant Potts model does not (Fortunato, Barthelemy)."""
+    oracle = nx.ring_of_cliques(30, 5)
+    src, dst = np.array(oracle.edges, np.uint32).T
+    graph = Graph(150, src.copy(), dst.copy(), False, "ring-of-cliques")
+    want = np.arange(150) // 5 * 5
+    np.testing.assert_array_equal(check(graph, cut(150, 2), quality="cpm", resolution=0.5), want)
+    assert len(np.unique(check(graph, cut(150, 2)))) < 30
+
+
+# ---- refinement ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("size", [1, 3])
+def test_parts_are_connected_and_their_cuts_exact(
+    tables: str, size: int, directed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of communities that are not connected; `cuts` is the weight of each part's edges to its community's rest."""
+    seen: dict[int, dict[str, Any]] = {}
+    run_turns = Level._run_turns
+
+    def spy(level: Level, votes: dict[str, Any], *others: Any) -> int:
+        moves = run_turns(level, votes, *others)
+        if votes["bounds"] is not None:
+            seen[level.shard.rank] = votes
+        return moves
+
+    monkeypatch.setattr(Level, "_run_turns", spy)
+    for seed in range(3):
+        print(f"seed {seed}")
+        graph = simple(random_graph(seed, 120, 700, directed, skew=seed == 1))
+        communities = np.random.default_rng(seed).integers(0, 4, graph.n).astype(np.uint32)
+
+        def program(shard: Any, communities: np.ndarray = communities) -> Any:
+            level = finest_level(shard, "leiden", "modularity", 0.5)
+            level.start(communities.copy())
+            parts = level.refine(3, level.objective)
+            info = {"quality": 0.0, "communities": 0, "levels": 0}
+            return {"community": parts[shard.lo : shard.hi]}, info
+
+        made = shards(graph, cut(graph.n, size, even=False), reverse=directed)
+        parts, _ = run_program(made, program, LEIDEN)
+        assert_connected(graph, parts)
+        assert all(len(set(communities[list(part)])) == 1 for part in sets(parts))
+        assert len(np.unique(parts)) < graph.n
+        cuts = np.zeros(graph.n, np.int64)
+        same = (communities[graph.src] == communities[graph.dst]) & (parts[graph.src] != parts[graph.dst])
+        for end in (graph.src, graph.dst):
+            np.add.at(cuts, parts[end[same]], 1)
+        for votes in seen.values():
+            np.testing.assert_array_equal(votes["cuts"][np.unique(parts)], cuts[np.unique(parts)])
+
+
+def test_a_community_that_is_not_connected_is_divided() -> None:
+    """After one level, without refinement at the given resolution."""
+    left, right = nx.complete_graph(5), nx.complete_graph(range(5, 10))
+    src, dst = np.array([*left.edges, *right.edges], np.uint32).T
+    graph = Graph(10, src.copy(), dst.copy(), False, "two-cliques")
+
+    def program(shard: Any) -> Any:
+        level = finest_level(shard, "leiden", "modularity", 1.0)
+        level.start(np.zeros(10, np.uint32))
+        levels = Hierarchy(level)
+        while levels.level.inside > levels.level.loops:
+            levels.coarsen(levels.level.refine(0, levels.level.objective.free))
+        levels.level.start(inside=levels.level.loops)
+        own, communities = levels.communities()
+        return {"community": own}, {"quality": levels.level.value(), "communities": communities, "levels": 0}
+
+    for size in (1, 2):
+        got, info = run_program(shards(graph, cut(10, size)), program, LEIDEN)
+        assert (got.tolist(), info["communities"]) == ([0] * 5 + [5] * 5, 2)
+        assert info["quality"] == pytest.approx(0.5)
+
+
+# ---- arguments -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("kind", ["modularity", "cpm"])
+def test_nothing_to_find(device: str, size: int, kind: str) -> None:
+    nothing = {"quality": 0.0, "communities": 0, "levels": 0}
+    got, info = run(shards(Graph(0, NONE, NONE, False), cut(0, size), device=device), LEIDEN, quality=kind)
+    assert (len(got), info) == (0, nothing)
+    light = weighted(random_graph(1, 50, 90, directed=False), 1, zeros=True)
+    got, info = run(shards(light, cut(50, size), device=device), LEIDEN, quality=kind)
+    assert (got.tolist(), info) == (list(range(50)), {**nothing, "communities": 50})
+
+
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("bad", [-1.0, np.inf])
+def test_bad_weights_are_refused(size: int, bad: float) -> None:
+    graph = weighted(random_graph(1, 50, 90, directed=True), 1)
+    assert graph.weight is not None
+    graph.weight[3] = bad
+    edge = f"edge from {graph.src[3]} to {graph.dst[3]} has weight {bad:g}; it must be finite and 0 or more"
+    with pytest.raises(InvalidOption, match=edge):
+        run(shards(graph, cut(50, size), reverse=True), LEIDEN)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"resolution": -1}, "resolution is -1; it must be finite and 0 or more"),
+        ({"resolution": np.nan}, "resolution is nan"),
+        ({"resolution": np.inf}, "resolution is inf"),
+        ({"resolution": "1"}, "resolution is '1'"),
+        ({"seed": -1}, "seed is -1"),
+        ({"max_levels": 0}, "max_levels is 0; it must be 1 or more"),
+        ({"max_levels": 1.5}, "max_levels is 1.5"),
+        ({"quality": "surprise"}, 'quality is \'surprise\'; it must be "modularity" or "cpm"'),
+    ],
+)
+def test_bad_arguments_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidOption, match=message):
+        run(shards(random_graph(1, 10, 20, False), cut(10, 1)), LEIDEN, **options)
+
+
+def test_a_directed_graph_needs_in_edges() -> None:
+    with pytest.raises(InvalidOption, match=r"leiden of a directed graph needs in-edges.*reverse=True"):
+        run(shards(random_graph(1, 10, 20, True), cut(10, 1)), LEIDEN)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_abort_ends_a_run(size: int) -> None:
+    made = shards(random_graph(1, 100, 200, False), cut(100, size), aborted=lambda: True)
+    with pytest.raises(Aborted):
+        run(made, LEIDEN)
+
+
+# ---- against igraph --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_as_good_as_igraph(directed: bool) -> None:
+    """Modularity, and CPM on undirected graphs, are at most 0.2% below igraph's; both take the best of three seeds."""
+    igraph = pytest.importorskip("igraph")
+    for seed in range(4):
+        print(f"seed {seed}")
+        graph = simple(random_graph(seed, 1000, 6000, directed, skew=seed == 2))
+        if seed == 3:
+            graph, _ = planted(3, 10, 60)
+            graph = replace(graph, directed=directed)
+        if directed:
+            communities = networkx_graph(graph)
+            theirs = max(
+                nx.community.modularity(communities, nx.community.louvain_communities(communities, seed=one))
+                for one in range(3)
+            )
+        else:
+            other = igraph.Graph(n=graph.n, edges=np.column_stack([graph.src, graph.dst]).tolist())
+            found = [other.community_leiden("modularity", n_iterations=2) for _ in range(3)]
+            theirs = max(one.modularity for one in found)
+            found = [other.community_leiden("CPM", resolution=0.02, n_iterations=2) for _ in range(3)]
+            theirs_cpm = max(cpm(graph, np.array(one.membership), 0.02) for one in found)
+        made = shards(graph, cut(graph.n, 1), reverse=directed)
+        ours = max(run(made, LEIDEN, seed=one)[1]["quality"] for one in range(3))
+        assert ours >= theirs * 0.998
+        if not directed:
+            arguments = {"quality": "cpm", "resolution": 0.02}
+            ours = max(run(made, LEIDEN, seed=one, **arguments)[1]["quality"] for one in range(3))
+            assert ours >= theirs_cpm * 0.998
+
+
+# ---- real graphs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["cit-HepPh", "luxembourg_osm"])
+@pytest.mark.skipif(slow_build(), reason="takes minutes in a build that looks for faults")
+def test_real_graphs(data_dir: Path, device: str, name: str) -> None:
+    graph = real_graph(data_dir, name)
+    if graph is None:
+        pytest.skip(f"no {name} here")
+    graph = replace(graph, directed=False)
+    got, info = run(shards(graph, cut(graph.n, 1), "gpma+", device=device), LEIDEN)
+    again, _ = run(shards(graph, cut(graph.n, 3), "gpma+", device=device), LEIDEN)
+    np.testing.assert_array_equal(got, again)
+    assert_connected(graph, got)
+    assert info["quality"] > {"cit-HepPh": 0.73, "luxembourg_osm": 0.98}[name]
