@@ -55,7 +55,7 @@ def check(graph: Graph, partition: Partition, reverse: bool = False, sampled: bo
     rng = np.random.default_rng(graph.n)
     few = rng.choice(graph.n, min(graph.n, 5), replace=False).tolist()
     # The factors do not depend on the ranks: several have two of the four.
-    cases = ((None, True), (few, False), (None, False), (few, True))[: 4 if size == 1 else 2]
+    cases = ((None, True), (few, False), (None, False), (few, True))[: 4 if partition.size == 1 else 2]
     for sources, normalized in ((few, True), (few, False)) if sampled else cases:
         got, info = run(made, BETWEENNESS, sources, normalized=normalized)
         assert got.dtype == np.float64
