@@ -185,7 +185,8 @@ def test_edges_come_as_pairs_of_any_kind():
     pairs = list(karate.edges)
     src, dst = zip(*pairs, strict=True)
     forms = (pairs, tuple(pairs), karate.edges, iter(pairs), (pair for pair in pairs), zip(src, dst, strict=True),
-             np.array(pairs), np.array(pairs, np.uint8), pd.DataFrame(pairs).to_numpy(), karate.edges(data=False),
+             np.array(pairs), np.array(pairs, np.uint8),
+             np.array(pairs, np.uint32), pd.DataFrame(pairs).to_numpy(), karate.edges(data=False),
              dict.fromkeys(pairs).keys())  # fmt: skip
     for form in forms:
         with DynamicGraph(directed=False) as g:

@@ -133,7 +133,10 @@ def test_errors_name_keys(place):
             graph.sssp("ada")
         with pytest.raises(InvalidBatch, match=r"dst\[1\] is missing"):
             graph.insert(["x", "y"], ["z", None], [1.0, 2.0])
-        with pytest.raises(InvalidBatch, match="the batch has int64 keys and the graph has keys of the kind 'string'"):
+        with pytest.raises(
+            InvalidBatch,
+            match="int64 keys and the graph has keys of the kind 'string'; make the batch with keys=",
+        ):
             graph.update(EdgeBatch([1], [2], keys="int64"))
         with pytest.raises(InvalidBatch, match="the batch has vertex ids and the graph has keys"):
             graph.update(EdgeBatch([1], [2]))

@@ -110,7 +110,16 @@ def test_files_without_a_line_of_names(tmp_path):
     assert DynamicGraph.from_csv(other, delimiter=";").num_edges == 1
 
 
-@pytest.mark.parametrize("form", [lambda mask: mask, np.asarray, lambda mask: np.asarray(mask).tolist()])
+MASKS = {
+    "result": lambda mask: mask,
+    "array": np.asarray,
+    "list": lambda mask: np.asarray(mask).tolist(),
+    "nullable": lambda mask: pd.array(np.asarray(mask), "boolean"),
+    "polars": lambda mask: pytest.importorskip("polars").Series(np.asarray(mask)),
+}
+
+
+@pytest.mark.parametrize("form", MASKS.values(), ids=MASKS)
 @pytest.mark.parametrize("keys", [True, False])
 def test_masks_in_place_of_vertices(named, form, keys):
     with DynamicGraph.from_pandas(pd.DataFrame({"source": [0, 1], "target": [1, 2]})) as numbered:
@@ -121,7 +130,7 @@ def test_masks_in_place_of_vertices(named, form, keys):
         for call in calls:
             with pytest.raises((InvalidBatch, InvalidOption), match=r"a mask of \d values; vertices\(\)\[mask\]"):
                 call(mask)
-        chosen = graph.vertices()[mask]
+        chosen = graph.vertices()[np.asarray(mask, bool)]
         assert set(graph.subgraph(chosen)) == {v for v, rank in ranks.items() if rank > 0.25}
 
 

@@ -54,7 +54,8 @@ def check_keys(batch: EdgeBatch | Operations, kind: str | None) -> None:
     if batch.keys != kind and not (batch.keys is None and kind == "int64"):
         name = "stream" if isinstance(batch, Operations) else "batch"
         batch_kind = f"{batch.keys} keys" if batch.keys else "vertex ids"
-        graph_kind = f"keys of the kind {kind!r}" if kind else "none; create it with keys="
+        advice = f"make the {name} with keys={kind!r}"
+        graph_kind = f"keys of the kind {kind!r}; {advice}" if kind else "none; create it with keys="
         raise InvalidBatch(f"the {name} has {batch_kind} and the graph has {graph_kind}")
 
 
