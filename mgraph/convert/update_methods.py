@@ -113,14 +113,7 @@ def insert(
     >>> g.insert({"from": [0, 1], "to": [1, 2], "km": [1.5, 2.5]}, source="from", target="to", weight="km").inserted
     2
     """
-    src, dst, weight = _edge_columns(src, dst, weight)
-    if dst is None:
-        names = self._options.names(source=source, target=target, weight=weight, time=time, ops=False)
-        batch = _batch_in(self, src, names)
-    else:
-        _check_unnamed(source, target)
-        batch = _batch_of(self, src, dst, weight, None, time)
-    done: UpdateReport = self._updates.apply(batch)
+    done: UpdateReport = self._updates.apply(_edges_of(self, src, dst, weight, None, time, source, target))
     return done
 
 
@@ -131,52 +124,43 @@ def delete(
 
     Returns and errors are those of `update`.
     """
-    src, dst, _ = _edge_columns(src, dst)
-    if dst is None:
-        batch = _batch_in(self, src, Names(source, target, reads=()), op=-1)
-    else:
-        _check_unnamed(source, target)
-        batch = _batch_of(self, src, dst, None, -1, None)
-    done: UpdateReport = self._updates.apply(batch)
+    done: UpdateReport = self._updates.apply(_edges_of(self, src, dst, None, -1, None, source, target))
     return done
 
 
-def _check_unnamed(source: str | None, target: str | None) -> None:
-    """Raise `InvalidOption` if columns are named beside arrays."""
-    if source is not None or target is not None:
-        raise InvalidOption(
-            f"source is {source!r} and target {target!r}; they name columns, and src and dst are arrays"
-        )
-
-
-def _edge_columns(src: Any, dst: Any, weight: Any = None) -> tuple[Any, Any, Any]:
-    """Return the ends and weights of edges as columns.
-
-    Parameters
-    ----------
-    src, dst, weight
-        Columns or a table, which are returned unchanged; two single vertices and a number; or a list of pairs of
-        vertices in `src`, without `dst`.
+def _edges_of(
+    graph: Any, src: Any, dst: Any, weight: Any, op: int | None, time: Any, source: str | None, target: str | None
+) -> EdgeBatch:
+    """Return the batch of arrays, a list of pairs, a single edge or a table; all have the operation `op`.
 
     Raises
     ------
     InvalidBatch
         An entry of a list is no pair.
+    InvalidOption
+        Columns are named beside arrays.
     """
-    if dst is None:
-        if type(src) not in (list, tuple, set) or not all(isinstance(pair, tuple | list) for pair in src):
-            return src, dst, weight
+    if dst is None and type(src) in (list, tuple, set) and all(isinstance(pair, tuple | list) for pair in src):
         for at, pair in enumerate(src):
             if len(pair) != 2:
                 raise InvalidBatch(f"edge {at} is {pair!r}; edges in a list are pairs of vertices, (u, v)")
-        return [pair[0] for pair in src], [pair[1] for pair in src], weight
+        src, dst = [pair[0] for pair in src], [pair[1] for pair in src]
+
+    # A table has named columns, of which deletions read the ends only.
+    if dst is None:
+        if op is None:
+            names = graph._options.names(source=source, target=target, weight=weight, time=time, ops=False)
+        else:
+            names = Names(source, target, reads=())
+        return _batch_in(graph, src, names, op)
+
+    # Arrays, or a single edge.
+    if source is not None or target is not None:
+        raise InvalidOption(
+            f"source is {source!r} and target {target!r}; they name columns, and src and dst are arrays"
+        )
     if isinstance(src, SINGLE) and isinstance(dst, SINGLE):
-        return [src], [dst], [weight] if isinstance(weight, int | float | np.number) else weight
-    return src, dst, weight
-
-
-def _batch_of(graph: Any, src: Any, dst: Any, weight: Any, op: Any, time: Any) -> EdgeBatch:
-    """Return the batch of some arrays, checked for the graph."""
+        src, dst, weight = [src], [dst], [weight] if isinstance(weight, int | float | np.number) else weight
     keys = graph._directory.keys
     if keys == "auto":
         return EdgeBatch.of({"src": src, "dst": dst, "weight": weight, "op": op, "time": time}, keys, {})
