@@ -117,14 +117,7 @@ def insert(
     >>> g.insert({"from": [0, 1], "to": [1, 2], "km": [1.5, 2.5]}, source="from", target="to", weight="km").inserted
     2
     """
-    src, dst, weight = _edge_columns(src, dst, weight)
-    if dst is None:
-        names = self._options.names(source=source, target=target, weight=weight, time=time, ops=False)
-        batch = _batch_in(self, src, names)
-    else:
-        _check_unnamed(source, target)
-        batch = _batch_of(self, src, dst, weight, None, time)
-    done: UpdateReport = self._updates.apply(batch)
+    done: UpdateReport = self._updates.apply(_edges_of(self, src, dst, weight, None, time, source, target))
     return done
 
 
@@ -135,66 +128,61 @@ def delete(
 
     Returns and errors are those of `update`.
     """
-    src, dst, _ = _edge_columns(src, dst)
-    if dst is None:
-        batch = _batch_in(self, src, Names(source, target, reads=(), quiet=("weight", "time")), op=-1)
-    else:
-        _check_unnamed(source, target)
-        batch = _batch_of(self, src, dst, None, -1, None)
-    done: UpdateReport = self._updates.apply(batch)
+    done: UpdateReport = self._updates.apply(_edges_of(self, src, dst, None, -1, None, source, target))
     return done
 
 
-def _check_unnamed(source: str | None, target: str | None) -> None:
-    """Raise `InvalidOption` if columns are named beside arrays."""
-    if source is not None or target is not None:
-        raise InvalidOption(
-            f"source is {source!r} and target {target!r}; they name columns, and src and dst are arrays"
-        )
-
-
-def _edge_columns(src: Any, dst: Any, weight: Any = None) -> tuple[Any, Any, Any]:
-    """Return the ends and weights of edges as columns.
-
-    Parameters
-    ----------
-    src, dst, weight
-        Columns or a table, which are returned unchanged; two single vertices and a number; or, without `dst`, pairs of
-        vertices in `src`: an iterable, or an array of shape (n, 2).
+def _edges_of(
+    graph: Any, src: Any, dst: Any, weight: Any, op: int | None, time: Any, source: str | None, target: str | None
+) -> EdgeBatch:
+    """Return the batch of arrays, pairs, a single edge or a table; all have the operation `op`.
 
     Raises
     ------
     InvalidBatch
         An entry of an iterable is no pair; or `dst` names a column.
+    InvalidOption
+        Columns are named beside arrays.
     """
-    # Two columns, or two vertices.
-    if dst is not None:
-        if isinstance(dst, str) and is_table(src):
-            raise InvalidBatch(f"src is a table and dst is {dst!r}; source= and target= name the columns of a table")
-        if isinstance(src, SINGLE) and isinstance(dst, SINGLE):
-            return [src], [dst], [weight] if isinstance(weight, int | float | np.number) else weight
-        return src, dst, weight
+    # Pairs, or a table of named columns, of which deletions read the ends only.
+    if dst is None:
+        src, dst = _ends_of_pairs(src)
+    if dst is None:
+        if op is None:
+            names = graph._options.names(source=source, target=target, weight=weight, time=time, ops=False)
+        else:
+            names = Names(source, target, reads=(), quiet=("weight", "time"))
+        return _batch_in(graph, src, names, op)
 
-    # Pairs. The edges of a graph of NetworkX are a mapping too, but no table.
+    # Arrays, or a single edge.
+    if source is not None or target is not None:
+        raise InvalidOption(
+            f"source is {source!r} and target {target!r}; they name columns, and src and dst are arrays"
+        )
+    if isinstance(dst, str) and is_table(src):
+        raise InvalidBatch(f"src is a table and dst is {dst!r}; source= and target= name the columns of a table")
+    if isinstance(src, SINGLE) and isinstance(dst, SINGLE):
+        src, dst, weight = [src], [dst], [weight] if isinstance(weight, int | float | np.number) else weight
+    keys = graph._directory.keys
+    if keys == "auto":
+        return EdgeBatch.of({"src": src, "dst": dst, "weight": weight, "op": op, "time": time}, keys, {})
+    return EdgeBatch(src, dst, weight, op, keys, time)
+
+
+def _ends_of_pairs(src: Any) -> tuple[Any, Any]:
+    """Return the ends of pairs, an iterable or an array of shape (n, 2); `src` and None if it is neither."""
+    # The edges of a graph of NetworkX are a mapping too, but no table.
     if getattr(src, "shape", (0,))[1:] == (2,) and hasattr(src, "dtype"):
-        return src[:, 0], src[:, 1], weight
+        return src[:, 0], src[:, 1]
     listed = library_of(src) == "networkx" or not is_table(src)
     if isinstance(src, str) or not isinstance(src, Iterable) or not listed:
-        return src, dst, weight
+        return src, None
     pairs = list(src)
     for at, pair in enumerate(pairs):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             more = "; weights go into weight=" if isinstance(pair, tuple | list) and len(pair) == 3 else ""
             raise InvalidBatch(f"edge {at} is {pair!r:.200}; edges in a list are pairs of vertices, (u, v){more}")
-    return [pair[0] for pair in pairs], [pair[1] for pair in pairs], weight
-
-
-def _batch_of(graph: Any, src: Any, dst: Any, weight: Any, op: Any, time: Any) -> EdgeBatch:
-    """Return the batch of some arrays, checked for the graph."""
-    keys = graph._directory.keys
-    if keys == "auto":
-        return EdgeBatch.of({"src": src, "dst": dst, "weight": weight, "op": op, "time": time}, keys, {})
-    return EdgeBatch(src, dst, weight, op, keys, time)
+    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
 
 def _batch_in(graph: Any, table: Any, names: Names, op: int | None = None) -> EdgeBatch:

@@ -1,6 +1,5 @@
-// Bitmaps of vertices: bit v % 32 of word v / 32. Vertex ranges need not begin at a word, so words are read and set at
-// any bit, and a bitmap of n bits has one word more than n bits need. Lanes set and read bits of the same word
-// concurrently: every access is relaxed.
+// Bitmaps of vertices: bit v % 32 of word v / 32. Lanes set and read bits of the same word concurrently: every access is
+// relaxed.
 #pragma once
 
 constexpr i64 word_bits = 8 * sizeof(u32);
@@ -17,25 +16,6 @@ DEVICE bool mark(u32* bits, i64 v) {  // true if this call has set the bit
     return !get_bit(bits, v) && !(atomic_or(bits + (u64)v / word_bits, bit_of(v)) & bit_of(v));
 }
 DEVICE void unmark(u32* bits, i64 v) { atomic_and(bits + (u64)v / word_bits, ~bit_of(v)); }
-
-// Returns the 32 bits from bit `at` on.
-DEVICE u32 get_word(const u32* bits, i64 at) {
-    const u32* word = bits + (u64)at / word_bits;
-    u32 shift = (u32)((u64)at % word_bits);
-    return shift ? load(word) >> shift | load(word + 1) << (word_bits - shift) : load(word);
-}
-DEVICE void set_word(u32* bits, i64 at, u32 value) {
-    u32* word = bits + (u64)at / word_bits;
-    u32 shift = (u32)((u64)at % word_bits);
-    if (value << shift) atomic_or(word, value << shift);
-    if (shift && value >> (word_bits - shift)) atomic_or(word + 1, value >> (word_bits - shift));
-}
-
-// Returns the bits of word `w` that belong to a range of n vertices.
-DEVICE u32 word_mask(i64 n, i64 w) {
-    i64 left = n - w * word_bits;
-    return left >= word_bits ? ~0u : (1u << left) - 1;
-}
 
 constexpr i64 chunk_words = CHUNK_WORDS;  // words that a tile compacts with one atomic
 

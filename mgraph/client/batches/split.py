@@ -8,40 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.batch import COLUMNS, EdgeBatch, check_ids
+from mgraph.batch import COLUMNS
 from mgraph.device import Device
-from mgraph.errors import InvalidBatch
-from mgraph.facade import type_name
 from mgraph.kernels import load
 from mgraph.parallel_copy import largest
-from mgraph.tables.ids import GROW
 
-__all__ = ["check_batch", "deal", "largest_ids"]
-
-
-def check_batch(batch: Any, n_vertices: int | None, weighted: bool) -> EdgeBatch:
-    """Return `batch` if the graph can take it.
-
-    `n_vertices` is None for a batch of keys.
-
-    Raises
-    ------
-    TypeError, UnknownVertex, InvalidBatch
-        It is no `EdgeBatch`; an id is past the graph's vertices; or the graph is unweighted and the batch has weights.
-    """
-    if not isinstance(batch, EdgeBatch):
-        raise TypeError(
-            f"a pipeline takes an EdgeBatch, got {type_name(batch)}; stream() of the graph takes tables and sends "
-            "several batches in flight, too"
-        )
-
-    # The largest ids show if any is unknown; only then search for it.
-    if n_vertices is not None and len(batch.src) and max(largest_ids(batch.src, batch.dst)) >= n_vertices:
-        check_ids(batch.src, n_vertices, "src", GROW)
-        check_ids(batch.dst, n_vertices, "dst", GROW)
-    if batch.weight is not None and not weighted:
-        raise InvalidBatch("the batch has weights and the graph is unweighted; create it with weighted=True")
-    return batch
+__all__ = ["deal", "largest_ids"]
 
 
 def largest_ids(src: Any, dst: Any) -> tuple[int, int]:

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.batch import EdgeBatch
+from mgraph.batch import EdgeBatch, check_ids
 from mgraph.checks import check_count, check_growth, check_offset, check_whole
 from mgraph.client.batches.mixed import Answers, in_flight
 from mgraph.client.batches.pipeline import Pipeline, Shares
-from mgraph.client.batches.split import check_batch, deal, largest_ids
+from mgraph.client.batches.split import deal, largest_ids
 from mgraph.client.batches.windows import leave_isolated, remove_isolated
 from mgraph.client.options import Options
 from mgraph.client.reports import report
@@ -27,10 +27,11 @@ from mgraph.client.results.maintained import Live
 from mgraph.client.vertices.directory import Directory
 from mgraph.client.vertices.keyed import Keyed
 from mgraph.device import Device
-from mgraph.errors import CapacityError, InvalidOption, MgraphError
-from mgraph.facade import warn
+from mgraph.errors import CapacityError, InvalidBatch, InvalidOption, MgraphError
+from mgraph.facade import type_name, warn
 from mgraph.failures import Recovered
 from mgraph.keys import NONE
+from mgraph.tables.ids import GROW
 from mgraph.tables.times import as_stamps
 
 __all__ = ["Updates"]
@@ -160,8 +161,26 @@ class Updates:
         return self._directory.takes(batch) if isinstance(batch, EdgeBatch) else self._directory.has_keys
 
     def _check(self, batch: EdgeBatch, n_vertices: int | None) -> None:
-        """Check a batch; warn once of rounding in sums."""
-        check_batch(batch, n_vertices, self._options.weighted)
+        """Check a batch, its ids against `n_vertices` unless that is None; warn once of rounding in sums.
+
+        Raises
+        ------
+        TypeError, UnknownVertex, InvalidBatch
+            It is no `EdgeBatch`; an id is past the graph's vertices; or the graph is unweighted and the batch has
+            weights.
+        """
+        if not isinstance(batch, EdgeBatch):
+            raise TypeError(
+                f"a pipeline takes an EdgeBatch, got {type_name(batch)}; stream() of the graph takes tables and sends "
+                "several batches in flight, too"
+            )
+
+        # The largest ids show if any is unknown; only then search for it.
+        if n_vertices is not None and len(batch.src) and max(largest_ids(batch.src, batch.dst)) >= n_vertices:
+            check_ids(batch.src, n_vertices, "src", GROW)
+            check_ids(batch.dst, n_vertices, "dst", GROW)
+        if batch.weight is not None and not self._options.weighted:
+            raise InvalidBatch("the batch has weights and the graph is unweighted; create it with weighted=True")
         if batch.rounded and self._options.combine == "sum" and not self._rounds:
             self._rounds = True
             warn(f"{batch.rounded}; sums are float32, in which rounding adds up")

@@ -42,9 +42,14 @@ class RemoteColumns:
         The kind of each column, as `Algorithm.columns` lists them.
     took : mapping
         The cost of updating a maintained result; empty for others.
-    again : callable, optional
+
+    Attributes
+    ----------
+    again : callable or None
         Runs the algorithm again if the columns were lost with a worker.
     """
+
+    again: Callable[[], RemoteColumns] | None = None
 
     def __init__(
         self,
@@ -57,11 +62,10 @@ class RemoteColumns:
         info: Mapping[str, Any],
         kinds: Mapping[str, str],
         took: Mapping[str, Any] | None = None,
-        again: Callable[[], RemoteColumns] | None = None,
     ) -> None:
         self.coordinator, self.numbering, self.name, self.key = coordinator, numbering, name, key
         self.epoch, self.dtypes, self.info, self.kinds = epoch, dict(dtypes), dict(info), kinds
-        self.took, self._incarnation, self._again = dict(took or {}), coordinator.status.incarnation, again
+        self.took, self._incarnation = dict(took or {}), coordinator.status.incarnation
         self._free = weakref.finalize(self, coordinator.forget, key)
         # At exit the sessions end, which frees the results.
         self._free.atexit = False
@@ -92,14 +96,14 @@ class RemoteColumns:
         """Compute the columns again if they were lost, and the graph is still at their epoch."""
         if self._incarnation == self.coordinator.status.incarnation:
             return
-        if self._again is None or self.epoch != self.coordinator.status.epoch:
+        if self.again is None or self.epoch != self.coordinator.status.epoch:
             raise GraphClosed(
                 f"this result of {self.name} (epoch {self.epoch}) was lost with a worker, and the graph is at epoch "
                 f"{self.coordinator.status.epoch}: run it again"
             )
 
         # Take over the new columns, so that all handles see them.
-        other = self._again()
+        other = self.again()
         other._free.detach()
         self._free.detach()
         self.key, self.numbering, self.info, self._incarnation = (

@@ -76,7 +76,7 @@ def run_algorithm(
         return remote
     if isinstance(coordinator, Recovering):
         again = partial(run_algorithm, coordinator, name, checked, live=live, handle=False)
-        remote._again = lambda: coordinator.read(again)
+        remote.again = lambda: coordinator.read(again)
     return column_of(remote, next(iter(remote.dtypes))) if ALGORITHMS[name].result is None else _gathered(remote)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from mgraph.errors import MgraphError
-from mgraph.log.files import Files
 from mgraph.log.local import LocalStore
 from mgraph.log.log import Log
 from mgraph.log.manifest import StoredGraph
@@ -32,14 +31,13 @@ class LocalStorage(Storage):
         The graph's id.
     who : str
         What messages call the process of this rank.
-    files : Files, optional
     """
 
     store: LocalStore
 
-    def __init__(self, path: str, rank: int, graph: str, who: str = "", files: Files | None = None) -> None:
-        super().__init__(path, rank, who, files)
-        self.store = LocalStore(path, rank, graph, who, files)
+    def __init__(self, path: str, rank: int, graph: str, who: str = "") -> None:
+        super().__init__(path, rank, who)
+        self.store = LocalStore(path, rank, graph, who)
         self._views: Sequence[Value] = ()
         self._whole: list[Mapping[str, Any]] = []  # the snapshots that all ranks know to be whole, by epoch
         self._begun: Mapping[str, Any] | None = None  # the one that was begun last

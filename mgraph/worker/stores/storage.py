@@ -13,7 +13,6 @@ from typing import Any
 
 from mgraph.errors import InvalidOption, StoreError
 from mgraph.keys import KeyArray
-from mgraph.log.files import Files
 from mgraph.log.head import HeadWriter
 from mgraph.log.log import Lag, Log
 from mgraph.log.manifest import Head, StoredGraph
@@ -59,7 +58,6 @@ class Storage:
     rank : int
     who : str
         What messages call the process of this rank.
-    files : Files, optional
 
     Attributes
     ----------
@@ -69,8 +67,8 @@ class Storage:
         The keys of the vertices, on rank 0.
     """
 
-    def __init__(self, path: str, rank: int, who: str = "", files: Files | None = None) -> None:
-        self.store, self.rank, self._who = Store(path, files), rank, who
+    def __init__(self, path: str, rank: int, who: str = "") -> None:
+        self.store, self.rank, self._who = Store(path), rank, who
         self.log: Log | ReadOnly | None = None
         self._stored: StoredGraph | None = None
         self._locks: list[Any] = []
