@@ -224,7 +224,7 @@ def test_what_is_no_name_no_file_and_no_client(named):
         with pytest.raises(InvalidOption, match="did you mean 'connected_components'"):
             call(named.connected_components)
     with named.maintain("connected_components") as live:
-        with pytest.raises(AttributeError, match=r"no 'top'; result\(\) returns the values of now"):
+        with pytest.raises(AttributeError, match=r"no 'top'; result\(\) returns the current values"):
             live.top(3)
         assert live.result().components == 2
     with pytest.raises(TypeError, match="a file's path is a str or a Path, got list; stream and ingest take lists"):

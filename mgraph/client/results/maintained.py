@@ -69,7 +69,7 @@ class Live:
     if not TYPE_CHECKING:  # type checkers must see unknown names
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise AttributeError(f"a maintained result has no {name!r}; result() returns the values of now")
+            raise AttributeError(f"a maintained result has no {name!r}; result() returns the current values")
 
     def _keep(self) -> None:
         """Choose a new key, under which the workers keep the result's state from the next call on."""
