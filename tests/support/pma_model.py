@@ -125,8 +125,9 @@ class PmaModel:
                 touched.add(leaf)
         # a leaf whose inserts and deletes cancel out is written too
         asked: dict[int, int] = {}
+        bounds = self.bounds()
         for leaf in touched:
-            window = self._smallest(leaf, counts)
+            window = self._smallest(leaf, counts, bounds)
             if window is None:
                 return None
             asked[window[0]] = max(window[1], asked.get(window[0], 0))
@@ -137,8 +138,7 @@ class PmaModel:
                 end = last
         return windows
 
-    def _smallest(self, leaf: int, counts: list[int]) -> tuple[int, int] | None:
-        bounds = self.bounds()
+    def _smallest(self, leaf: int, counts: list[int], bounds: Bounds) -> tuple[int, int] | None:
         for level in range(len(bounds.most)):
             first = leaf >> level << level
             last = min(first + (1 << level), self.leaves)
