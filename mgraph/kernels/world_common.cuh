@@ -5,7 +5,7 @@
 //   Numbers step(grid, state, heard)  the work of one phase: it waits for nothing, and returns what this lane counted
 //   i64 items(state, heard)           how much work that is; a CPU wakes threads by it
 //   bool alone(state)                 whether only this rank's blocks meet after the phase
-//   Shared shares(state)              what the phase writes to the regions of all ranks
+//   Shared shares(state)              what the phase writes to the regions of all ranks; or i64, of a bitmap alone
 //   void next(state, heard)           the next phase, computed alike by everyone from what the ranks said; 0 ends
 // and `i64 launch, resume`, which its driver counts. The driver `drive` runs phases in one kernel (a GPU) or one call (a
 // CPU): after each, the ranks meet. When another rank is late it keeps the state in memory and ends; launched again with

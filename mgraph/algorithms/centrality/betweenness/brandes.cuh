@@ -141,26 +141,25 @@ struct Brandes {
 
     // ---- the own vertices by level, a counting sort ------------------------------------------------------------------
 
-    // Calls take(level, vertices) for the levels above 0 of the own vertices in a word, which are bits.
+    // Calls take(level, vertices) for the levels above 0 of the own vertices in a word. Vertices are bits, one at a time
+    // where a tile is a single lane.
     template <class Tile32, class Take> DEVICE void visit_levels(Tile32 tile, i64 word, Take take) const {
-        constexpr int each = (int)word_bits / Tile32::size();  // vertices of a lane
-        i64 row = word * word_bits - world.lo() + tile.rank() * each, rows = world.rows();
-        i32 own[each];
-        for (int k = 0; k < each; ++k) own[k] = row + k >= 0 && row + k < rows ? level[row + k] : -1;
-        auto bits_where = [&](auto is) {
-            u32 bits = 0;
-            for (int k = 0; k < each; ++k) bits |= tile.ballot(is(own[k])) << k;
-            return bits;
-        };
-        for (u32 open = bits_where([](i32 at) { return at > 0; }); open;) {
-            int bit = lowest_bit(open);
-            i32 now = tile.shfl(own[each == 1 ? 0 : bit], bit);
-            u32 same = bits_where([&](i32 at) { return at == now; });
+        i64 first = word * word_bits - world.lo(), n = world.rows();
+        if constexpr (Tile32::size() == 1) {
+            for (i64 row = greater(first, (i64)0); row < lesser(first + word_bits, n); ++row)
+                if (level[row] > 0) take((i64)level[row], bit_of(row - first));
+            return;
+        }
+        i64 row = first + tile.rank();
+        i32 own = row >= 0 && row < n ? level[row] : -1;
+        for (u32 open = tile.ballot(own > 0); open;) {
+            i32 now = tile.shfl(own, lowest_bit(open));
+            u32 same = tile.ballot(own == now);
             take((i64)now, same);
             open &= ~same;
         }
     }
-    // Calls visit(level, vertices, word) for a tile's words; `counts` are of its first levels.
+    // Calls visit(level, vertices, word) for the words that a tile sorts at once.
     template <class Tile32, class Visit> DEVICE void visit_chunk(Tile32 tile, i64 chunk, Visit visit) const {
         OwnBits own{world};
         i64 first = own.first_word() + chunk * sorted_words, end = lesser(first + sorted_words, own.end_word());
@@ -214,9 +213,9 @@ struct Brandes {
                 if (tile.rank() == 0) place = at < few_levels ? counts[at] : (u32)atomic_add(counter(at), (i64)n);
                 if (tile.rank() == 0 && at < few_levels) counts[at] = place + n;
                 place = tile.shfl(place, 0);
-                for (int bit = tile.rank(); bit < word_bits; bit += tile.size())
-                    if (vertices & bit_of(bit))
-                        store(to + place + popcount(vertices & (bit_of(bit) - 1)), (u32)(word * word_bits + bit));
+                int bit = tile.size() == 1 ? lowest_bit(vertices) : tile.rank();
+                if (vertices & bit_of(bit))
+                    store(to + place + popcount(vertices & (bit_of(bit) - 1)), (u32)(word * word_bits + bit));
             });
         }
     }

@@ -47,15 +47,15 @@ def betweenness_centrality(self: Runs[T], k: Any = None, seed: int | None = None
     InvalidOption
         `k` is more than the number of vertices or below 1, or names a vertex twice.
     CapacityError
-        A worker has too little memory: 64 bytes per vertex of the whole graph suffice if in-edges are stored.
+        A worker has too little memory: 50 bytes per vertex of the whole graph suffice if in-edges are stored.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
     Notes
     -----
-    O(n + m) per source: a search, and two supersteps per level, in which 28 bytes per vertex travel in all. Sums are
-    float64, and numbers of paths may exceed its range. The result does not depend on timing. After U. Brandes, "A
-    faster algorithm for betweenness centrality", J. Mathematical Sociology 25(2), 2001.
+    O(n + m) per source: a search, and two passes over its levels, in which each worker sends 16 bytes per vertex of its
+    own to every other. Sums are float64, and numbers of paths may exceed its range. The result does not depend on
+    timing. After U. Brandes, "A faster algorithm for betweenness centrality", J. Mathematical Sociology 25(2), 2001.
 
     Examples
     --------

@@ -31,7 +31,6 @@ from mgraph.algorithms.primitives.bitmaps import words_of
 from mgraph.algorithms.primitives.compact_csr import compact_rows, compact_rows_sample
 from mgraph.algorithms.primitives.transpose import CsrRows, sample_rows, transposed
 from mgraph.errors import CapacityError
-from mgraph.exchange.world import Layout
 from mgraph.kernels import Library, View
 from mgraph.structures import Structure
 
@@ -83,16 +82,13 @@ class _Brandes:
         tasks, parts, powers = self.device.carve((room, np.uint64), (room, np.float64), (room, np.int32))
         self.fields = {"graph": views[0], "back": views[1], "total": self.total}
         self.fields |= {"tasks": tasks, "parts": parts, "part_powers": powers}
-        self.layout()  # larger than a search's, so that the regions grow once
 
-    def layout(self) -> Layout:
-        """Return the layout of the arrays that all ranks write: no messages, 12.5 bytes per vertex of the graph."""
-        n, starts = self.shard.n_vertices, self.shard.partition.starts
-        widest = max(end - start for start, end in pairwise(starts))
+        # Lay out what all ranks write: 12.5 bytes per vertex of the graph. Before the first search, whose region is
+        # smaller, so that the regions grow once.
+        n, widest = shard.n_vertices, max(end - start for start, end in pairwise(shard.partition.starts))
         self.words = words_of(n) + 1
-        return self.world.layout(
-            self.shard.partition, 0, values=8 * n, powers=4 * n, near=4 * 4 * self.words, list=4 * widest
-        )
+        self.arrays = {"values": 8 * n, "powers": 4 * n, "near": 4 * 4 * self.words, "list": 4 * widest}
+        self.world.layout(shard.partition, 0, **self.arrays)
 
     def add(self, source: int) -> None:
         """Add the dependencies of a source."""
@@ -100,7 +96,7 @@ class _Brandes:
         levels = info["levels"]
         if levels < 3:
             return  # no vertex lies between two others
-        layout = self.layout()
+        layout = self.world.layout(self.shard.partition, 0, **self.arrays)
         offsets = {f"{name}_offset": offset for name, offset in layout.offsets.items()}
         self.world.run(
             self.library, "Brandes", layout, self.items, source=source, levels=levels, level=columns["distance"],
@@ -129,8 +125,9 @@ def run(shard: Shard, sources: np.ndarray | None, factor: float, source_factor: 
     Raises
     ------
     CapacityError
-        Too little memory: 13 bytes per vertex of the whole graph, 16 bytes per owned vertex, a search, 1 / 25 byte per
-        edge for hubs' tasks and, in directed graphs without in-edges, the memory of `transposed`.
+        Too little memory: 13 bytes per vertex of the whole graph, 12 per owned vertex and 8 per level, a search, 1 / 25
+        byte per edge for hubs' tasks and, in directed graphs without in-edges, the memory of `transposed`. Where the
+        host drives programs, also 16 bytes per vertex of the largest level.
 
     Notes
     -----
