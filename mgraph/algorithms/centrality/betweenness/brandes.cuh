@@ -262,7 +262,8 @@ struct Brandes {
         for (i64 r = 0; r < world.size; ++r)
             if (world.reaches(r)) OwnBits{world}.put(world.words(r, marked(s)), word, bits);
     }
-    template <class Fold> APART void do_sum(Grid grid, const State& s, const View& rows, Fold fold) const {
+    // `rows` is a copy, which no store can change.
+    template <class Fold> APART void do_sum(Grid grid, const State& s, View rows, Fold fold) const {
         Tile<lanes> tile;
         const u32* list = listing() + load(firsts + s.level);
         u32 n = (u32)length(s.level), few = (u32)rows_at_once(grid, tile, n);  // 32 bits, for want of registers
@@ -278,7 +279,7 @@ struct Brandes {
             else put<Fold::backward>(s, row, sum);
         }
     }
-    template <class Fold> APART void do_sum_hubs(Grid grid, const State& s, const View& rows, Fold fold) const {
+    template <class Fold> APART void do_sum_hubs(Grid grid, const State& s, View rows, Fold fold) const {
         Tile<lanes> tile;
         for (i64 i : grid.items(tile, s.tasks)) {
             Big part = fold_task(rows, tile, tasks[i], fold);
