@@ -56,6 +56,7 @@ struct Votes {
     i64 classes;  // number of turns in which vertices choose; 0 for all at once
     i64 turn;
     u64 seed;
+    i64 lone;  // a vertex may move to label `lone` + its name, if that is empty; 0 if it may not
     const u32* bounds;  // community per vertex; or null
     const i64* bound_sums;  // sums of strengths per community
     const i64* bound_sums_in;
@@ -65,7 +66,8 @@ struct Votes {
     u64* moves;  // out, with strengths: vertex << 32 | label, for moving vertices
     i64* count;
     DEVICE u64 turn_of_name(u64 name) const { return spread(name ^ seed) % (u64)classes; }
-    DEVICE u64 turn_of(i64 row) const { return turn_of_name(names ? names[first + row] : (u64)(first + row)); }
+    DEVICE u64 name_of(i64 row) const { return names ? names[first + row] : (u64)(first + row); }
+    DEVICE u64 turn_of(i64 row) const { return turn_of_name(name_of(row)); }
     DEVICE bool counts(i64 row, u32 id) const {
         return !strength || (id != first + row && (!bounds || bounds[id] == bounds[first + row]));
     }
@@ -100,8 +102,13 @@ struct Votes {
             return;
         }
         u32 own = labels[first + row];
-        if (best.label == own || best.score <= score(row, own, 0) || !may_choose(row)) return;
-        moves[atomic_add(count, (i64)1)] = (u64)(first + row) << 32 | best.label;
+        if (!may_choose(row)) return;
+        best.meet(score(row, own, 0), own);
+        if (lone && best.score < (ordered(0.0) & ~1ull)) {  // no label has a gain: alone it is 0
+            u32 label = (u32)(lone + name_of(row));
+            if (sums[label] == 0 && (!sums_in || sums_in[label] == 0)) best.label = label;
+        }
+        if (best.label != own) moves[atomic_add(count, (i64)1)] = (u64)(first + row) << 32 | best.label;
     }
 };
 
@@ -249,9 +256,7 @@ struct Vote {  // lets rows vote, a row per lane; leaves wide rows to CastWide
         // Clear the table, add up the edges, and find the best label.
         for (i64 at = tile.rank(); at < slots; at += tile.size()) table.clear(at);
         tile.sync();
-        auto into = [&](u32 found, u64 amount) {
-            table.add(slot_of(table.keys, slots, found), amount);
-        };
+        auto into = [&](u32 found, u64 amount) { table.add(slot_of(table.keys, slots, found), amount); };
         cast_row(graph, tile, row, votes, into);
         if (both) cast_row(back, tile, row, votes, into);
         tile.sync();

@@ -35,6 +35,7 @@ NO_VOTES: dict[str, Any] = {
     "classes": 0,
     "turn": 0,
     "seed": 0,
+    "lone": 0,
 }
 
 

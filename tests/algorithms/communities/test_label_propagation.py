@@ -49,6 +49,7 @@ def tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, smal
     """Also with tables for few rows at a time."""
     if request.param == "small":
         monkeypatch.setattr(label_counts, "ROOM", 64)
+        monkeypatch.setattr(label_counts, "TABLED_BY_THREAD", label_counts.TABLED)
     return request.param
 
 
@@ -155,7 +156,8 @@ def test_abort_ends_a_run(size: int) -> None:
         run(made, LABELS, 5)
 
 
-def test_launches(counted: Counter[str]) -> None:
+def test_launches(counted: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(label_counts, "TABLED_BY_THREAD", label_counts.TABLED)
     made = shards(random_graph(1, 300, 900, False), cut(300, 1))
     counted.clear()
     LABELS.run(made[0], max_iter=3)

@@ -1,8 +1,10 @@
 """The Leiden method on p ranks: communities are divided into connected parts, which become vertices.
 
-Vertices move while the quality gains. Each community is then divided into parts (`multilevel.level`), which become the
-vertices of a smaller graph; they begin in the communities of their vertices, and so on, until each community is one
-vertex. All of it is repeated once, from the communities of the first iteration. That leaves small gains to the second.
+The first iteration is that of Louvain: vertices move while the quality gains, and communities become the vertices of a
+smaller graph. It finds communities fast. The other iterations begin on the graph with the communities found so far, and
+in each level vertices move, each community is divided into connected parts (`multilevel.level`), and the parts become
+the vertices of the next level, which begin in the communities of their vertices. An iteration ends when each community
+is one vertex.
 
 Each part is connected, and so is each community at the end: it is a part.
 
@@ -22,7 +24,7 @@ from mgraph.algorithms.primitives.replicated import all_gather
 
 __all__ = ["run", "warm"]
 
-ITERATIONS = 2
+ITERATIONS = 3
 TOLERANCE, DECAY = 1e-2, 0.1  #: the smallest gain of a sweep on the first level; its factor from level to level
 SEEDS = 1 << 20  #: seeds per iteration, one for each level
 
@@ -67,7 +69,7 @@ def run(
         if iteration:
             finest.start(all_gather(shard, levels.members), levels.level.inside)
             levels = Hierarchy(finest)
-        _descend(levels, max_levels, seed + SEEDS * iteration, 0.0 if iteration else TOLERANCE)
+        _descend(levels, max_levels, seed + SEEDS * iteration, iteration > 0)
 
     # Name the communities by their smallest user's ids.
     reached = finest.objective.quality(levels.level.value(), shard.n_vertices)
@@ -75,13 +77,15 @@ def run(
     return {"community": own}, {"quality": reached, "communities": communities, "levels": levels.levels}
 
 
-def _descend(levels: Hierarchy, max_levels: int, seed: int, tolerance: float) -> None:
+def _descend(levels: Hierarchy, max_levels: int, seed: int, refining: bool) -> None:
     """Improve the communities level by level. At the end each is connected, and a vertex of the last level."""
-    # Vertices move, and parts become vertices, until parts have one vertex.
+    # Vertices move, and parts or communities become vertices, until communities have one vertex.
     for number in range(max_levels):
         level = levels.level
-        level.improve(seed + number, tolerance * DECAY**number)
-        if level.inside == level.loops or not levels.coarsen(level.refine(seed + number, level.objective)):
+        level.improve(seed + number, 0.0 if refining else TOLERANCE * DECAY**number)
+        if level.inside == level.loops:
+            break
+        if not levels.coarsen(level.refine(seed + number, level.objective) if refining else None):
             break
 
     # At resolution 0, connected vertices of a community join, until no edge is left inside.

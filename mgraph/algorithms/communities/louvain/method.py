@@ -53,11 +53,12 @@ def louvain(self: Runs[T], resolution: float = 1.0, seed: int | None = None, max
     Notes
     -----
     O(n + m) per sweep; usually 3 to 20 sweeps on the graph, and further ones on ever smaller graphs. After the first
-    sweep only those vertices choose whose neighbours have moved. A sweep is eight supersteps, in graphs of up to 65,536
-    vertices up to 64 if fewer gain nothing, in which 8 bytes travel per moved vertex. Sums of weights are whole numbers of a unit of 2**-61 of the sum of all. So communities do not depend on the
-    number of workers, the structure or the order of the vertices. A GPU may round a gain differently than a CPU, and so
-    decide differently between nearly equal gains. After V. D. Blondel, J.-L. Guillaume, R. Lambiotte, E. Lefebvre,
-    "Fast unfolding of communities in large networks", J. Stat. Mech., 2008.
+    sweep only those vertices choose whose neighbours have moved. A sweep is four supersteps, in graphs of up to 65,536
+    vertices up to 64 if fewer gain nothing, in which 8 bytes travel per moved vertex. Sums of weights are whole numbers
+    of a unit of 2**-61 of the sum of all. So communities do not depend on the number of workers, the structure or the
+    order of the vertices. A GPU may round a gain differently than a CPU, and so decide differently between nearly equal
+    gains. After V. D. Blondel, J.-L. Guillaume, R. Lambiotte, E. Lefebvre, "Fast unfolding of communities in large
+    networks", J. Stat. Mech., 2008.
 
     Examples
     --------

@@ -83,21 +83,21 @@ def next_level(level: Level, numbers: Array, n: int, keep: bool) -> Level:
 
 
 def number_communities(level: Level, labels: Array) -> tuple[Array, Array]:
-    """Number the communities of `labels` by their smallest names.
+    """Number the communities of `labels`, less than 2 n, by their smallest names.
 
     Returns the number of each vertex's community, and the smallest name of each community.
     """
     # Find the smallest name of each community, and mark it.
     device, library, n = level.device, level.kernels, level.n
-    least, marked = device.full(n, 2**32 - 1, np.uint32), device.zeros(n, np.uint8)
+    least, marked = device.full(2 * n, 2**32 - 1, np.uint32), device.zeros(n, np.uint8)
     library.LeastNames(n, labels=labels, names=level.names, n=n, least=least)
-    library.MarkNames(n, least=least, n=n, marked=marked)
+    library.MarkNames(2 * n, least=least, n=2 * n, marked=marked)
 
     # Number the marked names.
     upto = device.empty(n, np.int64)
     device.cumsum(marked, out=upto)
     names = device.empty(int(upto[-1]) if n else 0, np.uint32)
-    library.NumberCommunities(n, least=least, upto=upto, n=n, names=names)
+    library.NumberCommunities(2 * n, least=least, upto=upto, n=2 * n, names=names)
     numbers = device.empty(n, np.uint32)
     library.NumberVertices(n, labels=labels, least=least, upto=upto, n=n, numbers=numbers)
     return numbers, names

@@ -31,7 +31,7 @@ from mgraph.partition import Partition
 __all__ = ["FILE", "Level"]
 
 FILE = "algorithms/communities/multilevel/multilevel.cuh"
-TURNS = 8  #: turns per sweep, in which vertices choose
+TURNS = 4  #: turns per sweep, in which vertices choose
 FEW, MOST_TURNS = 1 << 16, 64  #: up to FEW vertices, an undone sweep is repeated in up to MOST_TURNS turns
 BY_THREAD = 1 << 14  #: on a CPU, up to so many active vertices take all turns in one launch
 SWEEPS = 50  #: upper bound of sweeps per level; 3 to 20 are usual
@@ -62,8 +62,8 @@ class Level:
     Attributes
     ----------
     labels : uint32[n]
-        The community of each vertex.
-    sums : list of int64[n]
+        The community of each vertex, less than 2 n. A vertex that leaves its community alone gets label n + its name.
+    sums : list of int64[2 n]
         The strengths of each community, by its label.
     inside : int
         The weight of edges inside of communities, both ways.
@@ -89,22 +89,22 @@ class Level:
         `inside` is the weight inside of the communities; on the level of the graph's vertices it may be left out.
         """
         self.labels = self._own_labels() if labels is None else labels
-        self.sums = [self.sums_of(self.labels, strength) for strength in self.strengths]
+        self.sums = [self.sums_of(self.labels, strength, 2 * self.n) for strength in self.strengths]
         self.inside = self._weigh_inside() if inside is None else inside
 
     def _own_labels(self) -> Array:
         return self.device.arange(0, self.n, np.uint32) if self.names is None else self.names.copy()
 
-    def sums_of(self, labels: Array, strength: Array, n: int | None = None) -> Array:
+    def sums_of(self, labels: Array, strength: Array, n: int) -> Array:
         """Return the strength of each label less than `n`: int64[n]."""
-        sums = self.device.zeros(self.n if n is None else n, np.int64)
+        sums = self.device.zeros(n, np.int64)
         self.kernels.SumByLabel(self.n, labels=labels, strength=strength, n=self.n, sums=sums)
         return sums
 
     def _weigh_inside(self) -> int:
         """Return the weight of the edges inside of communities of the graph's vertices, both ways."""
-        own = sum(Device.to_host(one.weigh("inside", self.labels))[:1] for one in self.weights)
-        return int(self.shard.exchange.allreduce(own)[0])
+        own = [int(Device.to_host(one.weigh("inside", self.labels))[0]) for one in self.weights]
+        return int(self.shard.exchange.allreduce(np.array([sum(own)]))[0])
 
     def value(self) -> float:
         """Return the quality of the communities."""
@@ -143,7 +143,7 @@ class Level:
         marks, inside = self.device.zeros(self.n, np.uint8), self.device.zeros(1, np.int64)
         follow = {"before": self.labels.copy(), "marks": marks, "inside": inside, "bounds": None, "changes": None}
         votes = self._votes(self.labels, self.sums, self.objective.price, turns, seed)
-        moves = self._run_turns(votes, follow, active)
+        moves = self._run_turns({**votes, "lone": self.n}, follow, active)
         inside = Device.to_host(inside)
         self.inside += int(self.shard.exchange.allreduce(inside)[0])
         return moves, self._marked(marks)
@@ -218,7 +218,7 @@ class Level:
         # Each vertex begins as a part of its own, and with the weight of its edges in its community.
         device, rows, price = self.device, self.rows, objective.price
         parts, joined = self._own_labels(), device.zeros(self.n, np.uint8)
-        sums = [self.sums_of(parts, strength) for strength in self.strengths]
+        sums = [self.sums_of(parts, strength, self.n) for strength in self.strengths]
         own = device.zeros(rows, np.int64)
         for weights in self.weights:
             weights.weigh("within", self.labels, own, loops=0)

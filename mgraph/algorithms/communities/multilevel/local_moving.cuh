@@ -66,8 +66,7 @@ struct Follow {
     const u32* bounds;  // community per vertex, of which labels are parts; or null
     i64* changes;  // out, with bounds, per row: change of its label's weight to the rest of the community
     DEVICE i64 operator()(i64 at) const { return (i64)(moves[at] >> 32) - first; }
-    template <class View, class Group> DEVICE i64 take(const View& graph, Group group, i64 row,
-                                                       i64 unit_of_row) const {
+    template <class View, class Group> DEVICE i64 take(const View& graph, Group group, i64 row, i64 unit_of_row) const {
         i64 v = first + row, sum = 0;
         u32 now = labels[v], was = before[v];
         graph.visit(group, row, unit_of_row, [&](u32 id, i64 slot, bool live) {

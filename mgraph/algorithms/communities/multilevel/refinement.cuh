@@ -32,7 +32,8 @@ struct ChangesOf {  // reads the changes of moved rows, one lane per move
     }
 };
 
-struct JoinCuts {  // adds a vertex's weight to the rest of its community to its part's, with its change; a move per lane
+// Adds the weight of a moved vertex to the rest of its community to that of its part, with the change by the move.
+struct JoinCuts {  // one lane per move
     static constexpr int lanes = 1;
     const u64* moves;
     i64 n;

@@ -4,7 +4,7 @@
 #include "algorithms/communities/multilevel/refinement.cuh"
 
 template <class View>
-struct SweepByThread {  // runs the kernels of each turn, for the only rank, which has no wide rows; launched as one item
+struct SweepByThread {  // runs each turn's kernels, for the only rank, without wide rows; launched as one item
     static constexpr int lanes = 32;
     View graph;
     View back;  // in-edges, which count too if `both` is 1
