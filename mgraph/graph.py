@@ -234,8 +234,7 @@ class DynamicGraph(Properties):
         # Create the graph on its place, with the first `reorder` due if the order is by degree.
         place, due = _place(client, workers, exchange), isinstance(order, str)
         self._directory, self._options, parts = make_graph(place, options, numbering, self._storing, due)
-        logged = self._storing is not None
-        self._updates = Updates(self._directory, self._options, order_due=due, logged=logged)
+        self._updates = Updates(self._directory, self._options, order_due=due, logged=self._storing is not None)
         self._ingest = Ingest(self._updates, self._directory, parts)
 
     @classmethod

@@ -10,6 +10,7 @@ import numpy as np
 from mgraph.batch import EdgeBatch, columns_of
 from mgraph.client.reports.report import UpdateReport
 from mgraph.errors import InvalidBatch, InvalidOption
+from mgraph.facade import type_name
 from mgraph.tables.arrays import library_of
 from mgraph.tables.kinds import is_table, table_of
 from mgraph.tables.names import Names, warn_unused
@@ -75,6 +76,11 @@ def update(
     O(n log n) in total for n operations, divided over the workers.
     """
     if not isinstance(batch, EdgeBatch):
+        if not is_table(batch):
+            raise TypeError(
+                f"a batch is an EdgeBatch or a table of named columns, got {type_name(batch)}; insert() and delete() "
+                "take arrays and pairs"
+            )
         names = self._options.names(source=source, target=target, weight=weight, op=op, time=time)
         batch = _batch_in(self, batch, names)
     done: UpdateReport = self._updates.apply(batch, offset)

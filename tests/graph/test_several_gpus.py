@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -49,8 +50,11 @@ def right() -> Iterator[list[DynamicGraph]]:
         graph.close()
 
 
-# By "peer" a kernel of each rank drives a program, by "tcp" the host.
-@pytest.fixture(scope="module", params=["peer", "tcp"])
+#: by "peer" a kernel of each rank drives a program, by "tcp" the host
+EVERY = list(product(["peer", "tcp"], CASES))
+
+
+@pytest.fixture(scope="module")
 def on_gpus(client: Client, request: pytest.FixtureRequest) -> Iterator[list[DynamicGraph]]:
     made = graphs(client, device="cuda", exchange=request.param)
     assert made[0].exchange == request.param
@@ -59,7 +63,7 @@ def on_gpus(client: Client, request: pytest.FixtureRequest) -> Iterator[list[Dyn
         graph.close()
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("on_gpus", "name"), EVERY, indirect=["on_gpus"])
 def test_as_on_the_cpu(on_gpus: list[DynamicGraph], right: list[DynamicGraph], name: str) -> None:
     for ours, theirs in zip(on_gpus, right, strict=True):
         for root in (1, ours.num_vertices - 1) if CASES[name].searches else (0,):
