@@ -36,6 +36,16 @@ def test_a_number_of_edges_against_the_model(kind, most):
         check_stream(graph, model, rng, 20)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize(("window", "most"), [(40, None), (None, 30)])
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_windows_on_a_gpu(kind, window, most):
+    rng = fresh_rng()
+    model = TimeModel(kind.get("directed", True), kind.get("combine", "last"), window, most)
+    with DynamicGraph(n_vertices=12, device="cuda", times=True, window=window, window_edges=most, **kind) as graph:
+        check_stream(graph, model, rng, 20)
+
+
 @pytest.mark.parametrize("structure", names())
 def test_every_structure_keeps_times(structure):
     rng = fresh_rng()
