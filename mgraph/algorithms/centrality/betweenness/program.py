@@ -74,7 +74,7 @@ class _Brandes:
         self.shard, self.device, self.world = shard, shard.device, shard.exchange.world(shard.device)
         rows, own = _rows(shard), shard.hi - shard.lo
         views = [edges.view() for edges in rows]
-        self.library, self.items = _library(shard, views[0]), 1 + sum(own + edges.num_edges for edges in rows) // 512
+        self.kernels, self.items = _library(shard, views[0]), 1 + sum(own + edges.num_edges for edges in rows) // 512
 
         # Allocate the sums, and the tasks of rows of high degree.
         room = max(map(task_room, rows))
@@ -99,7 +99,7 @@ class _Brandes:
         layout = self.world.layout(self.shard.partition, 0, **self.arrays)
         offsets = {f"{name}_offset": offset for name, offset in layout.offsets.items()}
         self.world.run(
-            self.library, "Brandes", layout, self.items, source=source, levels=levels, level=columns["distance"],
+            self.kernels, "Brandes", layout, self.items, source=source, levels=levels, level=columns["distance"],
             firsts=self.device.empty(levels + 1, np.int64), near_words=self.words, **offsets, **self.fields,
         )  # fmt: skip
 
