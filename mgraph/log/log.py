@@ -410,6 +410,7 @@ class Log:
         if self._written is not None:
             self._hurry()
             wait_for([self._written])
+            self._segments.await_appended()
 
     def attach_tail(self, make: Callable[[], tuple[SharedMemoryTail, Copy] | None]) -> None:
         """Stage later records in the tail that `make` returns.

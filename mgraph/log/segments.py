@@ -65,7 +65,7 @@ class Segments:
     def __init__(self, files: Files, folder: str, log: int, segment: int = SEGMENT) -> None:
         self._files, self.folder, self._log, self._limit = files, folder, log, segment
         self.end = self.synced = self.last = 0
-        self._lock = threading.Lock()
+        self._lock, self._appending = threading.Lock(), threading.Lock()
         self._start, self._allocated = 0, 0
         # ascending, the places of records that are claimed and not written, and of those that no tail has either
         self._unwritten, self._unstaged = OrderedDict[int, None](), OrderedDict[int, None]()
@@ -248,17 +248,23 @@ class Segments:
 
     def append(self, record: Draft) -> None:
         """Append a record without columns, in the room that is reserved."""
-        # Claim the next place: `RESERVE` bytes are kept for it.
-        with self._lock:
-            place = self._next(record.size)
-        if self.has_room(place + record.size):
-            self.stage(record, place, lambda parts, views: None)
-            self.mark_staged(place)
-        try:
-            self.put(record, place)
-        except OSError:
-            self._unappended[place] = record
-            raise
+        with self._appending:
+            # Claim the next place: `RESERVE` bytes are kept for it.
+            with self._lock:
+                place = self._next(record.size)
+            if self.has_room(place + record.size):
+                self.stage(record, place, lambda parts, views: None)
+                self.mark_staged(place)
+            try:
+                self.put(record, place)
+            except OSError:
+                self._unappended[place] = record
+                raise
+
+    def await_appended(self) -> None:
+        """Wait until the file has what other threads append: a reader stops at a place that is claimed and empty."""
+        with self._appending:
+            pass
 
     def rotate(self) -> None:
         """Begin a new segment, unless this one is empty.

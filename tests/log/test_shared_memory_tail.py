@@ -148,6 +148,30 @@ def test_a_refusal_holds_and_no_room_waits(log):
     assert entries == [("batch", 1, 10), ("batch", 2, 5), ("refused", 2, 0), ("batch", 2, 7)]
 
 
+def test_a_flush_waits_for_a_mark_before_the_last_change(log, monkeypatch):
+    """A reader stops where a place is claimed and not written."""
+    put, claimed, go_on = Segments.put, threading.Event(), threading.Event()
+
+    def slow_mark(segments, record, place, hasher=None):
+        if record.kind == "mark":
+            claimed.set()
+            assert go_on.wait(20)
+        put(segments, record, place, hasher)
+
+    log.go.set()
+    monkeypatch.setattr(Segments, "put", slow_mark)
+    change(log, 1, 10)
+    log._hurry()
+    assert claimed.wait(20)
+    change(log, 2, 7)
+    log._hurry()
+    log._written.result(20)
+    assert read(log) == [(1, 10)]
+    threading.Timer(0.2, go_on.set).start()
+    log.flush()
+    assert read(log) == [(1, 10), (2, 7)]
+
+
 def test_what_is_put_off_is_held_before_the_vote(log, monkeypatch):
     def begin(epoch: int) -> None:
         log.begin("batch", {"src": [0, 1, 2], "dst": [2, 2, 2]}, epoch)  # no array of the host's
