@@ -263,9 +263,10 @@ class Storage:
 
     @property
     def writing(self) -> Value:
-        """Flags of the snapshot that is being written, and the error of the last one."""
-        snapshots = self._snapshots
-        return {"busy": snapshots is not None and snapshots.busy, "problem": snapshots and snapshots.problem}
+        """Flags of the snapshot that is being written, and the error of the last one; `lacked` if memory ran out."""
+        if (snapshots := self._snapshots) is None:
+            return {"busy": False, "problem": None}
+        return {"busy": snapshots.busy, "problem": snapshots.problem, "lacked": snapshots.lacked}
 
     def close(self) -> None:
         """Close the log, and then release the locks."""
