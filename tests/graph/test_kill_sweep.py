@@ -6,13 +6,14 @@ import random
 from pathlib import Path
 
 import pytest
-from kill_sweep import Sweep
+from kill_sweep import Sweep, note_counts
 
 
 def sweep(path: Path, kills: int, **options: dict[str, int]) -> None:
     swept = Sweep(path, random.randrange(1 << 30), **options)
     try:
         swept.run(kills)
+        note_counts(swept.counts)
     finally:
         print(swept)
     assert swept.kills >= kills

@@ -19,6 +19,7 @@ from graph_clusters import assert_clean, processes
 from graph_model import GraphModel, random_batch
 from patience import patience
 from plain_graph import fresh_rng
+from promise_records import note
 from steps import before, cut, hit, rest
 from test_store import assert_graph
 from test_store_kills import _kill, _part
@@ -134,6 +135,7 @@ def lose(client: Client, both: Both, calls: list[tuple[str, str, int]], act: Cal
             getattr(both, call)()
         assert len(graph.recoveries) == before_it + 1, (call, stage)
         both.read()
+        note("losses", workers_lost_in_a_stage_of_a_call=1)
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from failing_calls import FailingCalls
 from plain_graph import fresh_rng
+from promise_records import note
 
 from mgraph import DynamicGraph, EdgeBatch, MgraphError
 from mgraph.log import segments
@@ -129,6 +130,7 @@ def pairs_fail(monkeypatch: pytest.MonkeyPatch, folder: Path, kind: str, sync: s
         sequence(monkeypatch, folder / f"{number}", kind, sync, pair, error)
         shutil.rmtree(folder / f"{number}")
     print(len(pairs), "pairs of", len(names), "calls")
+    note("failing-calls", pairs_of_failing_calls=len(pairs))
     return len(pairs)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import stream_of_logs
 from crashing import CrashingFiles
+from promise_records import note
 from stream_of_logs import stream
 
 from mgraph.errors import StoreError
@@ -28,6 +29,7 @@ def test_a_sample_of_crash_points(snapshots):
         more, errors = stream(seed, openings=4, changes=8, every=0.15, snapshots=snapshots)
         points, refused = points + more, refused + errors
     print(points, "crash points,", refused, "changes refused")
+    note("crash-points", crash_points=points, changes_refused=refused)
     assert points > 150
     assert refused > 5
 
@@ -112,6 +114,7 @@ def test_a_rule_that_is_left_out_is_found(left_out, monkeypatch):
             stream(seed, openings=4, changes=10, every=0.3, snapshots=False)
         except (AssertionError, StoreError) as found:
             print(seed, found)
+            note("crash-points", rules_left_out_and_found=1)
             return
     pytest.fail("nothing was found")
 
@@ -125,4 +128,5 @@ def test_every_operation_is_a_crash_point(snapshots):
         more, errors = stream(seed, openings=5, changes=12, every=1.0, snapshots=snapshots)
         points, refused = points + more, refused + errors
     print(points, "crash points,", refused, "changes refused")
+    note("crash-points", crash_points=points, changes_refused=refused)
     assert points > 5000

@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 from crashing import CrashingFiles, Inode
+from promise_records import note
 from stream_of_logs import PATH, Graph, Told, content, stored
 
 from mgraph.errors import StoreError
@@ -68,6 +69,7 @@ def test_what_belongs_to_the_last_epoch_of_a_term():
 def test_a_sample_of_flips():
     outcomes = flip(1, stores=5, flips=30)
     print(outcomes)
+    note("flips", flips=outcomes.total(), found=outcomes["found"], harmless=outcomes["harmless"])
     assert outcomes["found"] > 50
     assert outcomes["found"] + outcomes["harmless"] == 150
 
@@ -76,4 +78,5 @@ def test_a_sample_of_flips():
 def test_a_thousand_flips():
     outcomes = flip(2, stores=20, flips=100)
     print(outcomes)
+    note("flips", flips=outcomes.total(), found=outcomes["found"], harmless=outcomes["harmless"])
     assert outcomes["found"] + outcomes["harmless"] == 2000

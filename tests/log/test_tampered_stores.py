@@ -11,6 +11,7 @@ from collections import Counter
 
 import pytest
 from plain_graph import fresh_rng
+from promise_records import note
 from tampering import PATH, Session, StoreInMemory, tamper
 
 from mgraph.errors import StoreError
@@ -56,6 +57,7 @@ def test_one_file_or_folder(local, ranks, terms, snapshots):
     print(seed)
     outcomes = check(StoreInMemory.build(seed, local, ranks, terms, snapshots=snapshots))
     print(outcomes)
+    note("tampered", tampered_stores=outcomes.total(), found=outcomes["error"], harmless=outcomes["harmless"])
     assert outcomes["error"] > 10
     assert set(outcomes) == {"error", "harmless"}
 
@@ -74,6 +76,7 @@ def test_every_file_and_folder(local, ranks, terms, sync):
         print(seed)
         outcomes += check(StoreInMemory.build(seed, local, ranks, terms, snapshots=snapshots, sync=sync))
     print(outcomes)
+    note("tampered", tampered_stores=outcomes.total(), found=outcomes["error"], harmless=outcomes["harmless"])
     assert outcomes["error"] > 100
     assert set(outcomes) == {"error", "harmless"}
 

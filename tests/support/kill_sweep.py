@@ -36,6 +36,7 @@ import numpy as np
 from cluster_processes import Processes, alive, environment, gpus, processes, send, wait_until
 from distributed import Client
 from kill_writer import OPEN_SECONDS, PATIENCE, Ids, Keys, again, warm
+from promise_records import note, write
 
 from mgraph import DynamicGraph
 
@@ -275,8 +276,17 @@ def several(options: argparse.Namespace, folder: str, on: list[str]) -> bool:
     print("\n".join(f"{name:12} {n:8}" for name, n in sorted(counts.items())))
     print(f"seeds from {options.seed}, {options.jobs} sweeps, {failed} failed, {time.monotonic() - began:.0f} s")
     print(told(counts, seconds))
+    if not failed:
+        note_counts(counts)
+        write()
     print(f"new names in /dev/shm, where other runs have theirs, too: {len(in_shared_memory() - shared)}")
     return not failed
+
+
+def note_counts(counts: Counter[str]) -> None:
+    """Note the kills for the page of promises."""
+    more = {"graphs_that_came_back": counts["recovered"], "stores_opened": counts["opened"], "epochs": counts["epochs"]}
+    note("kills", processes_killed_or_stopped=killed(counts), **more)
 
 
 def in_shared_memory() -> set[Path]:
