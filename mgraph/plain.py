@@ -6,15 +6,17 @@ format is MessagePack.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgpack
 import numpy as np
 
-__all__ = ["NotPlain", "array_fields", "array_or_dict", "pack", "unpack"]
+__all__ = ["NotPlain", "array_fields", "array_or_dict", "pack", "plain_dtype", "unpack"]
 
 ARRAY = "mgraph array"  #: key of the dict that stands for an array
 KINDS = "biufmM"  #: kinds of NumPy's dtypes that are plain
+DTYPE = re.compile(rf"[<>|=]?[{KINDS}]\d{{1,2}}(\[[0-9A-Za-z]{{1,12}}\])?")
 
 
 class NotPlain(ValueError):
@@ -70,8 +72,17 @@ def array_or_dict(fields: dict[Any, Any]) -> Any:
     """Return the array that `fields` stands for, a writable copy; `fields` itself if it stands for none."""
     if ARRAY not in fields:
         return fields
-    # Object dtypes would be pickled.
-    dtype = np.dtype(fields[ARRAY])
-    if dtype.kind not in KINDS:
-        raise NotPlain(f"an array of {dtype}")
-    return np.frombuffer(bytearray(fields["bytes"]), dtype).reshape(fields["shape"])
+    return np.frombuffer(bytearray(fields["bytes"]), plain_dtype(fields[ARRAY])).reshape(fields["shape"])
+
+
+def plain_dtype(name: Any) -> np.dtype:
+    """Return the dtype of numbers or times with this name; `NotPlain` for others, such as objects.
+
+    NumPy itself takes many more values for dtypes, and evaluates some as Python's literals.
+    """
+    if not isinstance(name, str) or not DTYPE.fullmatch(name):
+        raise NotPlain(f"{str(name)[:50]!r} names no dtype of numbers or times")
+    try:
+        return np.dtype(name)
+    except TypeError as error:
+        raise NotPlain(str(error)) from None

@@ -22,6 +22,7 @@ from mgraph.device import Device
 from mgraph.errors import MgraphError
 from mgraph.exchange.segment import Place, Segment
 from mgraph.parallel_copy import copy
+from mgraph.plain import plain_dtype
 
 __all__ = ["LARGE", "Shared", "Tell", "is_large"]
 
@@ -144,7 +145,7 @@ class Shared:
         if not isinstance(value, dict) or AT not in value:
             return value
         first, kind, shape = value[AT]
-        dtype = np.dtype(kind)
+        dtype = plain_dtype(kind)  # bytes are no objects, whose addresses they would be
         # The finalizer of the slot reports that no view is left.
         slot = _Slot(self._segment, first, dtype.itemsize * prod(shape))
         weakref.finalize(slot, self._gone, first).atexit = False

@@ -8,12 +8,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from mutations import hostile
 from plain_graph import fresh_rng
 
 from mgraph import shared as module
 from mgraph.errors import DeviceError, MgraphError
 from mgraph.exchange.segment import Place, Segment
-from mgraph.shared import LARGE, Shared, _Room, is_large
+from mgraph.plain import NotPlain, pack, unpack
+from mgraph.shared import AT, LARGE, Shared, _Room, is_large
 
 MIB = 1 << 20
 
@@ -155,3 +157,60 @@ def test_what_cannot_be_shared_or_is_not_there():
     with pytest.raises(MgraphError, match="8 bytes at 1048570 are not in a segment of 1048576"):
         receiver.view({"mgraph shared": [MIB - 6, "<i8", [1]]})
     assert sender.view({"other": 1}) == {"other": 1}
+
+
+# ---- hostile bytes ---------------------------------------------------------------------------------------------------
+
+
+def places(count: int) -> None:
+    """Map segments at mutated places."""
+    _, place = Shared.make(1 << 16)
+    try:
+        hostile(lambda data: Segment.open(Place.decode(data)), [place.encode()], count, (DeviceError,))
+    finally:
+        Segment.unlink(place)
+
+
+def arrays_in_messages(count: int) -> None:
+    """Read the arrays of mutated messages."""
+    sender, receiver = ends()
+    put = sender.put({"array": np.arange(LARGE), "rows": np.ones((2, LARGE))}, wait=False)
+
+    def read(data: bytes) -> None:
+        for value in dict(unpack(data)).values():
+            np.asarray(receiver.view(value)).tobytes()
+
+    refused = (MgraphError, TypeError, ValueError, OverflowError, MemoryError)
+    hostile(read, [pack(put), pack({"a": {AT: [4096, "|O", [8]]}})], count, refused)
+
+
+def test_hostile_places_and_arrays():
+    places(500)
+    arrays_in_messages(500)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_100_000_hostile_places_and_arrays():
+    places(50_000)
+    arrays_in_messages(50_000)
+
+
+def test_only_a_file_of_this_user_in_shared_memory_is_mapped(tmp_path, monkeypatch):
+    segment, place = Shared.make(1 << 16)
+    try:
+        (tmp_path / "file").write_bytes(bytes(segment.data))
+        with pytest.raises(DeviceError, match="is no segment of 65536 bytes in /dev/shm"):
+            Segment.open(Place(str(tmp_path / "file"), place.token, place.nbytes, {}))
+        monkeypatch.setattr("os.geteuid", lambda: 12345)
+        with pytest.raises(DeviceError, match="it is another user's"):
+            Segment.open(place)
+    finally:
+        Segment.unlink(place)
+
+
+@pytest.mark.parametrize("kind", ["|O", "i4,O", "<U4", "V8"])
+def test_an_array_of_other_values_than_numbers_is_refused(kind):
+    _, receiver = ends()
+    with pytest.raises(NotPlain, match="names no dtype of numbers or times"):
+        receiver.view({AT: [4096, kind, [1]]})

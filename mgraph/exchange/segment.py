@@ -61,8 +61,15 @@ class Place:
 
     @classmethod
     def decode(cls, data: bytes) -> Place:
-        """Return the place of the bytes from `encode`."""
-        return cls(**json.loads(data))
+        """Return the place of the bytes from `encode`; `DeviceError` for other bytes."""
+        try:
+            place = cls(**json.loads(data))
+            kinds = [type(place.path), type(place.token), type(place.nbytes), type(place.extra)]
+        except (ValueError, TypeError, RecursionError):
+            kinds = []
+        if kinds != [str, str, int, dict]:
+            raise DeviceError(f"{bytes(data[:100])!r} is no place of shared memory")
+        return place
 
 
 class Segment:
@@ -115,13 +122,19 @@ class Segment:
         Raises
         ------
         DeviceError
-            It is absent: the rank is on another host, in another container or of another user.
+            It is absent: the rank is on another host, in another container or of another user. Or it is no segment:
+            a file elsewhere, or one of another user, who could cut it while it is mapped, which ends the process.
         """
+        if os.path.dirname(place.path) != FOLDER or "\0" in place.path or place.nbytes < TOKEN_BYTES:
+            raise DeviceError(f"{place.path!r} is no segment of {place.nbytes} bytes in {FOLDER}")
         # Map the file, unless it is too short.
         try:
-            descriptor = os.open(place.path, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(place.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
-                short = os.fstat(descriptor).st_size < place.nbytes
+                status = os.fstat(descriptor)
+                if status.st_uid != os.geteuid():
+                    raise PermissionError(errno.EACCES, "it is another user's")
+                short = status.st_size < place.nbytes
                 segment = None if short else cls(descriptor, place.nbytes)
             finally:
                 os.close(descriptor)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from mgraph.errors import InvalidOption, StoreError
+from mgraph.errors import InvalidOption, MgraphError, StoreError
 from mgraph.log.manifest import Head, StoredGraph, Term, chosen, term_of
 from mgraph.log.records import AHEAD, WITHIN, Entry
 from mgraph.log.scan import Scan
@@ -42,6 +42,20 @@ def scan_store(store: Store, epoch: int | None = None, repair: bool = False) -> 
     InvalidOption
         The store has no such epoch.
     """
+    try:
+        return _scan_store(store, epoch, repair)
+    except MgraphError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        # Its checksum is right, so another program has written it.
+        raise StoreError(
+            f"{store.path}: a file has what mgraph does not write ({type(error).__name__}: {error}); restore it from a "
+            "backup"
+        ) from error
+
+
+def _scan_store(store: Store, epoch: int | None, repair: bool) -> StoredGraph:
+    """Scan a store, as `scan_store`; errors of any kind for descriptions of other fields or types."""
     # Heads are read first: a graph may write the store meanwhile, and all that a head names is there before it.
     about = store.about()
     damaged: list[str] = []

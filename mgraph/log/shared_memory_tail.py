@@ -165,7 +165,7 @@ def _mapped(path: str) -> Segment:
 
     A mapping keeps its descriptor, and with that the lock.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    descriptor = _opened(path)
     try:
         return Segment(descriptor, os.fstat(descriptor).st_size)
     finally:
@@ -174,11 +174,16 @@ def _mapped(path: str) -> Segment:
 
 def _locked(path: str, flags: int = 0) -> Any:
     """Lock a tail's file of this user; `BlockingIOError` while it is taken."""
+    return locked(open(_opened(path, flags), "r+b", buffering=0))
+
+
+def _opened(path: str, flags: int = 0) -> int:
+    """Open a file of this user: another one could cut it while it is mapped, which ends the process."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
     if os.fstat(descriptor).st_uid != os.geteuid():
         os.close(descriptor)
         raise PermissionError(errno.EPERM, "it is another user's", path)
-    return locked(open(descriptor, "r+b", buffering=0))
+    return descriptor
 
 
 def _sees() -> str:
@@ -228,8 +233,18 @@ class _LeftTail:
         if self.known:
             self.written, self.ready, self.start = (int(words[at]) for at in (WRITTEN, READY, START))
             self.log, self._inode = (int(words[at].astype(np.uint64)) for at in (LOG, INODE))
-            about = json.loads(self._data[TEXT : TEXT + int(words[LENGTH])].tobytes())
-            self.store, self._folder, self._sees = about["store"], about["folder"], about["sees"]
+            self._describe(self._data[TEXT : TEXT + int(words[LENGTH])].tobytes())
+
+    def _describe(self, text: bytes) -> None:
+        """Read the JSON of the first page. What no version writes is unknown."""
+        try:
+            about = json.loads(text)
+            names = [about[name] for name in ("store", "folder", "sees")]
+            self.known = all(isinstance(name, str) and "\0" not in name for name in names)
+            self.store, self._folder, self._sees = names
+            os.fsencode(self.store + self._folder)
+        except (ValueError, LookupError, TypeError, RecursionError):
+            self.known = False
 
     def views(self, place: int, nbytes: int) -> list[np.ndarray]:
         return _views(self._data[PAGE:], place, nbytes)

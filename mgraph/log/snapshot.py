@@ -340,6 +340,16 @@ class Rows:
         return self._last[1]
 
     def _parsed(self, piece: _Piece, data: np.ndarray) -> Columns:
+        """Return the columns in the bytes of a piece; `StoreError` if another program has written them."""
+        try:
+            return self._columns_in(piece, data)
+        except (ArithmeticError, LookupError, NotImplementedError, OSError, TypeError, ValueError) as error:
+            raise StoreError(
+                f"{piece.path}: the bytes from {piece.at} on are not what mgraph writes ({error}); restore it, or the "
+                "whole store, from a backup"
+            ) from error
+
+    def _columns_in(self, piece: _Piece, data: np.ndarray) -> Columns:
         # A whole file is parsed by its own schema; a record batch by the columns that are wanted.
         pa = arrow()
         schema = pa.schema([(name, pa.from_numpy_dtype(dtype)) for name, dtype in self._dtypes.items()])
@@ -351,6 +361,8 @@ class Rows:
                 source.seek(MAGIC)
                 pa.ipc.read_schema(source)
             batch = pa.ipc.read_record_batch(pa.ipc.read_message(source), schema)
+        if batch.num_rows != piece.rows:
+            raise ValueError(f"{batch.num_rows} rows instead of {piece.rows}")
         return {name: _values(batch[name]) for name in self._dtypes}
 
 

@@ -182,9 +182,9 @@ class Store:
             whole = sealed["checksum"] == f"{checksum(json.dumps(content, sort_keys=True).encode()):016x}"
         except OSError as error:
             raise failed(error, path, "the store cannot be read:") from error
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             whole = False
-        if not whole:
+        if not whole or not isinstance(content, dict):
             raise StoreError(f"{path} is damaged: its checksum is another; restore it from a backup")
 
         # Check the fields: a description under another's name has others.

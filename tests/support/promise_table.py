@@ -30,8 +30,8 @@ class Row(NamedTuple):
 ROWS = (
     Row(
         "An acknowledged change is there after a crash of the machine, and a refused one is not.",
-        "Before each operation on a file, all that was not synced is dropped, torn or reordered. Each rule of the log is "
-        "left out once, which must be found.",
+        "Before each operation on a file, all that was not synced is dropped, torn or reordered. Each rule of the log "
+        "is left out once, which must be found.",
         "crash-points",
         'make test ARGS="-m slow -k crash_points"',
     ),
