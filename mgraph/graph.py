@@ -26,6 +26,7 @@ from mgraph.client.reads import queries
 from mgraph.client.reads.diff import changes
 from mgraph.client.reads.properties import Properties
 from mgraph.client.reports.history import history
+from mgraph.client.reports.metrics import metrics
 from mgraph.client.reports.report import Balance, UpdateReport
 from mgraph.client.results import maintained
 from mgraph.client.stores import stored
@@ -462,6 +463,7 @@ class DynamicGraph(Properties):
     # ---- closing and display -----------------------------------------------------------------------------------------
 
     history = history
+    metrics = metrics
     plot = plotting.plot
     draw = plotting.draw
 

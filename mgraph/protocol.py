@@ -72,7 +72,7 @@ __all__ = [
     "to_dict",
 ]
 
-VERSION = 13  #: of the protocol; client and worker must agree
+VERSION = 14  #: of the protocol; client and worker must agree
 BEAT_SECONDS = 1.0  #: between two beats of a worker
 SILENCE_SECONDS = 8.0  #: silence of a worker after which a warning is logged
 PATIENCE_SECONDS = 60.0  #: silence of a worker after which it counts as lost: default of a graph's `patience`
@@ -115,6 +115,14 @@ class ShardState(NamedTuple):
         Why a commit failed on this rank; the ranks then hold different states.
     stuck : bool
         True if a sum of weights was so large that a weight did not change it.
+    operations, batches : int
+        The distinct edges in batches, and the batches, since this incarnation of the graph began.
+    batch_seconds : float
+        The sum of the times of these batches.
+    durable : int
+        The last epoch on this rank's disk; 0 without a store.
+    recoveries : int
+        The number of losses after which the graph was opened again.
     """
 
     epoch: int = 0
@@ -130,6 +138,11 @@ class ShardState(NamedTuple):
     in_doubt: bool = False
     broken: str | None = None
     stuck: bool = False
+    operations: int = 0
+    batches: int = 0
+    batch_seconds: float = 0.0
+    durable: int = 0
+    recoveries: int = 0
 
 
 class Answer(NamedTuple):

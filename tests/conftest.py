@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import promise_records
 import pytest
 from patience import patience
 
@@ -106,15 +107,20 @@ def values_of(item: pytest.Function) -> set[tuple[str, str]]:
     return values | {(name, repr(value)) for name, value in params.items()}
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Send the count of an xdist worker to the terminal's process."""
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Send the counts of an xdist worker to the terminal's process, which writes the records of a run that passed."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["without_gpus"] = session.config.stash.get(WITHOUT_GPUS, 0)
+        session.config.workeroutput["records"] = promise_records.counts()
+    elif exitstatus == pytest.ExitCode.OK:
+        promise_records.write()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    node.config.stash[WITHOUT_GPUS] = getattr(node, "workeroutput", {}).get("without_gpus", 0)
+    output = getattr(node, "workeroutput", {})
+    node.config.stash[WITHOUT_GPUS] = output.get("without_gpus", 0)
+    promise_records.merge(output.get("records", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

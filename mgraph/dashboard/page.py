@@ -23,7 +23,7 @@ COLUMNS = {
     "epoch": ("epoch", "0,0", 70),
     "edges": ("edges", "0,0", 90),
     "operations": ("edges in batches", "0,0", 110),
-    "bytes": ("memory", "0.0 ib", 90),
+    "memory_bytes": ("memory", "0.0 ib", 90),
     "ms": ("last batch, ms", "0.00", 100),
     "doing": ("doing", None, 160),
     "since": ("for, s", "0.0", 60),
@@ -88,7 +88,7 @@ def _table(samples: Samples) -> tuple[Any, Drawn]:
     # Refresh the rows.
     def update() -> None:
         rows = [
-            {**shard, "ms": 1e3 * shard["seconds"], "doing": shard["doing"] or "waits for a call"}
+            {**shard, "ms": 1e3 * shard["last_batch_seconds"], "doing": shard["doing"] or "waits for a call"}
             for shard in samples.shards
         ]
         source.data = {name: [values[name] for values in rows] for name in COLUMNS}
@@ -131,7 +131,7 @@ def _memory(samples: Samples) -> tuple[Any, Drawn]:
     def update() -> None:
         mib: dict[str, float] = {}
         for shard in samples.shards:
-            mib[shard["worker"]] = mib.get(shard["worker"], 0.0) + shard["bytes"] / 2**20
+            mib[shard["worker"]] = mib.get(shard["worker"], 0.0) + shard["memory_bytes"] / 2**20
         if list(mib) != plot.y_range.factors:
             plot.y_range.factors = list(mib)
         source.data = {"worker": list(mib), "mib": list(mib.values())}

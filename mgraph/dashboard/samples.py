@@ -40,7 +40,7 @@ class Track:
         self.rates.append((operations - before) / (now - began) if now > began else 0.0)
         self.times.append(now)
         self.edges.append(sum(shard["edges"] for shard in shards))
-        self.latencies.append(1e3 * max(shard["seconds"] for shard in shards))
+        self.latencies.append(1e3 * max(shard["last_batch_seconds"] for shard in shards))
 
 
 class Samples:

@@ -44,13 +44,13 @@ class Coordinator:
 
     Attributes
     ----------
-    runner, client, groups, lock
+    runner, client, groups, queued, lock
         As on a cluster. No batches share messages, and the graph has no other clients.
     status : GraphStatus
         Of the shard after the last call; replaced as a whole. A call is always answered, so nothing is unsettled.
     """
 
-    runner, client, groups = _Here(), None, False
+    runner, client, groups, queued = _Here(), None, False, 0
     lock: AbstractContextManager[None] = nullcontext()
 
     def __init__(self, graph: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from mgraph.budget import Budget
 from mgraph.device import Device
 from mgraph.exchange import Exchange, Loopback
+from mgraph.protocol import ShardState
 from mgraph.worker.calls import HANDLERS, Calls, Host
 
 __all__ = ["Session"]
@@ -45,7 +46,7 @@ class Session:
     @property
     def reached(self) -> int:
         """The shard's current epoch, for other threads."""
-        return self.calls.counters.epoch
+        return self.calls.live(ShardState()).epoch
 
     def ask(self, handler: str, args: dict[str, Any], free: Sequence[str] = ()) -> dict[str, Any]:
         """Free the results `free`, then run a call and return its answer.

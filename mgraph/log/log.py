@@ -377,6 +377,15 @@ class Log:
             self._durable = self._kept.popleft()[1]
         return self._durable
 
+    def reached_disk(self) -> int:
+        """Return `durable`, from a thread other than the shard's."""
+        kept, durable = list(self._kept), self._durable  # in this order, since the shard's thread moves changes over
+        for place, epoch, _ in kept:
+            if place > self._segments.synced:
+                break
+            durable = max(durable, epoch)
+        return durable
+
     @property
     def lag(self) -> int:
         """Bytes that are written and not on the disk."""

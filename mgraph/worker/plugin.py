@@ -27,6 +27,7 @@ from mgraph.wire import SESSION_HANDLER
 from mgraph.worker.calls import Calls, Host
 from mgraph.worker.inputs.daskdata import DaskData
 from mgraph.worker.memory import budget_under
+from mgraph.worker.sessions import prometheus
 from mgraph.worker.sessions.meter import Meter
 from mgraph.worker.sessions.session_table import SessionTable
 
@@ -76,6 +77,7 @@ class MgraphPlugin(WorkerPlugin):
         worker.handlers[SESSION_HANDLER] = self.mgraph_session
         worker.handlers[HANDLER] = self.mgraph_exchange
         worker.metrics.update(self.meter.metrics())
+        prometheus.expose(self.meter)
         if worker.nanny and threading.current_thread() is threading.main_thread():
             # A terminal sends Ctrl-C to all its processes. Otherwise it would end the workers of a LocalCluster
             # together with the interrupted call. A nanny does not end its worker by this signal.
@@ -87,6 +89,7 @@ class MgraphPlugin(WorkerPlugin):
             worker.handlers.pop(name, None)
         for name in self.meter.metrics():
             worker.metrics.pop(name, None)
+        prometheus.withdraw(self.meter)
         await self.table.close(TEARDOWN_SECONDS)
         self.dispatcher.close()
 

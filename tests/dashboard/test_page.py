@@ -14,6 +14,8 @@ from patience import patience
 from mgraph import DynamicGraph, MgraphError
 from mgraph.dashboard import add_page
 from mgraph.dashboard.samples import Samples
+from mgraph.metrics import of_rank
+from mgraph.protocol import ShardState
 
 
 @pytest.fixture
@@ -86,7 +88,7 @@ def test_values_that_change_are_drawn_and_graphs_are_counted():
 
     from mgraph.dashboard.page import fill
 
-    shard = {"graph": "g", "rank": 0, "epoch": 1, "edges": 5, "operations": 5, "bytes": 9, "seconds": 0.5, "doing": ""}
+    shard = {"graph": "g", "rank": 0, "doing": "", **of_rank(ShardState(epoch=1, edges=5, operations=5, nbytes=9))}
     samples, document = Samples(), Document()
     samples.take(1.0, {"a": {"mgraph": {"shards": [{**shard, "since": 0.0}]}}})
     fill(samples, {}, document)

@@ -8,7 +8,7 @@ from mgraph.dashboard.samples import FORGET_SECONDS, KEPT, Samples
 
 
 def said(graph: str, rank: int, operations: int, edges: int = 5, seconds: float = 0.002) -> dict[str, Any]:
-    return {"graph": graph, "rank": rank, "operations": operations, "edges": edges, "seconds": seconds}
+    return {"graph": graph, "rank": rank, "operations": operations, "edges": edges, "last_batch_seconds": seconds}
 
 
 def metrics(**workers: list[dict[str, Any]]) -> dict[str, Any]:

@@ -26,7 +26,6 @@ from mgraph.protocol import PATIENCE_SECONDS, Beat, Hello, Message, ShardState
 from mgraph.wire import SESSION_HANDLER, decode, encode
 from mgraph.worker.sessions.session import Session
 from mgraph.worker.sessions.session_table import SessionTable
-from mgraph.worker.sessions.thread import Counters
 
 _NAMES = (
     "echo", "flags", "big", "have", "wait", "fail", "deaf", "unsendable", "odd", "vote", "commit_fails",
@@ -44,9 +43,10 @@ class FakeServant:
 
     busy: str | None = None
 
-    @property
-    def counters(self) -> Counters:
-        return Counters(self.epoch, 10 * self.epoch, 30 * self.epoch, 0.25)
+    batch_times = (0,)
+
+    def live(self, state: ShardState) -> ShardState:
+        return state._replace(epoch=self.epoch, edges=10 * self.epoch, operations=30 * self.epoch, seconds=0.25)
 
     def __init__(self, hello: Hello, aborted: Callable[[], bool], log: list[str]) -> None:
         self.hello, self.rank, self.aborted, self.log = hello, hello.rank, aborted, log

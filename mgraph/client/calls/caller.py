@@ -107,6 +107,10 @@ class Caller(Protocol):
         """The epoch that all ranks have reached, even during a call."""
 
     @property
+    def queued(self) -> int:
+        """The number of batches that wait or are in flight."""
+
+    @property
     def lock(self) -> AbstractContextManager[None]: ...  # noqa: D102
 
     def call(  # noqa: D102

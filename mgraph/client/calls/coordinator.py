@@ -278,6 +278,11 @@ class Coordinator:
         """The epoch that all ranks have reached, even during a call: by their last beats, at most a second old."""
         return max(self.sessions.epoch, min(session.reached for session in self.sessions.all))
 
+    @property
+    def queued(self) -> int:
+        """The number of batches in flight, and of small batches that wait for the next message."""
+        return self._ahead + len(self._queue)
+
     # ---- on the event loop -------------------------------------------------------------------------------------------
 
     async def _call_locked(self, call: RemoteCall, rank_args: list[Value]) -> list[Value]:

@@ -150,6 +150,8 @@ class _Opening:
         Restore the counts of the epochs after this one.
     generation : int
         The generation of the numbering.
+    recoveries : int
+        The number of losses before.
     """
 
     storing: Storing
@@ -161,6 +163,7 @@ class _Opening:
     balance: Any = None
     after: int | None = None
     generation: int = 0
+    recoveries: int = 0
 
 
 def _open(place: Place, caller: Caller, parts: AsParts, opening: _Opening) -> Incarnation:
@@ -182,7 +185,7 @@ def _open(place: Place, caller: Caller, parts: AsParts, opening: _Opening) -> In
         numbering = Numbering(fresh.partition, fresh.order, opening.generation)
         options = make_shards(place, caller, options, numbering)
         args = {"epoch": stored["epoch"], "repair": opening.repair, "how": opening.storing.how if opening.own else None}
-        args |= {"read_only": opening.epoch is not None, "after": opening.after}
+        args |= {"read_only": opening.epoch is not None, "after": opening.after, "recoveries": opening.recoveries}
         answers = caller.call("restore", args)
     except BaseException:
         caller.close()
@@ -211,7 +214,9 @@ class _Reopener:
         end = time.monotonic() + WORKERS_SECONDS
         chosen = {**self.chosen, "device": lost.options.device}
         own, after = self.epoch is None, lost.caller.status.epoch
-        opening = _Opening(self.storing, chosen, self.epoch, own, after=after, generation=generation)
+        opening = _Opening(
+            self.storing, chosen, self.epoch, own, after=after, generation=generation, recoveries=lost.number + 1
+        )
         place = self.place
 
         # Retry errors that pass: a worker dies or starts just now, or a dead one still has the lock.

@@ -362,3 +362,8 @@ class Recovering:
     def reached(self) -> int:
         """The epoch that all ranks are known to have reached, as `Caller.reached`."""
         return self._incarnations[-1].caller.reached
+
+    @property
+    def queued(self) -> int:
+        """The number of batches of the current incarnation that wait or are in flight."""
+        return self._incarnations[-1].caller.queued

@@ -15,7 +15,7 @@ from mgraph.checks import check_number, check_whole
 from mgraph.client.calls.caller import Caller
 from mgraph.client.options import GraphOptions, LogOptions, Options, PlaceOptions, StoreOptions
 from mgraph.client.vertices.directory import Directory
-from mgraph.errors import InvalidOption, StoreError
+from mgraph.errors import CapacityError, InvalidOption, StoreError
 from mgraph.facade import hint
 from mgraph.failures import Recovered
 from mgraph.log.local import whole
@@ -221,13 +221,14 @@ def _idle(coordinator: Caller) -> None:
 
 
 def _written(coordinator: Caller) -> None:
-    """Wait until a snapshot is written; raise `StoreError` if this failed."""
+    """Wait until a snapshot is written; raise `StoreError` if this failed, `CapacityError` for want of memory."""
     busy = True
     while busy:
         time.sleep(POLL_SECONDS)
         answers = coordinator.call("writing")
         if problem := next((answer["problem"] for answer in answers if answer["problem"]), None):
-            raise StoreError(f"graph {coordinator.status.graph}: the snapshot was not written: {problem}")
+            error = CapacityError if any(answer.get("lacked") for answer in answers) else StoreError
+            raise error(f"graph {coordinator.status.graph}: the snapshot was not written: {problem}")
         busy = any(answer["busy"] for answer in answers)
 
 

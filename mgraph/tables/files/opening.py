@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from mgraph.budget import host_memory_limit
-from mgraph.errors import InvalidBatch, MgraphError, ReadError
+from mgraph.errors import CapacityError, InvalidBatch, MgraphError, ReadError
 from mgraph.facade import type_name
 
 __all__ = ["COMPRESSED", "blamed", "body_of", "check_path", "guarded", "head_of", "opened", "suffix_of"]
@@ -73,7 +73,7 @@ def blamed(file: str) -> Iterator[None]:
 
 @contextmanager
 def guarded(file: str) -> Iterator[None]:
-    """Convert errors of reading to a `ReadError` that names the file.
+    """Convert errors of reading to a `ReadError` that names the file, and a `MemoryError` to a `CapacityError`.
 
     Libraries raise errors of many types for a damaged file: of zipfile, zlib, struct, pyarrow, expat, KeyError.
     """
@@ -86,8 +86,8 @@ def guarded(file: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise ReadError(f"{file}: {error.strerror or error}") from None
-    except MemoryError:
-        raise ReadError(f"{file}: it announces more than there is memory for") from None
+    except MemoryError as error:
+        raise CapacityError(f"{file}: {error or 'there is no memory for what it announces'}") from None
     except Exception as error:
         raise ReadError(f"{file}: {str(error)[:MESSAGE] or type(error).__name__}") from None
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
+from typing import Any
 
 from mgraph.errors import MgraphError
 from mgraph.worker.calls import changes, making, reads, results, stores
@@ -11,9 +12,28 @@ from mgraph.worker.calls.rank import ExchangeMaker, Host, Rank, Value
 
 __all__ = ["HANDLERS", "Calls", "ExchangeMaker", "Host"]
 
-#: handlers of `mgraph.calls.CALLS`, by name: the public functions of the modules
+try:
+    import nvtx
+except ImportError:
+    nvtx = None
+
+
+def _ranged(name: str, handler: Callable[..., Value | None]) -> Callable[..., Value | None]:
+    """Return `handler` within an NVTX range, named by the algorithm or the call."""
+
+    @wraps(handler)
+    def ranged(rank: Rank, /, **args: Any) -> Value | None:
+        with nvtx.annotate(str(args.get("name", name)), domain="mgraph"):
+            return handler(rank, **args)
+
+    return ranged
+
+
+#: handlers of `mgraph.calls.CALLS`, by name: the public functions of the modules; where nvtx is installed, in ranges
 HANDLERS: dict[str, Callable[..., Value | None]] = {
-    name: getattr(module, name) for module in (making, changes, stores, reads, results) for name in module.__all__
+    name: _ranged(name, getattr(module, name)) if nvtx is not None else getattr(module, name)
+    for module in (making, changes, stores, reads, results)
+    for name in module.__all__
 }
 
 

@@ -18,12 +18,13 @@ from mgraph.errors import CapacityError, InvalidOption, MgraphError, StoreError
 from mgraph.exchange import Exchange
 from mgraph.exchange.peer import PeerExchange
 from mgraph.failures import Stale, with_place
+from mgraph.log.log import Log
 from mgraph.log.read_only import ReadOnly
+from mgraph.metrics import BATCH_SECONDS
 from mgraph.protocol import Call, ShardState
 from mgraph.shared import Shared, is_large
 from mgraph.worker.commit.ballot import Ballot
 from mgraph.worker.results.maintained import end
-from mgraph.worker.sessions.thread import Counters
 from mgraph.worker.shard.shard import Shard
 from mgraph.worker.stores.storage import Storage
 
@@ -102,6 +103,7 @@ class Rank:
         self.reservation: Reservation | None = None
         self.storage: Storage | None = None
         self.attempt = 0  # the number of the exchange
+        self.recoveries = 0  # losses before this incarnation of the graph
         self.shared: Shared | None = None  # memory shared with the client of the running call
         self.lent: dict[str, dict[str, np.ndarray]] = {}  # copies of results, by the tokens of Dask's tasks
 
@@ -208,23 +210,37 @@ class Rank:
         left = budget.left() if budget.limited else UNLIMITED
         if ballot is None:
             return ShardState(memory_left=left)
-        shard, arcs = ballot.shard, 0
+        shard, log, arcs = ballot.shard, self._log, 0
         for structure in shard.structures:
             arcs += structure.num_edges
         # In the order of `ShardState`.
         state = (
             shard.epoch, shard.changes, shard.generation, shard.lo, shard.hi, shard.num_edges, arcs, shard.nbytes,
             shard.seconds, left, ballot.in_doubt is not None, ballot.broken, bool(shard.stuck_words[0]),
+            shard.operations, shard.batches, shard.batch_seconds, 0 if log is None else log.durable, self.recoveries,
         )  # fmt: skip
         return tuple.__new__(ShardState, state)  # half the time of its own constructor, in every answer
 
     @property
-    def counters(self) -> Counters:
-        """The shard's counters, which other threads may read at any time."""
-        if self._ballot is None:
-            return Counters()
-        shard = self._ballot.shard
-        return Counters(shard.epoch, shard.num_edges, shard.operations, shard.seconds)
+    def _log(self) -> Log | None:
+        return None if self.storage is None else self.storage.log
+
+    def live(self, state: ShardState) -> ShardState:
+        """Return `state`, that of the last answer, with the counters as they are now. Other threads may call it."""
+        ballot = self._ballot
+        if ballot is None:
+            return state
+        shard, log = ballot.shard, self._log
+        return state._replace(
+            epoch=shard.epoch, edges=shard.num_edges, seconds=shard.seconds, operations=shard.operations,
+            batches=shard.batches, batch_seconds=shard.batch_seconds,
+            durable=0 if log is None else log.reached_disk(), recoveries=self.recoveries,
+        )  # fmt: skip
+
+    @property
+    def batch_times(self) -> list[int]:
+        """The histogram of the batches' times. Other threads may read it."""
+        return [0] * (len(BATCH_SECONDS) + 1) if self._ballot is None else [*self._ballot.shard.batch_times]
 
     def end_trial(self) -> None:
         """Free the memory offered to the other ranks."""

@@ -114,7 +114,13 @@ def create_store(rank: Rank, path: str, kind: Value, **how: Any) -> None:
 
 
 def restore(
-    rank: Rank, epoch: int, repair: bool, how: Value | None, read_only: bool, after: int | None = None
+    rank: Rank,
+    epoch: int,
+    repair: bool,
+    how: Value | None,
+    read_only: bool,
+    after: int | None = None,
+    recoveries: int = 0,
 ) -> Value:
     """Restore the surveyed epoch in this empty shard, then log changes with the options `how`, if given.
 
@@ -123,6 +129,8 @@ def restore(
     assert rank.storage is not None, "the client asked for no survey"
     stored = rank.storage.stored_graph(epoch, repair)
     counts = again.restore(rank.shard, rank.ballot, rank.storage.store, stored, after)
+    rank.shard.restart_counters()
+    rank.recoveries = recoveries
     rank.storage.read_keys(rank.shard, stored)
     rank.ballot.keys = rank.storage.keys if rank.number == 0 else None
     if how is not None:

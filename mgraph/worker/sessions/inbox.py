@@ -62,6 +62,10 @@ class Inbox(Generic[T]):
                     return request
         return None
 
+    def __len__(self) -> int:
+        """The number of requests in the queue; a message of the channel comes alone, and does not count."""
+        return len(self._queue)
+
     def peek(self) -> T | None:
         """Return the request that `get` returns next, if it was put already."""
         return self._queue[0] if self._queue else None

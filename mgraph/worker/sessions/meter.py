@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from mgraph.metrics import of_rank
 from mgraph.worker.sessions.session_table import SessionTable
 from mgraph.worker.sessions.thread import ShardThread
 
@@ -21,9 +22,9 @@ class Meter:
 
     ``metrics["mgraph"]`` is a dict: `graphs`, the number of shards; `edges` and `bytes`, their sums; `epoch`, the
     largest epoch; `batch_rate`, the batches per second since the previous heartbeat; and `shards`, a dict per shard:
-    its `graph` and `rank`, the current `epoch`, `edges`, `operations` and `seconds` of `Counters`, its `bytes` after
-    the last call, the running call (`doing`) and its seconds (`since`). Dask's table of workers shows only numbers, so
-    all numbers but `graphs` are also separate metrics, such as ``mgraph_edges``.
+    its `graph` and `rank`, the numbers of `mgraph.metrics.METRICS`, the calls that wait (`queued`), the running call
+    (`doing`) and its seconds (`since`). Dask's table of workers shows only numbers, so all numbers but `graphs` are
+    also separate metrics, such as ``mgraph_edges``.
     """
 
     def __init__(self, table: SessionTable, clock: Callable[[], float] = time.monotonic) -> None:
@@ -41,7 +42,7 @@ class Meter:
 
     def read(self) -> Numbers:
         """Return the current values by name."""
-        shards = {key: thread.state for key, thread in self._threads().items()}
+        shards = {key: thread.state for key, thread in self.threads().items()}
         return {
             "graphs": len(shards),
             "edges": sum(state.edges for state in shards.values()),
@@ -51,10 +52,15 @@ class Meter:
         }
 
     def shards(self) -> list[dict[str, Any]]:
-        """Return the counters and the running call of each shard."""
-        return [_shard(graph, rank, thread) for (graph, rank), thread in self._threads().items()]
+        """Return the metrics and the running call of each shard."""
+        return [_shard(graph, rank, thread) for (graph, rank), thread in self.threads().items()]
 
-    def _threads(self) -> dict[tuple[str, int], ShardThread]:
+    def name(self, graph: str, rank: int) -> str:
+        """Return the name under which a shard's graph is published; its id if it is not."""
+        published = self._table.published.get((graph, rank))
+        return graph if published is None or published.name is None else published.name
+
+    def threads(self) -> dict[tuple[str, int], ShardThread]:
         """Return the threads of all shards by graph and rank, of published ones once."""
         tables = self._table.sessions, self._table.published
         return {key: shard.thread for shards in tables for key, shard in shards.items()}
@@ -70,4 +76,4 @@ class Meter:
 def _shard(graph: str, rank: int, thread: ShardThread) -> dict[str, Any]:
     what, since = thread.doing or ("", time.monotonic())
     doing = {"doing": thread.busy or what, "since": time.monotonic() - since}
-    return {"graph": graph, "rank": rank, **thread.counters._asdict(), "bytes": thread.state.nbytes, **doing}
+    return {"graph": graph, "rank": rank, **of_rank(thread.live), "queued": len(thread.requests), **doing}

@@ -273,7 +273,7 @@ class Session:
     def _beat(self) -> None:
         """Send a `Beat` now, and again every `BEAT_SECONDS`."""
         self._beating = self._loop.call_later(BEAT_SECONDS, self._beat)
-        self._outbox.put_nowait(Beat(self.thread.busy, self.thread.counters.epoch))
+        self._outbox.put_nowait(Beat(self.thread.busy, self.thread.live.epoch))
 
     # ---- from the shard's thread -------------------------------------------------------------------------------------
 

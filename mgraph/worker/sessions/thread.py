@@ -16,11 +16,12 @@ from typing import Any, NamedTuple, Protocol
 from mgraph.device import Device
 from mgraph.errors import Aborted
 from mgraph.failures import encode_error
+from mgraph.metrics import BATCH_SECONDS
 from mgraph.protocol import AFTER, Abort, Call, Failure, Message, Part, ShardState, answer_messages
 from mgraph.shared import Shared, is_large
 from mgraph.worker.sessions.inbox import Inbox
 
-__all__ = ["Asked", "Counters", "Servant", "ShardThread"]
+__all__ = ["Asked", "Servant", "ShardThread"]
 
 logger = logging.getLogger(__name__)
 
@@ -35,25 +36,8 @@ class Asked(NamedTuple):
     shared: Shared | None = None
 
 
-class Counters(NamedTuple):
-    """Counters of a shard, which other threads may read during a call.
-
-    Attributes
-    ----------
-    epoch, edges, operations : int
-        The epoch, the edges that the shard counts, and the sum of distinct edges in each of its batches.
-    seconds : float
-        The time of the last batch, without waiting for other ranks.
-    """
-
-    epoch: int = 0
-    edges: int = 0
-    operations: int = 0
-    seconds: float = 0.0
-
-
 class Servant(Protocol):
-    """Protocol of a thread's shard. All but `busy`, `counters` and `received` run in that thread."""
+    """Protocol of a thread's shard. All but `busy`, `live`, `batch_times` and `received` run in that thread."""
 
     @property
     def state(self) -> ShardState:
@@ -63,9 +47,12 @@ class Servant(Protocol):
     def busy(self) -> str | None:
         """The name of the running user function, or None. Read by the event loop."""
 
+    def live(self, state: ShardState) -> ShardState:
+        """Return `state`, that of the last answer, with the counters as they are now, during a call too."""
+
     @property
-    def counters(self) -> Counters:
-        """Counters of the shard. Read by the event loop, also during a call."""
+    def batch_times(self) -> list[int]:
+        """The histogram of the batches' times. Read by the event loop."""
 
     def received(self) -> None:
         """Note that a call's arguments are in memory. Called on the event loop."""
@@ -137,9 +124,14 @@ class ShardThread(threading.Thread):
         return None if self._servant is None else self._servant.busy
 
     @property
-    def counters(self) -> Counters:
-        """Counters of the shard, during a call too."""
-        return Counters() if self._servant is None else self._servant.counters
+    def live(self) -> ShardState:
+        """The state of the last answer with the counters as they are now, during a call too."""
+        return self.state if self._servant is None else self._servant.live(self.state)
+
+    @property
+    def batch_times(self) -> list[int]:
+        """The histogram of the batches' times: a count for each of `BATCH_SECONDS`, and one for longer ones."""
+        return [0] * (len(BATCH_SECONDS) + 1) if self._servant is None else self._servant.batch_times
 
     def received(self) -> None:
         """Release the memory reserved for a call's arguments, now received."""

@@ -6,6 +6,7 @@ A shard knows nothing of Dask: its constructor gets exchange, device and limits.
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from mgraph.device import Array, Device
 from mgraph.errors import GraphClosed, MgraphError
 from mgraph.exchange import Exchange
 from mgraph.kernels import load
+from mgraph.metrics import BATCH_SECONDS
 from mgraph.partition import Partition
 from mgraph.structures import Csr, Run, Structure, create
 from mgraph.structures.sort import load_sorts
@@ -129,6 +131,10 @@ class Shard:
         The total seconds of calls to the other ranks.
     seconds : float
         The time of the last batch, without waiting for other ranks.
+    batches, batch_seconds, batch_times : int, float, list of int
+        The number of batches, the sum of their times, and their histogram: the number of batches up to each of
+        `BATCH_SECONDS` and above the one before, and at the end the number of longer ones. Restored batches count until
+        `restart_counters`.
     stuck_words, stuck_sums : int64[1], Array
         1 once a sum of weights was so large that a weight did not change it: in host memory, and as kernels write it.
     num_edges : int
@@ -157,7 +163,8 @@ class Shard:
         self._names: tuple[Array, Array] | None = None
         self._by_key: tuple[Array, Array] | None = None
         # State.
-        self.epoch = self.num_edges = self.changes = self.operations = 0
+        self.epoch = self.num_edges = self.changes = 0
+        self.restart_counters()
         self.generation = spec.generation
         self.waited = self.seconds = 0.0
         self.stuck_words, self.stuck_sums = device.mailbox(1)
@@ -283,6 +290,11 @@ class Shard:
 
     # ---- time --------------------------------------------------------------------------------------------------------
 
+    def restart_counters(self) -> None:
+        """Count operations and batches from 0 again."""
+        self.operations, self.batches, self.batch_seconds = 0, 0, 0.0
+        self.batch_times = [0] * (len(BATCH_SECONDS) + 1)
+
     def waiting(self) -> AbstractContextManager[None]:
         """Return a block whose time counts as waiting for other ranks."""
         return _Waiting(self)
@@ -396,6 +408,10 @@ class _Working(_Waiting):
     def __enter__(self) -> None:
         self.waited, self.began = self.shard.waited, time.perf_counter()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: object) -> None:
         shard = self.shard
-        shard.seconds = time.perf_counter() - self.began - (shard.waited - self.waited)
+        seconds = shard.seconds = time.perf_counter() - self.began - (shard.waited - self.waited)
+        if error[0] is None:
+            shard.batches += 1
+            shard.batch_seconds += seconds
+            shard.batch_times[bisect_left(BATCH_SECONDS, seconds)] += 1

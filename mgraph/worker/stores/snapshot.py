@@ -14,7 +14,7 @@ import numpy as np
 
 from mgraph.budget import Reservation
 from mgraph.device import STAGED, Array, Device
-from mgraph.errors import MgraphError
+from mgraph.errors import CapacityError, MgraphError
 from mgraph.keys import KeyArray
 from mgraph.log.snapshot import (
     Rows,
@@ -208,6 +208,8 @@ class Snapshots:
     ----------
     problem : str or None
         Why the last one was not written.
+    lacked : bool
+        True if that was for want of memory.
     """
 
     def __init__(self, rank: int, size: int) -> None:
@@ -215,6 +217,7 @@ class Snapshots:
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
         self.problem: str | None = None
+        self.lacked = False
 
     @property
     def busy(self) -> bool:
@@ -256,7 +259,7 @@ class Snapshots:
         content = {"epoch": shard.epoch, "term": term, "n_vertices": shard.n_vertices, **(more or {})}
         if shard.clock is not None:
             content["latest"] = shard.clock.latest
-        columns, self.problem = edges_of(shard), None
+        columns, self.problem, self.lacked = edges_of(shard), None, False
         name = f"mgraph-{shard.spec.graph}-{self._rank}-snapshot"
         keys = None if names is None else partial(write_keys, names=names.first(shard.n_vertices), n=shard.n_vertices)
         args = (store, folder_of(shard.epoch, term, shard.changes), columns, place, content, retain, about, keys, local)
@@ -289,10 +292,10 @@ class Snapshots:
                 self._finish(store, folder, content, about)
                 drop_old(store, retain)
         except Exception as error:  # told by `problem`
-            self.problem = str(error)
+            self.lacked, self.problem = isinstance(error, MemoryError | CapacityError), str(error)
             if self._rank != 0 and not local:
                 give_up(store.archive, folder, self._rank, self.problem)
-            logger.warning("the snapshot of epoch %d was not written: %s", content["epoch"], error)
+            logger.warning("the snapshot of epoch %d was not written: %s", content["epoch"], self.problem)
 
     def _finish(self, store: Store, folder: str, content: dict[str, Any], about: Any) -> None:
         end = time.monotonic() + WAIT_SECONDS

@@ -16,7 +16,6 @@ from mgraph.keys import KeyArray
 from mgraph.log.head import HeadWriter
 from mgraph.log.log import Lag, Log
 from mgraph.log.manifest import Head, StoredGraph
-from mgraph.log.read_only import ReadOnly
 from mgraph.log.records import log_id
 from mgraph.log.recovery_scan import scan_store
 from mgraph.log.segments import Segments
@@ -61,7 +60,7 @@ class Storage:
 
     Attributes
     ----------
-    log : Log or ReadOnly or None
+    log : Log or None
         None until `start`.
     keys : KeyLog
         The keys of the vertices, on rank 0.
@@ -69,7 +68,7 @@ class Storage:
 
     def __init__(self, path: str, rank: int, who: str = "") -> None:
         self.store, self.rank, self._who = Store(path), rank, who
-        self.log: Log | ReadOnly | None = None
+        self.log: Log | None = None
         self._stored: StoredGraph | None = None
         self._locks: list[Any] = []
         self._snapshots: Snapshots | None = None
@@ -198,14 +197,14 @@ class Storage:
 
     def snapshot(self, shard: Shard) -> None:
         """Begin a snapshot; the log goes on in a new segment."""
-        assert isinstance(self.log, Log)
+        assert self.log is not None
         if self.store.archive is not self.store:
             self._check_shared(shard, self.store.archive)
         self._write(shard, self.log.rotate())
 
     def _write(self, shard: Shard, place: int, local: bool = False) -> None:
         """Begin to write a snapshot; later changes follow `place`."""
-        assert isinstance(self.log, Log)
+        assert self.log is not None
         more = {"offsets": dict(self.log.offsets), "last": self.log.last}
         self._of(shard).begin(
             shard, self.store, place, self._term, self._retain, more=more, names=self.keys.names, local=local
@@ -219,7 +218,7 @@ class Storage:
             self.snapshot(shard)
         except Exception as error:  # the change that it follows is made
             logger.warning("%s: no snapshot was taken: %s", shard, error)
-            assert isinstance(self.log, Log)
+            assert self.log is not None
             self.log.since = self.log.place  # tried again after as many bytes
 
     def save(self, shard: Shard, path: str, kind: Value, keys: Any = None) -> None:
@@ -264,9 +263,10 @@ class Storage:
 
     @property
     def writing(self) -> Value:
-        """Flags of the snapshot that is being written, and the error of the last one."""
-        snapshots = self._snapshots
-        return {"busy": snapshots is not None and snapshots.busy, "problem": snapshots and snapshots.problem}
+        """Flags of the snapshot that is being written, and the error of the last one; `lacked` if memory ran out."""
+        if (snapshots := self._snapshots) is None:
+            return {"busy": False, "problem": None}
+        return {"busy": snapshots.busy, "problem": snapshots.problem, "lacked": snapshots.lacked}
 
     def close(self) -> None:
         """Close the log, and then release the locks."""

@@ -14,6 +14,7 @@ from fakes import FakeServant, FakeWorker, HandClient, assert_clean, wait_for
 from mgraph import protocol
 from mgraph.errors import MgraphError
 from mgraph.failures import decode_error
+from mgraph.metrics import of_rank
 from mgraph.protocol import Abort, Beat, Call, Close, Failure, Hello, Part, Result, ShardState, Welcome
 from mgraph.worker.sessions import session
 from mgraph.worker.sessions.meter import Meter
@@ -246,8 +247,8 @@ def test_the_meter_adds_up_what_the_shards_last_said():
         assert wait_for(lambda: meter.shards()[0]["doing"] == "")  # the thread answers first
         (shard,) = meter.shards()
         assert shard.pop("since") >= 0
-        counted = {"epoch": 2, "edges": 20, "operations": 60, "seconds": 0.25}
-        assert shard == {"graph": "g", "rank": 0, **counted, "bytes": 200, "doing": ""}
+        counted = of_rank(ShardState(epoch=2, edges=20, operations=60, seconds=0.25, nbytes=200))
+        assert shard == {"graph": "g", "rank": 0, **counted, "queued": 0, "doing": ""}
         now[0] = 4.0
         assert meter.read() == {"graphs": 1, "edges": 20, "bytes": 200, "epoch": 2, "batch_rate": 0.5}
         client.stop()

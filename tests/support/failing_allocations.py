@@ -1,0 +1,284 @@
+"""Allocations that fail, one after another: each has a number, and one number fails.
+
+On the host these are NumPy's allocations, those that a `Budget` grants, and pages of arrays that grow. On a GPU they
+are CuPy's, and pages of arrays that grow there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import itertools
+import subprocess
+import sysconfig
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mgraph import CapacityError, DynamicGraph, device, growing
+from mgraph.budget import Budget
+
+__all__ = ["FailingAllocations", "each_fails_once", "live", "state_of", "watched"]
+
+LEAST = 1 << 10  #: bytes from which an allocation counts: what grows with a graph, a batch or a result
+MOST = 10_000  #: allocations of a call
+
+SOURCE = r"""
+#define _GNU_SOURCE
+#include <malloc.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+typedef void* (*malloc_t)(void*, size_t);
+typedef void* (*calloc_t)(void*, size_t, size_t);
+typedef void* (*realloc_t)(void*, void*, size_t);
+typedef void (*free_t)(void*, void*, size_t);
+malloc_t old_malloc;
+calloc_t old_calloc;
+realloc_t old_realloc;
+free_t old_free;
+int watching, thread, fired;
+long least, failing, count, live; /* live: bytes in large allocations */
+
+/* One of the allocations that count; 1 if it fails. */
+int fails(size_t nbytes) {
+    if (!watching || (long)nbytes < least || (thread && thread != syscall(SYS_gettid))) return 0;
+    if (__sync_fetch_and_add(&count, 1) != failing) return 0;
+    return fired = 1;
+}
+
+void* keep(void* place, int sign) {
+    long nbytes = place ? malloc_usable_size(place) : 0;
+    if (nbytes >= 1 << 10) __sync_fetch_and_add(&live, sign * nbytes);
+    return place;
+}
+void* new_malloc(void* context, size_t n) { return fails(n) ? NULL : keep(old_malloc(context, n), 1); }
+void* new_calloc(void* context, size_t n, size_t size) {
+    return fails(n * size) ? NULL : keep(old_calloc(context, n, size), 1);
+}
+void* new_realloc(void* context, void* old, size_t n) {
+    return fails(n) ? NULL : keep(old_realloc(context, keep(old, -1), n), 1);
+}
+void new_free(void* context, void* place, size_t n) { old_free(context, keep(place, -1), n); }
+"""
+
+
+class _Handler(ctypes.Structure):  # NumPy's PyDataMem_Handler
+    _fields_ = (
+        ("name", ctypes.c_char * 127),
+        ("version", ctypes.c_uint8),
+        ("context", ctypes.c_void_p),
+        ("malloc", ctypes.c_void_p),
+        ("calloc", ctypes.c_void_p),
+        ("realloc", ctypes.c_void_p),
+        ("free", ctypes.c_void_p),
+    )
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    """The counting allocator, in place of the one of NumPy's default handler."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, binary = Path(folder) / "fails.c", Path(folder) / "fails.so"
+        source.write_text(SOURCE)
+        compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
+        subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", binary, source], check=True, timeout=100)
+        library = ctypes.CDLL(str(binary))
+
+    # The C API's table has the address of the variable with the default handler's capsule.
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    api = ctypes.cast(pointer(np._core._multiarray_umath._ARRAY_API, None), ctypes.POINTER(ctypes.c_void_p))
+    capsule = ctypes.cast(api[306], ctypes.POINTER(ctypes.py_object))[0]
+    handler = _Handler.from_address(pointer(capsule, b"mem_handler"))
+    assert handler.name == b"default_allocator"
+    for name in ("malloc", "calloc", "realloc", "free"):
+        ctypes.c_void_p.in_dll(library, f"old_{name}").value = getattr(handler, name)
+        setattr(handler, name, ctypes.cast(getattr(library, f"new_{name}"), ctypes.c_void_p).value)
+    return library
+
+
+class FailingAllocations:
+    """Counts the allocations of at least `LEAST` bytes in a block, and fails the one with the number `failing`.
+
+    Attributes
+    ----------
+    failing : int
+        From 0; -1 for none.
+    thread : int
+        The native id of the only thread whose allocations count; 0 for all threads.
+    kind : "cpu" | "cuda"
+        Whose memory fails: the host's or that of a GPU.
+    """
+
+    def __init__(self, failing: int = -1, thread: int = 0, kind: str = "cpu") -> None:
+        self.failing, self.thread, self.kind = failing, thread, kind
+
+    def __enter__(self) -> FailingAllocations:
+        self._set("count", 0, ctypes.c_long)
+        self._set("failing", self.failing, ctypes.c_long)
+        self._set("least", LEAST if self.kind == "cpu" else 1 << 62, ctypes.c_long)
+        self._set("thread", self.thread)
+        self._set("fired", 0)
+        self._set("watching", 1)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._set("watching", 0)
+
+    @staticmethod
+    def _set(name: str, value: int, kind: Any = ctypes.c_int) -> None:
+        kind.in_dll(_library(), name).value = value
+
+    @property
+    def count(self) -> int:
+        """The allocations that counted."""
+        return int(ctypes.c_long.in_dll(_library(), "count").value)
+
+    @property
+    def fired(self) -> bool:
+        """True once an allocation failed."""
+        return bool(ctypes.c_int.in_dll(_library(), "fired").value)
+
+
+@contextmanager
+def watched(monkeypatch: pytest.MonkeyPatch, kind: str = "cpu") -> Iterator[None]:
+    """Let small graphs take the ways of large ones, and count what is no allocation of NumPy's."""
+    library = _library()
+    reserve, host, gpu = Budget.reserve, growing._HostPages.reach, growing._DevicePages.reach
+
+    def reserved(budget: Budget, nbytes: int, what: Any) -> Any:
+        if kind == "cpu" and library.fails(ctypes.c_size_t(nbytes)):
+            raise CapacityError(f"{nbytes} bytes are needed for {what}, and a test has 0 left")
+        return reserve(budget, nbytes, what)
+
+    def reached(reach: Callable[[Any, int], bool]) -> Callable[[Any, int], bool]:
+        return lambda pages, nbytes: not library.fails(ctypes.c_size_t(nbytes)) and reach(pages, nbytes)
+
+    gc.collect()
+    gc.freeze()  # later collections look at what the test makes
+    with monkeypatch.context() as patch:
+        patch.setattr(device, "GRAIN", LEAST)
+        patch.setattr(growing, "LEAST", 4 * LEAST)
+        patch.setattr(Budget, "reserve", reserved)
+        if kind == "cpu":
+            patch.setattr(growing._HostPages, "reach", reached(host))
+            yield
+        else:
+            import cupy
+
+            pool = cupy.get_default_memory_pool()
+
+            def allocate(nbytes: int) -> Any:
+                if ctypes.c_int.in_dll(library, "watching").value:
+                    ctypes.c_long.in_dll(library, "least").value = LEAST
+                    failed = library.fails(ctypes.c_size_t(nbytes))
+                    ctypes.c_long.in_dll(library, "least").value = 1 << 62
+                    if failed:
+                        raise cupy.cuda.memory.OutOfMemoryError(nbytes, 0)
+                return pool.malloc(nbytes)
+
+            patch.setattr(growing._DevicePages, "reach", reached(gpu))
+            cupy.cuda.set_allocator(allocate)
+            try:
+                yield
+            finally:
+                cupy.cuda.set_allocator(pool.malloc)
+
+
+def live(kind: str = "cpu") -> int:
+    """The bytes in arrays of a device, on the host those of at least 1 KiB."""
+    if kind == "cpu":
+        return int(ctypes.c_long.in_dll(_library(), "live").value)
+    import cupy
+
+    return int(cupy.get_default_memory_pool().used_bytes()) + growing.mapped_bytes()
+
+
+def _settled(graph: DynamicGraph, kind: str) -> int:
+    """As `live`, without what only a garbage collection frees, and results that the next call frees."""
+    gc.collect()
+    state_of(graph)
+    return live(kind)
+
+
+def state_of(graph: DynamicGraph) -> tuple[int, ...]:
+    """What a failed call must not change."""
+    return graph.epoch, graph.num_vertices, graph.num_edges, graph.fingerprint()
+
+
+def each_fails_once(
+    make: Callable[[], DynamicGraph],
+    call: Callable[[DynamicGraph], Any],
+    *,
+    most: int | None = None,
+    rng: np.random.Generator | None = None,
+    thread: Callable[[DynamicGraph], int] = lambda graph: 0,
+    kind: str = "cpu",
+    keep: int = 0,
+) -> int:
+    """Fail the allocations of a call, one after another, on a graph that `make` returns.
+
+    A call that fails raises `CapacityError` or `MemoryError` and leaves the graph as it was; one that does without the
+    memory does what it should. At the end the graph holds no more memory than one on which the call never failed.
+
+    Parameters
+    ----------
+    call : callable
+        Returns a plain value to compare, or None.
+    most : int, optional
+        A random sample of this many, by `rng`; by default every allocation fails.
+    thread : callable
+        Returns the native id of the thread whose allocations fail; 0 for all.
+    keep : int
+        Bytes of caches that a failed call may leave beyond those of one that succeeds.
+
+    Returns
+    -------
+    int
+        The allocations that failed.
+    """
+    # The call without a failure: what it returns, leaves and holds.
+    graph = make()
+    held = _settled(graph, kind)
+    with FailingAllocations(-1, thread(graph), kind) as allocations:
+        value = call(graph)
+    count, after = allocations.count, state_of(graph)
+    held = _settled(graph, kind) - held
+    graph.close()
+    numbers = itertools.count() if most is None else sorted(rng.choice(count, min(most, count), replace=False).tolist())
+
+    # Fail one allocation after another; a graph that a call has changed is made again.
+    graph, failed = make(), 0
+    before, holds = state_of(graph), _settled(graph, kind)
+    for number in itertools.chain(numbers, [MOST]):
+        assert number <= MOST, f"a call allocates {MOST} times"
+        with FailingAllocations(number, thread(graph), kind) as allocations:
+            try:
+                answer, done = call(graph), True
+            except (CapacityError, MemoryError):
+                done = False
+        failed += allocations.fired
+        assert done or allocations.fired, f"{number}: an error without a failure"
+        if not done:
+            assert state_of(graph) == before, f"allocation {number} of {count} failed, and the graph is another one"
+            continue
+        np.testing.assert_equal(answer, value, f"allocation {number} of {count} failed, and the answer is another one")
+        assert state_of(graph) == after, f"allocation {number} of {count} failed, and the call did something else"
+        del answer
+        if not allocations.fired:
+            break
+        graph.close()
+        graph = make()
+        holds = _settled(graph, kind)
+    holds = _settled(graph, kind) - holds
+    assert holds <= held + keep, f"{holds} bytes are held, and {held} without a failure"
+    graph.close()
+    return failed
