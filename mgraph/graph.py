@@ -256,13 +256,16 @@ class DynamicGraph(Properties):
     def _placed(client: Client | None, options: dict[str, Any]) -> Place:
         return _place(client, options.get("workers"), options.get("exchange", "auto"))
 
-    def _beside(self, patience: float) -> tuple[Caller, AsParts]:
-        """Begin another graph in the place of this one, as `mgraph.client.creation.place.Place.begin`."""
+    def _beside(self, patience: float, advice: str) -> tuple[Caller, AsParts]:
+        """Begin another graph in the place of this one, as `mgraph.client.creation.place.Place.begin`.
+
+        `advice` is added to the error after the loss of a worker.
+        """
         if self._client is None:
             return local.Here(None, "auto").begin(patience)
         from mgraph.client.creation.placement import beside  # it imports Dask
 
-        return beside(self._client, self.workers, patience)
+        return beside(self._client, self.workers, patience, advice)
 
     _as_of: int | None = None  #: the epoch of a graph opened at an earlier epoch, read-only
     _published: str | None = None  #: the name for other clients

@@ -87,7 +87,8 @@ def _copied(graph: Any, structure: str | None) -> Any:
     """Return a copy; `Recovered` if the graph was recovered meanwhile."""
     graph._directory.check()
     options = _options(graph._directory.options, structure)
-    caller, parts = graph._beside(options.patience)
+    advice = f"; it is a copy of graph {graph.id}, without a store, and does not come back: copy that graph again"
+    caller, parts = graph._beside(options.patience, advice)
     try:
         caller.call("inspect")  # its ranks exist from now on, and take the copies
         # Nobody changes the vertices before the ranks have made their copies.
@@ -102,7 +103,8 @@ def _copied(graph: Any, structure: str | None) -> Any:
         raise
 
     # Set up the graph without its constructor, which would make shards.
-    twin = type(graph).__new__(type(graph))
+    cls: Any = type(graph)
+    twin = cls.__new__(cls)
     twin._client, twin._storing, twin._options = graph._client, None, options
     twin._directory = directory(caller, options, numbering)
     twin._updates = Updates(twin._directory, options, order_due=graph._updates.order_due)

@@ -154,18 +154,21 @@ class OnCluster:
         return name
 
 
-def beside(client: Client, addresses: Sequence[str], patience: float) -> tuple[Caller, AsParts]:
-    """Open sessions for a new graph with workers that have mgraph's plugin; returns the same as `Place.begin`."""
-    return _opened(client, uuid.uuid4().hex[:12], addresses, patience, attach=False)
+def beside(client: Client, addresses: Sequence[str], patience: float, advice: str = "") -> tuple[Caller, AsParts]:
+    """Open sessions for a new graph with workers that have mgraph's plugin; returns the same as `Place.begin`.
+
+    `advice` is added to the error after the loss of a worker.
+    """
+    return _opened(client, uuid.uuid4().hex[:12], addresses, patience, advice=advice)
 
 
 def _opened(
-    client: Client, graph: str, addresses: Sequence[str], patience: float, attach: bool
+    client: Client, graph: str, addresses: Sequence[str], patience: float, attach: bool = False, advice: str = ""
 ) -> tuple[Caller, AsParts]:
     """Open all sessions of a graph."""
     runner = LoopRunner(client.loop.asyncio_loop)
     coordinator = Coordinator(graph, runner, addresses, client.connection_args, patience=patience)
-    coordinator.client = client
+    coordinator.client, coordinator.sessions.advice = client, advice
     coordinator.open(attach)
     return coordinator, partial(_parts, client, coordinator)
 

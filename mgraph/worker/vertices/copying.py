@@ -48,9 +48,10 @@ def copied(shard: Shard, graph: str, structure: str, device: Device) -> Shard:
         The memory does not suffice.
     """
     # Make an empty shard for the same ids, without what removes edges by itself.
-    names = {"graph": graph, "structure": structure, "window": None, "window_edges": None}
-    order, generation = cloned(device, shard.order), shard.generation
-    spec = replace(shard.spec, **names, partition=shard.partition, order=order, generation=generation)
+    spec = replace(
+        shard.spec, graph=graph, structure=structure, partition=shard.partition, order=cloned(device, shard.order),
+        generation=shard.generation, window=None, window_edges=None,
+    )  # fmt: skip
     twin = Shard(spec, Unconnected(), device)
 
     # Copy the structures, and the times of their arcs.
