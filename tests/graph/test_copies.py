@@ -21,6 +21,7 @@ from plain_graph import fresh_rng
 from test_store import assert_graph
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, GraphClosed, InvalidOption, WorkerLost, structures
+from mgraph.worker.memory import resident_bytes
 
 N = 60
 KINDS: list[dict[str, Any]] = [
@@ -209,6 +210,8 @@ def test_a_copy_has_no_store_no_name_and_no_results(client, tmp_path):
         g.insert([0, 1], [1, 2])
         ranks, live = g.pagerank(), g.maintain("connected_components")
         with g.copy() as h:
+            for shards in client.run(measured).values():  # as the dashboard shows them
+                assert {shard["graph"]: shard["copy_of"] for shard in shards} == {g.id: "", h.id: g.id}
             assert (h.store, h.durable_epoch, h.recoveries) == (None, 0, ())
             for call in (h.snapshot, lambda: h.at(1)):
                 with pytest.raises(InvalidOption, match="store"):
@@ -230,6 +233,11 @@ def test_a_copy_has_no_store_no_name_and_no_results(client, tmp_path):
     with DynamicGraph.load(tmp_path / "saved") as saved:
         assert saved.num_edges == 3
     assert_clean(client)
+
+
+def measured(dask_worker: Any) -> list[dict[str, Any]]:
+    """The metrics of a worker's shards; runs there."""
+    return dask_worker.plugins["mgraph"].meter.shards()
 
 
 def test_a_copy_outlives_the_graph_and_the_graph_its_copies(place):
@@ -267,14 +275,15 @@ def test_another_structure_is_checked_before_anything_is_made(place):
 # ---- while others change the graph -----------------------------------------------------------------------------------
 
 
-def test_a_hundred_copies_from_four_threads_while_the_graph_changes(place):
+@pytest.mark.parametrize("n", [5, pytest.param(25, marks=pytest.mark.slow)])
+def test_copies_from_four_threads_while_the_graph_changes(place, n):
     """The graph is a path that grows by an edge per epoch, so that a copy shows its epoch."""
     with DynamicGraph(place, 1000) as g:
         problems = list[BaseException]()
 
         def copies() -> None:
             try:
-                for _ in range(25):
+                for _ in range(n):
                     with g.copy(structure="csr" if g.epoch % 3 == 0 else None) as h:
                         assert h.num_edges == h.epoch
                         assert h.bfs(0).to_numpy().max() == h.epoch
@@ -374,6 +383,7 @@ def test_a_lost_worker_loses_the_copy_and_recovery_does_not_bring_it_back(own_cl
                 assert after.bfs(0).to_numpy()[:4].tolist() == [0, 1, 2, -1]
 
 
+@pytest.mark.slow
 def test_workers_die_while_the_graph_is_copied(tmp_path):
     """Whatever a copy finds, it is whole or not there, and nothing of it is left."""
     rng = fresh_rng()
@@ -394,8 +404,11 @@ def test_workers_die_while_the_graph_is_copied(tmp_path):
     # The cluster ends with the block: workers that kept a shard would not end in time.
 
 
-def test_copies_leave_no_memory(place):
-    """Copies that were closed, and one that was only dropped, leave nothing here and on the workers."""
+@pytest.mark.parametrize("n", [30, pytest.param(1000, marks=pytest.mark.slow)])
+def test_copies_leave_no_memory(place, n):
+    """Copies that were closed, and ones that were only dropped, leave nothing here and on the workers."""
+    if n == 30 and place is not None:
+        pytest.skip("1,000 copies show it")
     with DynamicGraph(place, 20_000, keys=None) as g:
         g.insert(*fresh_rng().integers(0, 20_000, (2, 100_000)))
         nbytes = g.nbytes
@@ -408,15 +421,18 @@ def test_copies_leave_no_memory(place):
 
         copies(10)
         gc.collect()
+        resident = [] if place is None else list(place.run(resident_bytes).values())
         tracemalloc.start()
         try:
-            copies(30)
+            copies(n)
             gc.collect()
             left = tracemalloc.get_traced_memory()[0]
         finally:
             tracemalloc.stop()
-        assert left < nbytes / 2, f"{left} bytes are left of 30 copies of {nbytes}"
+        assert left < nbytes / 2, f"{left} bytes are left of {n} copies of {nbytes}"
         assert g.nbytes == nbytes
+        for before, after in zip(resident, place.run(resident_bytes).values() if place else (), strict=True):
+            assert after - before < 40 * nbytes, f"a worker has {after - before} bytes more after {n} copies"
     assert_clean(place)
 
 

@@ -239,7 +239,7 @@ class Rank:
         if self._ballot is None:
             return Counters()
         shard = self._ballot.shard
-        return Counters(shard.epoch, shard.num_edges, shard.operations, shard.seconds)
+        return Counters(shard.epoch, shard.num_edges, shard.operations, shard.seconds, shard.spec.copy_of)
 
     def end_trial(self) -> None:
         """Free the memory offered to the other ranks."""

@@ -21,9 +21,9 @@ class Meter:
 
     ``metrics["mgraph"]`` is a dict: `graphs`, the number of shards; `edges` and `bytes`, their sums; `epoch`, the
     largest epoch; `batch_rate`, the batches per second since the previous heartbeat; and `shards`, a dict per shard:
-    its `graph` and `rank`, the current `epoch`, `edges`, `operations` and `seconds` of `Counters`, its `bytes` after
-    the last call, the running call (`doing`) and its seconds (`since`). Dask's table of workers shows only numbers, so
-    all numbers but `graphs` are also separate metrics, such as ``mgraph_edges``.
+    its `graph` and `rank`, the current `epoch`, `edges`, `operations`, `seconds` and `copy_of` of `Counters`, its
+    `bytes` after the last call, the running call (`doing`) and its seconds (`since`). Dask's table of workers shows
+    only numbers, so all numbers but `graphs` are also separate metrics, such as ``mgraph_edges``.
     """
 
     def __init__(self, table: SessionTable, clock: Callable[[], float] = time.monotonic) -> None:

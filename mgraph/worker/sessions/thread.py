@@ -44,12 +44,15 @@ class Counters(NamedTuple):
         The epoch, the edges that the shard counts, and the sum of distinct edges in each of its batches.
     seconds : float
         The time of the last batch, without waiting for other ranks.
+    copy_of : str
+        The id of the graph that this one is a copy of; empty if it is no copy.
     """
 
     epoch: int = 0
     edges: int = 0
     operations: int = 0
     seconds: float = 0.0
+    copy_of: str = ""
 
 
 class Servant(Protocol):

@@ -50,7 +50,7 @@ def copied(shard: Shard, graph: str, structure: str, device: Device) -> Shard:
     # Make an empty shard for the same ids, without what removes edges by itself.
     spec = replace(
         shard.spec, graph=graph, structure=structure, partition=shard.partition, order=cloned(device, shard.order),
-        generation=shard.generation, window=None, window_edges=None,
+        generation=shard.generation, window=None, window_edges=None, copy_of=shard.spec.graph,
     )  # fmt: skip
     twin = Shard(spec, Unconnected(), device)
 
