@@ -76,6 +76,8 @@ class ShardSpec:
         The length of the window before the largest time, in the unit of times.
     window_edges : int or None
         The maximum number of edges; the oldest expire.
+    copy_of : str
+        The id of the graph that this one is a copy of; empty if it is no copy.
     """
 
     graph: str
@@ -91,6 +93,7 @@ class ShardSpec:
     times: str | None = None
     window: int | None = None
     window_edges: int | None = None
+    copy_of: str = ""
 
 
 class Shard:
