@@ -147,6 +147,8 @@ def _table() -> dict[str, RemoteCall]:
         RemoteCall("map_memory", control),
         RemoteCall("reserve", control),
         RemoteCall("create", control),
+        RemoteCall("copy", compute, exchange=True),
+        RemoteCall("adopt", control),
         RemoteCall("open_exchange", control),
         RemoteCall("connect_exchange", control),
         RemoteCall("resolve", control),

@@ -65,6 +65,8 @@ class Device:
         Grants host memory; by default without a limit.
     touch : callable
         ``touch(device, bytes)`` writes to every page of a new array. It is called if the budget has a limit.
+    background : bool
+        True if CPU kernels take helper threads of the background, so that others find theirs free.
     """
 
     kind: str = "cpu"
@@ -72,11 +74,12 @@ class Device:
     threads: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     budget: Budget = field(default_factory=Budget, compare=False, repr=False)
     touch: Callable[[Device, np.ndarray], None] = field(default=touch_pages, compare=False, repr=False)
+    background: bool = False
     key: str = field(init=False, compare=False, repr=False)  #: the same for equal devices; hashes faster than a device
     _put_off: dict[int, Callable[[], None]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "key", f"{self} {self.threads}")
+        object.__setattr__(self, "key", f"{self} {self.threads}{' background' if self.background else ''}")
         if self.kind not in ("cpu", "cuda"):
             raise InvalidOption(f'device {self.kind!r} is neither "cpu" nor "cuda"')
         if self.threads < 1:
@@ -114,7 +117,9 @@ class Device:
     @cached_property
     def host(self) -> Device:
         """Host memory as a device with the same budget."""
-        return self if self.kind == "cpu" else Device("cpu", threads=self.threads, budget=self.budget)
+        if self.kind == "cpu":
+            return self
+        return Device("cpu", threads=self.threads, budget=self.budget, background=self.background)
 
     # ---- allocations -------------------------------------------------------------------------------------------------
 
@@ -130,6 +135,13 @@ class Device:
                 yield
             except MemoryError:
                 raise self._refusal(nbytes, what) from None
+
+    def check_room(self, nbytes: int, what: Any) -> None:
+        """Raise `CapacityError` if `nbytes` for `what` would not fit now."""
+        if self.kind == "cpu":
+            self.budget.reserve(nbytes, what).release()
+        elif nbytes > self.memory_free:
+            raise self._refusal(nbytes, what)
 
     def _refusal(self, nbytes: int, what: Any) -> CapacityError:
         where = "the machine" if self.kind == "cpu" else f"GPU {self.index}"

@@ -15,10 +15,13 @@ from mgraph.client.batches.pipeline import Pipeline
 from mgraph.client.batches.source_ingest import Ingest
 from mgraph.client.batches.updates import Updates
 from mgraph.client.batches.windows import window_of
+from mgraph.client.calls.caller import Caller
+from mgraph.client.creation.copying import copy
 from mgraph.client.creation.moving import move_to
 from mgraph.client.creation.place import NO_DASK, Place, not_a_client
 from mgraph.client.creation.restoring import make_graph, open_stored
 from mgraph.client.inputs.following import follow
+from mgraph.client.inputs.source_parts import AsParts
 from mgraph.client.inputs.streaming import stream
 from mgraph.client.options import Options, StoreOptions, fixed_order, keys_of
 from mgraph.client.published import publishing
@@ -254,6 +257,17 @@ class DynamicGraph(Properties):
     def _placed(client: Client | None, options: dict[str, Any]) -> Place:
         return _place(client, options.get("workers"), options.get("exchange", "auto"))
 
+    def _beside(self, patience: float, advice: str) -> tuple[Caller, AsParts]:
+        """Begin another graph in the place of this one, as `mgraph.client.creation.place.Place.begin`.
+
+        `advice` is added to the error after the loss of a worker.
+        """
+        if self._client is None:
+            return local.Here(None, "auto").begin(patience)
+        from mgraph.client.creation.placement import beside  # it imports Dask
+
+        return beside(self._client, self.workers, patience, advice)
+
     _as_of: int | None = None  #: the epoch of a graph opened at an earlier epoch, read-only
     _published: str | None = None  #: the name for other clients
 
@@ -442,11 +456,12 @@ class DynamicGraph(Properties):
     execute = mixed.execute
     weights = mixed.weights
 
-    # ---- stores, earlier epochs, other places and sources: defined in mgraph/client, bound here ----------------------
+    # ---- stores, earlier epochs, copies, other places and sources: defined in mgraph/client, bound here --------------
 
     open = either(stored.open_graph)
     load = either(stored.load)
     at = stored.at
+    copy = copy
     move_to = move_to
     changes = changes
     follow = follow

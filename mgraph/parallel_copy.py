@@ -1,4 +1,4 @@
-"""Large host arrays, copied and scanned by several threads without the GIL.
+"""Large arrays: on the host copied and scanned by several threads without the GIL.
 
 NumPy's loops in several threads take the GIL between pieces and wait for other Python threads; for the client of two
 GPUs that took longer than the copies. Without a compiler for the kernels, NumPy runs in one thread.
@@ -14,19 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.device import Device
+from mgraph.device import Array, Device
 from mgraph.errors import DeviceError
 from mgraph.kernels import load
 
-__all__ = ["begin_copy", "copy", "largest", "load_kernels"]
+__all__ = ["begin_copy", "cloned", "copy", "largest", "load_kernels"]
 
 FILE = "kernels/parallel_copy.cuh"
 LARGE = 1 << 20  #: bytes from which several threads pay off
 THREADS = 12  #: maximum; with 32 cores 4 were slower, and 8 as fast
 
 
-def copy(target: np.ndarray, source: np.ndarray) -> None:
-    """Copy `source` into `target`. Both are contiguous and of equal size in bytes."""
+def copy(target: Array, source: Array) -> None:
+    """Copy `source` into `target`. Both are contiguous, of equal size in bytes, and on one device."""
+    if type(target) is not np.ndarray:
+        target[...] = source
+        return
     to, of = target.reshape(-1).view(np.uint8), source.reshape(-1).view(np.uint8)
     kernels = load_kernels() if len(to) >= LARGE else None
     # Small arrays, and machines without a compiler.
@@ -35,6 +38,15 @@ def copy(target: np.ndarray, source: np.ndarray) -> None:
         return
     with _kernel_lock.now:
         kernels.CopyBytes(len(to), to=to, of=of, n=len(to))
+
+
+def cloned(device: Device, array: Array) -> Array:
+    """Return a copy of a 1-d array in new memory of `device`; None for None."""
+    if array is None:
+        return None
+    out = device.empty(len(array), array.dtype)
+    copy(out, array)
+    return out
 
 
 def begin_copy(target: np.ndarray, source: np.ndarray) -> list[Future[None]]:

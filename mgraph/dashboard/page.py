@@ -18,6 +18,7 @@ __all__ = ["fill"]
 UPDATE_MS = 1000
 COLUMNS = {
     "graph": ("graph", None, 110),
+    "copy_of": ("copy of", None, 110),
     "rank": ("rank", None, 40),
     "worker": ("worker", None, 170),
     "epoch": ("epoch", "0,0", 70),

@@ -226,7 +226,8 @@ def carry(program: Program, level: str, folder: Path = CARRIED) -> Path:
 def compile_host(program: Program) -> dict[str, Callable[[bytes, int, int], None]]:
     """Compile a program and return its kernels by name.
 
-    A kernel is called as ``function(packed fields, items, threads)``. It waits for the kernel, without the GIL.
+    A kernel is called as ``function(packed fields, items, threads)``; with -n it has n threads of the background. The
+    call waits for the kernel, without the GIL.
 
     Raises
     ------

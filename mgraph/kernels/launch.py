@@ -196,7 +196,8 @@ class Kernel:
 
     def __init__(self, source: KernelSource, function: Callable[[bytes, int, int], None], device: Device) -> None:
         self.source, self.function, self.device = source, function, device
-        self._packer, self._threads = _Packer(source.name, source.fields, device), device.threads
+        self._packer = _Packer(source.name, source.fields, device)
+        self.threads = -device.threads if device.background else device.threads
         self._fast = self._packer.fast
         self._bound: dict[int, tuple[_Packer, _Packer]] = {}
 
@@ -211,7 +212,7 @@ class Kernel:
         except NOT_FAST:
             packed = self._packer(fields)
         if items > 0:
-            self.function(packed, items, self._threads)
+            self.function(packed, items, self.threads)
 
     def bind(self, **fixed: Any) -> Bound:
         """Return the kernel with its last fields packed once, for many launches."""
@@ -233,7 +234,7 @@ class Bound:
         self.kernel, self.fixed = kernel, fixed  # keeps the arrays alive
         self._packer, last = kernel.packers(len(fixed))
         self._fast, self._last = self._packer.fast, last(fixed)
-        self._function, self._threads = kernel.function, kernel.device.threads
+        self._function, self._threads = kernel.function, kernel.threads
 
     def __call__(self, items: int, **fields: Any) -> None:
         """Run as `Kernel.__call__`, with the fields that are not bound."""

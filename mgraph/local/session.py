@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
+from weakref import WeakValueDictionary
 
 from mgraph.budget import Budget
 from mgraph.device import Device
@@ -16,6 +17,7 @@ from mgraph.worker.calls import HANDLERS, Calls, Host
 __all__ = ["Session"]
 
 _NOWHERE = nullcontext()
+_ranks: WeakValueDictionary[str, Calls] = WeakValueDictionary()  # of the graphs in this process, by id
 
 
 class Session:
@@ -35,8 +37,9 @@ class Session:
     """
 
     def __init__(self, graph: str, stopped: Callable[[], bool]) -> None:
-        host = Host(_open_exchange, len(os.sched_getaffinity(0)), Budget(), _itself)
-        self.calls = Calls(graph, 0, 1, stopped, host)
+        threads = len(os.sched_getaffinity(0))
+        host = Host(_open_exchange, threads, Budget(), _itself, rank_of=lambda graph, number: _ranks.get(graph))
+        self.calls = _ranks[graph] = Calls(graph, 0, 1, stopped, host)
 
     @property
     def device(self) -> str:

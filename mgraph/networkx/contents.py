@@ -202,14 +202,24 @@ class Contents:
             self.version += 1
         return self._graph
 
-    def part(self, inside: np.ndarray | None) -> Contents:
-        """Return new contents of the nodes that are `inside`, bool[n], or of all nodes, and their edges. O(n + m)."""
-        # Copy the nodes and the attribute.
+    def clone(self) -> Contents:
+        """Return new contents of the same nodes and edges, in a copy of the graph. O(n + m)."""
         graph = self.graph()
-        inside = np.ones(len(self.nodes), bool) if inside is None else inside
-        part = Contents(self.directed, (self.nodes[i] for i in np.flatnonzero(inside).tolist()))
-        part.attribute, part.merged = self.attribute, self.merged
-        part.whole, part.exact = self.whole, self.exact
+        clone = self._alike(self.nodes)
+        clone._set(graph.copy())
+        return clone
+
+    def _alike(self, nodes: Iterable[Hashable]) -> Contents:
+        """Return new contents with the same attribute, and no edges."""
+        alike = Contents(self.directed, nodes)
+        alike.attribute, alike.merged = self.attribute, self.merged
+        alike.whole, alike.exact = self.whole, self.exact
+        return alike
+
+    def part(self, inside: np.ndarray) -> Contents:
+        """Return new contents of the nodes that are `inside`, bool[n], and their edges. O(n + m)."""
+        graph = self.graph()
+        part = self._alike(self.nodes[i] for i in np.flatnonzero(inside).tolist())
 
         # Renumber the edges: place i is the number of kept nodes before it.
         src, dst, values = edges_of(graph)

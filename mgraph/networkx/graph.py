@@ -95,7 +95,7 @@ class Graph(nx.Graph):
         """Begin with the nodes, edges and attributes of another graph."""
         # Copy the edges: by arrays if the directions agree, one by one if not.
         if isinstance(graph, Graph) and graph._directed == self._directed:
-            self._adopt(graph._contents.part(None))
+            self._adopt(graph._contents.clone())
         elif graph.is_directed() == self._directed:
             self._adopt(filled_contents(graph, dict.fromkeys(attribute_names(graph), 1)))
         else:

@@ -8,8 +8,9 @@ larger graph. A structure is used by one thread at a time.
 from __future__ import annotations
 
 from abc import abstractmethod
+from copy import copy
 from operator import index
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -88,6 +89,10 @@ class Structure(Reads):
     def _commit_vertices(self, arrays: dict[str, Array]) -> None:
         """Adopt the arrays of `_prepare_vertices`; n_rows and n_vertices are updated already."""
 
+    @abstractmethod
+    def _own_arrays(self) -> None:
+        """Load the kernels for `device`, and replace all arrays by copies in its memory."""
+
     @property
     @abstractmethod
     def nbytes(self) -> int:
@@ -96,6 +101,29 @@ class Structure(Reads):
     @abstractmethod
     def check_invariants(self) -> None:
         """Assert every invariant of the structure's module. O(n), copies to the host; for tests."""
+
+    def clone(self, device: Device | None = None) -> Self:
+        """Return an independent copy with the same edges in the same places.
+
+        O(`nbytes`): the arrays are copied as they are. Plans belong to the structure that made them. Asynchronous on a
+        GPU, on the calling thread's stream.
+
+        Parameters
+        ----------
+        device : Device, optional
+            The device for the copy's kernels and memory: this structure's CPU or GPU, with other threads or another
+            budget. By default this structure's.
+
+        Raises
+        ------
+        CapacityError
+            The memory does not suffice.
+        """
+        twin = copy(self)
+        twin.device = self.device if device is None else device
+        twin._state, twin._kept, twin._readers = object(), None, None
+        twin._own_arrays()
+        return twin
 
     # --- a batch in two steps ---
 

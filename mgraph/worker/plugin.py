@@ -125,6 +125,7 @@ class MgraphPlugin(WorkerPlugin):
             self.budget,
             partial(self._data.get, aborted=aborted),
             f"the worker at {self.worker.address}",
+            lambda graph, number: self._ranks.get((graph, number)),
         )
         calls = self._ranks[hello.graph, hello.rank] = Calls(hello.graph, hello.rank, hello.size, aborted, host)
         return calls

@@ -89,6 +89,7 @@ def test_values_that_change_are_drawn_and_graphs_are_counted():
     from mgraph.dashboard.page import fill
 
     shard = {"graph": "g", "rank": 0, "doing": "", **of_rank(ShardState(epoch=1, edges=5, operations=5, nbytes=9))}
+    shard["copy_of"] = "f"
     samples, document = Samples(), Document()
     samples.take(1.0, {"a": {"mgraph": {"shards": [{**shard, "since": 0.0}]}}})
     fill(samples, {}, document)

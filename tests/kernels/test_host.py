@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -216,6 +217,59 @@ for kernel in 2 * kernels:
     kernel(100_000, n=100_000, out=np.zeros(100_000, np.int64))
 print(len(os.listdir("/proc/self/task")) - before)
 """
+
+
+WAITS = """
+struct Wait {
+    static constexpr int lanes = 1;
+    i64* words;  // whether it has begun, and whether it may end
+    i64 n;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) {
+            if (i == 0) {
+                __atomic_store_n(words, 1, __ATOMIC_SEQ_CST);
+                while (!__atomic_load_n(words + 1, __ATOMIC_SEQ_CST)) {}
+            }
+        }
+    }
+};
+"""
+PAIRS = """
+struct Pairs {
+    static constexpr int lanes = 1;
+    i64* words;  // whether the last item was met, and whether the first item saw that
+    i64 n;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) {
+            if (i == n - 1) __atomic_store_n(words, 1, __ATOMIC_SEQ_CST);
+            if (i == 0)
+                for (i64 k = 0; k < 4000000000 && !words[1]; ++k) words[1] = __atomic_load_n(words, __ATOMIC_SEQ_CST);
+        }
+    }
+};
+"""
+
+
+def test_kernels_of_the_background_leave_the_others_their_helpers(write):
+    """While a long kernel of the background runs, the first and the last item of another one run at the same time."""
+    if host._build() in ("lanes", "thread"):
+        pytest.skip("these builds have no helpers")
+    words, met, n = np.zeros(2, np.int64), np.zeros(2, np.int64), 100_000
+    wait = load(Device("cpu", threads=3, background=True), write(WAITS, "wait")).Wait
+    pairs = load(Device("cpu", threads=3), write(PAIRS, "pairs")).Pairs
+    thread = threading.Thread(target=lambda: wait(n, words=words, n=n))
+    thread.start()
+    try:
+        end = time.monotonic() + patience(20)
+        while not words[0] and time.monotonic() < end:
+            time.sleep(0.001)
+        assert words[0]
+        pairs(n, words=met, n=n)
+        assert met.tolist() == [1, 1]
+        assert thread.is_alive()
+    finally:
+        words[1] = 1
+        thread.join(60)
 
 
 def test_all_kernels_share_their_helpers(write):

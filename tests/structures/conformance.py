@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from conformance_bad_input import BadInput
+from conformance_clones import Clones
 from conformance_failures import Failures
 from conformance_races import Races
 from conformance_shapes import Shapes
@@ -40,7 +41,7 @@ class Maker:
         return s, model
 
 
-class OptionsConformance(Shapes, Failures, Streams):
+class OptionsConformance(Shapes, Failures, Streams, Clones):
     """Subclass with a `name` and `options`: they change how edges are laid out and moved, which these tests see."""
 
     name: ClassVar[str]

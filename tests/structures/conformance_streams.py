@@ -53,6 +53,10 @@ class Machine(RuleBasedStateMachine):
         self.s.discard(self.s.prepare(run_of(self.s, self.batch(200, 0.5, seed))))
 
     @rule()
+    def clone(self):
+        self.s = self.s.clone()
+
+    @rule()
     def delete_all(self):
         pairs = list(self.model.edges)
         step(self.s, self.model, edges(self.s, pairs, op=np.full(len(pairs), -1, np.int8)))

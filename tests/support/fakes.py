@@ -43,7 +43,7 @@ class FakeServant:
 
     busy: str | None = None
 
-    batch_times = (0,)
+    batch_times, copy_of = (0,), ""
 
     def live(self, state: ShardState) -> ShardState:
         return state._replace(epoch=self.epoch, edges=10 * self.epoch, operations=30 * self.epoch, seconds=0.25)

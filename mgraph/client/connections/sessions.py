@@ -47,6 +47,8 @@ class Sessions:
         True if the user closed the graph.
     states : list of ShardState
         The last state of each rank; replaced as a whole after each call.
+    advice : str
+        Added to the error of a lost rank.
     epoch, changes : int
         The last epoch, and the number of changes of any kind, that every rank acknowledged.
     """
@@ -54,7 +56,7 @@ class Sessions:
     def __init__(self, graph: str, addresses: Sequence[str], patience: float) -> None:
         self.graph, self.addresses, self.patience = graph, tuple(addresses), patience
         self.all: list[Session] = []
-        self.closed = False
+        self.closed, self.advice = False, ""
         self.states = [ShardState()] * len(self.addresses)
         self.epoch = self.changes = 0
         self._numbers = count()
@@ -102,7 +104,7 @@ class Sessions:
     def lost(self) -> WorkerLost | None:
         """The error of the first lost rank, or None. A new object each time, since each gets a traceback."""
         why = next((session.lost for session in self.all if session.lost is not None), None)
-        return None if why is None else WorkerLost(f"{why} (epoch {self.epoch})")
+        return None if why is None else WorkerLost(f"{why} (epoch {self.epoch}){self.advice}")
 
     # ---- requests ----------------------------------------------------------------------------------------------------
 

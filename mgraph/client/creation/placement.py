@@ -25,7 +25,7 @@ from mgraph.client.inputs.source_parts import AsParts
 from mgraph.errors import InvalidOption, MgraphError, WorkerLost
 from mgraph.exchange.choice import RETIRED, best_exchange, check_exchange, choose_exchange
 
-__all__ = ["OnCluster", "check_client", "choose_workers", "published_on", "why_apart"]
+__all__ = ["OnCluster", "beside", "check_client", "choose_workers", "published_on", "why_apart"]
 
 logger = logging.getLogger(__name__)
 
@@ -129,19 +129,11 @@ class OnCluster:
         """
         gc.collect()
         self._ensure(self._client)
-        runner, graph = LoopRunner(self._client.loop.asyncio_loop), uuid.uuid4().hex[:12]
-        coordinator = Coordinator(graph, runner, self._addresses, self._client.connection_args, patience=patience)
-        coordinator.client = self._client
-        coordinator.open()
-        return coordinator, partial(_parts, self._client, coordinator)
+        return beside(self._client, self._addresses, patience)
 
     def join(self, graph: str, addresses: Sequence[str], patience: float) -> tuple[Caller, AsParts]:
         """Open a session with every worker of a published graph; returns the same as `begin`."""
-        runner = LoopRunner(self._client.loop.asyncio_loop)
-        coordinator = Coordinator(graph, runner, addresses, self._client.connection_args, patience=patience)
-        coordinator.client = self._client
-        coordinator.open(attach=True)
-        return coordinator, partial(_parts, self._client, coordinator)
+        return _opened(self._client, graph, addresses, patience, attach=True)
 
     def published(self) -> list[dict[str, Any]]:
         """Return the workers' parts of published graphs."""
@@ -160,6 +152,25 @@ class OnCluster:
             why = best_exchange(device, self._addresses, answers, apart)[1]
             logger.log(level, "graph %s: exchange %s, because %s", caller.status.graph, name, why)
         return name
+
+
+def beside(client: Client, addresses: Sequence[str], patience: float, advice: str = "") -> tuple[Caller, AsParts]:
+    """Open sessions for a new graph with workers that have mgraph's plugin; returns the same as `Place.begin`.
+
+    `advice` is added to the error after the loss of a worker.
+    """
+    return _opened(client, uuid.uuid4().hex[:12], addresses, patience, advice=advice)
+
+
+def _opened(
+    client: Client, graph: str, addresses: Sequence[str], patience: float, attach: bool = False, advice: str = ""
+) -> tuple[Caller, AsParts]:
+    """Open all sessions of a graph."""
+    runner = LoopRunner(client.loop.asyncio_loop)
+    coordinator = Coordinator(graph, runner, addresses, client.connection_args, patience=patience)
+    coordinator.client, coordinator.sessions.advice = client, advice
+    coordinator.open(attach)
+    return coordinator, partial(_parts, client, coordinator)
 
 
 def _parts(

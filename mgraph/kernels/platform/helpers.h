@@ -85,11 +85,12 @@ public:
 
 namespace mgraph {  // visible symbols, which the linker merges over all kernel libraries of the process
 
-__attribute__((visibility("default"))) inline Helpers helpers;
+// Those of copies of graphs are others, so that a copy's long kernels leave the graph its helpers.
+__attribute__((visibility("default"))) inline Helpers helpers, background_helpers;
 
 // A forked child has a copy of the state without the parent's threads, and with locks that no thread will open. It
 // starts with a new state, and creates helpers at its first kernel.
 __attribute__((visibility("default"))) inline const int reset_in_children =
-    pthread_atfork(nullptr, nullptr, [] { new (&helpers) Helpers; });
+    pthread_atfork(nullptr, nullptr, [] { new (&helpers) Helpers, new (&background_helpers) Helpers; });
 
 }  // namespace mgraph

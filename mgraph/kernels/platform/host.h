@@ -86,15 +86,18 @@ template <class Kernel> void launch_persistent(const Kernel& kernel) {
 template <class Kernel> void launch_persistent(const Kernel& kernel) { kernel(Grid{0, 1}); }
 #endif
 
-template <class Kernel> void launch(const Kernel& kernel, i64 items, int threads) {
+// With -n threads, n of the background.
+template <class Kernel> void launch(const Kernel& kernel, i64 items, int signed_threads) {
+    const i64 threads = signed_threads < 0 ? -(i64)signed_threads : (i64)signed_threads;
 #ifdef MGRAPH_OWN_THREADS
-    i64 ranks = lesser(items, (i64)threads * 8);
-    run_team(kernel, ranks, lesser(ranks, (i64)threads), nullptr);
+    i64 ranks = lesser(items, threads * 8);
+    run_team(kernel, ranks, lesser(ranks, threads), nullptr);
 #else
     i64 grain = greater(1, 256 / Kernel::lanes);  // minimum of items per thread
-    i64 ranks = lesser(greater(items / grain, (i64)1), (i64)threads * 8);
+    i64 ranks = lesser(greater(items / grain, (i64)1), threads * 8);
     if (ranks < 4 || threads == 1) return kernel(Grid{0, 1});  // too little work to wake helpers
     auto run = [](const void* kernel, i64 rank, i64 ranks) { (*(const Kernel*)kernel)(Grid{rank, ranks}); };
-    mgraph::helpers.run({run, &kernel, ranks, lesser(ranks, (i64)threads) - 1});
+    Helpers& helpers = signed_threads < 0 ? mgraph::background_helpers : mgraph::helpers;
+    helpers.run({run, &kernel, ranks, lesser(ranks, threads) - 1});
 #endif
 }

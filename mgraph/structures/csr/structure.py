@@ -29,6 +29,7 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.kernels import Struct, View, load
+from mgraph.parallel_copy import cloned
 from mgraph.structures.contract import Structure
 from mgraph.structures.first_batch import number_first_batch
 from mgraph.structures.plan import Counts, Plan
@@ -71,10 +72,13 @@ class CsrStructure(Structure):
 
     def __init__(self, n_rows: int, n_vertices: int, device: Device, weighted: bool) -> None:
         super().__init__(n_rows, n_vertices, device, weighted)
-        self._kernels = load(device, "structures/csr/update.cuh")
+        self._load_kernels()
         self._offsets = device.zeros(n_rows + 1, np.int64)
         self._dst = device.empty(0, np.uint32)
         self._weights = device.empty(0, np.float32) if weighted else None
+
+    def _load_kernels(self) -> None:
+        self._kernels = load(self.device, "structures/csr/update.cuh")
 
     def _prepare(self, run: Run) -> Plan:
         n, device = len(run), self.device
@@ -153,6 +157,12 @@ class CsrStructure(Structure):
 
     def _commit_vertices(self, arrays: dict[str, Array]) -> None:
         self._offsets = arrays["offsets"]
+
+    def _own_arrays(self) -> None:
+        self._load_kernels()
+        self._offsets, self._dst, self._weights = (
+            cloned(self.device, array) for array in (self._offsets, self._dst, self._weights)
+        )
 
     def view(self) -> View:
         """Return the view for algorithms' kernels; valid until the next commit."""

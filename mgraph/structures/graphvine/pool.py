@@ -13,6 +13,7 @@ from mgraph.device import Device
 from mgraph.errors import CapacityError
 from mgraph.growing import Growables
 from mgraph.kernels import Struct, constants
+from mgraph.parallel_copy import copy
 
 __all__ = ["CLASSES", "GraphVinePool", "Needs", "Queues", "Rebuild", "plan_rebuild", "quanta_of"]
 
@@ -78,6 +79,18 @@ class GraphVinePool(NamedTuple):
             rings = device.empty(CLASSES * _ring(quanta), np.uint32)
             return GraphVinePool(self.shift, quanta, rings, self.grows, *longer)
         return None
+
+    def clone(self, device: Device, used: int) -> GraphVinePool:
+        """Return a copy of the pool, of which `used` quanta were used. `CapacityError` if memory runs out."""
+        kind = self.weights is not None, self.children is not None
+        pool = GraphVinePool.empty(device, self.shift, self.quanta, *kind)
+        lengths = (used << (self.shift - 2),) * 2 + (_children(used), len(self.rings))
+        names = ("slots", "weights", "children", "rings")
+        for name, n in zip(names, lengths, strict=True):
+            target, source = getattr(pool, name), getattr(self, name)
+            if source is not None:
+                copy(target[:n], source[:n])
+        return pool
 
     def move(self, old: GraphVinePool, queues: Queues) -> Queues:
         """Copy all pieces of `old` to the same places; returns the queues. Allocates nothing."""

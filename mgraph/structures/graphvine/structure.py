@@ -55,6 +55,7 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.errors import InvalidOption
 from mgraph.kernels import Library, Struct, View, constants, load
+from mgraph.parallel_copy import cloned
 from mgraph.structures.contract import KEPT, Structure
 from mgraph.structures.graphvine.check import check_graphvine
 from mgraph.structures.graphvine.inspect_batch import BatchInspection, GraphVineScratch, TouchedRows
@@ -139,12 +140,15 @@ class GraphVine(Structure):
         self.block, self.spare, self.share = block, spare, share
         self.fine, self.compact, self.directory, self.split = fine, compact, directory, split
         self._defines = (("TREE", int(not directory)), ("LAZY", int(not compact)))
-        self.kernels = {part: _load(device, part, dict(self._defines)) for part in PARTS}
+        self._load_kernels()
         self.sentinels = device.zeros(_power(n_rows), np.uint64)
         self.extents = None if compact else device.zeros(_power(n_rows), np.uint32)
         self.pool, self.queues = GraphVinePool.empty(device, 2, 0, weighted, not directory), Queues()
         self.filled = self.live = 0  # rows with edges; quanta of their blocks
         self._arrays_changed()
+
+    def _load_kernels(self) -> None:
+        self.kernels = {part: _load(self.device, part, dict(self._defines)) for part in PARTS}
 
     def _arrays_changed(self) -> None:
         """Pack the arrays for kernels, once for all launches until they change."""
@@ -330,6 +334,12 @@ class GraphVine(Structure):
             kernels.Answer(len(long), keys=keys, position=rows.position, n=len(long), found=hits)
             device.scatter(out, device.gather(long, places), hits)
         return out.view(bool)
+
+    def _own_arrays(self) -> None:
+        self._load_kernels()
+        self.sentinels, self.extents = (cloned(self.device, a) for a in (self.sentinels, self.extents))
+        self.pool = self.pool.clone(self.device, self.queues.fresh)
+        self._arrays_changed()
 
     def view(self) -> View:
         """Return the view for algorithms' kernels; valid until the next commit."""

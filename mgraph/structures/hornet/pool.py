@@ -11,6 +11,7 @@ from mgraph.device import Device
 from mgraph.errors import CapacityError
 from mgraph.growing import Growables
 from mgraph.kernels import Struct, View, constants
+from mgraph.parallel_copy import copy
 from mgraph.structures.contract import HUB_DEGREE
 
 __all__ = ["CLASSES", "LEAST_BITS", "MOST_BITS", "HornetPool", "Needs", "Rebuild", "plan_build", "plan_rebuild"]
@@ -68,6 +69,14 @@ class HornetPool(NamedTuple):
         device.fill(pool.frees[self.arrays :], 0)
         device.fill(pool.leaves[old[4] :], 0)
         device.fill(pool.nodes[old[5] :], 0)
+        return pool
+
+    def clone(self, device: Device) -> HornetPool:
+        """Return a copy of the pool. `CapacityError` if memory runs out."""
+        pool = HornetPool.empty(device, self.bits, self.unit, self.arrays, self.weights is not None)
+        for target, source in zip(pool[3:], self[3:], strict=True):
+            if source is not None:
+                copy(target, source)
         return pool
 
     @property

@@ -56,6 +56,7 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption
 from mgraph.kernels import Struct, View, load
+from mgraph.parallel_copy import cloned
 from mgraph.structures.contract import HUB_DEGREE, Structure
 from mgraph.structures.first_batch import number_first_batch
 from mgraph.structures.hornet.check import Fill, check_hornet, measure_fill
@@ -124,11 +125,14 @@ class Hornet(Structure):
         if array is not None and (array & (array - 1) or not 1 << LEAST_BITS <= array <= 1 << MOST_BITS):
             raise InvalidOption(f"array of {array} slots; it must be a power of two from 32 to {1 << MOST_BITS}")
         self.spare, self.array = spare, array
-        self.kernels = {part: _load(device, part) for part in PARTS}
+        self._load_kernels()
         self.rows = device.zeros(n_rows, np.uint64)
         self.pool = HornetPool.empty(device, LEAST_BITS, 0, 0, weighted)
         self.used = 0  # slots of the rows' blocks
         self._changed()
+
+    def _load_kernels(self) -> None:
+        self.kernels = {part: _load(self.device, part) for part in PARTS}
 
     def _changed(self) -> None:
         """Pack the arrays for kernels, once until they are replaced."""
@@ -289,6 +293,11 @@ class Hornet(Structure):
 
     def _commit_vertices(self, arrays: dict[str, Array]) -> None:
         self.rows = arrays["rows"]
+        self._changed()
+
+    def _own_arrays(self) -> None:
+        self._load_kernels()
+        self.rows, self.pool = cloned(self.device, self.rows), self.pool.clone(self.device)
         self._changed()
 
     def view(self) -> View:

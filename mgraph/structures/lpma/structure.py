@@ -195,6 +195,11 @@ class Lpma(Pma):
             ),
         )
 
+    def _cloned(self, arrays: dict[str, Any]) -> dict[str, Any]:
+        levels = [super(Lpma, self)._cloned(level) for level in arrays["levels"]]
+        directory = {name: arrays[name] for name in ("counts", "groups", "heads")}
+        return self._arrays(levels, super()._cloned(directory))
+
     def _columns(self) -> list[Array]:
         arrays = [a for level in self.levels for a in level.values()]
         return [*arrays, self._frame.arrays["table"], self.counts, self.groups, self.heads]

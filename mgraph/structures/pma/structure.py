@@ -17,6 +17,7 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption
 from mgraph.kernels import Struct, View, constants, load
+from mgraph.parallel_copy import cloned
 from mgraph.structures.contract import KEPT, Structure
 from mgraph.structures.plan import Counts, Plan
 from mgraph.structures.pma.build import Build, commit_build, prepare_build
@@ -84,11 +85,7 @@ class Pma(Structure):
         self.leaf, self.leaf_density, self.root_density, self.fill = leaf, leaf_density, root_density, fill
         self._lanes = max(self._tile, leaf // 8)
         self._defines = (("LEAF", leaf), ("TILE", self._lanes), ("WEIGHTED", int(weighted)))
-        self._kernels = {
-            part: load(device, self._files[part], self._view_of()) for part in self._files if part != "view"
-        }
-        if device.kind == "cuda":  # the first wide window would wait for it
-            load(device, "structures/sums.cuh")
+        self._load_kernels()
 
         # Begin with an empty leaf.
         array = self.new_array(1)
@@ -97,6 +94,14 @@ class Pma(Structure):
         array["groups"].fill(0)
         start, degrees = device.full(n_rows + 1, self._end_of(1), np.int64), device.zeros(n_rows, np.uint32)
         self._take(self.frame(self._spread(array), start, degrees))
+
+    def _load_kernels(self) -> None:
+        device = self.device
+        self._kernels = {
+            part: load(device, self._files[part], self._view_of()) for part in self._files if part != "view"
+        }
+        if device.kind == "cuda":  # the first wide window would wait for it
+            load(device, "structures/sums.cuh")
 
     # --- implemented by each structure ---
 
@@ -383,6 +388,15 @@ class Pma(Structure):
 
     def _commit_vertices(self, arrays: dict[str, Array]) -> None:
         self._take(self.frame(self._frame.arrays, arrays["start"], arrays["degrees"], self._frame.bounds))
+
+    def _own_arrays(self) -> None:
+        self._load_kernels()
+        arrays, start, degrees = self._cloned(self._frame.arrays), self._frame.start, self._frame.degrees
+        self._take(self.frame(arrays, cloned(self.device, start), cloned(self.device, degrees)))
+
+    def _cloned(self, arrays: dict[str, Any]) -> dict[str, Any]:
+        """Return copies of a frame's arrays."""
+        return {name: cloned(self.device, array) for name, array in arrays.items()}
 
     def view(self) -> View:
         """Return array, row starts and degrees; valid until the next commit."""

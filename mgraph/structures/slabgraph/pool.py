@@ -11,6 +11,7 @@ from mgraph.device import Device
 from mgraph.errors import CapacityError
 from mgraph.growing import Growables
 from mgraph.kernels import Library, Struct, constants
+from mgraph.parallel_copy import copy
 
 __all__ = ["HOLE_CLASSES", "MOST_SLABS", "PIECE_BUCKETS", "ROW", "STATE", "Move", "SlabPool"]
 
@@ -63,6 +64,14 @@ class SlabPool(NamedTuple):
             if longer is not None:
                 return SlabPool(self.grows, *longer)
         return None
+
+    def clone(self, device: Device, words_of_slab: int) -> SlabPool:
+        """Return a copy of the pool. `CapacityError` if memory runs out."""
+        pool = SlabPool.empty(device, self.slabs, words_of_slab, self.weights is not None)
+        for target, source in zip(pool[1:], self[1:], strict=True):
+            if source is not None:
+                copy(target, source)
+        return pool
 
     def supply(self, state: Array, status: Array) -> Struct:
         """Return the pool for kernels that use or free slabs."""

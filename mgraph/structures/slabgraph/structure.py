@@ -52,6 +52,7 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.errors import InvalidOption
 from mgraph.kernels import Struct, View, load
+from mgraph.parallel_copy import cloned
 from mgraph.structures.contract import DELETED_BITS, KEPT, Structure
 from mgraph.structures.plan import Counts, Plan
 from mgraph.structures.run import Run
@@ -160,7 +161,7 @@ class SlabGraph(Structure):
             "LIMIT": self.limit,
         }
         self._defines = tuple(defines.items())
-        self._kernels = load(device, "structures/slabgraph/slabgraph.cuh", None, WEIGHTED=int(weighted), **defines)
+        self._load_kernels()
 
         # Begin without slabs.
         self.rows = device.zeros(ROW * n_rows, np.uint32)  # first slab, buckets, degree
@@ -169,6 +170,10 @@ class SlabGraph(Structure):
         self.buckets = 0  # of all tables
         self._deleted = 0  # deleted edges since the last count of the slabs that a compaction would free
         self._arrays_changed()
+
+    def _load_kernels(self) -> None:
+        defines = {"WEIGHTED": int(self.weighted), **dict(self._defines)}
+        self._kernels = load(self.device, "structures/slabgraph/slabgraph.cuh", None, **defines)
 
     def _arrays_changed(self) -> None:
         """Pack the arrays for kernels, once until any is replaced."""
@@ -350,6 +355,12 @@ class SlabGraph(Structure):
         )  # fmt: skip
         self._state = object()
         return Counts(deleted=deleted)
+
+    def _own_arrays(self) -> None:
+        self._load_kernels()
+        self.rows, self.supply = cloned(self.device, self.rows), cloned(self.device, self.supply)
+        self.pool = self.pool.clone(self.device, self.words)
+        self._arrays_changed()
 
     def view(self) -> View:
         """Return rows, slabs and weights; valid until the next change."""

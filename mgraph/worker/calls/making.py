@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from mgraph.algorithms import warm
 from mgraph.device import Device, gpu_count, touch_pages
-from mgraph.errors import CapacityError, DeviceError
+from mgraph.errors import CapacityError, DeviceError, GraphClosed
 from mgraph.exchange.peer import PeerExchange, why_not
 from mgraph.exchange.ucxx_api import ucx_installed
 from mgraph.partition import Partition
@@ -19,8 +20,12 @@ from mgraph.worker.commit.route import least_bytes
 from mgraph.worker.memory import map_pages
 from mgraph.worker.shard.keys import KeyLog
 from mgraph.worker.shard.shard import Shard, ShardSpec, Unconnected
+from mgraph.worker.stores.all_or_none import all_or_none
+from mgraph.worker.vertices.copying import bytes_of_copy, copied
 
-__all__ = ["connect_exchange", "create", "inspect", "map_memory", "offer_memory", "open_exchange", "reserve"]
+__all__ = [
+    "adopt", "connect_exchange", "copy", "create", "inspect", "map_memory", "offer_memory", "open_exchange", "reserve",
+]  # fmt: skip
 
 
 def inspect(rank: Rank) -> Value:
@@ -110,6 +115,33 @@ def create(
         ballot.keys = KeyLog(generation=shape.generation)
     rank.take(ballot)
     warm(rank.shard)
+
+
+def copy(rank: Rank, graph: str, structure: str) -> None:
+    """Copy the shard for the rank with this number of another graph, which takes it over by `adopt`.
+
+    All ranks make their copies, or none does. The copies' kernels leave a core to this graph.
+    """
+    shard, device = rank.shard, rank.shard.device
+    # Look for the memory on all ranks before any takes some.
+    with all_or_none(shard):
+        device.check_room(bytes_of_copy(shard, structure), f"a copy of {shard}")
+    with all_or_none(shard):
+        background = replace(device, threads=max(1, rank.host.threads - 1), background=True)
+        twin, other = copied(shard, graph, structure, background), rank.host.rank_of(graph, rank.number)
+        device.synchronize()
+        if other is None:
+            raise GraphClosed(f"graph {graph}, the copy of {shard}, was closed before it was made")
+        other.offer(twin)
+
+
+def adopt(rank: Rank, exchange: str) -> None:
+    """Take over the shard that was copied for this rank. The exchange is opened later."""
+    shard = rank.take_offered()
+    shard.device.use()
+    rank.exchange_name = exchange
+    rank.take(Ballot(shard))
+    warm(shard)
 
 
 def open_exchange(rank: Rank, attempt: int) -> Value:

@@ -54,6 +54,8 @@ class Host:
         Returns the Dask data of a key on this worker.
     name : str
         The name of the process in messages.
+    rank_of : callable
+        Returns the `Rank` of a graph and a number in this process, or None.
     """
 
     open_exchange: ExchangeMaker
@@ -61,6 +63,7 @@ class Host:
     budget: Budget
     data_of: Callable[[str], Any]
     name: str = ""
+    rank_of: Callable[[str, int], Rank | None] = lambda graph, number: None
 
 
 class Rank:
@@ -99,6 +102,7 @@ class Rank:
         self.trial: PeerExchange | None = None
         self.device: Device | None = None
         self._ballot: Ballot | None = None
+        self._offered: Shard | None = None
         self.compiled = set(WARM)  # names of compiled algorithms
         self.reservation: Reservation | None = None
         self.storage: Storage | None = None
@@ -111,6 +115,17 @@ class Rank:
         """Adopt the shard of this ballot."""
         self._ballot = self.ballot = ballot
         self.shard = ballot.shard
+
+    def offer(self, shard: Shard) -> None:
+        """Pass a new shard from another graph's thread to this rank, whose thread waits for the call `adopt`."""
+        self._offered, self.device = shard, shard.device
+
+    def take_offered(self) -> Shard:
+        """Return the shard of `offer`, once."""
+        shard, self._offered = self._offered, None
+        if shard is None:
+            raise MgraphError(f"graph {self.graph}, rank {self.number}: no shard was copied for it")
+        return shard
 
     if not TYPE_CHECKING:
 
@@ -195,7 +210,7 @@ class Rank:
         if self._ballot is not None:
             self._ballot.close()
             del self.ballot, self.shard
-        self._ballot = None
+        self._ballot = self._offered = None
         # The log ends with the shard.
         storage, self.storage = self.storage, None
         if storage is not None:
@@ -241,6 +256,11 @@ class Rank:
     def batch_times(self) -> list[int]:
         """The histogram of the batches' times. Other threads may read it."""
         return [0] * (len(BATCH_SECONDS) + 1) if self._ballot is None else [*self._ballot.shard.batch_times]
+
+    @property
+    def copy_of(self) -> str:
+        """The id of the graph that this one is a copy of; empty if it is no copy. Other threads may read it."""
+        return "" if self._ballot is None else self._ballot.shard.spec.copy_of
 
     def end_trial(self) -> None:
         """Free the memory offered to the other ranks."""

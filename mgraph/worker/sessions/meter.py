@@ -22,9 +22,9 @@ class Meter:
 
     ``metrics["mgraph"]`` is a dict: `graphs`, the number of shards; `edges` and `bytes`, their sums; `epoch`, the
     largest epoch; `batch_rate`, the batches per second since the previous heartbeat; and `shards`, a dict per shard:
-    its `graph` and `rank`, the numbers of `mgraph.metrics.METRICS`, the calls that wait (`queued`), the running call
-    (`doing`) and its seconds (`since`). Dask's table of workers shows only numbers, so all numbers but `graphs` are
-    also separate metrics, such as ``mgraph_edges``.
+    its `graph` and `rank`, the numbers of `mgraph.metrics.METRICS`, the graph that it is a copy of (`copy_of`), the
+    calls that wait (`queued`), the running call (`doing`) and its seconds (`since`). Dask's table of workers shows only
+    numbers, so all numbers but `graphs` are also separate metrics, such as ``mgraph_edges``.
     """
 
     def __init__(self, table: SessionTable, clock: Callable[[], float] = time.monotonic) -> None:
@@ -76,4 +76,5 @@ class Meter:
 def _shard(graph: str, rank: int, thread: ShardThread) -> dict[str, Any]:
     what, since = thread.doing or ("", time.monotonic())
     doing = {"doing": thread.busy or what, "since": time.monotonic() - since}
-    return {"graph": graph, "rank": rank, **of_rank(thread.live), "queued": len(thread.requests), **doing}
+    mine = {"graph": graph, "rank": rank, "copy_of": thread.copy_of}
+    return {**mine, **of_rank(thread.live), "queued": len(thread.requests), **doing}

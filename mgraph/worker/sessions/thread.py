@@ -37,7 +37,7 @@ class Asked(NamedTuple):
 
 
 class Servant(Protocol):
-    """Protocol of a thread's shard. All but `busy`, `live`, `batch_times` and `received` run in that thread."""
+    """Protocol of a thread's shard. All but `busy`, `live`, `batch_times`, `copy_of` and `received` run in it."""
 
     @property
     def state(self) -> ShardState:
@@ -53,6 +53,10 @@ class Servant(Protocol):
     @property
     def batch_times(self) -> list[int]:
         """The histogram of the batches' times. Read by the event loop."""
+
+    @property
+    def copy_of(self) -> str:
+        """The id of the graph that this one is a copy of; empty if it is no copy. Read by the event loop."""
 
     def received(self) -> None:
         """Note that a call's arguments are in memory. Called on the event loop."""
@@ -132,6 +136,11 @@ class ShardThread(threading.Thread):
     def batch_times(self) -> list[int]:
         """The histogram of the batches' times: a count for each of `BATCH_SECONDS`, and one for longer ones."""
         return [0] * (len(BATCH_SECONDS) + 1) if self._servant is None else self._servant.batch_times
+
+    @property
+    def copy_of(self) -> str:
+        """The id of the graph that the shard's is a copy of; empty if it is no copy."""
+        return "" if self._servant is None else self._servant.copy_of
 
     def received(self) -> None:
         """Release the memory reserved for a call's arguments, now received."""

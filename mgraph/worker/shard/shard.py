@@ -76,6 +76,8 @@ class ShardSpec:
         The length of the window before the largest time, in the unit of times.
     window_edges : int or None
         The maximum number of edges; the oldest expire.
+    copy_of : str
+        The id of the graph that this one is a copy of; empty if it is no copy.
     """
 
     graph: str
@@ -91,6 +93,7 @@ class ShardSpec:
     times: str | None = None
     window: int | None = None
     window_edges: int | None = None
+    copy_of: str = ""
 
 
 class Shard:
@@ -226,8 +229,8 @@ class Shard:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of device memory of structures, times, results and the change log."""
-        nbytes = 0 if self.clock is None else self.clock.nbytes
+        """Bytes of device memory of structures, times, results, the change log and the exchange's region."""
+        nbytes = self.exchange.region_nbytes + (0 if self.clock is None else self.clock.nbytes)
         for group in (self.structures, self.results.values(), self.maintained.values()):
             for item in group:
                 nbytes += item.nbytes

@@ -28,6 +28,7 @@ from itertools import pairwise
 import numpy as np
 
 from mgraph.device import Array, Device
+from mgraph.parallel_copy import cloned
 from mgraph.structures import Run
 from mgraph.tables.times import LEAST, MOST
 from mgraph.worker.shard.merge import merge_in_order
@@ -294,6 +295,15 @@ class Times:
     def rebuilt(self, run: Run) -> Times:
         """Return the times of a structure with other rows, from a run of insertions in stream order."""
         return replace(self, levels=(Level(self.device, run),) if len(run) else ())
+
+    def clone(self, device: Device) -> Times:
+        """Return a copy without a window: only the last time of each arc counts. O(m)."""
+        if self.repeats or self.floor > NEVER:
+            last = replace(self.latest(), weight=None)
+            return Times(device, levels=(Level(device, last),) if len(last) else ())
+        runs = [level.run for level in self.levels]
+        columns = [{name: cloned(device, getattr(run, name)) for name in ("keys", "op", "time")} for run in runs]
+        return replace(self, device=device, levels=tuple(Level(device, Run(**column)) for column in columns))
 
     def check_invariants(self) -> None:
         """Assert the first invariant of the module's list. O(m); for tests."""

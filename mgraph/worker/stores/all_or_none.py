@@ -28,4 +28,4 @@ def all_or_none(shard: Shard) -> Iterator[None]:
         shard.exchange.allreduce(np.array([1], np.int8), "max")
         raise
     if shard.exchange.allreduce(np.array([0], np.int8), "max")[0]:
-        raise Aborted(f"{shard}: another rank could not use the store")
+        raise Aborted(f"{shard}: another rank failed, and raises its error")

@@ -20,7 +20,7 @@ from mgraph.worker.commit.change import Change, forward_counts
 from mgraph.worker.shard.shard import Shard
 from mgraph.worker.shard.times import Times
 
-__all__ = ["Move", "Moved", "balanced", "by_work", "move", "rebuilt"]
+__all__ = ["Move", "Moved", "all_edges", "balanced", "built", "by_work", "move", "rebuilt"]
 
 CHUNK = 1 << 26  #: keys per insertion, to bound the memory of a structure's `prepare`
 
@@ -134,7 +134,7 @@ def rebuilt(shard: Shard, partition: Partition, arrived: Callable[[Run], Run]) -
     """
     structures, counted = [], 0
     for number, old in enumerate(shard.structures):
-        new, forward = _built(shard, partition, arrived(_leaving(shard, old)), count=number == 0)
+        new, forward = built(shard, partition, arrived(all_edges(shard, old)), count=number == 0)
         structures.append(new)
         counted += forward
     before = [] if shard.clock is None else shard.clock.times
@@ -148,7 +148,7 @@ def _with_rows(shard: Shard, run: Run) -> Run:
     return replace(run, keys=run.keys + np.uint64(shard.lo << 32))
 
 
-def _leaving(shard: Shard, structure: Structure) -> Run:
+def all_edges(shard: Shard, structure: Structure) -> Run:
     """Return all edges of a structure as a sorted run, by internal ids of the whole graph."""
     csr, device = structure.to_csr(), shard.device
     keys, n = device.empty(len(csr.dst), np.uint64), len(csr.dst)
@@ -186,7 +186,7 @@ def _joined(shard: Shard, parts: list[Array], base: np.uint64 | None = None) -> 
     return whole
 
 
-def _built(shard: Shard, partition: Partition, run: Run, count: bool) -> tuple[Structure, int]:
+def built(shard: Shard, partition: Partition, run: Run, count: bool) -> tuple[Structure, int]:
     """Build a structure from `run`. Returns it, and the number of counted edges with `count`."""
     lo, hi = partition.range(shard.rank)
     structure, counted = shard.new_structure(hi - lo, partition.n_vertices), 0

@@ -248,7 +248,7 @@ def test_the_meter_adds_up_what_the_shards_last_said():
         (shard,) = meter.shards()
         assert shard.pop("since") >= 0
         counted = of_rank(ShardState(epoch=2, edges=20, operations=60, seconds=0.25, nbytes=200))
-        assert shard == {"graph": "g", "rank": 0, **counted, "queued": 0, "doing": ""}
+        assert shard == {"graph": "g", "rank": 0, **counted, "copy_of": "", "queued": 0, "doing": ""}
         now[0] = 4.0
         assert meter.read() == {"graphs": 1, "edges": 20, "bytes": 200, "epoch": 2, "batch_rate": 0.5}
         client.stop()
