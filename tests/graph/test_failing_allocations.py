@@ -209,6 +209,7 @@ READS: dict[str, tuple[Make, Call]] = {
     "to_networkx": (plain, lambda graph: nx.number_of_edges(graph.to_networkx())),
     "subgraph": (plain, lambda graph: closed(graph.subgraph(np.arange(500)))),
     "ego": (plain, lambda graph: closed(graph.ego(0, 2))),
+    "copy": (plain, lambda graph: closed(graph.copy())),
 }
 
 
@@ -413,9 +414,10 @@ def test_every_allocation_of_a_store_and_of_its_opening(tmp_path, name):
 ON_RANKS = {
     **{name: CHANGES[name] for name in ("insert", "insert, undirected", "delete_vertices", "add_vertices", "grow",
        "rebalance", "reorder", "execute", "int64 insert", "window", "window_edges")},
-    **{name: PROGRAMS[name] for name in ("bfs", "pagerank", "connected_components", "triangles", "louvain", "sssp",
-       "k_truss", "core_number", "betweenness_centrality", "strongly_connected_components", "maintained components")},
-    **{name: READS[name] for name in ("neighbors", "to_csr")},
+    **{name: PROGRAMS[name] for name in ("bfs", "pagerank", "connected_components", "triangles", "sssp",
+       "label_propagation", "k_truss", "core_number", "betweenness_centrality", "strongly_connected_components",
+       "maintained components")},
+    **{name: READS[name] for name in ("neighbors", "to_csr", "copy")},
     "ingest": (plain, lambda graph: graph.ingest(a_part, steps=1)),
 }  # fmt: skip
 
