@@ -343,7 +343,7 @@ def test_a_sample_of_allocations(tmp_path, group):
         "reads": READS,
         "stores": Stores(tmp_path).cases(),
     }[group]
-    for name in rng.choice(list(cases), 4, replace=False).tolist():
+    for name in rng.choice(list(cases), 3, replace=False).tolist():
         fail_each(name, cases[name], most=2, rng=rng)
 
 
@@ -452,7 +452,7 @@ def fail_on_rank(client: Client, name: str, rank: int, exchange: str, **how: Any
 @pytest.mark.parametrize("exchange", ["peer", "tcp"])
 def test_a_sample_of_allocations_of_a_rank(client, exchange):
     rng = fresh_rng()
-    for name in rng.choice(list(ON_RANKS), 3, replace=False).tolist():
+    for name in rng.choice(list(ON_RANKS), 2, replace=False).tolist():
         fail_on_rank(client, name, int(rng.integers(2)), exchange, most=2, rng=rng)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 from dask.distributed import Client, LocalCluster
@@ -10,6 +12,7 @@ from hops import breadth, hops
 from mgraph import DynamicGraph
 from mgraph.structures.run import FEW
 
+RANGES = find_spec("nvtx") is not None  #: each call is then in a range, which takes one function more
 MOST = {"update": 14, "run": 16}
 #: different functions, and files, of a whole call in process: those of an insert of one edge, and of a search
 WIDEST = {"insert": (68, 26), "bfs": (89, 29)}
@@ -34,7 +37,7 @@ def test_few_functions_lie_between_a_call_and_its_first_kernel(graph, name):
     for thread, functions in found.items():
         print(f"{thread}: {len(functions)}\n  " + "\n  ".join(functions))
     assert list(found) == ["user's thread", "shard's thread"]
-    assert sum(map(len, found.values())) <= MOST[name]
+    assert sum(map(len, found.values())) <= MOST[name] + RANGES
 
 
 @pytest.mark.parametrize("name", WIDEST)
@@ -48,5 +51,5 @@ def test_few_functions_and_files_take_part_in_a_whole_call_in_process(name):
     for file, functions in found.items():
         print(f"{file}: {', '.join(functions)}")
     functions, files = WIDEST[name]
-    assert sum(map(len, found.values())) <= functions
-    assert len(found) <= files
+    assert sum(map(len, found.values())) <= functions + RANGES
+    assert len(found) <= files + RANGES
