@@ -222,6 +222,8 @@ def test_a_copy_has_no_store_no_name_and_no_results(client, tmp_path):
             assert len(ranks.to_numpy()) == 5
             with h.maintain("connected_components") as own:
                 assert own.result().to_numpy().tolist() == [0, 0, 0, 3, 3]
+            assert [report.inserted for report in h.ingest(lambda rank, size, step: ([2], [rank]), steps=1)] == [2]
+            h.delete([2, 2], [0, 1])
             h.publish("copied")
             with DynamicGraph.attach(client, "copied") as attached:
                 assert attached.num_edges == 3
