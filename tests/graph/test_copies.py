@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import tracemalloc
+import weakref
 from copy import deepcopy
 from typing import Any
 
@@ -21,6 +22,7 @@ from plain_graph import fresh_rng
 from test_store import assert_graph
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, GraphClosed, InvalidOption, WorkerLost, structures
+from mgraph.worker.calls import making
 from mgraph.worker.memory import resident_bytes
 
 N = 60
@@ -193,6 +195,26 @@ def test_times_are_copied_and_no_window_moves(place, how):
     assert_clean(place)
 
 
+def test_an_order_that_is_due_is_due_in_the_copy_too():
+    with DynamicGraph(n_vertices=6, order="degree") as g, g.copy() as h:
+        h.insert([5, 5, 5], [1, 2, 3])
+        for graph, hub in ((h, 0), (g, 5)):  # the hub comes first where edges came
+            order = graph._directory.check().order
+            assert (5 if order is None else order[5]) == hub
+        assert (h.bfs(5).to_numpy().tolist(), g.num_edges) == ([-1, 1, 1, 1, -1, 0], 0)
+
+
+def test_isolated_vertices_are_dropped_by_the_copys_own_changes():
+    with DynamicGraph(keys="string", drop_isolated=True, window=10) as g:
+        g.insert(["a", "b"], ["b", "c"], time=[0, 5])
+        with g.copy() as h:
+            for graph, left in ((g, ["x", "y"]), (h, ["a", "b", "c", "x", "y"])):
+                graph.insert(["x"], ["y"], time=[100])
+                assert list(graph) == left
+            h.delete(["a"], ["b"])
+            assert list(h) == ["b", "c", "x", "y"]
+
+
 def both(graph: DynamicGraph, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return pairs if graph.directed else pairs + [(v, u) for u, v in pairs]
 
@@ -222,6 +244,8 @@ def test_a_copy_has_no_store_no_name_and_no_results(client, tmp_path):
             assert len(ranks.to_numpy()) == 5
             with h.maintain("connected_components") as own:
                 assert own.result().to_numpy().tolist() == [0, 0, 0, 3, 3]
+            assert [report.inserted for report in h.ingest(lambda rank, size, step: ([2], [rank]), steps=1)] == [2]
+            h.delete([2, 2], [0, 1])
             h.publish("copied")
             with DynamicGraph.attach(client, "copied") as attached:
                 assert attached.num_edges == 3
@@ -445,6 +469,27 @@ def test_copies_leave_no_memory_on_workers(client):
             assert after - before[worker] < 10 * nbytes, f"{after - before[worker]} bytes more after 1,000 copies"
         assert g.nbytes == nbytes
     assert_clean(client)
+
+
+def test_ctrl_c_in_a_copy_leaves_none(monkeypatch):
+    with DynamicGraph(n_vertices=N) as g:
+        g.insert([0], [1])
+        real, made = making.copied, list[Any]()
+
+        def interrupted(*args: Any) -> Any:
+            os.kill(os.getpid(), signal.SIGINT)
+            made.append(weakref.ref(real(*args)))
+            return made[0]()
+
+        monkeypatch.setattr(making, "copied", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            g.copy()
+        gc.collect()
+        assert made[0]() is None
+        monkeypatch.undo()
+        assert g.insert([1], [2]).epoch == 2
+        with g.copy() as h:
+            assert h.num_edges == 2
 
 
 def test_without_memory_no_copy_is_made(monkeypatch):

@@ -42,6 +42,7 @@ g = DynamicGraph.open("roads", weighted=True)  # what the store says
 g = DynamicGraph.load("roads", devise="cpu")  # device
 g = g.at(3, structre="csr")  # structure
 g.move_to(exchang="tcp")  # exchange
+g.copy(structur="csr")  # structure
 g.page_rank()  # pagerank
 g.pagerank(damping=0.85)  # damping
 good = DynamicGraph.from_pandas(frame, weighted=True, keys=None, directed=False, store="roads", retain=3)

@@ -17,6 +17,7 @@ def test_graphs_and_results_have_types(tmp_path: Path) -> None:
         assert type(assert_type(graph.pagerank(), VertexValues)) is VertexValues
         assert_type(graph.run("bfs", source="ada"), VertexValues)
         made = [assert_type(graph.subgraph(["ada"]), DynamicGraph), assert_type(graph.at(1), DynamicGraph)]
+        made.append(assert_type(graph.copy(structure="csr"), DynamicGraph))
     made.append(assert_type(DynamicGraph.open(tmp_path / "store"), DynamicGraph))
     frame = pd.DataFrame({"source": [0], "target": [1]})
     made.append(assert_type(DynamicGraph.from_pandas(frame), DynamicGraph))

@@ -120,15 +120,16 @@ def create(
 def copy(rank: Rank, graph: str, structure: str) -> None:
     """Copy the shard for the rank with this number of another graph, which takes it over by `adopt`.
 
-    All ranks make their copies, or none does. The copies' kernels leave a core to this graph.
+    All ranks make their copies, or none does. On a CPU the copies' kernels leave a core to this graph.
     """
     shard, device = rank.shard, rank.shard.device
     # Look for the memory on all ranks before any takes some.
     with all_or_none(shard):
         device.check_room(bytes_of_copy(shard, structure), f"a copy of {shard}")
     with all_or_none(shard):
-        background = replace(device, threads=max(1, rank.host.threads - 1), background=True)
-        twin, other = copied(shard, graph, structure, background), rank.host.rank_of(graph, rank.number)
+        if device.kind == "cpu":
+            device = replace(device, threads=max(1, rank.host.threads - 1), background=True)
+        twin, other = copied(shard, graph, structure, device), rank.host.rank_of(graph, rank.number)
         device.synchronize()
         if other is None:
             raise GraphClosed(f"graph {graph}, the copy of {shard}, was closed before it was made")
