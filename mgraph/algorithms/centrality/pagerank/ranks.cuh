@@ -51,6 +51,15 @@ template <bool exact> struct RankSums {
 };
 constexpr i64 tally_cells = 6;
 
+// A sum of a tally as the nearest number: what is below its last bit only tells a half from more than a half.
+DEVICE f64 from_tally(u64 high, u64 low) {
+    high += low >> low_bits, low &= ((u64)1 << low_bits) - 1;
+    int more = (int)lesser((i64)low_bits, (i64)62 - bit_width(high)), rest = (int)low_bits - more;
+    u64 words = high << more | low >> rest;
+    bool below = low & (((u64)1 << rest) - 1);
+    return (f64)(i64)(words | below) / (tally_one * (f64)((u64)1 << more));
+}
+
 DEVICE f64 magnitude(f64 v) { return greater(v, -v); }
 
 // The rank of a vertex without shares: an even part, and its parts of two distributions, if there are any.
