@@ -91,12 +91,14 @@ def test_a_rank_leaves_while_another_is_late_and_goes_on(monkeypatch: pytest.Mon
     assert launches > 10
 
 
-@pytest.mark.parametrize("size", [1, 3])
-def test_a_launch_that_does_not_wait_ends_after_a_while_too(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setitem(world.PATIENCE, "cpu", 100_000)
+@pytest.mark.parametrize(("size", "rounds"), [(1, 30_000), (3, 300)])
+def test_a_launch_that_does_not_wait_ends_after_a_while_too(
+    monkeypatch: pytest.MonkeyPatch, size: int, rounds: int
+) -> None:
+    monkeypatch.setitem(world.PATIENCE, "cpu", 10_000)
 
     def work(exchange: Exchange, device: Device) -> tuple[int, int]:
-        wrong = meet(exchange, device, 3000)["wrong"]
+        wrong = meet(exchange, device, rounds)["wrong"]
         return wrong, exchange.world(device).launches
 
     for wrong, launches in together(size, work):

@@ -136,8 +136,9 @@ struct TileTable {
         if (above) atomic_add(high + at, above);
     }
 };
-template <class Tile32> DEVICE TileTable table_of(Tile32 tile, u32* words) {  // from a block's words, 3 per slot
-    i64 own = tile.index() * table_slots, all = tiles_of_block * table_slots;
+// From the words of a block of so many tiles, 3 per slot.
+template <class Tile32> DEVICE TileTable table_of(Tile32 tile, u32* words, i64 tiles) {
+    i64 own = tile.index() * table_slots, all = tiles * table_slots;
     return {words + own, words + all + own, words + 2 * all + own};
 }
 
@@ -188,6 +189,10 @@ struct Vote {  // lets rows vote, a row per lane; leaves wide rows to CastWide
     DEVICE i64 edges(i64 row) const { return graph.degree(row) + (both ? back.degree(row) : 0); }
     DEVICE void operator()(Grid grid) const {
         SHARED(u32, words, Tile<lanes>::size() == 1 ? 1 : 3 * tiles_of_block * table_slots);
+        run(grid, words, tiles_of_block, [](i64) {});
+    }
+    // By blocks of so many tiles, whose tables are in `words`. A lane calls after(row), or -1, when its row has voted.
+    template <class After> DEVICE void run(Grid grid, u32* words, i64 tiles, After after) const {
         Tile<lanes> tile;
         for (i64 i : grid.items(tile, (n + tile.size() - 1) / tile.size())) {
             i64 at = i * tile.size() + tile.rank(), row = at < n ? row_at(at) : -1;
@@ -198,14 +203,16 @@ struct Vote {  // lets rows vote, a row per lane; leaves wide rows to CastWide
             if constexpr (ThreadTable::holds) {
                 if (degree > short_degree && degree <= votes.tabled) votes.settle(row, by_thread(row, degree));
             } else {
-                TileTable table = table_of(tile, words);
+                TileTable table = table_of(tile, words, tiles);
                 for (u32 rest = tile.ballot(degree > short_degree && degree <= votes.tabled); rest; rest &= rest - 1) {
                     int lane = lowest_bit(rest);
                     i64 next = tile.shfl(row, lane), m = tile.shfl(degree, lane);
                     Best best = by_tile(tile, next, 1ll << bit_width((u64)(m + m / 3 - 1)), table);
                     if (tile.rank() == 0) votes.settle(next, best);
                 }
+                tile.sync();
             }
+            after(row >= 0 && degree <= votes.tabled ? row : -1);
         }
     }
     DEVICE Best by_thread(i64 row, i64 degree) const {
@@ -313,8 +320,11 @@ struct CastWide {  // adds the edges of a wide row's task to the row's table, a 
     u64* sums;
     DEVICE void operator()(Grid grid) const {
         SHARED(u32, words, 3 * tiles_of_block * table_slots);
+        run(grid, words, tiles_of_block);
+    }
+    DEVICE void run(Grid grid, u32* words, i64 tiles) const {  // by blocks of so many tiles, with tables in `words`
         Tile<lanes> tile;
-        TileTable table = table_of(tile, words);
+        TileTable table = table_of(tile, words, tiles);
         constexpr bool direct = Tile<lanes>::size() == 1;  // a CPU does not need a nearer table
         if (!direct)
             for (i64 at = tile.rank(); at < table_slots; at += tile.size()) table.clear(at);
@@ -393,6 +403,9 @@ struct SettleWide {  // takes the best of a wide row's pieces, a wide row per ti
     const u64* scores;
     const u32* labels;
     DEVICE void operator()(Grid grid) const {
+        run(grid, [](i64) {});
+    }
+    template <class After> DEVICE void run(Grid grid, After after) const {  // a lane calls after(row) for each row
         Tile<lanes> tile;
         for (i64 i : grid.items(tile, n)) {
             i64 at = begin + i, first = (places[at] - places[begin]) / chunk_slots,
@@ -400,7 +413,9 @@ struct SettleWide {  // takes the best of a wide row's pieces, a wide row per ti
             Best best = {0, no_label};
             for (i64 c = first + tile.rank(); c <= last; c += tile.size()) best.meet(scores[c + i], labels[c + i]);
             best = best_of(tile, best);
-            if (tile.rank() == 0) votes.settle(wide[at], best);
+            if (tile.rank() > 0) continue;
+            votes.settle(wide[at], best);
+            after((i64)wide[at]);
         }
     }
 };

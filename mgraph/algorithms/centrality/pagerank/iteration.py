@@ -17,7 +17,7 @@ from mgraph.device import Array, Device
 from mgraph.kernels import Library, constants
 from mgraph.structures import Structure
 
-__all__ = ["SHARES", "Iteration", "Pull", "PullSupersteps", "Push", "common"]
+__all__ = ["Iteration", "Pull", "PullSupersteps", "Push", "common"]
 
 SHARES = {16: np.uint16, 32: np.float32, 64: np.float64}  #: the dtype of sent shares, by their bits
 _RANKS = constants("algorithms/centrality/pagerank/ranks.cuh")

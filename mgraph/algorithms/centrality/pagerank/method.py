@@ -84,8 +84,8 @@ def pagerank(
     GraphClosed
         `start` is a closed result.
     CapacityError
-        A worker has too little memory: 22 bytes per own vertex (24 with a `tol` below 1e-7), 4 more for a float32
-        result, and on several workers 2 to 8 per vertex of the whole graph. In-edges that the graph does not store are
+        A worker has too little memory: 24 bytes per own vertex, 4 more for a float32 result, and on several workers 2
+        to 8 per vertex of the whole graph; on CPUs 4 to 16. In-edges that the graph does not store are
         made for the call, which takes 32 bytes per arc meanwhile. If there is too little memory for that, 12 bytes per
         own vertex suffice, and 8, on several workers 16, per vertex of the whole graph.
         `centrality.pagerank.program.run` lists it all.
@@ -94,7 +94,7 @@ def pagerank(
 
     Notes
     -----
-    O(n + m) per iteration, which is a superstep. In it each worker receives the shares of all vertices: 2 bytes per
+    O(n + m) per iteration. In it each worker receives the shares of all vertices: 2 bytes per
     vertex with float32 and a `tol` of 1e-7 or more, 4 with a smaller one, and 8 with float64 or weights. If in-edges
     are neither stored nor made, it sends a sum per vertex instead, 8 bytes, to the vertex's owner. With float32 and a
     `tol` of 1e-7 or more, vertices send only the changes of their ranks, cut to 16 bits, which is fastest. The limit is

@@ -52,8 +52,8 @@ struct PowerIteration {
     i64 n_tasks;
     u64* hub_sums;
     i64 hub_rows;
-    i64 shares_offset;  // in each rank's region: the shares of all vertices in even steps,
-    i64 stride;  // and so many bytes further in odd ones
+    i64 even_offset;  // in each rank's region: the shares of all vertices, of even and odd steps
+    i64 odd_offset;
     struct State {
         i64 phase = 0;
         i64 steps = 0, hubs = 0;
@@ -65,7 +65,7 @@ struct PowerIteration {
 
     DEVICE void begin(State& s) const { s.phase = enter, s.steps = steps, s.handed = handed, s.kept = kept; }
     DEVICE bool alone(const State& s) const { return s.phase == sum_hubs; }
-    DEVICE i64 shares_at(i64 step) const { return shares_offset + (step & 1) * stride; }
+    DEVICE i64 shares_at(i64 step) const { return step & 1 ? odd_offset : even_offset; }
     DEVICE Shared shares(const State& s) const {
         Shared shared;
         if (s.phase == send) shared.array = shares_at(0), shared.width = sizeof(FirstShare);

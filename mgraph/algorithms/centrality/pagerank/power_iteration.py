@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import Shard, kernels
-from mgraph.algorithms.centrality.pagerank.iteration import SHARES, Pull
+from mgraph.algorithms.centrality.pagerank.iteration import Pull
 from mgraph.algorithms.centrality.pagerank.teleport import Base
 from mgraph.algorithms.primitives.transpose import CsrRows
 from mgraph.device import Array
-from mgraph.exchange.regions import aligned
 from mgraph.kernels import Library, View
 from mgraph.structures import Structure
 
@@ -58,14 +57,14 @@ class PowerIteration(Pull):
     def iterate(self, base: Base, tol: float, max_iter: int) -> dict[str, Any]:
         """Implement `Iteration.iterate` by one launch per `STEPS` iterations."""
         # The shares of all vertices in two arrays: of the last step, and of the next one.
-        n, world = self.shard.n_vertices, self.shard.exchange.world(self.device)
-        stride = aligned(n * max(SHARES[bits]().itemsize for bits in (self.first_bits, self.bits)))
-        layout = world.layout(self.shard.partition, 0, shares=2 * stride)
+        world = self.shard.exchange.world(self.device)
+        nbytes = self.shard.n_vertices * max(self.first_bits, self.bits) // 8
+        layout = world.layout(self.shard.partition, 0, even=nbytes, odd=nbytes)
         fields = {
             "graph": self.view, "tol": tol, "alpha": base.alpha, "alike": int(base.alike), **base.parts,
             "teleport": base.teleport, "dangling": base.dangling, "degrees": self.degrees, "sums": self.sums,
             "sent": self.sent, "tasks": self.tasks, "n_tasks": self.n_tasks, "hub_sums": self.hub_sums,
-            "hub_rows": self.hub_rows, "shares_offset": layout.offsets["shares"], "stride": stride,
+            "hub_rows": self.hub_rows, "even_offset": layout.offsets["even"], "odd_offset": layout.offsets["odd"],
         }  # fmt: skip
         items = 1 + (self.n + self.edges.num_edges) // 256
 

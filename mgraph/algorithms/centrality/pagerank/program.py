@@ -38,7 +38,10 @@ sends to all evenly. The next ranks are T(H), and T reduces L1 distances by the 
 next ranks to the limit is at most ``alpha / (1 - alpha)`` times their L1 distance to H. The latter is at most their L1
 change plus twice the part cut off in the previous step. This sum is compared with `tol`.
 
-An iteration on p ranks costs one read-back of 48 bytes, one allreduce of three numbers (a copy on one rank) and:
+On CPUs all ranks pull by one program (`power_iteration.cuh`, `mgraph.exchange.world`): one launch for up to 256
+iterations. In each, a rank writes the shares of its vertices to all ranks, range by range, and the ranks meet once, and
+the own blocks once more where there are hubs. Elsewhere an iteration on p ranks is a superstep. It costs one read-back
+of 48 bytes, one allreduce of six numbers (a copy on one rank) and:
 
 ================= ============================================================= =======================================
 way               launches                                                      exchange
@@ -47,7 +50,8 @@ pull              2, 3 where there are hubs; p copies of shares where p > 1     
 push              2, 3 where there are hubs; p more where p > 1                 alltoallv of 8 bytes per vertex
 ================= ============================================================= =======================================
 
-Pull takes a third launch and a second read-back, of 24 bytes, while it visits few vertices.
+While pull visits few vertices, it is by supersteps on all devices, with a third launch and a second read-back, of 24
+bytes. Both ways give the same ranks, bit for bit.
 """
 
 from __future__ import annotations
@@ -151,8 +155,9 @@ def run(
         `start` or a distribution has negative or infinite values or NaN, or sums to 0; an edge has a negative weight.
         Raised on every rank.
     CapacityError
-        Too little memory. Pull needs 22 bytes per owned vertex (24 with a tol below 1e-7, 20 with float64), 8 bytes per
-        row up to that of the last hub and, on several ranks, 2 bytes (4, 8) per vertex of the whole graph. Push needs
+        Too little memory. Pull needs 20 bytes per owned vertex (12 with float64), 8 bytes per row up to that of the
+        last hub and 4 bytes (8 with a tol below 1e-7, 16 with float64) per vertex of the whole graph. By supersteps it
+        is 22 bytes (24, 20) per owned vertex and, on several ranks, 2 (4, 8) per vertex of the whole graph. Push needs
         12 bytes per owned vertex and 8 bytes (16 on several ranks; 8 more with float64) per vertex of the whole graph.
         Both need 8 bytes per owned vertex for a start, until the first iteration, 4 bytes per owned vertex for a
         float32 result, and 1 / 64 byte per edge for hubs' tasks. In-edges that the graph does not store need the memory
