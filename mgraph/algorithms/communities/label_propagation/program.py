@@ -25,7 +25,7 @@ from mgraph.algorithms.primitives.label_counts import NO_VOTES, LabelCounts, lab
 from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.algorithms.primitives.user_ids import vertex_labels
 from mgraph.device import Array, Device
-from mgraph.kernels import Library, Struct, View
+from mgraph.kernels import Library, View
 
 __all__ = ["run", "warm"]
 
@@ -95,10 +95,9 @@ def _propagate(shard: Shard, tally: LabelCounts, max_iter: int) -> tuple[Array, 
     """Return the labels of all vertices and the number of rounds, by a program of all ranks."""
     world, n = shard.exchange.world(shard.device), shard.n_vertices
     layout = world.layout(shard.partition, 0, even=4 * n, odd=4 * n)
-    votes = {**NO_VOTES, "first": shard.lo, "labels": None, "chosen": None, "tabled": tally.tabled}
     state = world.run(
         _library(shard, tally.views[0]), "Rounds", layout, 1 + (tally.rows + shard.out_edges.num_edges) // 256,
-        votes=Struct(**votes), first_labels=vertex_labels(shard), most=max_iter, even_offset=layout.offsets["even"],
+        tabled=tally.tabled, first_labels=vertex_labels(shard), most=max_iter, even_offset=layout.offsets["even"],
         odd_offset=layout.offsets["odd"], **tally.fields(),
     )  # fmt: skip
     return world.array(layout, ("even", "odd")[state["round"] & 1], n, np.uint32), state["round"]

@@ -22,7 +22,7 @@ struct Rounds {
     View graph;
     View back;  // the in-edges, which count too if `both` is 1
     i64 both;
-    Votes votes;  // its labels, and where they go, are those of the round
+    i64 tabled;  // most edges of a row that is not wide
     const u32* first_labels;  // per vertex of the graph
     i64 most;  // rounds
     const u32* wide;
@@ -78,9 +78,14 @@ struct Rounds {
             for (i64 v : grid.items(world.vertices()))
                 for (i64 round = 0; round < 2; ++round) store(labels(world.rank, round) + v, first_labels[v]);
             return mine;
-        case vote: mine.of[CHANGED] = do_vote(grid, s, words); break;
-        case cast: do_cast(grid, s, words); break;
-        case rank: do_rank(grid, s); break;
+        case vote: mine.of[CHANGED] = do_vote(grid, s, graph, back, words); break;
+        case cast:
+            do_cast(grid, votes(s.round), graph, rows_of(s.group), tasks, of_group(s.group, 3), words);
+            if (both) do_cast(grid, votes(s.round), back, rows_of(s.group), back_tasks, of_group(s.group, 4), words);
+            break;
+        case rank:
+            if (s.group < n_groups) rank_wide(grid, votes(s.round), rows_of(s.group), scores, best);
+            break;
         default: mine.of[CHANGED] = do_settle(grid, s);
         }
         if (ends_round(s))
@@ -90,10 +95,11 @@ struct Rounds {
 
     // ---- what the phases do ------------------------------------------------------------------------------------------
 
-    DEVICE Votes votes_of(i64 round) const {
-        Votes now = votes;
-        now.labels = labels(world.rank, round), now.chosen = labels(world.rank, round + 1) + world.lo();
-        return now;
+    DEVICE MostFrequent votes(i64 round) const {
+        return {labels(world.rank, round), labels(world.rank, round + 1) + world.lo(), tabled};
+    }
+    DEVICE WideRows rows_of(i64 group) const {
+        return {wide, places, of_group(group, 0), of_group(group, 1), keys, sums};
     }
     // Stores an own vertex's label into the arrays of the other ranks. Returns true if it has changed.
     DEVICE bool put(i64 round, i64 row) const {
@@ -106,31 +112,23 @@ struct Rounds {
     DEVICE void clear_tables(Grid grid, i64 group) const {
         for (i64 at : grid.items(of_group(group, 2))) store(keys + at, no_label), store(sums + at, (u64)0);
     }
-    APART i64 do_vote(Grid grid, const State& s, u32* words) const {
+    // Views are copies, which no store can change.
+    APART i64 do_vote(Grid grid, const State& s, View rows, View back_rows, u32* words) const {
         i64 changed = 0;
-        Vote<View>{graph, back, both, nullptr, world.rows(), votes_of(s.round)}.run(
-            grid, words, program_tiles, [&](i64 row) { changed += row >= 0 && put(s.round, row); });
+        MostFrequent rule = votes(s.round);
+        Voting<View, MostFrequent>{rows, back_rows, both != 0, nullptr, world.rows(), rule, words, program_tiles}.run(
+            grid, [&](i64 row) { changed += row >= 0 && put(s.round, row); });
         clear_tables(grid, 0);
         return changed;
     }
-    APART void do_cast(Grid grid, const State& s, u32* words) const {
-        i64 begin = of_group(s.group, 0), end = of_group(s.group, 1);
-        Votes now = votes_of(s.round);
-        auto run = [&](const View& rows, const i64* task_of, i64 n) {
-            CastWide<View>{rows, now, wide, places, task_of, begin, end, n, keys, sums}.run(grid, words, program_tiles);
-        };
-        run(graph, tasks, of_group(s.group, 3));
-        if (both) run(back, back_tasks, of_group(s.group, 4));
-    }
-    DEVICE void do_rank(Grid grid, const State& s) const {
-        if (s.group >= n_groups) return;
-        i64 begin = of_group(s.group, 0), end = of_group(s.group, 1);
-        RankWide{votes_of(s.round), wide, places, begin, end, keys, sums, scores, best}(grid);
+    APART void do_cast(Grid grid, MostFrequent rule, View rows, WideRows now, const i64* task_of, i64 n,
+                       u32* words) const {
+        cast_wide(grid, rows, rule, now, task_of, n, words, program_tiles);
     }
     DEVICE i64 do_settle(Grid grid, const State& s) const {
-        i64 begin = of_group(s.group, 0), end = of_group(s.group, 1), changed = 0;
-        SettleWide{votes_of(s.round), wide, places, begin, end - begin, scores, best}.run(
-            grid, [&](i64 row) { changed += put(s.round, row); });
+        i64 changed = 0;
+        settle_wide(grid, votes(s.round), rows_of(s.group), scores, best,
+                    [&](i64 row) { changed += put(s.round, row); });
         clear_tables(grid, s.group + 1);
         return changed;
     }
