@@ -104,7 +104,7 @@ class ShardState(NamedTuple):
     arcs : int
         The arcs that the rank's structures store.
     nbytes : int
-        Bytes of device memory that structures and results hold.
+        Bytes of device memory that structures and results hold, and the region in which programs of ranks meet.
     seconds : float
         The time of the last batch, without waiting for other ranks.
     memory_left : int

@@ -39,12 +39,15 @@ class Exchange(ABC):
     ----------
     rank, size : int
         This rank's number, 0 .. size - 1, and the number of ranks.
+    region_nbytes : int
+        The bytes of this rank's region of the `World`.
     """
 
     name: ClassVar[str]
     maps: bool = False  #: True if all ranks map each other's memory
     rank: int
     size: int
+    region_nbytes: int = 0
     _world: World | None = None
 
     def __init__(self, rank: int, size: int, aborted: Callable[[], bool]) -> None:

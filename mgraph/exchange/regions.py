@@ -32,6 +32,7 @@ class Collectives(Protocol):
 
     rank: int
     size: int
+    region_nbytes: int
     aborted: Callable[[], bool]
 
     def alltoallv(self, parts: Sequence[Array]) -> list[Array]: ...

@@ -58,7 +58,7 @@ class World:
         self._tickets: Tickets | None = None
         self._grant: np.ndarray | None = None
         self.mapped = mapped and self.size <= MOST_RANKS and self._gpus_differ()
-        self.nbytes, self.launches, self.runs = 0, 0, 0
+        self.launches, self.runs = 0, 0
         self._region: Any = None
         self._control = device.zeros(HEARD_AT + self.size * SLOT, np.uint64)
         self._counts = self._control[COUNTS_AT : COUNTS_AT + self.size + NUMBERS].view(np.int64)
@@ -124,7 +124,7 @@ class World:
         layout = self._layouts.get(key)
         if layout is None:
             layout = Layout(self.size, room, message, arrays)
-            if layout.nbytes > self.nbytes:
+            if layout.nbytes > self.exchange.region_nbytes:
                 self._grow(layout.nbytes)
             layout.world, layout.starts = self._struct(layout, partition), partition.starts
             if len(self._layouts) > 16:
@@ -164,7 +164,7 @@ class World:
         self._layouts.clear()
         self._free()
         self._region = open_region(self.exchange, self.device, self.mapped and self.size > 1, nbytes)
-        self.nbytes = nbytes
+        self.exchange.region_nbytes = nbytes
 
     def _free(self) -> None:
         if self._region is not None:
@@ -172,13 +172,13 @@ class World:
             if self.size > 1:
                 self.exchange.barrier()
             self._region.free()
-        self._region, self.nbytes = None, 0
+        self._region, self.exchange.region_nbytes = None, 0
 
     def close(self) -> None:
         """Unmap the other regions and free the own region, without waiting for other ranks."""
         if self._tickets is not None:
             self._tickets.close()
-        region, self._region = self._region, None
+        region, self._region, self.exchange.region_nbytes = self._region, None, 0
         self._layouts.clear()
         if region is not None:
             self.device.use()

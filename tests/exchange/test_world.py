@@ -131,7 +131,7 @@ def test_regions_grow_and_leave_no_names() -> None:
         wrong, sizes = [], []
         for room in (8, 1 << 12, 16, 1 << 14):
             wrong.append(meet(exchange, device, room=room)["wrong"])
-            sizes.append(exchange.world(device).nbytes)
+            sizes.append(exchange.region_nbytes)
         assert sizes[0] < sizes[1] == sizes[2] < sizes[3]
         return wrong
 

@@ -149,7 +149,7 @@ def test_a_worker_is_killed_in_each_stage_of_each_kind_of_call(own_client, tmp_p
 def test_a_session_is_cut_in_each_kind_of_call(client, tmp_path, caplog):
     both = Both(client, tmp_path / "store", fresh_rng())
     with both.graph as graph, caplog.at_level(logging.WARNING, "mgraph"):
-        lose(client, both, CALLS[::2], cut)
+        lose(client, both, CALLS[::4], cut)
         last = graph.recoveries[-1]
         assert last.workers == graph.workers
         assert last.acknowledged <= last.epoch <= graph.epoch
@@ -181,7 +181,7 @@ def test_reports_of_a_window_after_a_loss(client, tmp_path):
 def test_a_session_is_cut_in_the_other_stages(client, tmp_path):
     both = Both(client, tmp_path / "store", fresh_rng())
     with both.graph:
-        lose(client, both, CALLS[1::2], cut)
+        lose(client, both, [*CALLS[1::2], *CALLS[2::4]], cut)
     assert_clean(client)
 
 

@@ -82,7 +82,15 @@ def found(graph: DynamicGraph) -> tuple[set, dict]:
     return set(vertices), edges
 
 
-@pytest.mark.parametrize(("kind", "snapshots"), list(zip(KINDS, (0, 1500, 1500), strict=True)), ids=str)
+@pytest.mark.parametrize(
+    ("kind", "snapshots"),
+    [
+        pytest.param(KINDS[0], 0, marks=pytest.mark.slow),
+        (KINDS[1], 1500),
+        pytest.param(KINDS[2], 1500, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
 def test_vertices_without_edges_leave_in_a_store_too(client3, tmp_path, kind, snapshots):
     rng, store = fresh_rng(), tmp_path / "store"
     both = Both(rng, kind)
@@ -105,7 +113,7 @@ def test_vertices_without_edges_leave_in_a_store_too(client3, tmp_path, kind, sn
     assert_clean(client3)
 
 
-@pytest.mark.parametrize("disks", ["shared", "local"])
+@pytest.mark.parametrize("disks", ["shared", pytest.param("local", marks=pytest.mark.slow)])
 def test_a_session_is_cut_while_vertices_leave(client3, tmp_path, disks):
     both = Both(fresh_rng(), KINDS[0])
     how = {"drop_isolated": True, "keys": "int64", "recover": "auto", "disks": disks}

@@ -13,9 +13,9 @@ from mgraph.log.manifest import BY_KEY
 from mgraph.log.store import Store
 
 STORED = [
-    ({"times": True}, {}),
+    pytest.param({"times": True}, {}, marks=pytest.mark.slow),
     ({"window": 40, "directed": False, "weighted": True, "combine": "sum"}, {"structure": "slabgraph"}),
-    ({"window": 40, "reverse": True}, {"order": "degree"}),
+    pytest.param({"window": 40, "reverse": True}, {"order": "degree"}, marks=pytest.mark.slow),
     ({"window_edges": 30, "directed": False, "weighted": True}, {"order": "degree"}),
 ]
 
@@ -52,7 +52,7 @@ def test_a_store_gives_times_and_window_back(client3, tmp_path, kind, opened, sn
 
 
 KEYED = [
-    ({}, "int64"),
+    pytest.param({}, "int64", marks=pytest.mark.slow),
     ({"directed": False, "weighted": True, "combine": "sum"}, "string"),
     ({"reverse": True, "drop_isolated": True}, "string"),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 
@@ -151,6 +152,7 @@ DEFINES = {
     "SLAB": 16, "TILE": 4, "WEIGHTED": 1,
 }  # fmt: skip
 FILES = sorted(str(file.relative_to(ROOT)) for file in ROOT.rglob("*.cuh") if file.parent.name != "platform")
+INCLUDED = {name for file in FILES for name in re.findall(r'#include "(.*)"', (ROOT / file).read_text())}
 
 
 def stated(found: Constants) -> list[str]:
@@ -183,7 +185,11 @@ def view_of(file: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    "file", [pytest.param(file, marks=pytest.mark.slow) if file.startswith("algorithms") else file for file in FILES]
+    "file",
+    [
+        pytest.param(file, marks=pytest.mark.slow) if file.startswith("algorithms") or file in INCLUDED else file
+        for file in FILES
+    ],
 )
 def test_a_compiler_reads_the_same(file, tmp_path):
     program = read_program(file, "kernels/platform/host.h", tuple(DEFINES.items()), view_of(file))

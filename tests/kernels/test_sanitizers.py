@@ -52,10 +52,18 @@ BUGS = {  # by the build that finds them, and what it says; nothing where there 
     "blocks that meet, thread": ("grid.meet(nullptr, goal)", ""),
     "blocks that do not meet, thread": ("", "data race"),
 }
+#: much like others
+ALIKE = (
+    "before the start, address",
+    "overflow, address",
+    "relaxed, thread",
+    "read beside a write, thread",
+    "blocks that meet, thread",
+)
 RUNTIMES = {"address": "libasan.so", "thread": "libtsan.so"}
 
 
-@pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.parametrize("bug", [pytest.param(bug, marks=pytest.mark.slow) if bug in ALIKE else bug for bug in BUGS])
 def test_finds(write, bug):
     (statement, says), build = BUGS[bug], bug.split(", ")[1]
     compiler = [*shlex.split(os.environ.get("CXX", "g++")), f"-print-file-name={RUNTIMES[build]}"]

@@ -40,7 +40,8 @@ load(Device("cpu"), sys.argv[1]).Divergent(4, n=4)
 )
 def test_divergence_aborts_where_tiles_are_32_lanes(write, condition, wait):
     path = write(DIVERGENT.replace("CONDITION", condition).replace("WAIT", wait))
-    for build, ends in (("lanes", -signal.SIGABRT), ("plain", 0)):
+    builds = {"lanes": -signal.SIGABRT} | ({"plain": 0} if "block" in condition else {})
+    for build, ends in builds.items():
         env = os.environ | {"MGRAPH_HOST_BUILD": build}
         done = subprocess.run([sys.executable, "-c", RUN, path], env=env, capture_output=True, text=True, timeout=100)
         assert done.returncode == ends, done.stderr

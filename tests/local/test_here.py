@@ -113,6 +113,15 @@ def test_what_it_says_of_itself():
         assert graph.nbytes > 0
 
 
+def test_the_region_of_programs_counts_as_memory():
+    with DynamicGraph(n_vertices=100_000, device="cpu") as graph:
+        graph.insert([0], [1])
+        before = graph.nbytes
+        graph.bfs(0).close()
+        graph.has_edges([0], [1])
+        assert graph.nbytes > before + 10_000  # a bit per vertex, and inboxes
+
+
 def test_auto_takes_the_structure_that_the_guide_says(tmp_path):
     for device, grows, structure in [("cpu", True, "lpma"), ("cpu", False, "gpma+"), ("cuda", True, "gpma+")]:
         assert choose_structure("auto", device, grows) == structure

@@ -13,6 +13,7 @@ from typing import Any
 
 from distributed.core import Server
 from distributed.security import Security
+from patience import patience
 from pretend_ipc import IpcBuffersOfHostMemory
 
 from mgraph.device import Device
@@ -195,6 +196,7 @@ def run_processes(
 
 
 def _answer(pipe: Any, rank: int, limit: float) -> Any:
+    limit = patience(limit)
     assert pipe.poll(limit), f"rank {rank} said nothing for {limit} s"
     answer = pipe.recv()
     if isinstance(answer, tuple):

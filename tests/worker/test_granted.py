@@ -71,10 +71,10 @@ SLOW = [pytest.param(name, marks=() if name == "gpma+" else pytest.mark.slow) fo
 @pytest.mark.parametrize(
     ("size", "kind"),
     [
-        (1, {"weighted": True, "reverse": True}),
+        pytest.param(1, {"weighted": True, "reverse": True}, marks=pytest.mark.slow),
         pytest.param(1, {"weighted": True, "directed": False}, marks=pytest.mark.slow),
         pytest.param(1, {}, marks=pytest.mark.slow),
-        (2, {"weighted": True}),
+        (2, {"weighted": True, "reverse": True}),
     ],
     ids=["reverse", "undirected", "plain", "two ranks"],
 )

@@ -128,7 +128,7 @@ class WorkerLoad:
         The arcs that the worker stores. An undirected edge is two arcs; so is an edge with ``reverse=True``, one for
         the owner of each end.
     nbytes : int
-        Bytes of device memory that structures and results hold.
+        Bytes of device memory that structures and results hold, and the region in which programs of ranks meet.
     seconds : float
         The time that the worker took for the last batch, without waiting for other workers.
     """

@@ -219,8 +219,8 @@ class Shard:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of device memory of structures, times, results and the change log."""
-        nbytes = 0 if self.clock is None else self.clock.nbytes
+        """Bytes of device memory of structures, times, results, the change log and the exchange's region."""
+        nbytes = self.exchange.region_nbytes + (0 if self.clock is None else self.clock.nbytes)
         for group in (self.structures, self.results.values(), self.maintained.values()):
             for item in group:
                 nbytes += item.nbytes

@@ -6,8 +6,7 @@ from typing import Any, TypeVar
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs
 from mgraph.algorithms.communities.louvain.program import run, warm
-from mgraph.algorithms.communities.multilevel.arguments import check_levels, check_resolution, check_reverse
-from mgraph.checks import check_whole
+from mgraph.algorithms.communities.multilevel.arguments import check_arguments
 
 __all__ = ["ALGORITHM", "louvain"]
 
@@ -71,12 +70,7 @@ def louvain(self: Runs[T], resolution: float = 1.0, seed: int | None = None, max
 
 def check(graph: GraphFacts, resolution: Any = 1.0, seed: Any = None, max_levels: Any = None) -> dict[str, Any]:
     """Return the program's arguments."""
-    check_reverse(graph, "louvain")
-    return {
-        "resolution": check_resolution(resolution),
-        "max_levels": check_levels(max_levels),
-        "seed": 0 if seed is None else check_whole(seed, "seed") % 2**64,
-    }
+    return check_arguments(graph, "louvain", resolution, max_levels, seed)
 
 
 ALGORITHM = Algorithm(

@@ -9,17 +9,29 @@ from mgraph.algorithms.algorithm import GraphFacts
 from mgraph.checks import check_number, check_whole
 from mgraph.errors import InvalidOption
 
-__all__ = ["check_levels", "check_resolution", "check_reverse"]
+__all__ = ["check_arguments", "check_resolution"]
 
 MOST_LEVELS = 50  #: 3 to 15 are usual
 
 
-def check_reverse(graph: GraphFacts, what: str) -> None:
-    """Raise `InvalidOption`, naming `what`, if the graph is directed and has no in-edges."""
+def check_arguments(graph: GraphFacts, what: str, resolution: Any, max_levels: Any, seed: Any) -> dict[str, Any]:
+    """Return the arguments that the programs share, after checks.
+
+    Raises `InvalidOption` that names `what` if the graph is directed and has no in-edges, or an argument that is out of
+    its range.
+    """
     if not graph.reverse:
         raise InvalidOption(
             f"{what} of a directed graph needs in-edges; create the graph with reverse=True, or with directed=False"
         )
+    resolution = check_resolution(resolution)
+    if max_levels is not None and check_whole(max_levels, "max_levels") == 0:
+        raise InvalidOption("max_levels is 0; it must be 1 or more, or None")
+    return {
+        "resolution": resolution,
+        "max_levels": MOST_LEVELS if max_levels is None else min(int(max_levels), MOST_LEVELS),
+        "seed": 0 if seed is None else check_whole(seed, "seed") % 2**64,
+    }
 
 
 def check_resolution(value: Any) -> float:
@@ -27,12 +39,3 @@ def check_resolution(value: Any) -> float:
     if not 0 <= check_number(value, "resolution") < math.inf:
         raise InvalidOption(f"resolution is {value}; it must be finite and 0 or more")
     return float(value)
-
-
-def check_levels(value: Any) -> int:
-    """Return the largest number of levels. Raises `InvalidOption` unless `value` is None, or 1 or more."""
-    if value is None:
-        return MOST_LEVELS
-    if check_whole(value, "max_levels") == 0:
-        raise InvalidOption("max_levels is 0; it must be 1 or more, or None")
-    return min(int(value), MOST_LEVELS)
