@@ -30,6 +30,7 @@ KINDS = {
         (("SHARE_BITS", bits), ("FIRST_BITS", first), ("BY_WEIGHT", weighted))
         for bits, first, weighted in ((16, 16, 0), (16, 32, 0), (32, 32, 0), (64, 64, 0), (64, 64, 1))
     ],
+    "algorithms/centrality/pagerank/push_iteration.cuh": [(("BY_WEIGHT", weighted),) for weighted in (0, 1)],
     "algorithms/centrality/pagerank/push.cuh": [(("BY_WEIGHT", weighted),) for weighted in (0, 1)],
     "algorithms/centrality/pagerank/ranks.cuh": [(("BY_WEIGHT", weighted),) for weighted in (0, 1)],
     "algorithms/centrality/hits/gather.cuh": [(("BY_WEIGHT", weighted),) for weighted in (0, 1)],

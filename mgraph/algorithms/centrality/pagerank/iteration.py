@@ -269,7 +269,6 @@ class Push(Iteration):
     def __init__(self, shard: Shard, edges: Structure | CsrRows, bits: int, weight: bool = False) -> None:
         super().__init__(shard, edges, bits, weight)
         self.words = [self.device.zeros(shard.n_vertices, np.uint64) for _ in range(2 if bits == 64 else 1)]
-        self.leaving = self.device.empty(shard.n_vertices if shard.size > 1 else 0, np.float64)
 
     def _pushed(self, first: int, end: int) -> dict[str, Array]:
         parts = [word[first:end] for word in self.words]
@@ -278,9 +277,10 @@ class Push(Iteration):
     def _to_owners(self) -> None:
         shard = self.shard
         n, first, end = shard.n_vertices, shard.lo, shard.hi
-        self.kernels.DrainSums(n - self.n, sums=self._pushed(0, n), n=n, first=first, end=end, out=self.leaving)
+        leaving = self.device.empty(n, np.float64)
+        self.kernels.DrainSums(n - self.n, sums=self._pushed(0, n), n=n, first=first, end=end, out=leaving)
         ranges = [shard.partition.range(r) if r != shard.rank else (0, 0) for r in range(shard.size)]
-        for r, part in enumerate(shard.exchange.alltoallv([self.leaving[first:end] for first, end in ranges])):
+        for r, part in enumerate(shard.exchange.alltoallv([leaving[first:end] for first, end in ranges])):
             if r != shard.rank:
                 self.kernels.AddSums(self.n, part=part, n=self.n, sums=self._pushed(shard.lo, shard.hi))
 

@@ -35,16 +35,7 @@ struct PowerIteration {
     f64 kept;  // and cut off in the last one
     i64 most;  // steps, with those of earlier runs
     f64 tol;
-    f64 alpha;
-    // What a vertex gets besides shares, like `Base` of teleport.py: parts of the teleport and of the mass not sent go to
-    // all evenly, and to the vertices of `teleport`; or both to all.
-    i64 alike;
-    f64 fresh_even;
-    f64 loose_even;
-    f64 fresh_chosen;
-    f64 loose_chosen;
-    const f64* teleport;
-    const f64* dangling;
+    BaseRule rule;
     const Receivers* degrees;
     f64* sums;  // of own vertices: the first ranks, then the shares received
     f64* sent;  // the shares sent in total; null if shares are whole
@@ -159,8 +150,8 @@ struct PowerIteration {
                     sum = from_fixed(hub_sums[row]);
                     if (whole) hub_sums[row] = 0;
                 }
-                Base base{s.even, teleport, s.chosen, dangling, s.loose};
-                f64 rank = greater(base.at(row) + alpha * sum, 0.0);
+                Base base{s.even, rule.teleport, s.chosen, rule.dangling, s.loose};
+                f64 rank = greater(base.at(row) + rule.alpha * sum, 0.0);
                 Sent<Share> next = send_share<Share>(now.degree, rank, now.before, all);
                 sums[row] = sum;
                 if (!whole) sent[row] = next.total;
@@ -177,7 +168,7 @@ struct PowerIteration {
         case enter:
             s.hubs = heard.total(TASKS) > 0;
             s.phase = most == 0 ? finished : s.steps ? first_of_step(s) : (i64)send;
-            if (s.steps) set_base(s);
+            if (s.steps) keep_base(rule.at(s.handed, world.vertices()), s);
             return;
         case sum_hubs: s.phase = sum_rows; return;
         case sum_rows:
@@ -188,17 +179,10 @@ struct PowerIteration {
         s.handed = tally(heard, HANDED, HANDED_LOW), s.kept = tally(heard, KEPT, -1);
         bool ends = s.phase == sum_rows && (s.steps >= most || s.error < tol);
         s.phase = ends ? (i64)finished : first_of_step(s);
-        if (!ends) set_base(s);
+        if (!ends) keep_base(rule.at(s.handed, world.vertices()), s);
     }
     DEVICE i64 first_of_step(const State& s) const { return s.hubs ? sum_hubs : sum_rows; }
     DEVICE static f64 tally(const Heard& heard, int high, int low) {  // over all ranks
         return from_tally((u64)heard.total(high), whole && low >= 0 ? (u64)heard.total(low) : 0);
-    }
-    DEVICE void set_base(State& s) const {
-        f64 fresh = 1 - alpha, n = (f64)world.vertices();
-        s.loose = product(alpha, 1 - s.handed);
-        s.even = alike ? (1 - product(alpha, s.handed)) / n
-                       : (product(fresh, fresh_even) + product(s.loose, loose_even)) / n;
-        s.chosen = product(fresh, fresh_chosen) + product(s.loose, loose_chosen);
     }
 };

@@ -64,7 +64,11 @@ import numpy as np
 from mgraph.algorithms.algorithm import Columns, Shard, kernels
 from mgraph.algorithms.centrality.pagerank.active_set import ActiveSet
 from mgraph.algorithms.centrality.pagerank.iteration import Iteration, PullSupersteps, Push, common
-from mgraph.algorithms.centrality.pagerank.power_iteration import PowerIteration, power_iteration_kernels
+from mgraph.algorithms.centrality.pagerank.power_iteration import (
+    PowerIteration,
+    PushIteration,
+    power_iteration_kernels,
+)
 from mgraph.algorithms.centrality.pagerank.teleport import Base, distribution, scale, teleport, whole
 from mgraph.algorithms.primitives.compact_csr import compact_rows, compact_rows_sample
 from mgraph.algorithms.primitives.transpose import CsrRows, sample_rows, transposed
@@ -229,13 +233,14 @@ def _maker(shard: Shard, bits: int, weight: bool, max_iter: int, started: bool) 
         return rows if kept is None or max_iter <= FEW or started else compact_rows(shard, kept, weight)
 
     def make(teleport: Array, first_bits: int) -> Iteration:
+        together = shard.device.kind in PROGRAM_ON
         if rows is None:
-            return Push(shard, shard.out_edges, bits, weight)
+            return (PushIteration if together else Push)(shard, shard.out_edges, bits, weight)
         if teleport is not None and kept is not None and shard.size == 1:
             reached = ActiveSet(shard, kept, teleport)
             if reached.few:
                 return PullSupersteps(shard, kept, bits, weight, reached, every_row)
-        if shard.device.kind in PROGRAM_ON:
+        if together:
             return PowerIteration(shard, every_row(), bits, weight, first_bits)
         return PullSupersteps(shard, every_row(), bits, weight)
 

@@ -51,6 +51,13 @@ class Base:
         chosen = fresh * parts["fresh_chosen"] + loose * parts["loose_chosen"]
         return self.fields(even / self.n, chosen, loose)
 
+    def rule(self) -> dict[str, Any]:
+        """Return the fields of `BaseRule` in `ranks.cuh`."""
+        return {
+            "alpha": self.alpha, "alike": int(self.alike), **self.parts, "teleport": self.teleport,
+            "dangling": self.dangling,
+        }  # fmt: skip
+
     def fields(self, even: float, chosen: float, loose: float) -> dict[str, Any]:
         """Return the fields of `Base` with these parts for all, for the vertices of `teleport`, and of `dangling`."""
         return {
