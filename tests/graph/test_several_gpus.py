@@ -149,6 +149,15 @@ def check_bits(
                 for result in results:
                     np.testing.assert_array_equal(result.to_numpy(), want.to_numpy())
                     assert result.iterations == want.iterations
+        # A directed graph without in-edges pushes, if it makes few iterations.
+        with DynamicGraph(client, 1 << scale, exchange=exchange, **{**kind, "directed": True}) as graph:
+            graph.insert(src, dst, weight)
+            results = []
+            for devices in ((), ("cpu", "cuda")):
+                switch(PAGERANK, devices)
+                results += [graph.pagerank(tol=0, max_iter=5, dtype=d).to_numpy() for d in ("float32", "float64")]
+            np.testing.assert_array_equal(results[2], results[0])
+            np.testing.assert_array_equal(results[3], results[1])
 
 
 @pytest.mark.parametrize("structure", ["csr", "gpma+"])

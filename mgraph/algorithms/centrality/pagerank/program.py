@@ -38,10 +38,11 @@ sends to all evenly. The next ranks are T(H), and T reduces L1 distances by the 
 next ranks to the limit is at most ``alpha / (1 - alpha)`` times their L1 distance to H. The latter is at most their L1
 change plus twice the part cut off in the previous step. This sum is compared with `tol`.
 
-On CPUs all ranks pull by one program (`power_iteration.cuh`, `mgraph.exchange.world`): one launch for up to 256
-iterations. In each, a rank writes the shares of its vertices to all ranks, range by range, and the ranks meet once, and
-the own blocks once more where there are hubs. Elsewhere an iteration on p ranks is a superstep. It costs one read-back
-of 48 bytes, one allreduce of six numbers (a copy on one rank) and:
+On CPUs all ranks iterate by one program (`power_iteration.cuh`, `push_iteration.cuh`, `mgraph.exchange.world`): one
+launch for up to 256 iterations. By pull, a rank writes the shares of its vertices to all ranks, range by range, and the
+ranks meet once per iteration, and the own blocks once more where there are hubs. By push they meet twice, and the sums
+of others' vertices are messages to their owners. Elsewhere an iteration on p ranks is a superstep. It costs one
+read-back of 48 bytes, one allreduce of six numbers (a copy on one rank) and:
 
 ================= ============================================================= =======================================
 way               launches                                                      exchange
@@ -162,8 +163,8 @@ def run(
         Too little memory. Pull needs 20 bytes per owned vertex (12 with float64), 8 bytes per row up to that of the
         last hub and 4 bytes (8 with a tol below 1e-7, 16 with float64) per vertex of the whole graph. By supersteps it
         is 22 bytes (24, 20) per owned vertex and, on several ranks, 2 (4, 8) per vertex of the whole graph. Push needs
-        12 bytes per owned vertex and 8 bytes (16 on several ranks; 8 more with float64) per vertex of the whole graph.
-        Both need 8 bytes per owned vertex for a start, until the first iteration, 4 bytes per owned vertex for a
+        12 bytes per owned vertex and 8 bytes (24 on several ranks, 16 by supersteps; 8 more with float64) per vertex of
+        the whole graph. Both need 8 bytes per owned vertex for a start, until the first iteration, 4 bytes per owned vertex for a
         float32 result, and 1 / 64 byte per edge for hubs' tasks. In-edges that the graph does not store need the memory
         of `transposed`.
 
