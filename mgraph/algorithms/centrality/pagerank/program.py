@@ -164,9 +164,9 @@ def run(
         last hub and 4 bytes (8 with a tol below 1e-7, 16 with float64) per vertex of the whole graph. By supersteps it
         is 22 bytes (24, 20) per owned vertex and, on several ranks, 2 (4, 8) per vertex of the whole graph. Push needs
         12 bytes per owned vertex and 8 bytes (24 on several ranks, 16 by supersteps; 8 more with float64) per vertex of
-        the whole graph. Both need 8 bytes per owned vertex for a start, until the first iteration, 4 bytes per owned vertex for a
-        float32 result, and 1 / 64 byte per edge for hubs' tasks. In-edges that the graph does not store need the memory
-        of `transposed`.
+        the whole graph. Both need 8 bytes per owned vertex for a start, until the first iteration, 4 bytes per owned
+        vertex for a float32 result, and 1 / 64 byte per edge for hubs' tasks. In-edges that the graph does not store
+        need the memory of `transposed`.
 
     Notes
     -----
