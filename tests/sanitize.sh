@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests of the kernels, the structures, the exchange's mailbox and three programs of ranks on the CPU: under
+# The tests of the kernels, the structures, the exchange's mailbox and five programs of ranks on the CPU: under
 # AddressSanitizer and UBSan, under ThreadSanitizer, and with 32-lane tiles. One failure ends it. BUILDS names some of the
 # three; arguments go to pytest.
 set -euo pipefail
@@ -14,7 +14,8 @@ tests=(tests/kernels/test_platform.py tests/kernels/test_launch.py tests/exchang
 # Programs that ranks run together, which are threads there.
 cores=tests/algorithms/density/test_core_number.py
 tests+=("$cores::test_both_drivers" "$cores::test_rows_wait_for_room_in_the_inboxes")
-tests+=(tests/algorithms/{communities/test_components,centrality/test_betweenness}.py::test_both_drivers)
+tests+=(tests/algorithms/{communities/test_{components,label_propagation},centrality/test_betweenness}.py::test_both_drivers)
+tests+=(tests/algorithms/centrality/test_pagerank.py::test_both_drivers_give_the_bits_of_supersteps)
 
 export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=66  # the interpreter frees nothing at its end
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1

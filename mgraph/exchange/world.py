@@ -261,11 +261,13 @@ class World:
             # The exchange, and the next phase.
             counts = control[COUNTS_AT : COUNTS_AT + self.size + NUMBERS]
             self._say(layout, said, counts, bool(control[ALONE_AT]), int(control[MEETINGS_AT]))
-            bits, vertices, *others = control[SHARES_AT : SHARES_AT + 5].tolist()
+            bits, vertices, count, wide, narrow, array, width = control[SHARES_AT : SHARES_AT + 7].tolist()
             if vertices >= 0:
-                self._share_listed(layout, bits, vertices, *others)
+                self._share_listed(layout, bits, vertices, count, wide, narrow)
             elif bits >= 0:
-                self._share(layout, bits)
+                self._share_bits(layout, bits)
+            elif array >= 0:
+                self._share_array(layout, array, width)
             after(1, launch=0, resume=resume)
             resume = 1
 
@@ -293,7 +295,15 @@ class World:
                 if r != self.rank:
                     inboxes[r, : len(part)] = part
 
-    def _share(self, layout: Layout, offset: int) -> None:
+    def _share_array(self, layout: Layout, offset: int, width: int) -> None:
+        """All-gather each rank's elements of an array with `width` bytes per vertex."""
+        starts = layout.starts
+        array = self._region.array(offset, starts[-1], f"u{width}")
+        for r, theirs in enumerate(self.exchange.allgather(array[starts[self.rank] : starts[self.rank + 1]])):
+            if r != self.rank:
+                array[starts[r] : starts[r + 1]] = theirs
+
+    def _share_bits(self, layout: Layout, offset: int) -> None:
         """All-gather the words of a bitmap that hold each rank's vertices."""
         starts, words = layout.starts, (layout.starts[-1] + 31) // 32
         bitmap = self._region.array(offset, words, np.uint32)

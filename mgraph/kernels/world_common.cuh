@@ -20,12 +20,12 @@ constexpr int state_words = 24;
 constexpr i64 bell_offset = 64, slots_offset = 256;  // in a region, which begins with a token; a CPU has a bell
 enum Flag : i64 { wants_to_leave = 1, overflowed = 2 };
 constexpr int flag_bits = 2;  // of the last word, above which are the messages sent to all
-enum End : i64 { ended = 0, waits = 1, left_together = 2 };
+enum End : i64 { ended = 0, waits = 1, left_together = 2 };  // between phases; on CPUs a rank leaves by itself
 
 // The words of `control`, in the memory of one rank.
 constexpr int arrived_at = 0, intends_at = 16, stays_at = 17, leaves_at = 18;
 constexpr int step_at = 32, meetings_at = 33, waiting_at = 34;
-constexpr int alone_at = 35, shares_at = 36;  // of the phase, for the host's driver; to 40
+constexpr int alone_at = 35, shares_at = 36;  // of the phase, for the host's driver; to 42
 constexpr int state_at = 48, counts_at = state_at + state_words, heard_at = counts_at + 72;
 constexpr int report_at = 8;  // words of the host: how a launch ended, and the state
 static_assert(most_ranks + number_count <= 72 && heard_at % 2 == 0);
@@ -37,12 +37,13 @@ constexpr u32 clock_polls = 1 << 8, host_polls = 1 << 13;  // polls between two 
 constexpr i64 looks_apart = 64;  // meetings between two looks whether another one waits
 constexpr int at_once = 2;  // numbers that a lane polls at once: those of 8 ranks
 
-// What a phase writes to the regions of all ranks, by the offsets there: the words of a bitmap that have own vertices, or,
-// of the own vertices in a list, the bits and the elements of other arrays.
+// What a phase writes to the regions of all ranks, by the offsets there: the words of a bitmap that have own vertices; or,
+// of the own vertices in a list, the bits and the elements of other arrays; or the own part of an array.
 struct Shared {
     i64 bits;  // offset of a bitmap, or -1
     i64 vertices = -1, count = 0;  // offset and length of the list, u32, or -1
     i64 wide = -1, narrow = -1;  // offsets of arrays with 8 and 4 bytes per vertex of the graph, or -1
+    i64 array = -1, width = 0;  // offset of an array with `width` bytes per vertex of the graph, or -1
     DEVICE Shared(i64 bits = -1) : bits(bits) {}
 };
 
@@ -127,8 +128,9 @@ struct World {
     template <class Program, class State> DEVICE void tell_host(const Program& program, const State& state) const {
         store(control + alone_at, (u64)program.alone(state));
         Shared shared = program.shares(state);
-        i64 words[] = {shared.bits, shared.vertices, shared.count, shared.wide, shared.narrow};
-        for (int i = 0; i < 5; ++i) store(control + shares_at + i, (u64)words[i]);
+        i64 words[] = {shared.bits,   shared.vertices, shared.count, shared.wide,
+                       shared.narrow, shared.array,    shared.width};
+        for (int i = 0; i < 7; ++i) store(control + shares_at + i, (u64)words[i]);
         keep_state(*this, state, ended);
     }
     DEVICE u64* slot(i64 of, i64 meetings, i64 from) const {

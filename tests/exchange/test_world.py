@@ -91,6 +91,21 @@ def test_a_rank_leaves_while_another_is_late_and_goes_on(monkeypatch: pytest.Mon
     assert launches > 10
 
 
+@pytest.mark.parametrize(("size", "rounds"), [(1, 30_000), (3, 300)])
+def test_a_launch_that_does_not_wait_ends_after_a_while_too(
+    monkeypatch: pytest.MonkeyPatch, size: int, rounds: int
+) -> None:
+    monkeypatch.setitem(world.PATIENCE, "cpu", 10_000)
+
+    def work(exchange: Exchange, device: Device) -> tuple[int, int]:
+        wrong = meet(exchange, device, rounds)["wrong"]
+        return wrong, exchange.world(device).launches
+
+    for wrong, launches in together(size, work):
+        assert wrong == 0
+        assert launches > 2
+
+
 def test_abort_ends_the_wait_for_a_rank_that_does_not_come() -> None:
     stop, came = threading.Event(), threading.Event()
 

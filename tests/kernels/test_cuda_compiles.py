@@ -26,6 +26,11 @@ KINDS = {
     "algorithms/centrality/pagerank/pull.cuh": [
         (("SHARE_BITS", bits), ("BY_WEIGHT", weighted)) for bits, weighted in ((16, 0), (32, 0), (64, 0), (64, 1))
     ],
+    "algorithms/centrality/pagerank/power_iteration.cuh": [
+        (("SHARE_BITS", bits), ("FIRST_BITS", first), ("BY_WEIGHT", weighted))
+        for bits, first, weighted in ((16, 16, 0), (16, 32, 0), (32, 32, 0), (64, 64, 0), (64, 64, 1))
+    ],
+    "algorithms/centrality/pagerank/push_iteration.cuh": [(("BY_WEIGHT", weighted),) for weighted in (0, 1)],
     "algorithms/centrality/pagerank/push.cuh": [(("BY_WEIGHT", weighted),) for weighted in (0, 1)],
     "algorithms/centrality/pagerank/ranks.cuh": [(("BY_WEIGHT", weighted),) for weighted in (0, 1)],
     "algorithms/centrality/hits/gather.cuh": [(("BY_WEIGHT", weighted),) for weighted in (0, 1)],

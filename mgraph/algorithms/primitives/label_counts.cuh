@@ -65,6 +65,10 @@ struct Votes {
     u32* chosen;  // out, without strengths: label per row
     u64* moves;  // out, with strengths: vertex << 32 | label, for moving vertices
     i64* count;
+    template <class View> DEVICE u64 amount(const View& graph, i64 slot) const { return fixed(graph, slot, unit); }
+    DEVICE void fetch(u32 label) const {  // before its score
+        if (sums) prefetch(sums + label);
+    }
     DEVICE u64 turn_of_name(u64 name) const { return spread(name ^ seed) % (u64)classes; }
     DEVICE u64 name_of(i64 row) const { return names ? names[first + row] : (u64)(first + row); }
     DEVICE u64 turn_of(i64 row) const { return turn_of_name(name_of(row)); }
@@ -112,6 +116,19 @@ struct Votes {
     }
 };
 
+// The rule of label propagation alone: the most frequent label.
+struct MostFrequent {
+    const u32* labels;  // per vertex of the graph
+    u32* chosen;  // out: label per row
+    i64 tabled;  // most edges of a row that is not wide
+    template <class View> DEVICE u64 amount(const View&, i64) const { return 1; }
+    DEVICE void fetch(u32) const {}
+    DEVICE bool counts(i64, u32) const { return true; }
+    DEVICE bool may_choose(i64) const { return true; }
+    DEVICE u64 score(i64, u32, u64 sum) const { return sum; }
+    DEVICE void settle(i64 row, Best best) const { chosen[row] = best.label; }
+};
+
 // Returns true if a table's slot has this label, after claiming a free slot for it.
 DEVICE bool claim(u32* key, u32 label) {
     u32 held = load(key);
@@ -136,8 +153,9 @@ struct TileTable {
         if (above) atomic_add(high + at, above);
     }
 };
-template <class Tile32> DEVICE TileTable table_of(Tile32 tile, u32* words) {  // from a block's words, 3 per slot
-    i64 own = tile.index() * table_slots, all = tiles_of_block * table_slots;
+// From the words of a block of so many tiles, 3 per slot.
+template <class Tile32> DEVICE TileTable table_of(Tile32 tile, u32* words, i64 tiles) {
+    i64 own = tile.index() * table_slots, all = tiles * table_slots;
     return {words + own, words + all + own, words + 2 * all + own};
 }
 
@@ -161,34 +179,36 @@ struct ThreadTable {
 };
 
 // Calls put(label, amount) for the edges of a unit.
-template <class View, class Group, class Put>
-DEVICE void cast(const View& graph, Group group, i64 row, i64 unit, const Votes& votes, Put put) {
+template <class View, class Group, class Rule, class Put>
+DEVICE void cast(const View& graph, Group group, i64 row, i64 unit, const Rule& votes, Put put) {
     graph.visit(group, row, unit, [&](u32 id, i64 slot, bool live) {
-        if (live && votes.counts(row, id)) put(votes.labels[id], fixed(graph, slot, votes.unit));
+        if (live && votes.counts(row, id)) put(votes.labels[id], votes.amount(graph, slot));
         return false;
     });
 }
-template <class View, class Group, class Put>
-DEVICE void cast_row(const View& graph, Group group, i64 row, const Votes& votes, Put put) {
+template <class View, class Group, class Rule, class Put>
+DEVICE void cast_row(const View& graph, Group group, i64 row, const Rule& votes, Put put) {
     i64 units = graph.degree(row) ? (i64)graph.units(row) : 0;
     for (i64 unit = 0; unit < units; ++unit) cast(graph, group, row, unit, votes, put);
 }
 
-template <class View>
-struct Vote {  // lets rows vote, a row per lane; leaves wide rows to CastWide
-    static constexpr int lanes = 32;
-    View graph;
-    View back;  // in-edges, which count too if `both` is 1
-    i64 both;
-    const u32* list;  // the rows; null for all
-    i64 n;
-    Votes votes;
+// Lets rows vote, a row per lane; leaves wide rows to CastWide. By blocks of `tiles` tiles, whose tables are in `words`.
+template <class View, class Rule>
+struct Voting {
     static constexpr int ahead = 64;
+    const View& graph;
+    const View& back;
+    bool both;
+    const u32* list;
+    i64 n;
+    Rule votes;
+    u32* words;
+    i64 tiles;
     DEVICE i64 row_at(i64 at) const { return list ? (i64)list[at] : at; }
     DEVICE i64 edges(i64 row) const { return graph.degree(row) + (both ? back.degree(row) : 0); }
-    DEVICE void operator()(Grid grid) const {
-        SHARED(u32, words, Tile<lanes>::size() == 1 ? 1 : 3 * tiles_of_block * table_slots);
-        Tile<lanes> tile;
+    // A lane calls after(row), or -1, when its row has voted.
+    template <class After> DEVICE void run(Grid grid, After after) const {
+        Tile<32> tile;
         for (i64 i : grid.items(tile, (n + tile.size() - 1) / tile.size())) {
             i64 at = i * tile.size() + tile.rank(), row = at < n ? row_at(at) : -1;
             fetch_row(graph, at, n, [&](i64 later) { return row_at(later); });
@@ -198,14 +218,16 @@ struct Vote {  // lets rows vote, a row per lane; leaves wide rows to CastWide
             if constexpr (ThreadTable::holds) {
                 if (degree > short_degree && degree <= votes.tabled) votes.settle(row, by_thread(row, degree));
             } else {
-                TileTable table = table_of(tile, words);
+                TileTable table = table_of(tile, words, tiles);
                 for (u32 rest = tile.ballot(degree > short_degree && degree <= votes.tabled); rest; rest &= rest - 1) {
                     int lane = lowest_bit(rest);
                     i64 next = tile.shfl(row, lane), m = tile.shfl(degree, lane);
                     Best best = by_tile(tile, next, 1ll << bit_width((u64)(m + m / 3 - 1)), table);
                     if (tile.rank() == 0) votes.settle(next, best);
                 }
+                tile.sync();
             }
+            after(row >= 0 && degree <= votes.tabled ? row : -1);
         }
     }
     DEVICE Best by_thread(i64 row, i64 degree) const {
@@ -218,7 +240,7 @@ struct Vote {  // lets rows vote, a row per lane; leaves wide rows to CastWide
         u64 amount[ahead];
         auto add = [&] {
             for (int i = 0; i < read; ++i)
-                if (table.add(label[i], amount[i], used, shift) && votes.sums) prefetch(votes.sums + label[i]);
+                if (table.add(label[i], amount[i], used, shift)) votes.fetch(label[i]);
             read = 0;
         };
         auto put = [&](u32 next, u64 weight) {
@@ -269,6 +291,21 @@ struct Vote {  // lets rows vote, a row per lane; leaves wide rows to CastWide
     }
 };
 
+template <class View>
+struct Vote {  // lets rows vote, a row per lane; leaves wide rows to CastWide
+    static constexpr int lanes = 32;
+    View graph;
+    View back;  // in-edges, which count too if `both` is 1
+    i64 both;
+    const u32* list;  // the rows; null for all
+    i64 n;
+    Votes votes;
+    DEVICE void operator()(Grid grid) const {
+        SHARED(u32, words, Tile<lanes>::size() == 1 ? 1 : 3 * tiles_of_block * table_slots);
+        Voting<View, Votes>{graph, back, both != 0, list, n, votes, words, tiles_of_block}.run(grid, [](i64) {});
+    }
+};
+
 constexpr u8 no_turn = 255;
 
 struct Turns {  // computes the turns of listed rows, `no_turn` for rows that are not active; one lane per row
@@ -298,6 +335,55 @@ struct CountTasks {  // counts the tasks of a wide row, one lane per wide row
     }
 };
 
+struct WideRows {  // with tables now, from `begin` to before `end`
+    const u32* rows;
+    const i64* places;  // first slot of each wide row's table
+    i64 begin;
+    i64 end;
+    u32* keys;
+    u64* sums;
+};
+
+// Adds the edges of a wide row's task to the row's table, a task per tile. By blocks of `tiles` tiles, whose nearer tables
+// are in `words`.
+template <class View, class Rule>
+DEVICE void cast_wide(Grid grid, const View& graph, const Rule& votes, const WideRows& wide, const i64* task_of,
+                      i64 tasks, u32* words, i64 tiles) {
+    Tile<32> tile;
+    TileTable table = table_of(tile, words, tiles);
+    constexpr bool direct = Tile<32>::size() == 1;  // a CPU does not need a nearer table
+    if (!direct)
+        for (i64 at = tile.rank(); at < table_slots; at += tile.size()) table.clear(at);
+    tile.sync();
+    for (i64 i : grid.items(tile, tasks)) {
+        i64 task = task_of[wide.begin] + i, at = upper_bound(task_of, wide.begin, wide.end + 1, task) - 1,
+            row = wide.rows[at];
+        i64 first = wide.places[at] - wide.places[wide.begin], slots = wide.places[at + 1] - wide.places[at];
+        auto into_row = [&](u32 found, u64 amount) {
+            atomic_add(wide.sums + first + slot_of(wide.keys + first, slots, found), amount);
+        };
+        auto into = [&](u32 found, u64 amount) {  // a label has a single place in the nearer table
+            i64 near = (i64)((u64)spread(found) * (u64)table_slots >> 32);
+            if (direct || !claim(table.keys + near, found)) return into_row(found, amount);
+            table.add(near, amount);
+        };
+        // Add up the task, first in shared memory.
+        visit_task(graph, (u64)row << 32 | (u64)((task - task_of[at]) * task_units(graph, row)), [&](i64 r, i64 unit) {
+            cast(graph, tile, r, unit, votes, into);
+            return false;
+        });
+        if (direct) continue;
+        // Flush the nearer table into the row's.
+        tile.sync();
+        for (i64 at = tile.rank(); at < table_slots; at += tile.size()) {
+            if (table.keys[at] == no_label) continue;
+            into_row(table.keys[at], table.sum(at));
+            table.clear(at);
+        }
+        tile.sync();
+    }
+}
+
 template <class View>
 struct CastWide {  // adds the edges of a wide row's task to the row's table, a task per tile
     static constexpr int lanes = 32;
@@ -313,44 +399,52 @@ struct CastWide {  // adds the edges of a wide row's task to the row's table, a 
     u64* sums;
     DEVICE void operator()(Grid grid) const {
         SHARED(u32, words, 3 * tiles_of_block * table_slots);
-        Tile<lanes> tile;
-        TileTable table = table_of(tile, words);
-        constexpr bool direct = Tile<lanes>::size() == 1;  // a CPU does not need a nearer table
-        if (!direct)
-            for (i64 at = tile.rank(); at < table_slots; at += tile.size()) table.clear(at);
-        tile.sync();
-        for (i64 i : grid.items(tile, tasks)) {
-            i64 task = task_of[begin] + i, at = upper_bound(task_of, begin, end + 1, task) - 1, row = wide[at];
-            i64 first = places[at] - places[begin], slots = places[at + 1] - places[at];
-            auto into_row = [&](u32 found, u64 amount) {
-                atomic_add(sums + first + slot_of(keys + first, slots, found), amount);
-            };
-            auto into = [&](u32 found, u64 amount) {  // a label has a single place in the nearer table
-                i64 near = (i64)((u64)spread(found) * (u64)table_slots >> 32);
-                if (direct || !claim(table.keys + near, found)) return into_row(found, amount);
-                table.add(near, amount);
-            };
-            // Add up the task, first in shared memory.
-            visit_task(graph, (u64)row << 32 | (u64)((task - task_of[at]) * task_units(graph, row)),
-                       [&](i64 r, i64 unit) {
-                           cast(graph, tile, r, unit, votes, into);
-                           return false;
-                       });
-            if (direct) continue;
-            // Flush the nearer table into the row's.
-            tile.sync();
-            for (i64 at = tile.rank(); at < table_slots; at += tile.size()) {
-                if (table.keys[at] == no_label) continue;
-                into_row(table.keys[at], table.sum(at));
-                table.clear(at);
-            }
-            tile.sync();
-        }
+        WideRows rows{wide, places, begin, end, keys, sums};
+        cast_wide(grid, graph, votes, rows, task_of, tasks, words, tiles_of_block);
     }
 };
 
 // The tables of wide rows are searched in chunks. A piece is the part of a row's table in a chunk. Pieces are numbered
 // by the chunks and rows before them, which skips some numbers.
+template <class Rule, class Tile32>
+DEVICE Best best_in(Tile32 tile, const Rule& votes, const WideRows& wide, i64 row, i64 from, i64 last) {
+    Best best = {0, no_label};
+    for (i64 slot = from + tile.rank(); slot < last; slot += tile.size())
+        if (wide.keys[slot] != no_label) best.meet(votes.score(row, wide.keys[slot], wide.sums[slot]), wide.keys[slot]);
+    return best_of(tile, best);
+}
+// Finds the best label of each piece, a chunk of the tables per tile.
+template <class Rule>
+DEVICE void rank_wide(Grid grid, const Rule& votes, const WideRows& wide, u64* scores, u32* labels) {
+    Tile<32> tile;
+    i64 base = wide.places[wide.begin], all = wide.places[wide.end] - base;
+    for (i64 c : grid.items(tile, (all + chunk_slots - 1) / chunk_slots)) {
+        i64 from = c * chunk_slots, to = lesser(from + chunk_slots, all);
+        for (i64 at = upper_bound(wide.places, wide.begin, wide.end + 1, base + from) - 1; from < to; ++at) {
+            i64 last = lesser(to, wide.places[at + 1] - base), piece = c + at - wide.begin;
+            Best best = best_in(tile, votes, wide, wide.rows[at], from, last);
+            if (tile.rank() == 0) scores[piece] = best.score, labels[piece] = best.label;
+            from = last;
+        }
+    }
+}
+// Takes the best of a wide row's pieces, a wide row per tile, of which a lane calls after(row).
+template <class Rule, class After>
+DEVICE void settle_wide(Grid grid, const Rule& votes, const WideRows& wide, const u64* scores, const u32* labels,
+                        After after) {
+    Tile<32> tile;
+    for (i64 i : grid.items(tile, wide.end - wide.begin)) {
+        i64 at = wide.begin + i, base = wide.places[wide.begin], first = (wide.places[at] - base) / chunk_slots,
+            last = (wide.places[at + 1] - 1 - base) / chunk_slots;
+        Best best = {0, no_label};
+        for (i64 c = first + tile.rank(); c <= last; c += tile.size()) best.meet(scores[c + i], labels[c + i]);
+        best = best_of(tile, best);
+        if (tile.rank() > 0) continue;
+        votes.settle(wide.rows[at], best);
+        after((i64)wide.rows[at]);
+    }
+}
+
 struct RankWide {  // finds the best label of each piece, a chunk of the tables per tile
     static constexpr int lanes = 32;
     Votes votes;
@@ -358,28 +452,12 @@ struct RankWide {  // finds the best label of each piece, a chunk of the tables 
     const i64* places;
     i64 begin;
     i64 end;
-    const u32* keys;
-    const u64* sums;
+    u32* keys;
+    u64* sums;
     u64* scores;  // out: per piece
     u32* labels;
     DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        i64 base = places[begin], all = places[end] - base;
-        for (i64 c : grid.items(tile, (all + chunk_slots - 1) / chunk_slots)) {
-            i64 from = c * chunk_slots, to = lesser(from + chunk_slots, all);
-            for (i64 at = upper_bound(places, begin, end + 1, base + from) - 1; from < to; ++at) {
-                i64 last = lesser(to, places[at + 1] - base);
-                Best best = rank(tile, wide[at], from, last);
-                if (tile.rank() == 0) scores[c + at - begin] = best.score, labels[c + at - begin] = best.label;
-                from = last;
-            }
-        }
-    }
-    template <class Tile32> DEVICE Best rank(Tile32 tile, i64 row, i64 from, i64 last) const {
-        Best best = {0, no_label};
-        for (i64 slot = from + tile.rank(); slot < last; slot += tile.size())
-            if (keys[slot] != no_label) best.meet(votes.score(row, keys[slot], sums[slot]), keys[slot]);
-        return best_of(tile, best);
+        rank_wide(grid, votes, WideRows{wide, places, begin, end, keys, sums}, scores, labels);
     }
 };
 
@@ -393,14 +471,7 @@ struct SettleWide {  // takes the best of a wide row's pieces, a wide row per ti
     const u64* scores;
     const u32* labels;
     DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        for (i64 i : grid.items(tile, n)) {
-            i64 at = begin + i, first = (places[at] - places[begin]) / chunk_slots,
-                last = (places[at + 1] - 1 - places[begin]) / chunk_slots;
-            Best best = {0, no_label};
-            for (i64 c = first + tile.rank(); c <= last; c += tile.size()) best.meet(scores[c + i], labels[c + i]);
-            best = best_of(tile, best);
-            if (tile.rank() == 0) votes.settle(wide[at], best);
-        }
+        settle_wide(grid, votes, WideRows{wide, places, begin, begin + n, nullptr, nullptr}, scores, labels,
+                    [](i64) {});
     }
 };

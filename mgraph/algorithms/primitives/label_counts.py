@@ -147,6 +147,18 @@ class LabelCounts:
         self.device.cumsum(counts, out=first[1:])
         return first
 
+    def fields(self) -> dict[str, Any]:
+        """Return the rows and tables as fields of a program, if all rows have the same turn."""
+        groups = [(begin, end, slots, *tasks, *[0] * (2 - len(tasks))) for begin, end, slots, tasks in self.groups[0]]
+        wide = len(groups) > 0
+        return {
+            "graph": self.views[0], "back": self.views[-1], "both": len(self.views) - 1, "wide": self.wide,
+            "places": self.places if wide else None, "tasks": self.tasks[0] if wide else None,
+            "back_tasks": self.tasks[-1] if wide else None, "n_groups": len(groups),
+            "groups": self.device.asarray(np.array(groups, np.int64).reshape(-1)), "keys": self.keys, "sums": self.sums,
+            "scores": self.scores, "best": self.labels,
+        }  # fmt: skip
+
     def vote(self, votes: dict[str, Any]) -> None:
         """Let each row of a turn choose.
 

@@ -75,6 +75,11 @@ DEVICE f64 float_of(u64 bits) {
     __builtin_memcpy(&v, &bits, sizeof v);
     return v;
 }
+DEVICE f64 product(f64 a, f64 b) {  // rounded: no addition is fused with it
+    u64 bits = bits_of(a * b);
+    asm("" : "+r"(bits));
+    return float_of(bits);
+}
 DEVICE int popcount(u32 v) { return __builtin_popcount(v); }
 DEVICE int lowest_bit(u32 v) { return v ? __builtin_ctz(v) : -1; }
 DEVICE int bit_width(u64 v) { return v ? 64 - __builtin_clzll(v) : 0; }

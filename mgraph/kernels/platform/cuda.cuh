@@ -62,6 +62,7 @@ DEVICE u32 bits_of(f32 v) { return __float_as_uint(v); }
 DEVICE u64 bits_of(f64 v) { return (u64)__double_as_longlong(v); }
 DEVICE f32 float_of(u32 bits) { return __uint_as_float(bits); }
 DEVICE f64 float_of(u64 bits) { return __longlong_as_double((i64)bits); }
+DEVICE f64 product(f64 a, f64 b) { return __dmul_rn(a, b); }  // rounded: no addition is fused with it
 DEVICE int popcount(u32 v) { return __popc(v); }
 DEVICE int lowest_bit(u32 v) { return __ffs((int)v) - 1; }
 DEVICE int bit_width(u64 v) { return 64 - __clzll((i64)v); }

@@ -134,6 +134,8 @@ void run_phase(const Program& program, const typename Program::State& state, Hea
     launch(Phase<Program>{&program, &state, heard}, greater(program.items(state, heard), (i64)1), threads);
 }
 
+constexpr i64 stays = 10;  // times its patience that a launch goes on without waiting
+
 template <class Program> void drive(const Program& program, i64, int threads) {
     const World& world = program.world;
     Gathering all(world, program.resume);
@@ -145,8 +147,12 @@ template <class Program> void drive(const Program& program, i64, int threads) {
     } else {
         program.begin(state);
     }
-    i64 end = ended;
+    i64 end = ended, began = now_nanoseconds();
     while (state.phase) {
+        if (now_nanoseconds() - began > stays * world.patience) {  // the host looks whether the call was aborted
+            end = left_together;
+            break;
+        }
         if (!waiting) run_phase(program, state, all.heard(), threads);
         if (!all.meet(program.alone(state), waiting)) {
             end = waits;

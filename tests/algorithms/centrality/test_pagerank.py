@@ -15,8 +15,10 @@ import pytest
 from graphs import random_graph, real_graph, shapes, slow_build
 from rank_oracle import iterate, with_networkx
 from spmd import Graph, cut, run, run_program, shards
+from sssp_oracle import random_weighted
 
 from mgraph.algorithms import ALGORITHMS
+from mgraph.algorithms.centrality.pagerank import power_iteration
 from mgraph.errors import Aborted, InvalidOption
 from mgraph.partition import Partition
 
@@ -159,13 +161,29 @@ def test_bad_start(value: float) -> None:
 def test_launches_and_read_backs(counted: Counter[str], way: str, usual_constants: None) -> None:
     graph = random_graph(10, 3000, 30000)
     made = shards(graph, cut(graph.n, 1), reverse=way == "kept")
+    world = made[0].exchange.world(made[0].device)
+    counted.clear()
+    PAGERANK.run(made[0], tol=2e-6)
+    # A program that takes long on a busy machine is launched again.
+    assert counted.pop("PushIteration" if way == "pushed" else "PowerIteration") > 0
+    assert world.runs == 1
+    once = ["ListHubs", "StartRanks", "GiveRanks", "read-back"]
+    once += ["Degrees", "Neighbors", "RowKeys"] if way == "made" else []
+    assert +counted == Counter(once)  # `+`: a kernel without an item is no launch
+
+
+def test_launches_and_read_backs_of_supersteps(
+    monkeypatch: pytest.MonkeyPatch, counted: Counter[str], way: str, usual_constants: None
+) -> None:
+    monkeypatch.setattr(module, "PROGRAM_ON", ())
+    graph = random_graph(10, 3000, 30000)
+    made = shards(graph, cut(graph.n, 1), reverse=way == "kept")
     counted.clear()
     _, info = PAGERANK.run(made[0], tol=2e-6)
     steps = info["iterations"]
     turning = ["Degrees", "Neighbors", "RowKeys"]
     once = {"kept": ["FirstShares"], "made": ["FirstShares", *turning], "pushed": []}[way]
     each = ["PushRanks", "FinishRanks"] if way == "pushed" else ["PullRows", "FinishPull"]
-    # `+`: a kernel without an item is no launch
     assert +counted == Counter(
         dict.fromkeys(["ListHubs", "StartRanks", *once, "GiveRanks"], 1)
         | {"read-back": steps + 2}
@@ -173,20 +191,41 @@ def test_launches_and_read_backs(counted: Counter[str], way: str, usual_constant
     )
 
 
-@pytest.mark.parametrize(
-    ("options", "nbytes"), [({}, 2), ({"tol": 0, "max_iter": 12}, 4), ({"dtype": "float64"}, 8)], ids=str
-)
-def test_one_collective_and_one_allreduce_an_iteration(options: dict[str, Any], nbytes: int, way: str) -> None:
+OPTIONS = [({}, 2), ({"tol": 0, "max_iter": 12}, 4), ({"dtype": "float64"}, 8)]
+
+
+@pytest.mark.parametrize(("options", "nbytes"), OPTIONS, ids=str)
+@pytest.mark.parametrize("together", [True, False])
+def test_the_host_makes_one_collective_an_iteration(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], nbytes: int, way: str, together: bool
+) -> None:
+    monkeypatch.setattr(module, "PROGRAM_ON", ("cpu",) if together else ())
     graph = random_graph(10, 3000, 30000)
-    made = shards(graph, cut(graph.n, 2), reverse=way == "kept")
+    made = shards(graph, cut(graph.n, 2), reverse=way == "kept", mapped=False)
+    run(made, PAGERANK, **options)
+    calls = len(made[0].exchange.calls)
     _, info = run(made, PAGERANK, **options)
-    calls = made[0].exchange.calls
+    more, steps = made[0].exchange.calls[calls:], info["iterations"]
     if way == "made":
-        assert [call for call, _ in calls[1:5]] == ["allreduce", "allreduce", "allreduce", "alltoallv"]
-        calls = [calls[0], *calls[5:]]
+        assert [call for call, _ in more[1:5]] == ["allreduce", "allreduce", "allreduce", "alltoallv"]
+        more = [more[0], *more[5:]]
     sent = ("alltoallv", 8 * 1500) if way == "pushed" else ("allgather", nbytes * 1500)
-    steps = info["iterations"]
-    assert Counter(calls) == {sent: steps, ("allreduce", 24): steps + 1, ("allreduce", 16): 1}
+    if not together:
+        assert Counter(more) == {sent: steps, ("allreduce", 48): steps + 1, ("allreduce", 16): 1}
+        return
+    # A program says the counts of messages and five numbers of both ranks at each meeting, of which push has two per
+    # step. By pull the first shares are sent, too.
+    pushed = way == "pushed"
+    said = {("allreduce", 2 * 7 * 8): 2 * steps + 1 if pushed else steps + 2, ("allreduce", 16): 1}
+    assert Counter(more) == {sent: steps + (not pushed), **said}
+
+
+def test_ranks_that_map_each_other_make_no_collective() -> None:
+    made = shards(random_graph(10, 3000, 30000), cut(3000, 2), reverse=True)
+    run(made, PAGERANK)
+    calls = len(made[0].exchange.calls)
+    run(made, PAGERANK)
+    assert made[0].exchange.calls[calls:] == [("allreduce", 16)]  # the sum of the start
 
 
 @pytest.mark.parametrize("most", [module.FEW, module.FEW + 1])
@@ -238,10 +277,74 @@ def test_bad_options(option: str, value: Any) -> None:
         run(shards(shapes()[3], cut(67, 2)), PAGERANK, **{option: value})
 
 
+@pytest.mark.parametrize("mapped", [True, False])
 @pytest.mark.parametrize("size", [1, 2])
-def test_abort_ends_an_iteration(size: int) -> None:
+def test_abort_ends_an_iteration(size: int, mapped: bool) -> None:
     calls = iter(range(1000))
-    made = shards(random_graph(1, 100, 300), cut(100, size), aborted=lambda: next(calls) >= 6 * size)
+    graph, aborted = random_graph(1, 100, 300, directed=False), lambda: next(calls) >= 20 * size
     with pytest.raises(Aborted):
-        run(made, PAGERANK, tol=0.0)
-    assert next(calls) < 12 * size
+        run(shards(graph, cut(100, size), aborted=aborted, mapped=mapped), PAGERANK, tol=0.0, max_iter=10**9)
+    assert next(calls) < 30 * size
+
+
+# ---- the program of all ranks ----------------------------------------------------------------------------------------
+
+
+WAYS: list[dict[str, Any]] = [
+    {},
+    {"start": True, "tol": 1e-5},
+    {"tol": 0, "max_iter": 9},
+    {"dtype": "float64"},
+    {"weight": True},
+    {"personalization": True, "dangling": "uniform"},
+    {"personalization": True, "tol": 1e-8, "max_iter": 300},
+    {"dangling": "drop", "max_iter": 0},
+    {"dangling": True, "dtype": "float64", "weight": True, "personalization": True},
+]
+
+
+def options_of(way: dict[str, Any], graph: Graph, n: int = 5) -> dict[str, Any]:
+    """The options of a way: True stands for numbers of the vertices."""
+    rng = np.random.default_rng(n)
+    numbers = {name: rng.random(graph.n) * (rng.random(graph.n) < 0.4) for name in ("personalization", "dangling")}
+    numbers["start"] = rng.random(graph.n).astype(np.float32)
+    return {name: numbers[name] if value is True and name in numbers else value for name, value in way.items()}
+
+
+@pytest.mark.parametrize("way", ["kept", "pushed"], indirect=True)
+@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("options", WAYS, ids=str)
+def test_both_drivers_give_the_bits_of_supersteps(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], mapped: bool, way: str
+) -> None:
+    """By pull also those of one rank; pushed sums are rounded on their way to the owner."""
+    graph = random_weighted(7, kind="fractions")
+    options = options_of(options, graph)
+    first, want = run(shards(graph, cut(graph.n, 1), reverse=way == "kept"), PAGERANK, **options)
+    for starts in ((0, 90, graph.n), (0, 0, 31, 33, graph.n), (0, graph.n, graph.n), (0, 5, 100, 100, 260, graph.n)):
+        made = shards(graph, Partition(starts), reverse=way == "kept", mapped=mapped)
+        for devices in ((), ("cpu",)):
+            monkeypatch.setattr(module, "PROGRAM_ON", devices)
+            ranks, info = run(made, PAGERANK, **options)
+            if way == "pushed" and not devices:
+                np.testing.assert_allclose(ranks, first, rtol=1e-6)
+                first, want = ranks, info
+            np.testing.assert_array_equal(ranks, first)
+            assert info == want
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("way", ["kept", "pushed"], indirect=True)
+def test_a_run_of_the_program_goes_on_where_the_last_one_ended(
+    monkeypatch: pytest.MonkeyPatch, size: int, way: str
+) -> None:
+    graph = random_graph(14, 700, 5000, skew=True)
+    made = shards(graph, cut(graph.n, size), reverse=way == "kept", structure="gpma+")
+    first, want = run(made, PAGERANK)
+    world = made[0].exchange.world(made[0].device)
+    before = world.runs
+    monkeypatch.setattr(power_iteration, "STEPS", 3)
+    ranks, info = run(made, PAGERANK)
+    np.testing.assert_array_equal(ranks, first)
+    assert info == want
+    assert world.runs - before == -(-info["iterations"] // 3) > 2

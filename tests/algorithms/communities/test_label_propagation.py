@@ -13,6 +13,7 @@ from graphs import IDS, NONE, random_graph, real_graph, shapes, slow_build
 from spmd import Graph, cut, run, shards
 
 from mgraph.algorithms import ALGORITHMS
+from mgraph.algorithms.communities.label_propagation import program
 from mgraph.algorithms.primitives import label_counts
 from mgraph.errors import Aborted, InvalidOption
 from mgraph.partition import Partition
@@ -159,15 +160,49 @@ def test_abort_ends_a_run(size: int) -> None:
 def test_launches(counted: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(label_counts, "TABLED_BY_THREAD", label_counts.TABLED)
     made = shards(random_graph(1, 300, 900, False), cut(300, 1))
-    counted.clear()
-    LABELS.run(made[0], max_iter=3)
-    launches = {name: n for name, n in counted.items() if n and name not in ("read-back", "Degrees")}
-    assert launches == {"Vote": 3}
-    made = shards(wide_graph(1, True), cut(1500, 1), reverse=True)
-    counted.clear()
-    LABELS.run(made[0], max_iter=1)
-    assert {counted[name] for name in ("Vote", "RankWide", "SettleWide")} == {1}
-    assert counted["CastWide"] == 2
+    wide = shards(wide_graph(1, True), cut(1500, 1), reverse=True)
+    for shard, wide_rows in ((made[0], 0), (wide[0], 1)):
+        counted.clear()
+        LABELS.run(shard, max_iter=3)
+        # A program that takes long on a busy machine is launched again.
+        assert counted.pop("Rounds") > 0
+        assert shard.exchange.world(shard.device).runs == 1
+        sides = 1 + (shard.in_edges is not shard.out_edges)
+        assert +counted == Counter({"Degrees": sides, "CountTasks": sides * wide_rows, "read-back": 1 + 2 * wide_rows})
+    # By supersteps.
+    monkeypatch.setattr(program, "PROGRAM_ON", ())
+    for shard, calls in ((made[0], {"Vote": 3}), (wide[0], dict.fromkeys(["Vote", "RankWide", "SettleWide"], 3))):
+        counted.clear()
+        LABELS.run(shard, max_iter=3)
+        assert {name: counted[name] for name in calls} == calls
+        assert counted["CastWide"] == (6 if shard is wide[0] else 0)
+
+
+# ---- the program of all ranks ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_both_drivers(monkeypatch: pytest.MonkeyPatch, tables: str, size: int, mapped: bool) -> None:
+    """Also where ranks have wide rows of other numbers of groups, or none."""
+    for graph in (wide_graph(4, True), wide_graph(5, False), random_graph(6, 400, 3000, False, skew=True)):
+        for even in (True, False):
+            partition = cut(graph.n, size, even)
+            check(graph, partition, 3, structure="gpma+", mapped=mapped)
+            check(graph, partition, 0, mapped=mapped)
+    monkeypatch.setattr(program, "PROGRAM_ON", ())
+    check(graph, partition, 3, structure="gpma+", mapped=mapped)
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+def test_only_the_program_meets_where_ranks_map_each_other(mapped: bool) -> None:
+    made = shards(random_graph(1, 300, 900, False), cut(300, 2), mapped=mapped)
+    run(made, LABELS, 3)
+    before = len(made[0].exchange.calls)
+    run(made, LABELS, 3)
+    calls = [call for call, _ in made[0].exchange.calls[before:]]
+    # The host carries numbers at four meetings, and the labels after each of three rounds.
+    assert Counter(calls) == ({} if mapped else {"allreduce": 4, "allgather": 3})
 
 
 @pytest.mark.parametrize("name", [pytest.param("cit-HepPh", marks=pytest.mark.slow), "luxembourg_osm"])

@@ -1,7 +1,8 @@
-"""State of PageRank's power iteration on a rank, by pull and by push; `program` has their costs."""
+"""State of PageRank's power iteration on a rank, by pull and by push, with supersteps of the host."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,14 +10,14 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Shard, kernels, task_room
 from mgraph.algorithms.centrality.pagerank.active_set import ActiveSet
-from mgraph.algorithms.centrality.pagerank.teleport import NO_BASE
+from mgraph.algorithms.centrality.pagerank.teleport import NO_BASE, Base
 from mgraph.algorithms.primitives.transpose import CsrRows
 from mgraph.algorithms.primitives.weight_validation import check_weights
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, constants
 from mgraph.structures import Structure
 
-__all__ = ["Iteration", "Pull", "Push", "common"]
+__all__ = ["Iteration", "Pull", "PullSupersteps", "Push", "common"]
 
 SHARES = {16: np.uint16, 32: np.float32, 64: np.float64}  #: the dtype of sent shares, by their bits
 _RANKS = constants("algorithms/centrality/pagerank/ranks.cuh")
@@ -94,12 +95,28 @@ class Iteration:
     def read(self, step: int) -> tuple[float, float, float]:
         """Return the tally of iteration `step`, summed over all ranks: change, mass sent, mass cut off.
 
-        One read-back, one allreduce.
+        One read-back, one allreduce of integers, so that the sums do not depend on the number of ranks.
         """
-        words = Device.to_host(self.tally[step & 1]).tolist()
-        mine = [((high << LOW_BITS) + low) / TALLY_ONE for high, low in zip(words[::2], words[1::2], strict=True)]
-        change, handed, kept = self.shard.exchange.allreduce(np.array(mine)).tolist()
+        words = self.shard.exchange.allreduce(Device.to_host(self.tally[step & 1]).view(np.int64)).tolist()
+        change, handed, kept = (
+            ((high << LOW_BITS) + low) / TALLY_ONE for high, low in zip(words[::2], words[1::2], strict=True)
+        )
         return change, handed, kept
+
+    def iterate(self, base: Base, tol: float, max_iter: int) -> dict[str, Any]:
+        """Iterate until the error is below `tol`, or `max_iter` times.
+
+        Returns the scalars of the result.
+        """
+        _, handed, kept = self.read(0)
+        error, steps = math.inf, 0
+        while steps < max_iter and not error < tol:
+            steps += 1
+            self.step(steps, base.at(handed), base.alpha)
+            before = kept
+            change, handed, kept = self.read(steps)
+            error = change + before
+        return {"iterations": steps, "error": error, "converged": error < tol}
 
     def step(self, step: int, base: dict[str, Any], alpha: float) -> None:
         """Compute the ranks of iteration `step`: `base` plus `alpha` times the received shares."""
@@ -123,6 +140,33 @@ class Pull(Iteration):
     ----------
     sums : float64[hi - lo]
         From the first iteration on, the total of shares received by each vertex.
+    hub_sums : uint64[hub_rows]
+        The same of hubs, in fixed point.
+    """
+
+    def _visit(self, edges: Structure | CsrRows) -> None:
+        super()._visit(edges)
+        self.hub_sums = self.device.zeros(self.hub_rows, np.uint64)  # rows after the last hub have none
+        if edges.sorted_rows and self.n_tasks:
+            self._sort_tasks()
+
+    def _sort_tasks(self) -> None:
+        """Sort the tasks by their first sources, so that concurrent tiles read the same cache lines.
+
+        Done once; takes 0.3 ms for 600k tasks.
+        """
+        ids = self.device.empty(self.n_tasks, np.uint32)
+        self.kernels.FirstIds(self.n_tasks, graph=self.view, tasks=self.tasks, n=self.n_tasks, ids=ids)
+        with self.device.taking(16 * self.n_tasks, f"the order of {self.n_tasks} tasks"):
+            places = self.device.xp.argsort(ids, kind="stable")
+        self.tasks = self.device.gather(self.tasks, places)
+
+
+class PullSupersteps(Pull):
+    """Pull iteration by supersteps of the host.
+
+    Attributes
+    ----------
     handed : float64[hi - lo]
         The total share sent by each vertex to each of its out-neighbours.
     news : SHARES[bits][hi - lo]
@@ -143,28 +187,11 @@ class Pull(Iteration):
         super().__init__(shard, edges, bits, weight)
         self.handed = self.device.empty(self.n, np.float64)
 
-    def _visit(self, edges: Structure | CsrRows) -> None:
-        super()._visit(edges)
-        self.hub_sums = self.device.zeros(self.hub_rows, np.uint64)  # rows after the last hub have none
-        if edges.sorted_rows and self.n_tasks:
-            self._sort_tasks()
-
     def _list_hubs(self) -> tuple[Array, int, int]:
         return (self.device.empty(0, np.uint64), 0, 0) if self.reached else super()._list_hubs()
 
     def _library(self, bits: int) -> Library:
         return kernels(self.shard, self.file, self.view, SHARE_BITS=bits, BY_WEIGHT=self.weight)
-
-    def _sort_tasks(self) -> None:
-        """Sort the tasks by their first sources, so that concurrent tiles read the same cache lines.
-
-        Done once; takes 0.3 ms for 600k tasks.
-        """
-        ids = self.device.empty(self.n_tasks, np.uint32)
-        self.kernels.FirstIds(self.n_tasks, graph=self.view, tasks=self.tasks, n=self.n_tasks, ids=ids)
-        with self.device.taking(16 * self.n_tasks, f"the order of {self.n_tasks} tasks"):
-            places = self.device.xp.argsort(ids, kind="stable")
-        self.tasks = self.device.gather(self.tasks, places)
 
     def begin(self, start: Array, scale: float, even: float, bits: int) -> None:
         """Compute degrees, first ranks and first shares."""
@@ -242,7 +269,6 @@ class Push(Iteration):
     def __init__(self, shard: Shard, edges: Structure | CsrRows, bits: int, weight: bool = False) -> None:
         super().__init__(shard, edges, bits, weight)
         self.words = [self.device.zeros(shard.n_vertices, np.uint64) for _ in range(2 if bits == 64 else 1)]
-        self.leaving = self.device.empty(shard.n_vertices if shard.size > 1 else 0, np.float64)
 
     def _pushed(self, first: int, end: int) -> dict[str, Array]:
         parts = [word[first:end] for word in self.words]
@@ -251,9 +277,10 @@ class Push(Iteration):
     def _to_owners(self) -> None:
         shard = self.shard
         n, first, end = shard.n_vertices, shard.lo, shard.hi
-        self.kernels.DrainSums(n - self.n, sums=self._pushed(0, n), n=n, first=first, end=end, out=self.leaving)
+        leaving = self.device.empty(n, np.float64)
+        self.kernels.DrainSums(n - self.n, sums=self._pushed(0, n), n=n, first=first, end=end, out=leaving)
         ranges = [shard.partition.range(r) if r != shard.rank else (0, 0) for r in range(shard.size)]
-        for r, part in enumerate(shard.exchange.alltoallv([self.leaving[first:end] for first, end in ranges])):
+        for r, part in enumerate(shard.exchange.alltoallv([leaving[first:end] for first, end in ranges])):
             if r != shard.rank:
                 self.kernels.AddSums(self.n, part=part, n=self.n, sums=self._pushed(shard.lo, shard.hi))
 

@@ -38,7 +38,11 @@ sends to all evenly. The next ranks are T(H), and T reduces L1 distances by the 
 next ranks to the limit is at most ``alpha / (1 - alpha)`` times their L1 distance to H. The latter is at most their L1
 change plus twice the part cut off in the previous step. This sum is compared with `tol`.
 
-An iteration on p ranks costs one read-back of 48 bytes, one allreduce of three numbers (a copy on one rank) and:
+On CPUs all ranks iterate by one program (`power_iteration.cuh`, `push_iteration.cuh`, `mgraph.exchange.world`): one
+launch for up to 256 iterations. By pull, a rank writes the shares of its vertices to all ranks, range by range, and the
+ranks meet once per iteration, and the own blocks once more where there are hubs. By push they meet twice, and the sums
+of others' vertices are messages to their owners. Elsewhere an iteration on p ranks is a superstep. It costs one
+read-back of 48 bytes, one allreduce of six numbers (a copy on one rank) and:
 
 ================= ============================================================= =======================================
 way               launches                                                      exchange
@@ -47,21 +51,25 @@ pull              2, 3 where there are hubs; p copies of shares where p > 1     
 push              2, 3 where there are hubs; p more where p > 1                 alltoallv of 8 bytes per vertex
 ================= ============================================================= =======================================
 
-Pull takes a third launch and a second read-back, of 24 bytes, while it visits few vertices.
+While pull visits few vertices, it is by supersteps on all devices, with a third launch and a second read-back, of 24
+bytes. Both ways give the same ranks, bit for bit.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, kernels
 from mgraph.algorithms.centrality.pagerank.active_set import ActiveSet
-from mgraph.algorithms.centrality.pagerank.iteration import Iteration, Pull, Push, common
+from mgraph.algorithms.centrality.pagerank.iteration import Iteration, PullSupersteps, Push, common
+from mgraph.algorithms.centrality.pagerank.power_iteration import (
+    PowerIteration,
+    PushIteration,
+    power_iteration_kernels,
+)
 from mgraph.algorithms.centrality.pagerank.teleport import Base, distribution, scale, teleport, whole
 from mgraph.algorithms.primitives.compact_csr import compact_rows, compact_rows_sample
 from mgraph.algorithms.primitives.transpose import CsrRows, sample_rows, transposed
@@ -73,6 +81,7 @@ __all__ = ["run", "warm"]
 
 NARROW_TOL = 1e-7  #: shares are sent with 16 bits down to this tolerance; below it, iterates follow the definition
 FAR = 8.0  #: an iteration converges, wherever it begins, if alpha**max_iter is this many times below `tol`
+PROGRAM_ON = ("cpu",)  #: devices on which all ranks pull by one program; it has run on CPUs only
 FEW = 8  #: up to this `max_iter` in-edges are not made: for 529M arcs that takes 59 ms and saves 9 ms per iteration
 
 
@@ -80,8 +89,11 @@ def warm(shard: Shard) -> None:
     """Compile PageRank's kernels for this shard, except for float64, push and few rows, which are rare."""
     rows = sample_rows(shard.device) if shard.in_edges is None else compact_rows_sample(shard, shard.in_edges)
     common(shard)
-    for bits in (16, 32):  # shares by default, and those of a given start
-        kernels(shard, "algorithms/centrality/pagerank/pull.cuh", rows.view(), SHARE_BITS=bits, BY_WEIGHT=0)
+    for bits in (16, 32):  # first shares by default, and those of a given start
+        if shard.device.kind in PROGRAM_ON:
+            power_iteration_kernels(shard, rows.view(), bits, 16, weight=False)
+        else:
+            kernels(shard, "algorithms/centrality/pagerank/pull.cuh", rows.view(), SHARE_BITS=bits, BY_WEIGHT=0)
     ranks = shard.device.zeros(1, np.float32)  # CuPy compiles kernels for its own operations on a start, too
     ranks = shard.device.asarray(ranks, np.float64)
     ranks.sum(dtype=np.float64)
@@ -148,12 +160,13 @@ def run(
         `start` or a distribution has negative or infinite values or NaN, or sums to 0; an edge has a negative weight.
         Raised on every rank.
     CapacityError
-        Too little memory. Pull needs 22 bytes per owned vertex (24 with a tol below 1e-7, 20 with float64), 8 bytes per
-        row up to that of the last hub and, on several ranks, 2 bytes (4, 8) per vertex of the whole graph. Push needs
-        12 bytes per owned vertex and 8 bytes (16 on several ranks; 8 more with float64) per vertex of the whole graph.
-        Both need 8 bytes per owned vertex for a start, until the first iteration, 4 bytes per owned vertex for a
-        float32 result, and 1 / 64 byte per edge for hubs' tasks. In-edges that the graph does not store need the memory
-        of `transposed`.
+        Too little memory. Pull needs 20 bytes per owned vertex (12 with float64), 8 bytes per row up to that of the
+        last hub and 4 bytes (8 with a tol below 1e-7, 16 with float64) per vertex of the whole graph. By supersteps it
+        is 22 bytes (24, 20) per owned vertex and, on several ranks, 2 (4, 8) per vertex of the whole graph. Push needs
+        12 bytes per owned vertex and 8 bytes (24 on several ranks, 16 by supersteps; 8 more with float64) per vertex of
+        the whole graph. Both need 8 bytes per owned vertex for a start, until the first iteration, 4 bytes per owned
+        vertex for a float32 result, and 1 / 64 byte per edge for hubs' tasks. In-edges that the graph does not store
+        need the memory of `transposed`.
 
     Notes
     -----
@@ -188,12 +201,14 @@ def run(
     for row in range(max(several, 1)):
         to = teleport(shard, dense, chosen, chosen_rows, chosen_values, row, several)
         if to is not None and sure:
-            iteration = make(to if isinstance(spread, str) and spread != "uniform" else None)
+            iteration = make(to if isinstance(spread, str) and spread != "uniform" else None, bits)
             iteration.begin(to, 1.0, 0.0, bits)
         else:
-            (first, factor), iteration = firsts[row % len(firsts)], make(None)
-            iteration.begin(first, factor, 1 / n, bits if first is None else max(bits, 32))  # 16 would cost iterations
-        infos.append(_iterate(iteration, Base(n, alpha, to, spread), tol, max_iter))
+            first, factor = firsts[row % len(firsts)]
+            first_bits = bits if first is None else max(bits, 32)  # 16 would cost iterations
+            iteration = make(None, first_bits)
+            iteration.begin(first, factor, 1 / n, first_bits)
+        infos.append(iteration.iterate(Base(n, alpha, to, spread), tol, max_iter))
         results.append(iteration.result(dtype))
 
     # Join the rows.
@@ -204,11 +219,11 @@ def run(
     return {"ranks": ranks}, {**most, "converged": all(info["converged"] for info in infos)}
 
 
-def _maker(shard: Shard, bits: int, weight: bool, max_iter: int, started: bool) -> Callable[[Array], Iteration]:
+def _maker(shard: Shard, bits: int, weight: bool, max_iter: int, started: bool) -> Callable[[Array, int], Iteration]:
     """Return a function that makes the state of an iteration.
 
-    Its argument is the vector where walks begin, or None. `started` is True if the iteration has a start, and so will
-    be short.
+    Its arguments are the vector where walks begin, or None, and the bits of the first shares. `started` is True if the
+    iteration has a start, and so will be short.
     """
     kept = shard.in_edges
     rows = transposed(shard) if kept is None and max_iter > FEW and not weight else kept
@@ -218,29 +233,16 @@ def _maker(shard: Shard, bits: int, weight: bool, max_iter: int, started: bool) 
         assert rows is not None
         return rows if kept is None or max_iter <= FEW or started else compact_rows(shard, kept, weight)
 
-    def make(teleport: Array) -> Iteration:
+    def make(teleport: Array, first_bits: int) -> Iteration:
+        together = shard.device.kind in PROGRAM_ON
         if rows is None:
-            return Push(shard, shard.out_edges, bits, weight)
+            return (PushIteration if together else Push)(shard, shard.out_edges, bits, weight)
         if teleport is not None and kept is not None and shard.size == 1:
             reached = ActiveSet(shard, kept, teleport)
             if reached.few:
-                return Pull(shard, kept, bits, weight, reached, every_row)
-        return Pull(shard, every_row(), bits, weight)
+                return PullSupersteps(shard, kept, bits, weight, reached, every_row)
+        if together:
+            return PowerIteration(shard, every_row(), bits, weight, first_bits)
+        return PullSupersteps(shard, every_row(), bits, weight)
 
     return make
-
-
-def _iterate(iteration: Iteration, base: Base, tol: float, max_iter: int) -> dict[str, Any]:
-    """Iterate until the error is below `tol`, or `max_iter` times.
-
-    Returns the scalars of the result.
-    """
-    _, handed, kept = iteration.read(0)
-    error, steps = math.inf, 0
-    while steps < max_iter and not error < tol:
-        steps += 1
-        iteration.step(steps, base.at(handed), base.alpha)
-        before = kept
-        change, handed, kept = iteration.read(steps)
-        error = change + before
-    return {"iterations": steps, "error": error, "converged": error < tol}

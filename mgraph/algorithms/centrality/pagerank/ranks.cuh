@@ -51,6 +51,15 @@ template <bool exact> struct RankSums {
 };
 constexpr i64 tally_cells = 6;
 
+// A sum of a tally as the nearest number: what is below its last bit only tells a half from more than a half.
+DEVICE f64 from_tally(u64 high, u64 low) {
+    high += low >> low_bits, low &= ((u64)1 << low_bits) - 1;
+    int more = (int)lesser((i64)low_bits, (i64)62 - bit_width(high)), rest = (int)low_bits - more;
+    u64 words = high << more | low >> rest;
+    bool below = low & (((u64)1 << rest) - 1);
+    return (f64)(i64)(words | below) / (tally_one * (f64)((u64)1 << more));
+}
+
 DEVICE f64 magnitude(f64 v) { return greater(v, -v); }
 
 // The rank of a vertex without shares: an even part, and its parts of two distributions, if there are any.
@@ -67,6 +76,29 @@ struct Base {
         return base;
     }
 };
+
+// Base of each step, like `Base` of teleport.py: parts of the teleport (fresh) and of the mass not sent (loose) go to all
+// evenly, and to the vertices of `teleport`; or both to all. Products are rounded as Python rounds them.
+struct BaseRule {
+    f64 alpha;
+    i64 alike;
+    f64 fresh_even;
+    f64 loose_even;
+    f64 fresh_chosen;
+    f64 loose_chosen;
+    const f64* teleport;
+    const f64* dangling;
+    DEVICE Base at(f64 handed, i64 vertices) const {  // of a step before which the mass `handed` was sent
+        f64 fresh = 1 - alpha, loose = product(alpha, 1 - handed), n = (f64)vertices;
+        f64 even =
+            alike ? (1 - product(alpha, handed)) / n : (product(fresh, fresh_even) + product(loose, loose_even)) / n;
+        f64 chosen = product(fresh, fresh_chosen) + product(loose, loose_chosen);
+        return {even, teleport, chosen, dangling, loose};
+    }
+};
+template <class State> DEVICE void keep_base(const Base& base, State& s) {
+    s.even = base.even, s.chosen = base.teleporting, s.loose = base.loose;
+}
 
 template <class View>
 struct OutWeights {  // sums the weights of rows, 32 per tile, one after another

@@ -32,18 +32,37 @@ class Base:
     """
 
     def __init__(self, n: int, alpha: float, teleport: Array, dangling: str | Array) -> None:
-        self.n, self.alpha, self.teleport, self.dangling = n, alpha, teleport, dangling
+        self.n, self.alpha, self.teleport = n, alpha, teleport
+        self.dangling = None if isinstance(dangling, str) else dangling
+        # Who gets the parts of the teleport (fresh) and of the mass not sent (loose): all evenly, or chosen vertices.
+        fresh_even, loose_chosen = teleport is None, teleport is not None and str(dangling) == "personalization"
+        self.alike = fresh_even and isinstance(dangling, str) and dangling != "drop"
+        self.parts = {
+            "fresh_even": float(fresh_even), "loose_even": float(str(dangling) == "uniform"),
+            "fresh_chosen": float(not fresh_even), "loose_chosen": float(loose_chosen),
+        }  # fmt: skip
 
     def at(self, handed: float) -> dict[str, Any]:
         """Return the fields of `Base` in `ranks.cuh` for a step before which the mass `handed` was sent."""
-        fresh, loose, teleport, dangling = 1 - self.alpha, self.alpha * (1 - handed), self.teleport, self.dangling
-        named = isinstance(dangling, str)
-        if teleport is None and named and dangling != "drop":
+        if self.alike:
             return {**NO_BASE, "even": (1 - self.alpha * handed) / self.n}
-        even = fresh * (teleport is None) + loose * (named and dangling == "uniform")
-        teleporting = fresh + loose * (named and dangling == "personalization")
-        parts = {"teleport": teleport, "teleporting": teleporting if teleport is not None else 0.0}
-        return {"even": even / self.n, **parts, "dangling": None if named else dangling, "loose": loose}
+        fresh, loose, parts = 1 - self.alpha, self.alpha * (1 - handed), self.parts
+        even = fresh * parts["fresh_even"] + loose * parts["loose_even"]
+        chosen = fresh * parts["fresh_chosen"] + loose * parts["loose_chosen"]
+        return self.fields(even / self.n, chosen, loose)
+
+    def rule(self) -> dict[str, Any]:
+        """Return the fields of `BaseRule` in `ranks.cuh`."""
+        return {
+            "alpha": self.alpha, "alike": int(self.alike), **self.parts, "teleport": self.teleport,
+            "dangling": self.dangling,
+        }  # fmt: skip
+
+    def fields(self, even: float, chosen: float, loose: float) -> dict[str, Any]:
+        """Return the fields of `Base` with these parts for all, for the vertices of `teleport`, and of `dangling`."""
+        return {
+            "even": even, "teleport": self.teleport, "teleporting": chosen, "dangling": self.dangling, "loose": loose
+        }  # fmt: skip
 
 
 def whole(shard: Shard, dense: Array, chosen: np.ndarray | None, values: np.ndarray | None) -> Array:
