@@ -135,6 +135,14 @@ struct PowerIteration {
         Tile<lanes> tile;
         RankSums<whole> all;
         bool first_step = s.steps == 0;
+        struct Outside {  // what a rank has besides shares
+            Base base;
+            f64 alpha;
+        };
+        auto outside_of = [&] {
+            return Outside{{s.even, rule.teleport, s.chosen, rule.dangling, s.loose}, rule.alpha};
+        };
+        Outside common = outside_of();  // by a CPU; a GPU has no registers for it
         Items share = grid.items(tile, ranges(tile.size()));
         for (u32 i = (u32)share.first; i < (u32)share.last; i += (u32)share.step) {  // 32 bits, for want of registers
             u32 first = i * range_rows * tile.size();
@@ -150,8 +158,8 @@ struct PowerIteration {
                     sum = from_fixed(hub_sums[row]);
                     if (whole) hub_sums[row] = 0;
                 }
-                Base base{s.even, rule.teleport, s.chosen, rule.dangling, s.loose};
-                f64 rank = greater(base.at(row) + rule.alpha * sum, 0.0);
+                Outside outside = range_rows > 1 ? common : outside_of();
+                f64 rank = greater(outside.base.at(row) + outside.alpha * sum, 0.0);
                 Sent<Share> next = send_share<Share>(now.degree, rank, now.before, all);
                 sums[row] = sum;
                 if (!whole) sent[row] = next.total;
