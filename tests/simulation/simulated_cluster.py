@@ -1,0 +1,555 @@
+"""Workers and clients of a simulation: the product's sessions, ranks, stores and coordinators, on a virtual machine."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import pickle
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import dask
+import model_shard
+import numpy as np
+import virtual_time
+from simulated_history import History, Violation
+from virtual_disk import Disk, Faults
+from virtual_loop import Loop
+from virtual_network import Network, VirtualExchange
+from virtual_time import Process, World, clock, wait_for, world
+
+from mgraph.batch import TOLD
+from mgraph.budget import Budget
+from mgraph.calls import CALLS, AfterLoss, Kind, RemoteCall
+from mgraph.client.calls import channel_calls, graph_lock, loop_runner, send_lock
+from mgraph.client.calls.coordinator import Coordinator
+from mgraph.client.calls.loop_runner import LoopRunner
+from mgraph.client.connections import opening
+from mgraph.client.stores import recovery
+from mgraph.client.stores.recovery import Incarnation, Recovering
+from mgraph.client.stores.storing import surveyed
+from mgraph.client.vertices.numbering import Numbering
+from mgraph.errors import GraphClosed, GraphLost, InvalidOption, MgraphError, StoreError, WorkerLost
+from mgraph.failures import Recovered
+from mgraph.log import head, log, segments, store
+from mgraph.log.segments import Segments
+from mgraph.partition import Partition
+from mgraph.worker.calls import HANDLERS, Calls, Host, changes, stores
+from mgraph.worker.sessions import session, thread
+from mgraph.worker.sessions.session_table import SessionTable
+from mgraph.worker.sessions.thread import ShardThread
+from mgraph.worker.stores import storage
+
+__all__ = ["Cluster", "Installed", "Setting"]
+
+PATH = "/data/store"
+PATIENCE = 4.0  #: of the graphs with silent workers
+LONG = 120.0  #: virtual seconds after the last fault, in which everything ends
+SEGMENT = 1500  #: bytes of a segment of a log
+ENDS = (WorkerLost, GraphLost, GraphClosed)  #: errors after which a change may be there
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The kind of a run.
+
+    Parameters
+    ----------
+    kind : "alone" | "recovering" | "rivals" | "published"
+        One client that opens its store again after a loss; one whose graph does so by itself; several that want the
+        same store; several that share a published graph.
+    workers, clients : int
+    sync : "always" | "background"
+    faults : Faults
+    """
+
+    kind: str
+    workers: int
+    clients: int
+    sync: str
+    eio: float = 0.0
+    full: float = 0.0
+    lost: float = 0.0
+    lying: float = 0.0
+
+
+# ---- in place of threads, clocks and files ---------------------------------------------------------------------------
+
+
+class _Inbox:
+    """The inbox of a shard's thread, without descriptors."""
+
+    def __init__(self) -> None:
+        self._queue: list[Any] = []
+        self._waiting: list[Any] = []
+        self._stopped = False
+
+    def put(self, request: Any) -> None:
+        self._queue.append(request)
+        world().wake(self._waiting)
+
+    def stop(self) -> None:
+        self._stopped = True
+        world().wake(self._waiting)
+
+    def get(self) -> Any:
+        world().give_way()
+        while not self._stopped:
+            if self._queue:
+                return self._queue.pop(0)
+            world().block(self._waiting)
+        return None
+
+    def peek(self) -> Any:
+        return self._queue[0] if self._queue else None
+
+    def close(self) -> None:
+        """Free nothing."""
+
+
+class _ShardThread(ShardThread):
+    """A shard's thread in a fiber."""
+
+    def start(self) -> None:
+        fiber = world().fiber
+        assert fiber is not None
+        world().spawn(fiber.process, self.name, self.run)
+
+
+def _current() -> Cluster:
+    assert Cluster.current is not None
+    return Cluster.current
+
+
+def _make_exchange(
+    graph: str, name: str, rank: int, size: int, attempt: int, device: Any, aborted: Callable[[], bool]
+) -> VirtualExchange:
+    return VirtualExchange(_current().network, graph, attempt, rank, size, aborted)
+
+
+@contextmanager
+def Installed() -> Iterator[None]:
+    """Return a block in which the product's modules get virtual threads, clocks, files and comms."""
+    with ExitStack() as stack:
+        for module in (log, store, recovery, opening, thread):
+            stack.enter_context(patch.object(module, "time", clock))
+        for module in (segments, head, loop_runner, send_lock, graph_lock, recovery):
+            stack.enter_context(patch.object(module, "threading", virtual_time))
+        for target, name, value in (
+            (log, "ThreadPoolExecutor", virtual_time.Jobs),
+            (log, "wait_for", wait_for),
+            (segments, "CHUNK", 1 << 10),
+            (segments, "RESERVE", 1 << 9),
+            (storage, "Segments", partial(Segments, segment=SEGMENT)),
+            (storage, "keys_at", lambda *args: None),
+            (store, "files_at", lambda path: _current().disk),
+            (store.uuid, "uuid4", lambda: type("Number", (), {"hex": f"{_current().world.rng.getrandbits(128):032x}"})),
+            (session, "ShardThread", _ShardThread),
+            (thread, "Inbox", _Inbox),
+            (opening, "connect", lambda *args, **options: _current().network.connect(*args, **options)),
+            (stores, "finish_logs", lambda *args: None),
+            (stores.again, "restore", model_shard.restore),
+            (changes, "share_runs", model_shard.share_runs),
+            (changes, "route", model_shard.route),
+            (changes, "BatchChange", model_shard.BatchOfModel),
+            (channel_calls, "Bell", _Bell),
+        ):
+            stack.enter_context(patch.object(target, name, value))
+        stack.enter_context(patch.dict(CALLS, contents=RemoteCall("contents", Kind.READ, after_loss=AfterLoss.REPEAT)))
+        stack.enter_context(patch.dict(HANDLERS, create=model_shard.create, contents=model_shard.contents))
+        stack.enter_context(dask.config.set({"mgraph.channels": False}))
+        # The coroutines of processes that were killed end with their last reference, at a time that the seed decides.
+        stack.enter_context(patch.object(sys, "unraisablehook", _ignore))
+        level = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)
+        gc.disable()
+        try:
+            yield
+        finally:
+            gc.enable()
+            gc.collect()
+            logging.disable(level)
+
+
+def _ignore(problem: Any) -> None:
+    """Ignore what the coroutines of killed processes raise when they are freed."""
+    if not asyncio.iscoroutine(problem.object):
+        sys.__unraisablehook__(problem)
+
+
+class _Bell:
+    """A bell that nobody hears: no call goes by a channel."""
+
+    def fileno(self) -> int:
+        return 0
+
+
+# ---- the cluster -----------------------------------------------------------------------------------------------------
+
+
+class Cluster:
+    """Workers, clients, their network and their disk.
+
+    Parameters
+    ----------
+    world : World
+    setting : Setting
+    """
+
+    current: Cluster | None = None
+
+    def __init__(self, world: World, setting: Setting) -> None:
+        self.world, self.setting = world, setting
+        self.network = Network(world)
+        self.faults = Faults(setting.eio, setting.full, setting.lost, setting.lying)
+        self.disk = Disk(world, self.faults)
+        self.disk.now["/data"] = self.disk.disk["/data"] = None
+        self.history = History(forgetful=setting.sync == "background", damaged=self.faults.damaging)
+        self.workers: dict[str, Process] = {}
+        self.tables: dict[str, SessionTable] = {}
+        self.clients: list[Client] = []
+        self.card: tuple[str, tuple[str, ...]] | None = None  # of the published graph: its id and its workers
+        self.quiet = 0.0  # when the last fault has ended
+        self.publisher: Process | None = None  # the client that makes it
+        self.graphs = 0
+        self.story: list[str] = []
+        Cluster.current = self
+        for number in range(setting.workers):
+            self.start_worker(f"sim://worker-{number}")
+
+    def start_worker(self, address: str) -> None:
+        """Start the process of a worker."""
+        process = self.workers[address] = self.world.process(address.removeprefix("sim://"))
+        loop = self.network.loops[process] = Loop(self.world, process)
+
+        def make(hello: Any, aborted: Callable[[], bool]) -> Calls:
+            host = Host(partial(_make_exchange, hello.graph), 1, Budget(lambda: 1 << 62), lambda key: None, address)
+            return Calls(hello.graph, hello.rank, hello.size, aborted, host)
+
+        table = self.tables[address] = SessionTable(make)
+
+        async def serve(comm: Any) -> None:
+            with suppress(OSError):
+                message = await comm.read()
+                await table.accept(comm, message["hello"])
+
+        self.network.listeners[address] = process, loop, serve
+
+    def start_client(self, program: tuple[tuple[Any, ...], ...]) -> None:
+        """Start a client with its program."""
+        self.clients.append(Client(self, len(self.clients), program))
+
+    @property
+    def alive(self) -> list[str]:
+        """The addresses of the workers that run."""
+        return [address for address, process in self.workers.items() if not process.dead]
+
+    def withdraw(self) -> None:
+        """Withdraw the name of the published graph from all workers, as `mgraph.unpublish`."""
+        for address in self.alive:
+            self.tables[address].published.listed("name")
+
+    def tell(self, who: object, what: str) -> None:
+        """Add a line to the story of the run."""
+        self.story.append(f"{self.world.now:9.4f} {who}: {what}")
+
+    # ---- faults ------------------------------------------------------------------------------------------------------
+
+    def inject(self, kind: str, target: int, amount: float) -> None:
+        """Let a fault happen now."""
+        world, address = self.world, list(self.workers)[target % len(self.workers)]
+        client = self.clients[target % len(self.clients)]
+        worker = self.workers[address]
+        self.tell("fault", f"{kind}, {worker} or {client.process}, {amount:.2f}")
+        match kind:
+            case "kill worker":
+                self._restart(address, amount)
+            case "kill client":
+                client.kill(amount)
+            case "power":
+                self.history.power_off()
+                for name in self.workers:
+                    self._restart(name, amount)
+                self.disk = self.disk.stopped(world.rng)
+            case "pause worker":
+                world.pause(worker, 3 * amount)
+            case "pause client":
+                world.pause(client.process, 3 * amount)
+            case "jump":
+                world.jump(world.rng.choice([worker, client.process]), 3 * amount)
+            case "slow":
+                self.network.slow[worker.name] = amount
+                world.after(amount, None, lambda: self.network.slow.pop(worker.name, None))
+            case "cut":
+                comms = [comm for comm in self.network.comms if not comm.closed()]
+                if comms:
+                    world.rng.choice(comms).cut()
+            case "interrupt":
+                client.interrupt()
+
+    def _restart(self, address: str, seconds: float) -> None:
+        self.world.kill(self.workers[address])
+        self.world.after(seconds, None, lambda: self._revive(address))
+
+    def _revive(self, address: str) -> None:
+        if self.workers[address].dead:
+            self.start_worker(address)
+
+
+# ---- clients ---------------------------------------------------------------------------------------------------------
+
+
+class _Detour(Exception):
+    """The graph cannot be used any more: open it again."""
+
+
+class Client:
+    """A client's process, with a program of changes and reads that it makes one after another.
+
+    After it is killed another process goes on with the program.
+    """
+
+    def __init__(self, cluster: Cluster, number: int, program: tuple[tuple[Any, ...], ...]) -> None:
+        self._cluster, self.number, self._program = cluster, number, program
+        self._at, self.done = 0, False
+        self._change: int | None = None
+        self._start()
+
+    def _start(self) -> None:
+        world = self._cluster.world
+        self.process = world.process(f"client-{self.number}")
+        self._loop = self._cluster.network.loops[self.process] = Loop(world, self.process)
+        self._graph: Any = None
+        self._fiber = world.spawn(self.process, "program", self._run)
+
+    def kill(self, seconds: float) -> None:
+        """End the process; another one goes on later."""
+        if not self.done and not self.process.dead:
+            self._end_unknown()
+            self._cluster.world.kill(self.process)
+            self._cluster.world.after(seconds, None, self._start)
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C, if a call of the graph runs."""
+        if self._change is not None and not self.process.dead and self._fiber.queue is not None:
+            self._cluster.world.interrupt(self._fiber)
+
+    def _end_unknown(self) -> None:
+        if self._change is not None:
+            self._cluster.history.unknown.add(self._change)
+            self._change = None
+
+    # ---- the program -------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while self._at < len(self._program):
+            try:
+                if self._graph is None:
+                    self._open()
+                self._at += 1
+                self._step(self._program[self._at - 1])
+            except _Detour:
+                self._leave()
+            self._check_time()
+        self._leave()
+        self.done = True
+
+    def _check_time(self) -> None:
+        cluster = self._cluster
+        if cluster.world.now > cluster.quiet + LONG:
+            raise Violation(f"{self.process} has not ended its program {LONG:g} s after the last fault")
+
+    def _leave(self) -> None:
+        graph, self._graph = self._graph, None
+        if graph is not None:
+            graph.close()
+
+    def _step(self, step: tuple[Any, ...]) -> None:
+        kind, *options = step
+        self._tell(f"{step}")
+        try:
+            match kind:
+                case "insert":
+                    self._insert(*options)
+                case "read":
+                    self._read()
+                case "durable":
+                    answers = self._call("store")
+                    history = self._cluster.history
+                    if not history.stopped:
+                        history.durable = max(history.durable, min(answer["durable"] for answer in answers))
+                case "sleep":
+                    clock.sleep(*options)
+                case "reopen":
+                    raise _Detour
+        except ENDS as error:
+            self._tell(f"{type(error).__name__}: {error}")
+            raise _Detour from None
+
+    def _tell(self, what: str) -> None:
+        self._cluster.tell(self.process, what)
+
+    def _call(self, name: str, **options: Any) -> list[Any]:
+        while True:
+            with suppress(Recovered):
+                return self._graph.call(name, **options)
+
+    def _read(self, opened: bool = False) -> None:
+        history = self._cluster.history
+        since = history.begin_read()
+        ranks = [pickle.loads(answer["contents"]) for answer in self._call("contents")]
+        epoch = history.read(ranks, since, opened)
+        self._tell(f"epoch {epoch} read: {[number for _, number in ranks[0][1]]}{' after opening' if opened else ''}")
+
+    def _insert(self, edges: int, refuse: tuple[int, ...], fail: tuple[int, ...]) -> None:
+        history = self._cluster.history
+        number = self._change = history.begin(edges)
+        try:
+            while True:
+                size = len(self._graph.status.addresses)
+                dst = np.arange(edges, dtype=np.uint32)
+                shares = [
+                    {"src": np.full(len(part), number, np.uint32), "dst": part, "refuse": refuse, "fail": fail}
+                    for part in np.array_split(dst, size)
+                ]
+                with suppress(Recovered):
+                    answers = self._graph.call("update", shares=shares)
+                    break
+        except KeyboardInterrupt:
+            self._end_unknown()
+        except (*ENDS, StoreError) as error:
+            self._judge(number, error)
+            raise _Detour from None
+        except MgraphError as error:
+            self._judge(number, error)
+        else:
+            self._change = None
+            counts = {name: sum(answer.get(name, 0) for answer in answers) for name in TOLD}
+            (epoch,) = {answer["epoch"] for answer in answers}
+            if counts["inserted"] != edges:
+                raise Violation(f"change {number} of {edges} edges was reported with {counts}")
+            history.acknowledge(number, epoch)
+            self._tell(f"change {number} is epoch {epoch}")
+
+    def _judge(self, number: int, error: MgraphError) -> None:
+        """Note what an error says about a change."""
+        self._tell(f"change {number}: {type(error).__name__}: {error}")
+        says_so = isinstance(error, ENDS) or "whether the store has it" in str(error)
+        if says_so or self._graph.status.unsettled:
+            self._end_unknown()
+        else:
+            self._change = None
+            self._cluster.history.refuse(number)
+
+    # ---- opening -----------------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        """Open the graph, as soon as that is possible."""
+        cluster, kind = self._cluster, self._cluster.setting.kind
+        while True:
+            try:
+                if kind == "published":
+                    self._attach()
+                elif kind == "recovering":
+                    first = self._opened(0)
+                    self._graph = Recovering(first, self._reopen, 3)
+                else:
+                    self._graph = self._opened(0).caller
+                self._read(opened=kind != "published")
+                return
+            except MgraphError as error:
+                self._tell(f"cannot open: {type(error).__name__}: {error}")
+                self._leave()
+                if cluster.history.damaged and isinstance(error, StoreError) and cluster.world.now > cluster.quiet:
+                    self._at = len(self._program)  # the damage is found
+                    raise _Detour from None
+                if cluster.world.now > cluster.quiet + LONG:
+                    raise Violation(f"the graph cannot be opened: {type(error).__name__}: {error}") from error
+            clock.sleep(0.05 + cluster.world.rng.random())
+
+    def _reopen(self, lost: Incarnation, generation: int) -> Incarnation:
+        """Open the graph again after a loss, for `Recovering`."""
+        end = self._cluster.world.now + 60
+        while True:
+            try:
+                incarnation = self._opened(generation, after=lost.caller.status.epoch)
+                break
+            except (StoreError, WorkerLost, GraphLost):
+                if self._cluster.world.now > end:
+                    raise
+            clock.sleep(0.2)
+        return incarnation
+
+    def _coordinator(self, graph: str, addresses: tuple[str, ...]) -> Coordinator:
+        return Coordinator(graph, LoopRunner(self._loop), addresses, {}, patience=PATIENCE)
+
+    def _opened(self, generation: int, after: int | None = None) -> Incarnation:
+        """Make the graph, or open it from its store, with some of the workers."""
+        cluster, rng = self._cluster, self._cluster.world.rng
+        alive = cluster.alive
+        if not alive:
+            raise WorkerLost("there is no worker")
+        addresses = tuple(rng.sample(alive, rng.randint(1, len(alive)) if rng.random() < 0.3 else len(alive)))
+        cluster.graphs += 1
+        caller = self._coordinator(f"g{cluster.graphs}", addresses)
+        how = {"sync": cluster.setting.sync, "lag_bytes": 1 << 20, "lag_seconds": 1.0}
+        try:
+            caller.open()
+            try:
+                stored = surveyed(caller, PATH, None, False, True)
+            except StoreError as error:
+                if "holds no store" not in str(error):
+                    raise
+                if cluster.history.created:
+                    raise Violation(f"the store is lost: {error}") from error
+                caller.call("create")
+                caller.call("create_store", {"path": PATH, "kind": {"n_vertices": model_shard.N}, **how})
+                cluster.history.created = True
+                counts, epoch = np.empty((0, len(TOLD)), np.int64), 0
+            else:
+                epoch = stored["epoch"]
+                caller.call("create")
+                answers = caller.call(
+                    "restore", {"epoch": epoch, "repair": False, "how": how, "read_only": False, "after": after}
+                )
+                cluster.history.created = True
+                counts = np.sum([answer["counts"] for answer in answers], axis=0).reshape(-1, len(TOLD))
+        except BaseException:
+            caller.close()
+            raise
+        numbering: Any = Numbering(Partition((0, model_shard.N)), None, generation)
+        nothing: Any = None
+        return Incarnation(caller, nothing, numbering, nothing, epoch, counts)
+
+    def _attach(self) -> None:
+        """Attach to the published graph; publish it, if there is none."""
+        cluster = self._cluster
+        if cluster.card is not None:
+            self._graph = self._coordinator(*cluster.card)
+            try:
+                self._graph.open(attach=True)
+                with self._graph.lock:
+                    self._graph.check()
+                return
+            except ENDS:
+                # A worker is gone: withdraw what is left.
+                if cluster.card == (self._graph.graph, self._graph.addresses):
+                    cluster.card = None
+                    cluster.withdraw()
+                raise
+        if cluster.publisher is not None and not cluster.publisher.dead:
+            raise WorkerLost("no graph is published")
+        cluster.publisher = self.process
+        try:
+            self._graph = self._opened(0).caller
+            self._graph.publish("name", b"card")
+            self._read(opened=True)
+            cluster.card = self._graph.graph, self._graph.addresses
+        finally:
+            cluster.publisher = None
