@@ -497,6 +497,7 @@ class Client:
             raise WorkerLost("there is no worker")
         addresses = tuple(rng.sample(alive, rng.randint(1, len(alive)) if rng.random() < 0.3 else len(alive)))
         cluster.graphs += 1
+        created = cluster.history.created
         caller = self._coordinator(f"g{cluster.graphs}", addresses)
         how = {"sync": cluster.setting.sync, "lag_bytes": 1 << 20, "lag_seconds": 1.0}
         try:
@@ -506,7 +507,7 @@ class Client:
             except StoreError as error:
                 if "holds no store" not in str(error):
                     raise
-                if cluster.history.created:
+                if created:
                     raise Violation(f"the store is lost: {error}") from error
                 caller.call("create")
                 caller.call("create_store", {"path": PATH, "kind": {"n_vertices": model_shard.N}, **how})
@@ -546,6 +547,7 @@ class Client:
         if cluster.publisher is not None and not cluster.publisher.dead:
             raise WorkerLost("no graph is published")
         cluster.publisher = self.process
+        cluster.withdraw()
         try:
             self._graph = self._opened(0).caller
             self._graph.publish("name", b"card")

@@ -1,4 +1,4 @@
-"""An event loop of asyncio in a fiber, by the virtual clock."""
+"""An event loop of asyncio by the virtual clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Loop"]
 
 
 class Loop(asyncio.AbstractEventLoop):
-    """The event loop of a process.
+    """The event loop of a process: a guest, unless fibers give way between lines.
 
     Parameters
     ----------
@@ -27,7 +27,9 @@ class Loop(asyncio.AbstractEventLoop):
         self._world, self._process = world, process
         self._handles: deque[asyncio.Handle] = deque()
         self._waiting: deque[Fiber] = deque()
-        world.spawn(process, "loop", self.run_forever)
+        self._guest = None if world.lines else Fiber(0, process, "loop", self._run_some)
+        if self._guest is None:
+            world.spawn(process, "loop", self.run_forever)
 
     def run_forever(self) -> None:
         """Run what is called, until the process ends."""
@@ -37,9 +39,24 @@ class Loop(asyncio.AbstractEventLoop):
                 while not self._handles:
                     self._world.block(self._waiting)
                 self._world.give_way(0.05)
-                handle = self._handles.popleft()
-                if not handle.cancelled():
-                    handle._run()
+                self._run_one()
+        finally:
+            events._set_running_loop(None)
+
+    def _run_one(self) -> None:
+        handle = self._handles.popleft()
+        if not handle.cancelled():
+            handle._run()
+
+    def _run_some(self) -> None:
+        """Run what was called; others run before the rest if the seed says so."""
+        events._set_running_loop(self)
+        try:
+            while self._handles and not self._process.dead:
+                self._run_one()
+                if self._handles and self._world.rng.random() < 0.05:
+                    self._world.invite(self._guest)
+                    return
         finally:
             events._set_running_loop(None)
 
@@ -62,7 +79,10 @@ class Loop(asyncio.AbstractEventLoop):
     def _append(self, handle: asyncio.Handle) -> None:
         if not handle.cancelled():
             self._handles.append(handle)
-            self._world.wake(self._waiting)
+            if self._guest is None:
+                self._world.wake(self._waiting)
+            else:
+                self._world.invite(self._guest)
 
     def call_later(
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None

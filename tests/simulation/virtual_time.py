@@ -57,7 +57,7 @@ class Process:
 
 
 class Fiber:
-    """A thread of a process; `World.spawn` makes it."""
+    """A thread of a process, which `World.spawn` makes; or a guest, whose work does not block: any thread runs it."""
 
     def __init__(self, number: int, process: Process, name: str, work: Callable[[], object]) -> None:
         self.number, self.process, self.name, self.work = number, process, name, work
@@ -65,6 +65,7 @@ class Fiber:
         self.waits, self.woken = 0, False
         self.interrupted = False
         self.runner: _Runner | None = None
+        self.invited = False
 
     def __repr__(self) -> str:
         return f"{self.process}/{self.name}"
@@ -106,9 +107,9 @@ class World:
     def __init__(self, seed: int, lines: tuple[str, ...] = (), most: int = 400_000) -> None:
         self.rng, self.now, self.steps, self._most = random.Random(seed), 0.0, 0, most
         self.problem: BaseException | None = None
-        self._lines = lines
+        self.lines = lines
         self._timers: list[list[Any]] = []
-        self._numbers = 0
+        self._numbers = self._paused = 0
         self._ready: list[Fiber] = []
         self.processes: list[Process] = []
         self.fiber: Fiber | None = None
@@ -150,6 +151,7 @@ class World:
         """End a process at once. Its fibers end when they come to run, and can do nothing that others see."""
         if process.dead:
             return
+        self._paused -= process.paused
         process.dead, process.paused = True, False
         for act in process.at_death:
             act()
@@ -160,9 +162,13 @@ class World:
         """Stop a process for some time, as SIGSTOP does."""
         if not process.dead and not process.paused:
             process.paused = True
+            self._paused += 1
             self.after(seconds, None, lambda: self._resume(process))
 
     def _resume(self, process: Process) -> None:
+        if not process.paused:  # it was killed meanwhile
+            return
+        self._paused -= 1
         process.paused, held, process.held = False, process.held, []
         for act in held:
             if not process.dead:
@@ -174,6 +180,13 @@ class World:
         process.fibers[fiber.number] = fiber
         self._ready.append(fiber)
         return fiber
+
+    def invite(self, guest: Fiber | None) -> None:
+        """Let a guest do its work soon."""
+        assert guest is not None
+        if not guest.invited:
+            guest.invited = True
+            self._ready.append(guest)
 
     def interrupt(self, fiber: Fiber) -> None:
         """Raise KeyboardInterrupt in a fiber, where it waits next."""
@@ -188,7 +201,7 @@ class World:
         assert fiber is not None, "outside of the simulation"
         if fiber.process.dead:
             raise Killed
-        if self.rng.random() < chance:
+        if fiber.number and self.rng.random() < chance:
             self._ready.append(fiber)
             self._switch(fiber)
 
@@ -198,6 +211,7 @@ class World:
         assert fiber is not None, "outside of the simulation"
         if fiber.process.dead:
             raise Killed
+        assert fiber.number, "a guest blocks"
         fiber.waits, fiber.woken, fiber.queue = fiber.waits + 1, False, queue
         queue.append(fiber)
         if fiber.interrupted:
@@ -270,9 +284,13 @@ class World:
                 continue
 
             # Fibers of paused processes wait; time passes when no other is ready.
-            ready = [at for at, fiber in enumerate(self._ready) if not fiber.process.paused]
-            if ready:
-                return self._ready.pop(ready[self.rng.randrange(len(ready))] if len(ready) > 1 else ready[0])
+            if (fiber := self._take_ready()) is not None:
+                if fiber.number:
+                    return fiber
+                self.fiber, fiber.invited = fiber, False
+                if not fiber.process.dead:
+                    fiber.work()
+                continue
             if not self._timers:
                 self.fail(Stuck(f"nothing can happen any more at {self.now:.1f} s: {self.waiting()}"))
                 continue
@@ -283,6 +301,15 @@ class World:
                 act()
             elif process.paused:
                 process.held.append(act)
+
+    def _take_ready(self) -> Fiber | None:
+        ready = self._ready
+        if not self._paused:
+            if not ready:
+                return None
+            return ready.pop(int(self.rng.random() * len(ready)) if len(ready) > 1 else 0)
+        places = [at for at, fiber in enumerate(ready) if not fiber.process.paused]
+        return ready.pop(self.rng.choice(places)) if places else None
 
     def waiting(self) -> str:
         """Return the fibers that wait, with the lines of the product where they do."""
@@ -322,7 +349,7 @@ class World:
         """Run a fiber to its end, in a thread that is free afterwards."""
         if not fiber.process.dead:
             try:
-                if self._lines:
+                if self.lines:
                     sys.settrace(self._trace)
                 fiber.work()
             except Killed:
@@ -341,7 +368,7 @@ class World:
 
     def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
         path = frame.f_code.co_filename
-        return self._line if any(part in path for part in self._lines) else None
+        return self._line if any(part in path for part in self.lines) else None
 
     def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "line" and self.fiber is not None and not self.fiber.process.dead and not self._over:
