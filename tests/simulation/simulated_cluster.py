@@ -490,43 +490,49 @@ class Client:
         return Coordinator(graph, LoopRunner(self._loop), addresses, {}, patience=PATIENCE)
 
     def _opened(self, generation: int, after: int | None = None) -> Incarnation:
-        """Make the graph, or open it from its store, with some of the workers."""
+        """Open the graph from its store, with some of the workers; make it, if there is no store."""
+        created = self._cluster.history.created
+        try:
+            return self._made(self._restored, generation, after)
+        except StoreError as error:
+            if "holds no store" not in str(error):
+                raise
+            if created:
+                raise Violation(f"the store is lost: {error}") from error
+        return self._made(self._new, generation, after)
+
+    def _made(self, make: Callable[..., tuple[int, Any]], generation: int, after: int | None) -> Incarnation:
         cluster, rng = self._cluster, self._cluster.world.rng
         alive = cluster.alive
         if not alive:
             raise WorkerLost("there is no worker")
         addresses = tuple(rng.sample(alive, rng.randint(1, len(alive)) if rng.random() < 0.3 else len(alive)))
         cluster.graphs += 1
-        created = cluster.history.created
         caller = self._coordinator(f"g{cluster.graphs}", addresses)
-        how = {"sync": cluster.setting.sync, "lag_bytes": 1 << 20, "lag_seconds": 1.0}
         try:
             caller.open()
-            try:
-                stored = surveyed(caller, PATH, None, False, True)
-            except StoreError as error:
-                if "holds no store" not in str(error):
-                    raise
-                if created:
-                    raise Violation(f"the store is lost: {error}") from error
-                caller.call("create")
-                caller.call("create_store", {"path": PATH, "kind": {"n_vertices": model_shard.N}, **how})
-                cluster.history.created = True
-                counts, epoch = np.empty((0, len(TOLD)), np.int64), 0
-            else:
-                epoch = stored["epoch"]
-                caller.call("create")
-                answers = caller.call(
-                    "restore", {"epoch": epoch, "repair": False, "how": how, "read_only": False, "after": after}
-                )
-                cluster.history.created = True
-                counts = np.sum([answer["counts"] for answer in answers], axis=0).reshape(-1, len(TOLD))
+            epoch, counts = make(caller, {"sync": cluster.setting.sync, "lag_bytes": 1 << 20, "lag_seconds": 1.0}, after)
         except BaseException:
             caller.close()
             raise
+        cluster.history.created = True
         numbering: Any = Numbering(Partition((0, model_shard.N)), None, generation)
         nothing: Any = None
         return Incarnation(caller, nothing, numbering, nothing, epoch, counts)
+
+    @staticmethod
+    def _new(caller: Coordinator, how: dict[str, Any], after: int | None) -> tuple[int, Any]:
+        caller.call("create")
+        caller.call("create_store", {"path": PATH, "kind": {"n_vertices": model_shard.N}, **how})
+        return 0, np.empty((0, len(TOLD)), np.int64)
+
+    @staticmethod
+    def _restored(caller: Coordinator, how: dict[str, Any], after: int | None) -> tuple[int, Any]:
+        epoch = surveyed(caller, PATH, None, False, True)["epoch"]
+        caller.call("create")
+        args = {"epoch": epoch, "repair": False, "how": how, "read_only": False, "after": after}
+        answers = caller.call("restore", args)
+        return epoch, np.sum([answer["counts"] for answer in answers], axis=0).reshape(-1, len(TOLD))
 
     def _attach(self) -> None:
         """Attach to the published graph; publish it, if there is none."""
