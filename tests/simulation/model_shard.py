@@ -102,7 +102,9 @@ class BatchOfModel(Change):
         """Free nothing."""
 
 
-def share_runs(shard: Any, src: Any, dst: Any, refuse: Sequence[int] = (), fail: Sequence[int] = ()) -> list[Any]:
+def share_runs(
+    shard: Any, src: Any, dst: Any, refuse: Sequence[int] = (), fail: Sequence[int] = (), **columns: Any
+) -> list[Any]:
     """Return a rank's part of a batch. Ranks of `fail` raise an error while the others wait for them."""
     world().give_way()
     if shard.rank in fail:

@@ -8,7 +8,7 @@ import logging
 import pickle
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -27,13 +27,15 @@ from virtual_time import Process, World, clock, wait_for, world
 from mgraph.batch import TOLD
 from mgraph.budget import Budget
 from mgraph.calls import CALLS, AfterLoss, Kind, RemoteCall
+from mgraph.client.batches import pending, pipeline
+from mgraph.client.batches.pipeline import Pipeline, Shares
 from mgraph.client.calls import channel_calls, graph_lock, loop_runner, send_lock
 from mgraph.client.calls.coordinator import Coordinator
 from mgraph.client.calls.loop_runner import LoopRunner
 from mgraph.client.connections import opening
 from mgraph.client.stores import recovery
 from mgraph.client.stores.recovery import Incarnation, Recovering
-from mgraph.client.stores.storing import surveyed
+from mgraph.client.stores.storing import Storing, report_of, surveyed
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import GraphClosed, GraphLost, InvalidOption, MgraphError, StoreError, WorkerLost
 from mgraph.failures import Recovered
@@ -51,6 +53,8 @@ __all__ = ["Cluster", "Installed", "Setting"]
 PATH = "/data/store"
 PATIENCE = 4.0  #: of the graphs with silent workers
 LONG = 120.0  #: virtual seconds after the last fault, in which everything ends
+HANG = 40.0  #: virtual seconds after which a worker that hangs is killed
+CALL = 25.0  #: virtual seconds that a call takes at most, however workers behave, if its graph is not opened again
 SEGMENT = 1500  #: bytes of a segment of a log
 ENDS = (WorkerLost, GraphLost, GraphClosed)  #: errors after which a change may be there
 
@@ -137,9 +141,9 @@ def _make_exchange(
 def Installed() -> Iterator[None]:
     """Return a block in which the product's modules get virtual threads, clocks, files and comms."""
     with ExitStack() as stack:
-        for module in (log, store, recovery, opening, thread):
+        for module in (log, store, recovery, opening, thread, pipeline, pending):
             stack.enter_context(patch.object(module, "time", clock))
-        for module in (segments, head, loop_runner, send_lock, graph_lock, recovery):
+        for module in (segments, head, loop_runner, send_lock, graph_lock, recovery, pipeline):
             stack.enter_context(patch.object(module, "threading", virtual_time))
         for target, name, value in (
             (log, "ThreadPoolExecutor", virtual_time.Jobs),
@@ -279,6 +283,9 @@ class Cluster:
                 self.disk = self.disk.stopped(world.rng)
             case "pause worker":
                 world.pause(worker, 3 * amount)
+            case "hang worker":
+                world.pause(worker, 1000.0)
+                world.after(HANG, None, lambda: self._restart(address, amount) if worker.paused else None)
             case "pause client":
                 world.pause(client.process, 3 * amount)
             case "jump":
@@ -318,7 +325,7 @@ class Client:
     def __init__(self, cluster: Cluster, number: int, program: tuple[tuple[Any, ...], ...]) -> None:
         self._cluster, self.number, self._program = cluster, number, program
         self._at, self.done = 0, False
-        self._change: int | None = None
+        self._changes: set[int] = set()  # under way
         self._start()
 
     def _start(self) -> None:
@@ -337,13 +344,12 @@ class Client:
 
     def interrupt(self) -> None:
         """Press Ctrl-C, if a call of the graph runs."""
-        if self._change is not None and not self.process.dead and self._fiber.queue is not None:
+        if self._changes and not self.process.dead and self._fiber.queue is not None:
             self._cluster.world.interrupt(self._fiber)
 
     def _end_unknown(self) -> None:
-        if self._change is not None:
-            self._cluster.history.unknown.add(self._change)
-            self._change = None
+        self._cluster.history.unknown |= self._changes
+        self._changes.clear()
 
     # ---- the program -------------------------------------------------------------------------------------------------
 
@@ -372,18 +378,20 @@ class Client:
 
     def _step(self, step: tuple[Any, ...]) -> None:
         kind, *options = step
+        began, slept = self._cluster.world.now, self.process.slept
         self._tell(f"{step}")
         try:
             match kind:
                 case "insert":
                     self._insert(*options)
+                case "pipeline":
+                    self._pipeline(*options)
                 case "read":
                     self._read()
+                case "together":
+                    self._together(*options)
                 case "durable":
-                    answers = self._call("store")
-                    history = self._cluster.history
-                    if not history.stopped:
-                        history.durable = max(history.durable, min(answer["durable"] for answer in answers))
+                    self._ask_durable()
                 case "sleep":
                     clock.sleep(*options)
                 case "reopen":
@@ -391,6 +399,10 @@ class Client:
         except ENDS as error:
             self._tell(f"{type(error).__name__}: {error}")
             raise _Detour from None
+        finally:
+            seconds = self._cluster.world.now - began - self.process.slept + slept
+            if seconds > CALL and self._cluster.setting.kind in ("alone", "rivals"):
+                raise Violation(f"{step} took {seconds:.0f} s: {self._cluster.world.waiting()}")
 
     def _tell(self, what: str) -> None:
         self._cluster.tell(self.process, what)
@@ -407,44 +419,114 @@ class Client:
         epoch = history.read(ranks, since, opened)
         self._tell(f"epoch {epoch} read: {[number for _, number in ranks[0][1]]}{' after opening' if opened else ''}")
 
+    def _ask_durable(self) -> None:
+        history, stopped = self._cluster.history, self._cluster.history.stops
+        report = report_of(self._graph, Storing(PATH, self._cluster.setting.sync))
+        if report is not None and history.stops == stopped:
+            history.durable = max(history.durable, report.durable_epoch)
+
+    def _together(self, count: int) -> None:
+        """Make calls in several threads."""
+        problems: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                self._read()
+            except MgraphError as error:
+                problems.append(error)
+
+        threads = [virtual_time.Thread(work, "reader") for _ in range(count)]
+        for reader in threads:
+            reader.start()
+        try:
+            self._insert(3, (), ())
+        finally:
+            for reader in threads:
+                reader.join()
+        for problem in problems:
+            raise problem
+
+    def _shares(self, number: int, refuse: tuple[int, ...], fail: tuple[int, ...]) -> list[dict[str, Any]]:
+        """Deal a change to the ranks."""
+        dst = np.arange(self._cluster.history.edges[number], dtype=np.uint32)
+        shares: list[dict[str, Any]] = []
+        for part in np.array_split(dst, len(self._graph.status.addresses)):
+            src = np.full(len(part), number, np.uint32)
+            shares.append({"src": src, "dst": part, "weight": None, "op": None, "time": None})
+            if refuse or fail:  # it does not go with others in a message
+                shares[-1] |= {"refuse": refuse, "fail": fail}
+        return shares
+
+    def _begin(self, edges: int) -> int:
+        number = self._cluster.history.begin(edges)
+        self._changes.add(number)
+        return number
+
     def _insert(self, edges: int, refuse: tuple[int, ...], fail: tuple[int, ...]) -> None:
-        history = self._cluster.history
-        number = self._change = history.begin(edges)
+        """Make a change."""
+        number = self._begin(edges)
         try:
             while True:
-                size = len(self._graph.status.addresses)
-                dst = np.arange(edges, dtype=np.uint32)
-                shares = [
-                    {"src": np.full(len(part), number, np.uint32), "dst": part, "refuse": refuse, "fail": fail}
-                    for part in np.array_split(dst, size)
-                ]
                 with suppress(Recovered):
-                    answers = self._graph.call("update", shares=shares)
+                    answers = self._graph.call("update", shares=self._shares(number, refuse, fail))
                     break
         except KeyboardInterrupt:
+            self._tell(f"change {number}: Ctrl-C")
             self._end_unknown()
-        except (*ENDS, StoreError) as error:
-            self._judge(number, error)
-            raise _Detour from None
         except MgraphError as error:
             self._judge(number, error)
+            if isinstance(error, (*ENDS, StoreError)):
+                raise _Detour from None
         else:
-            self._change = None
-            counts = {name: sum(answer.get(name, 0) for answer in answers) for name in TOLD}
             (epoch,) = {answer["epoch"] for answer in answers}
-            if counts["inserted"] != edges:
-                raise Violation(f"change {number} of {edges} edges was reported with {counts}")
-            history.acknowledge(number, epoch)
-            self._tell(f"change {number} is epoch {epoch}")
+            self._acknowledge(number, epoch, sum(answer.get("inserted", 0) for answer in answers))
 
-    def _judge(self, number: int, error: MgraphError) -> None:
+    def _pipeline(self, batches: tuple[tuple[int, tuple[int, ...], tuple[int, ...]], ...]) -> None:
+        """Make changes, several of which are in flight."""
+        sent: list[tuple[int, Any]] = []
+        ended = False
+
+        def sending(batch: Any, args: Any, land: Any) -> Any:
+            return nullcontext(Shares(self._shares(*batch)))
+
+        try:
+            with Pipeline(self._graph, sending, 1 << 12) as pipe:
+                for edges, refuse, fail in batches:
+                    number = self._begin(edges)
+                    sent.append((number, pipe.update((number, refuse, fail))))
+        except KeyboardInterrupt:
+            self._tell("a pipeline: Ctrl-C")
+        except MgraphError as error:
+            self._tell(f"a pipeline: {type(error).__name__}: {error}")
+            ended = isinstance(error, (*ENDS, StoreError))
+        for number, report in sent:
+            if not report.done():
+                raise Violation(f"change {number} has no outcome after its pipeline")
+            error = report.exception()
+            if error is not None:
+                self._judge(number, error)
+            else:
+                self._acknowledge(number, report.result().epoch, report.result().inserted)
+        self._end_unknown()
+        if ended:
+            raise _Detour
+
+    def _acknowledge(self, number: int, epoch: int, inserted: int) -> None:
+        history = self._cluster.history
+        if inserted not in (history.edges[number], -1):  # -1 where the counts were lost
+            raise Violation(f"change {number} of {history.edges[number]} edges was reported with {inserted}")
+        self._changes.discard(number)
+        history.acknowledge(number, epoch)
+        self._tell(f"change {number} is epoch {epoch}")
+
+    def _judge(self, number: int, error: BaseException) -> None:
         """Note what an error says about a change."""
         self._tell(f"change {number}: {type(error).__name__}: {error}")
+        self._changes.discard(number)
         says_so = isinstance(error, ENDS) or "whether the store has it" in str(error)
         if says_so or self._graph.status.unsettled:
-            self._end_unknown()
+            self._cluster.history.unknown.add(number)
         else:
-            self._change = None
             self._cluster.history.refuse(number)
 
     # ---- opening -----------------------------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ class History:
     epochs: dict[int, int] = field(default_factory=dict)
     durable: int = 0
     created: bool = False
+    stops: int = 0  # of the machine
     stopped: bool = False  # since the last opening the machine stopped
     acknowledged: int = 0  # changes, in all
     unknown: set[int] = field(default_factory=set)  # changes that ended, and may be there
@@ -68,7 +69,7 @@ class History:
 
     def power_off(self) -> None:
         """Note that the machine stops."""
-        self.stopped = True
+        self.stopped, self.stops = True, self.stops + 1
 
     def begin_read(self) -> tuple[int, set[int]]:
         """Return what a read that begins now must have: the last epoch; and which changes have ended."""

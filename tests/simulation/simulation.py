@@ -15,13 +15,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from simulated_cluster import Cluster, Installed, Setting
+from simulated_cluster import HANG, Cluster, Installed, Setting
 from virtual_time import World
 
 __all__ = ["Plan", "Result", "run", "shrunk"]
 
 KINDS = ("alone", "recovering", "rivals", "published")
-FAULTS = ("kill worker", "kill client", "power", "pause worker", "pause client", "jump", "slow", "cut", "interrupt")
+FAULTS = (
+    "kill worker", "kill client", "power", "pause worker", "pause client", "hang worker", "jump", "slow",
+    "cut", "interrupt",
+)  # fmt: skip
 LINES = ("mgraph/log/", "mgraph/client/calls/send_lock.py", "mgraph/client/stores/recovery.py")
 
 
@@ -54,21 +57,29 @@ class Plan:
 
 def _program(rng: random.Random) -> tuple[tuple[Any, ...], ...]:
     steps: list[tuple[Any, ...]] = []
-    for _ in range(rng.randint(2, 8)):
+    for _ in range(rng.randint(2, 9)):
         choice = rng.random()
-        if choice < 0.6:
-            refuse = (rng.randrange(3),) if rng.random() < 0.15 else ()
-            fail = (rng.randrange(3),) if rng.random() < 0.05 else ()
-            steps.append(("insert", rng.randint(3, 12), refuse, fail))
+        if choice < 0.45:
+            steps.append(("insert", *_batch(rng)))
+        elif choice < 0.65:
+            steps.append(("pipeline", tuple(_batch(rng) for _ in range(rng.randint(2, 6)))))
         elif choice < 0.75:
             steps.append(("read",))
-        elif choice < 0.85:
+        elif choice < 0.8:
+            steps.append(("together", rng.randint(1, 2)))
+        elif choice < 0.9:
             steps.append(("durable",))
-        elif choice < 0.95:
+        elif choice < 0.97:
             steps.append(("sleep", rng.random() * 0.3))
         else:
             steps.append(("reopen",))
     return tuple(steps)
+
+
+def _batch(rng: random.Random) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    """The edges of a change, the ranks that refuse it, and those that fail before."""
+    refuse = (rng.randrange(3),) if rng.random() < 0.1 else ()
+    return rng.randint(3, 12), refuse, (rng.randrange(3),) if rng.random() < 0.04 else ()
 
 
 @dataclass
@@ -108,7 +119,8 @@ def run(plan: Plan) -> Result:
             cluster.start_client(program)
         for when, kind, target, amount in plan.faults:
             world.after(when, None, lambda args=(kind, target, amount): cluster.inject(*args))
-        cluster.quiet = max((when + 3 * amount for when, _, _, amount in plan.faults), default=0.0) + 2
+        ends = [when + (HANG if kind == "hang worker" else 3) + amount for when, kind, _, amount in plan.faults]
+        cluster.quiet = max(ends, default=0.0) + 4
         world.after(cluster.quiet, None, lambda: _heal(cluster))
         world.run(lambda: all(client.done for client in cluster.clients))
 

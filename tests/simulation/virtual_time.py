@@ -40,14 +40,14 @@ class Process:
     ----------
     dead : bool
     paused : bool
-    ahead : float
-        Seconds by which its clock is ahead of the world's.
+    ahead, slept : float
+        Seconds by which its clock is ahead of the world's, and for which it was paused.
     at_death : list of callable
         Called when it is killed: locks are released, and connections are closed.
     """
 
     def __init__(self, name: str) -> None:
-        self.name, self.dead, self.paused, self.ahead = name, False, False, 0.0
+        self.name, self.dead, self.paused, self.ahead, self.slept = name, False, False, 0.0, 0.0
         self.at_death: list[Callable[[], None]] = []
         self.fibers: dict[int, Fiber] = {}
         self.held: list[Callable[[], None]] = []  # timers that were due while it was paused
@@ -162,6 +162,7 @@ class World:
         """Stop a process for some time, as SIGSTOP does."""
         if not process.dead and not process.paused:
             process.paused = True
+            process.slept += seconds
             self._paused += 1
             self.after(seconds, None, lambda: self._resume(process))
 
