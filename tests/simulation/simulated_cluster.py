@@ -219,7 +219,7 @@ class Cluster:
         self.tables: dict[str, SessionTable] = {}
         self.clients: list[Client] = []
         self.card: tuple[str, tuple[str, ...]] | None = None  # of the published graph: its id and its workers
-        self.quiet = 0.0  # when the last fault has ended
+        self.ends, self.quiet = 0.0, float("inf")  # when the faults so far have ended; when the last one has
         self.publisher: Process | None = None  # the client that makes it
         self.graphs = 0
         self.story: list[str] = []
@@ -270,17 +270,19 @@ class Cluster:
         world, address = self.world, list(self.workers)[target % len(self.workers)]
         client = self.clients[target % len(self.clients)]
         worker = self.workers[address]
+        self.ends = max(self.ends, world.now + (HANG if kind == "hang worker" else 3 * amount) + amount)
         self.tell("fault", f"{kind}, {worker} or {client.process}, {amount:.2f}")
         match kind:
             case "kill worker":
                 self._restart(address, amount)
             case "kill client":
                 client.kill(amount)
-            case "power":
-                self.history.power_off()
+            case "power" | "end":
                 for name in self.workers:
                     self._restart(name, amount)
-                self.disk = self.disk.stopped(world.rng)
+                if kind == "power":
+                    self.history.power_off()
+                    self.disk = self.disk.stopped(world.rng)
             case "pause worker":
                 world.pause(worker, 3 * amount)
             case "hang worker":
@@ -299,6 +301,11 @@ class Cluster:
                     world.rng.choice(comms).cut()
             case "interrupt":
                 client.interrupt()
+
+    def heal(self) -> None:
+        """Let no further fault happen."""
+        self.faults.eio = self.faults.full = 0.0
+        self.quiet = max(self.world.now, self.ends)
 
     def _restart(self, address: str, seconds: float) -> None:
         self.world.kill(self.workers[address])
@@ -363,8 +370,11 @@ class Client:
             except _Detour:
                 self._leave()
             self._check_time()
-        self._leave()
+        # Close the graph, or end without a word.
+        if self._cluster.world.rng.random() < 0.5:
+            self._leave()
         self.done = True
+        self._cluster.world.kill(self.process)
 
     def _check_time(self) -> None:
         cluster = self._cluster

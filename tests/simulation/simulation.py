@@ -13,9 +13,10 @@ import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from simulated_cluster import HANG, Cluster, Installed, Setting
+from simulated_cluster import Cluster, Installed, Setting
 from virtual_time import World
 
 __all__ = ["Plan", "Result", "run", "shrunk"]
@@ -23,8 +24,9 @@ __all__ = ["Plan", "Result", "run", "shrunk"]
 KINDS = ("alone", "recovering", "rivals", "published")
 FAULTS = (
     "kill worker", "kill client", "power", "pause worker", "pause client", "hang worker", "jump", "slow",
-    "cut", "interrupt",
+    "cut", "interrupt", "interrupt", "power", "end",
 )  # fmt: skip
+CALM = 300  #: steps after the last fault, from which on disks do not fail any more
 LINES = ("mgraph/log/", "mgraph/client/calls/send_lock.py", "mgraph/client/stores/recovery.py")
 
 
@@ -35,7 +37,7 @@ class Plan:
     seed: int
     setting: Setting
     programs: tuple[tuple[tuple[Any, ...], ...], ...]
-    faults: tuple[tuple[float, str, int, float], ...]
+    faults: tuple[tuple[int, str, int, float], ...]
     lines: bool = False
 
     @classmethod
@@ -50,7 +52,7 @@ class Plan:
         programs = tuple(_program(rng) for _ in range(clients))
         count = rng.choice([0, 1, 1, 2, 2, 3, 5])
         faults = tuple(
-            sorted((rng.random() * 1.2, rng.choice(FAULTS), rng.randrange(6), rng.random() * 2) for _ in range(count))
+            sorted((rng.randrange(100, 2000), rng.choice(FAULTS), rng.randrange(6), rng.random()) for _ in range(count))
         )
         return cls(seed, setting, programs, faults, rng.random() < 0.15)
 
@@ -117,20 +119,16 @@ def run(plan: Plan) -> Result:
         cluster = Cluster(world, plan.setting)
         for program in plan.programs:
             cluster.start_client(program)
-        for when, kind, target, amount in plan.faults:
-            world.after(when, None, lambda args=(kind, target, amount): cluster.inject(*args))
-        ends = [when + (HANG if kind == "hang worker" else 3) + amount for when, kind, _, amount in plan.faults]
-        cluster.quiet = max(ends, default=0.0) + 4
-        world.after(cluster.quiet, None, lambda: _heal(cluster))
+        faults = [(step, partial(cluster.inject, *fault)) for step, *fault in plan.faults]
+        last = max((step for step, *_ in plan.faults), default=0)
+        world.at_steps([*faults, (last + CALM, cluster.heal)])
         world.run(lambda: all(client.done for client in cluster.clients))
 
-        # The machine stops, and somebody opens the store.
-        if world.rng.random() < 0.5:
-            cluster.inject("power", 0, 0.1)
-        cluster.quiet = world.now + 1
-        _heal(cluster)
-        cluster.setting, cluster.card = replace(plan.setting, kind="alone"), None
-        cluster.withdraw()
+        # The machine stops, or all processes end; then somebody opens the store.
+        world.at_steps([])
+        cluster.inject(world.rng.choice(["power", "end"]), 0, 0.1)
+        cluster.heal()
+        cluster.setting = replace(plan.setting, kind="alone")
         cluster.start_client((("read",),))
         world.run(lambda: cluster.clients[-1].done)
     except Exception as error:
@@ -138,10 +136,6 @@ def run(plan: Plan) -> Result:
     finally:
         world.end()
     return Result(problem, world.steps, world.now, cluster.history.acknowledged, world.rng.random(), cluster.story)
-
-
-def _heal(cluster: Cluster) -> None:
-    cluster.faults.eio = cluster.faults.full = 0.0
 
 
 def shrunk(plan: Plan, attempts: int = 300) -> Plan:

@@ -22,6 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 YIELD = 0.15  #: probability that a fiber gives way where it does not have to
+LOOKS = 10_000  #: at the clock in one step
 LINE = 0.02  #: the same at a line of a traced file
 
 
@@ -109,7 +110,8 @@ class World:
         self.problem: BaseException | None = None
         self.lines = lines
         self._timers: list[list[Any]] = []
-        self._numbers = self._paused = 0
+        self._numbers = self._paused = self._looks = 0
+        self._faults: list[tuple[int, Callable[[], None]]] = []
         self._ready: list[Fiber] = []
         self.processes: list[Process] = []
         self.fiber: Fiber | None = None
@@ -126,11 +128,19 @@ class World:
 
     def time(self) -> float:
         """Return the time by the clock of the running process."""
+        self._looks += 1
+        if self._looks > LOOKS:
+            self.fail(Stuck(f"{self.fiber} looks at its clock and does nothing else: {self.waiting()}"))
+            raise Killed
         return self.now + (self.fiber.process.ahead if self.fiber else 0.0)
 
     def after(self, seconds: float, process: Process | None, act: Callable[[], None]) -> None:
         """Call `act` later, unless its process is gone; it must not block."""
         heapq.heappush(self._timers, [self.now + max(0.0, seconds), self._number(), process, act])
+
+    def at_steps(self, faults: list[tuple[int, Callable[[], None]]]) -> None:
+        """Call each function at a step; it must not block."""
+        self._faults = sorted(faults, key=lambda fault: -fault[0])
 
     def jump(self, process: Process, seconds: float) -> None:
         """Set the clock of a process forward; its timers come earlier."""
@@ -279,7 +289,10 @@ class World:
         while True:
             if self._over or self.problem is not None or self._until():
                 return None
-            self.steps += 1
+            self.steps, self._looks = self.steps + 1, 0
+            while self._faults and self._faults[-1][0] <= self.steps:
+                self.fiber = None
+                self._faults.pop()[1]()
             if self.steps > self._most:
                 self.fail(Stuck(f"no end after {self.steps} steps, at {self.now:.1f} s: {self.waiting()}"))
                 continue

@@ -1,0 +1,303 @@
+"""Faults that are planted in the product: each rule left out, each lock removed, each wait without an end."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from virtual_disk import Disk
+
+from mgraph.client.calls import send_lock
+from mgraph.client.calls.exchange_lifecycle import ExchangeLifecycle
+from mgraph.client.calls.graph_lock import GraphLock
+from mgraph.client.connections.session import Session
+from mgraph.client.connections.sessions import Sessions
+from mgraph.client.stores import storing
+from mgraph.client.stores.recovery import Recovering
+from mgraph.log import recovery_scan
+from mgraph.log.head import HeadWriter
+from mgraph.log.log import Log
+from mgraph.log.recovery_scan import KeptChanges, kept_changes
+from mgraph.log.scan import Scan
+from mgraph.log.segments import Segments
+from mgraph.log.store import Store
+from mgraph.protocol import ShardState
+from mgraph.worker.calls import changes
+from mgraph.worker.commit import ballot
+from mgraph.worker.commit.ballot import Ballot
+from mgraph.worker.sessions import published
+from mgraph.worker.sessions.published import LockQueue
+from mgraph.worker.sessions.thread import ShardThread
+
+__all__ = ["LOCKS", "RULES", "WAITS"]
+
+Patch = pytest.MonkeyPatch
+
+
+# ---- rules -----------------------------------------------------------------------------------------------------------
+
+
+def votes_before_the_record_is_synced(patch: Patch) -> None:
+    def believe(log: Log, place: int) -> None:
+        log._segments.synced = max(log._segments.synced, place)
+
+    patch.setattr(Log, "_sync_upto", believe)
+
+
+def answers_before_the_sync_of_changes_in_flight(patch: Patch) -> None:
+    patch.setattr(Ballot, "safe", None)
+
+
+def refusals_are_not_logged(patch: Patch) -> None:
+    patch.setattr(Log, "refuse", lambda log: setattr(log, "_open", None))
+
+
+def refusals_are_not_synced(patch: Patch) -> None:
+    refuse, sync = Log.refuse, Segments.sync
+
+    def unsynced(log: Log) -> None:
+        log._segments.sync = lambda: None  # type: ignore[method-assign]
+        try:
+            refuse(log)
+        finally:
+            log._segments.sync = sync.__get__(log._segments)  # type: ignore[method-assign]
+
+    patch.setattr(Log, "refuse", unsynced)
+
+
+def refusals_are_not_read(patch: Patch) -> None:
+    def unrefused(scans: list[Scan], *bounds: int | None) -> KeptChanges:
+        return kept_changes([replace(s, entries=[e for e in s.entries if e.kind != "refused"]) for s in scans], *bounds)
+
+    patch.setattr(recovery_scan, "kept_changes", unrefused)
+
+
+def a_part_of_a_change_suffices(patch: Patch) -> None:
+    def filled(scans: list[Scan], *bounds: int | None) -> KeptChanges:
+        records = {(e.epoch, e.attempt): e for s in scans for e in s.entries if e.kind != "refused"}
+        refused = [e for s in scans for e in s.entries if e.kind == "refused"]
+        parts = [{**records, **{(e.epoch, e.attempt): e for e in s.entries if e.kind != "refused"}} for s in scans]
+        return kept_changes(
+            [replace(s, entries=[*p.values(), *refused]) for s, p in zip(scans, parts, strict=True)], *bounds
+        )
+
+    patch.setattr(recovery_scan, "kept_changes", filled)
+
+
+def what_was_read_is_not_made_durable(patch: Patch) -> None:
+    patch.setattr(Store, "sync", lambda store, path: None)
+
+
+def the_most_of_the_ranks_is_durable(patch: Patch) -> None:
+    patch.setattr(storing, "min", max, raising=False)
+
+
+def names_are_not_synced(patch: Patch) -> None:
+    patch.setattr(Disk, "sync_folder", lambda files, path: None)
+
+
+def heads_name_what_is_not_synced(patch: Patch) -> None:
+    patch.setattr(Log, "synced", property(lambda log: log.place))
+
+
+def one_vote_suffices(patch: Patch) -> None:
+    vote = Ballot._vote
+
+    def own(ballot: Ballot, ready: bool) -> bool:
+        vote(ballot, ready)
+        return ready
+
+    patch.setattr(Ballot, "_vote", own)
+
+
+def a_rank_in_doubt_discards(patch: Patch) -> None:
+    resolve = Ballot.resolve
+    patch.setattr(Ballot, "resolve", lambda ballot, changes: resolve(ballot, 0))
+
+
+def a_rank_in_doubt_commits(patch: Patch) -> None:
+    resolve = Ballot.resolve
+    patch.setattr(Ballot, "resolve", lambda ballot, changes: resolve(ballot, 1 << 60))
+
+
+def doubt_is_not_resolved(patch: Patch) -> None:
+    async def nothing(exchange: ExchangeLifecycle, changes: int) -> None:
+        """Tell the ranks nothing."""
+
+    patch.setattr(ExchangeLifecycle, "_resolve", nothing)
+
+
+def a_rank_forgets_its_doubt(patch: Patch) -> None:
+    patch.setattr(Ballot, "in_doubt", property(lambda ballot: None, lambda ballot, change: None), raising=False)
+
+
+def attempts_have_one_number(patch: Patch) -> None:
+    patch.setattr(Log, "_number", lambda log, epoch: 0)
+
+
+def epochs_are_not_checked(patch: Patch) -> None:
+    patch.setattr(changes, "_check_epoch", lambda rank, epoch: rank.shard)
+
+
+def changes_in_the_store_are_made_again(patch: Patch) -> None:
+    patch.setattr(Recovering, "outcome", lambda caller, number, epoch: None)
+
+
+def late_calls_of_a_lost_client_are_served(patch: Patch) -> None:
+    patch.setattr(published, "SPAN", 0)
+
+
+def a_client_believes_what_it_knew(patch: Patch) -> None:
+    async def nothing(lock: GraphLock, number: int, state: bytes | None) -> None:
+        lock._knows = True
+
+    patch.setattr(GraphLock, "_take_over", nothing)
+
+
+def a_lost_holder_leaves_its_state(patch: Patch) -> None:
+    def leave(queue: LockQueue, who: object) -> None:
+        holder = queue._holder
+        if holder is not None and holder.who is who:
+            queue.end(who, holder.seq, None, None)
+
+    patch.setattr(LockQueue, "leave", leave)
+
+
+# ---- locks -----------------------------------------------------------------------------------------------------------
+
+
+def _without(patch: Patch, owner: type, name: str) -> None:
+    patch.setattr(owner, name, property(lambda self: nullcontext(), lambda self, lock: None), raising=False)
+
+
+def places_are_claimed_without_a_lock(patch: Patch) -> None:
+    _without(patch, Segments, "_lock")
+
+
+def records_are_appended_without_a_lock(patch: Patch) -> None:
+    _without(patch, Segments, "_appending")
+
+
+def heads_are_written_without_a_lock(patch: Patch) -> None:
+    _without(patch, HeadWriter, "_lock")
+
+
+def a_graph_is_recovered_without_a_lock(patch: Patch) -> None:
+    _without(patch, Recovering, "_lock")
+
+
+def calls_are_sent_without_a_lock(patch: Patch) -> None:
+    async def nothing(lock: Any, *exc: object) -> None:
+        """Wait for nobody."""
+
+    patch.setattr(send_lock.SendLock, "__aenter__", nothing)
+    patch.setattr(send_lock.SendLock, "__aexit__", nothing)
+
+
+def the_send_lock_has_no_mutex(patch: Patch) -> None:
+    _without(patch, send_lock.SendLock, "_mutex")
+
+
+def every_client_gets_the_graphs_lock(patch: Patch) -> None:
+    patch.setattr(LockQueue, "ask", lambda queue, who, seq, give: give({"attempt": queue._attempt, "known": queue._known}))
+
+
+def threads_share_the_graphs_lock(patch: Patch) -> None:
+    _without(patch, GraphLock, "_lock")
+
+
+class _Free:
+    def close(self) -> None:
+        """Nothing is locked."""
+
+
+def a_store_has_no_lock(patch: Patch) -> None:
+    patch.setattr(Store, "lock", lambda store, *names, **options: _Free())
+
+
+def ranks_have_no_lock(patch: Patch) -> None:
+    patch.setattr(Store, "lock_rank", lambda store, rank, who="": _Free())
+
+
+# ---- waits without an end --------------------------------------------------------------------------------------------
+
+
+def waits_of_ranks_are_not_aborted(patch: Patch) -> None:
+    patch.setattr(ShardThread, "aborted", lambda thread: thread._stopping)
+
+
+def waits_of_ranks_are_not_stopped(patch: Patch) -> None:
+    patch.setattr(ShardThread, "aborted", lambda thread: thread._attempt <= thread._aborted_attempt)
+
+
+def a_call_waits_for_all_ranks(patch: Patch) -> None:
+    async def collect(sessions: Sessions, asked: Any) -> bool:
+        await asyncio.wait(asked)
+        return all(task.exception() is None for task in asked)
+
+    patch.setattr(Sessions, "collect", collect)
+
+
+def a_silent_worker_is_not_lost(patch: Patch) -> None:
+    async def watch(session: Session) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    patch.setattr(Session, "_watch", watch)
+
+
+def answers_of_a_lost_worker_are_awaited(patch: Patch) -> None:
+    patch.setattr(Session, "_ended", lambda session, task: task.cancelled() or task.exception())
+
+
+def a_dead_client_keeps_the_graphs_lock(patch: Patch) -> None:
+    patch.setattr(LockQueue, "leave", lambda queue, who: None)
+
+
+def a_withdrawn_request_gets_the_graphs_lock(patch: Patch) -> None:
+    end = LockQueue.end
+
+    def only_holders(queue: LockQueue, who: object, seq: int, attempt: int | None, known: bytes | None) -> None:
+        if attempt is not None:
+            end(queue, who, seq, attempt, known)
+
+    patch.setattr(LockQueue, "end", only_holders)
+
+
+def a_cancelled_sender_keeps_its_place(patch: Patch) -> None:
+    patch.setattr(send_lock.SendLock, "_give", lambda lock, future: future.done() or future.set_result(None))
+
+
+def an_abort_is_not_acknowledged(patch: Patch) -> None:
+    def work(thread: ShardThread, servant: Any, asked: Any, work: Any = ShardThread._work) -> Any:
+        answer = work(thread, servant, asked)
+        return answer if hasattr(asked.request, "method") else lambda: {"after": asyncio_never()}
+
+    def asyncio_never() -> Any:
+        from concurrent.futures import Future
+
+        return Future()
+
+    patch.setattr(ShardThread, "_work", work)
+
+
+RULES = [
+    votes_before_the_record_is_synced, answers_before_the_sync_of_changes_in_flight, refusals_are_not_logged,
+    refusals_are_not_synced, refusals_are_not_read, a_part_of_a_change_suffices, what_was_read_is_not_made_durable,
+    the_most_of_the_ranks_is_durable, names_are_not_synced, heads_name_what_is_not_synced, one_vote_suffices,
+    a_rank_in_doubt_discards, a_rank_in_doubt_commits, doubt_is_not_resolved, a_rank_forgets_its_doubt,
+    attempts_have_one_number, epochs_are_not_checked, changes_in_the_store_are_made_again,
+    late_calls_of_a_lost_client_are_served, a_client_believes_what_it_knew, a_lost_holder_leaves_its_state,
+]  # fmt: skip
+LOCKS = [
+    places_are_claimed_without_a_lock, records_are_appended_without_a_lock, heads_are_written_without_a_lock,
+    a_graph_is_recovered_without_a_lock, calls_are_sent_without_a_lock, the_send_lock_has_no_mutex,
+    every_client_gets_the_graphs_lock, threads_share_the_graphs_lock, a_store_has_no_lock, ranks_have_no_lock,
+]  # fmt: skip
+WAITS = [
+    waits_of_ranks_are_not_aborted, waits_of_ranks_are_not_stopped, a_call_waits_for_all_ranks,
+    a_silent_worker_is_not_lost, answers_of_a_lost_worker_are_awaited, a_dead_client_keeps_the_graphs_lock,
+    a_withdrawn_request_gets_the_graphs_lock, a_cancelled_sender_keeps_its_place, an_abort_is_not_acknowledged,
+]  # fmt: skip
