@@ -269,6 +269,10 @@ class Log:
         assert change is not None, "nothing was begun"
         if change.written is not None:
             self._wait(change.written)
+            try:
+                self._segments.await_appended()
+            except OSError as error:
+                raise failed(error, self._segments.path, "the log cannot be written:") from error
 
         # Begin its sync, and wait while the disk lags too far behind.
         if change.record.ahead:
@@ -410,7 +414,8 @@ class Log:
         if self._written is not None:
             self._hurry()
             wait_for([self._written])
-            self._segments.await_appended()
+            with suppress(OSError):  # the log is broken, and says so
+                self._segments.await_appended()
 
     def attach_tail(self, make: Callable[[], tuple[SharedMemoryTail, Copy] | None]) -> None:
         """Stage later records in the tail that `make` returns.
