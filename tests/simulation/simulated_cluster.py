@@ -176,14 +176,15 @@ def Installed() -> Iterator[None]:
         try:
             yield
         finally:
+            virtual_time.Runner.end()
             gc.enable()
             gc.collect()
             logging.disable(level)
 
 
 def _ignore(problem: Any) -> None:
-    """Ignore what the coroutines of killed processes raise when they are freed."""
-    if not asyncio.iscoroutine(problem.object):
+    """Ignore what the coroutines and finalizers of killed processes raise when they are freed."""
+    if not asyncio.iscoroutine(problem.object) and problem.exc_type is not virtual_time.Killed:
         sys.__unraisablehook__(problem)
 
 
@@ -210,7 +211,7 @@ class Cluster:
 
     def __init__(self, world: World, setting: Setting) -> None:
         self.world, self.setting = world, setting
-        self.network = Network(world)
+        self.network = Network(world, lambda: self.come("vote"))
         self.faults = Faults(setting.eio, setting.full, setting.lost, setting.lying)
         self.disk = Disk(world, self.faults)
         self.disk.now["/data"] = self.disk.disk["/data"] = None
@@ -220,6 +221,7 @@ class Cluster:
         self.clients: list[Client] = []
         self.card: tuple[str, tuple[str, ...]] | None = None  # of the published graph: its id and its workers
         self.ends, self.quiet = 0.0, float("inf")  # when the faults so far have ended; when the last one has
+        self._armed: list[tuple[str, str, int, float]] = []
         self.publisher: Process | None = None  # the client that makes it
         self.graphs = 0
         self.story: list[str] = []
@@ -265,8 +267,11 @@ class Cluster:
 
     # ---- faults ------------------------------------------------------------------------------------------------------
 
-    def inject(self, kind: str, target: int, amount: float) -> None:
-        """Let a fault happen now."""
+    def inject(self, kind: str, target: int, amount: float, moment: str = "") -> None:
+        """Let a fault happen now, or at the next "answer" to a client or "vote" of a rank."""
+        if moment:
+            self._armed.append((moment, kind, target, amount))
+            return
         world, address = self.world, list(self.workers)[target % len(self.workers)]
         client = self.clients[target % len(self.clients)]
         worker = self.workers[address]
@@ -302,8 +307,16 @@ class Cluster:
             case "interrupt":
                 client.interrupt()
 
+    def come(self, moment: str) -> None:
+        """Let the faults happen that wait for a moment."""
+        due = [fault for fault in self._armed if fault[0] == moment]
+        self._armed = [fault for fault in self._armed if fault[0] != moment]
+        for _, *fault in due:
+            self.inject(*fault)
+
     def heal(self) -> None:
         """Let no further fault happen."""
+        self._armed.clear()
         self.faults.eio = self.faults.full = 0.0
         self.quiet = max(self.world.now, self.ends)
 
@@ -528,6 +541,7 @@ class Client:
         self._changes.discard(number)
         history.acknowledge(number, epoch)
         self._tell(f"change {number} is epoch {epoch}")
+        self._cluster.come("answer")
 
     def _judge(self, number: int, error: BaseException) -> None:
         """Note what an error says about a change."""

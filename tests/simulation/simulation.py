@@ -27,6 +27,7 @@ FAULTS = (
     "cut", "interrupt", "interrupt", "power", "end",
 )  # fmt: skip
 CALM = 300  #: steps after the last fault, from which on disks do not fail any more
+MOMENTS = ("", "", "answer", "vote")  #: at which a fault comes after its step
 LINES = ("mgraph/log/", "mgraph/client/calls/send_lock.py", "mgraph/client/stores/recovery.py")
 
 
@@ -37,7 +38,7 @@ class Plan:
     seed: int
     setting: Setting
     programs: tuple[tuple[tuple[Any, ...], ...], ...]
-    faults: tuple[tuple[int, str, int, float], ...]
+    faults: tuple[tuple[int, str, int, float, str], ...]
     lines: bool = False
 
     @classmethod
@@ -52,7 +53,10 @@ class Plan:
         programs = tuple(_program(rng) for _ in range(clients))
         count = rng.choice([0, 1, 1, 2, 2, 3, 5])
         faults = tuple(
-            sorted((rng.randrange(100, 2000), rng.choice(FAULTS), rng.randrange(6), rng.random()) for _ in range(count))
+            sorted(
+                (rng.randrange(50, 2000), rng.choice(FAULTS), rng.randrange(6), rng.random(), rng.choice(MOMENTS))
+                for _ in range(count)
+            )
         )
         return cls(seed, setting, programs, faults, rng.random() < 0.15)
 

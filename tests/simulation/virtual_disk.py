@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from crashing import CrashingFiles, Inode, MemoryFile
@@ -111,6 +111,12 @@ class Disk(CrashingFiles):
         assert inode is not None
         return _File(self, path, inode)
 
+    def remove(self, path: str) -> None:
+        for name in sorted((name for name in self.now if name == path or name.startswith(f"{path}/")), reverse=True):
+            self.tick("remove", name)
+            if name in self.now:  # no other process has removed it meanwhile
+                self._change(name, None, self.now[name])
+
     def lock(self, path: str) -> Any:
         fiber = self.world.fiber
         assert fiber is not None
@@ -127,6 +133,3 @@ class Disk(CrashingFiles):
         files = self.crashed(rng)
         after.now, after.disk = files.now, files.disk
         return after
-
-
-Act = Callable[[], None]

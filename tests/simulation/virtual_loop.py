@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any
 
-from virtual_time import Fiber, Process, World
+from virtual_time import Fiber, Killed, Process, World
 
 __all__ = ["Loop"]
 
@@ -116,12 +116,14 @@ class Loop(asyncio.AbstractEventLoop):
         return asyncio.Task(coro, loop=self, name=name or "task", context=context)
 
     def is_running(self) -> bool:
-        """Return True until the process ends."""
-        return not self._process.dead
+        """Return True: who asks after the end of the process is killed, too."""
+        if self._process.dead:
+            raise Killed
+        return True
 
     def is_closed(self) -> bool:
-        """Return True after the process has ended."""
-        return self._process.dead
+        """Return False."""
+        return False
 
     def get_debug(self) -> bool:
         """Return False."""

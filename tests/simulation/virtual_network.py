@@ -105,6 +105,12 @@ class VirtualComm(Comm):
 class Network:
     """Connects processes.
 
+    Parameters
+    ----------
+    world : World
+    voted : callable
+        Called when a rank has learned the outcome of a vote.
+
     Attributes
     ----------
     listeners : dict
@@ -113,8 +119,8 @@ class Network:
         Further seconds of each message between two processes, which a fault has made slow.
     """
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, world: World, voted: Callable[[], None]) -> None:
+        self.world, self.voted = world, voted
         self.listeners: dict[str, tuple[Process, Loop, Callable[[Comm], Awaitable[object]]]] = {}
         self.slow: dict[str, float] = {}
         self.comms: list[VirtualComm] = []
@@ -198,6 +204,12 @@ class VirtualExchange(Exchange):
     def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray:
         """Reduce an array over all ranks."""
         return np.array(getattr(np, op)(np.stack(self.allgather(values)), axis=0))
+
+    def least(self, value: int) -> int:
+        """Return the smallest value of all ranks."""
+        least = super().least(value)
+        self._network.voted()
+        return least
 
     def close(self) -> None:
         """Receive nothing any more."""

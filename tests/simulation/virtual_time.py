@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 __all__ = [
-    "Condition", "Event", "Fiber", "Jobs", "Killed", "Lock", "Process", "RLock", "Stuck", "Thread", "World", "clock",
+    "Condition", "Event", "Fiber", "Jobs", "Killed", "Lock", "Process", "RLock", "Runner", "Stuck", "Thread", "World", "clock",
     "wait_for", "world",
 ]  # fmt: skip
 
@@ -65,17 +65,17 @@ class Fiber:
         self.queue: Any = None  # of what it waits for
         self.waits, self.woken = 0, False
         self.interrupted = False
-        self.runner: _Runner | None = None
+        self.runner: Runner | None = None
         self.invited = False
 
     def __repr__(self) -> str:
         return f"{self.process}/{self.name}"
 
 
-class _Runner:
+class Runner:
     """A thread of the system, which runs one fiber after another."""
 
-    idle: list[_Runner] = []
+    idle: list[Runner] = []
 
     def __init__(self) -> None:
         self.baton = threading.Lock()
@@ -87,8 +87,18 @@ class _Runner:
     def _run(self) -> None:
         while True:
             self.baton.acquire()
-            assert self.fiber is not None
+            if self.fiber is None:
+                return
             world().run_fiber(self.fiber)
+
+    @classmethod
+    def end(cls) -> None:
+        """End all threads, which are idle."""
+        while cls.idle:
+            runner = cls.idle.pop()
+            runner.fiber = None
+            runner.baton.release()
+            runner.thread.join()
 
 
 class World:
@@ -345,7 +355,7 @@ class World:
             return
         self.fiber = fiber
         if fiber.runner is None:
-            fiber.runner = _Runner.idle.pop() if _Runner.idle else _Runner()
+            fiber.runner = Runner.idle.pop() if Runner.idle else Runner()
             fiber.runner.fiber = fiber
         fiber.runner.baton.release()
 
@@ -375,7 +385,7 @@ class World:
         del fiber.process.fibers[fiber.number]
         assert fiber.runner is not None
         successor = None if self._over else self._next()
-        _Runner.idle.append(fiber.runner)
+        Runner.idle.append(fiber.runner)
         self._pass_on(successor)
 
     # ---- between lines -----------------------------------------------------------------------------------------------
