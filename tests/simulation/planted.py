@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -18,17 +17,13 @@ from mgraph.client.connections.sessions import Sessions
 from mgraph.client.stores import storing
 from mgraph.client.stores.recovery import Recovering
 from mgraph.log import recovery_scan
-from mgraph.log.head import HeadWriter
 from mgraph.log.log import Log
 from mgraph.log.recovery_scan import KeptChanges, kept_changes
 from mgraph.log.scan import Scan
 from mgraph.log.segments import Segments
 from mgraph.log.store import Store
-from mgraph.protocol import ShardState
 from mgraph.worker.calls import changes
-from mgraph.worker.commit import ballot
 from mgraph.worker.commit.ballot import Ballot
-from mgraph.worker.sessions import published
 from mgraph.worker.sessions.published import LockQueue
 from mgraph.worker.sessions.thread import ShardThread
 
@@ -146,10 +141,6 @@ def changes_in_the_store_are_made_again(patch: Patch) -> None:
     patch.setattr(Recovering, "outcome", lambda caller, number, epoch: None)
 
 
-def late_calls_of_a_lost_client_are_served(patch: Patch) -> None:
-    patch.setattr(published, "SPAN", 0)
-
-
 def a_client_believes_what_it_knew(patch: Patch) -> None:
     async def nothing(lock: GraphLock, number: int, state: bytes | None) -> None:
         lock._knows = True
@@ -169,8 +160,22 @@ def a_lost_holder_leaves_its_state(patch: Patch) -> None:
 # ---- locks -----------------------------------------------------------------------------------------------------------
 
 
+class _NoLock:
+    def acquire(self, *options: object, **named: object) -> bool:
+        return True
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+    __enter__ = acquire
+    close = release
+
+    def __exit__(self, *exc: object) -> None:
+        """Nothing is held."""
+
+
 def _without(patch: Patch, owner: type, name: str) -> None:
-    patch.setattr(owner, name, property(lambda self: nullcontext(), lambda self, lock: None), raising=False)
+    patch.setattr(owner, name, property(lambda self: _NoLock(), lambda self, lock: None), raising=False)
 
 
 def places_are_claimed_without_a_lock(patch: Patch) -> None:
@@ -179,10 +184,6 @@ def places_are_claimed_without_a_lock(patch: Patch) -> None:
 
 def records_are_appended_without_a_lock(patch: Patch) -> None:
     _without(patch, Segments, "_appending")
-
-
-def heads_are_written_without_a_lock(patch: Patch) -> None:
-    _without(patch, HeadWriter, "_lock")
 
 
 def a_graph_is_recovered_without_a_lock(patch: Patch) -> None:
@@ -202,24 +203,21 @@ def the_send_lock_has_no_mutex(patch: Patch) -> None:
 
 
 def every_client_gets_the_graphs_lock(patch: Patch) -> None:
-    patch.setattr(LockQueue, "ask", lambda queue, who, seq, give: give({"attempt": queue._attempt, "known": queue._known}))
+    patch.setattr(
+        LockQueue, "ask", lambda queue, who, seq, give: give({"attempt": queue._attempt, "known": queue._known})
+    )
 
 
 def threads_share_the_graphs_lock(patch: Patch) -> None:
     _without(patch, GraphLock, "_lock")
 
 
-class _Free:
-    def close(self) -> None:
-        """Nothing is locked."""
-
-
 def a_store_has_no_lock(patch: Patch) -> None:
-    patch.setattr(Store, "lock", lambda store, *names, **options: _Free())
+    patch.setattr(Store, "lock", lambda store, *names, **options: _NoLock())
 
 
 def ranks_have_no_lock(patch: Patch) -> None:
-    patch.setattr(Store, "lock_rank", lambda store, rank, who="": _Free())
+    patch.setattr(Store, "lock_rank", lambda store, rank, who="": _NoLock())
 
 
 # ---- waits without an end --------------------------------------------------------------------------------------------
@@ -292,7 +290,7 @@ RULES = [
     late_calls_of_a_lost_client_are_served, a_client_believes_what_it_knew, a_lost_holder_leaves_its_state,
 ]  # fmt: skip
 LOCKS = [
-    places_are_claimed_without_a_lock, records_are_appended_without_a_lock, heads_are_written_without_a_lock,
+    places_are_claimed_without_a_lock, records_are_appended_without_a_lock,
     a_graph_is_recovered_without_a_lock, calls_are_sent_without_a_lock, the_send_lock_has_no_mutex,
     every_client_gets_the_graphs_lock, threads_share_the_graphs_lock, a_store_has_no_lock, ranks_have_no_lock,
 ]  # fmt: skip

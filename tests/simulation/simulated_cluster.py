@@ -37,7 +37,7 @@ from mgraph.client.stores import recovery
 from mgraph.client.stores.recovery import Incarnation, Recovering
 from mgraph.client.stores.storing import Storing, report_of, surveyed
 from mgraph.client.vertices.numbering import Numbering
-from mgraph.errors import GraphClosed, GraphLost, InvalidOption, MgraphError, StoreError, WorkerLost
+from mgraph.errors import GraphClosed, GraphLost, MgraphError, StoreError, WorkerLost
 from mgraph.failures import Recovered
 from mgraph.log import head, log, segments, store
 from mgraph.log.segments import Segments
@@ -48,11 +48,12 @@ from mgraph.worker.sessions.session_table import SessionTable
 from mgraph.worker.sessions.thread import ShardThread
 from mgraph.worker.stores import storage
 
-__all__ = ["Cluster", "Installed", "Setting"]
+__all__ = ["Cluster", "Setting", "simulated"]
 
 PATH = "/data/store"
 PATIENCE = 4.0  #: of the graphs with silent workers
 LONG = 120.0  #: virtual seconds after the last fault, in which everything ends
+PAUSE = 10.0  #: virtual seconds of a pause, at most: longer than a client's patience
 HANG = 40.0  #: virtual seconds after which a worker that hangs is killed
 CALL = 25.0  #: virtual seconds that a call takes at most, however workers behave, if its graph is not opened again
 SEGMENT = 1500  #: bytes of a segment of a log
@@ -138,7 +139,7 @@ def _make_exchange(
 
 
 @contextmanager
-def Installed() -> Iterator[None]:
+def simulated() -> Iterator[None]:
     """Return a block in which the product's modules get virtual threads, clocks, files and comms."""
     with ExitStack() as stack:
         for module in (log, store, recovery, opening, thread, pipeline, pending):
@@ -275,7 +276,7 @@ class Cluster:
         world, address = self.world, list(self.workers)[target % len(self.workers)]
         client = self.clients[target % len(self.clients)]
         worker = self.workers[address]
-        self.ends = max(self.ends, world.now + (HANG if kind == "hang worker" else 3 * amount) + amount)
+        self.ends = max(self.ends, world.now + (HANG if kind == "hang worker" else PAUSE * amount) + amount)
         self.tell("fault", f"{kind}, {worker} or {client.process}, {amount:.2f}")
         match kind:
             case "kill worker":
@@ -289,12 +290,12 @@ class Cluster:
                     self.history.power_off()
                     self.disk = self.disk.stopped(world.rng)
             case "pause worker":
-                world.pause(worker, 3 * amount)
+                world.pause(worker, PAUSE * amount)
             case "hang worker":
                 world.pause(worker, 1000.0)
                 world.after(HANG, None, lambda: self._restart(address, amount) if worker.paused else None)
             case "pause client":
-                world.pause(client.process, 3 * amount)
+                world.pause(client.process, PAUSE * amount)
             case "jump":
                 world.jump(world.rng.choice([worker, client.process]), 3 * amount)
             case "slow":
@@ -447,6 +448,7 @@ class Client:
         report = report_of(self._graph, Storing(PATH, self._cluster.setting.sync))
         if report is not None and history.stops == stopped:
             history.durable = max(history.durable, report.durable_epoch)
+            self._cluster.come("answer")
 
     def _together(self, count: int) -> None:
         """Make calls in several threads."""
@@ -547,11 +549,13 @@ class Client:
         """Note what an error says about a change."""
         self._tell(f"change {number}: {type(error).__name__}: {error}")
         self._changes.discard(number)
-        says_so = isinstance(error, ENDS) or "whether the store has it" in str(error)
-        if says_so or self._graph.status.unsettled:
-            self._cluster.history.unknown.add(number)
+        history = self._cluster.history
+        if "whether the store has it" in str(error):
+            history.undecided.add(number)
+        elif isinstance(error, ENDS) or self._graph.status.unsettled:
+            history.unknown.add(number)
         else:
-            self._cluster.history.refuse(number)
+            history.refuse(number)
 
     # ---- opening -----------------------------------------------------------------------------------------------------
 
@@ -617,7 +621,9 @@ class Client:
         caller = self._coordinator(f"g{cluster.graphs}", addresses)
         try:
             caller.open()
-            epoch, counts = make(caller, {"sync": cluster.setting.sync, "lag_bytes": 1 << 20, "lag_seconds": 1.0}, after)
+            epoch, counts = make(
+                caller, {"sync": cluster.setting.sync, "lag_bytes": 1 << 20, "lag_seconds": 1.0}, after
+            )
         except BaseException:
             caller.close()
             raise

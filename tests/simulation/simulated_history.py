@@ -46,6 +46,7 @@ class History:
     stopped: bool = False  # since the last opening the machine stopped
     acknowledged: int = 0  # changes, in all
     unknown: set[int] = field(default_factory=set)  # changes that ended, and may be there
+    undecided: set[int] = field(default_factory=set)  # the same, until the store is opened
 
     def begin(self, edges: int) -> int:
         """Return the number of a new change."""
@@ -73,7 +74,7 @@ class History:
 
     def begin_read(self) -> tuple[int, set[int]]:
         """Return what a read that begins now must have: the last epoch; and which changes have ended."""
-        return max(self.epochs, default=0), set(self.unknown)
+        return max(self.epochs, default=0), self.unknown | self.undecided
 
     def read(self, ranks: list[Contents], since: tuple[int, set[int]], opened: bool = False) -> int:
         """Check a read of all ranks, which began at `since`.
@@ -108,6 +109,10 @@ class History:
             self._note(at, number)
         if (back := self.refused & set(numbers)) and not self.damaged:
             raise Violation(f"changes {back} were refused, and are there")
+        # What has ended, and is not there, never comes.
+        if not opened:
+            ended = ended - self.undecided
         self.unknown -= ended
+        self.undecided -= ended
         self.refused |= ended - set(numbers)
         return epoch

@@ -1,7 +1,7 @@
 """Runs a seed: a plan of programs and faults is drawn from it, then all that happens.
 
-    python tests/simulation/simulation.py 17            # replay a seed, and shrink it if it fails
-    python tests/simulation/simulation.py 0 10000       # run seeds
+python tests/simulation/simulation.py 17            # replay a seed, and shrink it if it fails
+python tests/simulation/simulation.py 0 10000       # run seeds
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from simulated_cluster import Cluster, Installed, Setting
+from simulated_cluster import Cluster, Setting, simulated
 from virtual_time import World
 
 __all__ = ["Plan", "Result", "run", "shrunk"]
@@ -188,7 +188,7 @@ def main() -> None:
     parser.add_argument("count", type=int, nargs="?", default=1)
     options = parser.parse_args()
     began, steps, acknowledged, failures = time.process_time(), 0, 0, 0
-    with Installed():
+    with simulated():
         for seed in range(options.first, options.first + options.count):
             plan = Plan.of(seed)
             result = run(plan)
@@ -206,7 +206,9 @@ def main() -> None:
             if seed % 50 == 0:
                 gc.collect()
     seconds = time.process_time() - began
-    print(f"{options.count} seeds, {steps} steps, {acknowledged} changes, {failures} failures, {seconds:.1f} s of a core")
+    print(
+        f"{options.count} seeds, {steps} steps, {acknowledged} changes, {failures} failures, {seconds:.1f} s of a core"
+    )
 
 
 if __name__ == "__main__":

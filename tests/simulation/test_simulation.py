@@ -12,7 +12,7 @@ from pathlib import Path
 
 import planted
 import pytest
-from simulated_cluster import Installed
+from simulated_cluster import simulated
 from simulation import Plan, Result, main, run, shrunk
 
 SEEDS = 100  #: of `make test`
@@ -22,7 +22,7 @@ TRIES = 8  #: seeds from the one that found a planted fault, for the case that t
 
 @pytest.fixture
 def installed() -> Iterator[None]:
-    with Installed():
+    with simulated():
         yield
 
 
@@ -65,7 +65,7 @@ def test_a_seed_replays_in_another_process(installed):
     assert len(set(here)) == len(here)
     code = (
         "from simulation import *; from simulated_cluster import *; from test_simulation import _mark\n"
-        f"with Installed(): print([_mark(run(plan)) for plan in {plans!r}])"
+        f"with simulated(): print([_mark(run(plan)) for plan in {plans!r}])"
     )
     paths = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support"), *sys.path]
     other = subprocess.run(
@@ -90,10 +90,10 @@ def test_a_failing_seed_prints_itself_and_shrinks(monkeypatch, capsys):
     small = eval(text, {"Plan": Plan, "Setting": type(Plan.of(0).setting)})
     plan = Plan.of(seed)
     assert sum(map(len, small.programs)) + len(small.faults) < sum(map(len, plan.programs)) + len(plan.faults)
-    with Installed():
+    with simulated():
         assert run(small).problem is not None
     monkeypatch.undo()
-    with Installed():
+    with simulated():
         assert run(small).problem is None
 
 

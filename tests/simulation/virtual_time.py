@@ -17,8 +17,8 @@ from types import FrameType
 from typing import Any
 
 __all__ = [
-    "Condition", "Event", "Fiber", "Jobs", "Killed", "Lock", "Process", "RLock", "Runner", "Stuck", "Thread", "World", "clock",
-    "wait_for", "world",
+    "Condition", "Event", "Fiber", "Jobs", "Killed", "Lock", "Process", "RLock", "Runner", "Stuck", "Thread", "World",
+    "clock", "wait_for", "world",
 ]  # fmt: skip
 
 YIELD = 0.15  #: probability that a fiber gives way where it does not have to
@@ -444,9 +444,9 @@ class RLock(Lock):
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Take the lock, when it is free or of this fiber."""
-        if self._owner is not world().fiber or self._owner is None:
-            if not super().acquire(blocking, timeout):
-                return False
+        mine = self._owner is not None and self._owner is world().fiber
+        if not mine and not super().acquire(blocking, timeout):
+            return False
         self._depth += 1
         return True
 
