@@ -287,7 +287,7 @@ RULES = [
     the_most_of_the_ranks_is_durable, names_are_not_synced, heads_name_what_is_not_synced, one_vote_suffices,
     a_rank_in_doubt_discards, a_rank_in_doubt_commits, doubt_is_not_resolved, a_rank_forgets_its_doubt,
     attempts_have_one_number, epochs_are_not_checked, changes_in_the_store_are_made_again,
-    late_calls_of_a_lost_client_are_served, a_client_believes_what_it_knew, a_lost_holder_leaves_its_state,
+    a_client_believes_what_it_knew, a_lost_holder_leaves_its_state,
 ]  # fmt: skip
 LOCKS = [
     places_are_claimed_without_a_lock, records_are_appended_without_a_lock,
