@@ -247,6 +247,7 @@ def a_silent_worker_is_not_lost(patch: Patch) -> None:
 
 
 def answers_of_a_lost_worker_are_awaited(patch: Patch) -> None:
+    a_silent_worker_is_not_lost(patch)
     patch.setattr(Session, "_ended", lambda session, task: task.cancelled() or task.exception())
 
 

@@ -206,12 +206,14 @@ class Cluster:
     ----------
     world : World
     setting : Setting
+    peaceful : bool
+        True if no fault comes.
     """
 
     current: Cluster | None = None
 
-    def __init__(self, world: World, setting: Setting) -> None:
-        self.world, self.setting = world, setting
+    def __init__(self, world: World, setting: Setting, peaceful: bool) -> None:
+        self.world, self.setting, self.peaceful = world, setting, peaceful
         self.network = Network(world, lambda: self.come("vote"))
         self.faults = Faults(setting.eio, setting.full, setting.lost, setting.lying)
         self.disk = Disk(world, self.faults)
@@ -421,12 +423,18 @@ class Client:
                 case "reopen":
                     raise _Detour
         except ENDS as error:
-            self._tell(f"{type(error).__name__}: {error}")
-            raise _Detour from None
+            self._lost(error)
         finally:
             seconds = self._cluster.world.now - began - self.process.slept + slept
             if seconds > CALL and self._cluster.setting.kind in ("alone", "rivals"):
                 raise Violation(f"{step} took {seconds:.0f} s: {self._cluster.world.waiting()}")
+
+    def _lost(self, error: BaseException) -> None:
+        """Open the graph again after its loss, which needs a reason."""
+        self._tell(f"{type(error).__name__}: {error}")
+        if self._cluster.peaceful:
+            raise Violation(f"a graph is lost, and no fault came: {error}") from error
+        raise _Detour from None
 
     def _tell(self, what: str) -> None:
         self._cluster.tell(self.process, what)
@@ -501,7 +509,7 @@ class Client:
         except MgraphError as error:
             self._judge(number, error)
             if isinstance(error, (*ENDS, StoreError)):
-                raise _Detour from None
+                self._lost(error)
         else:
             (epoch,) = {answer["epoch"] for answer in answers}
             self._acknowledge(number, epoch, sum(answer.get("inserted", 0) for answer in answers))
@@ -509,7 +517,7 @@ class Client:
     def _pipeline(self, batches: tuple[tuple[int, tuple[int, ...], tuple[int, ...]], ...]) -> None:
         """Make changes, several of which are in flight."""
         sent: list[tuple[int, Any]] = []
-        ended = False
+        end: MgraphError | None = None
 
         def sending(batch: Any, args: Any, land: Any) -> Any:
             return nullcontext(Shares(self._shares(*batch)))
@@ -523,7 +531,7 @@ class Client:
             self._tell("a pipeline: Ctrl-C")
         except MgraphError as error:
             self._tell(f"a pipeline: {type(error).__name__}: {error}")
-            ended = isinstance(error, (*ENDS, StoreError))
+            end = error if isinstance(error, (*ENDS, StoreError)) else None
         for number, report in sent:
             if not report.done():
                 raise Violation(f"change {number} has no outcome after its pipeline")
@@ -533,8 +541,8 @@ class Client:
             else:
                 self._acknowledge(number, report.result().epoch, report.result().inserted)
         self._end_unknown()
-        if ended:
-            raise _Detour
+        if end is not None:
+            self._lost(end)
 
     def _acknowledge(self, number: int, epoch: int, inserted: int) -> None:
         history = self._cluster.history

@@ -120,7 +120,8 @@ def run(plan: Plan) -> Result:
     world = World(plan.seed, LINES if plan.lines else ())
     problem = None
     try:
-        cluster = Cluster(world, plan.setting)
+        rates = (plan.setting.eio, plan.setting.full, plan.setting.lost, plan.setting.lying)
+        cluster = Cluster(world, plan.setting, peaceful=not plan.faults and not any(rates))
         for program in plan.programs:
             cluster.start_client(program)
         faults = [(step, partial(cluster.inject, *fault)) for step, *fault in plan.faults]
