@@ -32,7 +32,7 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.errors import Aborted, StoreError
 from mgraph.log.files import failed
-from mgraph.log.records import Draft, SnapshotState, draft
+from mgraph.log.records import WITHIN, Draft, SnapshotState, draft
 from mgraph.log.segments import Segments
 from mgraph.log.shared_memory_tail import Copy, SharedMemoryTail
 from mgraph.log.write_behind import WriteBehind
@@ -97,7 +97,7 @@ class Log:
     last : str
         The kind of the last change that was committed.
     common : int
-        An epoch that is on the disks of all ranks, as far as this rank knows.
+        An epoch that is on the disks of all ranks, as far as this rank knows, and that none can refuse.
     since : int
         The place at which the log since the last snapshot begins.
     snapshot : callable
@@ -321,8 +321,9 @@ class Log:
         assert change is not None
         self._kept.append((change.end, change.record.epoch, time.monotonic()))
         self._written, self.last = self._hand_over(change), change.record.kind
-        if self._sync == "always" and not change.record.ahead:  # all ranks voted, and so had synced their records
-            self.common = change.record.epoch
+        # All ranks voted, and so have made and synced the changes before; one in doubt may yet refuse this one.
+        if self._sync == "always" and not change.record.ahead:
+            self.common = change.record.epoch - (change.record.kind not in WITHIN)
         if change.offset is not None:
             self.offsets[change.offset[0]] = change.offset[1]
 

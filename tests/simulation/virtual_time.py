@@ -115,7 +115,7 @@ class World:
 
     current: World | None = None
 
-    def __init__(self, seed: int, lines: tuple[str, ...] = (), most: int = 400_000) -> None:
+    def __init__(self, seed: int, lines: tuple[str, ...] = (), most: int = 60_000) -> None:
         self.rng, self.now, self.steps, self._most = random.Random(seed), 0.0, 0, most
         self.problem: BaseException | None = None
         self.lines = lines
