@@ -14,7 +14,6 @@ from mgraph.client.calls.exchange_lifecycle import ExchangeLifecycle
 from mgraph.client.calls.graph_lock import GraphLock
 from mgraph.client.connections.session import Session
 from mgraph.client.connections.sessions import Sessions
-from mgraph.client.stores import storing
 from mgraph.client.stores.recovery import Recovering
 from mgraph.log import recovery_scan
 from mgraph.log.log import Log
@@ -84,10 +83,6 @@ def a_part_of_a_change_suffices(patch: Patch) -> None:
 
 def what_was_read_is_not_made_durable(patch: Patch) -> None:
     patch.setattr(Store, "sync", lambda store, path: None)
-
-
-def the_most_of_the_ranks_is_durable(patch: Patch) -> None:
-    patch.setattr(storing, "min", max, raising=False)
 
 
 def names_are_not_synced(patch: Patch) -> None:
@@ -174,22 +169,6 @@ class _NoLock:
         """Nothing is held."""
 
 
-def _without(patch: Patch, owner: type, name: str) -> None:
-    patch.setattr(owner, name, property(lambda self: _NoLock(), lambda self, lock: None), raising=False)
-
-
-def places_are_claimed_without_a_lock(patch: Patch) -> None:
-    _without(patch, Segments, "_lock")
-
-
-def records_are_appended_without_a_lock(patch: Patch) -> None:
-    _without(patch, Segments, "_appending")
-
-
-def a_graph_is_recovered_without_a_lock(patch: Patch) -> None:
-    _without(patch, Recovering, "_lock")
-
-
 def calls_are_sent_without_a_lock(patch: Patch) -> None:
     async def nothing(lock: Any, *exc: object) -> None:
         """Wait for nobody."""
@@ -198,26 +177,14 @@ def calls_are_sent_without_a_lock(patch: Patch) -> None:
     patch.setattr(send_lock.SendLock, "__aexit__", nothing)
 
 
-def the_send_lock_has_no_mutex(patch: Patch) -> None:
-    _without(patch, send_lock.SendLock, "_mutex")
-
-
 def every_client_gets_the_graphs_lock(patch: Patch) -> None:
     patch.setattr(
         LockQueue, "ask", lambda queue, who, seq, give: give({"attempt": queue._attempt, "known": queue._known})
     )
 
 
-def threads_share_the_graphs_lock(patch: Patch) -> None:
-    _without(patch, GraphLock, "_lock")
-
-
 def a_store_has_no_lock(patch: Patch) -> None:
     patch.setattr(Store, "lock", lambda store, *names, **options: _NoLock())
-
-
-def ranks_have_no_lock(patch: Patch) -> None:
-    patch.setattr(Store, "lock_rank", lambda store, rank, who="": _NoLock())
 
 
 # ---- waits without an end --------------------------------------------------------------------------------------------
@@ -225,10 +192,6 @@ def ranks_have_no_lock(patch: Patch) -> None:
 
 def waits_of_ranks_are_not_aborted(patch: Patch) -> None:
     patch.setattr(ShardThread, "aborted", lambda thread: thread._stopping)
-
-
-def waits_of_ranks_are_not_stopped(patch: Patch) -> None:
-    patch.setattr(ShardThread, "aborted", lambda thread: thread._attempt <= thread._aborted_attempt)
 
 
 def a_call_waits_for_all_ranks(patch: Patch) -> None:
@@ -265,10 +228,6 @@ def a_withdrawn_request_gets_the_graphs_lock(patch: Patch) -> None:
     patch.setattr(LockQueue, "end", only_holders)
 
 
-def a_cancelled_sender_keeps_its_place(patch: Patch) -> None:
-    patch.setattr(send_lock.SendLock, "_give", lambda lock, future: future.done() or future.set_result(None))
-
-
 def an_abort_is_not_acknowledged(patch: Patch) -> None:
     def work(thread: ShardThread, servant: Any, asked: Any, work: Any = ShardThread._work) -> Any:
         answer = work(thread, servant, asked)
@@ -285,18 +244,17 @@ def an_abort_is_not_acknowledged(patch: Patch) -> None:
 RULES = [
     votes_before_the_record_is_synced, answers_before_the_sync_of_changes_in_flight, refusals_are_not_logged,
     refusals_are_not_synced, refusals_are_not_read, a_part_of_a_change_suffices, what_was_read_is_not_made_durable,
-    the_most_of_the_ranks_is_durable, names_are_not_synced, heads_name_what_is_not_synced, one_vote_suffices,
+    names_are_not_synced, heads_name_what_is_not_synced, one_vote_suffices,
     a_rank_in_doubt_discards, a_rank_in_doubt_commits, doubt_is_not_resolved, a_rank_forgets_its_doubt,
     attempts_have_one_number, epochs_are_not_checked, changes_in_the_store_are_made_again,
     a_client_believes_what_it_knew, a_lost_holder_leaves_its_state,
 ]  # fmt: skip
 LOCKS = [
-    places_are_claimed_without_a_lock, records_are_appended_without_a_lock,
-    a_graph_is_recovered_without_a_lock, calls_are_sent_without_a_lock, the_send_lock_has_no_mutex,
-    every_client_gets_the_graphs_lock, threads_share_the_graphs_lock, a_store_has_no_lock, ranks_have_no_lock,
+    calls_are_sent_without_a_lock,
+    every_client_gets_the_graphs_lock, a_store_has_no_lock,
 ]  # fmt: skip
 WAITS = [
-    waits_of_ranks_are_not_aborted, waits_of_ranks_are_not_stopped, a_call_waits_for_all_ranks,
+    waits_of_ranks_are_not_aborted, a_call_waits_for_all_ranks,
     a_silent_worker_is_not_lost, answers_of_a_lost_worker_are_awaited, a_dead_client_keeps_the_graphs_lock,
-    a_withdrawn_request_gets_the_graphs_lock, a_cancelled_sender_keeps_its_place, an_abort_is_not_acknowledged,
+    a_withdrawn_request_gets_the_graphs_lock, an_abort_is_not_acknowledged,
 ]  # fmt: skip

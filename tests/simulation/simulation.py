@@ -143,7 +143,7 @@ def run(plan: Plan) -> Result:
     return Result(problem, world.steps, world.now, cluster.history.acknowledged, world.rng.random(), cluster.story)
 
 
-def shrunk(plan: Plan, attempts: int = 300) -> Plan:
+def shrunk(plan: Plan, attempts: int = 150) -> Plan:
     """Return a smaller plan that fails, too."""
     kind, smaller = _kind(run(plan)), True
     while smaller:

@@ -15,7 +15,7 @@ import pytest
 from simulated_cluster import simulated
 from simulation import Plan, Result, main, run, shrunk
 
-SEEDS = 100  #: of `make test`
+SEEDS = 60  #: of `make test`
 MORE = 1_000_000  #: of the slow set
 TRIES = 8  #: seeds from the one that found a planted fault, for the case that the product takes other steps now
 
@@ -59,7 +59,7 @@ def test_a_million_seeds_hold_what_is_promised(installed):
 
 
 def test_a_seed_replays_in_another_process(installed):
-    plans = [replace(Plan.of(seed), lines=lines) for seed in range(3) for lines in (False, True)]
+    plans = [replace(Plan.of(seed), lines=lines) for seed in range(2) for lines in (False, True)]
     here = [_mark(run(plan)) for plan in plans]
     assert here == [_mark(run(plan)) for plan in plans]
     assert len(set(here)) == len(here)
@@ -99,9 +99,13 @@ def test_a_failing_seed_prints_itself_and_shrinks(monkeypatch, capsys):
 
 @pytest.mark.parametrize("fault", [*planted.RULES, *planted.LOCKS, *planted.WAITS])
 def test_a_planted_fault_is_found(installed, fault: Callable[[pytest.MonkeyPatch], None], monkeypatch):
-    fault(monkeypatch)
     for seed in range(FOUND[fault.__name__], FOUND[fault.__name__] + TRIES):
-        if (problem := run(Plan.of(seed)).problem) is not None:
+        plan = Plan.of(seed)
+        assert run(plan).problem is None
+        with monkeypatch.context() as patch:
+            fault(patch)
+            problem = run(plan).problem
+        if problem is not None:
             print(f"seed {seed}: {problem}")
             return
     pytest.fail("nothing was found")
@@ -109,14 +113,14 @@ def test_a_planted_fault_is_found(installed, fault: Callable[[pytest.MonkeyPatch
 
 #: by planted fault, the first seed that finds it
 FOUND = {
-    "votes_before_the_record_is_synced": 3,
-    "answers_before_the_sync_of_changes_in_flight": 143,
+    "votes_before_the_record_is_synced": 0,
+    "answers_before_the_sync_of_changes_in_flight": 8,
     "refusals_are_not_logged": 0,
-    "refusals_are_not_synced": 47,
+    "refusals_are_not_synced": 202,
     "refusals_are_not_read": 0,
-    "a_part_of_a_change_suffices": 52,
+    "a_part_of_a_change_suffices": 3,
     "what_was_read_is_not_made_durable": 93,
-    "names_are_not_synced": 0,
+    "names_are_not_synced": 3,
     "heads_name_what_is_not_synced": 44,
     "one_vote_suffices": 0,
     "a_rank_in_doubt_discards": 87,
@@ -127,16 +131,15 @@ FOUND = {
     "epochs_are_not_checked": 0,
     "changes_in_the_store_are_made_again": 3,
     "a_client_believes_what_it_knew": 0,
-    "a_lost_holder_leaves_its_state": 17,
-    "records_are_appended_without_a_lock": 75,
-    "calls_are_sent_without_a_lock": 27,
+    "a_lost_holder_leaves_its_state": 11,
+    "calls_are_sent_without_a_lock": 25,
     "every_client_gets_the_graphs_lock": 0,
     "a_store_has_no_lock": 5,
     "waits_of_ranks_are_not_aborted": 227,
-    "a_call_waits_for_all_ranks": 13,
-    "a_silent_worker_is_not_lost": 76,
-    "answers_of_a_lost_worker_are_awaited": 50,
-    "a_dead_client_keeps_the_graphs_lock": 0,
-    "a_withdrawn_request_gets_the_graphs_lock": 384,
-    "an_abort_is_not_acknowledged": 24,
+    "a_call_waits_for_all_ranks": 4,
+    "a_silent_worker_is_not_lost": 42,
+    "answers_of_a_lost_worker_are_awaited": 38,
+    "a_dead_client_keeps_the_graphs_lock": 11,
+    "a_withdrawn_request_gets_the_graphs_lock": 156,
+    "an_abort_is_not_acknowledged": 149,
 }

@@ -93,7 +93,9 @@ class Disk(CrashingFiles):
         world, faults, rng = self.world, self.faults, self.rng
         if world.fiber is None:  # the disk itself crashes
             return
-        if rng.random() < 0.3:
+        if what == "sync":
+            world.sleep(0.0002 + rng.random() * (0.005 if rng.random() < 0.9 else 0.3))
+        elif rng.random() < 0.3:
             world.sleep(rng.random() * (0.001 if rng.random() < 0.9 else 0.2))
         else:
             world.give_way()
