@@ -38,16 +38,18 @@ class HeadWriter:
         self._store, self._head, self._log = store, head, log
         self._written: Head | None = None
         self._failing = False
-        self._lock, self._wake, self._closing = threading.Lock(), threading.Event(), False
+        self._wake, self._closing = threading.Event(), False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def write(self) -> None:
-        """Write the head, durably, if something is new; `StoreError` if that fails."""
-        with self._lock:
-            head = replace(self._head, synced=self._log.synced, epoch=self._log.common)
-            if head != self._written:
-                self._store.write_head(head)
-                self._written = head
+        """Write the head, durably, if something is new; `StoreError` if that fails.
+
+        Called before `start`, and then by the thread.
+        """
+        head = replace(self._head, synced=self._log.synced, epoch=self._log.common)
+        if head != self._written:
+            self._store.write_head(head)
+            self._written = head
 
     def start(self) -> None:
         """Write the head once per second from now on."""

@@ -32,7 +32,7 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.errors import Aborted, StoreError
 from mgraph.log.files import failed
-from mgraph.log.records import Draft, SnapshotState, draft
+from mgraph.log.records import WITHIN, Draft, SnapshotState, draft
 from mgraph.log.segments import Segments
 from mgraph.log.shared_memory_tail import Copy, SharedMemoryTail
 from mgraph.log.write_behind import WriteBehind
@@ -97,7 +97,7 @@ class Log:
     last : str
         The kind of the last change that was committed.
     common : int
-        An epoch that is on the disks of all ranks, as far as this rank knows.
+        An epoch that is on the disks of all ranks, as far as this rank knows, and that none can refuse.
     since : int
         The place at which the log since the last snapshot begins.
     snapshot : callable
@@ -269,6 +269,10 @@ class Log:
         assert change is not None, "nothing was begun"
         if change.written is not None:
             self._wait(change.written)
+            try:
+                self._segments.await_appended()
+            except OSError as error:
+                raise failed(error, self._segments.path, "the log cannot be written:") from error
 
         # Begin its sync, and wait while the disk lags too far behind.
         if change.record.ahead:
@@ -317,8 +321,9 @@ class Log:
         assert change is not None
         self._kept.append((change.end, change.record.epoch, time.monotonic()))
         self._written, self.last = self._hand_over(change), change.record.kind
-        if self._sync == "always" and not change.record.ahead:  # all ranks voted, and so had synced their records
-            self.common = change.record.epoch
+        # All ranks voted, and so have made and synced the changes before; one in doubt may yet refuse this one.
+        if self._sync == "always" and not change.record.ahead:
+            self.common = change.record.epoch - (change.record.kind not in WITHIN)
         if change.offset is not None:
             self.offsets[change.offset[0]] = change.offset[1]
 
@@ -419,7 +424,8 @@ class Log:
         if self._written is not None:
             self._hurry()
             wait_for([self._written])
-            self._segments.await_appended()
+            with suppress(OSError):  # the log is broken, and says so
+                self._segments.await_appended()
 
     def attach_tail(self, make: Callable[[], tuple[SharedMemoryTail, Copy] | None]) -> None:
         """Stage later records in the tail that `make` returns.

@@ -262,9 +262,13 @@ class Segments:
                 raise
 
     def await_appended(self) -> None:
-        """Wait until the file has what other threads append: a reader stops at a place that is claimed and empty."""
+        """Wait until the file has what other threads append: a reader stops at a place that is claimed and empty.
+
+        `OSError` if it cannot be written.
+        """
         with self._appending:
-            pass
+            if self._unappended:
+                raise OSError(errno.EIO, f"the record at place {next(iter(self._unappended))} could not be written")
 
     def rotate(self) -> None:
         """Begin a new segment, unless this one is empty.

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mgraph.errors import StoreError
 from mgraph.log.files import DISK, File
-from mgraph.log.records import draft
+from mgraph.log.log import Log
+from mgraph.log.records import Draft, draft
 from mgraph.log.scan import scan
 from mgraph.log.segments import Segments
 
@@ -56,3 +59,39 @@ def test_an_empty_segment_keeps_its_room(tmp_path):
     put(segments, 1)
     segments.close()
     assert [entry.epoch for entry in scan(DISK, str(tmp_path), LOG).entries] == [1]
+
+
+def begin(log: Log, epoch: int) -> None:
+    log.begin("batch", {"src": np.array([epoch], np.uint32), "dst": np.array([1], np.uint32)}, epoch)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_change_is_not_ready_while_a_mark_before_it_is_not_written(tmp_path, monkeypatch, fails):
+    """Who reads the log of a killed process stops at a place that is claimed and empty."""
+    put, claimed, go_on = Segments.put, threading.Event(), threading.Event()
+
+    def slow_mark(segments: Segments, record: Draft, place: int, *hasher: object) -> None:
+        if record.kind == "mark":
+            claimed.set()
+            assert go_on.wait(20)
+            if fails:
+                raise OSError(errno.EIO, "Input/output error")
+        put(segments, record, place, *hasher)
+
+    log = Log(Segments(DISK, str(tmp_path), LOG), "background", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Segments, "put", slow_mark)
+        begin(log, 1)
+        log.ready()
+        log.keep()
+        assert claimed.wait(20)
+        begin(log, 2)
+        threading.Timer(0.2, go_on.set).start()
+        if fails:
+            with pytest.raises(StoreError, match="cannot be written"):
+                log.ready()
+        else:
+            log.ready()
+            assert [entry.epoch for entry in scan(DISK, str(tmp_path), LOG).entries] == [1, 2]
+            log.keep()
+    log.close()

@@ -1,0 +1,260 @@
+"""Faults that are planted in the product: each rule left out, each lock removed, each wait without an end."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from virtual_disk import Disk
+
+from mgraph.client.calls import send_lock
+from mgraph.client.calls.exchange_lifecycle import ExchangeLifecycle
+from mgraph.client.calls.graph_lock import GraphLock
+from mgraph.client.connections.session import Session
+from mgraph.client.connections.sessions import Sessions
+from mgraph.client.stores.recovery import Recovering
+from mgraph.log import recovery_scan
+from mgraph.log.log import Log
+from mgraph.log.recovery_scan import KeptChanges, kept_changes
+from mgraph.log.scan import Scan
+from mgraph.log.segments import Segments
+from mgraph.log.store import Store
+from mgraph.worker.calls import changes
+from mgraph.worker.commit.ballot import Ballot
+from mgraph.worker.sessions.published import LockQueue
+from mgraph.worker.sessions.thread import ShardThread
+
+__all__ = ["LOCKS", "RULES", "WAITS"]
+
+Patch = pytest.MonkeyPatch
+
+
+# ---- rules -----------------------------------------------------------------------------------------------------------
+
+
+def votes_before_the_record_is_synced(patch: Patch) -> None:
+    def believe(log: Log, place: int) -> None:
+        log._segments.synced = max(log._segments.synced, place)
+
+    patch.setattr(Log, "_sync_upto", believe)
+
+
+def answers_before_the_sync_of_changes_in_flight(patch: Patch) -> None:
+    patch.setattr(Ballot, "safe", None)
+
+
+def refusals_are_not_logged(patch: Patch) -> None:
+    patch.setattr(Log, "refuse", lambda log: setattr(log, "_open", None))
+
+
+def refusals_are_not_synced(patch: Patch) -> None:
+    refuse, sync = Log.refuse, Segments.sync
+
+    def unsynced(log: Log) -> None:
+        log._segments.sync = lambda: None  # type: ignore[method-assign]
+        try:
+            refuse(log)
+        finally:
+            log._segments.sync = sync.__get__(log._segments)  # type: ignore[method-assign]
+
+    patch.setattr(Log, "refuse", unsynced)
+
+
+def refusals_are_not_read(patch: Patch) -> None:
+    def unrefused(scans: list[Scan], *bounds: int | None) -> KeptChanges:
+        return kept_changes([replace(s, entries=[e for e in s.entries if e.kind != "refused"]) for s in scans], *bounds)
+
+    patch.setattr(recovery_scan, "kept_changes", unrefused)
+
+
+def a_part_of_a_change_suffices(patch: Patch) -> None:
+    def filled(scans: list[Scan], *bounds: int | None) -> KeptChanges:
+        records = {(e.epoch, e.attempt): e for s in scans for e in s.entries if e.kind != "refused"}
+        refused = [e for s in scans for e in s.entries if e.kind == "refused"]
+        parts = [{**records, **{(e.epoch, e.attempt): e for e in s.entries if e.kind != "refused"}} for s in scans]
+        return kept_changes(
+            [replace(s, entries=[*p.values(), *refused]) for s, p in zip(scans, parts, strict=True)], *bounds
+        )
+
+    patch.setattr(recovery_scan, "kept_changes", filled)
+
+
+def what_was_read_is_not_made_durable(patch: Patch) -> None:
+    patch.setattr(Store, "sync", lambda store, path: None)
+
+
+def names_are_not_synced(patch: Patch) -> None:
+    patch.setattr(Disk, "sync_folder", lambda files, path: None)
+
+
+def heads_name_what_is_not_synced(patch: Patch) -> None:
+    patch.setattr(Log, "synced", property(lambda log: log.place))
+
+
+def one_vote_suffices(patch: Patch) -> None:
+    vote = Ballot._vote
+
+    def own(ballot: Ballot, ready: bool) -> bool:
+        vote(ballot, ready)
+        return ready
+
+    patch.setattr(Ballot, "_vote", own)
+
+
+def a_rank_in_doubt_discards(patch: Patch) -> None:
+    resolve = Ballot.resolve
+    patch.setattr(Ballot, "resolve", lambda ballot, changes: resolve(ballot, 0))
+
+
+def a_rank_in_doubt_commits(patch: Patch) -> None:
+    resolve = Ballot.resolve
+    patch.setattr(Ballot, "resolve", lambda ballot, changes: resolve(ballot, 1 << 60))
+
+
+def doubt_is_not_resolved(patch: Patch) -> None:
+    async def nothing(exchange: ExchangeLifecycle, changes: int) -> None:
+        """Tell the ranks nothing."""
+
+    patch.setattr(ExchangeLifecycle, "_resolve", nothing)
+
+
+def a_rank_forgets_its_doubt(patch: Patch) -> None:
+    patch.setattr(Ballot, "in_doubt", property(lambda ballot: None, lambda ballot, change: None), raising=False)
+
+
+def attempts_have_one_number(patch: Patch) -> None:
+    patch.setattr(Log, "_number", lambda log, epoch: 0)
+
+
+def epochs_are_not_checked(patch: Patch) -> None:
+    patch.setattr(changes, "_check_epoch", lambda rank, epoch: rank.shard)
+
+
+def changes_in_the_store_are_made_again(patch: Patch) -> None:
+    patch.setattr(Recovering, "outcome", lambda caller, number, epoch: None)
+
+
+def a_client_believes_what_it_knew(patch: Patch) -> None:
+    async def nothing(lock: GraphLock, number: int, state: bytes | None) -> None:
+        lock._knows = True
+
+    patch.setattr(GraphLock, "_take_over", nothing)
+
+
+def a_lost_holder_leaves_its_state(patch: Patch) -> None:
+    def leave(queue: LockQueue, who: object) -> None:
+        holder = queue._holder
+        if holder is not None and holder.who is who:
+            queue.end(who, holder.seq, None, None)
+
+    patch.setattr(LockQueue, "leave", leave)
+
+
+# ---- locks -----------------------------------------------------------------------------------------------------------
+
+
+class _NoLock:
+    def acquire(self, *options: object, **named: object) -> bool:
+        return True
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+    __enter__ = acquire
+    close = release
+
+    def __exit__(self, *exc: object) -> None:
+        """Nothing is held."""
+
+
+def calls_are_sent_without_a_lock(patch: Patch) -> None:
+    async def nothing(lock: Any, *exc: object) -> None:
+        """Wait for nobody."""
+
+    patch.setattr(send_lock.SendLock, "__aenter__", nothing)
+    patch.setattr(send_lock.SendLock, "__aexit__", nothing)
+
+
+def every_client_gets_the_graphs_lock(patch: Patch) -> None:
+    patch.setattr(
+        LockQueue, "ask", lambda queue, who, seq, give: give({"attempt": queue._attempt, "known": queue._known})
+    )
+
+
+def a_store_has_no_lock(patch: Patch) -> None:
+    patch.setattr(Store, "lock", lambda store, *names, **options: _NoLock())
+
+
+# ---- waits without an end --------------------------------------------------------------------------------------------
+
+
+def waits_of_ranks_are_not_aborted(patch: Patch) -> None:
+    patch.setattr(ShardThread, "aborted", lambda thread: thread._stopping)
+
+
+def a_call_waits_for_all_ranks(patch: Patch) -> None:
+    async def collect(sessions: Sessions, asked: Any) -> bool:
+        await asyncio.wait(asked)
+        return all(task.exception() is None for task in asked)
+
+    patch.setattr(Sessions, "collect", collect)
+
+
+def a_silent_worker_is_not_lost(patch: Patch) -> None:
+    async def watch(session: Session) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    patch.setattr(Session, "_watch", watch)
+
+
+def answers_of_a_lost_worker_are_awaited(patch: Patch) -> None:
+    a_silent_worker_is_not_lost(patch)
+    patch.setattr(Session, "_ended", lambda session, task: task.cancelled() or task.exception())
+
+
+def a_dead_client_keeps_the_graphs_lock(patch: Patch) -> None:
+    patch.setattr(LockQueue, "leave", lambda queue, who: None)
+
+
+def a_withdrawn_request_gets_the_graphs_lock(patch: Patch) -> None:
+    end = LockQueue.end
+
+    def only_holders(queue: LockQueue, who: object, seq: int, attempt: int | None, known: bytes | None) -> None:
+        if attempt is not None:
+            end(queue, who, seq, attempt, known)
+
+    patch.setattr(LockQueue, "end", only_holders)
+
+
+def an_abort_is_not_acknowledged(patch: Patch) -> None:
+    def work(thread: ShardThread, servant: Any, asked: Any, work: Any = ShardThread._work) -> Any:
+        answer = work(thread, servant, asked)
+        return answer if hasattr(asked.request, "method") else lambda: {"after": asyncio_never()}
+
+    def asyncio_never() -> Any:
+        from concurrent.futures import Future
+
+        return Future()
+
+    patch.setattr(ShardThread, "_work", work)
+
+
+RULES = [
+    votes_before_the_record_is_synced, answers_before_the_sync_of_changes_in_flight, refusals_are_not_logged,
+    refusals_are_not_synced, refusals_are_not_read, a_part_of_a_change_suffices, what_was_read_is_not_made_durable,
+    names_are_not_synced, heads_name_what_is_not_synced, one_vote_suffices,
+    a_rank_in_doubt_discards, a_rank_in_doubt_commits, doubt_is_not_resolved, a_rank_forgets_its_doubt,
+    attempts_have_one_number, epochs_are_not_checked, changes_in_the_store_are_made_again,
+    a_client_believes_what_it_knew, a_lost_holder_leaves_its_state,
+]  # fmt: skip
+LOCKS = [
+    calls_are_sent_without_a_lock,
+    every_client_gets_the_graphs_lock, a_store_has_no_lock,
+]  # fmt: skip
+WAITS = [
+    waits_of_ranks_are_not_aborted, a_call_waits_for_all_ranks,
+    a_silent_worker_is_not_lost, answers_of_a_lost_worker_are_awaited, a_dead_client_keeps_the_graphs_lock,
+    a_withdrawn_request_gets_the_graphs_lock, an_abort_is_not_acknowledged,
+]  # fmt: skip

@@ -1,0 +1,216 @@
+"""Runs a seed: a plan of programs and faults is drawn from it, then all that happens.
+
+python tests/simulation/simulation.py 17            # replay a seed, and shrink it if it fails
+python tests/simulation/simulation.py 0 10000       # run seeds
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import random
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from simulated_cluster import Cluster, Setting, simulated
+from virtual_time import World
+
+__all__ = ["Plan", "Result", "run", "shrunk"]
+
+KINDS = ("alone", "recovering", "rivals", "published")
+FAULTS = (
+    "kill worker", "kill client", "power", "pause worker", "pause client", "hang worker", "jump", "slow",
+    "cut", "interrupt", "interrupt", "power", "end",
+)  # fmt: skip
+CALM = 300  #: steps after the last fault, from which on disks do not fail any more
+MOMENTS = ("", "", "answer", "vote")  #: at which a fault comes after its step
+LINES = ("mgraph/log/", "mgraph/client/calls/send_lock.py", "mgraph/client/stores/recovery.py")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a seed makes happen: its repr makes it again."""
+
+    seed: int
+    setting: Setting
+    programs: tuple[tuple[tuple[Any, ...], ...], ...]
+    faults: tuple[tuple[int, str, int, float, str], ...]
+    lines: bool = False
+
+    @classmethod
+    def of(cls, seed: int) -> Plan:
+        """Draw the plan of a seed."""
+        rng = random.Random(seed)
+        kind = rng.choice(KINDS)
+        clients = rng.randint(2, 3) if kind in ("rivals", "published") else 1
+        disk = rng.choice(["", "", "eio", "full", "eio full", "lost", "lying"])
+        rates = {name: rng.choice([0.005, 0.03]) for name in disk.split()}
+        setting = Setting(kind, rng.randint(1, 3), clients, rng.choice(["always", "background"]), **rates)
+        programs = tuple(_program(rng) for _ in range(clients))
+        count = rng.choice([0, 1, 1, 2, 2, 3, 5])
+        faults = tuple(
+            sorted(
+                (rng.randrange(50, 2000), rng.choice(FAULTS), rng.randrange(6), rng.random(), rng.choice(MOMENTS))
+                for _ in range(count)
+            )
+        )
+        return cls(seed, setting, programs, faults, rng.random() < 0.15)
+
+
+def _program(rng: random.Random) -> tuple[tuple[Any, ...], ...]:
+    steps: list[tuple[Any, ...]] = []
+    for _ in range(rng.randint(2, 9)):
+        choice = rng.random()
+        if choice < 0.45:
+            steps.append(("insert", *_batch(rng)))
+        elif choice < 0.65:
+            steps.append(("pipeline", tuple(_batch(rng) for _ in range(rng.randint(2, 6)))))
+        elif choice < 0.75:
+            steps.append(("read",))
+        elif choice < 0.8:
+            steps.append(("together", rng.randint(1, 2)))
+        elif choice < 0.9:
+            steps.append(("durable",))
+        elif choice < 0.97:
+            steps.append(("sleep", rng.random() * 0.3))
+        else:
+            steps.append(("reopen",))
+    return tuple(steps)
+
+
+def _batch(rng: random.Random) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    """The edges of a change, the ranks that refuse it, and those that fail before."""
+    refuse = (rng.randrange(3),) if rng.random() < 0.1 else ()
+    return rng.randint(3, 12), refuse, (rng.randrange(3),) if rng.random() < 0.04 else ()
+
+
+@dataclass
+class Result:
+    """What became of a plan.
+
+    Attributes
+    ----------
+    problem : BaseException or None
+    steps : int
+        Choices of what happens next.
+    seconds : float
+        Virtual seconds.
+    acknowledged : int
+        Changes.
+    mark : float
+        Differs if another choice was made.
+    story : list of str
+        What happened.
+    """
+
+    problem: BaseException | None
+    steps: int
+    seconds: float
+    acknowledged: int
+    mark: float
+    story: list[str]
+
+
+def run(plan: Plan) -> Result:
+    """Run a plan; the same plan always gives the same result."""
+    world = World(plan.seed, LINES if plan.lines else ())
+    problem = None
+    try:
+        rates = (plan.setting.eio, plan.setting.full, plan.setting.lost, plan.setting.lying)
+        cluster = Cluster(world, plan.setting, peaceful=not plan.faults and not any(rates))
+        for program in plan.programs:
+            cluster.start_client(program)
+        faults = [(step, partial(cluster.inject, *fault)) for step, *fault in plan.faults]
+        last = max((step for step, *_ in plan.faults), default=0)
+        world.at_steps([*faults, (last + CALM, cluster.heal)])
+        world.run(lambda: all(client.done for client in cluster.clients))
+
+        # The machine stops, or all processes end; then somebody opens the store.
+        world.at_steps([])
+        cluster.inject(world.rng.choice(["power", "end"]), 0, 0.1)
+        cluster.heal()
+        cluster.setting = replace(plan.setting, kind="alone")
+        cluster.start_client((("read",),))
+        world.run(lambda: cluster.clients[-1].done)
+    except Exception as error:
+        problem = error
+    finally:
+        world.end()
+    return Result(problem, world.steps, world.now, cluster.history.acknowledged, world.rng.random(), cluster.story)
+
+
+def shrunk(plan: Plan, attempts: int = 150) -> Plan:
+    """Return a smaller plan that fails, too."""
+    kind, smaller = _kind(run(plan)), True
+    while smaller:
+        smaller = False
+        for candidate in _smaller(plan):
+            attempts -= 1
+            if attempts < 0:
+                return plan
+            if _kind(run(candidate)) == kind:
+                plan, smaller = candidate, True
+                break
+    return plan
+
+
+def _kind(result: Result) -> str:
+    """Return the first words of a problem: a smaller plan has to have the same."""
+    problem = result.problem
+    return "" if problem is None else " ".join([type(problem).__name__, *str(problem).split()[:2]])
+
+
+def _smaller(plan: Plan) -> Iterator[Plan]:
+    if plan.lines:
+        yield replace(plan, lines=False)
+    for name in ("eio", "full", "lost", "lying"):
+        if getattr(plan.setting, name):
+            yield replace(plan, setting=replace(plan.setting, **{name: 0.0}))
+    if plan.setting.workers > 1:
+        yield replace(plan, setting=replace(plan.setting, workers=plan.setting.workers - 1))
+    for at in range(len(plan.faults)):
+        yield replace(plan, faults=plan.faults[:at] + plan.faults[at + 1 :])
+    for client, program in enumerate(plan.programs):
+        rest = plan.programs[client + 1 :]
+        if len(plan.programs) > 1:
+            yield replace(plan, programs=plan.programs[:client] + rest)
+        for at in range(len(program)):
+            yield replace(plan, programs=(*plan.programs[:client], program[:at] + program[at + 1 :], *rest))
+
+
+def main() -> None:
+    """Run seeds, or replay one."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("first", type=int)
+    parser.add_argument("count", type=int, nargs="?", default=1)
+    options = parser.parse_args()
+    began, steps, acknowledged, failures = time.process_time(), 0, 0, 0
+    with simulated():
+        for seed in range(options.first, options.first + options.count):
+            plan = Plan.of(seed)
+            result = run(plan)
+            steps, acknowledged = steps + result.steps, acknowledged + result.acknowledged
+            if result.problem is not None:
+                failures += 1
+                print(f"seed {seed}: {type(result.problem).__name__}: {result.problem}", flush=True)
+                if options.count == 1:
+                    print(*result.story[:200], sep="\n")
+                    traceback.print_exception(result.problem)
+                    small = shrunk(plan)
+                    result = run(small)
+                    print(*result.story, sep="\n")
+                    print(f"smaller: {small}\n{result.problem!r}")
+            if seed % 50 == 0:
+                gc.collect()
+    seconds = time.process_time() - began
+    print(
+        f"{options.count} seeds, {steps} steps, {acknowledged} changes, {failures} failures, {seconds:.1f} s of a core"
+    )
+
+
+if __name__ == "__main__":
+    main()

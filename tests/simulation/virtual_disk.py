@@ -1,0 +1,137 @@
+"""A disk that is slow, full, fails, tears and lies: `crashing.CrashingFiles` with the faults of a simulation."""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from crashing import CrashingFiles, Inode, MemoryFile
+from virtual_time import Process, World
+
+from mgraph.log.files import _moved
+
+__all__ = ["Disk", "Faults"]
+
+
+class Faults:
+    """What a disk does wrong, each with its probability per operation.
+
+    Attributes
+    ----------
+    eio, full : float
+        A write or a sync fails; a write, an allocation or a new file finds no room.
+    lost, lying : float
+        A write goes to another place; a sync returns, and has done nothing. Only these two are damage that a program
+        cannot see.
+    """
+
+    def __init__(self, eio: float = 0.0, full: float = 0.0, lost: float = 0.0, lying: float = 0.0) -> None:
+        self.eio, self.full, self.lost, self.lying = eio, full, lost, lying
+
+    @property
+    def damaging(self) -> bool:
+        """True if the disk may damage what it was given."""
+        return self.lost > 0 or self.lying > 0
+
+
+class _Lock:
+    """The lock of a file, which ends with its process."""
+
+    def __init__(self, locks: dict[str, _Lock], path: str, process: Process) -> None:
+        self._locks, self._path, self.process = locks, path, process
+        locks[path] = self
+        process.at_death.append(self.close)
+
+    def close(self) -> None:
+        if self._locks.get(self._path) is self:
+            del self._locks[self._path]
+
+    truncate = write = flush = lambda self, *args: None
+
+
+class _File(MemoryFile):
+    """A file whose writes are short, and go elsewhere now and then."""
+
+    _files: Disk
+
+    def write(self, at: int, parts: Sequence[Any]) -> None:
+        # The product's loop over short writes.
+        _moved(self._write, 0, at, parts)
+
+    def _write(self, descriptor: int, views: list[memoryview], at: int) -> int:
+        self._files.tick("write", self.path)
+        data, rng, faults = b"".join(views), self._files.rng, self._files.faults
+        if len(data) > 1 and rng.random() < 0.1:
+            data = data[: rng.randrange(1, len(data))]
+        self._inode.write(at + 512 if rng.random() < faults.lost else at, data)
+        return len(data)
+
+    def sync(self) -> None:
+        self._files.tick("sync", self.path)
+        if self._files.rng.random() >= self._files.faults.lying:
+            self._inode.sync()
+
+
+class Disk(CrashingFiles):
+    """The files of all workers.
+
+    Parameters
+    ----------
+    world : World
+    faults : Faults
+    """
+
+    def __init__(self, world: World, faults: Faults) -> None:
+        super().__init__(self._operate)
+        self.world, self.faults, self.rng = world, faults, world.rng
+        self.locks: dict[str, _Lock] = {}
+
+    def _operate(self, what: str, path: str) -> None:
+        """Take some time, or fail. The process may be gone meanwhile."""
+        world, faults, rng = self.world, self.faults, self.rng
+        if world.fiber is None:  # the disk itself crashes
+            return
+        if what == "sync":
+            world.sleep(0.0002 + rng.random() * (0.005 if rng.random() < 0.9 else 0.3))
+        elif rng.random() < 0.3:
+            world.sleep(rng.random() * (0.001 if rng.random() < 0.9 else 0.2))
+        else:
+            world.give_way()
+        if what in ("write", "sync", "sync folder") and rng.random() < faults.eio:
+            raise OSError(errno.EIO, "Input/output error", path)
+        if what in ("allocate", "create", "mkdir") and rng.random() < faults.full:
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    def open(self, path: str) -> Any:
+        if path not in self.now:
+            self.tick("create", path)
+            if path not in self.now:  # another process may have made it meanwhile
+                self._change(None, path, Inode())
+        inode = self.now[path]
+        assert inode is not None
+        return _File(self, path, inode)
+
+    def remove(self, path: str) -> None:
+        for name in sorted((name for name in self.now if name == path or name.startswith(f"{path}/")), reverse=True):
+            self.tick("remove", name)
+            if name in self.now:  # no other process has removed it meanwhile
+                self._change(name, None, self.now[name])
+
+    def lock(self, path: str) -> Any:
+        fiber = self.world.fiber
+        assert fiber is not None
+        self.world.give_way()
+        if path in self.locks:
+            raise BlockingIOError(errno.EAGAIN, "locked", path)
+        if path not in self.now:
+            self._change(None, path, Inode())
+        return _Lock(self.locks, path, fiber.process)
+
+    def stopped(self, rng: random.Random) -> Disk:
+        """Return what the disk has after its machine has stopped and is started again."""
+        after = Disk(self.world, self.faults)
+        files = self.crashed(rng)
+        after.now, after.disk = files.now, files.disk
+        return after
