@@ -17,7 +17,7 @@ from simulated_cluster import simulated
 from simulation import Plan, Result, main, run, shrunk
 
 SEEDS = 60  #: of `make test`
-MORE = 1_000_000  #: of the slow set
+MORE = 10_000  #: of the slow set, where MGRAPH_SEEDS says no other number
 TRIES = 8  #: seeds from the one that found a planted fault, for the case that the product takes other steps now
 
 
@@ -56,7 +56,7 @@ def test_seeds_hold_what_is_promised(installed, first):
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-def test_a_million_seeds_hold_what_is_promised(installed):
+def test_many_seeds_hold_what_is_promised(installed):
     first, count = int(os.environ.get("MGRAPH_FIRST_SEED", SEEDS)), int(os.environ.get("MGRAPH_SEEDS", MORE))
     check(range(first, first + count))
 
