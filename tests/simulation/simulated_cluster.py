@@ -385,6 +385,8 @@ class Client:
                 self._step(self._program[self._at - 1])
             except _Detour:
                 self._leave()
+            except KeyboardInterrupt:  # between two waits of a step
+                self._end_unknown()
             self._check_time()
         # Close the graph, or end without a word.
         if self._cluster.world.rng.random() < 0.5:

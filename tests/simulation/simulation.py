@@ -1,7 +1,7 @@
 """Runs a seed: a plan of programs and faults is drawn from it, then all that happens.
 
-python tests/simulation/simulation.py 17            # replay a seed, and shrink it if it fails
-python tests/simulation/simulation.py 0 10000       # run seeds
+PYTHONPATH=tests/support python tests/simulation/simulation.py 17            # replay a seed, and shrink it if it fails
+PYTHONPATH=tests/support python tests/simulation/simulation.py 0 10000       # run seeds
 """
 
 from __future__ import annotations
