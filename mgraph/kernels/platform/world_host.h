@@ -149,10 +149,6 @@ template <class Program> void drive(const Program& program, i64, int threads) {
     }
     i64 end = ended, began = now_nanoseconds();
     while (state.phase) {
-        if (now_nanoseconds() - began > stays * world.patience) {  // the host looks whether the call was aborted
-            end = left_together;
-            break;
-        }
         if (!waiting) run_phase(program, state, all.heard(), threads);
         if (!all.meet(program.alone(state), waiting)) {
             end = waits;
@@ -160,6 +156,10 @@ template <class Program> void drive(const Program& program, i64, int threads) {
         }
         waiting = false;
         program.next(state, all.heard());
+        if (state.phase && now_nanoseconds() - began > stays * world.patience) {  // the host looks for an abort
+            end = left_together;
+            break;
+        }
     }
     keep_state(world, state, end);
     all.keep(end);
