@@ -418,7 +418,7 @@ ON_RANKS = {
        "label_propagation", "k_truss", "core_number", "betweenness_centrality", "strongly_connected_components",
        "maintained components")},
     **{name: READS[name] for name in ("neighbors", "to_csr", "copy")},
-    "ingest": (plain, lambda graph: graph.ingest(a_part, steps=1)),
+    "ingest": (plain, no_answer(lambda graph: graph.ingest(a_part, steps=1))),
 }  # fmt: skip
 
 

@@ -210,7 +210,7 @@ def test_text_and_dates_say_how_to_take_them():
     ("name", "meant"),
     [
         ("head", "to_pandas"), ("predecessors", "neighbors"), ("components", "connected_components"),
-        ("get_edge_data", "weights"), ("copy", None), ("shape", None), ("info", None), ("insert_edges", None),
+        ("get_edge_data", "weights"), ("shape", None), ("info", None), ("insert_edges", None),
     ],
 )  # fmt: skip
 def test_unknown_attributes_are_guessed_only_if_close(name, meant):

@@ -49,13 +49,13 @@ class ModelShard:
     """
 
     clock = prefetch = order = names = None
-    generation = nbytes = operations = 0
-    seconds = waited = 0.0
+    generation = nbytes = operations = batches = 0
+    seconds = waited = batch_seconds = 0.0
     stuck_words = (0,)
     n_vertices = N
 
     def __init__(self, graph: str, rank: int, size: int) -> None:
-        self.spec, self.rank, self.size, self.exchange = SimpleNamespace(graph=graph), rank, size, None
+        self.spec, self.rank, self.size, self.exchange = SimpleNamespace(graph=graph, copy_of=""), rank, size, None
         self.lo, self.hi, self.epoch, self.changes = rank * N // size, (rank + 1) * N // size, 0, 0
         self.device, self.structures, self.results, self.maintained = _Device(), (), dict[str, Any](), dict[str, Any]()
         self.history: list[tuple[int, int]] = []
@@ -68,6 +68,9 @@ class ModelShard:
     def num_edges(self) -> int:
         """The number of edges."""
         return len(self.edges)
+
+    def restart_counters(self) -> None:
+        """Count nothing."""
 
     def working(self) -> AbstractContextManager[None]:
         """Return a block that measures nothing."""
