@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
-JOBS   ?= 3
+JOBS   ?= 4
 PIP    := -m pip --quiet --disable-pip-version-check
 # compiled modules are kept, since the tests start many interpreters
 export PYTHONDONTWRITEBYTECODE =
@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE =
 demo: $(VENV)/.installed-demo
 	@$(BIN)/python -m workloads demo $(ARGS)
 
-# JOBS is one more than there are cores, since some tests wait. A file's tests run in one process, in order, and the
+# JOBS is two more than there are cores, since many tests wait. A file's tests run in one process, in order, and the
 # short files come last. ARGS='-m "slow or combination"' runs the others: further stages at which a process is killed,
 # real graphs and options, and the combinations of parameters that bring no new value of one.
 # ARGS='-m slurm' runs the batch scripts under a real Slurm. The CPU kernels are optimized less than for users, and so

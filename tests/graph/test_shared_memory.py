@@ -40,7 +40,7 @@ def at_once(monkeypatch):
 
 
 def names() -> set[str]:
-    return {name for name in os.listdir("/dev/shm") if name.startswith("mgraph")}
+    return {name for name in os.listdir("/dev/shm") if name.startswith("mgraph-")}
 
 
 def random_batch(rng: np.random.Generator) -> EdgeBatch:
