@@ -380,17 +380,9 @@ def test_every_allocation_of_a_structure(structure, name, device):
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_every_allocation_of_an_algorithm(name, device):
-    fail_each(name, PROGRAMS[name], device)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", READS)
-def test_every_allocation_of_a_read(name, device):
-    fail_each(name, READS[name], device)
+@pytest.mark.parametrize("name", [*PROGRAMS, *READS])
+def test_every_allocation_of_an_algorithm_or_a_read(name, device):
+    fail_each(name, (PROGRAMS | READS)[name], device)
 
 
 @pytest.mark.slow

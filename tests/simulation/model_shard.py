@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from virtual_time import world
+from fibers import world
 
 from mgraph.batch import TOLD
 from mgraph.errors import CapacityError, InvalidBatch

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from fibers import World
 from simulated_cluster import Cluster, Setting, simulated
-from virtual_time import World
 
 __all__ = ["Plan", "Result", "run", "shrunk"]
 

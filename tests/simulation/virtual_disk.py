@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from crashing import CrashingFiles, Inode, MemoryFile
-from virtual_time import Process, World
+from fibers import Process, World
 
 from mgraph.log.files import _moved
 

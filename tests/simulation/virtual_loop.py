@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any
 
-from virtual_time import Fiber, Killed, Process, World
+from fibers import Fiber, Killed, Process, World
 
 __all__ = ["Loop"]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 from distributed.comm import Comm, CommClosedError
+from fibers import Fiber, Process, World
 from virtual_loop import Loop
-from virtual_time import Fiber, Process, World
 
 from mgraph.errors import Aborted
 from mgraph.exchange import Exchange
