@@ -1,9 +1,8 @@
-"""Every algorithm on several GPUs against the CPU: programs of all ranks by both drivers, and supersteps."""
+"""Every algorithm on several GPUs against the CPU: programs of all ranks by both drivers."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
@@ -94,39 +93,19 @@ def test_maintained_results(client: Client, name: str) -> None:
 
 # ---- programs that write arrays in bulk ------------------------------------------------------------------------------
 
-PAGERANK = "mgraph.algorithms.centrality.pagerank.program"
-LABELS = "mgraph.algorithms.communities.label_propagation.program"
-#: the module that says which devices run the program, and the method's arguments
-BULK: list[tuple[str, str, dict[str, Any]]] = [
-    (PAGERANK, "pagerank", {}),
-    (PAGERANK, "pagerank", {"tol": 0, "max_iter": 300}),  # more than the steps of a run
-    (PAGERANK, "pagerank", {"dtype": "float64", "tol": 1e-9}),
-    (PAGERANK, "pagerank", {"weight": True}),
-    (PAGERANK, "pagerank", {"personalization": {3: 1.0, 77: 2.0}, "dangling": "uniform"}),
-    (PAGERANK, "pagerank", {"start": np.arange(1, 200), "dangling": "drop"}),
-    (LABELS, "label_propagation", {"max_iter": 10}),
+BULK: list[tuple[str, dict[str, Any]]] = [
+    ("pagerank", {}),
+    ("pagerank", {"tol": 0, "max_iter": 300}),  # more than the steps of a run
+    ("pagerank", {"dtype": "float64", "tol": 1e-9}),
+    ("pagerank", {"weight": True}),
+    ("pagerank", {"personalization": {3: 1.0, 77: 2.0}, "dangling": "uniform"}),
+    ("pagerank", {"start": np.arange(1, 200), "dangling": "drop"}),
+    ("label_propagation", {"max_iter": 10}),
 ]
 
 
-def run_by_program(client: Client, module: str, devices: tuple[str, ...]) -> None:
-    """Let these devices run the program of all ranks, in all workers."""
-    client.run(
-        lambda name, chosen: setattr(importlib.import_module(name), "PROGRAM_ON", chosen),
-        module, devices,
-    )  # fmt: skip
-
-
-@pytest.fixture
-def switch(client: Client) -> Iterator[Callable[[str, tuple[str, ...]], None]]:
-    yield lambda module, devices: run_by_program(client, module, devices)
-    for module in (PAGERANK, LABELS):
-        run_by_program(client, module, importlib.import_module(module).PROGRAM_ON)
-
-
-def check_bits(
-    client: Client, switch: Callable[[str, tuple[str, ...]], None], device: str, exchange: str, structure: str
-) -> None:
-    """The program gives the bits of the supersteps, and where a row's sum does not depend on its place of one rank."""
+def check_bits(client: Client, device: str, exchange: str, structure: str) -> None:
+    """Compare with one GPU: bit for bit where a row's sum does not depend on its place."""
     kind: dict[str, Any] = {"device": device, "structure": structure, "directed": False, "weighted": True}
     workers = list(client.scheduler_info(n_workers=-1)["workers"])
     for scale in SCALES:
@@ -139,30 +118,27 @@ def check_bits(
             assert graph.exchange == exchange
             for one in (graph, alone):
                 one.insert(src, dst, weight)
-            for module, name, options in BULK:
-                switch(module, ())
-                want = getattr(graph, name)(**options)
-                switch(module, ("cpu", "cuda"))
-                results = [getattr(graph, name)(**options)]
-                if structure == "csr":
-                    results.append(getattr(alone, name)(**options))
-                for result in results:
+            for name, options in BULK:
+                result, want = (getattr(one, name)(**options) for one in (graph, alone))
+                if structure == "csr" or name == "label_propagation":
                     np.testing.assert_array_equal(result.to_numpy(), want.to_numpy())
                     assert result.iterations == want.iterations
+                else:
+                    np.testing.assert_allclose(result.to_numpy(), want.to_numpy(), rtol=1e-4)
         # A directed graph without in-edges pushes, if it makes few iterations.
-        with DynamicGraph(client, 1 << scale, exchange=exchange, **{**kind, "directed": True}) as graph:
-            graph.insert(src, dst, weight)
-            results = []
-            for devices in ((), ("cpu", "cuda")):
-                switch(PAGERANK, devices)
-                results += [graph.pagerank(tol=0, max_iter=5, dtype=d).to_numpy() for d in ("float32", "float64")]
-            np.testing.assert_array_equal(results[2], results[0])
-            np.testing.assert_array_equal(results[3], results[1])
+        kind_pushed: dict[str, Any] = {**kind, "directed": True}
+        with (
+            DynamicGraph(client, 1 << scale, exchange=exchange, **kind_pushed) as graph,
+            DynamicGraph(client, 1 << scale, workers=workers[:1], **kind_pushed) as alone,
+        ):
+            for one in (graph, alone):
+                one.insert(src, dst, weight)
+            for dtype in ("float32", "float64"):
+                result, want = (one.pagerank(tol=0, max_iter=5, dtype=dtype).to_numpy() for one in (graph, alone))
+                np.testing.assert_allclose(result, want, rtol=1e-6)
 
 
 @pytest.mark.parametrize("structure", ["csr", "gpma+"])
 @pytest.mark.parametrize("exchange", ["peer", "tcp"])  # a kernel of each rank drives the program, or the host
-def test_bulk_programs_give_the_bits_of_supersteps_and_of_one_gpu(
-    client: Client, switch: Callable[[str, tuple[str, ...]], None], exchange: str, structure: str
-) -> None:
-    check_bits(client, switch, "cuda", exchange, structure)
+def test_bulk_programs_give_the_bits_of_one_gpu(client: Client, exchange: str, structure: str) -> None:
+    check_bits(client, "cuda", exchange, structure)

@@ -31,7 +31,6 @@ KINDS = {
         for bits, first, weighted in ((16, 16, 0), (16, 32, 0), (32, 32, 0), (64, 64, 0), (64, 64, 1))
     ],
     "algorithms/centrality/pagerank/push_iteration.cuh": [(("BY_WEIGHT", weighted),) for weighted in (0, 1)],
-    "algorithms/centrality/pagerank/push.cuh": [(("BY_WEIGHT", weighted),) for weighted in (0, 1)],
     "algorithms/centrality/pagerank/ranks.cuh": [(("BY_WEIGHT", weighted),) for weighted in (0, 1)],
     "algorithms/centrality/hits/gather.cuh": [(("BY_WEIGHT", weighted),) for weighted in (0, 1)],
     "algorithms/primitives/gather/gather.cuh": [

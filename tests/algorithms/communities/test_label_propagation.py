@@ -13,7 +13,6 @@ from graphs import IDS, NONE, random_graph, real_graph, shapes, slow_build
 from spmd import Graph, cut, run, shards
 
 from mgraph.algorithms import ALGORITHMS
-from mgraph.algorithms.communities.label_propagation import program
 from mgraph.algorithms.primitives import label_counts
 from mgraph.errors import Aborted, InvalidOption
 from mgraph.partition import Partition
@@ -169,13 +168,6 @@ def test_launches(counted: Counter[str], monkeypatch: pytest.MonkeyPatch) -> Non
         assert shard.exchange.world(shard.device).runs == 1
         sides = 1 + (shard.in_edges is not shard.out_edges)
         assert +counted == Counter({"Degrees": sides, "CountTasks": sides * wide_rows, "read-back": 1 + 2 * wide_rows})
-    # By supersteps.
-    monkeypatch.setattr(program, "PROGRAM_ON", ())
-    for shard, calls in ((made[0], {"Vote": 3}), (wide[0], dict.fromkeys(["Vote", "RankWide", "SettleWide"], 3))):
-        counted.clear()
-        LABELS.run(shard, max_iter=3)
-        assert {name: counted[name] for name in calls} == calls
-        assert counted["CastWide"] == (6 if shard is wide[0] else 0)
 
 
 # ---- the program of all ranks ----------------------------------------------------------------------------------------
@@ -183,15 +175,13 @@ def test_launches(counted: Counter[str], monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("mapped", [True, False])
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
-def test_both_drivers(monkeypatch: pytest.MonkeyPatch, tables: str, size: int, mapped: bool) -> None:
+def test_both_drivers(tables: str, size: int, mapped: bool) -> None:
     """Also where ranks have wide rows of other numbers of groups, or none."""
     for graph in (wide_graph(4, True), wide_graph(5, False), random_graph(6, 400, 3000, False, skew=True)):
         for even in (True, False):
             partition = cut(graph.n, size, even)
             check(graph, partition, 3, structure="gpma+", mapped=mapped)
             check(graph, partition, 0, mapped=mapped)
-    monkeypatch.setattr(program, "PROGRAM_ON", ())
-    check(graph, partition, 3, structure="gpma+", mapped=mapped)
 
 
 @pytest.mark.parametrize("mapped", [True, False])

@@ -1,16 +1,28 @@
-"""Active set of a personalised PageRank: vertices with mass, kept as a list while it is short."""
+"""Active set of a personalised PageRank: vertices with mass, kept as a list while it is short, and visited alone."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Shard, kernels
+from mgraph.algorithms.centrality.pagerank.iteration import Pull
+from mgraph.algorithms.centrality.pagerank.teleport import Base
+from mgraph.algorithms.primitives.transpose import CsrRows
 from mgraph.device import Array, Device
+from mgraph.kernels import Library, constants
 from mgraph.structures import Structure
 
-__all__ = ["ActiveSet"]
+__all__ = ["ActiveSet", "ActiveSetIteration"]
 
 FILE = "algorithms/centrality/pagerank/active_set.cuh"
+SHARES = {16: np.uint16, 32: np.float32, 64: np.float64}  #: the dtype of sent shares, by their bits
+_RANKS = constants("algorithms/centrality/pagerank/ranks.cuh")
+LOW_BITS = _RANKS["low_bits"]  #: the bits of a tally's low words
+TALLY_ONE = 1 << _RANKS["tally_bits"] + LOW_BITS  #: the number 1 in a tally's fixed point of two words
 SHARE = 16  #: the set is long with more than 1 / SHARE of the vertices, or of the edges
 
 
@@ -63,3 +75,96 @@ class ActiveSet:
         self.first = self.n  # the vertices that joined last begin here
         self.n, edges, hubs = Device.to_host(self.state).tolist()
         self.few = self.n <= len(self.rows) and edges <= self.most_edges and not hubs
+
+
+class ActiveSetIteration(Pull):
+    """Pull iteration on one rank that visits the active set only, and all rows once the set is long.
+
+    Parameters
+    ----------
+    reached : ActiveSet
+    rest : callable
+        Makes the rows to visit once the active set is long.
+
+    Attributes
+    ----------
+    handed : float64[n_vertices]
+        The total share sent by each vertex to each of its out-neighbours.
+    news : SHARES[bits][n_vertices]
+        The last share sent, or its change; `handed` itself if shares are whole.
+    """
+
+    file = "algorithms/centrality/pagerank/pull.cuh"
+
+    def __init__(
+        self, shard: Shard, edges: Structure | CsrRows, bits: int, weight: bool, reached: ActiveSet,
+        rest: Callable[[], Structure | CsrRows],
+    ) -> None:  # fmt: skip
+        self.reached: ActiveSet | None = reached
+        self.rest = rest
+        super().__init__(shard, edges, bits, weight)
+        self.handed = self.device.empty(self.n, np.float64)
+
+    def _list_hubs(self) -> tuple[Array, int, int]:
+        return (self.device.empty(0, np.uint64), 0, 0) if self.reached else super()._list_hubs()
+
+    def _library(self, bits: int) -> Library:
+        return kernels(self.shard, self.file, self.view, SHARE_BITS=bits, BY_WEIGHT=self.weight)
+
+    def begin(self, start: Array, scale: float, even: float, bits: int) -> None:
+        """Compute degrees, first ranks and first shares."""
+        assert self.reached
+        super().begin(start, scale, even, bits)
+        self.tally.reverse()  # so that `FirstShares` clears the tally that `StartRanks` wrote
+        self.news = self.handed if bits == 64 else self.device.empty(self.n, SHARES[bits])
+        self.kernels.FirstShares(
+            self.n, n=self.n, ranks=self.sums, shares=self._shares(), tally=self.tally[0], spent=self.tally[1]
+        )
+        self.reached.grow()
+
+    def _shares(self) -> dict[str, Array]:
+        return {"degrees": self.degrees, "handed": self.handed, "news": self.news}
+
+    def _read(self, step: int) -> tuple[float, float, float]:
+        """Return the tally of iteration `step`: change, mass sent, mass cut off. One read-back."""
+        words = Device.to_host(self.tally[step & 1]).view(np.int64).tolist()
+        change, handed, kept = (
+            ((high << LOW_BITS) + low) / TALLY_ONE for high, low in zip(words[::2], words[1::2], strict=True)
+        )
+        return change, handed, kept
+
+    def iterate(self, base: Base, tol: float, max_iter: int) -> dict[str, Any]:
+        """Implement `Iteration.iterate` by three launches and two read-backs per iteration."""
+        self.device.fill(self.sums, 0)
+        _, handed, kept = self._read(0)
+        error, steps = math.inf, 0
+        while steps < max_iter and not error < tol:
+            steps += 1
+            self._step(steps, base.at(handed), base.alpha)
+            before = kept
+            change, handed, kept = self._read(steps)
+            error = change + before
+        return {"iterations": steps, "error": error, "converged": error < tol}
+
+    def _step(self, step: int, base: dict[str, Any], alpha: float) -> None:
+        """Compute the ranks of iteration `step`: `base` plus `alpha` times the received shares."""
+        # Visit all rows once the active set is long.
+        if self.reached and not self.reached.few:
+            self.reached = None
+            self._visit(self.rest())
+
+        # Sum the shares per row.
+        rows, n = (self.reached.rows, self.reached.n) if self.reached else (None, self.n)
+        self.kernels.PullHubs(
+            self.n_tasks, graph=self.view, tasks=self.tasks, n=self.n_tasks, news=self.news, sums=self.hub_sums
+        )
+        self.kernels.PullRows(-(-n // LANES), graph=self.view, rows=rows, n=n, news=self.news, sums=self.sums)
+
+        # Compute ranks and next shares.
+        self.base, self.alpha = base, alpha
+        self.kernels.FinishPull(
+            n, rows=rows, n=n, sums=self.sums, hub_sums=self.hub_sums, hub_rows=self.hub_rows, base=base, alpha=alpha,
+            shares=self._shares(), tally=self.tally[step & 1], spent=self.tally[1 - (step & 1)],
+        )  # fmt: skip
+        if self.reached:
+            self.reached.grow()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import Shard, kernels
-from mgraph.algorithms.centrality.pagerank.iteration import Iteration, Pull, Push
+from mgraph.algorithms.centrality.pagerank.iteration import Iteration, Pull
 from mgraph.algorithms.centrality.pagerank.teleport import Base
 from mgraph.algorithms.primitives.transpose import CsrRows
 from mgraph.device import Array
@@ -101,14 +101,19 @@ class PowerIteration(_Together, Pull):
         }  # fmt: skip
 
 
-class PushIteration(_Together, Push):
-    """Push iteration of all ranks together."""
+class PushIteration(_Together):
+    """Push iteration of all ranks together: rows are sources, with their out-edges.
+
+    Shares are whole, and `sums` are the ranks.
+    """
 
     file = "algorithms/centrality/pagerank/push_iteration.cuh"
 
     def _layout(self) -> tuple[Layout, dict[str, Any]]:
-        # An inbox has a sum for each vertex of its owner.
-        shard = self.shard
+        # An inbox has a sum for each vertex of its owner. Sums are in fixed point: one word, or two if shares have 64
+        # bits.
+        shard, n = self.shard, self.shard.n_vertices
         room = max(end - start for start, end in pairwise(shard.partition.starts)) if shard.size > 1 else 0
         layout = shard.exchange.world(self.device).layout(shard.partition, room, message=8)
-        return layout, {"ranks": self.sums, "pushed": self._pushed(0, shard.n_vertices)}
+        high, low = self.device.zeros(n, np.uint64), self.device.zeros(n, np.uint64) if self.bits == 64 else None
+        return layout, {"ranks": self.sums, "pushed": {"high": high, "low": low}}

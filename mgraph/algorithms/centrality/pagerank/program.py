@@ -38,21 +38,11 @@ sends to all evenly. The next ranks are T(H), and T reduces L1 distances by the 
 next ranks to the limit is at most ``alpha / (1 - alpha)`` times their L1 distance to H. The latter is at most their L1
 change plus twice the part cut off in the previous step. This sum is compared with `tol`.
 
-On CPUs all ranks iterate by one program (`power_iteration.cuh`, `push_iteration.cuh`, `mgraph.exchange.world`): one
-launch for up to 256 iterations. By pull, a rank writes the shares of its vertices to all ranks, range by range, and the
-ranks meet once per iteration, and the own blocks once more where there are hubs. By push they meet twice, and the sums
-of others' vertices are messages to their owners. Elsewhere an iteration on p ranks is a superstep. It costs one
-read-back of 48 bytes, one allreduce of six numbers (a copy on one rank) and:
-
-================= ============================================================= =======================================
-way               launches                                                      exchange
-================= ============================================================= =======================================
-pull              2, 3 where there are hubs; p copies of shares where p > 1     allgather of 2, 4 or 8 bytes per vertex
-push              2, 3 where there are hubs; p more where p > 1                 alltoallv of 8 bytes per vertex
-================= ============================================================= =======================================
-
-While pull visits few vertices, it is by supersteps on all devices, with a third launch and a second read-back, of 24
-bytes. Both ways give the same ranks, bit for bit.
+All ranks iterate by one program (`power_iteration.cuh`, `push_iteration.cuh`, `mgraph.exchange.world`): one launch for
+up to 256 iterations. By pull, a rank writes the shares of its vertices to all ranks, range by range, and the ranks meet
+once per iteration, and the own blocks once more where there are hubs. By push they meet twice, and the sums of others'
+vertices are messages to their owners. While pull visits few vertices on one rank, an iteration is 3 launches and two
+read-backs, of 48 and 24 bytes. Both ways give the same ranks, bit for bit.
 """
 
 from __future__ import annotations
@@ -62,9 +52,9 @@ from functools import cache
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Columns, Shard, kernels
-from mgraph.algorithms.centrality.pagerank.active_set import ActiveSet
-from mgraph.algorithms.centrality.pagerank.iteration import Iteration, PullSupersteps, Push, common
+from mgraph.algorithms.algorithm import Columns, Shard
+from mgraph.algorithms.centrality.pagerank.active_set import ActiveSet, ActiveSetIteration
+from mgraph.algorithms.centrality.pagerank.iteration import Iteration, common
 from mgraph.algorithms.centrality.pagerank.power_iteration import (
     PowerIteration,
     PushIteration,
@@ -81,7 +71,6 @@ __all__ = ["run", "warm"]
 
 NARROW_TOL = 1e-7  #: shares are sent with 16 bits down to this tolerance; below it, iterates follow the definition
 FAR = 8.0  #: an iteration converges, wherever it begins, if alpha**max_iter is this many times below `tol`
-PROGRAM_ON = ("cpu",)  #: devices on which all ranks pull by one program; it has run on CPUs only
 FEW = 8  #: up to this `max_iter` in-edges are not made: for 529M arcs that takes 59 ms and saves 9 ms per iteration
 
 
@@ -90,10 +79,7 @@ def warm(shard: Shard) -> None:
     rows = sample_rows(shard.device) if shard.in_edges is None else compact_rows_sample(shard, shard.in_edges)
     common(shard)
     for bits in (16, 32):  # first shares by default, and those of a given start
-        if shard.device.kind in PROGRAM_ON:
-            power_iteration_kernels(shard, rows.view(), bits, 16, weight=False)
-        else:
-            kernels(shard, "algorithms/centrality/pagerank/pull.cuh", rows.view(), SHARE_BITS=bits, BY_WEIGHT=0)
+        power_iteration_kernels(shard, rows.view(), bits, 16, weight=False)
     ranks = shard.device.zeros(1, np.float32)  # CuPy compiles kernels for its own operations on a start, too
     ranks = shard.device.asarray(ranks, np.float64)
     ranks.sum(dtype=np.float64)
@@ -161,10 +147,9 @@ def run(
         Raised on every rank.
     CapacityError
         Too little memory. Pull needs 20 bytes per owned vertex (12 with float64), 8 bytes per row up to that of the
-        last hub and 4 bytes (8 with a tol below 1e-7, 16 with float64) per vertex of the whole graph. By supersteps it
-        is 22 bytes (24, 20) per owned vertex and, on several ranks, 2 (4, 8) per vertex of the whole graph. Push needs
-        12 bytes per owned vertex and 8 bytes (24 on several ranks, 16 by supersteps; 8 more with float64) per vertex of
-        the whole graph. Both need 8 bytes per owned vertex for a start, until the first iteration, 4 bytes per owned
+        last hub and 4 bytes (8 with a tol below 1e-7, 16 with float64) per vertex of the whole graph. Push needs
+        12 bytes per owned vertex and 8 bytes (24 on several ranks; 8 more with float64) per vertex of the whole graph.
+        Both need 8 bytes per owned vertex for a start, until the first iteration, 4 bytes per owned
         vertex for a float32 result, and 1 / 64 byte per edge for hubs' tasks. In-edges that the graph does not store
         need the memory of `transposed`.
 
@@ -234,15 +219,12 @@ def _maker(shard: Shard, bits: int, weight: bool, max_iter: int, started: bool) 
         return rows if kept is None or max_iter <= FEW or started else compact_rows(shard, kept, weight)
 
     def make(teleport: Array, first_bits: int) -> Iteration:
-        together = shard.device.kind in PROGRAM_ON
         if rows is None:
-            return (PushIteration if together else Push)(shard, shard.out_edges, bits, weight)
+            return PushIteration(shard, shard.out_edges, bits, weight)
         if teleport is not None and kept is not None and shard.size == 1:
             reached = ActiveSet(shard, kept, teleport)
             if reached.few:
-                return PullSupersteps(shard, kept, bits, weight, reached, every_row)
-        if together:
-            return PowerIteration(shard, every_row(), bits, weight, first_bits)
-        return PullSupersteps(shard, every_row(), bits, weight)
+                return ActiveSetIteration(shard, kept, bits, weight, reached, every_row)
+        return PowerIteration(shard, every_row(), bits, weight, first_bits)
 
     return make

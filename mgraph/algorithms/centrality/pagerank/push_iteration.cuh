@@ -1,12 +1,41 @@
-// The power iteration of PageRank by push, by all ranks together, from given first ranks.
+// The power iteration of PageRank by push, by all ranks together, from given first ranks, for directed graphs whose
+// in-edges are neither stored nor made for the call.
 //   enter   sums the mass that the first ranks send
 //   push    each own row adds its shares to a sum in fixed point of each vertex of the graph
 //   drain   sums of the vertices of others go to their owners: message i is that of the owner's i-th vertex
 //   finish  adds what came in, and computes the ranks. Its meeting carries the L1 change and the mass sent, from which
 //           `next` decides whether the iteration ends
 #pragma once
-#include "algorithms/centrality/pagerank/push.cuh"
+#include "algorithms/centrality/pagerank/ranks.cuh"
+#include "kernels/rows.cuh"
 #include "kernels/world.cuh"
+
+struct Sums {  // fixed-point sums of one word, or of two if `low` is not null
+    u64* high;
+    u64* low;
+    DEVICE Wide parts(f64 v) const { return low ? to_wide(v, fixed_one) : Wide{to_fixed(v), 0}; }
+    DEVICE void add(i64 at, Wide v) const {
+        atomic_add(high + at, v.high);
+        if (low) atomic_add(low + at, v.low);
+    }
+    DEVICE f64 take(i64 at) const {  // returns a sum and clears it
+        f64 sum = from_fixed(high[at]);
+        high[at] = 0;
+        if (low) sum += (f64)low[at] / low_one / fixed_one, low[at] = 0;
+        return sum;
+    }
+};
+
+DEVICE f64 share_of(f64 rank, Receivers receivers) { return receivers > 0 ? rank / receivers : 0; }  // weights may be 0
+
+template <class View, class Group>
+DEVICE void push_share(const View& graph, Group group, i64 row, i64 unit, f64 share, Sums sums) {
+    Wide parts = sums.parts(share);
+    graph.visit(group, row, unit, [&](u32 id, i64 slot, bool live) {
+        if (live) sums.add(id, BY_WEIGHT ? sums.parts(share * graph.weight(slot)) : parts);
+        return false;
+    });
+}
 
 template <class View>
 struct PushIteration {

@@ -1,15 +1,8 @@
 """Synchronous label propagation: each rank counts its vertices' neighbours by label, then all ranks share the labels.
 
-On CPUs all rounds are one program that all ranks run together (`rounds.cuh`, `mgraph.exchange.world`). A rank writes
-the labels of its vertices to all ranks while the next ones vote. A round is one meeting of the ranks, and for each
-group of wide rows three more of the own blocks. Elsewhere rounds are supersteps:
-
-================= ========================================================= ===========================================
-step              launches                                                  exchange among p ranks
-================= ========================================================= ===========================================
-a round           1; 3 more, 4 if directed, for each group of rows of more  an allreduce of one number; an allgather of
-                  than 192 edges; a read-back                               4 bytes per vertex
-================= ========================================================= ===========================================
+All rounds are one program that all ranks run together (`rounds.cuh`, `mgraph.exchange.world`). A rank writes the labels
+of its vertices to all ranks while the next ones vote. A round is one meeting of the ranks, and for each group of wide
+rows three more of the own blocks.
 
 A group has as many rows as 200 MB have room for their tables (`primitives.label_counts`). On a GPU `compact_rows`
 copies rows with gaps once for the call, unless the graph is directed.
@@ -21,15 +14,12 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, incoming, kernels
 from mgraph.algorithms.primitives.compact_csr import compact_rows, compact_rows_sample
-from mgraph.algorithms.primitives.label_counts import NO_VOTES, LabelCounts, label_count_kernels
-from mgraph.algorithms.primitives.replicated import all_gather
+from mgraph.algorithms.primitives.label_counts import LabelCounts, label_count_kernels
 from mgraph.algorithms.primitives.user_ids import vertex_labels
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, View
 
 __all__ = ["run", "warm"]
-
-PROGRAM_ON = ("cpu",)  #: devices on which all ranks propagate by one program; it has run on CPUs only
 
 
 def _count_labels(device: Device, labels: Array, n: int) -> int:
@@ -49,8 +39,7 @@ def warm(shard: Shard) -> None:
     out = shard.out_edges
     view = (compact_rows_sample(shard, out) if shard.in_edges is out else out).view()
     label_count_kernels(shard, view)
-    if shard.device.kind in PROGRAM_ON:
-        _library(shard, view)
+    _library(shard, view)
 
 
 def run(shard: Shard, max_iter: int = 10) -> Columns:
@@ -67,8 +56,8 @@ def run(shard: Shard, max_iter: int = 10) -> Columns:
     Raises
     ------
     CapacityError
-        Too little memory: 13 bytes per vertex of the whole graph (by supersteps 5), 12 bytes per owned vertex, and that
-        of `LabelCounts`.
+        Too little memory: 13 bytes per vertex of the whole graph, 12 bytes per owned vertex, and that of
+        `LabelCounts`.
 
     Notes
     -----
@@ -85,14 +74,13 @@ def run(shard: Shard, max_iter: int = 10) -> Columns:
     tally = LabelCounts(shard, views, degrees)
 
     # Vote in rounds.
-    propagate = _propagate if device.kind in PROGRAM_ON else _propagate_by_supersteps
-    labels, rounds = propagate(shard, tally, max_iter)
+    labels, rounds = _propagate(shard, tally, max_iter)
     own = device.astype(labels[shard.lo : shard.hi], np.int64)
     return {"label": own}, {"communities": _count_labels(device, labels, shard.n_vertices), "iterations": rounds}
 
 
 def _propagate(shard: Shard, tally: LabelCounts, max_iter: int) -> tuple[Array, int]:
-    """Return the labels of all vertices and the number of rounds, by a program of all ranks."""
+    """Return the labels of all vertices and the number of rounds, by one program."""
     world, n = shard.exchange.world(shard.device), shard.n_vertices
     layout = world.layout(shard.partition, 0, even=4 * n, odd=4 * n)
     state = world.run(
@@ -101,22 +89,3 @@ def _propagate(shard: Shard, tally: LabelCounts, max_iter: int) -> tuple[Array, 
         odd_offset=layout.offsets["odd"], **tally.fields(),
     )  # fmt: skip
     return world.array(layout, ("even", "odd")[state["round"] & 1], n, np.uint32), state["round"]
-
-
-def _propagate_by_supersteps(shard: Shard, tally: LabelCounts, max_iter: int) -> tuple[Array, int]:
-    """Return the labels of all vertices and the number of rounds, by supersteps of the host."""
-    # Each round: vote, end if no label changed, and gather the labels of all vertices.
-    labels = vertex_labels(shard)
-    chosen, rounds = labels[shard.lo : shard.hi].copy(), 0
-    votes = {**NO_VOTES, "first": shard.lo}
-    while rounds < max_iter:
-        rounds += 1
-        tally.vote({**votes, "labels": labels, "chosen": chosen})
-        changed = int(Device.to_host((chosen != labels[shard.lo : shard.hi]).sum(dtype=np.int64)))
-        if int(shard.exchange.allreduce(np.array([changed]))[0]) == 0:
-            break
-        if shard.size == 1:
-            labels, chosen = chosen, labels
-        else:
-            all_gather(shard, chosen, labels)
-    return labels, rounds
