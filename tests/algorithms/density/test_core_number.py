@@ -194,13 +194,15 @@ def test_rows_wait_for_room_in_the_inboxes(monkeypatch: pytest.MonkeyPatch, mapp
     graph = random_graph(23, 300, 12000, directed)  # most of which one level removes
     few = rounds(graph, cut(graph.n, 3), structure="gpma+", mapped=mapped)
     monkeypatch.setattr(program, "LEAST_ROOM", 300)
-    monkeypatch.setattr(program, "MOST_ROOM", 300)
+    monkeypatch.setattr(program, "USUAL_ROOM", 300)
+    monkeypatch.setattr(program, "MEMORY", 0)
     assert rounds(graph, cut(graph.n, 3), structure="gpma+", mapped=mapped) > few + 10
 
 
 def test_a_unit_of_more_edges_than_an_inbox_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "LEAST_ROOM", 8)
-    monkeypatch.setattr(program, "MOST_ROOM", 8)
+    monkeypatch.setattr(program, "USUAL_ROOM", 8)
+    monkeypatch.setattr(program, "MEMORY", 0)
     ends = np.arange(1, 120, dtype=IDS)
     with pytest.raises(CapacityError, match="than the 8 messages"):
         run(shards(Graph(120, np.zeros_like(ends), ends, False), cut(120, 2), "csr"), CORES)

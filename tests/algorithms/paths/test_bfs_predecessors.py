@@ -63,9 +63,11 @@ def test_what_it_costs_beside_the_search(counted: Counter[str]) -> None:
     run(made, BFS, 0)
     counted.clear()
     run(made, BFS, 0, predecessors=True)
-    assert counted == Counter({"BreadthFirst": 1, "Depths": 1, "Pull": 1, "PullTasks": 1, "read-back": 2})
+    # A program that takes long on a busy machine is launched again.
+    assert {*counted} == {"BreadthFirst", "Tree", "read-back"}
+    assert made[0].exchange.world(made[0].device).runs == 3
     made = shards(graph, cut(graph.n, 2))
     run(made, BFS, 0)
     plain = len(made[0].exchange.calls)
     run(made, BFS, 0, predecessors=True)
-    assert made[0].exchange.calls[plain:] == [("allgather", 1500)]  # a byte for each own vertex
+    assert made[0].exchange.calls[plain:] == []  # ranks that map each other

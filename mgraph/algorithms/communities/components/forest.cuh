@@ -11,7 +11,7 @@
 #include "algorithms/communities/components/link.cuh"
 #include "algorithms/primitives/programs.cuh"
 
-constexpr i64 samples = 256;  // own vertices whose roots are compared to find the largest tree
+constexpr i64 samples = 64;  // own vertices whose roots are compared to find the largest tree
 constexpr i64 large = 8;  // it is skipped if it has at least 1 / large of them
 constexpr i64 no_vertex = (i64)1 << 62;
 

@@ -206,14 +206,39 @@ struct Cores {
             if (place < world.room) world.put(heard, owner, place, id);
         }
         DEVICE void enlist(u32 row) const { store(all.listing(s.turn + 1) + take_place(world.number(LISTED)), row); }
-        DEVICE void receive_all(Grid grid) const {
-            constexpr i64 ahead = 16;  // messages whose rows' memory has been asked for
+        // Takes the edges away that messages tell of. A tile of a GPU expands the rows that this removes once it has
+        // enough of them.
+        template <class Tile32> DEVICE void receive_all(Grid grid, Tile32 tile) const {
+            constexpr bool cpu = Tile32::size() == 1;
+            constexpr i64 ahead = cpu ? 16 : 4;  // messages whose rows' memory has been asked for
             for (i64 r = 0; r < world.size; ++r) {
                 i64 n = heard.messages(r);
-                for (i64 i : grid.items(n)) {
-                    if (i + ahead < n) prefetch_to_write(all.left + row_of(world.message(heard, r, i + ahead)));
-                    u32 row = row_of(world.message(heard, r, i));
-                    if (lower(row) && !finds.add(row + first)) enlist(row);
+                if constexpr (cpu) {
+                    for (i64 i : grid.items(n)) {
+                        if (i + ahead < n) prefetch_to_write(all.left + row_of(world.message(heard, r, i + ahead)));
+                        u32 row = row_of(world.message(heard, r, i));
+                        if (lower(row) && !finds.add(row + first)) enlist(row);
+                    }
+                } else {
+                    constexpr i64 several = ahead * Tile32::size();
+                    for (i64 i : grid.items(tile, (n + several - 1) / several)) {
+                        u32 rows_told[ahead], edges[ahead];
+                        for (int k = 0; k < ahead; ++k) {
+                            i64 at = i * several + k * tile.size() + tile.rank();
+                            rows_told[k] = at < n ? row_of(world.message(heard, r, at)) : no_id;
+                        }
+                        for (int k = 0; k < ahead; ++k)
+                            edges[k] = rows_told[k] == no_id ? 0 : load(all.left + rows_told[k]);
+                        for (int k = 0; k < ahead; ++k)
+                            if (edges[k] > (u32)s.level && lower(rows_told[k])) finds.add(rows_told[k] + first);
+                        for (u32 found; (found = waiting(tile)) >= (u32)tile.size();) {
+                            if (is_full()) {
+                                hand_on(tile, 1);
+                                break;
+                            }
+                            expand(tile, deliver(tile, finds.take_last(tile, found, no_id), true), enough);
+                        }
+                    }
                 }
             }
         }
@@ -235,9 +260,31 @@ struct Cores {
             tile.sync();
             return lesser(tile.shfl(load(finds.count()), 0), Finds::most);  // before any lane finds more
         }
-        template <class Tile32> DEVICE void hand_on(Tile32 tile, u32 least) const {  // until less are left
-            for (u32 n; (n = waiting(tile)) >= least;) deliver(tile, finds.take_last(tile, n, no_id), false);
+        // What the tile has found leaves it, if that is `least` or more: one atomic for each rank.
+        template <class Tile32> DEVICE void hand_on(Tile32 tile, u32 least) const {
+            u32 n = waiting(tile);
+            if (n < least) return;
+            for (int r = 0; r < (int)world.size; ++r) {
+                bool mine = r == (int)world.rank;
+                u32 sum = 0;
+                for (u32 at = 0; at < n; at += tile.size())
+                    sum += popcount(tile.ballot(goes_to(r, at + tile.rank(), n)));
+                if (sum == 0) continue;
+                i64* counter = mine ? world.number(LISTED) : world.counts + r;
+                i64 place = tile.shfl(tile.rank() == 0 ? atomic_add(counter, (i64)sum) : 0, 0);
+                for (u32 at = 0; at < n; at += tile.size()) {
+                    bool goes = goes_to(r, at + tile.rank(), n);
+                    u32 others = tile.ballot(goes);
+                    i64 to = place + popcount(others & ((1u << tile.rank()) - 1));
+                    if (goes && mine) store(all.listing(s.turn + 1) + to, row_of(finds.ids[at + tile.rank()]));
+                    else if (goes && to < world.room) world.put(heard, r, to, finds.ids[at + tile.rank()]);
+                    place += popcount(others);
+                }
+            }
+            tile.sync();
+            finds.clear(tile);
         }
+        DEVICE bool goes_to(int r, u32 at, u32 n) const { return at < n && (int)world.owner(finds.ids[at]) == r; }
         template <class Group> DEVICE void expand_unit(const View& edges, Group group, i64 row, i64 unit) const {
             if constexpr (Tile<lanes>::size() == 1) {  // a CPU asks for the memory of a few at once
                 constexpr int few = 16;
@@ -336,25 +383,17 @@ struct Cores {
             for (i64 i : grid.items(tile, side ? s.back_tasks : s.tasks))
                 round.expand_task(edges, tile, side, load(task_list(side, s.turn) + i));
         });
-        // the listed rows, then those that messages remove; a CPU reads the messages before
-        constexpr bool cpu = tile.size() == 1;
-        if (cpu && s.inbox) round.receive_all(grid);
-        u32 n = (u32)(s.listed + (cpu ? 0 : received(world, heard, s.inbox))), few = (u32)rows_at_once(grid, tile, n);
+        // those that messages remove, and the listed rows
+        if (s.inbox) round.receive_all(grid, tile);
+        u32 n = (u32)s.listed, few = (u32)rows_at_once(grid, tile, n);
         Items share = grid.items(tile, (n + few - 1) / few);
         for (u32 i = (u32)share.first; i < (u32)share.last; i += (u32)share.step) {  // 32 bits, for want of registers
             u32 at = i * few + tile.rank();
-            i64 row = -1;
             const u32* rows = listing(s.turn);
             fetch_row(graph, at, s.listed, [&](i64 next) { return (i64)load(rows + next); });
-            if ((u32)tile.rank() < few && at < s.listed) {
-                row = load(rows + at);
-            } else if ((u32)tile.rank() < few && at < n) {
-                u32 other = round.row_of(pending(world, heard, at - s.listed));
-                if (round.lower(other)) row = other;
-            }
-            round.expand(tile, row, enough);
+            round.expand(tile, (u32)tile.rank() < few && at < n ? (i64)load(rows + at) : -1, enough);
         }
-        if (cpu && s.inbox) round.expand(tile, -1, enough);
+        if (s.inbox) round.expand(tile, -1, enough);
         round.hand_on(tile, 1);
         if (s.fresh)  // 0 where the level has removed rows of this rank
             for (i64 i : grid.items(1)) mine.of[LEAST] = s.listed ? i : load(least + ((s.scans - 1) & 1));

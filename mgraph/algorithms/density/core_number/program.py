@@ -31,8 +31,9 @@ from mgraph.structures import Structure
 __all__ = ["HIGHEST", "removal_levels", "run", "warm"]
 
 PROGRAM = "algorithms/density/core_number/cores.cuh"
-#: messages that a rank may send to another in a round: at most, and at least, as a row that is no task has fewer
-MOST_ROOM, LEAST_ROOM = 1 << 20, 4096
+#: messages that a rank may send to another in a round: at least, as a row that is no task has fewer, and those that
+#: take a larger share of the edges' memory
+LEAST_ROOM, USUAL_ROOM, MEMORY = 4096, 1 << 20, 0.08
 NEVER = constants(PROGRAM, HUB_DEGREE=1024)["never"]
 HIGHEST = 2**31 - 1  #: a level that removes every vertex
 
@@ -43,6 +44,20 @@ def _alike(shard: Shard, edges: list[Structure | CsrRows]) -> list[Structure | C
         return edges
     csr = shard.out_edges.to_csr()
     return [side if isinstance(side, CsrRows) else CsrRows(csr.offsets, csr.dst) for side in edges]
+
+
+def _room(shard: Shard, edges: list[Structure | CsrRows]) -> int:
+    """Return how many messages an inbox holds, the same on every rank. More of them are fewer rounds.
+
+    An allreduce in large graphs.
+    """
+    widest = max(end - start for start, end in pairwise(shard.partition.starts))
+    room = max(LEAST_ROOM, min(USUAL_ROOM, 4 * widest))
+    if room < USUAL_ROOM:
+        return room
+    arcs = int(shard.exchange.allreduce(np.array([sum(side.num_edges for side in edges)]))[0])
+    affordable = int(MEMORY * arcs / shard.size / (2 * shard.size))  # of 4 bytes, as an arc; in two turns, of each rank
+    return max(room, min(1 << max(affordable, 1).bit_length() - 1, 4 * widest))
 
 
 def removal_levels(
@@ -64,14 +79,13 @@ def removal_levels(
     ------
     CapacityError
         There is too little memory for 28 bytes an owned vertex, 1 / 32 byte an arc for tasks and, on several ranks,
-        inboxes of up to 8 MiB for each rank; or of a hash structure's rows a unit has more edges than an inbox holds.
+        inboxes for each rank of 8 MiB, or together of 8% of its edges; or of a hash structure's rows a unit has more
+        edges than an inbox holds.
     """
     # The inboxes.
     device, rows = shard.device, shard.hi - shard.lo
     world = shard.exchange.world(device)
-    widest = max(end - start for start, end in pairwise(shard.partition.starts))
-    room = 0 if shard.size == 1 else max(LEAST_ROOM, min(MOST_ROOM, 4 * widest))
-    layout = world.layout(shard.partition, room)
+    layout = world.layout(shard.partition, 0 if shard.size == 1 else _room(shard, edges))
     # The edges, in the same kind of rows.
     alike = _alike(shard, edges)
     views, searched = [side.view() for side in alike], int(alike is edges or shard.out_edges.sorted_rows)

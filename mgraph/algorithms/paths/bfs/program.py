@@ -5,9 +5,9 @@ Top-down, a rank sends each vertex of another range once, as 4 bytes. Bottom-up,
 vertices to all. So a level costs one meeting of the ranks, and another if it has rows of high degree or the direction
 turns upwards.
 
-Predecessors are found afterwards, from the distances, which all ranks exchange: a vertex takes its least in-neighbour
-that is one level nearer to the source. Without in-edges each rank finds the least candidate among its own vertices for
-every vertex, and the owners take the minimum.
+Predecessors are found by a second program (`tree.cuh`), from the distances, which all ranks share: a vertex takes its
+least in-neighbour that is one level nearer to the source. Without in-edges each rank finds the least candidate among
+its own vertices for every vertex, and the owners take the minimum.
 
 References
 ----------
@@ -22,7 +22,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, incoming, kernels, task_room
 from mgraph.algorithms.primitives.bitmaps import words_of
-from mgraph.algorithms.primitives.replicated import all_gather, sum_to_owners
+from mgraph.algorithms.primitives.replicated import sum_to_owners
 from mgraph.device import Array
 from mgraph.kernels import Library, View
 from mgraph.structures import Structure
@@ -82,8 +82,8 @@ def run(shard: Shard, source: int, direction: str = "out", predecessors: bool = 
         `direction` is "in" and the graph has no in-edges.
     CapacityError
         Too little memory: 12 bytes per own vertex, half a byte per vertex of the whole graph, 1 / 64 byte per own arc.
-        Predecessors take 9 bytes per own vertex and 1 per vertex of the whole graph, plus 8 per vertex of the whole
-        graph if it has no in-edges.
+        Predecessors take 8 bytes per own vertex and 1 per vertex of the whole graph (4 from 255 levels on), plus 8 per
+        vertex of the whole graph if it has no in-edges.
 
     Notes
     -----
@@ -129,25 +129,27 @@ def _predecessors(
     shard: Shard, forward: Structure, backward: Structure | None, distance: Array, parents: Array, levels: int
 ) -> Array:
     """Return the own vertices' predecessors: internal ids, int64[hi - lo], -1 for none."""
-    # Gather the depths of all vertices, as bytes if the levels allow.
-    device, own, bits = shard.device, len(distance), 8 if levels < DEEP else 32
+    # All ranks share the depths of their vertices, as bytes if the levels allow. With in-edges, each own vertex pulls
+    # its least in-neighbour of the level before.
+    device, n, own, bits = shard.device, shard.n_vertices, len(distance), 8 if levels < DEEP else 32
     edges = forward if backward is None else backward
     library = kernels(shard, "algorithms/paths/bfs/tree.cuh", edges.view(), DEPTH_BITS=bits)
-    depth = device.empty(own, np.uint8 if bits == 8 else np.uint32)
-    library.Depths(own, distance=distance, n=own, depth=depth)
-    room = task_room(edges)
-    tasks, count = device.empty(room, np.uint64), device.zeros(1, np.int64)
-    common = {"graph": edges.view(), "first": shard.lo, "depths": all_gather(shard, depth)}
-
-    # With in-edges, each own vertex pulls its least in-neighbour of the level before.
+    world = shard.exchange.world(device)
+    layout = world.layout(shard.partition, 0, depths=-(-n * bits // 64) * 8)
+    tasks = device.empty(task_room(edges), np.uint64)
+    world.run(
+        library, "Tree", layout, 1 + (own + edges.num_edges) // 256, graph=edges.view(),
+        pulls=int(backward is not None), distance=distance, depths_offset=layout.offsets["depths"], parents=parents,
+        tasks=tasks,
+    )  # fmt: skip
     if backward is not None:
-        library.Pull(own, n=own, parents=parents, tasks=tasks, n_tasks=count, **common)
-        library.PullTasks(room, parents=parents, tasks=tasks, n_tasks=count, **common)
         return parents.view(np.int64)
 
     # Without, push the least candidate to every vertex, and take the minimum at the owners.
-    least = device.full(shard.n_vertices, NONE, np.uint64)
+    least, count = device.full(n, NONE, np.uint64), device.zeros(1, np.int64)
+    depths = world.array(layout, "depths", n, np.uint8 if bits == 8 else np.uint32)
+    common = {"graph": edges.view(), "first": shard.lo, "depths": depths}
     library.Push(own, n=own, least=least, tasks=tasks, n_tasks=count, **common)
-    library.PushTasks(room, least=least, tasks=tasks, n_tasks=count, **common)
+    library.PushTasks(len(tasks), least=least, tasks=tasks, n_tasks=count, **common)
     # Copy the own part, so that the array of the whole graph is freed.
     return device.concatenate([sum_to_owners(shard, least, least=True)]).view(np.int64)

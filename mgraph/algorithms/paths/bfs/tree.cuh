@@ -1,24 +1,18 @@
-// Predecessors of a search whose distances are known to all ranks: the least vertex of the level before. One byte holds a
-// vertex's depth, or four where there are more than 254 levels; all ones for a vertex that was not reached.
+// Predecessors of a search: the least vertex of the level before.
+//   share  each rank writes the depths of its vertices to all ranks: one byte, or four where there are more than 254
+//          levels; all ones for a vertex that was not reached
+//   pull   each own vertex without a predecessor looks for the least in-neighbour that is one level nearer
+//   hubs   looks for those of rows of high degree
 #pragma once
 #include "kernels/bits.cuh"
 #include "kernels/rows.cuh"
+#include "kernels/world.cuh"
 
 #if DEPTH_BITS == 8
 using Depth = u8;
 #elif DEPTH_BITS == 32
 using Depth = u32;
 #endif
-
-struct Depths {  // one lane per own vertex: its distance, -1 for none, as a depth
-    static constexpr int lanes = 1;
-    const i32* distance;
-    i64 n;
-    Depth* depth;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) depth[i] = (Depth)distance[i];
-    }
-};
 
 // The least neighbour of a row, among the edges of a unit, that is one level nearer.
 template <class View, class Group>
@@ -33,68 +27,109 @@ DEVICE u32 least_in(const View& graph, Group group, i64 row, i64 unit, const Dep
 }
 
 template <class View>
-struct Pull {  // one tile per 32 own vertices, along in-edges; rows of high degree become tasks
+struct Tree {
     static constexpr int lanes = 32;
+    i64 launch;
+    i64 resume;
+    World world;
     View graph;
-    i64 first;
-    i64 n;
-    const Depth* depths;  // of all vertices
-    u64* parents;  // all ones where none is known yet
+    i64 pulls;  // 1 if `graph` has the in-edges, 0 if depths are shared only
+    const i32* distance;  // of the own vertices, -1 for none
+    i64 depths_offset;  // of the depths of all vertices, in each rank's region
+    u64* parents;  // of the own vertices; all ones where none is known yet
     u64* tasks;
-    i64* n_tasks;
-    DEVICE void operator()(Grid grid) const {
+    struct State {
+        i64 phase = 0;
+        i64 tasks = 0;
+    };
+    enum Stage : i64 { finished, share, pull, hubs };
+    enum Number { TASKS };
+    static constexpr i64 at_once = 4 / sizeof(Depth);  // depths of a word
+
+    DEVICE void begin(State& s) const { s.phase = share; }
+    DEVICE bool alone(const State& s) const { return s.phase != share; }
+    DEVICE Shared shares(const State& s) const {
+        Shared shared;
+        if (s.phase == share) shared.array = depths_offset, shared.width = sizeof(Depth);
+        return shared;
+    }
+    DEVICE i64 items(const State& s, const Heard&) const { return s.phase == hubs ? s.tasks : world.rows() / lanes; }
+    DEVICE const Depth* depths() const { return (const Depth*)world.words(world.rank, depths_offset); }
+    DEVICE Numbers step(Grid grid, const State& s, const Heard&) const {
+        if (s.phase == share) do_share(grid);
+        else if (s.phase == pull) do_pull(grid, graph);
+        else do_hubs(grid, s);
+        return {};
+    }
+    DEVICE void next(State& s, const Heard& heard) const {
+        if (s.phase == pull) s.tasks = heard.own(TASKS);
+        bool ends = s.phase == share ? !pulls : s.phase == hubs || s.tasks == 0;
+        s.phase = ends ? (i64)finished : s.phase + 1;
+    }
+
+    DEVICE void do_share(Grid grid) const {
+        i64 first = world.lo() / at_once, end = (world.hi() + at_once - 1) / at_once;
+        for (i64 i : grid.items(end - first)) {  // by words
+            i64 v = (first + i) * at_once;
+            Depth few[at_once];
+            for (i64 k = 0; k < at_once; ++k) few[k] = owns(v + k) ? (Depth)distance[v + k - world.lo()] : (Depth)0;
+            u32 word = 0;
+            copy_bytes(&word, few, sizeof word);
+            for (i64 r = 0; r < world.size; ++r) {
+                if (!world.reaches(r)) continue;
+                Depth* to = (Depth*)world.words(r, depths_offset) + v;
+                if (owns(v) && owns(v + at_once - 1)) {
+                    store((u32*)to, word);
+                } else {
+                    for (i64 k = 0; k < at_once; ++k)
+                        if (owns(v + k)) to[k] = few[k];
+                }
+            }
+        }
+    }
+    DEVICE bool owns(i64 v) const { return v >= world.lo() && v < world.hi(); }
+    // `rows` is a copy, which no store can change.
+    DEVICE void do_pull(Grid grid, View rows) const {
         Tile<lanes> tile;
+        i64 n = world.rows();
+        const Depth* own_depths = depths() + world.lo();
         for (i64 i : grid.items(tile, (n + tile.size() - 1) / tile.size())) {
             i64 row = i * tile.size() + tile.rank();
-            Depth own = row < n ? depths[first + row] : (Depth)0;
+            Depth own = row < n ? own_depths[row] : (Depth)0;
             bool open = own != 0 && own != (Depth) ~(Depth)0 && parents[row] == ~(u64)0;
-            i64 degree = open ? (i64)graph.degree(row) : 0;
-            if (degree > 0 && degree <= short_degree) settle(row, search(Tile<1>{}, row, (Depth)(own - 1)));
-            for (u32 rest = tile.ballot(degree > short_degree && degree <= HUB_DEGREE); rest; rest &= rest - 1) {
+            i64 degree = open ? (i64)rows.degree(row) : 0;
+            if (degree > 0 && degree <= short_degree) settle(row, search(rows, Tile<1>{}, row, (Depth)(own - 1)));
+            for (u32 rest = tile.ballot(degree > short_degree); rest; rest &= rest - 1) {
                 int lane = lowest_bit(rest);
                 i64 next = tile.shfl(row, lane);
-                u32 least = search(tile, next, (Depth)(tile.shfl((u32)own, lane) - 1));
-                if (tile.rank() == lane) settle(row, least);
-            }
-            for (u32 rest = tile.ballot(degree > HUB_DEGREE); rest; rest &= rest - 1) {
-                int lane = lowest_bit(rest);  // mostly a predecessor is among the first edges
-                i64 next = tile.shfl(row, lane);
-                i64 units = View::sorted ? task_units(graph, next) : 0;
-                u32 least = search(tile, next, (Depth)(tile.shfl((u32)own, lane) - 1), units);
+                bool hub = tile.any(tile.rank() == lane && degree > HUB_DEGREE);
+                // mostly a predecessor is among a hub's first edges
+                i64 units = !hub ? rows.units(next) : View::sorted ? task_units(rows, next) : 0;
+                u32 least = search(rows, tile, next, (Depth)(tile.shfl((u32)own, lane) - 1), units);
                 if (tile.rank() != lane) continue;
                 if (least != ~0u) settle(row, least);
-                else add_tasks(graph, row, tasks, n_tasks);
+                else if (hub) add_tasks(rows, row, tasks, world.number(TASKS));
             }
         }
     }
     DEVICE void settle(i64 row, u32 least) const {
         if (least != ~0u) parents[row] = least;
     }
-    template <class Group> DEVICE u32 search(Group group, i64 row, Depth nearer) const {
-        return search(group, row, nearer, graph.units(row));
+    template <class Group> DEVICE u32 search(const View& rows, Group group, i64 row, Depth nearer) const {
+        return search(rows, group, row, nearer, rows.units(row));
     }
-    template <class Group> DEVICE u32 search(Group group, i64 row, Depth nearer, i64 units) const {
+    template <class Group> DEVICE u32 search(const View& rows, Group group, i64 row, Depth nearer, i64 units) const {
         u32 least = ~0u;
         for (i64 unit = 0; unit < units && !(View::sorted && least != ~0u); ++unit)
-            least = lesser(least, least_in(graph, group, row, unit, depths, nearer));
+            least = lesser(least, least_in(rows, group, row, unit, depths(), nearer));
         return least;
     }
-};
-
-template <class View>
-struct PullTasks {  // one tile per task
-    static constexpr int lanes = 32;
-    View graph;
-    i64 first;
-    const Depth* depths;
-    u64* parents;
-    const u64* tasks;
-    const i64* n_tasks;
-    DEVICE void operator()(Grid grid) const {
+    DEVICE void do_hubs(Grid grid, const State& s) const {
         Tile<lanes> tile;
-        for (i64 i : grid.items(tile, *n_tasks))
-            visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
-                u32 least = least_in(graph, tile, row, unit, depths, (Depth)(depths[first + row] - 1));
+        const Depth* all = depths();
+        for (i64 i : grid.items(tile, s.tasks))
+            visit_task(graph, load(tasks + i), [&](i64 row, i64 unit) {
+                u32 least = least_in(graph, tile, row, unit, all, (Depth)(all[world.lo() + row] - 1));
                 if (least == ~0u) return false;
                 if (tile.rank() == 0) atomic_min(parents + row, (u64)least);
                 return View::sorted;
