@@ -31,8 +31,8 @@ from mgraph.structures import Structure
 __all__ = ["HIGHEST", "removal_levels", "run", "warm"]
 
 PROGRAM = "algorithms/density/core_number/cores.cuh"
-#: messages that a rank may send to another in a round: at least, as a row that is no task has fewer, and those that
-#: take a larger share of the edges' memory
+#: messages that a rank may send to another in a round: at least, as a row that is no task has fewer; in large graphs
+#: at least; and the share of a rank's memory that inboxes take there
 LEAST_ROOM, USUAL_ROOM, MEMORY = 4096, 1 << 20, 0.08
 NEVER = constants(PROGRAM, HUB_DEGREE=1024)["never"]
 HIGHEST = 2**31 - 1  #: a level that removes every vertex
@@ -46,7 +46,7 @@ def _alike(shard: Shard, edges: list[Structure | CsrRows]) -> list[Structure | C
     return [side if isinstance(side, CsrRows) else CsrRows(csr.offsets, csr.dst) for side in edges]
 
 
-def _room(shard: Shard, edges: list[Structure | CsrRows]) -> int:
+def _room(shard: Shard) -> int:
     """Return how many messages an inbox holds, the same on every rank. More of them are fewer rounds.
 
     An allreduce in large graphs.
@@ -55,9 +55,9 @@ def _room(shard: Shard, edges: list[Structure | CsrRows]) -> int:
     room = max(LEAST_ROOM, min(USUAL_ROOM, 4 * widest))
     if room < USUAL_ROOM:
         return room
-    arcs = int(shard.exchange.allreduce(np.array([sum(side.num_edges for side in edges)]))[0])
-    affordable = int(MEMORY * arcs / shard.size / (2 * shard.size))  # of 4 bytes, as an arc; in two turns, of each rank
-    return max(room, min(1 << max(affordable, 1).bit_length() - 1, 4 * widest))
+    least = int(shard.exchange.allreduce(np.array([shard.nbytes]), "min")[0])
+    affordable = int(MEMORY * least) // (8 * shard.size)  # 4 bytes each, in two turns, of every rank
+    return max(room, min(affordable >> 18 << 18, 4 * widest))
 
 
 def removal_levels(
@@ -79,13 +79,13 @@ def removal_levels(
     ------
     CapacityError
         There is too little memory for 28 bytes an owned vertex, 1 / 32 byte an arc for tasks and, on several ranks,
-        inboxes for each rank of 8 MiB, or together of 8% of its edges; or of a hash structure's rows a unit has more
+        inboxes for each rank of 8 MiB, or together of 8% of the rank's memory; or of a hash structure's rows a unit has more
         edges than an inbox holds.
     """
     # The inboxes.
     device, rows = shard.device, shard.hi - shard.lo
     world = shard.exchange.world(device)
-    layout = world.layout(shard.partition, 0 if shard.size == 1 else _room(shard, edges))
+    layout = world.layout(shard.partition, 0 if shard.size == 1 else _room(shard))
     # The edges, in the same kind of rows.
     alike = _alike(shard, edges)
     views, searched = [side.view() for side in alike], int(alike is edges or shard.out_edges.sorted_rows)
