@@ -32,7 +32,7 @@ __all__ = ["HIGHEST", "removal_levels", "run", "warm"]
 
 PROGRAM = "algorithms/density/core_number/cores.cuh"
 #: messages that a rank may send to another in a round: at least, as a row that is no task has fewer; in large graphs
-#: at least; and the share of a rank's memory that inboxes take there
+#: at least; and the share of the edges' memory that inboxes take there
 LEAST_ROOM, USUAL_ROOM, MEMORY = 4096, 1 << 20, 0.08
 NEVER = constants(PROGRAM, HUB_DEGREE=1024)["never"]
 HIGHEST = 2**31 - 1  #: a level that removes every vertex
@@ -55,7 +55,7 @@ def _room(shard: Shard) -> int:
     room = max(LEAST_ROOM, min(USUAL_ROOM, 4 * widest))
     if room < USUAL_ROOM:
         return room
-    least = int(shard.exchange.allreduce(np.array([shard.nbytes]), "min")[0])
+    least = shard.exchange.least(shard.out_edges.nbytes)
     affordable = int(MEMORY * least) // (8 * shard.size)  # 4 bytes each, in two turns, of every rank
     return max(room, min(affordable >> 18 << 18, 4 * widest))
 
@@ -79,8 +79,8 @@ def removal_levels(
     ------
     CapacityError
         There is too little memory for 28 bytes an owned vertex, 1 / 32 byte an arc for tasks and, on several ranks,
-        inboxes for each rank of 8 MiB, or together of 8% of the rank's memory; or of a hash structure's rows a unit has more
-        edges than an inbox holds.
+        inboxes for each rank of 8 MiB, or together of 8% of the edges' memory; or of a hash structure's rows a unit has
+        more edges than an inbox holds.
     """
     # The inboxes.
     device, rows = shard.device, shard.hi - shard.lo
