@@ -68,8 +68,9 @@ def run_algorithm(
             raise error.named(numbering.names) from None
         raise
     # The result keeps the ranges of the ranks at its run; they may have moved since.
-    ranges = Partition((*(answer["lo"] for answer in answers), answers[-1]["hi"]))
-    first, layout = answers[0], numbering.moved(ranges)
+    first, layout, starts = answers[0], numbering, (*(answer["lo"] for answer in answers), answers[-1]["hi"])
+    if starts != numbering.partition.starts:
+        layout = numbering.moved(Partition(starts))
     took, kinds = first.get("took", {}), ALGORITHMS[name].columns
     remote = RemoteColumns(coordinator, layout, name, key, first["epoch"], first["dtypes"], first["info"], kinds, took)
     if not handle:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -101,8 +102,13 @@ def _keep(rank: Rank, name: str, result: str, columns: dict[str, Any], info: Val
     columns = {c: shard.ids_of_labels(v) if kinds[c] == "label" else v for c, v in columns.items()}
     shard.device.synchronize()
     shard.results[result] = Result(columns, shard.lo)
-    dtypes = {column: str(values.dtype) for column, values in columns.items()}
+    dtypes = {column: _name(values.dtype) for column, values in columns.items()}
     return {"info": info, "dtypes": dtypes, "epoch": shard.epoch, "lo": shard.lo, "hi": shard.hi}
+
+
+@cache
+def _name(dtype: np.dtype) -> str:
+    return str(dtype)
 
 
 def _own_values(
