@@ -3,7 +3,7 @@
 ================= ========================================================= ===========================================
 step              launches                                                  exchange among p ranks
 ================= ========================================================= ===========================================
-a step            1; with several ranks also a sort and a read-back         an alltoallv of 8 bytes per walk
+a step            3; with several ranks also a sort and a read-back         an alltoallv of 8 bytes per walk
 ================= ========================================================= ===========================================
 """
 
@@ -16,9 +16,12 @@ import numpy as np
 from mgraph.algorithms.algorithm import Columns, Shard, kernels
 from mgraph.algorithms.primitives.user_ids import user_ids
 from mgraph.device import Array, Device
-from mgraph.kernels import Library
+from mgraph.kernels import Library, constants
 
-__all__ = ["run", "to_owners", "warm"]
+__all__ = ["ROW_TILES", "run", "to_owners", "warm"]
+
+NONE = 2**64 - 1  #: no draw
+ROW_TILES = constants("kernels/random_draws.cuh")["row_tiles"]  #: tiles of a GPU that read a row together
 
 
 def _library(shard: Shard) -> Library:
@@ -59,11 +62,10 @@ def run(shard: Shard, starts: np.ndarray, length: int, seed: int) -> Columns:
 
     # Step by step: draw a neighbour, and go to its owner.
     for step in range(length):
-        after = device.empty(len(walks), np.uint64)
-        library.Step(
-            len(walks), graph=view, walks=walks, n=len(walks), first=shard.lo, names=names, seed=seed, step=step,
-            next=after,
-        )  # fmt: skip
+        after, n = device.full(len(walks), NONE, np.uint64), len(walks)
+        common = {"graph": view, "walks": {"at": walks, "n": n, "first": shard.lo, "seed": seed, "step": step}}
+        library.Draw(n * ROW_TILES, names=names, least=after, **common)
+        library.Move(n, order=shard.order, next=after, **common)
         walks = to_owners(shard, after)
         visits.append(walks)
 

@@ -1,36 +1,54 @@
-// Makes a step of random walks.
+// Makes a step of random walks, which go to a random neighbour, or stay without any.
 #pragma once
 #include "kernels/random_draws.cuh"
 
-template <class View>
-struct Step {  // goes to a random neighbour, or stays without any, a walk per tile
-    static constexpr int lanes = 32;
-    View graph;
-    const u64* walks;  // number << 32 | vertex
+struct Walks {
+    const u64* at;  // number << 32 | vertex
     i64 n;
-    i64 first;
-    const u32* names;  // user's id of each vertex; null if it is the internal id
+    i64 first;  // the vertex of row 0
     u64 seed;
     i64 step;
+    DEVICE u32 vertex(i64 i) const { return (u32)at[i]; }
+    DEVICE i64 row(i64 i) const { return (i64)vertex(i) - first; }
+    DEVICE u64 stream(i64 i) const { return stream_of(seed, at[i] >> 32, (u64)step); }
+};
+
+template <class View>
+struct Draw {  // notes the least draw of each walk's neighbours, a part of a row per tile
+    static constexpr int lanes = 32;
+    View graph;
+    Walks walks;
+    const u32* names;  // user's id of each vertex; null if it is the internal id
+    u64* least;  // all ones before
+    DEVICE void operator()(Grid grid) const {
+        u64 stream = 0, mine = ~(u64)0;
+        visit_parts(
+            grid, graph, walks.n,
+            [&](i64 i) {
+                stream = walks.stream(i), mine = ~(u64)0;
+                return walks.row(i);
+            },
+            [&](auto, u32 id, bool live) {
+                if (live) mine = lesser(mine, scramble(stream ^ (names ? names[id] : id)));
+            },
+            [&](auto tile, i64 i) {
+                u64 all = ~tile.most(~mine);
+                if (tile.rank() == 0) atomic_min(least + i, all);
+            });
+    }
+};
+
+template <class View>
+struct Move {  // replaces each walk's least draw by its number and next vertex, one lane per walk
+    static constexpr int lanes = 1;
+    View graph;
+    Walks walks;
+    const u32* order;  // vertex of each user's id; null if they are equal
     u64* next;
     DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        for (i64 i : grid.items(tile, n)) {
-            u64 number = walks[i] >> 32, stream = stream_of(seed, number, (u64)step), least = ~(u64)0;
-            i64 row = (i64)(u32)walks[i] - first, units = graph.units(row);
-            u32 drawn = (u32)walks[i];
-            bool any = false;
-            // Each lane takes the smallest draw of its neighbours, then the tile that of its lanes.
-            for (i64 unit = 0; unit < units; ++unit)
-                graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
-                    u64 draw = live ? scramble(stream ^ (names ? names[id] : id)) : ~(u64)0;
-                    if (live && (!any || draw < least)) least = draw, drawn = id, any = true;
-                    return false;
-                });
-            u64 winner = ~tile.most(any ? ~least : (u64)0);
-            u32 best = tile.ballot(any && least == winner);
-            if (best) drawn = tile.shfl(drawn, lowest_bit(best));
-            if (tile.rank() == 0) next[i] = number << 32 | drawn;
+        for (i64 i : grid.items(walks.n)) {
+            u32 name = (u32)(unscramble(next[i]) ^ walks.stream(i)), to = order ? order[name] : name;
+            next[i] = walks.at[i] >> 32 << 32 | (graph.degree(walks.row(i)) > 0 ? to : walks.vertex(i));
         }
     }
 };

@@ -7,7 +7,7 @@ many as wanted, and once to take them; then the candidates are sorted.
 ================= ========================================================= ===========================================
 step              launches                                                  exchange among p ranks
 ================= ========================================================= ===========================================
-a hop             2, two sorts and a unique; a read-back                    an alltoallv of 4 bytes per vertex found
+a hop             3, two sorts and a unique; a read-back                    an alltoallv of 4 bytes per vertex found
 ================= ========================================================= ===========================================
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, incoming, kernels
 from mgraph.algorithms.primitives.user_ids import user_ids
-from mgraph.algorithms.sampling.random_walks.program import to_owners
+from mgraph.algorithms.sampling.random_walks.program import ROW_TILES, to_owners
 from mgraph.device import Array
 from mgraph.kernels import Library
 from mgraph.structures import Structure
@@ -100,11 +100,13 @@ def _sampled(
     lottery = {"first": shard.lo, "fanout": fanout, "seed": seed, "names": names}
     common = {"graph": edges.view(), "vertices": frontier, "n": n, "lottery": lottery}
     offsets = device.zeros(n + 1, np.int64)
-    library.CountCandidates(n, counts=offsets[1:], **common)
+    library.CountCandidates(n * ROW_TILES, counts=offsets[1:], **common)
+    library.TakeAll(n, counts=offsets[1:], **common)
     device.cumsum(offsets, out=offsets)
     total = int(offsets[-1])
     rows, draws, ids = (device.empty(total, dtype) for dtype in (np.uint32, np.uint64, np.uint32))
-    library.TakeCandidates(n, offsets=offsets, rows=rows, draws=draws, ids=ids, **common)
+    taken = device.zeros(n, np.int64)
+    library.TakeCandidates(n * ROW_TILES, offsets=offsets, taken=taken, rows=rows, draws=draws, ids=ids, **common)
 
     # Keep the `fanout` smallest draws of each vertex.
     if fanout >= 0:

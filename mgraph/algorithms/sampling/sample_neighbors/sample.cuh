@@ -17,60 +17,80 @@ struct Lottery {
 };
 
 template <class View>
-struct CountCandidates {  // counts the candidates of a vertex per tile
+struct CountCandidates {  // counts the candidates of each vertex with many neighbours, a part of a row per tile
     static constexpr int lanes = 32;
+    View graph;
+    const u32* vertices;
+    i64 n;
+    Lottery lottery;
+    i64* counts;  // 0 before
+    DEVICE void operator()(Grid grid) const {
+        u64 bound = 0, stream = 0;
+        i64 mine = 0;
+        visit_parts(
+            grid, graph, n,
+            [&](i64 i) -> i64 {
+                i64 row = (i64)vertices[i] - lottery.first;
+                bound = lottery.bound(graph.degree(row)), stream = lottery.stream(vertices[i]), mine = 0;
+                return bound == ~(u64)0 ? -1 : row;
+            },
+            [&](auto, u32 id, bool live) { mine += live && scramble(stream ^ lottery.name(id)) < bound; },
+            [&](auto tile, i64 i) {
+                i64 all = tile.sum(mine);
+                if (tile.rank() == 0 && all) atomic_add(counts + i, all);
+            });
+    }
+};
+
+template <class View>
+struct TakeAll {  // takes all neighbours where they are few, or too few are candidates, one lane per vertex
+    static constexpr int lanes = 1;
     View graph;
     const u32* vertices;
     i64 n;
     Lottery lottery;
     i64* counts;
     DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        for (i64 i : grid.items(tile, n)) {
-            i64 row = (i64)vertices[i] - lottery.first, degree = (i64)graph.degree(row), mine = 0;
-            u64 bound = lottery.bound(degree), stream = lottery.stream(vertices[i]);
-            i64 units = bound == ~(u64)0 ? 0 : graph.units(row);
-            for (i64 unit = 0; unit < units; ++unit)
-                graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
-                    mine += live && scramble(stream ^ lottery.name(id)) < bound;
-                    return false;
-                });
-            i64 all = tile.sum(mine);
-            if (tile.rank() == 0) counts[i] = units == 0 || all < lottery.fanout ? degree : all;
+        for (i64 i : grid.items(n)) {
+            i64 degree = (i64)graph.degree((i64)vertices[i] - lottery.first);
+            if (lottery.bound(degree) == ~(u64)0 || counts[i] < lottery.fanout) counts[i] = degree;
         }
     }
 };
 
 template <class View>
-struct TakeCandidates {  // lists the counted candidates of a vertex per tile
+struct TakeCandidates {  // lists the counted candidates of each vertex in any order, a part of a row per tile
     static constexpr int lanes = 32;
     View graph;
     const u32* vertices;
     i64 n;
     Lottery lottery;
     const i64* offsets;
+    i64* taken;  // 0 before: the candidates of each vertex that have a place
     u32* rows;  // per candidate: place of its vertex, draw, id
     u64* draws;
     u32* ids;
     DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        for (i64 i : grid.items(tile, n)) {
-            i64 row = (i64)vertices[i] - lottery.first, degree = (i64)graph.degree(row), next = offsets[i];
-            u64 bound = lottery.bound(degree), stream = lottery.stream(vertices[i]);
-            bool every = offsets[i + 1] - next == degree;
-            i64 units = graph.units(row);
-            for (i64 unit = 0; unit < units; ++unit)
-                graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
-                    u64 draw = live ? scramble(stream ^ lottery.name(id)) : 0;
-                    bool taken = live && (every || draw < bound);
-                    u32 all = tile.ballot(taken);
-                    if (taken) {
-                        i64 to = next + popcount(all & ((1u << tile.rank()) - 1));
-                        rows[to] = (u32)i, draws[to] = draw, ids[to] = id;
-                    }
-                    next += popcount(all);
-                    return false;
-                });
-        }
+        u64 bound = 0, stream = 0;
+        i64 vertex = 0;
+        visit_parts(
+            grid, graph, n,
+            [&](i64 i) {
+                i64 row = (i64)vertices[i] - lottery.first, degree = graph.degree(row);
+                vertex = i, stream = lottery.stream(vertices[i]);
+                bound = offsets[i + 1] - offsets[i] == degree ? ~(u64)0 : lottery.bound(degree);
+                return row;
+            },
+            [&](auto tile, u32 id, bool live) {
+                u64 draw = live ? scramble(stream ^ lottery.name(id)) : 0;
+                bool takes = live && (bound == ~(u64)0 || draw < bound);
+                u32 all = tile.ballot(takes);
+                if (!all) return;
+                i64 first = tile.shfl(tile.rank() == 0 ? atomic_add(taken + vertex, (i64)popcount(all)) : 0, 0);
+                if (!takes) return;
+                i64 to = offsets[vertex] + first + popcount(all & ((1u << tile.rank()) - 1));
+                rows[to] = (u32)vertex, draws[to] = draw, ids[to] = id;
+            },
+            [&](auto, i64) {});
     }
 };
