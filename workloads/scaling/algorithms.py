@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -80,9 +80,9 @@ class Algorithms(Analytics):
 
     def measure(self) -> dict[str, Any]:
         """Build the graph, and time every algorithm. Returns the figures by its name."""
-        return {"algorithms": self.times(NAMES)}
+        return {"algorithms": self.times(self.options.names)}
 
-    def times(self, names: tuple[str, ...]) -> dict[str, Any]:
+    def times(self, names: Sequence[str]) -> dict[str, Any]:
         """Time some algorithms on a new graph, and tell the point of each. Returns the figures by their names."""
         point, total = self.point, self.point.edges.n_edges
         with point.graph(directed=False, order=self.order) as graph:
