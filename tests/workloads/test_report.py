@@ -210,3 +210,20 @@ def test_pauses_as_a_table_and_as_a_picture(archive, tmp_path, capsys):
     assert main(["report", "--results", str(archive), "--latencies", str(picture)]) == 0
     assert picture.read_bytes() == drawn
     assert main(["report", "--results", str(archive), "--latencies", str(tmp_path / "no" / "where.svg")]) == 2
+
+
+def test_times_of_algorithms_by_gpus(archive, capsys):
+    (path,) = archive.glob("*/*.jsonl")
+    first = json.loads(path.read_text().splitlines()[0]) | {"name": "scaling"}
+    points = {1: {"BFS": 2.0, "Louvain": 30.0}, 2: {"BFS": 1.0, "Louvain": 40.25}}
+    lines = [first]
+    for workers, times in points.items():
+        figures = {name: {"p50_ms": time} for name, time in times.items()}
+        lines.append({"kind": "scaling", "scaling": "strong", "workers": workers, "scale": 10, "algorithms": figures})
+    lines += [{"kind": "losses", "pairs": [[1, 2, "Louvain"]]}, {"kind": "end"}]
+    path.with_name("scaling.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert main(["report", "--results", str(archive), "--only", "gpus"]) == 0
+    printed = capsys.readouterr().out
+    assert "| ms, RMAT scale 10, 16.4k drawn arcs | 1 GPU | 2 GPUs |" in printed
+    assert "| BFS | 2 | 1 |" in printed
+    assert "| Louvain | 30 | 40.2 * |" in printed

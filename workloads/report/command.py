@@ -19,6 +19,7 @@ from workloads.bench.harness import ARCHIVE, short
 from workloads.gap.command import means
 from workloads.paper.command import measured
 from workloads.paper.papers import PAPERS
+from workloads.report.by_gpus import by_gpus, six_by_gpus
 from workloads.report.published_results import published_results
 from workloads.report.slow_batches import doubling, slow_batches
 from workloads.report.summary import headline, summary
@@ -29,7 +30,14 @@ __all__ = ["HELP", "add_arguments", "inside", "run", "shown"]
 
 HELP = "turn archived results into Markdown tables"
 #: tables of all benchmarks of a machine
-OVERVIEWS = {"headline": headline, "summary": summary, "pauses": slow_batches, "others": published_results}
+OVERVIEWS = {
+    "headline": headline,
+    "summary": summary,
+    "pauses": slow_batches,
+    "others": published_results,
+    "gpus": by_gpus,
+    "six-by-gpus": six_by_gpus,
+}
 MARKED = re.compile(r"(<!-- results:begin([ a-z0-9,-]*) -->\n).*?(<!-- results:end -->)", re.DOTALL)
 
 Row = Sequence[Any]
