@@ -22,7 +22,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, kernels, task_room
 from mgraph.algorithms.primitives.replicated import sides
-from mgraph.algorithms.primitives.transpose import CsrRows, sample_rows
+from mgraph.algorithms.primitives.transpose import CsrRows, alike, sample_rows
 from mgraph.device import Array
 from mgraph.errors import CapacityError
 from mgraph.kernels import constants
@@ -35,14 +35,6 @@ PROGRAM = "algorithms/density/core_number/cores.cuh"
 MOST_ROOM, LEAST_ROOM = 1 << 20, 4096
 NEVER = constants(PROGRAM, HUB_DEGREE=1024)["never"]
 HIGHEST = 2**31 - 1  #: a level that removes every vertex
-
-
-def _alike(shard: Shard, edges: list[Structure | CsrRows]) -> list[Structure | CsrRows]:
-    """Return the edges in the same kind of rows: in-edges that were made for the call are a CSR."""
-    if len({side.view().type for side in edges}) == 1:
-        return edges
-    csr = shard.out_edges.to_csr()
-    return [side if isinstance(side, CsrRows) else CsrRows(csr.offsets, csr.dst) for side in edges]
 
 
 def removal_levels(
@@ -73,8 +65,9 @@ def removal_levels(
     room = 0 if shard.size == 1 else max(LEAST_ROOM, min(MOST_ROOM, 4 * widest))
     layout = world.layout(shard.partition, room)
     # The edges, in the same kind of rows.
-    alike = _alike(shard, edges)
-    views, searched = [side.view() for side in alike], int(alike is edges or shard.out_edges.sorted_rows)
+    rows_alike = alike(shard, edges)
+    views = [side.view() for side in rows_alike]
+    searched = int(rows_alike is edges or shard.out_edges.sorted_rows)
     # The vertices' state.
     room = max(task_room(side) for side in edges)
     core, least, tasks, left, lists, alive = device.carve(
