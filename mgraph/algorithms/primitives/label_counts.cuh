@@ -11,6 +11,9 @@
 constexpr i64 table_slots = 256, most_tabled = 192;  // slots of a tile's table; most edges of a row that uses it
 constexpr i64 thread_slots = 1 << 16, most_by_thread = 1 << 15;  // the same for a CPU's thread
 constexpr i64 tiles_of_block = 8, chunk_slots = 1024;
+constexpr i64 most_tiles = 16;  // of a block of a program
+static_assert(program_tiles <= most_tiles);
+constexpr i64 group_words = 5;  // of a group of wide rows: the first and the last one, slots, and tasks in each view
 
 struct Best {  // the largest score wins; among equals, the smallest label
     u64 score;
