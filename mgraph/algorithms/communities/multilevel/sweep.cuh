@@ -83,10 +83,8 @@ struct Sweep {
     DEVICE WideRows rows_of(const State& s) const {
         return {wide, places, of_group(s, s.group, 0), of_group(s, s.group, 1), keys, sums};
     }
-    DEVICE Votes votes_of(const State& s) const {
-        Votes now = votes;
-        now.turn = s.turn, now.moves = votes.moves + s.moves, now.count = world.number(MOVES);
-        return now;
+    DEVICE TurnVotes votes_of(const State& s) const {
+        return {votes, s.turn, votes.moves + s.moves, world.number(MOVES)};
     }
 
     DEVICE void begin(State& s) const { s.phase = enter; }
@@ -136,17 +134,17 @@ struct Sweep {
         for (i64 at : grid.items(of_group(s, group, 2))) store(keys + at, no_label), store(sums + at, (u64)0);
     }
     // Views are copies, which no store can change.
-    APART void do_vote(Grid grid, const State& s, View rows, View back_rows, u32* nearer) const {
+    DEVICE void do_vote(Grid grid, const State& s, View rows, View back_rows, u32* nearer) const {
         i64 first = marks[s.turn];
-        Voting<View, Votes>{rows,        back_rows, both != 0,    list + first, marks[s.turn + 1] - first,
-                            votes_of(s), nearer,    program_tiles}
+        Voting<View, TurnVotes>{rows,        back_rows, both != 0,    list + first, marks[s.turn + 1] - first,
+                                votes_of(s), nearer,    program_tiles}
             .run(grid, [](i64) {});
         clear_tables(grid, s, 0);
     }
-    APART void do_cast(Grid grid, const State& s, View rows, const i64* task_of, i64 n, u32* nearer) const {
+    DEVICE void do_cast(Grid grid, const State& s, View rows, const i64* task_of, i64 n, u32* nearer) const {
         if (n) cast_wide(grid, rows, votes_of(s), rows_of(s), task_of, n, nearer, program_tiles);
     }
-    APART void do_settle(Grid grid, const State& s) const {
+    DEVICE void do_settle(Grid grid, const State& s) const {
         settle_wide(grid, votes_of(s), rows_of(s), scores, best, [](i64) {});
         clear_tables(grid, s, s.group + 1);
     }
