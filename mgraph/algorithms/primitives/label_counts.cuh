@@ -125,7 +125,7 @@ struct Votes {
 
 // The rule of Louvain and Leiden in a turn, whose moves go to a list.
 struct TurnVotes {
-    const Votes& all;
+    Votes all;  // a copy, which no store can change
     i64 turn;
     u64* moves;
     i64* count;
