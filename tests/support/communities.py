@@ -8,17 +8,16 @@ import pytest
 from graphs import IDS
 from spmd import Graph
 
-from mgraph.algorithms.communities.multilevel import aggregation, level
+from mgraph.algorithms.communities.multilevel import aggregation
 from mgraph.algorithms.primitives import label_counts
 
 
 def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wide rows from 17 edges on, tables for few at a time, sorted pieces of few arcs, and a launch per step."""
+    """Wide rows from 17 edges on, tables for few at a time, and sorted pieces of few arcs."""
     monkeypatch.setattr(label_counts, "TABLED_BY_THREAD", 16)
     monkeypatch.setattr(label_counts, "ROOM", 64)
     monkeypatch.setattr(aggregation, "SORTING", ("cpu", "cuda"))
     monkeypatch.setattr(aggregation, "PIECE", 50)
-    monkeypatch.setattr(level, "BY_THREAD", 0)
 
 
 def networkx_graph(graph: Graph) -> nx.Graph:

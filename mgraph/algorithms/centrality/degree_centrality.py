@@ -75,7 +75,7 @@ def run(shard: Shard) -> Columns:
     degrees = weights.strengths()
     if directed:
         sums = device.zeros(n, np.int64)
-        weights.weigh("received", device.arange(0, n, np.uint32), sums)
+        weights.weigh("incoming", device.arange(0, n, np.uint32), sums)
         degrees += sum_to_owners(shard, sums)
 
     # Divide by the number of other vertices.

@@ -153,7 +153,7 @@ def run(shard: Shard, labels: Array, resolution: float = 1.0) -> Columns:
     strength, within, sums = weights.strengths(), device.zeros(rows, np.int64), device.zeros(shard.n_vertices, np.int64)
     weights.weigh("within", labels_of_all, within)
     if directed:
-        weights.weigh("received", labels_of_all, sums)
+        weights.weigh("incoming", labels_of_all, sums)
     else:
         own = labels_of_all[shard.lo : shard.hi]
         weights.kernels.SumByLabel(rows, labels=own, strength=strength, n=rows, sums=sums)

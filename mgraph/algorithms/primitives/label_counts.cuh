@@ -11,6 +11,9 @@
 constexpr i64 table_slots = 256, most_tabled = 192;  // slots of a tile's table; most edges of a row that uses it
 constexpr i64 thread_slots = 1 << 16, most_by_thread = 1 << 15;  // the same for a CPU's thread
 constexpr i64 tiles_of_block = 8, chunk_slots = 1024;
+constexpr i64 most_tiles = 16;  // of a block of a program
+static_assert(program_tiles <= most_tiles);
+constexpr i64 group_words = 5;  // of a group of wide rows: the first and the last one, slots, and tasks in each view
 
 struct Best {  // the largest score wins; among equals, the smallest label
     u64 score;
@@ -86,14 +89,15 @@ struct Votes {
         i64 in = sums_in ? sums_in[part] : 0, rest_in = sums_in ? bound_sums_in[community] - in : 0;
         return (f64)cuts[part] >= expected(out, in, rest, rest_in);
     }
-    DEVICE bool may_join(i64 row, u32 part) const {
+    DEVICE bool may_join(i64 row, u32 part, i64 turn) const {
         return (joined[part] || turn_of_name(part) != (u64)turn) && well_connected(part, bounds[first + row]);
     }
-    DEVICE u64 score(i64 row, u32 label, u64 sum) const {
+    DEVICE u64 score(i64 row, u32 label, u64 sum) const { return score(row, label, sum, turn); }
+    DEVICE u64 score(i64 row, u32 label, u64 sum, i64 turn) const {
         if (!strength) return sum;
         i64 v = first + row;
         bool own = labels[v] == label;
-        if (bounds && !own && !may_join(row, label)) return 0;
+        if (bounds && !own && !may_join(row, label, turn)) return 0;
         i64 out = strength[v], in = strength_in ? strength_in[v] : 0;
         i64 others_out = sums[label] - (own ? out : 0), others_in = strength_in ? sums_in[label] - (own ? in : 0) : 0;
         f64 gain = (f64)sum - expected(out, in, others_out, others_in);
@@ -105,14 +109,37 @@ struct Votes {
             chosen[row] = best.label;
             return;
         }
+        choose(row, best, turn, moves, count);
+    }
+    DEVICE void choose(i64 row, Best best, i64 turn, u64* moves, i64* count) const {
         u32 own = labels[first + row];
         if (!may_choose(row)) return;
-        best.meet(score(row, own, 0), own);
+        best.meet(score(row, own, 0, turn), own);
         if (lone && best.score < (ordered(0.0) & ~1ull)) {  // no label has a gain: alone it is 0
             u32 label = (u32)(lone + name_of(row));
             if (sums[label] == 0 && (!sums_in || sums_in[label] == 0)) best.label = label;
         }
         if (best.label != own) moves[atomic_add(count, (i64)1)] = (u64)(first + row) << 32 | best.label;
+    }
+};
+
+// The rule of Louvain and Leiden in a turn, whose moves go to a list.
+struct TurnVotes {
+    Votes all;  // a copy, which no store can change
+    i64 turn;
+    u64* moves;
+    i64* count;
+    i64 tabled = all.tabled;
+    const u32* labels = all.labels;
+    template <class View> DEVICE u64 amount(const View& graph, i64 slot) const { return fixed(graph, slot, all.unit); }
+    DEVICE void fetch(u32 label) const { prefetch(all.sums + label); }
+    DEVICE bool counts(i64 row, u32 id) const {
+        return id != all.first + row && (!all.bounds || all.bounds[id] == all.bounds[all.first + row]);
+    }
+    DEVICE bool may_choose(i64 row) const { return all.may_choose(row); }
+    DEVICE u64 score(i64 row, u32 label, u64 sum) const { return all.score(row, label, sum, turn); }
+    DEVICE void settle(i64 row, Best best) const {
+        if (best.label != no_label) all.choose(row, best, turn, moves, count);
     }
 };
 

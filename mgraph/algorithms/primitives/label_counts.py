@@ -148,8 +148,12 @@ class LabelCounts:
         return first
 
     def fields(self) -> dict[str, Any]:
-        """Return the rows and tables as fields of a program, if all rows have the same turn."""
-        groups = [(begin, end, slots, *tasks, *[0] * (2 - len(tasks))) for begin, end, slots, tasks in self.groups[0]]
+        """Return the rows and tables as fields of a program. Groups are in the order of their turns."""
+        groups = [
+            (begin, end, slots, *tasks, *[0] * (2 - len(tasks)))
+            for groups_of_turn in self.groups
+            for begin, end, slots, tasks in groups_of_turn
+        ]
         wide = len(groups) > 0
         return {
             "graph": self.views[0], "back": self.views[-1], "both": len(self.views) - 1, "wide": self.wide,

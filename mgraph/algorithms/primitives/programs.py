@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from mgraph.algorithms.algorithm import Shard
+from mgraph.partition import Partition
 
 __all__ = ["inbox_room"]
 
@@ -12,7 +13,10 @@ __all__ = ["inbox_room"]
 ROOM, ROOM_SHARE = 1 << 16, 8
 
 
-def inbox_room(shard: Shard) -> int:
-    """Return the messages that an inbox holds in a program that sends the rest later."""
-    widest = max(end - start for start, end in pairwise(shard.partition.starts))
+def inbox_room(shard: Shard, partition: Partition | None = None) -> int:
+    """Return the messages that an inbox holds in a program that sends the rest later.
+
+    `partition` has other ranges than the shard's.
+    """
+    widest = max(end - start for start, end in pairwise((partition or shard.partition).starts))
     return 0 if shard.size == 1 else min(widest, max(ROOM, widest // ROOM_SHARE))

@@ -9,9 +9,9 @@ import numpy as np
 from mgraph.algorithms.algorithm import Shard
 from mgraph.device import Array, Device
 from mgraph.kernels import View, load
-from mgraph.structures import Run
+from mgraph.structures import Run, Structure
 
-__all__ = ["CsrRows", "sample_rows", "transposed"]
+__all__ = ["CsrRows", "alike", "sample_rows", "transposed"]
 
 ROOM = 32  #: bytes per arc while the keys are sorted: keys, the sort's buffers, and the CSR that they come from
 
@@ -45,6 +45,14 @@ class CsrRows:
         """Return the view of the rows for kernels."""
         fields = {"offsets": self.offsets, "dst": self.ids, "weights": self.weights}
         return View("structures/csr/view.cuh", "CsrView", fields)
+
+
+def alike(shard: Shard, edges: list[Structure | CsrRows]) -> list[Structure | CsrRows]:
+    """Return the edges in the same kind of rows: in-edges that were made for the call are a CSR."""
+    if len({side.view().type for side in edges}) == 1:
+        return edges
+    csr = shard.out_edges.to_csr()
+    return [side if isinstance(side, CsrRows) else CsrRows(csr.offsets, csr.dst) for side in edges]
 
 
 def transposed(shard: Shard) -> CsrRows | None:

@@ -5,7 +5,7 @@
 
 // The sum to compute: the largest weight, as the bits of a float, and the number of negative or infinite ones; the
 // edges of each row; those of each row, or of all together, inside of a community; or the arcs to each community.
-enum Weighing { largest, strengths, within, inside, received };
+enum Weighing { largest, strengths, within, inside, incoming };
 
 struct Scale {
     i64 weighing;
@@ -30,7 +30,7 @@ struct Scale {
                 return false;
             }
             i64 weight = (i64)fixed(graph, slot, unit) * (id == first + row ? loops : 1);
-            if (weighing == received) atomic_add(sums + labels[id], weight);
+            if (weighing == incoming) atomic_add(sums + labels[id], weight);
             else if (!filtered || labels[id] == own) sum += weight;
             return false;
         });

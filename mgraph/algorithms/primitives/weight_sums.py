@@ -58,7 +58,7 @@ class WeightSums:
         self.shard, self.device, self.view = shard, shard.device, view
         self.kernels: Library = kernels(shard, file, view)
         self.first, self.rows, self.loops, self.unit = first, rows, loops, unit
-        self.room = task_room(edges)
+        self.room, self.num_edges = task_room(edges), edges.num_edges
         self.tasks, self.n_tasks = self.device.empty(self.room, np.uint64), self.device.zeros(1, np.int64)
 
     def hubs(self) -> dict[str, Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from graphs import IDS, NONE, random_graph, real_graph, shapes, slow_build
 from spmd import Graph, cut, run, shards
 
 from mgraph.algorithms import ALGORITHMS
+from mgraph.algorithms.communities.multilevel import level
 from mgraph.errors import Aborted, InvalidOption
 from mgraph.partition import Partition
 
@@ -205,6 +207,46 @@ def test_abort_ends_a_run(size: int) -> None:
     made = shards(random_graph(1, 100, 200, False), cut(100, size), aborted=lambda: True)
     with pytest.raises(Aborted):
         run(made, LOUVAIN)
+
+
+# ---- the program of all ranks ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("method", ["louvain", "leiden"])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_both_drivers_and_supersteps(
+    monkeypatch: pytest.MonkeyPatch, tables: str, size: int, method: str, mapped: bool
+) -> None:
+    """They give the same bits, also with inboxes that hold few of a turn's moves."""
+    usual_room = level.inbox_room
+    for seed, directed in ((1, True), (2, False)):
+        print(f"seed {seed}")
+        graph = weighted(random_graph(seed, 300, 1500, directed, skew=True), seed)
+        results = []
+        for devices, room in ((("cpu",), usual_room), (("cpu",), lambda *_: 3 * (size > 1)), ((), usual_room)):
+            monkeypatch.setattr(level, "PROGRAM_ON", devices)
+            monkeypatch.setattr(level, "inbox_room", room)
+            made = shards(graph, cut(graph.n, size, even=seed == 1), "gpma+", reverse=True, mapped=mapped)
+            results.append(run(made, ALGORITHMS[method], seed=seed))
+        for labels, info in results[1:]:
+            np.testing.assert_array_equal(labels, results[0][0])
+            assert info == results[0][1]
+        assert results[0][1]["levels"] > 0
+
+
+def test_launches(counted: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep is one run of the program."""
+    shard = shards(random_graph(1, 300, 900, False), cut(300, 1))[0]
+    LOUVAIN.run(shard)
+    assert counted["Sweep"] >= shard.exchange.world(shard.device).runs > 3
+    assert counted["Vote"] == counted["FollowRows"] == 0
+    # By supersteps.
+    monkeypatch.setattr(level, "PROGRAM_ON", ())
+    counted.clear()
+    LOUVAIN.run(shard)
+    assert counted["Sweep"] == 0
+    assert counted["Turns"] == shard.exchange.world(shard.device).runs <= counted["Vote"] / 4
 
 
 # ---- modularity ------------------------------------------------------------------------------------------------------

@@ -14,7 +14,9 @@ from scipy.sparse.csgraph import connected_components
 from spmd import Graph, cut, run, shards
 
 from mgraph.algorithms import ALGORITHMS
+from mgraph.algorithms.communities.strong_components import program
 from mgraph.errors import Aborted
+from mgraph.exchange.world import World
 from mgraph.partition import Partition
 
 STRONG = ALGORITHMS["strongly_connected_components"]
@@ -67,9 +69,16 @@ def test_chains_of_components(device: str, small: None, size: int) -> None:
         check(graph, cut(graph.n, size), structure="gpma+", device=device)
 
 
-def test_a_chain_takes_few_rounds(counted: Counter[str]) -> None:
-    STRONG.run(shards(chain(400, 2, 5), cut(840, 1))[0])
-    assert counted["Begin"] < 30
+def test_a_chain_takes_few_rounds(counted: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    states, run_program = [], World.run
+    monkeypatch.setattr(World, "run", lambda *args, **fields: states.append(run_program(*args, **fields)) or states[-1])
+    shard = shards(chain(400, 2, 5), cut(840, 1))[0]
+    STRONG.run(shard)
+    assert 2 < states[0]["scans"] < 30
+    # By supersteps.
+    monkeypatch.setattr(program, "PROGRAM_ON", ())
+    STRONG.run(shard)
+    assert 2 < counted["Begin"] < 30
 
 
 @pytest.mark.parametrize("starts", [(0, 5, 5, 70, 71, 90), (0, 0, 0, 90), (0, 90, 90, 90), (0, 31, 33, 65, 90)])
@@ -112,6 +121,46 @@ def test_abort_ends_a_run(size: int) -> None:
     made = shards(random_graph(1, 100, 200), cut(100, size), aborted=lambda: True)
     with pytest.raises(Aborted):
         run(made, STRONG)
+
+
+# ---- the program of all ranks ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_both_drivers_and_supersteps(monkeypatch: pytest.MonkeyPatch, size: int, mapped: bool) -> None:
+    """Also with inboxes that hold few of the vertices that a turn changes."""
+    graphs = [chain(40, 5, 7), random_graph(8, 700, 1500), random_graph(9, 600, 2500, skew=True), hubs_of_loops(10)]
+    for graph in graphs:
+        for even in (True, False):
+            partition = cut(graph.n, size, even)
+            monkeypatch.setattr(program, "PROGRAM_ON", ("cpu",))
+            check(graph, partition, structure="gpma+", reverse=even, mapped=mapped)
+            with monkeypatch.context() as patch:
+                patch.setattr(program, "inbox_room", lambda shard: 3 * (shard.size > 1))
+                check(graph, partition, structure="gpma+", mapped=mapped)
+            monkeypatch.setattr(program, "PROGRAM_ON", ())
+            check(graph, partition, structure="gpma+", mapped=mapped)
+
+
+def hubs_of_loops(seed: int) -> Graph:
+    """Hubs with loops, some of which no cycle but their loop leads to, and vertices that only loops keep."""
+    rng = np.random.default_rng(seed)
+    ids = rng.permutation(300)
+    hubs, others = ids[:6], ids[6:]
+    src = np.concatenate([np.repeat(hubs[:3], 100), rng.choice(others, 300), hubs, others[:50], others[:80]])
+    dst = np.concatenate([rng.choice(others, 300), np.repeat(hubs[3:], 100), hubs, others[:50], others[1:81]])
+    return Graph(300, src.astype(IDS), dst.astype(IDS), name=f"loops-{seed}")
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+def test_only_the_program_meets_where_ranks_map_each_other(mapped: bool) -> None:
+    made = shards(random_graph(1, 300, 900), cut(300, 2), reverse=True, mapped=mapped)
+    run(made, STRONG)
+    before = len(made[0].exchange.calls)
+    run(made, STRONG)
+    calls = {call for call, _ in made[0].exchange.calls[before:]}
+    assert calls == (set() if mapped else {"allreduce", "alltoallv", "allgather"})
 
 
 @pytest.mark.parametrize("name", ["web-NotreDame", "cit-HepPh"])

@@ -8,10 +8,6 @@
 #include "algorithms/primitives/label_counts.cuh"
 #include "kernels/world.cuh"
 
-constexpr i64 most_tiles = 16;  // of a block
-static_assert(program_tiles <= most_tiles);
-constexpr i64 group_words = 5;  // of a group: its first and last wide row, slots, and tasks in each view
-
 template <class View>
 struct Rounds {
     static constexpr int lanes = 32;

@@ -9,6 +9,11 @@ Ranks own equal ranges of the vertices of smaller graphs. Weights are whole numb
 decided by vertices' names, so that communities do not depend on the number of ranks, the structure, the order of the
 vertices or timing.
 
+On CPUs the turns of a sweep are one program that all ranks run together (`sweep.cuh`, `mgraph.exchange.world`): a turn
+is one meeting of the ranks and five of the own blocks, one more meeting in a refinement, and more of both where moves
+do not fit into an inbox, or rows are wide. A move is a message of 8 bytes to each other rank, of 16 in a refinement.
+Elsewhere turns are supersteps:
+
 ================= ========================================================= ===========================================
 step              launches                                                  exchange among p ranks
 ================= ========================================================= ===========================================
@@ -23,8 +28,7 @@ a smaller graph   on a GPU 7, and for each piece 4; a sort of each piece,   two 
                   and two sorts of all pairs; on a CPU 9                    communities that a rank has
 ================= ========================================================= ===========================================
 
-On a CPU with one rank, a sweep of few active vertices is one launch. On a GPU `compact_rows` copies rows with gaps once
-for the first graph.
+On a GPU `compact_rows` copies rows with gaps once for the first graph.
 
 References
 ----------

@@ -15,7 +15,7 @@ import numpy as np
 
 from mgraph.algorithms import algorithm
 from mgraph.algorithms.algorithm import LANES
-from mgraph.algorithms.communities.multilevel.level import FILE, Level
+from mgraph.algorithms.communities.multilevel.level import Level
 from mgraph.device import Array, Device
 from mgraph.kernels import View, load
 from mgraph.partition import Partition
@@ -23,6 +23,7 @@ from mgraph.structures.sort import sort_keys
 
 __all__ = ["CoarseRows", "add_up", "next_level", "number_communities"]
 
+SUMS_FILE = "algorithms/communities/multilevel/aggregation.cuh"
 SORTING = ("cuda",)  #: devices that add up by sorting
 PIECE = 1 << 26  #: arcs per piece, whose pairs of communities are added up at once
 RANGES, SUMS = 4, 4  #: ranges of communities per thread of a CPU; most sums in them for each arc
@@ -224,7 +225,7 @@ def add_up(device: Device, keys: Array, weights: Array) -> tuple[Array, Array]:
     del places
 
     # Sums are the differences of the running sum at the last of equal keys.
-    library = load(device, FILE, None, HUB_DEGREE=algorithm.HUB_DEGREE)
+    library = load(device, SUMS_FILE, None, HUB_DEGREE=algorithm.HUB_DEGREE)
     lasts, upto = device.empty(n, np.uint8), device.zeros(n + 1, np.int64)
     library.MarkLast(n, keys=keys, n=n, lasts=lasts)
     device.cumsum(lasts, out=upto[1:])

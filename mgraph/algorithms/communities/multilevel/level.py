@@ -22,6 +22,7 @@ import numpy as np
 from mgraph.algorithms.algorithm import LANES, Shard
 from mgraph.algorithms.communities.multilevel.objective import Objective
 from mgraph.algorithms.primitives.label_counts import NO_VOTES, LabelCounts
+from mgraph.algorithms.primitives.programs import inbox_room
 from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.algorithms.primitives.weight_sums import WeightSums
 from mgraph.device import Array, Device
@@ -33,7 +34,7 @@ __all__ = ["FILE", "Level"]
 FILE = "algorithms/communities/multilevel/multilevel.cuh"
 TURNS = 4  #: turns per sweep, in which vertices choose
 FEW, MOST_TURNS = 1 << 16, 64  #: up to FEW vertices, an undone sweep is repeated in up to MOST_TURNS turns
-BY_THREAD = 1 << 14  #: on a CPU, up to so many active vertices take all turns in one launch
+PROGRAM_ON = ("cpu",)  #: devices on which all ranks take the turns of a sweep by one program; it has run on CPUs only
 SWEEPS = 50  #: upper bound of sweeps per level; 3 to 20 are usual
 SWEEP_GAIN = 1e-5  #: the smallest gain after which another sweep follows
 
@@ -159,17 +160,41 @@ class Level:
     def _run_turns(self, votes: dict[str, Any], follow: dict[str, Any], active: Array) -> int:
         """Let each active vertex choose once, in turns, and apply the moves. Returns the number of moves of all ranks.
 
-        `votes` and `follow` are fields of the kernels' `Votes` and `Follow`. One launch for few active vertices of the
-        only rank, on a CPU.
+        `votes` and `follow` are fields of the kernels' `Votes` and `Follow`.
         """
         # Deal the vertices to turns.
-        listed, moves = self.tally.deal(votes, active), 0
+        self.tally.deal(votes, active)
         labels = {"of": votes["labels"], "joined": votes["joined"], "strength": votes["strength"]}
         labels |= {name: votes[name] for name in ("sums", "strength_in", "sums_in")}
         follow = {**follow, "moves": self.moves, "labels": votes["labels"], "first": self.first, "unit": votes["unit"]}
-        if self.shard.size == 1 and listed <= BY_THREAD and self.tally.by_thread and len(self.tally.wide) == 0:
-            return self._run_by_thread(votes, Struct(**labels), follow)
+        run = self._run_program if self.device.kind in PROGRAM_ON else self._run_supersteps
+        return run(votes, labels, follow)
 
+    def _run_program(self, votes: dict[str, Any], labels: dict[str, Any], follow: dict[str, Any]) -> int:
+        """Run all turns by a program of all ranks. Returns the number of moves of all ranks."""
+        # A message is a move, in a refinement with what it changes.
+        device, tally, world = self.device, self.tally, self.shard.exchange.world(self.device)
+        room = inbox_room(self.shard, self.partition)
+        layout = world.layout(self.partition, room, message=8 if votes["bounds"] is None else 16)
+        # The groups of wide rows of each turn.
+        groups = np.array([0, *(len(groups) for groups in tally.groups)], np.int64)
+        fields = {**tally.fields(), "n_groups": int(groups.max()), "group_marks": device.asarray(groups.cumsum())}
+        # The lists of moved vertices of other ranks, and of the tasks of rows of high degree.
+        others = device.empty(self.n if self.shard.size > 1 else 0, np.uint32)
+        task_room = max(weights.room for weights in self.weights)
+        tasks = device.empty(task_room * len(self.weights), np.uint64)
+        arcs = sum(weights.num_edges for weights in self.weights)
+        state = world.run(
+            self.kernels, "Sweep", layout, 1 + (self.rows + arcs) // 256, votes={**votes, "tabled": tally.tabled},
+            moving=labels, follow=follow, before=follow["before"], cuts=votes["cuts"], list=tally.active,
+            marks=device.asarray(np.asarray(tally.marks, np.int64)), others=others, hub_tasks=tasks,
+            task_room=task_room, **fields,
+        )  # fmt: skip
+        return state["moved"]
+
+    def _run_supersteps(self, votes: dict[str, Any], labels: dict[str, Any], follow: dict[str, Any]) -> int:
+        """Run all turns by supersteps of the host. Returns the number of moves of all ranks."""
+        moves = 0
         # In each turn the vertices vote, and all ranks apply all moves and follow their own along the edges.
         fields, of_labels = Struct(**follow), Struct(**labels)
         for turn in range(votes["classes"]):
@@ -189,17 +214,6 @@ class Level:
                 self.kernels.Remember(len(part), moves=part, n=len(part), before=follow["before"])
             moves += sum(map(len, parts))
         return moves
-
-    def _run_by_thread(self, votes: dict[str, Any], labels: Struct, follow: dict[str, Any]) -> int:
-        """Run all turns in one launch, by one thread of a CPU. Returns the number of moves."""
-        tally, moved, views = self.tally, self.device.zeros(1, np.int64), self.tally.views
-        change = None if votes["bounds"] is None else self.device.empty(self.rows, np.int64)
-        self.kernels.SweepByThread(
-            1, graph=views[0], back=views[-1], both=len(views) - 1, list=tally.active, marks=tally.marks,
-            votes={**votes, "tabled": tally.tabled}, labels=labels, follow=follow, before=follow["before"],
-            change=change, cuts=votes["cuts"], moved=moved, **self.weights[0].hubs(),
-        )  # fmt: skip
-        return int(moved[0])
 
     def _marked(self, marks: Array) -> Array:
         """Return the own vertices that any rank has marked: uint8[rows]."""

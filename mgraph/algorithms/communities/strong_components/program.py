@@ -1,22 +1,16 @@
 """Strongly connected components by trimming, and by forward and backward searches.
 
-Vertices that no cycle leads to, or that lead to none, are components of their own: peeling removes them first. Then a
-search forward and one backward from the vertex of most edges find the component of both, mostly the largest. After
-that every vertex that is left begins with a color of its own, and the largest colors spread forward. A vertex that
-keeps its color is a root, and a search backward among its color finds its component. This is repeated until no vertex
-is left. Colors are mixed ids, so that a chain of k components takes about log k rounds of this.
+Vertices that no cycle leads to, or that lead to none, are components of their own: trimming removes them first, from
+frontier to frontier. Then a search forward and one backward from the vertex of most edges find the component of both,
+mostly the largest. After that every vertex that is left begins with a color of its own, and the largest colors spread
+forward. A vertex that keeps its color is a root, and a search backward among its color finds its component. This is
+repeated until no vertex is left. Colors are mixed ids, so that a chain of k components takes about log k rounds of
+this.
 
-================= ========================================================= ===========================================
-step              launches                                                  exchange among p ranks
-================= ========================================================= ===========================================
-trim              that of two peelings of `core_number` at level 0          theirs
-a round           3; three read-backs                                       two allreduces of two numbers; an allgather
-                                                                            of 4 bytes a vertex
-a frontier        1, 2 where it has hubs; 2 p - 2 where p > 1;              an alltoallv of 8 bytes a vertex of another
-                  up to four read-backs                                     rank that changes; an allreduce
-labels            1                                                         an alltoallv and an allgather of 4 bytes a
-                                                                            vertex
-================= ========================================================= ===========================================
+All that are phases of one program of all ranks (`colors.cuh`, `mgraph.exchange.world`): one launch on each rank that
+maps the others' memory. A frontier costs one meeting of the ranks, and two of the own blocks. A vertex of another rank
+that a frontier changes is a message of 8 bytes; more of them than an inbox holds take more meetings. A round writes 4
+bytes per open vertex to all ranks. Devices on which the program has not run yet take supersteps (`supersteps.py`).
 
 References
 ----------
@@ -28,142 +22,31 @@ References
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import pairwise
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
-from mgraph.algorithms.density.core_number.program import removal_levels
-from mgraph.algorithms.density.core_number.program import warm as warm_peeling
-from mgraph.algorithms.primitives.replicated import all_gather, sides, sum_to_owners
-from mgraph.algorithms.primitives.transpose import CsrRows, sample_rows
-from mgraph.algorithms.primitives.user_ids import vertex_labels
-from mgraph.device import Device
-from mgraph.kernels import Library, constants
+from mgraph.algorithms.algorithm import Columns, Shard, kernels, task_room
+from mgraph.algorithms.communities.strong_components.supersteps import run_by_supersteps, warm_supersteps
+from mgraph.algorithms.primitives.bitmaps import words_of
+from mgraph.algorithms.primitives.programs import inbox_room
+from mgraph.algorithms.primitives.replicated import sides
+from mgraph.algorithms.primitives.transpose import CsrRows, alike, sample_rows
 from mgraph.structures import Structure
 
 __all__ = ["run", "warm"]
 
-FILE = "algorithms/communities/strong_components/search.cuh"
-NOBODY = constants(FILE, HUB_DEGREE=1024)["no_vertex"]
-
-
-def _library(shard: Shard, edges: Structure | CsrRows) -> Library:
-    return kernels(shard, FILE, edges.view())
-
-
-class _Searches:
-    """Colors and roots of a rank's vertices, and the frontiers of its searches.
-
-    Takes 16 bytes a vertex of the whole graph, 8 bytes an owned vertex and 1 / 64 byte an arc, and 8 bytes for each
-    vertex of another rank that changes in a round.
-
-    Attributes
-    ----------
-    color, root : uint32[n_vertices]
-        See the kernels. Right for own vertices; `color` for all of them once it was shared.
-    """
-
-    def __init__(self, shard: Shard, edges: list[Structure | CsrRows]) -> None:
-        self.shard, self.device, self.rows = shard, shard.device, shard.hi - shard.lo
-        self.ways = [(rows.view(), _library(shard, rows), task_room(rows)) for rows in edges]
-        self.kernels = self.ways[0][1]
-        device, n = self.device, shard.n_vertices
-        self.color, self.root = device.zeros(n, np.uint32), device.full(n, NOBODY, np.uint32)
-        self.stamps, self.lists = device.zeros(n, np.uint32), device.empty(n, np.uint32)
-        self.frontier, self.next = device.empty(self.rows, np.uint32), device.empty(self.rows, np.uint32)
-        self.tasks = device.empty(max(room for _, _, room in self.ways), np.uint64)
-        self.starts = device.asarray(np.asarray(shard.partition.starts, np.int64))
-        self.counts = device.zeros(2 + shard.size, np.int64)  # of `next`, of tasks, of each rank's list
-        self.own = {"rows": self.rows, "first": shard.lo}
-        self.round = 0
-
-    def trim(self, edges: list[Structure | CsrRows]) -> None:
-        """Make components of vertices that no cycle leads to, or that lead to no cycle."""
-        out, back = edges
-        for counted, taken in ((back, out), (out, back)):
-            level, _ = removal_levels(self.shard, [taken, counted], last=0, apart=True)
-            self.kernels.Trimmed(self.rows, level=level, root=self.root, **self.own)
-
-    def busiest(self) -> tuple[int, int]:
-        """Return an open vertex of most edges, and the number of open vertices of the graph."""
-        degrees, device = self.shard.out_edges.degrees(), self.device
-        most, open_ = device.zeros(1, np.uint64), device.zeros(1, np.int64)
-        mine = self.root[self.shard.lo : self.shard.hi]
-        self.kernels.Busiest(self.rows, root=mine, degrees=degrees, most=most, open=open_, **self.own)
-        best = int(self.shard.exchange.allreduce(device.to_host(most), "max")[0])
-        return best & (2**32 - 1), int(self.shard.exchange.allreduce(device.to_host(open_))[0])
-
-    def open(self) -> int:
-        """Return the number of vertices of the graph without a component."""
-        mine = (self.root[self.shard.lo : self.shard.hi] == NOBODY).sum(dtype=np.int64)
-        return int(self.shard.exchange.allreduce(Device.to_host(mine).reshape(1))[0])
-
-    def find(self, pivot: int = -1) -> None:
-        """Find the component of the pivot, or of every vertex that keeps its color."""
-        # Search forward: from the pivot, or by spreading the largest colors.
-        state = {**self.own, "color": self.color, "root": self.root, "count": self.counts}
-        if self.shard.size > 1:
-            self.device.fill(self.color, 0)
-        self.kernels.Begin(self.rows, pivot=pivot, frontier=self.frontier, **state)
-        self._spread(backward=0)
-        if self.shard.size > 1:
-            all_gather(self.shard, self.color[self.shard.lo : self.shard.hi], self.color)
-        # Search backward from the roots, among the vertices of their colors.
-        self.kernels.Roots(self.rows, frontier=self.frontier, **state)
-        self._spread(backward=1)
-
-    def _spread(self, backward: int) -> None:
-        """Search from the frontier until no vertex of any rank changes."""
-        new, several = self._read(), self.shard.size > 1
-        while True:
-            self.round += 1
-            self._visit(new, backward)
-            self.frontier, self.next = self.next, self.frontier
-            if several:
-                self._exchange(backward)
-            new = self._read()
-            if int(self.shard.exchange.allreduce(np.array([new]))[0]) == 0:
-                return
-
-    def _read(self) -> int:
-        """Return the length of the frontier, and reset the counters."""
-        new = int(Device.to_host(self.counts[:1])[0])
-        self.device.fill(self.counts, 0)
-        return new
-
-    def _search(self, backward: int) -> dict[str, Any]:
-        own = {**self.own, "backward": backward, "round": self.round, "color": self.color, "root": self.root}
-        own |= {"stamps": self.stamps, "next": self.next, "count": self.counts, "lists": self.lists}
-        return {**own, "lengths": self.counts[2:], "starts": self.starts, "owners": self.shard.size}
-
-    def _visit(self, n: int, backward: int) -> None:
-        view, library, room = self.ways[backward]
-        step = {"graph": view, "search": self._search(backward), "tasks": self.tasks, "n_tasks": self.counts[1:]}
-        library.Spread(-(-n // LANES), frontier=self.frontier, n=n, **step)
-        if n and room:
-            library.SpreadHubs(int(Device.to_host(self.counts[1:2])[0]), **step)
-
-    def _exchange(self, backward: int) -> None:
-        """Exchange the values of remote vertices; vertices that change join the frontier."""
-        # Pack the changed values for each owner.
-        parts, values = [], self.root if backward else self.color
-        for rank, n in enumerate(Device.to_host(self.counts[2:]).tolist()):
-            first, out = self.shard.partition.range(rank)[0], self.device.empty(n, np.uint64)
-            self.kernels.Pack(n, list=self.lists[first : first + n], n=n, values=values, out=out)
-            parts.append(out)
-        # Apply the values for own vertices.
-        search = {**self._search(backward), "next": self.frontier}
-        for rank, part in enumerate(self.shard.exchange.alltoallv(parts)):
-            if rank != self.shard.rank:
-                self.kernels.Receive(len(part), part=part, n=len(part), search=search)
+PROGRAM = "algorithms/communities/strong_components/colors.cuh"
+PROGRAM_ON = ("cpu",)  #: devices on which all ranks search by one program; it has run on CPUs only
 
 
 def warm(shard: Shard) -> None:
     """Compile the kernels of `run` for this shard."""
-    warm_peeling(shard)
-    for edges in (shard.out_edges, sample_rows(shard.device) if shard.in_edges is None else shard.in_edges):
-        _library(shard, edges)
+    if shard.device.kind not in PROGRAM_ON:
+        warm_supersteps(shard)
+        return
+    sample = sample_rows(shard.device) if shard.in_edges is None else None
+    kernels(shard, PROGRAM, (sample or shard.out_edges).view())
 
 
 def run(shard: Shard) -> Columns:
@@ -176,25 +59,42 @@ def run(shard: Shard) -> Columns:
     scalars : dict
         ``components``, the number of components.
 
+    Raises
+    ------
+    CapacityError
+        There is too little memory for 12 bytes a vertex of the whole graph, 24 bytes an owned vertex, 1 / 64 byte an
+        arc for tasks and, on several ranks, inboxes; or for the in-edges of a directed graph that does not store them.
+
     Notes
     -----
-    O(n + m) work a round; the module docstring lists launches and exchanges. The result is exact, and does not depend
-    on timing, order, structure or the number of ranks.
+    O(n + m) work a round. The result is exact, and does not depend on timing, order, structure or the number of ranks.
     """
-    # Find components: by trimming, from the pivot, then by colors.
-    edges, device, lo, hi = sides(shard, "strongly_connected_components"), shard.device, shard.lo, shard.hi
+    edges = sides(shard, "strongly_connected_components")
     edges = edges * 2 if len(edges) == 1 else edges
-    searches = _Searches(shard, edges)
-    searches.trim(edges)
-    pivot, left = searches.busiest()
-    if left:
-        searches.find(pivot)
-    while searches.open():
-        searches.find()
-    # Label each root with the smallest id of its vertices.
-    own, least = searches.root[lo:hi], device.full(shard.n_vertices, NOBODY, np.uint32)
-    searches.kernels.LeastIds(hi - lo, root=own, ids=vertex_labels(shard)[lo:hi], rows=hi - lo, least=least)
-    least = all_gather(shard, sum_to_owners(shard, least, least=True), least if shard.size > 1 else None)
-    components = int(Device.to_host((own == device.arange(lo, hi, np.uint32)).sum(dtype=np.int64)))
-    total = int(shard.exchange.allreduce(np.array([components]))[0])
-    return {"component": device.astype(device.gather(least, own), np.int64)}, {"components": total}
+    if shard.device.kind not in PROGRAM_ON:
+        return run_by_supersteps(shard, edges)
+    return _run(shard, edges)
+
+
+def _run(shard: Shard, edges: list[Structure | CsrRows]) -> Columns:
+    # The inboxes, the words of all vertices, and the lists of open vertices.
+    device, n, rows = shard.device, shard.n_vertices, shard.hi - shard.lo
+    world, widest = shard.exchange.world(device), max(end - first for first, end in pairwise(shard.partition.starts))
+    layout = world.layout(shard.partition, inbox_room(shard), message=8, colors=4 * n, open=8 * widest)
+    # The edges, in the same kind of rows.
+    out, back = alike(shard, edges)
+    searched = int(out is edges[0] or shard.out_edges.sorted_rows)
+    # The vertices' state.
+    lengths, most, tasks, root, lists, changed, marks = device.carve(
+        (2 * shard.size, np.int64), (1, np.uint64), (max(task_room(side) for side in edges), np.uint64),
+        (n, np.uint32), (2 * rows, np.uint32), (n if shard.size > 1 else 0, np.uint32),
+        (2 * (words_of(rows) + 1) + words_of(n), np.uint32),
+    )  # fmt: skip
+    labels = device.empty(rows, np.int64)
+    state = world.run(
+        kernels(shard, PROGRAM, out.view()), "Colors", layout, 1 + (n + sum(side.num_edges for side in edges)) // 256,
+        graph=out.view(), back=back.view(), searched=searched, color_offset=layout.offsets["colors"],
+        open_offset=layout.offsets["open"], widest=widest, root=root, lists=lists, changed=changed, lengths=lengths,
+        marks=marks, most=most, tasks=tasks, order=shard.by_name, labels=labels,
+    )  # fmt: skip
+    return {"component": labels}, {"components": state["components"]}

@@ -22,7 +22,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, kernels, task_room
 from mgraph.algorithms.primitives.replicated import sides
-from mgraph.algorithms.primitives.transpose import CsrRows, sample_rows
+from mgraph.algorithms.primitives.transpose import CsrRows, alike, sample_rows
 from mgraph.device import Array
 from mgraph.errors import CapacityError
 from mgraph.kernels import constants
@@ -36,14 +36,6 @@ PROGRAM = "algorithms/density/core_number/cores.cuh"
 LEAST_ROOM, USUAL_ROOM, MEMORY = 4096, 1 << 20, 0.08
 NEVER = constants(PROGRAM, HUB_DEGREE=1024)["never"]
 HIGHEST = 2**31 - 1  #: a level that removes every vertex
-
-
-def _alike(shard: Shard, edges: list[Structure | CsrRows]) -> list[Structure | CsrRows]:
-    """Return the edges in the same kind of rows: in-edges that were made for the call are a CSR."""
-    if len({side.view().type for side in edges}) == 1:
-        return edges
-    csr = shard.out_edges.to_csr()
-    return [side if isinstance(side, CsrRows) else CsrRows(csr.offsets, csr.dst) for side in edges]
 
 
 def _room(shard: Shard) -> int:
@@ -87,8 +79,9 @@ def removal_levels(
     world = shard.exchange.world(device)
     layout = world.layout(shard.partition, 0 if shard.size == 1 else _room(shard))
     # The edges, in the same kind of rows.
-    alike = _alike(shard, edges)
-    views, searched = [side.view() for side in alike], int(alike is edges or shard.out_edges.sorted_rows)
+    rows_alike = alike(shard, edges)
+    views = [side.view() for side in rows_alike]
+    searched = int(rows_alike is edges or shard.out_edges.sorted_rows)
     # The vertices' state.
     room = max(task_room(side) for side in edges)
     core, least, tasks, left, lists, alive = device.carve(

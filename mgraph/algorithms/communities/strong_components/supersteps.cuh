@@ -4,18 +4,9 @@
 // listed once a round: by the lane that first changes it since stamps[id] was raised to the round. Values for other
 // ranks' vertices go to their owners' lists; color and root are arrays of all vertices of the graph.
 #pragma once
+#include "algorithms/communities/strong_components/color_of.cuh"
 #include "kernels/rows.cuh"
 #include "kernels/search.cuh"
-
-constexpr u32 no_vertex = ~0u;
-constexpr u32 no_color = 0;
-
-DEVICE u32 mixed(u32 x) {  // a bijection
-    x ^= x >> 16, x *= 0x7feb352du;
-    x ^= x >> 15, x *= 0x846ca68bu;
-    return x ^ x >> 16;
-}
-DEVICE u32 color_of(u32 id) { return mixed(id) ^ mixed(no_vertex); }  // different for each vertex, and not no_color
 
 struct ColorSearch {
     i64 first;
