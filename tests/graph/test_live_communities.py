@@ -9,13 +9,14 @@ import networkx as nx
 import numpy as np
 import pytest
 from community_names import Event, NamesModel, parts
-from graph_clusters import assert_clean
+from graph_clusters import HERE, assert_clean, on
 from graph_model import GraphModel, random_batch
 from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, EdgeBatch
 from mgraph.algorithms.communities.dynamic import communities
 from mgraph.client.results.maintained import Live
+from mgraph.errors import InvalidOption
 from mgraph.structures import names
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -134,6 +135,134 @@ def test_two_workers_change_no_name(client, kind):
 def test_small_graphs(n):
     for kind in KINDS.values():
         fuzz(None, kind, METHODS[0], 12, n, {})
+
+
+def payments(rng: np.random.Generator, step: int, n: int = 40) -> tuple[np.ndarray, ...]:
+    """Edges among accounts of a few groups that come and go with time."""
+    src = 10 * step + rng.integers(0, 300, n)
+    dst = np.where(rng.random(n) < 0.8, src + 8 * rng.integers(1, 5, n), 10 * step + rng.integers(0, 300, n))
+    return src, dst, rng.random(n).astype(np.float32) + 0.5, 100 * step + np.sort(rng.integers(0, 100, n))
+
+
+@pytest.mark.parametrize("size", [HERE, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["leiden", "louvain"])
+def test_names_while_accounts_leave(request, patient, name, size):
+    """Edges expire, and accounts without edges leave; those that come back are new. Events and moves are by key."""
+    rng, kinds, model = fresh_rng(), Counter[str](), NamesModel()
+    place = on(None if size == HERE else request.getfixturevalue("client3"), size)
+    options: dict[str, Any] = {"keys": "int64", "window": 3000, "drop_isolated": True, "directed": False}
+    with DynamicGraph(**place, **options, weighted=True) as graph:
+        live = before = None
+        for step in range(60):
+            graph.insert(*payments(rng, step))
+            keys = graph.vertices().tolist()
+            if model.members is not None:
+                model.keep(keys)
+            if rng.random() < 0.5:
+                continue
+            live = live or graph.maintain(name)
+            labels, last = live.result().to_numpy(), dict(model.names)
+            groups = [frozenset(keys[v] for v in part) for part in parts(labels)]
+            present = set().union(*(model.members or {}).values())
+            want, place = model.read(groups, keys.index), live.epoch
+            assert live.names().to_series().to_dict() == model.names
+            if before is not None:
+                assert events_since(live, before) == want
+                kinds.update(event[0] for event in want)
+                was = {key: last[key] for key in keys if key in present}
+                moves = [(row["vertex"], row["from"], row["to"]) for row in live.changes(before).vertices.to_pylist()]
+                assert sorted(moves) == sorted(
+                    (key, was.get(key), name) for key, name in model.names.items() if was.get(key) != name
+                )
+            before = place
+    print(kinds)
+    assert {"born", "died", "grown", "shrunk"} <= set(kinds)
+
+
+def test_a_window_on_two_workers_changes_no_name(client):
+    rng = fresh_rng()
+    options: dict[str, Any] = {"keys": "int64", "window": 1500, "drop_isolated": True, "reverse": True}
+    with DynamicGraph(**options) as graph, DynamicGraph(client, **options) as twin:
+        lives = []
+        for step in range(15):
+            src, dst, _, time = payments(rng, step)
+            for each in (graph, twin):
+                each.insert(src, dst, time=time)
+            lives = lives or [each.maintain("leiden") for each in (graph, twin)]
+            if step % 3 == 2:
+                got = [live.names().to_series().to_dict() for live in lives]
+                assert got[0] == got[1]
+                assert lives[0].result().to_series().to_dict() == lives[1].result().to_series().to_dict()
+    assert_clean(client)
+
+
+def test_the_history(patient):
+    with DynamicGraph(None, 6, directed=False) as graph:
+        graph.insert([0, 1, 2, 3, 4, 5, 2], [1, 2, 0, 4, 5, 3, 3])
+        live = graph.maintain("leiden", history=2)
+        first = live.epoch
+        assert live.changes(first).communities.num_rows == live.changes(first).vertices.num_rows == 0
+        epochs = [first]
+        for u in (0, 1, 2):  # it leaves the triangle, or comes back
+            graph.delete([0], [1]) if u % 2 == 0 else graph.insert([0], [1])
+            graph.delete([0], [2]) if u % 2 == 0 else graph.insert([0], [2])
+            live.result()
+            epochs.append(live.epoch)
+        assert live.changes(epochs[1]).communities.column("epoch").unique().to_pylist() == epochs[2:]
+        assert live.changes(epochs[3]).vertices.num_rows == 0
+        with pytest.raises(InvalidOption, match=f"^since is {first}; .* begins at epoch {epochs[1]}.*history=4"):
+            live.changes(first)
+        with pytest.raises(InvalidOption, match=f"^since is {epochs[3] + 1}; the last read was at epoch {epochs[3]}"):
+            live.changes(epochs[3] + 1)
+        with pytest.raises(InvalidOption, match="^since is -1"):
+            live.changes(-1)
+        for bad in (0, -1, 1.5):
+            with pytest.raises(InvalidOption, match=f"^history is {bad}"):
+                graph.maintain("leiden", history=bad)
+        with graph.maintain("connected_components") as other, pytest.raises(InvalidOption, match="'leiden'"):
+            other.changes(0)
+
+
+def test_a_closed_result_is_computed_again_with_its_names(patient):
+    with DynamicGraph(None, 6, directed=False) as graph:
+        graph.insert([0, 1, 2, 3, 4, 5, 2], [1, 2, 0, 4, 5, 3, 3])
+        live = graph.maintain("leiden")
+        before, epoch = live.names().to_numpy(), live.epoch
+        live.result().close()
+        np.testing.assert_array_equal(live.names().to_numpy(), before)
+        assert live.changes(epoch).communities.num_rows == 0
+
+
+def test_quality_over_a_stream():
+    """Groups drift, merge and split; the quality stays within 0.5 % of fresh runs."""
+    rng, n, k = fresh_rng(), 600, 15
+    group = rng.integers(0, k, n)
+
+    def edges(m: int) -> tuple[np.ndarray, np.ndarray]:
+        src, dst = rng.integers(0, n, (2, m))
+        order = np.argsort(group, kind="stable")
+        first, end = (np.searchsorted(group[order], group[src], side) for side in ("left", "right"))
+        near = order[first + rng.integers(0, 1 << 30, m) % (end - first)]
+        return src, np.where(rng.random(m) < 0.7, near, dst)
+
+    losses, hows = [], Counter[str]()
+    with DynamicGraph(None, n, directed=False) as graph:
+        stream = [edges(20) for _ in range(200)]
+        for src, dst in stream:
+            graph.insert(src, dst)
+        live = graph.maintain("leiden")
+        for step in range(60):
+            group[rng.integers(0, n, 2)] = rng.integers(0, k, 2)
+            if step % 20 == 10:
+                group[group == rng.integers(0, k)] = rng.integers(0, k)
+            graph.delete(*stream.pop(0))
+            stream.append(edges(20))
+            graph.insert(*stream[-1])
+            got, fresh = live.result().quality, graph.leiden().quality
+            losses.append(1 - got / fresh)
+            hows[live.report.how] += 1
+    print(hows, max(losses))
+    assert np.mean(losses) < 0.005 and hows["incremental"] > 30
 
 
 @pytest.mark.slow

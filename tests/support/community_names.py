@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -29,14 +29,25 @@ class NamesModel:
         self.sizes: dict[int, int] = {}  # of each name at the last read
         self.names: dict[int, int] = {}  # of each vertex
 
+    def keep(self, vertices: Iterable[int]) -> None:
+        """Only these are still in the graph; their numbers stay."""
+        assert self.members is not None
+        self.members = {name: members & set(vertices) for name, members in self.members.items()}
+
     def remove(self, gone: Iterable[int], new: dict[int, int]) -> None:
         """Vertices leave the graph; `new` are the numbers of the others."""
         assert self.members is not None
         gone = set(gone)
         self.members = {name: {new[v] for v in members - gone} for name, members in self.members.items()}
 
-    def read(self, communities: list[frozenset[int]]) -> list[Event]:
-        """Name the communities; what happened, by name."""
+    def read(
+        self, communities: list[frozenset[int]], number: Callable[[int], int] = lambda vertex: vertex
+    ) -> list[Event]:
+        """Name the communities; what happened, by name. `number` has the numbers that decide between equals."""
+
+        def least(vertices: Iterable[int]) -> int:
+            return min(map(number, vertices))
+
         old, events, named = self.members, list[Event](), dict[frozenset[int], int]()
         if old is not None:
             offers: dict[frozenset[int], list[int]] = {}
@@ -44,14 +55,14 @@ class NamesModel:
                 if not members:
                     events.append(("died", name, None, self.sizes[name], 0))
                     continue
-                target = max(communities, key=lambda c: (len(c & members), -min(c)))
+                target = max(communities, key=lambda c: (len(c & members), -least(c)))
                 offers.setdefault(target, []).append(name)
             for target, names in offers.items():
-                named[target] = max(names, key=lambda name: (len(target & old[name]), -min(old[name])))
+                named[target] = max(names, key=lambda name: (len(target & old[name]), -least(old[name])))
                 for name in names:
                     if name != named[target]:
                         events.append(("merged into", name, named[target], self.sizes[name], 0))
-        for community in sorted(communities, key=min):
+        for community in sorted(communities, key=least):
             if community not in named:
                 named[community], self.next = self.next, self.next + 1
                 most = [name for name, members in (old or {}).items() if 2 * len(members & community) > len(community)]

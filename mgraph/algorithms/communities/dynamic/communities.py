@@ -16,7 +16,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Renumbering, Shard, incoming, kernels
 from mgraph.algorithms.communities.dynamic.names import Names
-from mgraph.algorithms.communities.dynamic.splits import divide
+from mgraph.algorithms.communities.dynamic.splits import Scratch, divide
 from mgraph.algorithms.communities.multilevel import Level, finest_level, vertex_level
 from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.algorithms.primitives.user_ids import vertex_labels
@@ -56,6 +56,8 @@ class Communities:
         The internal ids of users' ids by which `labels` and `strengths` are indexed.
     strengths : list of int64[n_vertices]
         As those of a `Level`.
+    sums : list of int64[2 n_vertices] or None
+        The strengths of each community, by its label; None after vertices came or left.
     inside : int
         The weight inside of communities, both ways.
     quality, best : float
@@ -85,6 +87,8 @@ class Communities:
             level.start(parting.labels, level.inside)
         self.order, self.labels, self.inside = shard.order, parting.labels, level.inside
         self.quality = self.best = level.value()
+        self.sums: list[Array] | None = level.sums
+        self.scratch = Scratch.of(self.device, level.n) if level.tally.by_thread else None
 
     @property
     def takes_deletions(self) -> bool:
@@ -94,7 +98,9 @@ class Communities:
     @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
-        return int(self.labels.nbytes) + sum(int(a.nbytes) for a in self.strengths) + self.names.nbytes
+        arrays = [self.labels, *self.strengths, *(self.sums or [])]
+        scratch = 0 if self.scratch is None else self.scratch.nbytes
+        return sum(int(a.nbytes) for a in arrays) + scratch + self.names.nbytes
 
     # ---- following changes -------------------------------------------------------------------------------------------
 
@@ -109,21 +115,26 @@ class Communities:
             return None
         self.updates += 1
 
-        # Apply the arcs to the weights.
-        device, n = self.device, self.shard.n_vertices
+        # Begin with the communities of before, and apply the arcs to their weights.
+        shard, device, n, directed = self.shard, self.device, self.shard.n_vertices, self.objective.directed
+        sides = [shard.out_edges, incoming(shard, "communities")] if directed else [shard.out_edges]
+        level = vertex_level(shard, sides, self.strengths, self.objective, self.unit)
+        level.start(self.labels.copy(), self.inside, self.sums)
         active, cut, sums = device.zeros(n, np.uint8), device.zeros(n, np.uint8), device.zeros(3, np.int64)
-        directed = self.objective.directed
         self.kernels.ApplyArcs(
             len(changes), changes=changes.fields(), labels=self.labels, unit=self.unit, directed=int(directed),
             weighs=int(self.objective.name == "modularity"), strength=self.strengths[0],
-            strength_in=self.strengths[-1] if directed else None, active=active, cut=cut, sums=sums,
+            strength_in=self.strengths[-1] if directed else None, of_label=level.sums[0],
+            of_label_in=level.sums[-1] if directed else None, active=active, cut=cut, sums=sums,
         )  # fmt: skip
         inside, total, refused = Device.to_host(sums).tolist()
-        self.objective = replace(self.objective, total=self.objective.total + total)
-        self.inside += inside
+        self.objective = level.objective = replace(self.objective, total=self.objective.total + total)
+        level.inside += inside
         if refused or not self._exact():
             return None
-        level, changed = self._improve(changes, active, cut)
+
+        # Move vertices, unless too much quality is lost.
+        changed = self._improve(level, changes, active, cut)
         if self.quality < (1 - LOSS) * self.best and self.arcs > LEAST_SHARE * most:
             return None
         visited = int(self.shard.exchange.allreduce(np.array([level.visited]))[0])
@@ -136,26 +147,22 @@ class Communities:
             return total > 0
         return 1 << LEAST_BITS <= total < 1 << MOST_BITS
 
-    def _improve(self, changes: EdgeDelta | None, active: Array, cut: Array) -> tuple[Level, bool]:
-        """Let vertices move, and divide communities. Returns the level, and True if the result has changed."""
-        # Begin with the communities of before.
-        shard, labels, quality = self.shard, self.labels, self.quality
-        sides = [shard.out_edges, incoming(shard, "communities")] if self.objective.directed else [shard.out_edges]
-        level = vertex_level(shard, sides, self.strengths, self.objective, self.unit)
-        level.start(labels.copy(), self.inside)
-
-        # Move and divide, until no community is divided.
+    def _improve(self, level: Level, changes: EdgeDelta | None, active: Array, cut: Array) -> bool:
+        """Let vertices move, and divide communities, until none is divided. Returns True if the result has changed."""
+        shard, labels = self.shard, self.labels
         for number in range(ROUNDS):
-            before = level.labels.copy()
-            level.improve(self.seed + ROUNDS * self.updates + number, active=active[shard.lo : shard.hi])
-            parting = divide(level, self.kernels, before, cut, changes)
+            seed = self.seed + ROUNDS * self.updates + number
+            quality = level.improve(seed, active=active[shard.lo : shard.hi])
+            parting = divide(level, self.kernels, self.labels, cut, changes, self.scratch)
+            if parting.labels is not self.labels:
+                level.start(parting.labels.copy(), level.inside)
+                self.labels = parting.labels
             if parting.apart is None:
                 break
-            level.start(parting.labels.copy(), level.inside)
-            active, cut, changes = parting.apart, None, None
-        self.labels, self.inside = parting.labels, level.inside
-        self.quality = level.value()
-        return level, quality != self.quality or bool((labels != self.labels).any())
+            active, cut, changes, quality = parting.apart, None, None, level.value()
+        changed = quality != self.quality or self.labels is not labels
+        self.inside, self.sums, self.quality = level.inside, level.sums, quality
+        return changed
 
     def renumber(self, ids: Renumbering) -> bool:
         """Adopt new internal ids after the removal of vertices, each of which is a community of its own."""
@@ -169,6 +176,7 @@ class Communities:
         self.labels = up[self.labels[ids.kept]].astype(np.uint32)
         self.strengths = [strength[ids.kept] for strength in self.strengths]
         self.order = self.shard.order
+        self._resize()
         return True
 
     def _index(self) -> None:
@@ -190,6 +198,12 @@ class Communities:
         more = device.full(n - before, lone, np.int64)
         self.strengths = [indexed(strength, more) for strength in self.strengths]
         self.order = order
+        if n > before:
+            self._resize()
+
+    def _resize(self) -> None:
+        """Drop the sums, and take new memory for a search, for another number of vertices."""
+        self.sums, self.scratch = None, None if self.scratch is None else Scratch.of(self.device, len(self.labels))
 
     # ---- results -----------------------------------------------------------------------------------------------------
 
@@ -208,7 +222,6 @@ class Communities:
             least = device.full(3 * n, 2**32 - 1, np.uint32)
             self.kernels.LeastMembers(n, groups=groups, n=n, least=least, whole=None)
             label = device.gather(least, own)
-        communities = int((by_user == device.arange(0, n, np.uint32)).sum())
         reached = self.objective.quality(self.quality, n)
-        scalars = {self.scalar: reached, "communities": communities, "levels": self.levels}
+        scalars = {self.scalar: reached, "communities": self.names.count, "levels": self.levels}
         return {"community": device.astype(label, np.int64), "name": self.names.of(own)}, scalars

@@ -12,6 +12,8 @@ struct ApplyArcs {  // one lane per arc
     i64 weighs;  // 0 if strengths are not weights
     i64* strength;  // of out-edges, per vertex of the graph
     i64* strength_in;  // of in-edges; null in an undirected graph
+    i64* of_label;  // sums of strengths per label
+    i64* of_label_in;
     u8* active;  // out: 1 for the ends of each arc that weighs more or less than before
     u8* cut;  // out: 1 for the ends of each arc inside of a community that has no weight any more
     i64* sums;  // out: change of the weight inside of communities, change of all weight, and number of refused weights
@@ -29,8 +31,11 @@ struct ApplyArcs {  // one lane per arc
             bool inside = labels[src] == labels[dst];
             atomic_add(sums + 1, both);
             if (inside) atomic_add(sums, both);
-            if (weighs) atomic_add(strength + src, directed ? more : both);
-            if (weighs && strength_in) atomic_add(strength_in + dst, more);
+            if (weighs) {
+                i64 out = directed ? more : both;
+                atomic_add(strength + src, out), atomic_add(of_label + labels[src], out);
+                if (strength_in) atomic_add(strength_in + dst, more), atomic_add(of_label_in + labels[dst], more);
+            }
             if (src == dst) continue;
             store(active + src, (u8)1), store(active + dst, (u8)1);
             if (inside && now == 0) store(cut + src, (u8)1), store(cut + dst, (u8)1);

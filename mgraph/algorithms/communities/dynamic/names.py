@@ -22,6 +22,7 @@ __all__ = ["EVENTS", "Names"]
 #: what happens to a community, by its code
 EVENTS = ("born", "died", "merged into", "split from", "grown", "shrunk", "changed")
 BORN, DIED, MERGED, SPLIT, GROWN, SHRUNK, CHANGED = range(len(EVENTS))
+NOWHERE = 2**32 - 1  #: no label
 NONE = -1  #: no other community; a vertex that had none
 
 Events = list[tuple[int, int, int, int, int]]
@@ -38,6 +39,12 @@ class Names:
         The least vertex of each vertex's community, by users' ids.
     names, sizes : int64[n]
         The name of each community and its number of members at the last read, by its label.
+    alive : int64[n] or None
+        The number of these members that are still in the graph; None for all.
+    count : int
+        The number of communities.
+    thinned : int64[k]
+        The labels of communities that lost members with their vertices since.
     gone : list of (name, size)
         Communities of which all vertices were removed since.
     passed : dict
@@ -50,6 +57,9 @@ class Names:
         self.labels: Array = None
         self.names: Array = None
         self.sizes: Array = None
+        self.alive: Array = None
+        self.count = 0
+        self.thinned = np.empty(0, np.int64)
         self.gone: list[tuple[int, int]] = []
         self.passed: dict[str, np.ndarray] = {}
 
@@ -68,141 +78,150 @@ class Names:
             return
         # Label the communities by the least of the vertices that stay.
         labels, names, sizes = (Device.to_host(a) for a in (self.labels, self.names, self.sizes))
+        was = np.flatnonzero(labels == np.arange(len(labels)))
         kept = np.delete(np.arange(len(labels)), ids)
         old, places = labels[kept], np.arange(len(kept), dtype=np.uint32)
-        least = np.full(len(labels), 2**32 - 1, np.uint32)
+        least = np.full(len(labels), NOWHERE, np.uint32)
         least[old[::-1]] = places[::-1]
-        was = np.flatnonzero(labels == np.arange(len(labels)))
-        empty = was[least[was] == 2**32 - 1]
+        empty = was[least[was] == NOWHERE]
         self.gone += list(zip(names[empty].tolist(), sizes[empty].tolist(), strict=True))
+        self.count -= len(empty)
 
         # Move names and sizes to the new labels.
-        was = was[least[was] < 2**32 - 1]
+        was = was[least[was] < NOWHERE]
         columns = []
         for column in (names, sizes):
-            moved = np.full(len(kept), NONE, np.int64)
+            moved = np.zeros(len(kept), np.int64)
             moved[least[was]] = column[was]
             columns.append(device.asarray(moved))
         self.names, self.sizes = columns
-        self.labels = device.asarray(least[old])
+        alive = np.bincount(least[old], minlength=len(kept)).astype(np.int64)
+        self.thinned = np.flatnonzero(alive != Device.to_host(self.sizes))
+        self.labels, self.alive = device.asarray(least[old]), device.asarray(alive)
 
     def pass_on(self, device: Device, labels: Array) -> None:
-        """Name the communities of `labels`, uint32[n] by users' ids, and write what changed to `passed`."""
-        # Name all communities at the first read.
+        """Name the communities of `labels`, uint32[n] by users' ids, and write what changed to `passed`.
+
+        O(n) to compare the labels, else O(k log k) for k vertices with another label.
+        """
         xp, n = device.xp, len(labels)
-        sizes = xp.bincount(labels, minlength=n).astype(np.int64)
-        communities = xp.flatnonzero(sizes)
-        names = device.full(n, NONE, np.int64)
         if self.labels is None:
-            names[communities] = xp.arange(self.next, self.next + len(communities))
-            self.next += len(communities)
-            self.labels, self.names, self.sizes = labels, names, sizes
-            self.passed = {**_columns([]), **_moves(np.empty((3, 0), np.int64))}
+            self._begin(device, labels)
             return
-
-        # The image of an old community is the new one of its least vertex. Count the members that are elsewhere.
         before = len(self.labels)
-        old = xp.flatnonzero(self.labels == device.arange(0, before, np.uint32))
-        here = labels[:before]
-        elsewhere = xp.flatnonzero(device.gather(labels, self.labels) != here)
-        keys, counts = xp.unique(
-            self.labels[elsewhere].astype(np.uint64) << np.uint64(32) | here[elsewhere], return_counts=True
-        )
-        alive = xp.bincount(self.labels, minlength=before)[old]
-        image = labels[old].astype(np.int64)
+        if n > before:
+            self.names, self.sizes = (_longer(device, column, n) for column in (self.names, self.sizes))
+        alive = self.sizes if self.alive is None else _longer(device, self.alive, n)
 
-        # A community alone with its image passes its name on.
-        keys, counts = Device.to_host(keys), Device.to_host(counts)
-        sources, targets = (keys >> np.uint64(32)).astype(np.int64), (keys & np.uint64(2**32 - 1)).astype(np.int64)
-        mixed = xp.bincount(image, minlength=n) > 1
-        mixed[device.asarray(targets)] = True
-        mixed[labels[device.asarray(sources)]] = True
-        mixed = mixed[image]
-        plain = xp.flatnonzero(~mixed)
-        names[image[plain]] = self.names[old[plain]]
-        differ = plain[(self.sizes[old[plain]] != alive[plain]) | (sizes[image[plain]] != alive[plain])]
+        # Count the vertices by their old and new labels, if these differ. Only these labels are looked at.
+        vertices = xp.flatnonzero(labels[:before] != self.labels)
+        old, new = (_host(device.gather(column, vertices)) for column in (self.labels, labels))
+        come = _host(labels[before:])
+        pairs, counts = np.unique(old << 32 | new, return_counts=True)
+        sources, targets = pairs >> 32, pairs & NOWHERE
+        looked_at = np.unique(np.concatenate([sources, targets, come, self.thinned]))
+        at = device.asarray(looked_at)
+        own, size, members = (Device.to_host(device.gather(column, at)) for column in (self.names, self.sizes, alive))
 
-        # The others make offers.
-        rows = xp.flatnonzero(mixed)
-        old_rows, images, members = (Device.to_host(a[rows]).astype(np.int64) for a in (old, image, alive))
-        lost = np.zeros(before, np.int64)
-        np.add.at(lost, sources, counts)
-        members = members - lost[old_rows]
+        # A row of the table has an old label, a new label and the number of common members.
+        stay = members - _sums(looked_at, sources, counts)
         table = np.array(
-            [np.concatenate(columns) for columns in ((old_rows, sources), (images, targets), (members, counts))]
+            [np.concatenate(columns) for columns in ((looked_at, sources), (looked_at, targets), (stay, counts))]
         )
-        events: Events = [(DIED, name, NONE, size, 0) for name, size in self.gone]
-        events += self._offers(device, table, names, sizes, differ, old, image)
+        table = table[:, table[2] > 0]
+        now = _sums(looked_at, table[1], table[2]) + _sums(looked_at, come, np.ones(len(come), np.int64))
+        passed, events = self._passed(table, looked_at, own, size, now)
+        events += [(DIED, name, NONE, lost, 0) for name, lost in self.gone]
 
-        # New communities get new names.
-        self._found(device, table, communities, names, sizes, events)
+        # List the vertices whose name changed, also those with the same label, if its community has another name.
+        moves = [(_host(vertices), old, new)]
+        renamed = looked_at[(own != passed) & (stay > 0)]
+        if len(renamed):
+            mark = device.zeros(n, np.uint8)
+            mark[device.asarray(renamed)] = 1
+            stayed = xp.flatnonzero((labels[:before] == self.labels) & device.gather(mark, self.labels).astype(bool))
+            same = _host(device.gather(self.labels, stayed))
+            moves.append((_host(stayed), same, same))
+        vertex, source, target = (np.concatenate(columns) for columns in zip(*moves, strict=True))
+        names = own[np.searchsorted(looked_at, source)], passed[np.searchsorted(looked_at, target)]
+        order = np.argsort(vertex)
+        order = order[names[0][order] != names[1][order]]
+        fresh = np.arange(before, n), np.full(n - before, NONE), passed[np.searchsorted(looked_at, come)]
+        moved = (column[order] for column in (vertex, *names))
+        rows = [np.concatenate(part) for part in zip(moved, fresh, strict=True)]
 
-        # List the vertices whose name changed.
-        was = device.full(n, NONE, np.int64)
-        was[:before] = self.names[self.labels]
-        now = names[labels]
-        vertices = xp.flatnonzero(was != now)
-        moves = np.array([Device.to_host(a).astype(np.int64) for a in (vertices, was[vertices], now[vertices])])
-        self.labels, self.names, self.sizes, self.gone = labels, names, sizes, []
-        self.passed = {**_columns(events), **_moves(moves)}
+        # Write it down.
+        self.names[at], self.sizes[at] = device.asarray(passed), device.asarray(now)
+        self.count += int((now > 0).sum()) - int((members > 0).sum())
+        self.labels, self.alive, self.gone, self.thinned = labels, None, [], np.empty(0, np.int64)
+        self.passed = {**_columns(events), **_moves(np.array(rows, np.int64))}
 
-    def _offers(
-        self, device: Device, table: np.ndarray, names: Array, sizes: Array, differ: Array, old: Array, image: Array
-    ) -> Events:
-        """Pass names on by the offers of `table`, rows of old label, new label and common members.
+    def _begin(self, device: Device, labels: Array) -> None:
+        """Name all communities at the first read."""
+        xp, n = device.xp, len(labels)
+        sizes, names = xp.bincount(labels, minlength=n).astype(np.int64), device.full(n, NONE, np.int64)
+        communities = xp.flatnonzero(sizes)
+        self.count = len(communities)
+        names[communities] = xp.arange(self.next, self.next + self.count)
+        self.next += self.count
+        self.labels, self.names, self.sizes = labels, names, sizes
+        self.passed = {**_columns([]), **_moves(np.empty((3, 0), np.int64))}
 
-        Returns the events of communities that pass their names on or merge; `differ` are places in `old` and `image` of
-        those that made no offer, and have other members now.
+    def _passed(
+        self, table: np.ndarray, looked_at: np.ndarray, own: np.ndarray, size: np.ndarray, now: np.ndarray
+    ) -> tuple[np.ndarray, Events]:
+        """Return the new names of the labels `looked_at`, and the events.
+
+        `own` and `size` are the names and sizes at the last read, `now` the new sizes.
         """
         # Each old community chooses; each new one takes an offer.
-        table = table[:, table[2] > 0]
         order = np.lexsort((table[1], -table[2], table[0]))
         offers = _firsts(table[:, order], 0)
         order = np.lexsort((offers[0], -offers[2], offers[1]))
         offers = offers[:, order]
-        taken = _firsts(offers, 1)
-        own = Device.to_host(self.names[device.asarray(taken[0])])
-        names[device.asarray(taken[1])] = device.asarray(own)
+        first = np.ones(offers.shape[1], bool)
+        first[1:] = offers[1, 1:] != offers[1, :-1]
+        givers, takers = (np.searchsorted(looked_at, row) for row in offers[:2])
+        passed = np.full(len(looked_at), NONE)
+        passed[takers[first]] = own[givers[first]]
 
         # Losers merge.
-        won = set(taken[0].tolist())
-        name_of = dict(zip(taken[1].tolist(), own.tolist(), strict=True))
-        lost = offers[:, [i for i, a in enumerate(offers[0].tolist()) if a not in won]]
-        gone = (Device.to_host(column[device.asarray(lost[0])]).tolist() for column in (self.names, self.sizes))
-        events: Events = [
-            (MERGED, name, name_of[target], size, 0) for name, size, target in zip(*gone, lost[1].tolist(), strict=True)
-        ]
+        lost, won = givers[~first], passed[takers[~first]]
+        none = np.full(len(looked_at), NONE)
+        events = [(np.full(len(lost), MERGED), own[lost], won, size[lost], np.zeros(len(lost), np.int64))]
 
         # Winners may have other members.
-        a = np.concatenate([taken[0], Device.to_host(old[differ])])
-        b = np.concatenate([taken[1], Device.to_host(image[differ])])
-        common = np.concatenate([taken[2], np.full(len(differ), NONE)])
-        name, before = (Device.to_host(column[device.asarray(a)]) for column in (self.names, self.sizes))
-        after = Device.to_host(sizes[device.asarray(b)])
-        other_members = (before != after) | (common != before)
-        for one, size, size_now in zip(*(c[other_members].tolist() for c in (name, before, after)), strict=True):
-            kind = GROWN if size_now > size else SHRUNK if size_now < size else CHANGED
-            events.append((kind, one, NONE, size, size_now))
-        return events
+        a, b, common = givers[first], takers[first], offers[2, first]
+        kinds = np.where(now[b] > size[a], GROWN, np.where(now[b] < size[a], SHRUNK, CHANGED))
+        differ = (size[a] != now[b]) | (common != size[a])
+        events += [tuple(column[differ] for column in (kinds, own[a], none[: len(a)], size[a], now[b]))]
 
-    def _found(
-        self, device: Device, table: np.ndarray, communities: Array, names: Array, sizes: Array, events: Events
-    ) -> None:
-        """Give new names to communities without one, and add their events."""
-        new = Device.to_host(communities[names[communities] == NONE])
-        fresh = np.arange(self.next, self.next + len(new))
+        # New communities get new names, and are split from where most of their members were.
+        new = np.flatnonzero((now > 0) & (passed == NONE))
+        passed[new] = np.arange(self.next, self.next + len(new))
         self.next += len(new)
-        names[device.asarray(new)] = device.asarray(fresh)
-        size = dict(zip(new.tolist(), Device.to_host(sizes[device.asarray(new)]).tolist(), strict=True))
-        origin: dict[int, int] = {}
-        for a, b, members in table.T.tolist():
-            if b in size and 2 * members > size[b]:
-                origin[b] = a
-        sources = device.asarray(np.array([*origin.values()], np.int64))
-        names_of = dict(zip(origin, Device.to_host(self.names[sources]).tolist(), strict=True))
-        for label, name in zip(new.tolist(), fresh.tolist(), strict=True):
-            other = names_of.get(label, NONE)
-            events.append((BORN if other == NONE else SPLIT, name, other, 0, size[label]))
+        origin, places = none.copy(), np.searchsorted(looked_at, table[1])
+        most = 2 * table[2] > now[places]
+        origin[places[most]] = own[np.searchsorted(looked_at, table[0, most])]
+        kinds = np.where(origin[new] == NONE, BORN, SPLIT)
+        events += [(kinds, passed[new], origin[new], np.zeros(len(new), np.int64), now[new])]
+        return passed, [row for columns in events for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+def _host(column: Array) -> np.ndarray:
+    return Device.to_host(column).astype(np.int64)
+
+
+def _longer(device: Device, column: Array, n: int) -> Array:
+    """Return a copy of `column` of `n` values; new ones are 0."""
+    longer = device.zeros(n, np.int64)
+    longer[: len(column)] = column
+    return longer
+
+
+def _sums(labels: np.ndarray, of: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the sum of `counts` for each of `labels`, which are in order: int64[k]."""
+    return np.bincount(np.searchsorted(labels, of), weights=counts, minlength=len(labels)).astype(np.int64)
 
 
 def _firsts(table: np.ndarray, row: int) -> np.ndarray:

@@ -49,10 +49,10 @@ struct FindDoubts {
     const u32* before;
     const u32* labels;
     u8* touched;  // in: communities to look at; out: those in doubt
-    u32* set;  // per vertex: the set that reached it, from 1; 0 for none
+    u32* set;  // per vertex: the set that reached it, from 1; 0 for none, and before and after the search
     u32* queue;
     u32* parent;  // of sets
-    u32* open;  // per label: sets that are not yet one
+    u32* open;  // per label: sets that are not yet one; 0 before and after
     i64* visited;  // out: number of edges
     DEVICE void operator()(Grid grid) const {
         if constexpr (Tile<lanes>::size() == 1)
@@ -115,10 +115,14 @@ struct FindDoubts {
         // In doubt are those with several sets.
         for (i64 i = 0; i < n_moved; ++i) settle(before[moved[i]]), settle(labels[moved[i]]);
         for (i64 i = 0; i < changes.n; ++i) settle(labels[changes.src(i)]), settle(labels[changes.dst(i)]);
+        for (i64 i = 0; i < n_moved; ++i) clear(before[moved[i]]), clear(labels[moved[i]]);
+        for (i64 i = 0; i < changes.n; ++i) clear(labels[changes.src(i)]), clear(labels[changes.dst(i)]);
+        for (i64 at = 0; at < n; ++at) set[queue[at]] = 0;
     }
     DEVICE void settle(u32 label) const {
         if (open[label] <= 1) touched[label] = 0;
     }
+    DEVICE void clear(u32 label) const { open[label] = 0; }
     DEVICE u32 root(u32 a) const {
         while (parent[a] != a) a = parent[a] = parent[parent[a]];
         return a;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from mgraph.algorithms.communities.multilevel import Level
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, Struct
 
-__all__ = ["Parting", "divide"]
+__all__ = ["Parting", "Scratch", "divide"]
 
 
 class Parting(NamedTuple):
@@ -24,9 +25,31 @@ class Parting(NamedTuple):
     apart: Array
 
 
+@dataclass(frozen=True)
+class Scratch:
+    """Memory of a search on a CPU: `set` and `open` are 0 before and after."""
+
+    set: Array
+    queue: Array
+    parent: Array
+    open: Array
+
+    @classmethod
+    def of(cls, device: Device, n: int) -> Scratch:
+        """Make the memory for `n` vertices: 20 bytes per vertex."""
+        empty, zeros = device.empty, device.zeros
+        return cls(zeros(n, np.uint32), empty(n, np.uint32), empty(n + 1, np.uint32), zeros(2 * n, np.uint32))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return sum(int(array.nbytes) for array in vars(self).values())
+
+
 def divide(
-    level: Level, library: Library, before: Array, cut: Array = None, changes: EdgeDelta | None = None
-) -> Parting:
+    level: Level, library: Library, before: Array, cut: Array = None, changes: EdgeDelta | None = None,
+    scratch: Scratch | None = None,
+) -> Parting:  # fmt: skip
     """Divide the communities of `level` that are not connected any more, and name all by their least members.
 
     The communities `before`, of the same vertices, were connected before `changes`, and `cut` marks the ends of edges
@@ -36,13 +59,15 @@ def divide(
     # Find the communities that may be disconnected.
     device, n = level.device, level.n
     touched = device.full(2 * n, int(before is None), np.uint8)
-    moved = None if before is None else device.astype(device.xp.flatnonzero(level.labels != before), np.uint32)
-    if moved is not None:
+    if before is not None:
+        moved = device.astype(device.xp.flatnonzero(level.labels != before), np.uint32)
         library.TouchMoved(len(moved), moved=moved, n=len(moved), before=before, labels=level.labels, touched=touched)
         if cut is not None:
             library.TouchCut(n, cut=cut, n=n, labels=level.labels, touched=touched)
         if level.shard.size == 1 and level.tally.by_thread and bool(touched.any()):
-            _find_doubts(level, library, before, moved, changes, touched)
+            _find_doubts(level, library, before, moved, changes, touched, scratch)
+        if len(moved) == 0 and not bool(touched.any()):
+            return Parting(before, None)
 
     # Find their components.
     parent = _components(level, library, touched) if bool(touched.any()) else None
@@ -59,8 +84,9 @@ def divide(
 
 
 def _find_doubts(
-    level: Level, library: Library, before: Array, moved: Array, changes: EdgeDelta | None, touched: Array
-) -> None:
+    level: Level, library: Library, before: Array, moved: Array, changes: EdgeDelta | None, touched: Array,
+    scratch: Scratch | None,
+) -> None:  # fmt: skip
     """Leave in `touched` the communities that a search from a few vertices does not show to be connected."""
     device, n, views = level.device, level.n, level.tally.views
     changes = changes or EdgeDelta(device.empty(0, np.uint64), device.empty(0, np.uint8), 0)
@@ -68,8 +94,7 @@ def _find_doubts(
     library.FindDoubts(
         1, graph=views[0], back=views[-1], both=len(views) - 1, unit=level.weights[0].unit, changes=changes.fields(),
         moved=moved, n_moved=len(moved), before=before, labels=level.labels, touched=touched,
-        set=device.zeros(n, np.uint32), queue=device.empty(n, np.uint32), parent=device.empty(n + 1, np.uint32),
-        open=device.zeros(2 * n, np.uint32), visited=visited,
+        **vars(scratch or Scratch.of(device, n)), visited=visited,
     )  # fmt: skip
     level.visited += int(visited[0])
 

@@ -86,17 +86,21 @@ class Level:
         self.moves, self.count = self.device.empty(self.rows, np.uint64), self.device.zeros(1, np.int64)
         self.visited = 0
 
-    def start(self, labels: Array = None, inside: int | None = None) -> None:
+    def start(self, labels: Array = None, inside: int | None = None, sums: list[Array] | None = None) -> None:
         """Begin with the communities of `labels`, or with a community for each vertex.
 
         `inside` is the weight inside of the communities; on the level of the graph's vertices it may be left out.
+        `sums` are their strengths, if these are known.
         """
         self.labels = self._own_labels() if labels is None else labels
-        self.sums = [self.sums_of(self.labels, strength, 2 * self.n) for strength in self.strengths]
+        self.sums = self._sum() if sums is None else sums
         self.inside = self._weigh_inside() if inside is None else inside
 
     def _own_labels(self) -> Array:
         return self.device.arange(0, self.n, np.uint32) if self.names is None else self.names.copy()
+
+    def _sum(self) -> list[Array]:
+        return [self.sums_of(self.labels, strength, 2 * self.n) for strength in self.strengths]
 
     def sums_of(self, labels: Array, strength: Array, n: int) -> Array:
         """Return the strength of each label less than `n`: int64[n]."""
@@ -127,7 +131,7 @@ class Level:
         for number in range(SWEEPS):
             if counted:
                 self.visited += int(Device.to_host(self.degrees[active.astype(bool)].sum(dtype=np.int64)))
-            before = self.labels.copy(), [sums.copy() for sums in self.sums], self.inside
+            before = self.labels.copy(), self.inside
             moves, marks = self._sweep(_mixed(seed, number), turns, active)
             if moves == 0:
                 break
@@ -135,7 +139,8 @@ class Level:
             # Undo a sweep without gain. A small graph tries again with more turns.
             now = self.value()
             if now <= best:
-                self.labels, self.sums, self.inside = before
+                self.labels, self.inside = before
+                self.sums = self._sum()
                 turns *= 2
                 if not few or turns > MOST_TURNS:
                     break
