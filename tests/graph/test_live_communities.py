@@ -115,6 +115,7 @@ def fuzz(
                 assert live.names().to_numpy().tolist() == [names.names[v] for v in range(len(labels))]
                 assert events_since(twins, before) == events_since(live, before)
                 assert twins.report.how == live.report.how and twins.report.moved == live.report.moved
+                assert twins.report.touched == live.report.touched
     print(hows)
     return hows
 
@@ -193,6 +194,22 @@ def test_a_window_on_two_workers_changes_no_name(client):
                 got = [live.names().to_series().to_dict() for live in lives]
                 assert got[0] == got[1]
                 assert lives[0].result().to_series().to_dict() == lives[1].result().to_series().to_dict()
+    assert_clean(client)
+
+
+def test_an_arc_that_two_owners_changed(client):
+    """Between two reads the rows of the arcs move to another worker, and its changes are netted all the same."""
+    src = np.repeat(np.arange(8), 8)
+    dst, weight = 8 + np.tile(np.arange(8), 8), np.arange(1, 65)
+    with DynamicGraph(client, 64, directed=False, weighted=True) as graph:
+        graph.insert(src, dst, weight)
+        live, ranges = graph.maintain("leiden"), graph.balance()
+        graph.insert([5, 6], [12, 13], [70, 71])
+        graph.rebalance()
+        assert graph.balance() != ranges
+        graph.insert([5, 7], [12, 14], [weight[5 * 8 + 4], 72])
+        live.result()
+        assert live.report.touched == 2
     assert_clean(client)
 
 
