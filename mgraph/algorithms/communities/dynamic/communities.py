@@ -2,8 +2,11 @@
 
 Strengths of vertices and the weight inside of communities take the changed arcs. The ends of these are the first active
 vertices; those that move activate their neighbours, as in a fresh run. Communities that lost an edge or a member are
-divided if they are no longer connected, and the vertices of the smaller parts may move again. After changes of a stated
-share of the arcs the communities are computed anew.
+divided if they are no longer connected, and the vertices of the smaller parts may move again.
+
+Moves of vertices alone do not merge communities, and divide none that is connected. So after changes of a stated share
+of the arcs, or if the quality falls, another iteration of the method begins with the present communities, on all
+levels. It takes a fourth of the time of a full computation, which follows only after changes of a larger share.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import numpy as np
 from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Renumbering, Shard, incoming, kernels
 from mgraph.algorithms.communities.dynamic.names import Names
 from mgraph.algorithms.communities.dynamic.splits import Scratch, divide
-from mgraph.algorithms.communities.multilevel import Level, finest_level, vertex_level
+from mgraph.algorithms.communities.multilevel import Hierarchy, Level, finest_level, number_communities, vertex_level
 from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.algorithms.primitives.user_ids import vertex_labels
 from mgraph.device import Array, Device
@@ -27,9 +30,9 @@ __all__ = ["Communities"]
 
 FILE = "algorithms/communities/dynamic/dynamic.cuh"
 ROUNDS = 4  #: how often vertices move and communities are divided, per update
-#: changed arcs since the last full computation, of all arcs, from which another one is made; and from which it is made
-#: if the quality fell by the fraction LOSS
-SHARE, LEAST_SHARE, LOSS = 1 / 16, 1 / 256, 0.002
+#: communities are improved on all levels after changes of SHARE of the arcs, or of LEAST_SHARE if the quality fell by
+#: the fraction LOSS meanwhile; and computed anew after changes of ANEW of the arcs
+SHARE, LEAST_SHARE, LOSS, ANEW = 1 / 16, 1 / 256, 0.002, 1 / 2
 LEAST_BITS, MOST_BITS = 55, 62  #: of the sum of all weights in units; otherwise the unit is chosen anew
 
 
@@ -43,6 +46,8 @@ class Communities:
         The names at the last read, which outlive this.
     program : callable
         ``program(shard, **arguments)`` computes the communities anew: the algorithm's `run`.
+    descend : callable
+        ``descend(levels, max_levels, seed)`` is an iteration of it, from the communities of a `Hierarchy` on.
     what : str
         The algorithm's name.
     **arguments
@@ -60,19 +65,28 @@ class Communities:
         The strengths of each community, by its label; None after vertices came or left.
     inside : int
         The weight inside of communities, both ways.
+    loops : int
+        The weight of self-loops, both ways.
     quality, best : float
-        The quality as `Level.value` has it, now and after the last full computation.
-    arcs : int
-        The changed arcs since the last full computation.
+        The quality as `Level.value` has it, now and after the last iteration on all levels.
+    arcs, all_arcs : int
+        The changed arcs since then, and since the last full computation.
     updates : int
         The updates since then, from which seeds follow.
     """
 
     def __init__(
-        self, shard: Shard, names: Names, program: Callable[..., Columns], what: str, **arguments: Any
+        self,
+        shard: Shard,
+        names: Names,
+        program: Callable[..., Columns],
+        descend: Callable[..., Any],
+        what: str,
+        **arguments: Any,
     ) -> None:
         self.shard, self.device, self.names = shard, shard.device, names
-        self.seed, self.arcs, self.updates = arguments["seed"], 0, 0
+        self.seed, self.arcs, self.updates, self.all_arcs = arguments["seed"], 0, 0, 0
+        self.descend, self.max_levels = descend, arguments["max_levels"]
         columns, scalars = program(shard, **arguments)
         self.scalar, self.levels = next(iter(scalars)), scalars["levels"]
         self.kernels = kernels(shard, FILE, shard.out_edges.view())
@@ -88,6 +102,7 @@ class Communities:
         self.order, self.labels, self.inside = shard.order, parting.labels, level.inside
         self.quality = self.best = level.value()
         self.sums: list[Array] | None = level.sums
+        self.loops = level.loops
         self.scratch = Scratch.of(self.device, level.n) if level.tally.by_thread else None
 
     @property
@@ -111,7 +126,8 @@ class Communities:
         """
         self._index()
         self.arcs += len(changes)
-        if self.arcs > SHARE * most:
+        self.all_arcs += len(changes)
+        if self.all_arcs > ANEW * most:
             return None
         self.updates += 1
 
@@ -120,25 +136,42 @@ class Communities:
         sides = [shard.out_edges, incoming(shard, "communities")] if directed else [shard.out_edges]
         level = vertex_level(shard, sides, self.strengths, self.objective, self.unit)
         level.start(self.labels.copy(), self.inside, self.sums)
-        active, cut, sums = device.zeros(n, np.uint8), device.zeros(n, np.uint8), device.zeros(3, np.int64)
+        active, cut, sums = device.zeros(n, np.uint8), device.zeros(n, np.uint8), device.zeros(4, np.int64)
         self.kernels.ApplyArcs(
             len(changes), changes=changes.fields(), labels=self.labels, unit=self.unit, directed=int(directed),
             weighs=int(self.objective.name == "modularity"), strength=self.strengths[0],
             strength_in=self.strengths[-1] if directed else None, of_label=level.sums[0],
             of_label_in=level.sums[-1] if directed else None, active=active, cut=cut, sums=sums,
         )  # fmt: skip
-        inside, total, refused = Device.to_host(sums).tolist()
+        inside, total, loops, refused = Device.to_host(sums).tolist()
+        self.loops += loops
         self.objective = level.objective = replace(self.objective, total=self.objective.total + total)
         level.inside += inside
         if refused or not self._exact():
             return None
 
-        # Move vertices, unless too much quality is lost.
+        # Move vertices, and from time to time communities.
         changed = self._improve(level, changes, active, cut)
-        if self.quality < (1 - LOSS) * self.best and self.arcs > LEAST_SHARE * most:
-            return None
+        if self.arcs > SHARE * most or (self.quality < (1 - LOSS) * self.best and self.arcs > LEAST_SHARE * most):
+            self._refresh(level)
+            changed = True
         visited = int(self.shard.exchange.allreduce(np.array([level.visited]))[0])
         return ApplyResult(visited, changed)
+
+    def _refresh(self, level: Level) -> None:
+        """Improve the communities on all levels, from the present ones on. O(m)."""
+        shard, arcs = self.shard, self.shard.out_edges.num_edges
+        level.start(self.labels.copy(), self.inside, self.sums)
+        level.loops = self.loops
+        levels = Hierarchy(level)
+        self.descend(levels, self.max_levels, self.seed + ROUNDS * self.updates + ROUNDS)
+        numbers, _ = number_communities(levels.level, levels.level.labels)
+        level.start(all_gather(shard, self.device.gather(numbers, levels.members)), levels.level.inside)
+        level.start(divide(level, self.kernels, None).labels, level.inside)
+        level.visited += arcs
+        self.labels, self.inside, self.sums = level.labels.copy(), level.inside, level.sums
+        self.quality = self.best = level.value()
+        self.arcs = 0
 
     def _exact(self) -> bool:
         """Return True if the unit of weights suits their sum, and there are some."""

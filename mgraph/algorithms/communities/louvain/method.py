@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs
 from mgraph.algorithms.communities.dynamic import Communities, Names
-from mgraph.algorithms.communities.louvain.program import run, warm
+from mgraph.algorithms.communities.louvain.program import descend, run, warm
 from mgraph.algorithms.communities.multilevel.arguments import check_arguments
 
 __all__ = ["ALGORITHM", "louvain"]
@@ -82,6 +82,6 @@ ALGORITHM = Algorithm(
     columns={"community": "label", "name": "value"},
     scalars=("modularity", "communities", "levels"),
     warm=warm,
-    maintain=partial(Communities, program=run, what="louvain"),
+    maintain=partial(Communities, program=run, descend=descend, what="louvain"),
     memory=Names,
 )
