@@ -14,9 +14,9 @@ from graph_model import GraphModel, random_batch
 from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, EdgeBatch
-from mgraph.algorithms.communities.dynamic import communities
+from mgraph.algorithms.communities.dynamic import Names, communities
 from mgraph.client.results.maintained import Live
-from mgraph.errors import InvalidOption
+from mgraph.errors import CapacityError, InvalidOption
 from mgraph.structures import names
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -249,6 +249,56 @@ def test_a_closed_result_is_computed_again_with_its_names(patient):
         assert live.changes(epoch).communities.num_rows == 0
 
 
+@pytest.mark.parametrize("when", ["before names pass", "after"])
+def test_a_read_that_fails_leaves_a_gap(patient, monkeypatch, when):
+    """No name comes back, and the history begins again at the next read."""
+    pass_on = Names.pass_on
+
+    def failing(*args: Any) -> None:
+        if when == "after":
+            pass_on(*args)
+        raise CapacityError("no memory")
+
+    with DynamicGraph(None, 8, directed=False) as graph:
+        graph.insert([0, 1, 2, 3, 4, 5, 2], [1, 2, 0, 4, 5, 3, 3])
+        live = graph.maintain("leiden")
+        first = live.epoch
+        graph.insert([6], [7])
+        monkeypatch.setattr(Names, "pass_on", failing)
+        with pytest.raises(CapacityError):
+            live.result()
+        monkeypatch.undo()
+        assert live.names().to_numpy().tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
+        with pytest.raises(InvalidOption, match=f"^since is {first}; .* begins at epoch {live.epoch}"):
+            live.changes(first)
+
+
+def test_a_rank_that_failed_alone_loses_the_names_of_all(patient, client):
+    """The names of its communities are new ones then, on all ranks."""
+    with DynamicGraph(client, 8, directed=False) as graph:
+        graph.insert([0, 1, 2, 3, 4, 5, 2], [1, 2, 0, 4, 5, 3, 3])
+        live = graph.maintain("leiden")
+        before = live.names().to_numpy()
+        client.run(fail_once, workers=[next(iter(client.scheduler_info()["workers"]))])
+        graph.insert([6], [7])
+        with pytest.raises(CapacityError):
+            live.result()
+        after = live.names().to_numpy()
+        assert after.min() > before.max() and (after[:3] == after[0]).all() and after[6] == after[7]
+    assert_clean(client)
+
+
+def fail_once() -> None:
+    """The next time that this process passes names on, it fails."""
+    pass_on = Names.pass_on
+
+    def failing(*args: Any) -> None:
+        setattr(Names, "pass_on", pass_on)  # noqa: B010
+        raise CapacityError("no memory")
+
+    setattr(Names, "pass_on", failing)  # noqa: B010
+
+
 def test_quality_over_a_stream():
     """Groups drift, merge and split; the quality stays within 0.5 % of fresh runs."""
     rng, n, k = fresh_rng(), 600, 15
@@ -279,6 +329,13 @@ def test_quality_over_a_stream():
             hows[live.report.how] += 1
     print(hows, max(losses))
     assert np.mean(losses) < 0.005 and hows["incremental"] > 30
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_on_a_gpu(patient, kind):
+    for method in METHODS:
+        assert fuzz(None, {**kind, "device": "cuda"}, method, 60, 400, {"structure": "slabgraph"})["incremental"]
 
 
 @pytest.mark.slow

@@ -46,11 +46,12 @@ def maintain(
     took = catch_up(shard, live, ALGORITHMS[name], args, first_name)
     state = shard.maintained[live]
     assert state.result is not None
+    since, state.read = state.read, None
     with shard.named_by(by_key):
         answer = {**_keep(rank, name, result, *state.result.columns()), "took": took}
 
-    # Rank 0 tells what changed since the last read.
-    since, state.read = state.read, shard.epoch
+    # Rank 0 tells what changed since the last read, unless that failed.
+    state.read = shard.epoch
     if state.memory is not None and rank.shard.rank == 0:
         answer["passed"] = {**state.memory.passed, "since": since, "next": state.memory.next}
     return answer

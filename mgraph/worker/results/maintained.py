@@ -19,13 +19,13 @@ the next read recomputes the result.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Algorithm, EdgeDelta, Renumbering
+from mgraph.algorithms.algorithm import Algorithm, EdgeDelta, Memory, Renumbering
 from mgraph.device import Array
 from mgraph.errors import CapacityError
 from mgraph.kernels import load
@@ -57,8 +57,9 @@ def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value, first_n
     """
     state = shard.maintained.setdefault(live, MaintainedState())
     shard.change_log.open(shard.epoch)
-    if algorithm.memory is not None and state.memory is None:
-        state.memory, shard.change_log.whole = algorithm.memory(first_name), True
+    if algorithm.memory is not None:
+        shard.change_log.whole = True
+        _agree_on_memory(shard, state, algorithm.memory, first_name)
     report = _gone_on(shard, state)
     if report is None or report["how"] == "again":
         # Recompute. The old result is freed first.
@@ -81,6 +82,18 @@ def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value, first_n
     _note_place(shard, state)
     shard.change_log.forget(min(other.epoch for other in shard.maintained.values()))
     return report
+
+
+def _agree_on_memory(shard: Shard, state: MaintainedState, make: Callable[[int], Memory], first_name: int) -> None:
+    """Make a memory, unless each rank has the one of the same last read. One allreduce.
+
+    The ranks differ after an error of some of them.
+    """
+    read, memory = -1 if state.read is None else state.read, state.memory
+    own = [read, -read, int(memory is None), max(first_name, 0 if memory is None else memory.next)]
+    last, first, missing, name = shard.exchange.allreduce(np.array(own, np.int64), "max").tolist()
+    if missing or last != -first:
+        state.memory, state.result, state.read = make(name), None, None
 
 
 def _note_place(shard: Shard, state: MaintainedState) -> None:

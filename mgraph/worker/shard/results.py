@@ -51,7 +51,7 @@ class MaintainedState:
     memory : Memory or None
         The part of it that outlives its computation; None if its algorithm has none.
     read : int or None
-        The epoch of the last read; None before the first.
+        The epoch of the last read; None before the first, and after one that failed.
     epoch, generation : int
         The shard's at the last update.
     starts : tuple of int

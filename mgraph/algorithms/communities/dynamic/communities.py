@@ -32,7 +32,7 @@ FILE = "algorithms/communities/dynamic/dynamic.cuh"
 ROUNDS = 4  #: how often vertices move and communities are divided, per update
 #: communities are improved on all levels after changes of SHARE of the arcs, or of LEAST_SHARE if the quality fell by
 #: the fraction LOSS meanwhile; and computed anew after changes of ANEW of the arcs
-SHARE, LEAST_SHARE, LOSS, ANEW = 1 / 16, 1 / 256, 0.002, 1 / 2
+SHARE, LEAST_SHARE, LOSS, ANEW = 1 / 32, 1 / 256, 0.001, 1 / 2
 LEAST_BITS, MOST_BITS = 55, 62  #: of the sum of all weights in units; otherwise the unit is chosen anew
 
 
