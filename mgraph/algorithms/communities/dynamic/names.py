@@ -117,8 +117,8 @@ class Names:
         vertices = xp.flatnonzero(labels[:before] != self.labels)
         old, new = (_host(device.gather(column, vertices)) for column in (self.labels, labels))
         come = _host(labels[before:])
-        pairs, counts = np.unique(old << 32 | new, return_counts=True)
-        sources, targets = pairs >> 32, pairs & NOWHERE
+        pairs, counts = np.unique(old.astype(np.uint64) << np.uint64(32) | new.astype(np.uint64), return_counts=True)
+        sources, targets = (pairs >> np.uint64(32)).astype(np.int64), (pairs & np.uint64(NOWHERE)).astype(np.int64)
         looked_at = np.unique(np.concatenate([sources, targets, come, self.thinned]))
         at = device.asarray(looked_at)
         own, size, members = (Device.to_host(device.gather(column, at)) for column in (self.names, self.sizes, alive))

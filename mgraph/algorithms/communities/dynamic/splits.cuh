@@ -218,7 +218,7 @@ struct LeastMembers {  // computes the least name of each group, one lane per ve
     u32* whole;  // [2 n]: by label, also of a divided community; null where none is touched
     DEVICE void operator()(Grid grid) const {
         for (i64 v : grid.items(n)) {
-            note_name(least, (u32)groups.of(v), groups.name(v));
+            note_name(least + groups.of(v), 0, groups.name(v));
             if (whole) note_name(whole, groups.labels[v], groups.name(v));
         }
     }
