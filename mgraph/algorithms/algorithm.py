@@ -33,6 +33,7 @@ __all__ = [
     "EdgeDelta",
     "GraphFacts",
     "Maintained",
+    "Memory",
     "Names",
     "Renumbering",
     "Runs",
@@ -177,6 +178,10 @@ class Algorithm:
     maintain : callable, optional
         ``maintain(shard, **arguments)`` computes a result on each rank that can apply changes of the graph: a
         `Maintained`. None if results of this algorithm cannot be maintained.
+    memory : callable, optional
+        ``memory(first_name)`` makes a `Memory`, what outlives the results of `maintain`, its second argument then.
+        Such a result depends on the updates before it, so only counts of arcs decide whether it is updated, never
+        times, and it survives moves of ranges and new orders. None for a result that depends on the graph alone.
     """
 
     name: str
@@ -187,6 +192,7 @@ class Algorithm:
     warm: Callable[[Shard], None]
     result: Callable[[dict[str, list[np.ndarray]], dict[str, Any], Names], Any] | None = None
     maintain: Callable[..., Maintained] | None = None
+    memory: Callable[[int], Memory] | None = None
 
     def arguments(self, facts: GraphFacts, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Check the user's arguments and return the program's.
@@ -269,11 +275,31 @@ class Renumbering:
     new: Array
 
 
+class Memory(Protocol):
+    """State of a maintained result that outlives its computation, equal on every rank.
+
+    Attributes
+    ----------
+    next : int
+        The first name that was never used.
+    passed : dict
+        The changes at the last `Maintained.columns` in arrays, which rank 0 sends to the user's process.
+    """
+
+    next: int
+    passed: dict[str, np.ndarray]
+
+    def remove(self, device: Device, ids: np.ndarray) -> None:
+        """Adopt the removal of users' `ids`, whose vertices leave the graph. Later ids move up."""
+        ...
+
+
 class Maintained(Protocol):
     """A rank's part of a maintained result, with its state; created for the current graph.
 
     Every rank makes the same calls. Between two calls of `apply_changes` only the rows of the changed arcs differ, and
-    the number of vertices may have grown. After any other change of ranges or internal ids the result is created anew.
+    the number of vertices may have grown. After any other change of ranges or internal ids the result is created anew,
+    but not one with a `Memory`, which follows them itself.
     """
 
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:

@@ -187,6 +187,7 @@ PROGRAMS: dict[str, tuple[Make, Call]] = {
     "transitivity": (undirected, lambda graph: graph.transitivity()),
     "triangles": (undirected, lambda graph: graph.triangles().to_numpy()),
     "maintained components": (undirected, maintained("connected_components")),
+    "maintained leiden": (plain, maintained("leiden")),
     "maintained bfs": (plain, maintained("bfs")),
     "maintained pagerank": (plain, maintained("pagerank")),
     "maintained triangles": (undirected, maintained("triangles")),

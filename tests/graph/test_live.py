@@ -442,8 +442,8 @@ def test_memory_is_reported_and_freed():
 
 def test_what_cannot_be_maintained():
     with DynamicGraph(n_vertices=10, weighted=True, device="cpu") as graph:
-        with pytest.raises(InvalidOption, match="'louvain'.*'bfs'"):
-            graph.maintain("louvain")
+        with pytest.raises(InvalidOption, match="'modularity'.*'bfs'"):
+            graph.maintain("modularity")
         with pytest.raises(UnknownVertex, match="10"):
             graph.maintain("bfs", source=10)
         with pytest.raises(TypeError):

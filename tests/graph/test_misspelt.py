@@ -141,7 +141,7 @@ def test_errors_are_raised_where_the_user_called(place) -> None:
             lambda: g.bfs(7),
             lambda: g.pagerank(alpha=2),
             lambda: g.run("pagerank", tol=-1),
-            lambda: g.maintain("louvain"),
+            lambda: g.maintain("modularity"),
             lambda: DynamicGraph(place, structure="none"),
             lambda: DynamicGraph.read("nowhere.csv"),
             lambda: ranks[9],

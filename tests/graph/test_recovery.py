@@ -234,6 +234,23 @@ def test_a_session_is_cut_between_calls_and_while_a_snapshot_is_written(client, 
     assert_clean(client)
 
 
+def test_names_of_communities_do_not_come_back(client, tmp_path):
+    """After a loss they are new ones, and their history begins again."""
+    options = {"directed": False, "store": tmp_path / "store", "recover": "auto"}
+    with DynamicGraph(client, 8, **options) as graph:
+        graph.insert([0, 1, 2, 3, 4, 5, 2], [1, 2, 0, 4, 5, 3, 3])
+        live = graph.maintain("leiden")
+        first, before = live.epoch, live.names().to_numpy()
+        client.run(cut_now, workers=[graph.workers[-1]])
+        graph.insert([6], [7])
+        after = live.names().to_numpy()
+        assert len(graph.recoveries) == 1
+        assert after.min() > before.max() and (after[:3] == after[0]).all() and after[6] == after[7]
+        with pytest.raises(InvalidOption, match=f"^since is {first}; .* begins at epoch {live.epoch}"):
+            live.changes(first)
+    assert_clean(client)
+
+
 def cut_now() -> None:
     with suppress(ConnectionError):
         cut()

@@ -31,13 +31,16 @@ HELP = "time results that follow the graph, after batches of several sizes, agai
 KINDS = ("inserts", "mixed", "weights")
 ALPHA = 0.85  #: of PageRank, its default
 NAMES = ("connected_components", "triangles", "pagerank", "bfs", "sssp")
+COMMUNITIES = {"leiden": "quality", "louvain": "modularity"}  #: the quality of each
+LOSS = 0.1  #: of quality, at most, against a fresh run: RMAT graphs have no communities, and fresh runs differ too
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the benchmark's options."""
     add_graph_arguments(parser, "gpma+")
     add = parser.add_argument
-    add("--names", default=",".join(NAMES), metavar="A,B", help="what is followed (default: %(default)s)")
+    more = ", ".join(COMMUNITIES)
+    add("--names", default=",".join(NAMES), metavar="A,B", help=f"what is followed, also {more} (default: %(default)s)")
     add("--batches", default="1000,100000", metavar="N,N", help="edges a batch (default: %(default)s)")
     add("--kinds", default="inserts,mixed", metavar="A,B", help=f"of {', '.join(KINDS)} (default: %(default)s)")
     add("--repeats", type=int, default=20, metavar="N", help="batches of each size and kind (default: %(default)s)")
@@ -48,7 +51,7 @@ def measure(bench: Bench) -> None:
     """Maintain each result on each structure through all batches."""
     # Check the options.
     options = bench.options
-    names, kinds = _chosen(options, "names", NAMES), _chosen(options, "kinds", KINDS)
+    names, kinds = _chosen(options, "names", (*NAMES, *COMMUNITIES)), _chosen(options, "kinds", KINDS)
     sizes, edges = counts_of(options.batches, "batches"), Edges(options, bench.device)
     check_least(options, "repeats", "fresh")
 
@@ -150,11 +153,22 @@ def _point(
     ms = round(float(np.median([spent for spent, _ in fresh[1:]])) * 1e3, 4)
     ways = ", ".join(f"{n} {way}" for way, n in how.most_common())
     share = round(line["p50_ms"] / ms, 4)
+    if name in COMMUNITIES:
+        mine, theirs = (one.info[COMMUNITIES[name]] for one in (result, fresh[-1][1]))
+        line |= {"quality": round(mine, 6), "fresh_quality": round(theirs, 6)}
     return {**line, "fresh_ms": ms, "share": share, "how": ways, "visited": int(np.median(visited))}
 
 
 def _check(name: str, maintained: Any, fresh: Any) -> None:
-    """Raise `Mismatch` unless a maintained result equals a fresh one; PageRank's within the bounds of both."""
+    """Raise `Mismatch` unless a maintained result equals a fresh one.
+
+    PageRank's is within the bounds of both, and communities are of about the same quality.
+    """
+    if name in COMMUNITIES:
+        own, other = (one.info[COMMUNITIES[name]] for one in (maintained, fresh))
+        if own < (1 - LOSS) * other:
+            raise Mismatch(f"{name}: quality {own:.4f}, and {other:.4f} of a fresh run")
+        return
     mine, theirs = maintained.to_numpy(), fresh.to_numpy()
     if name == "pagerank":
         apart = float(np.abs(mine.astype(np.float64) - theirs).sum())

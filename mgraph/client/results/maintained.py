@@ -12,9 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mgraph.algorithms import ALGORITHMS
-from mgraph.checks import check_flag
+from mgraph.checks import check_flag, check_whole
 from mgraph.client.options import Options
-from mgraph.client.results.results import VertexValues
+from mgraph.client.results.community_history import CommunityChanges, CommunityHistory
+from mgraph.client.results.results import VertexValues, column_of
 from mgraph.client.results.run import run_algorithm
 from mgraph.client.vertices.directory import Directory
 from mgraph.client.vertices.numbering import Numbering
@@ -23,6 +24,7 @@ from mgraph.facade import at_facade, hint
 
 __all__ = ["Live", "LiveReport", "maintain"]
 
+HISTORY = 100  #: reads of communities whose changes are kept
 STARTS = ("start", "nstart")  #: names of arguments with a starting vector
 
 
@@ -42,12 +44,15 @@ class LiveReport:
         The number of edge visits, in each direction; 0 with "again", which visits all edges.
     ms : float
         The duration of the call in milliseconds.
+    moved : int
+        Of communities, the number of vertices whose community has another name than at the last read; else 0.
     """
 
     how: str
     touched: int
     edges: int
     ms: float
+    moved: int = 0
 
 
 @at_facade
@@ -58,8 +63,11 @@ class Live:
     ends with the last reference to it, and with the graph. Several threads may use it.
     """
 
-    def __init__(self, directory: Directory, options: Options, name: str, arguments: Mapping[str, Any]) -> None:
+    def __init__(
+        self, directory: Directory, options: Options, name: str, arguments: Mapping[str, Any], history: int = HISTORY
+    ) -> None:
         self.name = name
+        self._history = None if ALGORITHMS[name].memory is None else CommunityHistory(history)
         self._directory, self._options, self._arguments = directory, options, dict(arguments)
         self._lock = threading.RLock()
         self._result: VertexValues | None = None
@@ -113,7 +121,11 @@ class Live:
         # A change that another thread makes meanwhile may be in the result, or not.
         self._changes = changes if directory.coordinator.status.changes == changes else -1
         self._epoch = result.epoch
-        self._report = LiveReport(**result._remote.took, ms=1000 * (time.perf_counter() - began))
+        passed, moved = result._remote.passed, 0
+        if passed is not None and self._history is not None:
+            self._history.note(passed, result.epoch, result._remote.numbering)
+            moved = len(passed["vertex"])
+        self._report = LiveReport(**result._remote.took, ms=1000 * (time.perf_counter() - began), moved=moved)
         return result
 
     def _updated(self) -> VertexValues:
@@ -136,13 +148,62 @@ class Live:
 
     def _asked(self, arguments: Mapping[str, Any]) -> VertexValues:
         directory, checked = self._directory, partial(self._checked, arguments)
+        first_name = 0 if self._history is None else self._history.next
         result: VertexValues = directory.read(
-            partial(run_algorithm, directory.coordinator, self.name, checked, live=self._key)
+            partial(run_algorithm, directory.coordinator, self.name, checked, live=self._key, first_name=first_name)
         )
         return result
 
     def _checked(self, arguments: Mapping[str, Any], now: Numbering) -> dict[str, Any]:
         return ALGORITHMS[self.name].arguments(self._options.facts(now), arguments)
+
+    def names(self) -> VertexValues:
+        """Return the name of each vertex's community in the current graph: int64, on the workers. A read.
+
+        A community keeps its name while most of its members stay together, and no name comes back. It is the column
+        ``name`` of the result.
+
+        Raises
+        ------
+        InvalidOption
+            This is no result of communities.
+        GraphClosed, Exception
+            As `result`.
+        """
+        self._communities("names")
+        return column_of(self.result()._remote, "name")
+
+    def changes(self, since: int) -> CommunityChanges:
+        """Return the changes of communities at the reads after epoch `since`, as tables of Arrow. Makes no call.
+
+        Raises
+        ------
+        InvalidOption
+            This is no result of communities, the history begins later, or there was no read at `since` or after it.
+        MgraphError
+            There is no pyarrow.
+
+        Examples
+        --------
+        >>> live = g.maintain("leiden")  # doctest: +SKIP
+        >>> before = live.epoch  # doctest: +SKIP
+        >>> g.delete([2], [3])  # doctest: +SKIP
+        >>> live.result()  # doctest: +SKIP
+        >>> live.changes(since=before).communities.to_pandas()  # doctest: +SKIP
+           epoch       event  name  other  before  after
+        0      2      shrunk     0   <NA>       6      3
+        1      2  split from     1      0       0      3
+        """
+        history = self._communities("changes")
+        with self._lock:
+            return history.since(since)
+
+    def _communities(self, method: str) -> CommunityHistory:
+        """Return the history. Raises `InvalidOption` if the result has none."""
+        if self._history is None:
+            names = " and ".join(repr(name) for name, algorithm in ALGORITHMS.items() if algorithm.memory is not None)
+            raise InvalidOption(f"{method} is of communities, and {self.name} has none; maintain {names} have")
+        return self._history
 
     @property
     def epoch(self) -> int:
@@ -180,17 +241,20 @@ class Live:
         return f"<live {self.name}: epoch {self.epoch}, last read: {self._report.how}{state}>"
 
 
-def maintain(self: Any, name: str, eager: bool = False, **arguments: Any) -> Live:
+def maintain(self: Any, name: str, eager: bool = False, history: int = HISTORY, **arguments: Any) -> Live:
     """Compute a result now, and update it whenever it is read.
 
     Parameters
     ----------
-    name : "bfs" | "connected_components" | "pagerank" | "sssp" | "triangles"
+    name : "bfs" | "connected_components" | "leiden" | "louvain" | "pagerank" | "sssp" | "triangles"
         The name of a method of the graph.
     eager : bool
         Update the result after each batch and each other change, so that reading it takes no time. `ingest` counts as
         one change. `stream`, `follow` and a pipeline then send a batch after the update for the batch before, so that
         no batches overlap. A failure is logged, and raised by the next read.
+    history : int
+        1 or more: for "leiden" and "louvain", the number of last reads with changes for `Live.changes`. The changes are
+        in this process.
     **arguments
         Arguments of the method. As long as PageRank does not converge, each computation begins with `start`, as the
         method's does. So do not close a result that is `start`: then a read raises `GraphClosed`, as the method does.
@@ -213,7 +277,8 @@ def maintain(self: Any, name: str, eager: bool = False, **arguments: Any) -> Liv
     The workers log the changes of batches, up to a quarter of the arcs and at most 4,194,304 arcs per worker: 9 bytes
     per arc, 17 with weights. A result is updated from this log. It is computed again if that takes less time, if more
     was changed, and after `rebalance`, `reorder` and `delete_vertices`. It equals the method's result; PageRank's is
-    within its bound. Several results may be maintained at once. `nbytes` counts their memory.
+    within its bound. Communities are updated by other rules: the guide has them. Several results may be maintained at
+    once. `nbytes` counts their memory.
 
     After small batches a result is updated in undirected graphs, and in directed graphs with ``reverse=True``. A
     directed graph without it has no in-edges: after deletions components are computed again, and so are path lengths
@@ -232,9 +297,11 @@ def maintain(self: Any, name: str, eager: bool = False, **arguments: Any) -> Liv
         listed = ", ".join(map(repr, names))
         raise InvalidOption(f"results of {name!r:.200} cannot be maintained, but those of {listed}{hint(name, names)}")
     with_each_change = check_flag(eager, "eager")
+    if check_whole(history, "history") == 0:
+        raise InvalidOption("history is 0; it must be 1 or more")
 
     # The first read computes the result.
-    live = Live(self._directory, self._options, name, arguments)
+    live = Live(self._directory, self._options, name, arguments, history)
     live.result()
     if with_each_change:
         self._updates.register(live)

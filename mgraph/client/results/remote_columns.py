@@ -47,9 +47,12 @@ class RemoteColumns:
     ----------
     again : callable or None
         Runs the algorithm again if the columns were lost with a worker.
+    passed : mapping or None
+        Of maintained communities, what changed since the last read, as rank 0 sends it.
     """
 
     again: Callable[[], RemoteColumns] | None = None
+    passed: Mapping[str, Any] | None = None
 
     def __init__(
         self,

@@ -35,6 +35,7 @@ def run_algorithm(
     numbering: Numbering,
     live: str | None = None,
     handle: bool = True,
+    first_name: int = 0,
 ) -> Any:
     """Run an algorithm on all ranks and return its result.
 
@@ -47,6 +48,8 @@ def run_algorithm(
     numbering : Numbering
     live : str, optional
         The id of a maintained result to bring up to date.
+    first_name : int
+        A name that no community of it has had, nor any larger.
     handle : bool
         Return a handle to the main column, or the algorithm's own result. If False, return the `RemoteColumns`.
     """
@@ -60,6 +63,7 @@ def run_algorithm(
     try:
         common = {"name": name, "result": key, "generation": numbering.generation, "args": args}
         common |= {} if live is None else {"live": live}
+        common |= {"first_name": first_name} if first_name else {}
         common |= {"by_key": numbering.by_key()} if "label" in ALGORITHMS[name].columns.values() else {}
         answers = coordinator.call("run" if live is None else "maintain", common, shares)
     except BaseException as error:
@@ -73,10 +77,11 @@ def run_algorithm(
         layout = numbering.moved(Partition(starts))
     took, kinds = first.get("took", {}), ALGORITHMS[name].columns
     remote = RemoteColumns(coordinator, layout, name, key, first["epoch"], first["dtypes"], first["info"], kinds, took)
+    remote.passed = first.get("passed")
     if not handle:
         return remote
     if isinstance(coordinator, Recovering):
-        again = partial(run_algorithm, coordinator, name, checked, live=live, handle=False)
+        again = partial(run_algorithm, coordinator, name, checked, live=live, handle=False, first_name=first_name)
         remote.again = lambda: coordinator.read(again)
     return column_of(remote, next(iter(remote.dtypes))) if ALGORITHMS[name].result is None else _gathered(remote)
 

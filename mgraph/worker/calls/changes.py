@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -238,8 +238,7 @@ def remove_vertices(rank: Rank, epoch: int, ids: np.ndarray, isolated: bool = Fa
     If they are `isolated`, maintained results stay valid.
     """
     shard = _check_epoch(rank, epoch)
-    kept = through_removal(shard, ids) if isolated else nullcontext()
-    with kept, rank.ballot.working(_record(rank, "remove_vertices", {"ids": ids})):
+    with through_removal(shard, ids, isolated), rank.ballot.working(_record(rank, "remove_vertices", {"ids": ids})):
         change = Removal(shard, ids)
         return {**_decide(rank, change), **dict.fromkeys(COUNTS, 0), "deleted": change.deleted}
 

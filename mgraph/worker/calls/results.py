@@ -34,18 +34,28 @@ def run(
 
 def maintain(
     rank: Rank, live: str, name: str, result: str, generation: int, args: Value, data: dict[str, Value] | None = None,
-    by_key: np.ndarray | None = None,
+    by_key: np.ndarray | None = None, first_name: int = 0,
 ) -> Value:  # fmt: skip
-    """Compute or update the maintained result `live`, and store its columns as `run` does."""
+    """Compute or update the maintained result `live`, and store its columns as `run` does.
+
+    `first_name` is larger than all names of communities that the user has seen, should they be lost here.
+    """
     shard = rank.same_ids(generation)
     rank.warm_up(name, lambda: ALGORITHMS[name].warm(shard))
     for argument, values in (data or {}).items():
         args = {**args, argument: _own_values(rank, generation, **values)}
-    took = catch_up(shard, live, ALGORITHMS[name], args)
-    computed = shard.maintained[live].result
-    assert computed is not None
+    took = catch_up(shard, live, ALGORITHMS[name], args, first_name)
+    state = shard.maintained[live]
+    assert state.result is not None
+    since, state.read = state.read, None
     with shard.named_by(by_key):
-        return {**_keep(rank, name, result, *computed.columns()), "took": took}
+        answer = {**_keep(rank, name, result, *state.result.columns()), "took": took}
+
+    # Rank 0 tells what changed since the last read, unless that failed.
+    state.read = shard.epoch
+    if state.memory is not None and rank.shard.rank == 0:
+        answer["passed"] = {**state.memory.passed, "since": since, "next": state.memory.next}
+    return answer
 
 
 def fetch(rank: Rank, result: str, column: str | None, ids: np.ndarray | None = None) -> Value:

@@ -7,6 +7,10 @@ an update that took longer than the last full computation, and doubled after one
 than half that time. If updates are slow for another reason, or are given up repeatedly, they are suspended for some
 time.
 
+Results with a `Memory`, such as communities, depend on the updates before them. For these only counts of arcs decide,
+never times, so that the same batches and reads give the same results on any ranks. They survive moves of ranges and new
+orders: the change log is renumbered, and the results adopt the new order themselves.
+
 Vertices without edges may leave a graph with keys, which changes the internal ids of others. Results are updated before
 the removal and renumbered after it. Between two reads this may take about twice the time of a computation; after that,
 the next read recomputes the result.
@@ -15,19 +19,19 @@ the next read recomputes the result.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Algorithm, EdgeDelta, Renumbering
+from mgraph.algorithms.algorithm import Algorithm, EdgeDelta, Memory, Renumbering
 from mgraph.device import Array
 from mgraph.errors import CapacityError
 from mgraph.kernels import load
 from mgraph.structures.plan import DELETED, INSERTED, UPDATED
 from mgraph.structures.sort import sort_keys
-from mgraph.worker.shard.change_log import Touched
+from mgraph.worker.shard.change_log import MOST, Touched
 from mgraph.worker.shard.results import MaintainedState
 from mgraph.worker.shard.shard import Shard
 
@@ -42,8 +46,8 @@ SLOWER, TIMES = 0.005, 3
 LONGEST = 16  #: maximum number of updates to suspend in a row
 
 
-def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value) -> Value:
-    """Update a maintained result, or compute it.
+def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value, first_name: int = 0) -> Value:
+    """Update a maintained result, or compute it. `first_name` is for a new `Memory`.
 
     Returns
     -------
@@ -53,12 +57,15 @@ def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value) -> Valu
     """
     state = shard.maintained.setdefault(live, MaintainedState())
     shard.change_log.open(shard.epoch)
+    if algorithm.memory is not None:
+        shard.change_log.whole = True
+        _agree_on_memory(shard, state, algorithm.memory, first_name)
     report = _gone_on(shard, state)
     if report is None or report["how"] == "again":
         # Recompute. The old result is freed first.
         state.result, began = None, time.perf_counter()
         assert algorithm.maintain is not None
-        result = algorithm.maintain(shard, **args)
+        result = algorithm.maintain(shard, *([] if state.memory is None else [state.memory]), **args)
         state.seconds = _longest(shard, began)
         state.result = result
         report = report or {"how": "again", "touched": 0, "edges": 0}
@@ -75,6 +82,18 @@ def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value) -> Valu
     _note_place(shard, state)
     shard.change_log.forget(min(other.epoch for other in shard.maintained.values()))
     return report
+
+
+def _agree_on_memory(shard: Shard, state: MaintainedState, make: Callable[[int], Memory], first_name: int) -> None:
+    """Make a memory, unless each rank has the one of the same last read. One allreduce.
+
+    The ranks differ after an error of some of them.
+    """
+    read, memory = -1 if state.read is None else state.read, state.memory
+    own = [read, -read, int(memory is None), max(first_name, 0 if memory is None else memory.next)]
+    last, first, missing, name = shard.exchange.allreduce(np.array(own, np.int64), "max").tolist()
+    if missing or last != -first:
+        state.memory, state.result, state.read = make(name), None, None
 
 
 def _note_place(shard: Shard, state: MaintainedState) -> None:
@@ -97,11 +116,14 @@ def _gone_on(shard: Shard, state: MaintainedState) -> Value | None:
 
     # Gather the changed arcs, and bound the edges that the update may visit.
     changes = _changes(shard, state.epoch, agreed)
-    most, loops = max(int(agreed.arcs * state.share), FEW), _loops(shard, changes)
+    share = state.share if state.memory is None else MOST_SHARE
+    most, loops = max(int(agreed.arcs * share), FEW), _loops(shard, changes)
 
     # Update, unless updates are suspended, and adapt the bound to the time it took.
     applied = None
-    if not _left_out(state, len(changes)):
+    if state.memory is not None:
+        applied = result.apply_changes(changes, most) if agreed.logged <= MOST else None
+    elif not _left_out(state, len(changes)):
         applied = result.apply_changes(changes, most) if len(changes) <= most else None
         _adapt(state, _longest(shard, began), None if applied is None else applied.edges / most, len(changes))
 
@@ -120,29 +142,36 @@ def end(shard: Shard, live: str) -> None:
 
 
 class _Agreed(NamedTuple):
-    """What all ranks know before an update: their arcs, and since the result at most so many batches, and deletions."""
+    """What all ranks know before an update: their arcs, and since the result at most so many batches, and deletions.
+
+    `logged` is the number of changes in all batches.
+    """
 
     arcs: int
     batches: int
     deleted: int
+    logged: int
 
 
 def _agree(shard: Shard, state: MaintainedState) -> _Agreed | None:
     """Return what all ranks know if each has the same result and all later changes, else None. One allreduce."""
-    first, result = shard.change_log.first, state.result
+    log, result = shard.change_log, state.result
+    first = log.first
     same = state.generation == shard.generation and state.starts == shard.partition.starts[:-1]
+    same |= state.memory is not None
     usable = result is not None and same and first is not None and first <= state.epoch
     since = shard.change_log.since(state.epoch) if usable else []
     deleted = sum(touched.deleted for _, touched in since)
     if result is not None and not result.takes_deletions:
         usable = usable and not deleted
-    # A row per rank.
-    rows = np.zeros((shard.size, 5), np.int64)
-    rows[shard.rank] = usable, state.epoch, shard.out_edges.num_edges, len(since), deleted
+    # A row per rank. After a move, several ranks may have changed an arc, and a batch is not in order.
+    rows, batches = np.zeros((shard.size, 6), np.int64), len(since) + any(at <= log.moved for at, _ in since)
+    logged = sum(len(touched) for _, touched in since)
+    rows[shard.rank] = usable, state.epoch, shard.out_edges.num_edges, batches, deleted, logged
     every = shard.exchange.allreduce(rows.reshape(-1)).reshape(rows.shape)
     if not every[:, 0].all() or (every[:, 1] != state.epoch).any():
         return None
-    return _Agreed(int(every[:, 2].sum()), int(every[:, 3].max()), int(every[:, 4].sum()))
+    return _Agreed(int(every[:, 2].sum()), int(every[:, 3].max()), int(every[:, 4].sum()), int(every[:, 5].sum()))
 
 
 def _left_out(state: MaintainedState, size: int) -> bool:
@@ -182,19 +211,28 @@ def _longest(shard: Shard, began: float) -> float:
 
 
 @contextmanager
-def through_removal(shard: Shard, ids: np.ndarray) -> Iterator[None]:
-    """Keep the maintained results while the block removes users' `ids` without edges.
+def through_removal(shard: Shard, ids: np.ndarray, isolated: bool = True) -> Iterator[None]:
+    """Keep the maintained results while the block removes users' `ids`.
 
-    A result that cannot be kept is freed, and recomputed by its next read.
+    A result that cannot be kept is freed, and recomputed by its next read; also each, unless the vertices are
+    `isolated`. Memories stay.
     """
     # Update all results first, with the present ids.
     for state in shard.maintained.values():
-        _catch_up_for_removal(shard, state)
-    going_on = [state for state in shard.maintained.values() if state.result is not None]
+        if isolated:
+            _catch_up_for_removal(shard, state)
+        elif state.memory is not None:
+            state.result = None
+    going_on = [state for state in shard.maintained.values() if isolated and state.result is not None]
     numbering = _renumbering(shard, ids) if going_on else None
     generation = shard.generation
     yield
     if shard.generation == generation:
+        return
+    for state in shard.maintained.values():
+        if state.memory is not None:
+            state.memory.remove(shard.device, ids)
+    if not isolated:
         return
 
     # Renumber them. The change log has arcs by the old ids.
@@ -212,7 +250,7 @@ def through_removal(shard: Shard, ids: np.ndarray) -> Iterator[None]:
 
 def _catch_up_for_removal(shard: Shard, state: MaintainedState) -> None:
     """Update a result, or free it if that fails or updates have taken too long."""
-    if state.spent > 2 * state.seconds + SLOWER:
+    if state.memory is None and state.spent > 2 * state.seconds + SLOWER:
         state.result = None
         return
     began = time.perf_counter()
@@ -247,7 +285,7 @@ def _renumbering(shard: Shard, ids: np.ndarray) -> Renumbering | None:
 def _changes(shard: Shard, epoch: int, agreed: _Agreed) -> EdgeDelta:
     """Return the net difference between the arcs of all ranks now and at `epoch`."""
     device, xp, since = shard.device, shard.device.xp, shard.change_log.since(epoch)
-    if shard.size == 1 and len(since) == 1:
+    if shard.size == 1 and len(since) == 1 and agreed.batches == 1:
         batch = since[0][1]  # its arcs are unique and sorted
         return EdgeDelta(batch.keys, batch.kinds, batch.deleted, batch.old, batch.new)
 

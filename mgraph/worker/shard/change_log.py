@@ -59,11 +59,16 @@ class ChangeLog:
     ----------
     first : int or None
         The log has all changes after this epoch; None while it is closed.
+    moved : int
+        Up to this epoch the arcs of a batch may be on other ranks than their rows, and not in order.
+    whole : bool
+        True if the limit of arcs is `MOST` in small graphs too, so that no rank forgets what another knows.
     """
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self.first: int | None = None
+        self.moved, self.whole = -1, False
         self._held: deque[tuple[int, Touched]] = deque()
         self._arcs = 0
 
@@ -80,7 +85,7 @@ class ChangeLog:
     def close(self) -> None:
         """Drop all changes and log none."""
         self._held.clear()
-        self._arcs, self.first = 0, None
+        self._arcs, self.first, self.moved, self.whole = 0, None, -1, False
 
     def look(self, structure: Structure, plan: Plan, lo: int) -> Touched | None:
         """Return the out-edges that `plan` will change. Row 0 is the vertex `lo`.
@@ -88,7 +93,7 @@ class ChangeLog:
         None if the log is closed, or if the changes exceed the log's limit or the memory: no batch is refused for that.
         One read-back.
         """
-        if self.first is None or _changed(structure, plan) > _most(structure):
+        if self.first is None or _changed(structure, plan) > self._most(structure):
             return None
         try:
             return _touched(self.device, structure, plan, lo)
@@ -105,12 +110,23 @@ class ChangeLog:
         if len(touched):
             self._held.append((epoch, touched))
         self._arcs += len(touched)
-        while self._arcs > _most(structure):
+        while self._arcs > self._most(structure):
             self.forget(self._held[0][0])
 
     def since(self, epoch: int) -> list[tuple[int, Touched]]:
         """Return the changes after `epoch` (at least `first`): epochs and arcs, in order."""
         return [(at, touched) for at, touched in self._held if at > epoch and len(touched)]
+
+    def note_move(self, epoch: int, ids: Array = None) -> None:
+        """Note that rows moved to other ranks after `epoch`. With `ids`, the new id of each internal id, renumber."""
+        self.moved = epoch
+        for _, touched in self._held if ids is not None else []:
+            n = len(touched)
+            load(self.device, "kernels/arcs.cuh").Renumber(n, keys=touched.keys, n=n, ids=ids)
+
+    def _most(self, structure: Structure) -> int:
+        """Return the limit of arcs."""
+        return MOST if self.whole else min(MOST, max(LEAST, structure.num_edges // 4))
 
     def forget(self, epoch: int) -> None:
         """Drop the changes up to `epoch`."""
@@ -118,11 +134,6 @@ class ChangeLog:
             self._arcs -= len(self._held.popleft()[1])
         if self.first is not None:
             self.first = max(self.first, epoch)
-
-
-def _most(structure: Structure) -> int:
-    """Return the limit of arcs in a shard's log."""
-    return min(MOST, max(LEAST, structure.num_edges // 4))
 
 
 def _changed(structure: Structure, plan: Plan) -> int:

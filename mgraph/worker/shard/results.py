@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Maintained
+from mgraph.algorithms.algorithm import Maintained, Memory
 from mgraph.device import Array, Device
 
 __all__ = ["MaintainedState", "Result"]
@@ -48,6 +48,10 @@ class MaintainedState:
     ----------
     result : Maintained or None
         None before its computation, and during an update, since an error may leave a partial one.
+    memory : Memory or None
+        The part of it that outlives its computation; None if its algorithm has none.
+    read : int or None
+        The epoch of the last read; None before the first, and after one that failed.
     epoch, generation : int
         The shard's at the last update.
     starts : tuple of int
@@ -68,6 +72,8 @@ class MaintainedState:
     """
 
     result: Maintained | None = None
+    memory: Memory | None = None
+    read: int | None = None
     epoch: int = 0
     generation: int = 0
     starts: tuple[int, ...] = ()

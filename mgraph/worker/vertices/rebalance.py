@@ -29,7 +29,8 @@ CHUNK = 1 << 26  #: keys per insertion, to bound the memory of a structure's `pr
 class Moved:
     """New part of a shard, by other ranges or other internal ids, ready to replace the old one.
 
-    `order` is the new internal id of each user's id, or None if internal ids stay. `times` has the times of each
+    `order` is the new internal id of each user's id, or None if internal ids stay. `ids` is the new id of each internal
+    id, if no vertex was removed. `times` has the times of each
     structure's arcs, in a graph with times.
     """
 
@@ -37,6 +38,7 @@ class Moved:
     structures: list[Structure]
     num_edges: int
     order: Array = None
+    ids: Array = None
     times: Sequence[Times] = ()
 
 
@@ -71,6 +73,7 @@ class Move(Change):
         shard.hold(moved.structures[0], moved.structures[-1] if shard.in_edges is not None else None)
         if shard.clock is not None:
             shard.clock.times = list(moved.times)
+        shard.change_log.note_move(shard.epoch, moved.ids)
         if moved.order is not None:
             shard.order = moved.order
             shard.generation += 1

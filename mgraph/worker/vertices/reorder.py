@@ -42,7 +42,7 @@ def by_degree(shard: Shard) -> Moved:
     with shard.device.taking(BYTES * shard.n_vertices, f"the order of {shard.n_vertices} vertices"):
         ids = degree_order(_all_degrees(shard), shard.size)
     moved = rebuilt(shard, partition, lambda run: route(shard, _renumbered(shard, run, ids), partition))
-    return replace(moved, order=ids if shard.order is None else shard.device.gather(ids, shard.order))
+    return replace(moved, ids=ids, order=ids if shard.order is None else shard.device.gather(ids, shard.order))
 
 
 def _all_degrees(shard: Shard) -> Array:

@@ -24,7 +24,13 @@ def test_each_result_follows_batches_of_each_kind(tmp_path):
         assert all(sum(int(part.split()[0]) for part in line["how"].split(", ")) == 2 for line in points)
 
 
-@pytest.mark.parametrize("name", ["pagerank", "bfs"])
+def test_communities_have_the_quality_of_fresh_runs(tmp_path):
+    lines = of(bench(tmp_path, "live", *OPTIONS, "--names", "leiden,louvain", "--kinds", "mixed"), "live")
+    assert [line["name"] for line in lines] == ["leiden", "leiden", "louvain", "louvain"]
+    assert all(line["quality"] > 0.9 * line["fresh_quality"] > 0 for line in lines)
+
+
+@pytest.mark.parametrize("name", ["pagerank", "bfs", "leiden"])
 def test_a_result_that_did_not_follow_is_caught(name, monkeypatch, capsys):
     first, read = {}, Live.result
     monkeypatch.setattr(Live, "result", lambda live: first.setdefault(live, read(live)))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, TypeVar
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs
-from mgraph.algorithms.communities.leiden.program import run, warm
+from mgraph.algorithms.communities.dynamic import Communities, Names
+from mgraph.algorithms.communities.leiden.program import descend, run, warm
 from mgraph.algorithms.communities.multilevel.arguments import check_arguments
 from mgraph.algorithms.communities.multilevel.objective import QUALITIES
 from mgraph.errors import InvalidOption
@@ -89,7 +91,9 @@ ALGORITHM = Algorithm(
     name="leiden",
     check=check,
     run=run,
-    columns={"community": "label"},
+    columns={"community": "label", "name": "value"},
     scalars=("quality", "communities", "levels"),
     warm=warm,
+    maintain=partial(Communities, program=run, descend=descend, what="leiden"),
+    memory=Names,
 )

@@ -22,7 +22,7 @@ from mgraph.algorithms.algorithm import Columns, Shard
 from mgraph.algorithms.communities.multilevel import Hierarchy, finest_level, warm
 from mgraph.algorithms.primitives.replicated import all_gather
 
-__all__ = ["run", "warm"]
+__all__ = ["descend", "run", "warm"]
 
 ITERATIONS = 3
 TOLERANCE, DECAY = 1e-2, 0.1  #: the smallest gain of a sweep on the first level; its factor from level to level
@@ -69,7 +69,7 @@ def run(
         if iteration:
             finest.start(all_gather(shard, levels.members), levels.level.inside)
             levels = Hierarchy(finest)
-        _descend(levels, max_levels, seed + SEEDS * iteration, iteration > 0)
+        descend(levels, max_levels, seed + SEEDS * iteration, iteration > 0)
 
     # Name the communities by their smallest user's ids.
     reached = finest.objective.quality(levels.level.value(), shard.n_vertices)
@@ -77,7 +77,7 @@ def run(
     return {"community": own}, {"quality": reached, "communities": communities, "levels": levels.levels}
 
 
-def _descend(levels: Hierarchy, max_levels: int, seed: int, refining: bool) -> None:
+def descend(levels: Hierarchy, max_levels: int, seed: int, refining: bool = True) -> None:
     """Improve the communities level by level. At the end each is connected, and a vertex of the last level."""
     # Vertices move, and parts or communities become vertices, until communities have one vertex.
     for number in range(max_levels):

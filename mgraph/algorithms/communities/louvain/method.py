@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, TypeVar
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs
-from mgraph.algorithms.communities.louvain.program import run, warm
+from mgraph.algorithms.communities.dynamic import Communities, Names
+from mgraph.algorithms.communities.louvain.program import descend, run, warm
 from mgraph.algorithms.communities.multilevel.arguments import check_arguments
 
 __all__ = ["ALGORITHM", "louvain"]
@@ -77,7 +79,9 @@ ALGORITHM = Algorithm(
     name="louvain",
     check=check,
     run=run,
-    columns={"community": "label"},
+    columns={"community": "label", "name": "value"},
     scalars=("modularity", "communities", "levels"),
     warm=warm,
+    maintain=partial(Communities, program=run, descend=descend, what="louvain"),
+    memory=Names,
 )

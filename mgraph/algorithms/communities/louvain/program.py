@@ -16,7 +16,7 @@ import numpy as np
 from mgraph.algorithms.algorithm import Columns, Shard
 from mgraph.algorithms.communities.multilevel import Hierarchy, finest_level, warm
 
-__all__ = ["run", "warm"]
+__all__ = ["descend", "run", "warm"]
 
 LEVEL_GAIN = 1e-7  #: the smallest gain after which another level follows
 TOLERANCE, DECAY = 1e-3, 0.1  #: the smallest gain of a sweep on the first level; its factor from level to level
@@ -52,14 +52,17 @@ def run(shard: Shard, resolution: float = 1.0, max_levels: int = 50, seed: int =
     -----
     O(n + m) per sweep.
     """
-    # Improve level by level, while modularity gains.
     levels = Hierarchy(finest_level(shard, "louvain", "modularity", resolution))
-    q = 0.0
-    if levels.level.objective.total:
-        q, before = levels.level.improve(seed, TOLERANCE), -np.inf
-        while levels.levels + 1 < max_levels and q > before + LEVEL_GAIN and levels.coarsen():
-            before, q = q, levels.level.improve(seed + levels.levels, TOLERANCE * DECAY**levels.levels)
+    q = descend(levels, max_levels, seed) if levels.level.objective.total else 0.0
 
     # Name the communities by their smallest user's ids.
     own, communities = levels.communities()
     return {"community": own}, {"modularity": q, "communities": communities, "levels": levels.levels}
+
+
+def descend(levels: Hierarchy, max_levels: int, seed: int) -> float:
+    """Improve the communities level by level, while modularity gains. Returns the modularity."""
+    q, before = levels.level.improve(seed, TOLERANCE), -np.inf
+    while levels.levels + 1 < max_levels and q > before + LEVEL_GAIN and levels.coarsen():
+        before, q = q, levels.level.improve(seed + levels.levels, TOLERANCE * DECAY**levels.levels)
+    return q

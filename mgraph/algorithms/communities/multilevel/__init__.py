@@ -38,7 +38,8 @@ References
    the tolerance that falls from level to level, of pruning, and of a thread's sums per community.
 """
 
-from mgraph.algorithms.communities.multilevel.hierarchy import Hierarchy, finest_level, warm
+from mgraph.algorithms.communities.multilevel.aggregation import number_communities
+from mgraph.algorithms.communities.multilevel.hierarchy import Hierarchy, finest_level, vertex_level, warm
 from mgraph.algorithms.communities.multilevel.level import FILE, Level
 
-__all__ = ["FILE", "Hierarchy", "Level", "finest_level", "warm"]
+__all__ = ["FILE", "Hierarchy", "Level", "finest_level", "number_communities", "vertex_level", "warm"]

@@ -17,7 +17,7 @@ from mgraph.algorithms.primitives.user_ids import vertex_labels
 from mgraph.algorithms.primitives.weight_sums import WeightSums, unit_of
 from mgraph.device import Array, Device
 
-__all__ = ["Hierarchy", "finest_level", "warm"]
+__all__ = ["Hierarchy", "finest_level", "vertex_level", "warm"]
 
 
 def finest_level(shard: Shard, what: str, quality: str, resolution: float) -> Level:
@@ -39,15 +39,19 @@ def finest_level(shard: Shard, what: str, quality: str, resolution: float) -> Le
         strengths = [device.full(shard.n_vertices, 1, np.int64)] * len(sides)
 
     # Describe the level.
-    degrees = device.astype(out.degrees(), np.int64)
-    if directed:
-        degrees += back.degrees()
-    names = None if shard.by_name is None else vertex_labels(shard)
-    objective = Objective(quality, resolution, directed, unit or 1.0, total)
-    level = Level(shard, sides, shard.partition, degrees, names, strengths, 0, objective, unit)
+    level = vertex_level(shard, sides, strengths, Objective(quality, resolution, directed, unit or 1.0, total), unit)
     level.start()
     level.loops = level.inside
     return level
+
+
+def vertex_level(shard: Shard, sides: list[Any], strengths: list[Array], objective: Objective, unit: float) -> Level:
+    """Return the level of the graph's vertices, whose communities are not yet given by `Level.start`."""
+    degrees = shard.device.astype(shard.out_edges.degrees(), np.int64)
+    if objective.directed:
+        degrees += incoming(shard, "communities").degrees()
+    names = None if shard.by_name is None else vertex_labels(shard)
+    return Level(shard, sides, shard.partition, degrees, names, strengths, 0, objective, unit)
 
 
 class Hierarchy:

@@ -68,6 +68,8 @@ class Level:
         The strengths of each community, by its label.
     inside : int
         The weight of edges inside of communities, both ways.
+    visited : int
+        The edges of own vertices that have chosen in `improve` from a few active ones, and of rows that others read.
     """
 
     def __init__(
@@ -83,18 +85,23 @@ class Level:
         self.kernels = self.weights[0].kernels
         self.tally = LabelCounts(shard, [one.view for one in self.weights], degrees)
         self.moves, self.count = self.device.empty(self.rows, np.uint64), self.device.zeros(1, np.int64)
+        self.visited = 0
 
-    def start(self, labels: Array = None, inside: int | None = None) -> None:
+    def start(self, labels: Array = None, inside: int | None = None, sums: list[Array] | None = None) -> None:
         """Begin with the communities of `labels`, or with a community for each vertex.
 
         `inside` is the weight inside of the communities; on the level of the graph's vertices it may be left out.
+        `sums` are their strengths, if these are known.
         """
         self.labels = self._own_labels() if labels is None else labels
-        self.sums = [self.sums_of(self.labels, strength, 2 * self.n) for strength in self.strengths]
+        self.sums = self._sum() if sums is None else sums
         self.inside = self._weigh_inside() if inside is None else inside
 
     def _own_labels(self) -> Array:
         return self.device.arange(0, self.n, np.uint32) if self.names is None else self.names.copy()
+
+    def _sum(self) -> list[Array]:
+        return [self.sums_of(self.labels, strength, 2 * self.n) for strength in self.strengths]
 
     def sums_of(self, labels: Array, strength: Array, n: int) -> Array:
         """Return the strength of each label less than `n`: int64[n]."""
@@ -113,12 +120,19 @@ class Level:
 
     # ---- local moving ------------------------------------------------------------------------------------------------
 
-    def improve(self, seed: int, tolerance: float = 0.0) -> float:
-        """Sweep until a sweep gains less than `tolerance`, or less than `SWEEP_GAIN`. Returns the quality."""
+    def improve(self, seed: int, tolerance: float = 0.0, active: Array = None) -> float:
+        """Sweep until a sweep gains less than `tolerance`, or less than `SWEEP_GAIN`. Returns the quality.
+
+        With `active`, uint8[rows], the first sweep is of the own vertices that are 1 in it, and all gains count.
+        """
         # Sweep.
-        best, turns, active = self.value(), TURNS, self.device.full(self.rows, 1, np.uint8)
+        least, few = (max(tolerance, SWEEP_GAIN), self.n <= FEW) if active is None else (0.0, True)
+        best, turns = self.value(), TURNS
+        counted, active = active is not None, self.device.full(self.rows, 1, np.uint8) if active is None else active
         for number in range(SWEEPS):
-            before = self.labels.copy(), [sums.copy() for sums in self.sums], self.inside
+            if counted:
+                self.visited += int(Device.to_host(self.degrees[active.astype(bool)].sum(dtype=np.int64)))
+            before = self.labels.copy(), self.inside
             moves, marks = self._sweep(_mixed(seed, number), turns, active)
             if moves == 0:
                 break
@@ -126,13 +140,14 @@ class Level:
             # Undo a sweep without gain. A small graph tries again with more turns.
             now = self.value()
             if now <= best:
-                self.labels, self.sums, self.inside = before
+                self.labels, self.inside = before
+                self.sums = self._sum()
                 turns *= 2
-                if self.n > FEW or turns > MOST_TURNS:
+                if not few or turns > MOST_TURNS:
                     break
                 continue
             gain, best, active = now - best, now, marks
-            if gain < max(tolerance, SWEEP_GAIN):
+            if gain < least:
                 break
         return best
 

@@ -1,0 +1,47 @@
+// Applies changed arcs to the strengths of vertices and to the weight inside of communities. Sums are integers.
+#pragma once
+#include "algorithms/primitives/edge_delta.cuh"
+#include "algorithms/primitives/fixed_point.cuh"
+
+struct ApplyArcs {  // one lane per arc
+    static constexpr int lanes = 1;
+    EdgeDelta changes;
+    const u32* labels;  // per vertex of the graph
+    f64 unit;
+    i64 directed;
+    i64 weighs;  // 0 if strengths are not weights
+    i64* strength;  // of out-edges, per vertex of the graph
+    i64* strength_in;  // of in-edges; null in an undirected graph
+    i64* of_label;  // sums of strengths per label
+    i64* of_label_in;
+    u8* active;  // out: 1 for the ends of each arc that weighs more or less than before
+    u8* cut;  // out: 1 for the ends of each arc inside of a community that has no weight any more
+    i64* sums;  // out: changes of the weight inside of communities, of all and of loops; the refused weights
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(changes.n)) {
+            i64 src = changes.src(i), dst = changes.dst(i);
+            if (changes.is(i) && !(changes.after(i) >= 0.0f && changes.after(i) <= 3.402823466e38f)) {
+                atomic_add(sums + 3, (i64)1);
+                continue;
+            }
+            i64 was = changes.was(i) ? (i64)fixed(changes.before(i), unit) : 0;
+            i64 now = changes.is(i) ? (i64)fixed(changes.after(i), unit) : 0, more = now - was;
+            if (more == 0) continue;
+            i64 both = directed || src == dst ? 2 * more : more;  // an undirected edge is two arcs, a loop is one
+            bool inside = labels[src] == labels[dst];
+            atomic_add(sums + 1, both);
+            if (inside) atomic_add(sums, both);
+            if (weighs) {
+                i64 out = directed ? more : both;
+                atomic_add(strength + src, out), atomic_add(of_label + labels[src], out);
+                if (strength_in) atomic_add(strength_in + dst, more), atomic_add(of_label_in + labels[dst], more);
+            }
+            if (src == dst) {
+                atomic_add(sums + 2, both);
+                continue;
+            }
+            store(active + src, (u8)1), store(active + dst, (u8)1);
+            if (inside && now == 0) store(cut + src, (u8)1), store(cut + dst, (u8)1);
+        }
+    }
+};

@@ -1,0 +1,243 @@
+"""Names of communities, which pass from one read to the next, and are never used again.
+
+Each old community offers its name to the new community that holds most of its members, of several with equally many to
+the one with the least vertex. Of several offers to a community the one of the most common members wins, of equal ones
+that of the old community with the least vertex. Communities whose offers lost have merged into the winner. A new
+community without an offer has a new name: it is split from an old one if more than half of its members come from there,
+else it is born.
+
+All is kept by users' ids, and a community is labelled by its least vertex, so that neither ranges nor the order of the
+vertices matter. Every rank computes the same. Only communities whose members changed are looked at one by one, on the
+host.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mgraph.device import Array, Device
+
+__all__ = ["EVENTS", "Names"]
+
+#: what happens to a community, by its code
+EVENTS = ("born", "died", "merged into", "split from", "grown", "shrunk", "changed")
+BORN, DIED, MERGED, SPLIT, GROWN, SHRUNK, CHANGED = range(len(EVENTS))
+NOWHERE = 2**32 - 1  #: no label
+NONE = -1  #: no other community; a vertex that had none
+
+Events = list[tuple[int, int, int, int, int]]
+
+
+class Names:
+    """Names of the communities at the last read.
+
+    Attributes
+    ----------
+    next : int
+        The next name.
+    labels : uint32[n]
+        The least vertex of each vertex's community, by users' ids.
+    names, sizes : int64[n]
+        The name of each community and its number of members at the last read, by its label.
+    alive : int64[n] or None
+        The number of these members that are still in the graph; None for all.
+    count : int
+        The number of communities.
+    thinned : int64[k]
+        The labels of communities that lost members with their vertices since.
+    gone : list of (name, size)
+        Communities of which all vertices were removed since.
+    passed : dict
+        What the last read changed, in arrays. Events: `event`, a place in `EVENTS`, `name`, `other`, `before` and
+        `after`, the sizes. Vertices whose name changed, by users' ids: `vertex`, `origin`, `target`.
+    """
+
+    def __init__(self, first_name: int = 0) -> None:
+        self.next = first_name
+        self.labels: Array = None
+        self.names: Array = None
+        self.sizes: Array = None
+        self.alive: Array = None
+        self.count = 0
+        self.thinned = np.empty(0, np.int64)
+        self.gone: list[tuple[int, int]] = []
+        self.passed: dict[str, np.ndarray] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory."""
+        return sum(int(a.nbytes) for a in (self.labels, self.names, self.sizes) if a is not None)
+
+    def of(self, labels: Array) -> Array:
+        """Return the names of communities by their labels: int64[k]."""
+        return self.names[labels]
+
+    def remove(self, device: Device, ids: np.ndarray) -> None:
+        """Forget users' `ids`, whose vertices are removed. Later ids move up."""
+        if self.labels is None:
+            return
+        # Label the communities by the least of the vertices that stay.
+        labels, names, sizes = (Device.to_host(a) for a in (self.labels, self.names, self.sizes))
+        was = np.flatnonzero(labels == np.arange(len(labels)))
+        kept = np.delete(np.arange(len(labels)), ids)
+        old, places = labels[kept], np.arange(len(kept), dtype=np.uint32)
+        least = np.full(len(labels), NOWHERE, np.uint32)
+        least[old[::-1]] = places[::-1]
+        empty = was[least[was] == NOWHERE]
+        self.gone += list(zip(names[empty].tolist(), sizes[empty].tolist(), strict=True))
+        self.count -= len(empty)
+
+        # Move names and sizes to the new labels.
+        was = was[least[was] < NOWHERE]
+        columns = []
+        for column in (names, sizes):
+            moved = np.zeros(len(kept), np.int64)
+            moved[least[was]] = column[was]
+            columns.append(device.asarray(moved))
+        self.names, self.sizes = columns
+        alive = np.bincount(least[old], minlength=len(kept)).astype(np.int64)
+        self.thinned = np.flatnonzero(alive != Device.to_host(self.sizes))
+        self.labels, self.alive = device.asarray(least[old]), device.asarray(alive)
+
+    def pass_on(self, device: Device, labels: Array) -> None:
+        """Name the communities of `labels`, uint32[n] by users' ids, and write what changed to `passed`.
+
+        O(n) to compare the labels, else O(k log k) for k vertices with another label.
+        """
+        xp, n = device.xp, len(labels)
+        if self.labels is None:
+            self._begin(device, labels)
+            return
+        before = len(self.labels)
+        if n > before:
+            self.names, self.sizes = (_longer(device, column, n) for column in (self.names, self.sizes))
+        alive = self.sizes if self.alive is None else _longer(device, self.alive, n)
+
+        # Count the vertices by their old and new labels, if these differ. Only these labels are looked at.
+        vertices = xp.flatnonzero(labels[:before] != self.labels)
+        old, new = (_host(device.gather(column, vertices)) for column in (self.labels, labels))
+        come = _host(labels[before:])
+        pairs, counts = np.unique(old.astype(np.uint64) << np.uint64(32) | new.astype(np.uint64), return_counts=True)
+        sources, targets = (pairs >> np.uint64(32)).astype(np.int64), (pairs & np.uint64(NOWHERE)).astype(np.int64)
+        looked_at = np.unique(np.concatenate([sources, targets, come, self.thinned]))
+        at = device.asarray(looked_at)
+        own, size, members = (Device.to_host(device.gather(column, at)) for column in (self.names, self.sizes, alive))
+
+        # A row of the table has an old label, a new label and the number of common members.
+        stay = members - _sums(looked_at, sources, counts)
+        table = np.array(
+            [np.concatenate(columns) for columns in ((looked_at, sources), (looked_at, targets), (stay, counts))]
+        )
+        table = table[:, table[2] > 0]
+        now = _sums(looked_at, table[1], table[2]) + _sums(looked_at, come, np.ones(len(come), np.int64))
+        passed, events = self._passed(table, looked_at, own, size, now)
+        events += [(DIED, name, NONE, lost, 0) for name, lost in self.gone]
+
+        # List the vertices whose name changed, also those with the same label, if its community has another name.
+        moves = [(_host(vertices), old, new)]
+        renamed = looked_at[(own != passed) & (stay > 0)]
+        if len(renamed):
+            mark = device.zeros(n, np.uint8)
+            mark[device.asarray(renamed)] = 1
+            stayed = xp.flatnonzero((labels[:before] == self.labels) & device.gather(mark, self.labels).astype(bool))
+            same = _host(device.gather(self.labels, stayed))
+            moves.append((_host(stayed), same, same))
+        vertex, source, target = (np.concatenate(columns) for columns in zip(*moves, strict=True))
+        names = own[np.searchsorted(looked_at, source)], passed[np.searchsorted(looked_at, target)]
+        order = np.argsort(vertex)
+        order = order[names[0][order] != names[1][order]]
+        fresh = np.arange(before, n), np.full(n - before, NONE), passed[np.searchsorted(looked_at, come)]
+        moved = (column[order] for column in (vertex, *names))
+        rows = [np.concatenate(part) for part in zip(moved, fresh, strict=True)]
+
+        # Write it down.
+        self.names[at], self.sizes[at] = device.asarray(passed), device.asarray(now)
+        self.count += int((now > 0).sum()) - int((members > 0).sum())
+        self.labels, self.alive, self.gone, self.thinned = labels, None, [], np.empty(0, np.int64)
+        self.passed = {**_columns(events), **_moves(np.array(rows, np.int64))}
+
+    def _begin(self, device: Device, labels: Array) -> None:
+        """Name all communities at the first read."""
+        xp, n = device.xp, len(labels)
+        sizes, names = xp.bincount(labels, minlength=n).astype(np.int64), device.full(n, NONE, np.int64)
+        communities = xp.flatnonzero(sizes)
+        self.count = len(communities)
+        names[communities] = xp.arange(self.next, self.next + self.count)
+        self.next += self.count
+        self.labels, self.names, self.sizes = labels, names, sizes
+        self.passed = {**_columns([]), **_moves(np.empty((3, 0), np.int64))}
+
+    def _passed(
+        self, table: np.ndarray, looked_at: np.ndarray, own: np.ndarray, size: np.ndarray, now: np.ndarray
+    ) -> tuple[np.ndarray, Events]:
+        """Return the new names of the labels `looked_at`, and the events.
+
+        `own` and `size` are the names and sizes at the last read, `now` the new sizes.
+        """
+        # Each old community chooses; each new one takes an offer.
+        order = np.lexsort((table[1], -table[2], table[0]))
+        offers = _firsts(table[:, order], 0)
+        order = np.lexsort((offers[0], -offers[2], offers[1]))
+        offers = offers[:, order]
+        first = np.ones(offers.shape[1], bool)
+        first[1:] = offers[1, 1:] != offers[1, :-1]
+        givers, takers = (np.searchsorted(looked_at, row) for row in offers[:2])
+        passed = np.full(len(looked_at), NONE)
+        passed[takers[first]] = own[givers[first]]
+
+        # Losers merge.
+        lost, won = givers[~first], passed[takers[~first]]
+        none = np.full(len(looked_at), NONE)
+        events = [(np.full(len(lost), MERGED), own[lost], won, size[lost], np.zeros(len(lost), np.int64))]
+
+        # Winners may have other members.
+        a, b, common = givers[first], takers[first], offers[2, first]
+        kinds = np.where(now[b] > size[a], GROWN, np.where(now[b] < size[a], SHRUNK, CHANGED))
+        differ = (size[a] != now[b]) | (common != size[a])
+        events += [tuple(column[differ] for column in (kinds, own[a], none[: len(a)], size[a], now[b]))]
+
+        # New communities get new names, and are split from where most of their members were.
+        new = np.flatnonzero((now > 0) & (passed == NONE))
+        passed[new] = np.arange(self.next, self.next + len(new))
+        self.next += len(new)
+        origin, places = none.copy(), np.searchsorted(looked_at, table[1])
+        most = 2 * table[2] > now[places]
+        origin[places[most]] = own[np.searchsorted(looked_at, table[0, most])]
+        kinds = np.where(origin[new] == NONE, BORN, SPLIT)
+        events += [(kinds, passed[new], origin[new], np.zeros(len(new), np.int64), now[new])]
+        return passed, [row for columns in events for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+def _host(column: Array) -> np.ndarray:
+    return Device.to_host(column).astype(np.int64)
+
+
+def _longer(device: Device, column: Array, n: int) -> Array:
+    """Return a copy of `column` of `n` values; new ones are 0."""
+    longer = device.zeros(n, np.int64)
+    longer[: len(column)] = column
+    return longer
+
+
+def _sums(labels: np.ndarray, of: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the sum of `counts` for each of `labels`, which are in order: int64[k]."""
+    return np.bincount(np.searchsorted(labels, of), weights=counts, minlength=len(labels)).astype(np.int64)
+
+
+def _firsts(table: np.ndarray, row: int) -> np.ndarray:
+    """Return the first column for each value of a row, which is in order."""
+    first = np.ones(table.shape[1], bool)
+    first[1:] = table[row, 1:] != table[row, :-1]
+    return table[:, first]
+
+
+def _columns(events: Events) -> dict[str, np.ndarray]:
+    """Return the events as arrays, in the order of their names."""
+    table = np.array(sorted(events, key=lambda event: event[1]), np.int64).reshape(-1, 5).T
+    kinds = ("event", "name", "other", "before", "after")
+    return {name: column.copy() for name, column in zip(kinds, table, strict=True)}
+
+
+def _moves(table: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the vertices whose name changed, as arrays."""
+    return dict(zip(("vertex", "origin", "target"), (column.copy() for column in table), strict=True))

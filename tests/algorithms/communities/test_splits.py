@@ -1,0 +1,89 @@
+"""Communities are divided exactly into their connected components, after any loss of edges and any moves."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from graphs import IDS
+from plain_graph import fresh_rng
+from spmd import FakeShard, Graph, cut, shards
+
+from mgraph.algorithms.algorithm import EdgeDelta, incoming, kernels
+from mgraph.algorithms.communities.dynamic.communities import FILE
+from mgraph.algorithms.communities.dynamic.splits import divide
+from mgraph.algorithms.communities.multilevel import finest_level, vertex_level
+from mgraph.device import Device
+from mgraph.structures.plan import DELETED
+
+
+def connected_labels(graph: nx.Graph, rng: np.random.Generator) -> np.ndarray:
+    """Communities that are connected: the components of some of the edges, by their least vertices."""
+    kept = [edge for edge in graph.edges if rng.random() < 0.5]
+    labels = np.empty(len(graph), np.int64)
+    for component in nx.connected_components(nx.Graph(kept)) if kept else []:
+        labels[list(component)] = min(component)
+    lone = [v for v in graph if not any(v in edge for edge in kept)]
+    labels[lone] = lone
+    return labels
+
+
+def moved(graph: nx.Graph, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Some vertices move to the communities of neighbours, one after another, or are alone."""
+    n, labels = len(labels), labels.copy()
+    for v in rng.integers(0, n, rng.integers(0, 8)).tolist():
+        near = [labels[u] for u in graph[v]]
+        labels[v] = rng.choice(near) if near and rng.random() < 0.8 else n + v
+    return labels
+
+
+def divided(shard: FakeShard, before: Any, labels: Any, cut_ends: Any, changes: EdgeDelta) -> np.ndarray:
+    """The result of `divide` on a rank."""
+    level = finest_level(shard, "leiden", "modularity", 1.0)
+    sides = [shard.out_edges] if not shard.directed else [shard.out_edges, incoming(shard, "")]
+    level = vertex_level(shard, sides, level.strengths, level.objective, level.weights[0].unit)
+    level.start(labels.copy())
+    library = kernels(shard, FILE, shard.out_edges.view())
+    return Device.to_host(divide(level, library, before, cut_ends, changes).labels)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("directed", [False, True])
+def test_random_losses_and_moves(device: str, size: int, directed: bool) -> None:
+    rng, divisions = fresh_rng(), 0
+    for _ in range(60 if size == 1 else 15):
+        n = int(rng.integers(2, 40))
+        graph = nx.gnm_random_graph(n, int(1.4 * n), seed=int(rng.integers(1 << 30)))
+        before = connected_labels(graph, rng)
+        lost = [edge for edge in graph.edges if rng.random() < 0.12]
+        labels = moved(graph, before, rng)
+        graph.remove_edges_from(lost)
+        ends = np.array(graph.edges, IDS).reshape(-1, 2)
+        made = shards(Graph(n, ends[:, 0], ends[:, 1], directed), cut(n, size), reverse=directed, device=device)
+
+        # The arcs that were lost, and their ends in a community.
+        pairs = np.array(lost if directed else [*lost, *((v, u) for u, v in lost)], np.uint64).reshape(-1, 2)
+        keys = np.sort(pairs[:, 0] << np.uint64(32) | pairs[:, 1])
+        cut_ends = np.zeros(n, np.uint8)
+        inside = [edge for edge in lost if before[edge[0]] == before[edge[1]]]
+        cut_ends[np.array(inside, int).reshape(-1)] = 1
+
+        arrays = before.astype(IDS), labels.astype(IDS), cut_ends, keys, np.full(len(keys), DELETED, np.uint8)
+
+        def body(shard: FakeShard, arrays: tuple[np.ndarray, ...] = arrays) -> np.ndarray:
+            shard.device.use()
+            old, new, ends, keys, kinds = map(shard.device.asarray, arrays)
+            return divided(shard, old, new, ends, EdgeDelta(keys, kinds, len(keys)))
+
+        want = np.empty(n, np.int64)
+        for label in np.unique(labels):
+            for component in nx.connected_components(graph.subgraph(np.flatnonzero(labels == label).tolist())):
+                want[list(component)] = min(component)
+        divisions += len(np.unique(want)) > len(np.unique(labels))
+        with ThreadPoolExecutor(size) as pool:
+            for got in pool.map(body, made):
+                np.testing.assert_array_equal(got, want)
+    assert divisions
