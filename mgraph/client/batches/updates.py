@@ -137,9 +137,9 @@ class Updates:
                 self._leave_isolated()
                 return done
             # Ids in a graph that grows may be new vertices; in another graph they are checked.
-            grows = self._options.grows
-            shares = partial(self._shares, batch, None if grows else numbering.partition.starts[-1])
-            n = self._vertices_after(batch) if grows else None
+            if not self._options.grows:
+                return self._call("update", args, partial(self._shares, batch, numbering.n_vertices))
+            shares, n = partial(self._shares, batch), self._vertices_after(batch)
             if n is None:
                 return self._call("update", args, shares)
             with directory.growing(n) as more:
