@@ -19,7 +19,7 @@ from mgraph.tables.weights import as_ops, as_weights
 
 __all__ = [
     "COLUMNS", "COUNTS", "MAX_VERTICES", "TOLD", "EdgeBatch", "as_batch", "as_ids", "check_ids",
-    "columns_of", "part_of",
+    "columns_of", "part_of", "share_of",
 ]  # fmt: skip
 
 COUNTS = ("inserted", "updated", "deleted", "missing")  #: counted outcomes of a batch's operations
@@ -153,6 +153,12 @@ class EdgeBatch:
         batch = object.__new__(cls)
         vars(batch).update(src=src, dst=dst, weight=weight, op=op, time=time, keys=keys)
         return batch
+
+
+def share_of(columns: Mapping[str, Any], n: int, rank: int, size: int) -> dict[str, Any]:
+    """Return the contiguous share of `rank` in columns of length `n`, so that rank order is stream order."""
+    part = slice(n * rank // size, n * (rank + 1) // size)
+    return {name: c if c is None or isinstance(c, int) else c[part] for name, c in columns.items()}
 
 
 # ---- parts of a source -----------------------------------------------------------------------------------------------
