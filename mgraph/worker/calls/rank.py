@@ -18,6 +18,7 @@ from mgraph.errors import CapacityError, InvalidOption, MgraphError, StoreError
 from mgraph.exchange import Exchange
 from mgraph.exchange.peer import PeerExchange
 from mgraph.failures import Stale, with_place
+from mgraph.kernels import compile_together
 from mgraph.log.read_only import ReadOnly
 from mgraph.metrics import BATCH_SECONDS
 from mgraph.protocol import Call, ShardState
@@ -289,5 +290,6 @@ class Rank:
         """Compile the kernels named `name` before their first run on this shard."""
         if name not in self.compiled:
             logger.info("graph %s, rank %d: compiling %s", self.graph, self.number, name)
-            compile()
+            with compile_together():
+                compile()
             self.compiled.add(name)
