@@ -139,7 +139,8 @@ class GraphLock:
         grant = asked.result().value
         with self._mutex:
             self._turn, self._used, self._uses = seq, True, self._uses + 1
-        if grant["attempt"] is None:  # the graph is not published after all
+        if grant["attempt"] is None:  # the graph is not published after all, and rank 0 knows of no holder
+            self._wanted = seq  # so it is not kept
             return
         await self._take_over(grant["attempt"], grant["known"])
 
