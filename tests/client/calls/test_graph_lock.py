@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from fakes import FakeWorker, LoopThread, by_comm, fake_cluster, wait_for
+from patience import patience
 
 from mgraph.client.calls.coordinator import Coordinator
 from mgraph.client.calls.loop_runner import LoopRunner
@@ -187,7 +188,7 @@ def test_closing_ends_a_wait_for_the_turn():
             except MgraphError as error:
                 errors.append(error)
 
-        with under_way(first, workers, "wait", ranks=[0, 1], seconds=2):
+        with under_way(first, workers, "wait", ranks=[0, 1], seconds=patience(2)):
             thread = threading.Thread(target=ask)
             thread.start()
             assert not wait_for(lambda: bool(errors), 0.3)
