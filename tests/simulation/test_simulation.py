@@ -143,6 +143,6 @@ FOUND = {
     "a_silent_worker_is_not_lost": 76,
     "answers_of_a_lost_worker_are_awaited": 38,
     "a_dead_client_keeps_the_graphs_lock": 11,
-    "a_withdrawn_request_gets_the_graphs_lock": 567,
+    "a_withdrawn_request_gets_the_graphs_lock": 742,
     "an_abort_is_not_acknowledged": 149,
 }
