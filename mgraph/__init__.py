@@ -5,7 +5,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mgraph.batch import MAX_VERTICES, EdgeBatch
 from mgraph.errors import (
     CapacityError,
     DeviceError,
@@ -22,6 +21,7 @@ from mgraph.errors import (
 )
 
 if TYPE_CHECKING:
+    from mgraph.batch import MAX_VERTICES, EdgeBatch
     from mgraph.client.asynchronous import AsyncDynamicGraph
     from mgraph.client.batches.mixed import Answers
     from mgraph.client.published.listing import PublishedGraph, list_graphs, unpublish
@@ -57,11 +57,13 @@ __all__ = [
     "unpublish",
 ]
 
-# Imported at their first use, since they load the structures and algorithms.
+# Imported at their first use, since they load NumPy, the structures and algorithms.
 _LATE = {
+    "MAX_VERTICES": "mgraph.batch",
     "Answers": "mgraph.client.batches.mixed",
     "AsyncDynamicGraph": "mgraph.client.asynchronous",
     "DynamicGraph": "mgraph.graph",
+    "EdgeBatch": "mgraph.batch",
     "Operations": "mgraph.operations",
     "PublishedGraph": "mgraph.client.published.listing",
     "UpdateReport": "mgraph.graph",
@@ -74,7 +76,8 @@ _LATE = {
 def __getattr__(name: str) -> Any:
     if name not in _LATE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_LATE[name]), name)
+    value = globals()[name] = getattr(import_module(_LATE[name]), name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -19,7 +19,7 @@ from mgraph.tables.weights import as_ops, as_weights
 
 __all__ = [
     "COLUMNS", "COUNTS", "MAX_VERTICES", "TOLD", "EdgeBatch", "as_batch", "as_ids", "check_ids",
-    "columns_of", "part_of",
+    "columns_of", "part_of", "share_of",
 ]  # fmt: skip
 
 COUNTS = ("inserted", "updated", "deleted", "missing")  #: counted outcomes of a batch's operations
@@ -86,7 +86,7 @@ class EdgeBatch:
         if keys is not None and keys not in KINDS:
             raise InvalidOption(f'keys {keys!r} is none of "int64", "string" and None')
         # Convert each column to its stored dtype.
-        names = labels.get("src", "src"), labels.get("dst", "dst")
+        names = (labels.get("src", "src"), labels.get("dst", "dst")) if labels else COLUMNS[:2]
         if keys is None:
             src, dst = as_ids(src, names[0]), as_ids(dst, names[1])
         else:
@@ -99,18 +99,19 @@ class EdgeBatch:
             op = as_ops(op, labels.get("op", "op"))
         if time is not None:
             time = as_times(time, len(src), labels.get("time", "time"))
-        # All columns have the length of `src`.
-        shape = src.shape
-        for name, column in ("dst", dst), ("weight", weight), ("op", op), ("time", time):
-            if not (column is None or type(column) is int) and column.shape != shape:
-                raise InvalidBatch(
-                    f"{labels.get(name, name)} has shape {column.shape} and {names[0]} has shape {shape}; "
-                    "both need one entry for each edge"
-                )
         # The class is frozen, so set the fields by its dict.
         columns = self.__dict__
         columns["src"], columns["dst"], columns["weight"] = src, dst, weight
         columns["op"], columns["time"], columns["keys"] = op, time, keys
+        # All columns have the length of `src`.
+        shape = src.shape
+        for column in (dst, weight, op, time):
+            if not (column is None or type(column) is int or column.shape == shape):
+                name = next(name for name in COLUMNS[1:] if columns[name] is column)
+                raise InvalidBatch(
+                    f"{labels.get(name, name)} has shape {column.shape} and {names[0]} has shape {shape}; "
+                    "both need one entry for each edge"
+                )
 
     @classmethod
     def of(
@@ -152,6 +153,12 @@ class EdgeBatch:
         batch = object.__new__(cls)
         vars(batch).update(src=src, dst=dst, weight=weight, op=op, time=time, keys=keys)
         return batch
+
+
+def share_of(columns: Mapping[str, Any], n: int, rank: int, size: int) -> dict[str, Any]:
+    """Return the contiguous share of `rank` in columns of length `n`, so that rank order is stream order."""
+    part = slice(n * rank // size, n * (rank + 1) // size)
+    return {name: c if c is None or isinstance(c, int) else c[part] for name, c in columns.items()}
 
 
 # ---- parts of a source -----------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ __all__ = [
     "to_dict",
 ]
 
-VERSION = 14  #: of the protocol; client and worker must agree
+VERSION = 15  #: of the protocol; client and worker must agree
 BEAT_SECONDS = 1.0  #: between two beats of a worker
 SILENCE_SECONDS = 8.0  #: silence of a worker after which a warning is logged
 PATIENCE_SECONDS = 60.0  #: silence of a worker after which it counts as lost: default of a graph's `patience`
@@ -229,6 +229,13 @@ class Turn:
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """Tell the holder of the lock requested as `turn` that another client waits for it."""
+
+    turn: int
+
+
+@dataclass(frozen=True)
 class Done:
     """Release the lock requested as `turn`, or withdraw the request.
 
@@ -299,7 +306,21 @@ class Beat:
 
 
 Message = (
-    Hello | Welcome | Call | Abort | Close | Publish | Turn | Done | Share | Freed | Part | Result | Failure | Beat
+    Hello
+    | Welcome
+    | Call
+    | Abort
+    | Close
+    | Publish
+    | Turn
+    | Wanted
+    | Done
+    | Share
+    | Freed
+    | Part
+    | Result
+    | Failure
+    | Beat
 )
 
 _KINDS: dict[str, type[Any]] = {kind.__name__.lower(): kind for kind in get_args(Message)}

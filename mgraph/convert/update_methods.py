@@ -17,7 +17,7 @@ from mgraph.tables.names import Names, warn_unused
 
 __all__ = ["delete", "ingest", "insert", "update"]
 
-SINGLE = int | str | np.integer  #: types of a single vertex
+SINGLE = (int, str, np.integer)  #: types of a single vertex
 
 
 def update(
@@ -168,7 +168,7 @@ def _edges_of(
     if isinstance(dst, str) and is_table(src):
         raise InvalidBatch(f"src is a table and dst is {dst!r}; source= and target= name the columns of a table")
     if isinstance(src, SINGLE) and isinstance(dst, SINGLE):
-        src, dst, weight = [src], [dst], [weight] if isinstance(weight, int | float | np.number) else weight
+        src, dst, weight = [src], [dst], [weight] if isinstance(weight, (int, float, np.number)) else weight
     keys = graph._directory.keys
     if keys == "auto":
         return EdgeBatch.of({"src": src, "dst": dst, "weight": weight, "op": op, "time": time}, keys, {})

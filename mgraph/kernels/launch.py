@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NoReturn
 
 import numpy as np
@@ -12,9 +16,9 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.kernels.cuda import compile_cuda
 from mgraph.kernels.host import compile_host, host_platform
-from mgraph.kernels.source import Field, KernelSource, read_program
+from mgraph.kernels.source import Field, KernelSource, Program, read_program
 
-__all__ = ["Kernel", "Library", "Struct", "View", "load"]
+__all__ = ["Kernel", "Library", "Struct", "View", "compile_together", "load"]
 
 CODES = {"int64": "q", "uint64": "Q", "float64": "d"}
 NOT_FAST = (KeyError, AttributeError, TypeError, ValueError, struct.error)  #: errors of `_Packer.fast`
@@ -247,20 +251,68 @@ class Bound:
 
 
 class Library:
-    """Kernels of a file on a device, as attributes: ``library.Degrees(n, ...)``."""
+    """Kernels of a file on a device, as attributes: ``library.Degrees(n, ...)``.
 
-    def __init__(self, kernels: Mapping[str, Kernel]) -> None:
-        self.__dict__.update(kernels)
+    The first attribute of a library that is still being compiled waits for it.
+    """
 
-    def __getattr__(self, name: str) -> Kernel:  # called only for names that are not kernels
+    def __init__(self, kernels: Mapping[str, Kernel] | Future[Mapping[str, Kernel]]) -> None:
+        if isinstance(kernels, Future):
+            self.__dict__[_COMING] = kernels
+        else:
+            self.__dict__.update(kernels)
+
+    def __getattr__(self, name: str) -> Kernel:  # called only for names that are not there, or not yet
+        if (coming := self.__dict__.get(_COMING)) is not None:
+            self.__dict__.update(coming.result())
+            self.__dict__.pop(_COMING, None)
+        if name in self.__dict__:
+            kernel: Kernel = self.__dict__[name]
+            return kernel
         raise AttributeError(f"no kernel {name!r} here, only {sorted(self.__dict__)}")
 
 
+_COMING = " coming"  #: attribute of a library that is being compiled; no kernel's name
 _libraries: dict[Any, Library] = {}
 
 
+class _Together:
+    """Compilations that run at the same time, by the keys of their libraries."""
+
+    def __init__(self, pool: ThreadPoolExecutor) -> None:
+        self.pool, self.running = pool, dict[Any, "Future[Mapping[str, Kernel]]"]()
+
+
+_together: ContextVar[_Together | None] = ContextVar("together", default=None)
+
+
+@contextmanager
+def compile_together() -> Iterator[None]:
+    """Compile the programs for a CPU that this block loads at the same time, as many as there are CPUs.
+
+    `load` returns at once, and the first use of a library waits for it. The end of the block waits for all, and raises
+    the first error. Inside another such block it does nothing.
+    """
+    if _together.get() is not None:
+        yield
+        return
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "mgraph-compile") as pool:
+        together = _Together(pool)
+        token = _together.set(together)
+        try:
+            yield
+        finally:
+            _together.reset(token)
+            # What was not compiled is tried again by the next `load`.
+            failed = {key: error for key, task in together.running.items() if (error := task.exception()) is not None}
+            for key in failed:
+                _libraries.pop(key, None)
+        for error in failed.values():
+            raise error
+
+
 def load(device: Device, file: str, view: View | None = None, **defines: int | str) -> Library:
-    """Return the kernels of a file for `device`, compiled unless cached.
+    """Return the kernels of a file for `device`, compiled unless cached; in `compile_together` perhaps later.
 
     Templates are compiled for `view`. `file` is relative to the package's folder, or absolute. `defines` become macros:
     integers, or C++ expressions. The first call on a machine takes seconds, later calls microseconds: call it when a
@@ -279,7 +331,17 @@ def load(device: Device, file: str, view: View | None = None, **defines: int | s
     if library is None:
         platform = host_platform() if device.kind == "cpu" else "kernels/platform/cuda.cuh"
         program = read_program(file, platform, constants, view and (view.source, view.type))
-        functions = compile_host(program) if device.kind == "cpu" else compile_cuda(program, device)
-        library = Library({k.name: Kernel(k, functions[k.name], device) for k in program.kernels})
+        together = None if device.kind != "cpu" else _together.get()
+        if together is None:
+            library = Library(_compiled(program, device))
+        else:
+            task = together.running[key] = together.pool.submit(_compiled, program, device)
+            library = Library(task)
         _libraries[key] = library
     return library
+
+
+def _compiled(program: Program, device: Device) -> dict[str, Kernel]:
+    """Compile a program unless it is cached, and return its kernels by name."""
+    functions = compile_host(program) if device.kind == "cpu" else compile_cuda(program, device)
+    return {k.name: Kernel(k, functions[k.name], device) for k in program.kernels}

@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
+from weakref import WeakSet
 
-from mgraph.calls import CALLS, CallSize, Kind, RemoteCall
+from mgraph.calls import CALLS, CallSize, Kind
 from mgraph.client.calls.caller import Flight, GraphStatus, Value
 from mgraph.errors import Aborted, GraphClosed, GraphLost, MgraphError
 from mgraph.local.interrupts import Interrupts
@@ -22,6 +23,9 @@ __all__ = ["Coordinator"]
 ADDRESS = "this process"  #: stands where other graphs have the addresses of workers
 _ADDRESSES = (ADDRESS,)
 CLOSE_SECONDS = 5.0  #: for which `close` waits for a call of another thread
+
+
+_OPEN: WeakSet[Coordinator] = WeakSet()  # of this process, for its children
 
 
 class _Here:
@@ -61,16 +65,17 @@ class Coordinator:
         self._garbage = deque[str]()
         self._lost: str | None = None
         self._kept: Session | None = None
-        self._lock, self._pid, self._owner = threading.Lock(), os.getpid(), 0
+        self._lock, self._owner = threading.Lock(), 0
         self._note(ShardState())
+        _OPEN.add(self)
 
     def _note(self, state: ShardState) -> None:
         """Replace the status after a change of the shard's state."""
         closed = self._interrupts.closed
         usable = not closed and self._lost is None
-        self.status = GraphStatus(
-            self.graph, _ADDRESSES, True, 0, [state], state.epoch, state.changes, closed, usable, unsettled=False
-        )
+        # In the order of `GraphStatus`, whose own constructor takes twice as long.
+        status = self.graph, _ADDRESSES, True, 0, [state], state.epoch, state.changes, closed, usable, False, ()
+        self.status = tuple.__new__(GraphStatus, status)
 
     # ---- calls -------------------------------------------------------------------------------------------------------
 
@@ -84,35 +89,48 @@ class Coordinator:
         call, arguments = CALLS[name], {**args} if args else {}
         if shares:
             arguments.update(shares[0])
-        session = self._begin()
+        # Lock the graph, unless this thread would wait for itself.
+        lock = self._lock
+        if not lock.acquire(False):
+            self._check_thread()
+            lock.acquire()
         try:
+            self._owner = threading.get_ident()
+            session = self._session
+            if session is None or not self.status.usable:
+                self.check()
+                assert session is not None, "an open graph has a session"
+            # A read changes nothing, so Ctrl-C may stop it anywhere.
+            if call.kind is Kind.READ and not self._garbage:
+                return [session.ask(call.handler, arguments)]
             if call.exchange and not self._connected:
                 self._connect(session)
             if call.epoch:
                 arguments["epoch"] = self.status.epoch + 1
-            return [self._ask(session, call, arguments)]
+            return [self._change(session, call.handler, arguments)]
         finally:
-            self._end()
+            # Unlock the graph; if it was closed meanwhile, free it.
+            self._owner = 0
+            lock.release()
+            if self._interrupts.closed:
+                self._free()
 
     def _connect(self, session: Session) -> None:
         """Open the shard's exchange, once."""
-        opened = self._ask(session, CALLS["open_exchange"], {"attempt": 0})
-        self._ask(session, CALLS["connect_exchange"], {"addresses": [opened["address"]]})
+        opened = self._change(session, "open_exchange", {"attempt": 0})
+        self._change(session, "connect_exchange", {"addresses": [opened["address"]]})
         self._connected = True
 
-    def _ask(self, session: Session, call: RemoteCall, arguments: Value) -> Value:
-        """Run a call on the session, free collected results, and update the status."""
-        method = call.handler
-        # A read changes nothing, so Ctrl-C may stop it anywhere.
-        if call.kind is Kind.READ and not self._garbage:
-            return session.ask(method, arguments)
+    def _change(self, session: Session, handler: str, arguments: Value) -> Value:
+        """Run a call that may change the shard, free collected results, and update the status.
 
-        # A change holds Ctrl-C back until it is committed or discarded.
+        Ctrl-C waits until the change is committed or discarded.
+        """
         free = [self._garbage.popleft() for _ in range(len(self._garbage))] if self._garbage else ()
         try:
             with self._interrupts:
                 try:
-                    return session.ask(method, arguments, free)
+                    return session.ask(handler, arguments, free)
                 finally:
                     state = session.calls.state
                     if state.broken is not None:
@@ -160,8 +178,6 @@ class Coordinator:
         """Free the shard, after stopping a call of another thread. Idempotent."""
         self._interrupts.closed = True
         self._note(self.status.states[0])
-        if os.getpid() != self._pid:
-            self._forked()
         # Wait for a call of another thread; at worst that thread frees the shard.
         if self._owner != threading.get_ident():
             if not self._lock.acquire(timeout=CLOSE_SECONDS):
@@ -170,33 +186,6 @@ class Coordinator:
         self._free()
 
     # ---- lock --------------------------------------------------------------------------------------------------------
-
-    def _begin(self) -> Session:
-        """Lock the graph for a call; `_end` unlocks it."""
-        if os.getpid() != self._pid:
-            self._forked()
-        # Lock, unless this thread would wait for itself.
-        if not self._lock.acquire(blocking=False):
-            self._check_thread()
-            self._lock.acquire()
-
-        # Check that the graph is usable; on an error unlock it.
-        try:
-            self._owner = threading.get_ident()
-            if self._session is None or not self.status.usable:
-                self.check()
-            assert self._session is not None
-            return self._session
-        except BaseException:
-            self._end()
-            raise
-
-    def _end(self) -> None:
-        """Unlock the graph. If it was closed meanwhile, free it."""
-        self._owner = 0
-        self._lock.release()
-        if self._interrupts.closed:
-            self._free()
 
     def _check_thread(self) -> None:
         """Raise if the running call waits for the calling thread."""
@@ -207,11 +196,11 @@ class Coordinator:
                 "signal handler; it would wait for ever"
             )
 
-    def _forked(self) -> None:
+    def forked(self) -> None:
         """Take over the copy of the graph in a child process."""
         # The parent's lock may be held by a thread that does not exist here.
         running, self._owner = self._owner, 0
-        self._lock, self._pid = threading.Lock(), os.getpid()
+        self._lock = threading.Lock()
         if running:
             self._lost = "this process was forked while a call was running"
 
@@ -246,6 +235,15 @@ class Coordinator:
         """The shard's current epoch, during a call too. Safe from other threads."""
         session = self._session
         return self.status.epoch if session is None else session.reached
+
+
+def _take_over() -> None:
+    """Take over the graphs of the parent in a child process."""
+    for coordinator in list(_OPEN):
+        coordinator.forked()
+
+
+os.register_at_fork(after_in_child=_take_over)
 
 
 def _run(work: Any) -> None:

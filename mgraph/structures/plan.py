@@ -31,7 +31,7 @@ class Counts(NamedTuple):
         return Counts(*map(add, self, other))
 
 
-@dataclass
+@dataclass(slots=True, eq=False)
 class Plan:
     """Prepared batch: counts, outcomes, and all memory for its commit.
 

@@ -7,34 +7,17 @@ import os
 import signal
 import threading
 import time
-from typing import Any
 
 import dask
 import numpy as np
 import pytest
-from fakes import fake_cluster, wait_for
+from fakes import by_comm, fake_cluster, wait_for
 
 from mgraph import channel as channels
 from mgraph.client.connections import opening
 from mgraph.errors import CapacityError, MgraphError, WorkerLost
-from mgraph.protocol import Call
 
 pytestmark = pytest.mark.timeout(60)
-
-
-def by_comm(coordinator: Any) -> list[str]:
-    """Return a list that gets the name of each call that a comm carries from now on."""
-    names: list[str] = []
-    for session in coordinator.sessions.all:
-        ask = session.ask
-
-        async def noted(message: Any, *args: Any, ask: Any = ask) -> Any:
-            if isinstance(message, Call):
-                names.append(message.method)
-            return await ask(message, *args)
-
-        session.ask = noted
-    return names
 
 
 def test_small_calls_go_by_channels_and_large_or_odd_values_by_the_comm():

@@ -1,12 +1,18 @@
-"""Clusters of CPU processes for the tests of whole graphs."""
+"""Clusters of CPU processes for the tests of whole graphs, and the ways of calls to them.
+
+Tests with the marker `both_ways` run twice on a cluster: with channels, and with every call by the comms.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import dask
 import pytest
 from dask.distributed import Client
 from graph_clusters import processes
+
+from mgraph.client.connections import opening
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +29,28 @@ def client3() -> Iterator[Client]:
         yield client
 
 
-@pytest.fixture(scope="module", params=["cluster", "in process"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run tests with the marker `both_ways` by channels and by comms, and those of `place` in both places."""
+    names, marked = metafunc.fixturenames, metafunc.definition.get_closest_marker("both_ways") is not None
+    if "way" not in names and {"place", "client", "client3", "own_client"}.intersection(names):
+        names.insert(0, "way")
+    if "place" in names:
+        places = [("channels", "cluster"), ("channels", "in process"), *([("comms", "cluster")] if marked else [])]
+        ids = [" by ".join(pair[::-1]) if pair[1] == "cluster" else pair[1] for pair in places]
+        metafunc.parametrize(("way", "place"), places, indirect=True, scope="module", ids=ids)
+    elif "way" in names and marked:
+        metafunc.parametrize("way", ["channels", "comms"], indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
+def way(request: pytest.FixtureRequest) -> Iterator[str]:
+    """How calls reach the workers of this host: "channels" or "comms"."""
+    name = getattr(request, "param", "channels")
+    with dask.config.set({opening.OPTION: name == "channels"}):
+        yield name
+
+
+@pytest.fixture(scope="module")
 def place(request: pytest.FixtureRequest) -> Client | None:
     """Where a graph is: on two worker processes, or, for None, in this process."""
     return request.getfixturevalue("client") if request.param == "cluster" else None

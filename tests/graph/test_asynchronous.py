@@ -17,6 +17,8 @@ from mgraph import AsyncDynamicGraph, DynamicGraph, EdgeBatch, GraphClosed, Unkn
 from mgraph.client.batches.pipeline import Pipeline
 from mgraph.client.calls.coordinator import Coordinator
 
+pytestmark = pytest.mark.both_ways
+
 N = 100
 
 

@@ -21,6 +21,8 @@ from steps import before, hit, refuse, rest
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, GraphLost, UnknownVertex, WorkerLost
 
+pytestmark = pytest.mark.both_ways
+
 N = 50
 
 

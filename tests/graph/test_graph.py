@@ -9,6 +9,8 @@ from graph_model import GraphModel, random_batch
 
 from mgraph import DynamicGraph, EdgeBatch, UpdateReport
 
+pytestmark = pytest.mark.both_ways
+
 N = 50
 
 KINDS = {
@@ -139,6 +141,12 @@ def test_several_graphs_on_one_cluster(client):
         one.close()
         assert two.has_edges([13], [12]).all()
     assert_clean(client)
+
+
+def test_calls_go_the_way_that_is_asked_for(client, way):
+    with DynamicGraph(client, 4) as graph:
+        sessions = graph._directory.coordinator.sessions.all
+        assert [session.channel is not None for session in sessions] == [way == "channels"] * 2
 
 
 def test_two_clients_on_one_cluster(client):

@@ -14,6 +14,7 @@ import mgraph
 @pytest.mark.parametrize(
     ("statement", "absent"),
     [
+        ("import mgraph", ["numpy", "pickle", "distributed", "dask", "cupy"]),
         ("import mgraph, mgraph.structures, mgraph.kernels", ["distributed", "dask", "cupy"]),
         ("from mgraph import DynamicGraph; from mgraph.algorithms import ALGORITHMS", ["cupy", "ucxx", "rmm"]),
     ],

@@ -24,6 +24,8 @@ from mgraph import (
     unpublish,
 )
 
+pytestmark = pytest.mark.both_ways
+
 N = 60
 
 

@@ -22,7 +22,7 @@ from mgraph.client.batches.pipeline import Shares
 from mgraph.client.calls.coordinator import Coordinator
 from mgraph.client.calls.loop_runner import LoopRunner
 from mgraph.errors import Aborted, CapacityError, MgraphError
-from mgraph.protocol import PATIENCE_SECONDS, Beat, Hello, Message, ShardState
+from mgraph.protocol import PATIENCE_SECONDS, Beat, Call, Hello, Message, ShardState
 from mgraph.wire import SESSION_HANDLER, decode, encode
 from mgraph.worker.sessions.session import Session
 from mgraph.worker.sessions.session_table import SessionTable
@@ -306,6 +306,21 @@ def fake_cluster(size: int, patience: float = PATIENCE_SECONDS) -> Iterator[tupl
         for worker in workers:
             worker.stop()
         client.stop()
+
+
+def by_comm(coordinator: Any) -> list[str]:
+    """Return a list that gets the name of each call that a comm carries from now on."""
+    names: list[str] = []
+    for session in coordinator.sessions.all:
+        ask = session.ask
+
+        async def noted(message: Any, *args: Any, ask: Any = ask) -> Any:
+            if isinstance(message, Call):
+                names.append(message.method)
+            return await ask(message, *args)
+
+        session.ask = noted
+    return names
 
 
 def assert_clean(workers: Iterable[FakeWorker], timeout: float = 5.0) -> None:

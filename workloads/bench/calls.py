@@ -2,20 +2,33 @@
 
 Each kind of call is timed in rounds of 100. The machine may have other work, so a figure is the minimum of the rounds'
 medians; the minimum of their 99th percentiles stands beside it.
+
+With ``--cold`` the kernel cache is empty: the making of a graph and the first call of each algorithm are timed once.
+With ``--many N`` one kind of call is made N times, and memory, threads and descriptors must not grow.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
+import os
+import tempfile
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from itertools import cycle
+from pathlib import Path
 from time import perf_counter
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 from mgraph import DynamicGraph
+from mgraph.algorithms import ALGORITHMS
+from mgraph.client.reports.history import KEPT
+from mgraph.errors import InvalidOption
 from workloads.arguments import check_least
 from workloads.bench.harness import Bench, Mismatch
 
@@ -23,6 +36,8 @@ __all__ = ["HELP", "add_arguments", "measure"]
 
 HELP = "small calls, in this process or on one worker: insert, delete, has_edges, neighbors"
 ROUND = 100  #: calls per round
+#: by which memory and the number of objects may grow in many calls: those of a local cluster are Dask's
+MARGIN_KIB, MARGIN_OBJECTS = 8192, {False: 100, True: 10_000}
 DRAWN = 5000  #: distinct edges, which the calls take in turn
 Call = Callable[[], Any]
 
@@ -40,6 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"of {ROUND} calls of a kind (default: 20; on a worker, where a call takes 3 ms, 3)",
     )
     add("--worker", action="store_true", help="on one worker process of a local cluster, not in this process")
+    add("--cold", action="store_true", help="the first call of each algorithm, with an empty cache of kernels")
+    add("--many", type=int, metavar="N", help="make N calls, has_edges and insert in turn, and look for leaks")
     add("--seed", type=int, default=1, help="of the edges (default: %(default)s)")
 
 
@@ -49,6 +66,13 @@ def measure(bench: Bench) -> None:
     if options.rounds is None:
         options.rounds = 3 if options.worker else 20
     check_least(options, "vertices", "edges", "rounds")
+    if options.cold:
+        _measure_cold(bench)
+        return
+    if options.many is not None:
+        check_least(options, "many")
+        _measure_many(bench)
+        return
     # Fill the graph, then time the calls.
     rng = np.random.default_rng(options.seed)
     with ExitStack() as stack:
@@ -114,6 +138,111 @@ def _times(call: Call, rounds: int) -> dict[str, Any]:
     us = seconds[1:] * 1e6
     p50, p99 = np.percentile(us, 50, axis=1), np.percentile(us, 99, axis=1)
     return {"n": us.size, "p50_us": round(float(p50.min()), 1), "p99_us": round(float(p99.min()), 1)}
+
+
+# ---- first calls -----------------------------------------------------------------------------------------------------
+
+
+def _first_calls(graph: Any) -> dict[str, Call]:
+    """Return a first call of each kind of update, read and algorithm, by name."""
+    ids, values = np.arange(2, dtype=np.uint32), np.zeros(graph.num_vertices, np.float32)
+    pairs = np.array([[0, 1]])
+    arguments: dict[str, tuple[Any, ...]] = {
+        "bfs": (0,), "sssp": (0,), "k_hop": (ids, 2), "multi_source_bfs": (ids,), "shortest_path": (0, 0),
+        "distances": (ids,), "betweenness_centrality": (1,), "modularity": (values.astype(np.int64),), "k_truss": (3,),
+        "jaccard": (pairs,), "overlap": (pairs,), "random_walks": (ids, 4), "sample_neighbors": (ids, [2]),
+        "gather": (values,),
+    }  # fmt: skip
+    algorithms = {name: partial(getattr(graph, name), *arguments.get(name, ())) for name in ALGORITHMS}
+    reads = {"has_edges": partial(graph.has_edges, ids, ids), "neighbors": partial(graph.neighbors, ids)}
+    return {"insert": partial(graph.insert, ids, ids[::-1]), **reads, **algorithms}
+
+
+def _measure_cold(bench: Bench) -> None:
+    """Time the making of an undirected weighted graph and each first call, with an empty cache of kernels."""
+    options, rows = bench.options, []
+    if options.worker or bench.device.kind != "cpu":
+        raise InvalidOption("--cold takes a CPU in this process, where this benchmark can empty the cache of kernels")
+
+    def timed(name: str, call: Call) -> Any:
+        began = perf_counter()
+        result = call()
+        line = bench.add("first call", call=name, seconds=round(perf_counter() - began, 3))
+        rows.append([name, line["seconds"]])
+        return result
+
+    # The benchmark itself has compiled nothing but the copies of its device.
+    with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, {"MGRAPH_CACHE_DIR": folder}):
+        make = partial(DynamicGraph, n_vertices=options.vertices, structure=options.structure, directed=False)
+        with timed("make", partial(make, weighted=True)) as graph:
+            rng = np.random.default_rng(options.seed)
+            ids = rng.integers(0, options.vertices, (2, options.edges), np.uint32)
+            timed("first batch", partial(graph.insert, *ids))
+            for name, call in _first_calls(graph).items():
+                timed(name, call)
+    rows.append(["all", round(sum(row[1] for row in rows), 3)])
+    bench.table("first calls with an empty cache of kernels", ["call", "s"], rows)
+
+
+# ---- many calls ------------------------------------------------------------------------------------------------------
+
+
+def _resources() -> dict[str, int]:
+    """Return this process's memory in KiB, threads, descriptors and objects."""
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return {
+        "resident_kib": pages * (os.sysconf("SC_PAGE_SIZE") // 1024),
+        "threads": threading.active_count(),
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "objects": len(gc.get_objects()),
+    }
+
+
+def _all_resources(graph: Any) -> dict[str, int]:
+    """Return the resources of this process, and of the worker if the graph has one."""
+    resources = _resources()
+    if (client := graph._directory.coordinator.client) is not None:
+        (of_worker,) = client.run(_resources).values()
+        resources.update({f"worker's {name}": n for name, n in of_worker.items()})
+    return resources
+
+
+def _measure_many(bench: Bench) -> None:
+    """Make many calls; raise `Mismatch` if they leave memory, threads, descriptors, objects or waiters."""
+    options = bench.options
+    with ExitStack() as stack:
+        graph = stack.enter_context(_graph(bench, stack))
+        edges = np.random.default_rng(options.seed).integers(0, options.vertices, (DRAWN, 2, 1), np.uint32)
+        graph.insert(*edges[:, :, 0].T)
+
+        def calls(n: int) -> None:
+            for i in range(n // 2):
+                src, dst = edges[i % DRAWN]
+                if not graph.has_edges(src, dst)[0] or graph.insert(src, dst).updated != 1:
+                    raise Mismatch(f"call {2 * i}: an edge that was inserted is not there")
+
+        # The history is full after the first calls.
+        calls(2 * KEPT + ROUND)
+        before, began = _all_resources(graph), perf_counter()
+        calls(options.many)
+        seconds, after = perf_counter() - began, _all_resources(graph)
+        waiting = [len(session._answers) for session in _sessions(graph)]
+
+    # Memory may grow by fragments, but not by a byte per call.
+    bench.add("many calls", calls=options.many, seconds=seconds, before=before, after=after, waiting=waiting)
+    rows = [[name, before[name], after[name]] for name in before]
+    bench.table(f"{options.many:,} calls in {seconds:.0f} s", ["of a process", "before", "after"], rows)
+    most = {"resident_kib": MARGIN_KIB, "threads": 0, "descriptors": 0, "objects": MARGIN_OBJECTS[options.worker]}
+    grown = [name for name in before if after[name] > before[name] + most[name.split()[-1]]]
+    if grown or any(waiting):
+        raise Mismatch(f"{options.many} calls left {', '.join(grown) or 'waiters'}: {before}, {after}, {waiting}")
+
+
+def _sessions(graph: Any) -> list[Any]:
+    """Return the sessions with the workers; none of a graph in this process."""
+    sessions = getattr(graph._directory.coordinator, "sessions", None)
+    return [] if sessions is None else sessions.all
 
 
 def _check(graph: Any, src: np.ndarray, dst: np.ndarray) -> None:

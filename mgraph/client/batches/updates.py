@@ -137,9 +137,9 @@ class Updates:
                 self._leave_isolated()
                 return done
             # Ids in a graph that grows may be new vertices; in another graph they are checked.
-            grows = self._options.grows
-            shares = partial(self._shares, batch, None if grows else numbering.partition.starts[-1])
-            n = self._vertices_after(batch) if grows else None
+            if not self._options.grows:
+                return self._call("update", args, partial(self._shares, batch, numbering.n_vertices))
+            shares, n = partial(self._shares, batch), self._vertices_after(batch)
             if n is None:
                 return self._call("update", args, shares)
             with directory.growing(n) as more:
@@ -202,7 +202,7 @@ class Updates:
         def shares() -> list[dict[str, Any]]:
             shares_by_rank = self._shares(keyed.batch, checked=True)
             if "n_vertices" in args:
-                shares_by_rank[0]["keys"] = keyed.brought
+                shares_by_rank[0] = {**shares_by_rank[0], "keys": keyed.brought}
             return shares_by_rank
 
         if keyed.n_vertices > self._directory.n_vertices:
@@ -299,7 +299,7 @@ class Updates:
     def _shares(
         self, batch: EdgeBatch, n_vertices: int | None = None, *, checked: bool = False
     ) -> list[dict[str, Any]]:
-        """Split a batch into contiguous shares, one per rank.
+        """Return each rank's share of a batch: a contiguous part, or the whole batch if it is small.
 
         It is checked first, its ids against `n_vertices`, unless it was `checked`.
         """
@@ -308,7 +308,8 @@ class Updates:
             self._check(batch, n_vertices)
         if times is not None or batch.time is not None:
             batch = EdgeBatch.checked(batch.src, batch.dst, batch.weight, batch.op, as_stamps(batch, times))
-        return deal(batch, len(status.addresses), status.one_process and self._options.device == "cuda")
+        shared_gpu = status.one_process and self._options.device == "cuda"
+        return deal(batch, len(status.addresses), shared_gpu, whole=True)
 
     # ---- vertices ----------------------------------------------------------------------------------------------------
 

@@ -50,7 +50,7 @@ class SmallBatch:
     ----------
     sender : Sender
     shares : list of dict
-        The batch's columns, split into one share per rank.
+        The batch's columns, split into one share per rank, or whole for each.
     sizes : list of CallSize
         The size of each rank's message.
     batch : object
@@ -74,12 +74,13 @@ class SmallBatch:
 def layout(shares: list[Value]) -> tuple[Any, ...] | None:
     """Return the layout that batches in one message share; None if a batch must go alone, as one with times."""
     share = shares[0]
-    if share.keys() != set(COLUMNS) or not (type(share["src"]) is type(share["dst"]) is np.ndarray):
+    if share.keys() - {"whole"} != set(COLUMNS) or not (type(share["src"]) is type(share["dst"]) is np.ndarray):
         return None
     if share["time"] is not None:
         return None
     optional = [share[name] for name in ("weight", "op")]
-    return tuple(column if column is None or isinstance(column, int) else type(column) for column in optional)
+    kinds = (column if column is None or isinstance(column, int) else type(column) for column in optional)
+    return "whole" in share, *kinds
 
 
 @dataclass
@@ -102,7 +103,10 @@ class BatchGroup:
 
     def shares(self) -> list[Value]:
         """Return each rank's arguments of the call `updates`."""
-        return [_joined([item.shares[rank] for item in self.items]) for rank in range(len(self.items[0].shares))]
+        size = len(self.items[0].shares)
+        if "whole" in self.items[0].shares[0]:
+            return [_joined([item.shares[0] for item in self.items])] * size
+        return [_joined([item.shares[rank] for item in self.items]) for rank in range(size)]
 
     def sizes(self) -> list[CallSize]:
         """Return the size of the call `updates` for each rank."""

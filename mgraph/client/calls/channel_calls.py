@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import select
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from dataclasses import replace
 
 from mgraph.calls import RemoteCall
@@ -39,6 +39,8 @@ class ChannelCalls:
         The lock that is held during a call.
     flying, queue : sized
         The batches in flight, and the batches of the queue.
+    may_call : callable
+        Returns False if another client may call the graph.
     """
 
     def __init__(
@@ -49,9 +51,10 @@ class ChannelCalls:
         lock: SendLock,
         flying: Sized,
         queue: Sized,
+        may_call: Callable[[], bool],
     ) -> None:
         self._runner, self._sessions, self._exchange = runner, sessions, exchange
-        self._lock, self._flying, self._queue = lock, flying, queue
+        self._lock, self._flying, self._queue, self._may_call = lock, flying, queue, may_call
         self._bell, self._poll = Bell(), select.poll()
         self._poll.register(self._bell, select.POLLIN)
         self._by_descriptor: dict[int, tuple[Session, Channel]] = {}
@@ -88,7 +91,8 @@ class ChannelCalls:
         exchange, sessions = self._exchange, self._sessions
         return (
             (exchange.connected or not call.exchange)
-            and not (exchange.aborting or exchange.lost or exchange.shared or sessions.closed)
+            and not (exchange.aborting or exchange.lost or sessions.closed)
+            and self._may_call()
             and not (self._flying or self._queue)
             and bool(sessions.all)
             and all(session.channel is not None for session in sessions.all)

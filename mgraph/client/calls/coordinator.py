@@ -90,7 +90,9 @@ class Coordinator:
         self._flying: dict[Flight, Sequence[CallSize]] = {}
         self._ahead = 0  # epochs in flight
         self._queue = BatchQueue(self._send_lock, self._flying)
-        self._channels = ChannelCalls(runner, self.sessions, self.exchange, self._send_lock, self._flying, self._queue)
+        self._channels = ChannelCalls(
+            runner, self.sessions, self.exchange, self._send_lock, self._flying, self._queue, self._may_call
+        )
         self.one_process = all(address.startswith("inproc:") for address in self.addresses)
         weakref.finalize(self, _drop, runner, self.sessions.all).atexit = False  # at exit the system closes the comms
 
@@ -128,6 +130,10 @@ class Coordinator:
         with self.lock:
             self.runner.run(self._publish(name, card), GRACE_SECONDS)
 
+    def _may_call(self) -> bool:
+        """Return True if no other client can call the graph now."""
+        return self._graph_lock is None or self._graph_lock.held
+
     def _share(self) -> None:
         self._graph_lock = GraphLock(self.runner, self.sessions, self.exchange, self._flying)
         self.exchange.shared = True
@@ -162,23 +168,20 @@ class Coordinator:
         Exception
             The call's error on a rank. If ranks raised different errors, the one that caused the others.
         """
-        call, rank_args = CALLS[name], [{**(args or {}), **share} for share in (shares or [{}] * len(self.addresses))]
-
-        # A shared graph is locked against its other clients, and its calls go by the comm.
-        if self._graph_lock is not None:
-            with self._graph_lock:
-                return self._run(self._call_locked(call, rank_args))
+        shares = shares or [{}] * len(self.addresses)
+        call, rank_args = CALLS[name], [{**(args or {}), **share} for share in shares]
 
         # Channels first; otherwise the comm, from the event loop.
-        try:
-            answers = self._channels.call(call, rank_args, shares is None)
-        except KeyboardInterrupt:
-            self._interrupted = True
-            raise
-        if answers is None:
-            return self._run(self._call_locked(call, rank_args))
-        self._interrupted = False
-        return answers
+        with self.lock:
+            try:
+                answers = self._channels.call(call, rank_args, alike=all(share is shares[0] for share in shares))
+            except KeyboardInterrupt:
+                self._interrupted = True
+                raise
+            if answers is None:
+                return self._run(self._call_locked(call, rank_args))
+            self._interrupted = False
+            return answers
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the event loop. Ctrl-C leaves the graph `unsettled`: a change may be under way."""
@@ -333,7 +336,7 @@ class Coordinator:
         if alone or not self.exchange.connected:
             await self._landed()
         self.check()
-        if self._graph_lock is not None and not self._graph_lock.held:
+        if not self._may_call():
             raise MgraphError(f"graph {self.graph} was published while this call, or its pipeline, was under way")
         await self.exchange.wait_for_aborts()
         if connect and not self.exchange.connected:

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Collection
+from functools import partial
 from typing import Any
 
 from mgraph.client.calls.exchange_lifecycle import ExchangeLifecycle
@@ -23,14 +24,18 @@ __all__ = ["GraphLock"]
 logger = logging.getLogger(__name__)
 
 RANK = 0  #: the rank that grants the lock
+KEEP_SECONDS = 0.05  #: time after a call for which the lock is kept, unless another client wants it
 
 
 class GraphLock:
     """Lock a published graph against the calls of its other clients: a reentrant context manager.
 
-    Rank 0 grants the lock to one client after another. Other threads of this client wait. On entry, the client takes
-    over the last holder's knowledge of the ranks. If that holder was cut off, the ranks are released first, and an
-    interrupted vote is decided.
+    Rank 0 grants the lock to one client after another. Other threads of this client wait. With the lock the client
+    takes over the last holder's knowledge of the ranks. If that holder was cut off, the ranks are released first, and
+    an interrupted vote is decided.
+
+    Between two calls the client keeps the lock for `KEEP_SECONDS`, or until another client wants it. So calls in
+    succession ask for it once.
 
     Parameters
     ----------
@@ -46,27 +51,60 @@ class GraphLock:
     ) -> None:
         self._runner, self._sessions, self._exchange, self._flying = runner, sessions, exchange, flying
         self._lock, self._depth = threading.RLock(), 0
-        # The number of its `Turn`; Ctrl-C may leave it set.
+        # The number of its `Turn`; Ctrl-C may leave it set. `_mutex` guards it, and whether a thread uses the lock.
+        self._mutex = threading.Lock()
         self._turn: int | None = None
+        self._wanted: int | None = None  # the last turn that another client waited for
+        self._uses, self._used, self._keeping = 0, False, False
         self._knows = False  # True if the ranks' states are known
         self._ending: set[asyncio.Task[None]] = set()
+        sessions.all[RANK].wanted = self._note_wanted
 
     def __enter__(self) -> None:
         self._lock.acquire()
         try:
-            if self._depth == 0:
+            if self._depth == 0 and not self._use_again():
                 self._runner.run(self._begin(), 2 * ABORT_SECONDS)
             self._depth += 1
         except BaseException:
-            self._runner.post(self._end_soon)
+            self._runner.post(lambda: self._end_soon(self._taken()))
             self._lock.release()
             raise
 
     def __exit__(self, *exc: object) -> None:
         self._depth -= 1
         if self._depth == 0:
-            self._runner.post(self._end_soon)
+            self._leave()
         self._lock.release()
+
+    def _use_again(self) -> bool:
+        """Use the lock that was kept. False if it was returned, or this client cannot make calls any more."""
+        exchange = self._exchange
+        with self._mutex:
+            if self._turn is None or exchange.lost or exchange.aborting or self._sessions.closed:
+                return False
+            self._used, self._uses = True, self._uses + 1
+            return True
+
+    def _leave(self) -> None:
+        """Keep the lock for a while, or return it if another client wants it."""
+        with self._mutex:
+            self._used = False
+            keep = self._turn is not None and self._turn != self._wanted
+            begin, self._keeping = keep and not self._keeping, self._keeping or keep
+        # Taken now, so that this client's next call waits behind that of the other client.
+        if not keep:
+            self._runner.post(partial(self._end_soon, self._taken()))
+        elif begin:
+            self._runner.post(self._keep)
+
+    def _taken(self, unused: bool = False) -> int | None:
+        """Return the turn, for the caller to end; None without one, or if it is to be `unused` and a thread uses it."""
+        with self._mutex:
+            if unused and self._used:
+                return None
+            turn, self._turn, self._used = self._turn, None, False
+            return turn
 
     @property
     def held(self) -> bool:
@@ -78,6 +116,7 @@ class GraphLock:
     async def _begin(self) -> None:
         self._exchange.check()
         if self._turn is not None:
+            self._used = True
             return
 
         # Ask rank 0 for the lock; log a warning if another client keeps it for long.
@@ -98,8 +137,10 @@ class GraphLock:
 
         # Take over the last holder's knowledge.
         grant = asked.result().value
-        self._turn = seq
-        if grant["attempt"] is None:  # the graph is not published after all
+        with self._mutex:
+            self._turn, self._used, self._uses = seq, True, self._uses + 1
+        if grant["attempt"] is None:  # the graph is not published after all, and rank 0 knows of no holder
+            self._wanted = seq  # so it is not kept
             return
         await self._take_over(grant["attempt"], grant["known"])
 
@@ -119,8 +160,22 @@ class GraphLock:
         self._exchange.check()
         self._knows = True
 
-    def _end_soon(self) -> None:
-        turn, self._turn = self._turn, None
+    def _note_wanted(self, turn: int) -> None:
+        """Return the lock to the client that waits for it, now or after the call under way."""
+        self._wanted = turn
+        if turn == self._turn:
+            self._end_soon(self._taken(unused=True))
+
+    def _keep(self, uses: int = -1) -> None:
+        """Return the lock if it was not used since it had this number of `uses`; else look again later."""
+        with self._mutex:
+            self._keeping = self._turn is not None and (self._used or uses != self._uses)
+        if self._keeping:
+            asyncio.get_running_loop().call_later(KEEP_SECONDS, self._keep, self._uses)
+        else:
+            self._end_soon(self._taken(unused=True))
+
+    def _end_soon(self, turn: int | None) -> None:
         if turn is not None:
             task = asyncio.create_task(self._end(turn))
             self._ending.add(task)

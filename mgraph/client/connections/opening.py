@@ -48,9 +48,9 @@ async def open_session(hello: Hello, address: str, connection_args: dict[str, An
     # Warn of a silent worker while this waits.
     late = asyncio.get_running_loop().call_later(SILENCE_SECONDS, logger.warning, note)
 
-    # Offer a channel, unless the graph is attached to or the option forbids it.
+    # Offer a channel, unless the option forbids it.
     comm, channel, why = None, None, f"{OPTION} is False"
-    listener = None if hello.attach or not dask.config.get(OPTION, True) else Listener()
+    listener = Listener() if dask.config.get(OPTION, True) else None
     try:
         async with asyncio.timeout(hello.patience):
             comm = await reach(address, hello.patience, connection_args)
@@ -81,7 +81,7 @@ async def open_session(hello: Hello, address: str, connection_args: dict[str, An
 
     # Without a channel all calls go by the comm.
     session = Session(hello, address, comm, shared_bytes(address), channel)
-    if channel is None and not hello.attach:
+    if channel is None:
         session.why_no_channel = why
         logger.info("%s: calls go by the comm: %s", who, why)
     return session

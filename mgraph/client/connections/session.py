@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -30,6 +30,7 @@ from mgraph.protocol import (
     Result,
     Share,
     Turn,
+    Wanted,
     from_dict,
 )
 from mgraph.wire import decode, encode
@@ -69,6 +70,8 @@ class Session:
         True if it was lost because it did not answer.
     reading : asyncio.Task
         Ends when the rank is lost.
+    wanted : callable
+        Called with the number of a `Turn` whose lock another client waits for.
     why_no_channel : str
         The reason why calls go by the comm; empty if they may go by the channel.
 
@@ -90,6 +93,7 @@ class Session:
         # The user's function that a call runs, by the call's number.
         self._calls: dict[int, str] = {}
         self.reached = 0
+        self.wanted: Callable[[int], None] = lambda turn: None
         self._writing = asyncio.Lock()
         who = f"graph {self.graph}: rank {self.rank}, the worker at {address}"
         self._memory = LocalMemory(who, shared_bytes, self._ask_now, self._tell_freed)
@@ -261,6 +265,8 @@ class Session:
                 self._busy, self.reached = message.busy or "", message.epoch
             case Part():
                 self._answers.add_part(message)
+            case Wanted():
+                self.wanted(message.turn)
             case Freed():
                 if self._memory.shared is not None:
                     self._memory.shared.free(message.places)

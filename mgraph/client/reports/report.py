@@ -62,13 +62,9 @@ class UpdateReport:
         expired: int = 0,
     ) -> None:  # the constructor of `dataclass` takes four times as long
         fields = self.__dict__
-        fields["inserted"], fields["updated"], fields["deleted"], fields["missing"] = (
-            inserted,
-            updated,
-            deleted,
-            missing,
-        )
-        fields["epoch"], fields["seconds"], fields["late"], fields["expired"] = epoch, seconds, late, expired
+        fields["inserted"], fields["updated"], fields["deleted"] = inserted, updated, deleted
+        fields["missing"], fields["epoch"], fields["seconds"] = missing, epoch, seconds
+        fields["late"], fields["expired"] = late, expired
 
     def __repr__(self) -> str:
         fields = (f"{n}={v:.6g}" if isinstance(v, float) else f"{n}={v}" for n, v in vars(self).items())
@@ -83,9 +79,10 @@ def of_batch(answers: Sequence[dict[str, Any]], seconds: float, absent: int = 0)
     counts, epoch = answers[0], answers[0]["epoch"]
     if len(answers) > 1:
         counts = {name: sum([answer.get(name, 0) for answer in answers]) for name in TOLD}
+    get = counts.get
     return UpdateReport(
         int(counts["inserted"]), int(counts["updated"]), int(counts["deleted"]), int(counts["missing"]) + absent, epoch,
-        seconds, int(counts.get("late", 0)), int(counts.get("expired", 0)),
+        seconds, int(get("late", 0)), int(get("expired", 0)),
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from mgraph.errors import InvalidOption
 from mgraph.failures import Recovered, Stale
 from mgraph.keys import KeyArray, KeyTable, columns_in
 from mgraph.partition import Partition
+from mgraph.protocol import ShardState
 
 __all__ = ["Directory"]
 
@@ -76,7 +77,7 @@ class Directory:
     @property
     def n_vertices(self) -> int:
         """The number of vertices by the ranks' last states; makes no call."""
-        return self._ranges().n_vertices
+        return self._ranges(self.coordinator.status.states).n_vertices
 
     def renew(self, numbering: Numbering, options: Any) -> None:
         """Take over the numbering and options of a recovered graph.
@@ -112,10 +113,12 @@ class Directory:
             coordinator.check()
             if coordinator.status.unsettled:
                 coordinator.call("inspect")  # waits for the release of all ranks, and returns their states
+            status = coordinator.status
 
         # Another client or thread may have changed the ranges or the order.
-        changed = coordinator.status.states[0].generation != self.numbering.generation
-        if changed or self._after_removal is not None or self._ranges() is not self.numbering.partition:
+        numbering = self.numbering
+        changed = status.states[0].generation != numbering.generation or self._after_removal is not None
+        if changed or self._ranges(status.states) is not numbering.partition:
             with self._alone(), suppress(Recovered):  # another thread may recover the graph
                 self._catch_up()
         return self.numbering
@@ -300,7 +303,8 @@ class Directory:
     def _catch_up(self, coming: Numbering | None = None) -> None:
         """Take over ranges and order from the ranks' last states; `coming` if it matches them."""
         # Use the numbering that this client prepared, if the ranks have it.
-        current, generation, ranges = self.numbering, self.coordinator.status.states[0].generation, self._ranges()
+        current, states = self.numbering, self.coordinator.status.states
+        generation, ranges = states[0].generation, self._ranges(states)
         if coming is not None and (coming.partition, coming.generation) != (ranges, generation):
             coming = None
         keys, own_change = current.keys, coming is not None
@@ -327,9 +331,9 @@ class Directory:
         if self.shared or not self.coordinator.status.unsettled:  # in a shared graph the next check asks rank 0
             self._after_removal = None
 
-    def _ranges(self) -> Partition:
-        """Return the ranges of the ranks' last states; the current ranges if states disagree, as after a loss."""
-        states, current = self.coordinator.status.states, self.numbering.partition
+    def _ranges(self, states: Sequence[ShardState]) -> Partition:
+        """Return the ranges by the ranks' `states`; the current ranges if states disagree, as after a loss."""
+        current = self.numbering.partition
         if len(states) == 1:
             starts: tuple[int, ...] = states[0].lo, states[0].hi
         else:

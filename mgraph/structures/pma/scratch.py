@@ -124,28 +124,24 @@ class PmaScratch:
             n=len(run.keys),
         )  # fmt: skip
 
-    def begin(self, run: Run, top_down: bool) -> None:
-        """Begin to locate keys and to choose windows; `end` waits."""
+    def locate(self, run: Run, top_down: bool) -> Any:
+        """Locate the keys and choose the windows; return the status, after the batch's only wait for the device."""
         n = len(run.keys)
         if not self._cleared:
             self.device.fill(self.zeroed, 0)
-        self._cleared = n <= self.most_small and not top_down
-        if self._cleared:
+        small = n <= self.most_small and not top_down
+        if small:
             self._prepare((n >> self.shift) + 1, keys=run.keys, op=run.op, n=n)
-            return
-
-        # A large batch takes a launch per phase.
-        batch = self.batch(run)
-        self._locate((n >> self.shift) + 1, keys=run.keys, op=run.op, n=n)
-        self._pick(n, batch=batch)
-        self._ask[top_down](n, batch=batch)
-        self._select(n, batch=batch, all_leaves=int(top_down))
-
-    def end(self) -> Any:
-        """Wait for the device, once per batch, and return the status."""
+        else:
+            # A large batch takes a launch per phase.
+            batch = self.batch(run)
+            self._locate((n >> self.shift) + 1, keys=run.keys, op=run.op, n=n)
+            self._pick(n, batch=batch)
+            self._ask[top_down](n, batch=batch)
+            self._select(n, batch=batch, all_leaves=int(top_down))
         self.device.synchronize()
         status: Any = tuple.__new__(Status, self.mail.tolist())
-        self._cleared = self._cleared and not status.crowded_leaves  # otherwise windows are marked
+        self._cleared = small and not status.crowded_leaves  # otherwise windows are marked
         return status
 
 

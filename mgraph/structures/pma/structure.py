@@ -49,6 +49,7 @@ class Pma(Structure):
     """
 
     sorted_rows: ClassVar[bool] = True
+    _top_down: bool = False  # True if the next batch chooses its windows top down
     _tile: ClassVar[int] = 4  # lanes per leaf in a merge; more for a wide leaf, to save shared memory
     _files: ClassVar[dict[str, str]]  # the kernels of prepare, commit and build, and the view
     _frame: Frame
@@ -129,10 +130,6 @@ class Pma(Structure):
 
         Its scratch has this `capacity`, or 0 if it is too large to be kept.
         """
-
-    def _asks_top_down(self) -> bool:
-        """Return True if the next batch chooses its windows top down."""
-        return False
 
     # --- the array ---
 
@@ -231,20 +228,16 @@ class Pma(Structure):
         if not self.num_edges:
             return Plan(run, *prepare_build(self, self._kernels["build"], run), self._state)
 
-        # Locate and count; the host works while the device does.
+        # Locate and count.
         frame, kept = self._frame, self._take_scratch(run)
-        scratch, top_down, n = kept, self._asks_top_down(), len(run.keys)
-        scratch.begin(run, top_down)
-        outcome = scratch.outcome[:n]
-        status = scratch.end()
+        scratch, top_down, n = kept, self._top_down, len(run.keys)
+        status = scratch.locate(run, top_down)
         if status.unknown:
             self._keep(scratch)
             self._refuse(run, status.unknown)
         inserted, deleted = status.all_moves >> 32, status.all_moves & 0xFFFFFFFF
-        counts, num_edges = (
-            Counts(inserted, status.updates, deleted, status.misses),
-            self.num_edges + inserted - deleted,
-        )
+        counts: Counts = tuple.__new__(Counts, (inserted, status.updates, deleted, status.misses))
+        num_edges = self.num_edges + inserted - deleted
 
         # If the root is too full, grow and locate again; otherwise prepare a later growth.
         grown = self._grown(num_edges) if status.resize else None
@@ -252,8 +245,7 @@ class Pma(Structure):
             (frame, ready), kept = grown, kept if kept.capacity <= KEPT else None
             del scratch  # a large one is freed here
             scratch = ready if ready is not None and ready.capacity >= n else self.new_scratch(n, frame)
-            scratch.begin(run, top_down)
-            outcome, status = scratch.outcome[:n], scratch.end()
+            status = scratch.locate(run, top_down)
         elif not status.resize:
             self._prepare_growth(num_edges, n, scratch.capacity if scratch.capacity <= KEPT else 0)
 
@@ -263,7 +255,7 @@ class Pma(Structure):
             work.widen(status)
             if status.resize or status.scratch_leaves:
                 self._plan_wide(work, 0 if status.resize else status.scratch_leaves)
-        return Plan(run, counts, outcome, work, self._state, kept)
+        return Plan(run, counts, scratch.outcome[:n], work, self._state, kept)
 
     def _new_scratch(self, capacity: int, run: Run) -> PmaScratch:
         return self.new_scratch(capacity, self._frame)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.batch import COUNTS, TOLD
+from mgraph.batch import COUNTS, TOLD, share_of
 from mgraph.errors import MgraphError, StoreError
 from mgraph.protocol import AFTER
 from mgraph.structures.mixed_stream import load_kernels
@@ -16,7 +16,7 @@ from mgraph.worker.calls.rank import Rank, Value
 from mgraph.worker.commit.change import BatchChange, Change, Growth, Record, VerticesChange, expire_before
 from mgraph.worker.commit.expiry_by_count import expire_by_count
 from mgraph.worker.commit.mixed import Execution, answered, logged, streams
-from mgraph.worker.commit.route import incident_runs, route, share_runs
+from mgraph.worker.commit.route import incident_runs, own_rows, route, share_runs
 from mgraph.worker.inputs import ingest as steps
 from mgraph.worker.inputs.sources import Reader, joined, open_source
 from mgraph.worker.results.maintained import through_removal
@@ -50,25 +50,32 @@ def update(
     offset: tuple[str, int] | None = None,
     ahead: bool = False,
     keys: np.ndarray | None = None,
+    whole: bool = False,
     **share: Any,
 ) -> Value:
     """Apply this rank's part of a batch, which all ranks commit as `epoch`, or none.
 
+    A small batch comes `whole` to every rank. The rank takes its own rows of it, and logs its share of the stream.
+
     A batch with `n_vertices` grows the graph to this number of vertices. `offset` is the batch's position in a source.
     `keys` has the keys of new vertices, on rank 0 if it keeps them. With `ahead`, further batches follow, and a single
-    sync
-    of the log may serve several.
+    sync of the log may serve several.
     """
-    shard, ballot, record = rank.shard, rank.ballot, None
+    shard, ballot, record, logged_share = rank.shard, rank.ballot, None, share
     if epoch != shard.epoch + 1:
         _check_epoch(rank, epoch)
+    if whole:
+        logged_share = share_of(share, len(share["src"]), shard.rank, shard.size)
+        if shard.clock is not None:  # late edges are counted by share
+            share, whole = logged_share, False
     # Record the change, in the user's columns.
     if ballot.log is not None or offset is not None:
         more: Value = {} if n_vertices is None else {"n_vertices": n_vertices, "keys": keys}
         if offset is not None:
             more["offset"] = str(offset[0]), int(offset[1])
             rank.stored().check_offset(more["offset"])
-        record = _record(rank, "batch", {**share, **more})
+        record = _record(rank, "batch", {**logged_share, **more})
+    del logged_share
 
     # Grow the graph, then sort and route the batch; undo the growth if that fails.
     with ballot.working(record, ahead):
@@ -79,7 +86,8 @@ def update(
             if shard.clock is not None:
                 runs, expiry = shard.admit(runs)
             if shard.size > 1:
-                runs = [route(shard, runs.pop(0)) for _ in range(len(runs))]
+                deliver = own_rows if whole else route
+                runs = [deliver(shard, runs.pop(0)) for _ in range(len(runs))]
             if expiry is not None:
                 runs, expiry = expire_by_count(shard, runs, expiry, ballot.keys, keys)
         except BaseException:

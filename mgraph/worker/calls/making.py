@@ -13,6 +13,7 @@ from mgraph.device import Device, gpu_count, touch_pages
 from mgraph.errors import CapacityError, DeviceError, GraphClosed
 from mgraph.exchange.peer import PeerExchange, why_not
 from mgraph.exchange.ucxx_api import ucx_installed
+from mgraph.kernels import compile_together
 from mgraph.partition import Partition
 from mgraph.worker.calls.rank import Rank, Value
 from mgraph.worker.commit.ballot import Ballot
@@ -110,11 +111,12 @@ def create(
     rank.device = _made_device(rank, device)
     rank.device.reserve(reserve)
     shape = ShardSpec(rank.graph, rank.number, Partition(tuple(starts)), order=order, **spec)
-    ballot = Ballot(Shard(shape, Unconnected(), rank.device))
-    if shape.window_edges is not None and rank.number == 0:  # where keys order the edges of one time
-        ballot.keys = KeyLog(generation=shape.generation)
-    rank.take(ballot)
-    warm(rank.shard)
+    with compile_together():
+        ballot = Ballot(Shard(shape, Unconnected(), rank.device))
+        if shape.window_edges is not None and rank.number == 0:  # where keys order the edges of one time
+            ballot.keys = KeyLog(generation=shape.generation)
+        rank.take(ballot)
+        warm(rank.shard)
 
 
 def copy(rank: Rank, graph: str, structure: str) -> None:
@@ -142,7 +144,8 @@ def adopt(rank: Rank, exchange: str) -> None:
     shard.device.use()
     rank.exchange_name = exchange
     rank.take(Ballot(shard))
-    warm(shard)
+    with compile_together():
+        warm(shard)
 
 
 def open_exchange(rank: Rank, attempt: int) -> Value:

@@ -18,7 +18,7 @@ from mgraph.errors import CapacityError, InvalidOption, MgraphError, StoreError
 from mgraph.exchange import Exchange
 from mgraph.exchange.peer import PeerExchange
 from mgraph.failures import Stale, with_place
-from mgraph.log.log import Log
+from mgraph.kernels import compile_together
 from mgraph.log.read_only import ReadOnly
 from mgraph.metrics import BATCH_SECONDS
 from mgraph.protocol import Call, ShardState
@@ -221,13 +221,12 @@ class Rank:
     @property
     def state(self) -> ShardState:
         """The current state of the rank's shard."""
-        ballot, budget = self._ballot, self.host.budget
+        ballot, budget, storage = self._ballot, self.host.budget, self.storage
         left = budget.left() if budget.limited else UNLIMITED
         if ballot is None:
             return ShardState(memory_left=left)
-        shard, log, arcs = ballot.shard, self._log, 0
-        for structure in shard.structures:
-            arcs += structure.num_edges
+        shard, log = ballot.shard, None if storage is None else storage.log
+        arcs = shard.out_edges.num_edges if len(shard.structures) == 1 else sum(s.num_edges for s in shard.structures)
         # In the order of `ShardState`.
         state = (
             shard.epoch, shard.changes, shard.generation, shard.lo, shard.hi, shard.num_edges, arcs, shard.nbytes,
@@ -236,16 +235,13 @@ class Rank:
         )  # fmt: skip
         return tuple.__new__(ShardState, state)  # half the time of its own constructor, in every answer
 
-    @property
-    def _log(self) -> Log | None:
-        return None if self.storage is None else self.storage.log
-
     def live(self, state: ShardState) -> ShardState:
         """Return `state`, that of the last answer, with the counters as they are now. Other threads may call it."""
         ballot = self._ballot
         if ballot is None:
             return state
-        shard, log = ballot.shard, self._log
+        shard, storage = ballot.shard, self.storage
+        log = None if storage is None else storage.log
         return state._replace(
             epoch=shard.epoch, edges=shard.num_edges, seconds=shard.seconds, operations=shard.operations,
             batches=shard.batches, batch_seconds=shard.batch_seconds,
@@ -294,5 +290,6 @@ class Rank:
         """Compile the kernels named `name` before their first run on this shard."""
         if name not in self.compiled:
             logger.info("graph %s, rank %d: compiling %s", self.graph, self.number, name)
-            compile()
+            with compile_together():
+                compile()
             self.compiled.add(name)

@@ -20,6 +20,7 @@ from mgraph.worker.shard.shard import Shard
 
 __all__ = ["Ballot", "RecordLog"]
 
+IDLE, WANTED = int(SnapshotState.IDLE), int(SnapshotState.WANTED)  #: an enum's members take 0.1 us each
 REFUSED = 0  #: vote of a rank that could not prepare the change; less than every `SnapshotState`
 _NOTHING = nullcontext()
 
@@ -154,13 +155,12 @@ class Ballot:
 
     def _vote(self, ready: bool) -> bool:
         """Return True if every rank is ready; all ranks get the same answer."""
-        state = SnapshotState.IDLE if self.log is None else self.log.vote
-        says = int(state) if ready else REFUSED
+        says = REFUSED if not ready else IDLE if self.log is None else int(self.log.vote)
         shard, began = self.shard, perf_counter()
         # The minimum over the ranks: a single refusal refuses.
         least = shard.exchange.least(says)
         shard.waited += perf_counter() - began
-        self._snapshot_due = least == SnapshotState.WANTED
+        self._snapshot_due = least == WANTED
         return least != REFUSED
 
     def _commit(self, change: Change) -> None:

@@ -16,6 +16,8 @@ step                        one rank                            several ranks
 `route`                     nothing: not even a copy            a search and a read-back to split, an exchange, a
                                                                 launch for each run received but one; with op or
                                                                 weight a copy for each part sent
+  or `own_rows`, of a       nothing                             a search and a read-back to split, a copy of the keys
+  small batch
 `prepare`, undirected       1 launch, 1 read-back: its counts   the same
 `vote`                      nothing                             1 small allreduce
 `commit`                    1 wait for the stream               the same
@@ -42,7 +44,7 @@ from mgraph.tables.ids import GROW
 from mgraph.worker.shard.merge import merge_in_order
 from mgraph.worker.shard.shard import Shard
 
-__all__ = ["incident_runs", "least_bytes", "route", "share_runs"]
+__all__ = ["incident_runs", "least_bytes", "own_rows", "route", "share_runs"]
 
 HALF = 32
 #: columns of a run in the order in which they are sent: the widest first, so that each is aligned
@@ -129,6 +131,12 @@ def route(shard: Shard, run: Run, partition: Partition | None = None) -> Run:
         else:
             arrived = _swapped(shard, run, parts)
     return merge_in_order(shard.device, arrived, partition.range(shard.rank)[0] << HALF)
+
+
+def own_rows(shard: Shard, run: Run) -> Run:
+    """Return this rank's part of the run of a whole batch, in local rows: the same as `route` of all ranks' shares."""
+    part = run.split((0, shard.lo, shard.hi, shard.n_vertices))[1]
+    return merge_in_order(shard.device, [part], shard.lo << HALF)
 
 
 def _swapped(shard: Shard, run: Run, parts: list[Run]) -> list[Run]:

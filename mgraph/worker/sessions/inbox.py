@@ -1,4 +1,4 @@
-"""Inbox of a shard's thread: requests from the event loop and from a client's channel."""
+"""Inbox of a shard's thread: requests from the event loop and from clients' channels."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Inbox(Generic[T]):
         self._bell, self._stopped = Bell(), False
         self._poll = select.poll()
         self._poll.register(self._bell, select.POLLIN)
-        self._channel: Channel | None = None
-        self._read: Callable[[bytes], T] | None = None
+        self._joining = deque[tuple[Channel, Callable[[bytes], T]]]()
+        self._channels: dict[int, tuple[Channel, Callable[[bytes], T]]] = {}  # by descriptor
 
     def put(self, request: T) -> None:
         """Append a request."""
@@ -37,12 +37,12 @@ class Inbox(Generic[T]):
         self._bell.ring()
 
     def listen(self, channel: Channel, read: Callable[[bytes], T]) -> None:
-        """Take requests from `channel`, too.
+        """Take requests from `channel`, too, until its other end closes it. Any thread.
 
-        The reading thread calls `read` to make a request of a message. Call it before the thread reads the first time.
+        The reading thread calls `read` to make a request of a message.
         """
-        self._channel, self._read = channel, read
-        self._poll.register(channel, select.POLLIN)
+        self._joining.append((channel, read))
+        self._bell.ring()
 
     def stop(self) -> None:
         """Make `get` return None from now on."""
@@ -58,9 +58,16 @@ class Inbox(Generic[T]):
             for descriptor, _ in self._poll.poll():
                 if descriptor == self._bell.fileno():
                     self._bell.silence()
-                elif (request := self._receive()) is not None:
+                    self._join()
+                elif (request := self._receive(descriptor)) is not None:
                     return request
         return None
+
+    def _join(self) -> None:
+        while self._joining:
+            channel, read = self._joining.popleft()
+            self._channels[channel.fileno()] = channel, read
+            self._poll.register(channel, select.POLLIN)
 
     def __len__(self) -> int:
         """The number of requests in the queue; a message of the channel comes alone, and does not count."""
@@ -70,27 +77,26 @@ class Inbox(Generic[T]):
         """Return the request that `get` returns next, if it was put already."""
         return self._queue[0] if self._queue else None
 
-    def _receive(self) -> T | None:
-        assert self._channel is not None
-        assert self._read is not None
+    def _receive(self, descriptor: int) -> T | None:
+        channel, read = self._channels[descriptor]
         # A client that ended or sends other bytes loses its channel.
         try:
-            data = self._channel.receive()
-            return None if data is None else self._read(data)
+            data = channel.receive()
+            return None if data is None else read(data)
         except ChannelClosed:  # the client has ended, and its comm will say so
-            self._leave()
+            self._leave(descriptor)
         except Exception:
             logger.exception("a message of a client's channel cannot be read; the channel is closed")
-            self._leave()
+            self._leave(descriptor)
         return None
 
-    def _leave(self) -> None:
-        channel, self._channel = self._channel, None
-        assert channel is not None
+    def _leave(self, descriptor: int) -> None:
+        channel, _ = self._channels.pop(descriptor)
         self._poll.unregister(channel)
         channel.shut()
 
     def close(self) -> None:
-        """Close the channel. The reading thread calls it last."""
-        if self._channel is not None:
-            self._leave()
+        """Close all channels. The reading thread calls it last."""
+        self._join()
+        for descriptor in list(self._channels):
+            self._leave(descriptor)

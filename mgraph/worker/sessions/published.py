@@ -26,15 +26,18 @@ Value = dict[str, Any]
 
 
 class _LockRequest(NamedTuple):
-    """Client of a request, its number, and the callback that grants the lock."""
+    """Client of a request, its number, and the callbacks that grant the lock and ask for it back."""
 
     who: object
     seq: int
     give: Callable[[Value], None]
+    want: Callable[[], None]
 
 
 class LockQueue:
     """Fair lock of a published graph. Used on the event loop of rank 0's worker.
+
+    A holder may keep the lock between two calls, until it is asked for it.
 
     Parameters
     ----------
@@ -49,9 +52,11 @@ class LockQueue:
         self._holder: _LockRequest | None = None
         self._waiting: deque[_LockRequest] = deque()
 
-    def ask(self, who: object, seq: int, give: Callable[[Value], None]) -> None:
-        """Queue a request; `give` is called with attempt and view once it is granted."""
-        self._waiting.append(_LockRequest(who, seq, give))
+    def ask(self, who: object, seq: int, give: Callable[[Value], None], want: Callable[[], None]) -> None:
+        """Queue a request; `give` is called with attempt and view once it is granted, `want` once others wait."""
+        self._waiting.append(_LockRequest(who, seq, give, want))
+        if self._holder is not None and len(self._waiting) == 1:
+            self._holder.want()
         self._next()
 
     def end(self, who: object, seq: int, attempt: int | None, known: bytes | None) -> None:
@@ -74,6 +79,8 @@ class LockQueue:
         if self._holder is None and self._waiting:
             self._holder = self._waiting.popleft()
             self._holder.give({"attempt": self._attempt, "known": self._known})
+            if self._waiting:
+                self._holder.want()
 
 
 @dataclass

@@ -37,6 +37,7 @@ from mgraph.protocol import (
     ShardState,
     Share,
     Turn,
+    Wanted,
     Welcome,
     from_dict,
     to_dict,
@@ -251,7 +252,8 @@ class Session:
         if self._published is None:
             self._give(seq, {"attempt": None})
         else:
-            self._published.lock.ask(self, seq, partial(self._give, seq))
+            want = partial(self._outbox.put_nowait, Wanted(seq))
+            self._published.lock.ask(self, seq, partial(self._give, seq), want)
 
     def _give(self, seq: int, value: dict[str, Any]) -> None:
         self._outbox.put_nowait(Result(seq, value, self.thread.state))

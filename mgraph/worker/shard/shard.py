@@ -231,9 +231,10 @@ class Shard:
     def nbytes(self) -> int:
         """Bytes of device memory of structures, times, results, the change log and the exchange's region."""
         nbytes = self.exchange.region_nbytes + (0 if self.clock is None else self.clock.nbytes)
-        for group in (self.structures, self.results.values(), self.maintained.values()):
-            for item in group:
-                nbytes += item.nbytes
+        for structure in self.structures:
+            nbytes += structure.nbytes
+        if self.results or self.maintained:
+            nbytes += sum(item.nbytes for group in (self.results, self.maintained) for item in group.values())
         return nbytes if self.change_log.first is None else nbytes + self.change_log.nbytes
 
     def __str__(self) -> str:

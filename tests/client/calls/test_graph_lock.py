@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from fakes import FakeWorker, LoopThread, fake_cluster, wait_for
+from fakes import FakeWorker, LoopThread, by_comm, fake_cluster, wait_for
+from patience import patience
 
 from mgraph.client.calls.coordinator import Coordinator
 from mgraph.client.calls.loop_runner import LoopRunner
 from mgraph.errors import CapacityError, GraphClosed, GraphLost, MgraphError, WorkerLost
+from mgraph.protocol import Turn
 
 
 @contextmanager
@@ -88,6 +90,63 @@ def test_calls_wait_behind_that_of_another_client():
         assert [worker.log.count("open_exchange") for worker in workers] == [1, 1]  # clients share it
 
 
+def turns(coordinator: Coordinator) -> list[int]:
+    """Return a list that gets the number of each turn that a client asks for from now on."""
+    numbers: list[int] = []
+    session = coordinator.sessions.all[0]
+    ask = session.ask
+
+    async def noted(message: Any, *args: Any) -> Any:
+        if isinstance(message, Turn):
+            numbers.append(message.seq)
+        return await ask(message, *args)
+
+    session.ask = noted
+    return numbers
+
+
+def test_calls_in_succession_take_one_turn_and_go_by_channels():
+    with two() as (first, other, _):
+        numbers, calls = turns(other), by_comm(other)
+        for epoch in range(1, 21):
+            other.call("update")
+            assert other.status.epoch == epoch
+        assert len(numbers) <= 5  # one, unless the machine stood still between two calls
+        assert calls.count("update") == 2  # of the first call, which connects the exchange of both ranks
+        assert epochs(first) == [20, 20]
+        assert epochs(other) == [20, 20]
+
+
+def test_a_kept_turn_is_given_to_a_client_that_asks_and_none_starves():
+    with two() as (first, other, _):
+        stop, made = threading.Event(), [0]
+
+        def update() -> None:
+            while not stop.is_set():
+                first.call("update")
+                made[0] += 1
+
+        thread = threading.Thread(target=update)
+        thread.start()
+        try:
+            seen = []
+            for _ in range(10):
+                other.call("update")
+                seen.append(other.status.epoch)
+        finally:
+            stop.set()
+            thread.join(20)
+        assert seen == sorted(set(seen))
+        assert epochs(first) == [made[0] + 10] * 2
+
+
+def test_a_turn_that_is_not_used_is_given_back():
+    with two() as (first, _, workers):
+        first.call("update")
+        lock = workers[0].table.published[("g", 0)].lock
+        assert wait_for(lambda: lock._holder is None, 5)
+
+
 def test_a_failed_call_of_one_client_is_over_for_the_other():
     with two() as (first, other, _):
         with pytest.raises(CapacityError, match="rank 1"):
@@ -129,7 +188,7 @@ def test_closing_ends_a_wait_for_the_turn():
             except MgraphError as error:
                 errors.append(error)
 
-        with under_way(first, workers, "wait", ranks=[0, 1], seconds=2):
+        with under_way(first, workers, "wait", ranks=[0, 1], seconds=patience(2)):
             thread = threading.Thread(target=ask)
             thread.start()
             assert not wait_for(lambda: bool(errors), 0.3)

@@ -16,10 +16,10 @@ class Client:
     """Requests the lock, and notes each grant."""
 
     def __init__(self, lock: LockQueue) -> None:
-        self.lock, self.given = lock, []
+        self.lock, self.given, self.wanted = lock, [], []
 
     def ask(self, seq: int) -> None:
-        self.lock.ask(self, seq, self.given.append)
+        self.lock.ask(self, seq, self.given.append, lambda: self.wanted.append(seq))
 
     def end(self, seq: int, *known: Any) -> None:
         self.lock.end(self, seq, *(known or (None, None)))
@@ -39,6 +39,19 @@ def test_the_lock_goes_round_in_the_order_of_the_requests():
     c.end(1)  # nothing was done in it
     b.ask(2)
     assert b.given == [{"attempt": 4, "known": b"second"}]
+
+
+def test_a_holder_is_told_once_that_others_wait_and_each_later_holder_too():
+    lock = LockQueue(3, b"first")
+    a, b, c = (Client(lock) for _ in range(3))
+    a.ask(1)
+    assert a.wanted == []
+    b.ask(5), c.ask(6)
+    assert (a.wanted, b.wanted, c.wanted) == ([1], [], [])
+    a.end(1)
+    assert (b.wanted, c.wanted) == ([5], [])
+    b.end(5)
+    assert (b.wanted, c.wanted) == ([5], [])
 
 
 def test_the_lock_is_released_with_its_holder_and_leaves_nothing_known():

@@ -10,6 +10,7 @@ import pytest
 from bench_runs import SMALL, bench, drawn, keys_of, of, splitmix_finaliser
 
 from mgraph import DynamicGraph
+from mgraph.algorithms import ALGORITHMS
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.structures import Run, create
@@ -160,6 +161,30 @@ def test_calls_catch_a_wrong_answer(monkeypatch, capsys):
     monkeypatch.setattr(DynamicGraph, "has_edges", lambda self, src, dst: has_edges(self, src, dst) & (len(src) > 1))
     assert main(CALLS) == 2
     assert "single queries answer otherwise" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_first_calls_of_every_algorithm(tmp_path):
+    assert main([*CALLS, "--cold", "--out", str(tmp_path)]) == 0
+    (written,) = tmp_path.glob("*.jsonl")
+    lines = of([json.loads(line) for line in written.read_text().splitlines()], "first call")
+    assert [line["call"] for line in lines][-len(ALGORITHMS) :] == [*ALGORITHMS]
+    assert all(line["seconds"] >= 0 for line in lines)
+
+
+def test_many_calls_leave_nothing(tmp_path, capsys):
+    assert main([*CALLS, "--many", "2000", "--out", str(tmp_path)]) == 0
+    (written,) = tmp_path.glob("*.jsonl")
+    (line,) = of([json.loads(line) for line in written.read_text().splitlines()], "many calls")
+    assert (line["calls"], line["waiting"]) == (2000, [])
+    assert line["before"]["descriptors"] == line["after"]["descriptors"]
+
+
+def test_many_calls_find_a_leak(monkeypatch, capsys):
+    insert, left = DynamicGraph.insert, []
+    monkeypatch.setattr(DynamicGraph, "insert", lambda self, *edges: left.append([]) or insert(self, *edges))
+    assert main([*CALLS, "--many", "1000"]) == 2
+    assert "1000 calls left objects" in capsys.readouterr().err
 
 
 def test_keys(tmp_path, capsys):
@@ -334,6 +359,8 @@ def test_networkx(tmp_path, monkeypatch, capsys):
         (["bench", "algorithms", *SMALL, "--repeats", "0"], "--repeats is 0"),
         (["bench", "memory", *SMALL, "--growth", "0.5"], "--growth is 0.5"),
         (["bench", "calls", "--device", "cpu", "--rounds", "0"], "--rounds is 0"),
+        (["bench", "calls", "--device", "cpu", "--many", "0"], "--many is 0"),
+        (["bench", "calls", "--device", "cpu", "--cold", "--worker"], "--cold takes a CPU in this process"),
         (["bench", "handover", "--device", "cpu", "--repeats", "0"], "--repeats is 0"),
         (["bench", "exchange", "--device", "cpu", "--sizes", "x"], "'x'"),
         (["bench", "exchange", "--device", "cpu", "--exchange", "tcp,nccl"], "'nccl'"),
