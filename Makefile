@@ -20,7 +20,7 @@ demo: $(VENV)/.installed-demo
 # short files come last. ARGS='-m "slow or combination"' runs the others: further stages at which a process is killed,
 # real graphs and options, and the combinations of parameters that bring no new value of one.
 # ARGS='-m slurm' runs the batch scripts under a real Slurm. The CPU kernels are optimized less than for users, and so
-# compiled in half of the time; MGRAPH_HOST_BUILD=plain before `make` tests them as users have them.
+# compiled in 40% of the time; MGRAPH_HOST_BUILD=plain before `make` tests them as users have them.
 test: export MGRAPH_HOST_BUILD ?= quick
 test: setup
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
@@ -49,9 +49,10 @@ format: setup
 	$(BIN)/ruff format .
 	find mgraph -name '*.cuh' -o -name '*.h' | xargs $(BIN)/clang-format -i
 
-# the host kernels' tests with tiles of 32 lanes, under AddressSanitizer and UBSan, and under ThreadSanitizer
+# the host kernels' tests with tiles of 32 lanes, under AddressSanitizer and UBSan, and under ThreadSanitizer;
+# SAMPLE=1, as in .ci/run, leaves out what is much like the rest
 sanitize: setup
-	PYTHON=$(BIN)/python bash tests/sanitize.sh
+	SAMPLE=$(SAMPLE) PYTHON=$(BIN)/python bash tests/sanitize.sh
 
 # the structures' tests on a GPU under compute-sanitizer, with the Python that has CuPy
 sanitize-gpu:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections import defaultdict
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -61,19 +63,34 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Any:
     return pytest_timeout.pytest_timeout_set_timer(item, settings._replace(timeout=patience(settings.timeout)))
 
 
+def by_id(config: pytest.Config) -> bool:
+    return any("::" in path for path in config.args)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Iterator[None]:
+    """Make no parameters of GPUs where there are none: to make these tests and leave them out takes seconds."""
+    yield
+    config = metafunc.config
+    if not (config.option.collectonly or by_id(config) or gpus_here()):
+        calls = [call for call in metafunc._calls if not {"gpu", "multigpu"} & {mark.name for mark in call.marks}]
+        if calls:
+            config.stash[WITHOUT_GPUS] = config.stash.get(WITHOUT_GPUS, 0) + len(metafunc._calls) - len(calls)
+            metafunc._calls[:] = calls
+
+
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what needs more GPUs than there are, unless tests are only listed, and what runs on request."""
-    by_id = any("::" in path for path in config.args)
     few = [] if config.option.collectonly else [item for item in items if gpus_needed(item) > gpus_here()]
-    if by_id:
+    if by_id(config):
         for item in few:
             item.add_marker(pytest.mark.skip(reason=f"needs {gpus_needed(item)} GPU(s), {gpus_here()} here"))
     else:
         leave_out(config, items, set(few))
-        config.stash[WITHOUT_GPUS] = len(few)
+        config.stash[WITHOUT_GPUS] = config.stash.get(WITHOUT_GPUS, 0) + len(few)
     mark_combinations(items)
-    unasked = [name for name in ON_REQUEST if not by_id and name not in config.option.markexpr]
+    unasked = [name for name in ON_REQUEST if not by_id(config) and name not in config.option.markexpr]
     leave_out(config, items, {item for item in items if any(map(item.get_closest_marker, unasked))})
 
 
@@ -105,6 +122,12 @@ def values_of(item: pytest.Function) -> set[tuple[str, str]]:
         names = [name.strip() for name in names.split(",")] if isinstance(names, str) else [*names]
         values.add((",".join(names), repr([params.pop(name, None) for name in names])))
     return values | {(name, repr(value)) for name, value in params.items()}
+
+
+def pytest_collection_finish() -> None:
+    """Leave the tests themselves out of the collections of garbage that tests ask for."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -20,11 +20,9 @@ def device(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-#: rows sorted in one array, and hashed; test_every_structure.py has every algorithm on the others
-QUICK = ("gpma+", "slabgraph")
-
-
-@pytest.fixture(params=[pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in names()])
+@pytest.fixture(  # test_every_structure.py has the others
+    params=[pytest.param(name, marks=() if name == "gpma+" else pytest.mark.slow) for name in names()]
+)
 def structure(request: pytest.FixtureRequest) -> str:
     return request.param
 

@@ -95,6 +95,7 @@ def test_nanny_is_killed_during_a(cluster, step):
         assert_usable(another)
 
 
+@pytest.mark.slow
 def test_nanny_is_stopped_and_its_worker_goes_on(cluster):
     with DynamicGraph(cluster.client, N) as graph:
         graph.update(batch())

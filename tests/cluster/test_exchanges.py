@@ -117,6 +117,7 @@ def test_a_rank_that_fails_is_told_and_the_others_are_timed(client, monkeypatch)
     assert_clean(client)
 
 
+@pytest.mark.slow
 def test_the_command_starts_two_workers_and_prints_the_table(capsys) -> None:
     assert main(["probe", "--workers", "2", "--device", "cpu", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import signal
 import threading
 
+import graph_clusters
 import numpy as np
 import pytest
 from cluster_processes import N, assert_usable, batch, processes, send
 from distributed import Client
-from graph_clusters import assert_clean
+from graph_clusters import addresses, assert_clean
 from interrupts import after
 from steps import before, rest
 
@@ -17,9 +18,9 @@ from mgraph import DynamicGraph, InvalidOption, WorkerLost
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    with processes(tmp_path_factory.mktemp("cluster"), 3) as cluster:
-        yield cluster
+def shared():
+    with graph_clusters.processes(3) as client:
+        yield client
 
 
 def test_a_graph_is_not_disturbed_by_the_loss_of_anothers_worker_during_updates_of_both(tmp_path):
@@ -51,33 +52,33 @@ def test_a_graph_is_not_disturbed_by_the_loss_of_anothers_worker_during_updates_
 
 
 def test_ranks_follow_the_order_of_the_addresses(shared):
-    addresses = sorted(shared.workers, reverse=True)[:2]
-    with DynamicGraph(shared.client, 4, workers=addresses) as graph:
-        assert graph.workers == tuple(addresses)
+    chosen = addresses(shared)[:0:-1]
+    with DynamicGraph(shared, 4, workers=chosen) as graph:
+        assert graph.workers == tuple(chosen)
         graph.insert([0, 3], [3, 0])
         rows = [state.lo for state in graph._directory.coordinator.status.states]
         assert rows == [0, 2]
-    assert_clean(shared.client, addresses)
+    assert_clean(shared, chosen)
 
 
 def test_workers_that_are_not_there_are_refused(shared):
-    (address, *_) = shared.workers
+    (address, *_) = addresses(shared)
     with pytest.raises(InvalidOption, match="'tcp://127.0.0.1:1' is not in the cluster"):
-        DynamicGraph(shared.client, 4, workers=[address, "tcp://127.0.0.1:1"])
+        DynamicGraph(shared, 4, workers=[address, "tcp://127.0.0.1:1"])
     with pytest.raises(InvalidOption, match="named 2 times"):
-        DynamicGraph(shared.client, 4, workers=[address, address])
-    assert_clean(shared.client, list(shared.workers))
+        DynamicGraph(shared, 4, workers=[address, address])
+    assert_clean(shared, addresses(shared))
 
 
 def test_graphs_of_several_threads_and_clients_keep_their_order(shared):
     """Three graphs on overlapping workers: each ends as if it had been alone."""
-    addresses = sorted(shared.workers)
+    chosen = addresses(shared)
     rounds, errors = 8, []
-    with Client(shared.client.scheduler.address) as other:
+    with Client(shared.scheduler.address) as other:
         graphs = [
-            DynamicGraph(shared.client, N, workers=addresses),
-            DynamicGraph(other, N, workers=addresses[::-1]),
-            DynamicGraph(other, N, workers=addresses[1:]),
+            DynamicGraph(shared, N, workers=chosen),
+            DynamicGraph(other, N, workers=chosen[::-1]),
+            DynamicGraph(other, N, workers=chosen[1:]),
         ]
 
         def drive(graph: DynamicGraph) -> None:
@@ -104,4 +105,4 @@ def test_graphs_of_several_threads_and_clients_keep_their_order(shared):
             src = np.repeat(np.arange(N), np.diff(csr.offsets))
             assert set(zip(src.tolist(), csr.dst.tolist(), strict=True)) == edges
             graph.close()
-    assert_clean(shared.client, addresses)
+    assert_clean(shared, chosen)

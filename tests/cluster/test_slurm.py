@@ -83,10 +83,11 @@ def assert_gone(process: subprocess.Popen[str], folder: Path) -> None:
 )
 def test_a_job_runs_on_its_cluster_and_leaves_nothing(job, tmp_path, script, nodes):
     options = ["--scale", "10", "--batch", "2000", "--batches", "2"]
-    command = [PYTHON, "cluster/slurm/job.py", *options]
-    process = job(script, *command, nodes=nodes, PER_NODE=str(2 // nodes))
+    command = f"{PYTHON} cluster/slurm/job.py {' '.join(options)} && echo $MGRAPH_WORKERS && exit 7"
+    process = job(script, "bash", "-c", command, nodes=nodes, PER_NODE=str(2 // nodes))
     out, err = process.communicate(timeout=patience(60))
-    assert process.returncode == 0, err
+    assert process.returncode == 7, err  # that of the command
+    assert out.splitlines()[-1] == "2"
     for part in ("epoch 2: ", "<bfs: 1024 int32 values at epoch 2", "<pagerank: 1024 ", "tcp://127.0.0.1:"):
         assert part in out
     assert out.count("tcp://127.0.0.1:") == 4  # both workers, named twice
@@ -95,30 +96,12 @@ def test_a_job_runs_on_its_cluster_and_leaves_nothing(job, tmp_path, script, nod
     assert f"--nodes={nodes} --ntasks={nodes} --ntasks-per-node=1" in srun
 
 
-def test_the_job_has_the_status_of_its_command(job, tmp_path):
-    process = job("launch.sh", PYTHON, "-c", "import os; print(os.environ['MGRAPH_WORKERS']); raise SystemExit(7)")
-    out, err = process.communicate(timeout=patience(60))
-    assert process.returncode == 7, err
-    assert out.splitlines()[-1] == "2"
-    assert_gone(process, tmp_path)
-
-
 def test_a_job_at_its_time_limit_closes_everything(job, tmp_path):
     process = job("launch.sh", PYTHON, "-c", "import time; print('busy', flush=True); time.sleep(60)", PER_NODE="1")
     assert process.stdout.readline().startswith("tcp://")
     assert process.stdout.readline() == "busy\n"
     process.send_signal(signal.SIGTERM)  # what --signal=B:TERM@60 has Slurm send: to the script alone
     assert process.wait(patience(40)) == 143
-    assert_gone(process, tmp_path)
-
-
-def test_workers_that_do_not_come_end_the_job(job, tmp_path):
-    (tmp_path / "srun").write_text("#!/bin/sh\nexit 1\n")
-    process = job("launch.sh", PYTHON, "-c", "print('never')", START_SECONDS="2")
-    out, err = process.communicate(timeout=patience(40))
-    assert process.returncode == 2
-    assert "0 of 2 workers joined" in err
-    assert "never" not in out
     assert_gone(process, tmp_path)
 
 
@@ -132,11 +115,14 @@ def test_mistakes_end_before_anything_starts(job, tmp_path):
     assert_gone(process, tmp_path)
 
 
-def test_gpu_workers_are_dask_cudas(job, tmp_path):
+def test_gpu_workers_are_dask_cudas_and_the_job_ends_where_they_do_not_come(job, tmp_path):
     """With the command that a GPU node would run, as srun was given it."""
     (tmp_path / "srun").write_text('#!/bin/sh\necho "$@" >>"$SRUN_LOG"\nexit 1\n')
-    process = job("launch.sh", "true", DEVICE="gpu", START_SECONDS="1", PER_NODE="4")
-    process.communicate(timeout=patience(40))
+    process = job("launch.sh", "echo", "never", DEVICE="gpu", START_SECONDS="1", PER_NODE="4")
+    out, err = process.communicate(timeout=patience(40))
+    assert "0 of 4 workers joined" in err
+    assert "never" not in out
+    assert_gone(process, tmp_path)
     words = (tmp_path / "srun.log").read_text().split()
     at = words.index("dask")
     assert words[at - 2 : at + 3] == [PYTHON, "-m", "dask", "cuda", "worker"]

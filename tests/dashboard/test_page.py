@@ -8,7 +8,7 @@ from urllib.request import urlopen
 
 import pytest
 from dask.distributed import Client, LocalCluster
-from graph_clusters import NO_DASHBOARD
+from graph_clusters import NO_DASHBOARD, quick_start
 from patience import patience
 
 from mgraph import DynamicGraph, MgraphError
@@ -21,6 +21,7 @@ from mgraph.protocol import ShardState
 @pytest.fixture
 def cluster():
     with (
+        quick_start(),
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster) as client,
     ):

@@ -85,8 +85,3 @@ def test_a_measure_past_its_limit_is_named(language, values):
     ]
     with pytest.raises(SystemExit, match="needs limits for openers"):
         language.exceeded(values, {"openers": 3})
-
-
-def test_the_packages_are_within_their_limits(language, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["language.py"])
-    assert language.main() == 0, capsys.readouterr().err

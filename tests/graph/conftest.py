@@ -6,26 +6,34 @@ Tests with the marker `both_ways` run twice on a cluster: with channels, and wit
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import dask
 import pytest
 from dask.distributed import Client
-from graph_clusters import processes
+from graph_clusters import Clusters, processes
+
+
+@pytest.fixture(scope="session")
+def clusters() -> Iterator[Clusters]:
+    with closing(Clusters()) as clusters:
+        yield clusters
+
 
 from mgraph.client.connections import opening
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    """Two worker processes, shared by a module."""
-    with processes(2) as client:
+def client(clusters: Clusters) -> Iterator[Client]:
+    """Two worker processes; a module has a client of its own."""
+    with clusters.lend(2) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def client3() -> Iterator[Client]:
-    """Three worker processes, shared by a module."""
-    with processes(3) as client:
+def client3(clusters: Clusters) -> Iterator[Client]:
+    """Three worker processes."""
+    with clusters.lend(3) as client:
         yield client
 
 

@@ -187,8 +187,10 @@ def test_components_by_users_ids(client3, size, kind):
     ("kind", "size"),
     [
         ("reverse", 3),
-        ("permuted", 2),
-        *(pytest.param(*one, marks=pytest.mark.slow) for one in (("directed", 1), ("undirected", 3), ("degree", 1))),
+        *(
+            pytest.param(*one, marks=pytest.mark.slow)
+            for one in (("permuted", 2), ("directed", 1), ("undirected", 3), ("degree", 1))
+        ),
     ],
 )
 def test_triangles_cores_and_communities(client3, size, kind):

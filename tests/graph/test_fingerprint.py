@@ -5,18 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from bench_runs import splitmix_finaliser
-from graph_clusters import HERE, on, processes
+from graph_clusters import HERE, on
 
 from mgraph import DynamicGraph, EdgeBatch
 from mgraph.worker.shard import fingerprint
 
 N = 60
-
-
-@pytest.fixture(scope="module")
-def client():
-    with processes(2) as found:
-        yield found
 
 
 def right(arcs):

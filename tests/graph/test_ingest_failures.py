@@ -30,7 +30,7 @@ def slow_ring(rank: int, size: int, step: int) -> tuple[list[int], list[int]]:
     return ring(rank, size, step)
 
 
-@pytest.mark.parametrize("step", ["route", "commit"])
+@pytest.mark.parametrize("step", [pytest.param("route", marks=pytest.mark.slow), "commit"])
 def test_worker_is_killed_in_a_later_step_of_an_ingest(own_client, step):
     with DynamicGraph(own_client, N) as graph:
         graph.update(batch())
@@ -53,6 +53,7 @@ def test_worker_is_killed_while_it_reads_its_part(own_client):
     assert_clean(own_client, [survivor])
 
 
+@pytest.mark.slow
 def test_worker_is_killed_while_dask_computes_its_parts(own_client):
     def slow() -> tuple[list[int], list[int]]:
         time.sleep(2.5)
@@ -141,7 +142,7 @@ def test_prepare_fails_in_a_later_step_of_an_ingest_and_the_graph_goes_on(client
     assert_clean(client)
 
 
-@pytest.mark.parametrize("step", ["route", "commit"])
+@pytest.mark.parametrize("step", ["route", pytest.param("commit", marks=pytest.mark.slow)])
 def test_worker_is_killed_with_batches_in_flight(own_client, step):
     with DynamicGraph(own_client, N) as graph:
         survivor, victim = graph.workers
@@ -167,6 +168,7 @@ def test_prepare_fails_with_batches_in_flight_and_the_graph_goes_on(client):
     assert_clean(client)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["move", "switch"])
 def test_worker_is_killed_while_ranges_move(own_client, step):
     with DynamicGraph(own_client, N) as graph:
@@ -195,6 +197,7 @@ def test_keyboard_interrupt_while_ranges_move(client, step, tmp_path):
     assert_clean(client)
 
 
+@pytest.mark.slow
 def test_stopped_worker_during_an_ingest(own_client):
     with DynamicGraph(own_client, N, patience=4) as graph:
         survivor, victim = graph.workers

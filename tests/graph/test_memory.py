@@ -22,7 +22,7 @@ MILLION = 1_000_000
 #: operations, edges or vertices for which that is too little
 TOO_MANY = dict.fromkeys(KINDS, 4 * MILLION) | {"pipeline": 6 * MILLION, "vertices": 5 * MILLION}
 PART_EDGES = 400_000  #: of a Dask collection, each with two int64 and a float64, for 100 MiB that a limit leaves
-QUICK = ("update", "dask", "reorder", "reads")  #: make test leaves out the others
+QUICK = ("update", "reads")  #: make test leaves out the others
 FOR_OPS = ("update", "pipeline", "function", "files")
 
 
@@ -137,6 +137,7 @@ def check_edges(graph: DynamicGraph, src: np.ndarray, dst: np.ndarray, weight: n
         np.testing.assert_array_equal(csr.weight[got], weight[want])
 
 
+@pytest.mark.slow
 def test_vertices_that_are_refused_leave_no_trace(client):
     before = sorted(client.run(os.getpid).values())
     assert [add_vertices(client, "gpma+", n) for n in (100_000, 5 * MILLION)] == [True, False]

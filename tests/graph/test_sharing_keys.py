@@ -44,7 +44,9 @@ def check(graph: DynamicGraph, alone: DynamicGraph) -> None:
     assert graph.fingerprint() == alone.fingerprint()
 
 
-@pytest.mark.parametrize(("kind", "how"), [("int64", {"order": "degree"}), ("string", {})], ids=KINDS)
+@pytest.mark.parametrize(
+    ("kind", "how"), [pytest.param("int64", {"order": "degree"}, marks=pytest.mark.slow), ("string", {})], ids=KINDS
+)
 def test_clients_in_turn_make_the_graph_that_one_would(client, other, kind, how):
     rng = fresh_rng()
     options = {"keys": kind, "weighted": True}

@@ -107,6 +107,7 @@ def test_what_local_disks_need(tmp_path):
         assert (graph.epoch, graph.num_edges, graph.store.disks) == (1, 2, "local")
 
 
+@pytest.mark.slow
 def test_keys_and_windows_come_back_from_local_disks(tmp_path):
     disks = [tmp_path / "a", tmp_path / "b"]
     with workers_with_disks(disks) as (client, workers):

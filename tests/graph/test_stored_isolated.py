@@ -120,8 +120,8 @@ def test_a_session_is_cut_while_vertices_leave(client3, tmp_path, disks):
     with DynamicGraph(client3, store=tmp_path / "store", **how, **KINDS[0]) as graph:
         both.graph = graph
         both.update()
-        stages = [("vote", 0), ("remove", 0), ("vote", 1), ("switch", 0)]
-        for number, (stage, at) in enumerate(stages if disks == "shared" else stages[1:3]):
+        stages = [("remove", 0), ("switch", 0), ("vote", 0), ("vote", 1)]
+        for number, (stage, at) in enumerate(stages[:2] if disks == "shared" else stages):
             client3.run(before, stage, cut, at=at, workers=[graph.workers[number % len(graph.workers)]])
             both.now += 40  # all edges leave
             both.update()

@@ -85,6 +85,7 @@ def test_every_struct_that_is_laid_over_words_says_so():
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.slow
 @pytest.mark.parametrize("structure", ["slabgraph", "graphvine", "lpma"])  # those that keep structs in arrays
 def test_the_builds_have_the_same_edges(structure):
     seed = int(np.random.SeedSequence().generate_state(1)[0])

@@ -54,6 +54,8 @@ BUGS = {  # by the build that finds them, and what it says; nothing where there 
 }
 #: much like others
 ALIKE = (
+    "none, address",
+    "none, thread",
     "before the start, address",
     "overflow, address",
     "relaxed, thread",

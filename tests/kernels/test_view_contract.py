@@ -42,6 +42,18 @@ BROKEN = {  # what is replaced in csr's view, by what, and what the compiler mus
 }  # fmt: skip
 
 
+#: much like others
+ALIKE = (
+    "a degree in floats",
+    "narrow units",
+    "a weight of another type",
+    "a find that says yes or no",
+    "sorted by its data",
+    "sorted by a variable",
+    "a visit that answers",
+)
+
+
 def compiled(view: str, type: str, tmp_path: Path, defines: tuple = (), cuda: bool = False) -> str:
     """The compiler's messages for structures/view.cuh over a view."""
     platform = f"kernels/platform/{'cuda.cuh' if cuda else 'host.h'}"
@@ -59,7 +71,9 @@ def test_every_structure_keeps_it(name, weighted, tmp_path):
     assert "error" not in compiled(view.source, view.type, tmp_path, view.defines)
 
 
-@pytest.mark.parametrize("case", BROKEN)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.slow) if case in ALIKE else case for case in BROKEN]
+)
 @pytest.mark.parametrize("compiler", ["g++", "nvcc"])
 def test_a_view_that_breaks_it_does_not_compile(case, compiler, tmp_path):
     if compiler == "nvcc" and NVCC is None:

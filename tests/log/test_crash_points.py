@@ -93,18 +93,19 @@ def heads_name_what_is_not_synced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Log, "synced", property(lambda log: log.place))
 
 
+#: much like others, or found by a late seed
+ALIKE = (refusals_are_not_logged, refusals_are_not_synced, what_was_read_is_not_made_durable, the_most_is_durable)
+
+
 @pytest.mark.parametrize(
     "left_out",
     [
         heads_name_what_is_not_synced,
         votes_before_it_is_synced,
-        refusals_are_not_logged,
-        refusals_are_not_synced,
         refusals_are_not_read,
         a_share_suffices,
-        what_was_read_is_not_made_durable,
-        the_most_is_durable,
         names_are_not_synced,
+        *(pytest.param(rule, marks=pytest.mark.slow) for rule in ALIKE),
     ],
 )
 def test_a_rule_that_is_left_out_is_found(left_out, monkeypatch):

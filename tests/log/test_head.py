@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from crashing import CrashingFiles
 
+from mgraph.errors import StoreError
 from mgraph.log.head import HeadWriter
 from mgraph.log.log import Log
 from mgraph.log.manifest import Head
@@ -14,17 +18,53 @@ from mgraph.log.segments import Segments
 from mgraph.log.store import Store
 
 
-def test_a_store_is_opened_where_a_rank_in_doubt_refused_what_another_has_made():
-    """A rank makes a change and is cut off; the client tells the other, which is in doubt, to discard it."""
+def begun(size: int) -> tuple[Store, list[Log], list[HeadWriter]]:
     store = Store("/data/store", CrashingFiles())
     store.make_folder()
     name = store.create({"n_vertices": 10})["id"]
-    term = store.begin_term(None, 2, "always")
+    term = store.begin_term(None, size, "always")
     logs, heads = [], []
-    for rank in range(2):
+    for rank in range(size):
         log = Log(Segments(store.files, store.log_folder(1, rank), log_id(name, 1, rank)), "always", 0)
         logs.append(log)
         heads.append(HeadWriter(store, Head(name, term, rank, 0, 0), log))
+    return store, logs, heads
+
+
+def keep(log: Log, epoch: int) -> None:
+    log.begin("batch", {"src": np.array([epoch], np.uint32), "dst": np.array([0], np.uint32)}, epoch)
+    log.ready()
+    log.keep()
+
+
+def test_a_head_is_written_again_where_something_is_new(monkeypatch):
+    store, (log,), (head,) = begun(1)
+    written, write = [], store.write_head
+    monkeypatch.setattr(store, "write_head", lambda head: written.append(head.epoch) or write(head))
+    for epoch in (1, 2):
+        keep(log, epoch)
+        head.write()
+        head.write()
+    log.close()
+    assert [head.epoch for head in store.heads()] == [1]  # the last one that every rank is known to have
+    assert written == [0, 1]
+
+
+def test_an_epoch_that_a_head_names_is_in_the_logs():
+    store, logs, heads = begun(2)
+    for log, head in zip(logs, heads, strict=True):
+        keep(log, 1)
+        log.close()
+        head.close()
+    assert scan_store(store).epoch == 1
+    store.write_head(replace(store.heads()[0], epoch=2))
+    with pytest.raises(StoreError, match="epoch 2 was synced and is not there"):
+        scan_store(store)
+
+
+def test_a_store_is_opened_where_a_rank_in_doubt_refused_what_another_has_made():
+    """A rank makes a change and is cut off; the client tells the other, which is in doubt, to discard it."""
+    store, logs, heads = begun(2)
     for epoch in (1, 2):
         for rank, log in enumerate(logs):
             log.begin("batch", {"src": np.array([epoch], np.uint32), "dst": np.array([rank], np.uint32)}, epoch)

@@ -54,7 +54,7 @@ def environment(name: str, request: pytest.FixtureRequest) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name[0] in "12357" else ()) for name in NOTEBOOKS]
+    "name", [pytest.param(name, marks=() if name[0] == "1" else pytest.mark.slow) for name in NOTEBOOKS]
 )
 def test_runs_on_cpu_workers(name, request):
     forked = {"CUDA_VISIBLE_DEVICES": "", "DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD": "forkserver"}

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import dask
@@ -43,23 +43,58 @@ def quick_start() -> Iterator[None]:
 @contextmanager
 def processes(n_workers: int) -> Iterator[Client]:
     """A cluster of worker processes; ends even where some of them are stopped."""
+    with worker_processes(n_workers) as cluster, Client(cluster) as client, going_on(client):
+        yield client
+
+
+@contextmanager
+def worker_processes(n_workers: int) -> Iterator[LocalCluster]:
     with (
         quick_start(),
-        LocalCluster(
-            n_workers=n_workers,
-            threads_per_worker=1,
-            memory_limit="2GiB",
-            **NO_DASHBOARD,
-        ) as cluster,
-        Client(cluster) as client,
+        LocalCluster(n_workers=n_workers, threads_per_worker=1, memory_limit="2GiB", **NO_DASHBOARD) as cluster,
     ):
-        pids = list(client.run(os.getpid).values())
+        yield cluster
+
+
+@contextmanager
+def going_on(client: Client) -> Iterator[set[int]]:
+    """The workers' process ids; those of them that are stopped at the end go on."""
+    pids = set(client.run(os.getpid).values())
+    try:
+        yield pids
+    finally:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+class Clusters:
+    """Worker processes that modules have in turn, each with a client of its own, until a module ends one of them."""
+
+    def __init__(self) -> None:
+        self.open: dict[int, tuple[LocalCluster, ExitStack]] = {}
+
+    @contextmanager
+    def lend(self, n_workers: int) -> Iterator[Client]:
+        if n_workers not in self.open:
+            stack = ExitStack()
+            self.open[n_workers] = stack.enter_context(worker_processes(n_workers)), stack
+        cluster, stack = self.open[n_workers]
+        alike = False
         try:
-            yield client
+            with Client(cluster) as client:
+                with going_on(client) as pids:
+                    yield client
+                with suppress(Exception):  # of a client that a test closed
+                    alike = set(client.run(os.getpid).values()) == pids and not any(sessions(client))
         finally:
-            for pid in pids:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGCONT)
+            if not alike:
+                del self.open[n_workers]
+                stack.close()
+
+    def close(self) -> None:
+        while self.open:
+            self.open.popitem()[1][1].close()
 
 
 def workers_of(client: Client) -> dict[str, Any]:

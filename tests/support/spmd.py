@@ -186,7 +186,7 @@ def cut(n: int, size: int, even: bool = True) -> Partition:
 
 
 def shards(
-    graph: Graph, partition: Partition, structure: str = "csr", reverse: bool = False, device: str = "cpu",
+    graph: Graph, partition: Partition, structure: str = "gpma+", reverse: bool = False, device: str = "cpu",
     aborted: Callable[[], bool] = lambda: False, mapped: bool = True,
 ) -> list[FakeShard]:  # fmt: skip
     """One shard a rank, with in-edges where the graph is undirected or `reverse` is asked for.

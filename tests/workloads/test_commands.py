@@ -57,6 +57,7 @@ def test_stream_end_to_end(edge_file, tmp_path, capsys):
     assert "edges at the end" in out
 
 
+@pytest.mark.slow
 def test_generated_undirected_weighted(tmp_path, capsys):
     options = ["--workers", "1", "--device", "cpu", "--batch", "500", "--initial", "0"]
     assert main(["stream", "--data", "rmat:7:8", "--undirected", *options, "--out", str(tmp_path)]) == 0

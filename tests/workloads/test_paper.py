@@ -65,7 +65,9 @@ def test_real_streams(tmp_path):
 # ---- the command ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", PAPERS)
+@pytest.mark.parametrize(
+    "name", [name if name in ("gpma", "lpma") else pytest.param(name, marks=pytest.mark.slow) for name in PAPERS]
+)
 def test_every_experiment_runs(name, tmp_path, capsys):
     """On the smallest of the paper's graphs, and on a real one."""
     rng = np.random.default_rng(1)

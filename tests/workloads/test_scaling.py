@@ -45,7 +45,7 @@ def test_scaling(tmp_path, capsys):
     assert "**BFS**" not in out
 
 
-@pytest.mark.parametrize("part", ["analytics", "updates"])
+@pytest.mark.parametrize("part", [pytest.param("analytics", marks=pytest.mark.slow), "updates"])
 def test_scaling_of_one_part(tmp_path, capsys, part):
     options = ["--gpus", "1", "--device", "cpu", "--scale", "7", "--batch", "100", "--batches", "2", "--roots", "1"]
     assert main(["scaling", *options, "--scaling", "strong", "--measure", part, "--out", str(tmp_path)]) == 0
@@ -65,6 +65,7 @@ def test_scaling_compares_what_workers_found():
             _compare(one, {"checks": {**one["checks"], what: value}}, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_scaling_of_algorithms_marks_what_is_slower_twice(tmp_path, capsys, monkeypatch):
     from workloads.scaling import algorithms, command

@@ -292,9 +292,9 @@ def test_both_drivers_give_the_same_bits_on_any_ranks(options: dict[str, Any], m
     """By pull also those of one rank; pushed sums are rounded on their way to the owner."""
     graph = random_weighted(7, kind="fractions")
     options = options_of(options, graph)
-    first, want = run(shards(graph, cut(graph.n, 1), reverse=way == "kept"), PAGERANK, **options)
+    first, want = run(shards(graph, cut(graph.n, 1), "csr", reverse=way == "kept"), PAGERANK, **options)
     for starts in ((0, 90, graph.n), (0, 0, 31, 33, graph.n), (0, graph.n, graph.n), (0, 5, 100, 100, 260, graph.n)):
-        made = shards(graph, Partition(starts), reverse=way == "kept", mapped=mapped)
+        made = shards(graph, Partition(starts), "csr", reverse=way == "kept", mapped=mapped)
         ranks, info = run(made, PAGERANK, **options)
         if way == "pushed":
             np.testing.assert_allclose(ranks, first, rtol=1e-6)

@@ -77,7 +77,7 @@ def apart(one: np.ndarray, other: np.ndarray) -> float:
     return float(np.abs(one.astype(np.float64) - other).sum())
 
 
-def rank(graph: Graph, size: int = 1, way: str = "kept", structure: str = "csr", **options: Any) -> tuple[Any, dict]:
+def rank(graph: Graph, size: int = 1, way: str = "kept", structure: str = "gpma+", **options: Any) -> tuple[Any, dict]:
     return run(shards(graph, cut(graph.n, size), structure, way == "kept"), PAGERANK, **options)
 
 

@@ -72,7 +72,6 @@ def test_against_networkx(device: str, small: None, size: int, directed: bool, r
     np.testing.assert_allclose(got, oracle(graph, weight), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("structure", ["csr", "slabgraph", "graphvine"])
 def test_structures_and_float32(structure: str, small: None) -> None:
     graph = random_weighted(1, kind="fractions")
     for size in (1, 2):

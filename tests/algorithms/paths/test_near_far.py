@@ -94,7 +94,7 @@ def test_a_row_of_high_degree_is_read_in_pieces(ranks: int, device: str) -> None
     ends = np.arange(2, n, dtype=IDS)
     src, dst = np.concatenate([[0], np.ones(n - 2), ends[:-1]]), np.concatenate([[1], ends, ends[1:]])
     graph = weighted(Graph(n, src.astype(IDS), dst.astype(IDS)), 7, "fractions")
-    check(graph, cut(n, ranks), 0, structure="slabgraph", device=device)
+    check(graph, cut(n, ranks), 0, device=device)
 
 
 def test_a_search_is_one_launch_on_each_rank(counted: Counter[str]) -> None:

@@ -39,6 +39,7 @@ def test_store(tmp_path, capsys):
     assert "| stream | background, burst | 1500 |" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_killed_worker(tmp_path):
     options = ["--parts", "recover", "--workers", "2", "--recover-edges", "2000,3000"]
