@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The tests of the kernels, the structures, the exchange's mailbox and five programs of ranks on the CPU: under
 # AddressSanitizer and UBSan, under ThreadSanitizer, and with 32-lane tiles. One failure ends it. BUILDS names some of the
-# three; SAMPLE=1 leaves out what is much like the rest; arguments go to pytest.
+# three; SAMPLE=1 leaves out what is much like the rest, and has each structure in one or two; arguments go to pytest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,11 +10,11 @@ builds=${BUILDS:-"lanes address thread"}
 read -ra cxx <<<"${CXX:-g++}"
 
 # Tests of the kernels themselves: the loader's own start compilers and processes, which gain nothing from this.
-tests=(tests/kernels/test_platform.py tests/kernels/test_launch.py tests/exchange/test_mailbox.py tests/structures)
+tests=(tests/kernels/test_platform.py tests/kernels/test_launch.py tests/exchange/test_mailbox.py)
 # Programs that ranks run together, which are threads there.
 cores=tests/algorithms/density/test_core_number.py
 tests+=("$cores::test_both_drivers" "$cores::test_rows_wait_for_room_in_the_inboxes")
-alike=
+alike= structures=(tests/structures)
 if [[ ${SAMPLE:-} ]]; then  # one such program; structures with weights, which have all arrays; streams, but not all of each
   alike=' and not plain and not state_machine and not of_every_width and not large_level and not far_apart'
   alike+=' and not leaves_with_many and not around_empty and not come_and_go and (not mixed_stream or slabgraph)'
@@ -42,16 +42,17 @@ for build in $builds; do
   # of names, of memory and of numbers, not of kernels
   chosen+=' and not test_create and not memory_follows and not leaves_are_numbered'
   case $build in
-    lanes) preload= chosen+=' and not mailbox' ;;  # whose ranks are threads, not lanes
-    address) preload=$(runtime libasan.so) ;;
-    thread) preload=$(runtime libtsan.so) ;;
+    lanes) preload= chosen+=' and not mailbox' own="lpma graphvine hornet sample_sort" ;;  # whose ranks are threads, not lanes
+    address) preload=$(runtime libasan.so) own="gpma_plus hornet slabgraph" ;;
+    thread) preload=$(runtime libtsan.so) own="gpma graphvine slabgraph mixed_stream" ;;
     *) echo "sanitize: BUILDS are lanes, address and thread, not $build" >&2; exit 2 ;;
   esac
+  [[ ${SAMPLE:-} ]] && structures=($(printf 'tests/structures/test_%s.py ' $own))  # each in one build at least
   echo "== $build"
   started=$SECONDS
   status=0
   MGRAPH_HOST_BUILD=$build timeout --foreground --kill-after=10 1800 env ${preload:+LD_PRELOAD=$preload} \
-    "$python" -m pytest -q -x -n "${JOBS:-2}" --dist loadfile -p no:cacheprovider -r f --timeout 600 -k "$chosen" -m "$marked" "$@" "${tests[@]}" || status=$?
+    "$python" -m pytest -q -x -n "${JOBS:-2}" --dist loadfile -p no:cacheprovider -r f --timeout 600 -k "$chosen" -m "$marked" "$@" "${tests[@]}" "${structures[@]}" || status=$?
   if ((status)); then
     echo "sanitize: the $build build failed with status $status" >&2
     exit "$status"
