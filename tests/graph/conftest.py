@@ -13,14 +13,13 @@ import pytest
 from dask.distributed import Client
 from graph_clusters import Clusters, processes
 
+from mgraph.client.connections import opening
+
 
 @pytest.fixture(scope="session")
 def clusters() -> Iterator[Clusters]:
     with closing(Clusters()) as clusters:
         yield clusters
-
-
-from mgraph.client.connections import opening
 
 
 @pytest.fixture(scope="module")

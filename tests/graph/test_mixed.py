@@ -30,7 +30,7 @@ def made(client, size, rng, kind) -> tuple[DynamicGraph, StreamModel]:
 
 
 @pytest.fixture(params=[HERE, 2])
-def place(request, client3) -> dict:
+def where(request, client3) -> dict:
     """Where a graph is, as arguments: in this process, or on two workers."""
     return on(client3, request.param)
 
@@ -65,8 +65,8 @@ def test_random_streams_against_a_replay(client3, size, kind):
     assert_clean(client3)
 
 
-def test_queries_alone_take_no_epoch(place):
-    with DynamicGraph(n_vertices=4, weighted=True, **place) as graph:
+def test_queries_alone_take_no_epoch(where):
+    with DynamicGraph(n_vertices=4, weighted=True, **where) as graph:
         graph.insert([0, 1], [1, 2], [5, 6])
         answers = graph.execute(Operations(["weight", "degree", "weight"], [0, 1, 1], [1, 0, 1]))
         assert (graph.epoch, answers.report.epoch, answers.report.inserted) == (1, 1, 0)
@@ -119,8 +119,8 @@ def test_arrays_on_the_graphs_gpu_are_checked_there():
             check_answers(answers, model.replay([names[kind] for kind in kinds], src, dst, None), False)
 
 
-def test_answers_past_the_clients_memory_are_refused(place, monkeypatch):
-    with DynamicGraph(n_vertices=N, **place) as graph:
+def test_answers_past_the_clients_memory_are_refused(where, monkeypatch):
+    with DynamicGraph(n_vertices=N, **where) as graph:
         graph.insert(np.zeros(N, int), np.arange(N))
         ops = Operations(["delete", *["neighbors"] * 1000], [0] * 1001, [1] * 1001)
         monkeypatch.setattr(mixed, "host_memory_limit", lambda: 400_000)
@@ -133,8 +133,8 @@ def test_answers_past_the_clients_memory_are_refused(place, monkeypatch):
         assert graph.epoch == 2
 
 
-def test_a_graph_that_grows_knows_the_vertices_of_earlier_updates(place):
-    with DynamicGraph(**place) as graph:
+def test_a_graph_that_grows_knows_the_vertices_of_earlier_updates(where):
+    with DynamicGraph(**where) as graph:
         with pytest.raises(UnknownVertex, match=r"src\[0\] is 0; the graph has 0 vertices by then"):
             graph.execute(Operations(["degree"], [0], [0]))
         with pytest.raises(UnknownVertex, match=r"dst\[1\] is 9; the graph has 8 vertices by then"):
@@ -148,10 +148,10 @@ def test_a_graph_that_grows_knows_the_vertices_of_earlier_updates(place):
         assert (graph.num_vertices, graph.epoch) == (10, 1)
 
 
-def test_streams_in_flight(place):
+def test_streams_in_flight(where):
     rng, model = fresh_rng(), StreamModel(directed=False, weighted=True)
     options = {"directed": False, "weighted": True, "order": rng.permutation(N)}
-    with DynamicGraph(n_vertices=N, **options, **place) as graph:
+    with DynamicGraph(n_vertices=N, **options, **where) as graph:
         streams = [random_stream(rng, N, 200, model, True) for _ in range(5)]
         streams.insert(2, (["neighbors", "degree", "weight"], *rng.integers(0, N, (2, 3)), None))
         with graph.pipeline() as pipe:

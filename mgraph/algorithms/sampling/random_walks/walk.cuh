@@ -47,8 +47,12 @@ struct Move {  // replaces each walk's least draw by its number and next vertex,
     u64* next;
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(walks.n)) {
-            u32 name = (u32)(unscramble(next[i]) ^ walks.stream(i)), to = order ? order[name] : name;
-            next[i] = walks.at[i] >> 32 << 32 | (graph.degree(walks.row(i)) > 0 ? to : walks.vertex(i));
+            u32 to = walks.vertex(i);
+            if (graph.degree(walks.row(i)) > 0) {  // else there was no draw
+                u32 name = (u32)(unscramble(next[i]) ^ walks.stream(i));
+                to = order ? order[name] : name;
+            }
+            next[i] = walks.at[i] >> 32 << 32 | to;
         }
     }
 };
