@@ -44,7 +44,7 @@ def recovering(monkeypatch: pytest.MonkeyPatch, ahead: int = 0) -> Iterator[tupl
     def reopen(lost: Incarnation, generation: int) -> Incarnation:
         coordinator, epoch = opened(), lost.caller.status.epoch + ahead
         coordinator.call("begin_at", {"epoch": epoch})
-        counts = np.zeros((ahead, len(TOLD)), np.int64)
+        counts = np.zeros((max(0, ahead), len(TOLD)), np.int64)
         counts[:, 0] = STORED
         return Incarnation(coordinator, None, numbering, None, epoch, counts)  # type: ignore[arg-type]
 
@@ -98,6 +98,19 @@ def test_small_batches_in_flight_and_waiting_outlast_a_worker(monkeypatch, ahead
         expected += [2 * k for k in range(told + 1 + ahead, 252)]
         assert [p.result(0).inserted for p in pending] == expected
         assert graph.status.epoch == 251
+
+
+def test_a_store_without_what_was_acknowledged_ends_the_graph(monkeypatch):
+    """As after a machine stopped, with changes that were written in the background."""
+    with recovering(monkeypatch, ahead=-2) as (graph, workers):
+        problem = "the store has epoch 3, and epoch 5 was acknowledged"
+        with pytest.raises(WorkerLost, match=problem), pipeline(graph) as pipe:
+            assert [pipe.update(small(n=k)) for k in range(1, 6)][-1].result(10).epoch == 5
+            cut(workers[0])
+            pipe.update(small(n=6)).result(10)
+        with pytest.raises(WorkerLost, match=problem):
+            graph.call("echo")
+        assert graph.recoveries == []
 
 
 def test_large_and_small_batches_keep_their_order_over_two_losses(monkeypatch):

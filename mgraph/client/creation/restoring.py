@@ -193,7 +193,7 @@ def _open(place: Place, caller: Caller, parts: AsParts, opening: _Opening) -> In
 
     # Counts of epochs that only a snapshot has are unknown.
     restored = np.sum([answer["counts"] for answer in answers], axis=0, dtype=np.int64).reshape(-1, len(TOLD))
-    counts = np.full((0 if opening.after is None else stored["epoch"] - opening.after, len(TOLD)), UNKNOWN)
+    counts = np.full((0 if opening.after is None else max(0, stored["epoch"] - opening.after), len(TOLD)), UNKNOWN)
     counts[len(counts) - len(restored) :] = restored
     isolated = options.drop_isolated and stored["last"] in LEAVE
     return Incarnation(caller, parts, numbering, options, stored["epoch"], counts, isolated=isolated)

@@ -304,6 +304,14 @@ class Recovering:
         if self._closed:
             successor.caller.close()
             raise GraphClosed(f"graph {self.status.graph} was closed while it was opened again")
+        # A machine that stops loses changes that were not on its disk: only the user can know what to do.
+        if successor.epoch < (acknowledged := lost.caller.status.epoch):
+            successor.caller.close()
+            self._failed = type(error)(
+                f"{error}; the store has epoch {successor.epoch}, and epoch {acknowledged} was acknowledged: its last "
+                "changes were not on the disk; open the store to go on without them"
+            )
+            raise self._failed
         successor.number = lost.number + 1
         return successor
 
