@@ -10,7 +10,7 @@
 #include "kernels/buffered_append.cuh"
 
 constexpr i64 never = (i64)1 << 62;  // the least number of edges among no vertices
-constexpr int chase = 4;  // frontiers that a tile of a GPU removes by itself
+constexpr int chase = 3;  // frontiers that a tile of a GPU removes by itself
 constexpr u32 no_id = ~0u;
 
 #ifndef VIEWS
