@@ -5,8 +5,9 @@ Tests with the marker `both_ways` run twice on a cluster: with channels, and wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
+from pathlib import Path
 
 import dask
 import pytest
@@ -15,11 +16,21 @@ from graph_clusters import Clusters, processes
 
 from mgraph.client.connections import opening
 
+FOLDER, CLUSTERS = Path(__file__).parent, Clusters()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Generator[None]:
+    """End the processes before tests of other folders, which do not expect what runs beside them."""
+    yield
+    if nextitem is None or FOLDER not in nextitem.path.parents:
+        CLUSTERS.close()
+
 
 @pytest.fixture(scope="session")
 def clusters() -> Iterator[Clusters]:
-    with closing(Clusters()) as clusters:
-        yield clusters
+    with closing(CLUSTERS):
+        yield CLUSTERS
 
 
 @pytest.fixture(scope="module")

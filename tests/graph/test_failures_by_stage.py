@@ -16,7 +16,7 @@ from steps import before, hit
 from test_failures import N, batch, raises_in_time
 
 from mgraph import DynamicGraph, GraphLost, WorkerLost
-from mgraph.client.batches import updates
+from mgraph.client.batches import split, updates
 
 #: where a worker is when it is hit; the client is what deals
 STAGES = ("sort", "exchange", "prepare", "vote", "commit", "superstep", "gather")
@@ -41,6 +41,7 @@ QUICK = [("vote", "killed"), ("exchange", "stopped")]  #: make test leaves out t
 )
 def test_a_worker_during_the(own_client, monkeypatch, stage, kind):
     number = KINDS[kind]
+    monkeypatch.setattr(split, "SMALL", 0)  # smaller batches go whole to every rank, and no rank to another
     with DynamicGraph(own_client, N, patience=4) as graph:
         graph.update(batch())
         distances = graph.bfs(0)

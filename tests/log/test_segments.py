@@ -68,7 +68,7 @@ def begin(log: Log, epoch: int) -> None:
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_change_is_not_ready_while_a_mark_before_it_is_not_written(tmp_path, monkeypatch, fails):
     """Who reads the log of a killed process stops at a place that is claimed and empty."""
-    put, claimed, go_on = Segments.put, threading.Event(), threading.Event()
+    put, await_appended, claimed, go_on = Segments.put, Segments.await_appended, threading.Event(), threading.Event()
 
     def slow_mark(segments: Segments, record: Draft, place: int, *hasher: object) -> None:
         if record.kind == "mark":
@@ -78,6 +78,10 @@ def test_a_change_is_not_ready_while_a_mark_before_it_is_not_written(tmp_path, m
                 raise OSError(errno.EIO, "Input/output error")
         put(segments, record, place, *hasher)
 
+    def awaited(segments: Segments) -> None:
+        threading.Timer(0.1, go_on.set).start()
+        await_appended(segments)
+
     log = Log(Segments(DISK, str(tmp_path), LOG), "background", 0)
     with monkeypatch.context() as patch:
         patch.setattr(Segments, "put", slow_mark)
@@ -86,7 +90,7 @@ def test_a_change_is_not_ready_while_a_mark_before_it_is_not_written(tmp_path, m
         log.keep()
         assert claimed.wait(20)
         begin(log, 2)
-        threading.Timer(0.2, go_on.set).start()
+        patch.setattr(Segments, "await_appended", awaited)
         if fails:
             with pytest.raises(StoreError, match="cannot be written"):
                 log.ready()
