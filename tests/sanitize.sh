@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The tests of the kernels, the structures, the exchange's mailbox and five programs of ranks on the CPU: under
+# The tests of the kernels, the structures, the exchange's mailbox and seven programs of ranks on the CPU: under
 # AddressSanitizer and UBSan, under ThreadSanitizer, and with 32-lane tiles. One failure ends it. BUILDS names some of the
-# three; SAMPLE=1 leaves out what is much like the rest, and has each structure in one or two; arguments go to pytest.
+# three; SAMPLE=1 leaves out what is much like the rest, and has each structure in one; arguments go to pytest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,7 +20,8 @@ if [[ ${SAMPLE:-} ]]; then  # one such program; structures with weights, which h
   alike+=' and not leaves_with_many and not around_empty and not come_and_go and (not mixed_stream or slabgraph)'
 else
   tests+=(tests/algorithms/{communities/test_{components,label_propagation},centrality/test_betweenness}.py::test_both_drivers)
-  tests+=(tests/algorithms/centrality/test_pagerank.py::test_both_drivers_give_the_bits_of_supersteps)
+  tests+=(tests/algorithms/centrality/test_pagerank.py::test_both_drivers_give_the_same_bits_on_any_ranks)
+  tests+=(tests/algorithms/communities/test_{strong_components,louvain}.py::test_both_drivers_and_supersteps)
 fi
 
 export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=66  # the interpreter frees nothing at its end
@@ -43,11 +44,11 @@ for build in $builds; do
   chosen+=' and not test_create and not memory_follows and not leaves_are_numbered'
   case $build in
     lanes) preload= chosen+=' and not mailbox' own="lpma graphvine hornet sample_sort" ;;  # whose ranks are threads, not lanes
-    address) preload=$(runtime libasan.so) own="gpma_plus hornet slabgraph" ;;
-    thread) preload=$(runtime libtsan.so) own="gpma graphvine slabgraph mixed_stream" ;;
+    address) preload=$(runtime libasan.so) own="gpma_plus slabgraph" ;;
+    thread) preload=$(runtime libtsan.so) own="gpma mixed_stream" ;;
     *) echo "sanitize: BUILDS are lanes, address and thread, not $build" >&2; exit 2 ;;
   esac
-  [[ ${SAMPLE:-} ]] && structures=($(printf 'tests/structures/test_%s.py ' $own))  # each in one build at least
+  [[ ${SAMPLE:-} ]] && structures=($(printf 'tests/structures/test_%s.py ' $own))  # each in one build
   echo "== $build"
   started=$SECONDS
   status=0

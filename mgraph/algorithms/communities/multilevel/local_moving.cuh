@@ -30,7 +30,7 @@ struct Labels {
         add(sums, strength, from, v, -1), add(sums, strength, to, v, 1);
         add(sums_in, strength_in, from, v, -1), add(sums_in, strength_in, to, v, 1);
         of[v] = to;
-        if (joined) joined[to] = 1;
+        if (joined) store(joined + to, (u8)1);
     }
 };
 
