@@ -22,12 +22,13 @@ class Partition:
     starts: tuple[int, ...]
     size: int = field(init=False, compare=False, repr=False)  #: the number of ranks
     n_vertices: int = field(init=False, compare=False, repr=False)
+    widest: int = field(init=False, compare=False, repr=False)  #: the length of the longest range
 
     def __post_init__(self) -> None:
         steps = np.diff(self.starts)
         if len(self.starts) < 2 or self.starts[0] != 0 or (steps < 0).any():
             raise InvalidOption(f"range starts {self.starts} must begin with 0 and must not decrease")
-        vars(self).update(size=len(self.starts) - 1, n_vertices=self.starts[-1])
+        vars(self).update(size=len(self.starts) - 1, n_vertices=self.starts[-1], widest=int(steps.max()))
 
     @classmethod
     def equal(cls, n_vertices: int, size: int) -> Partition:

@@ -7,7 +7,6 @@ and the exchange carries their numbers and messages.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -63,7 +62,6 @@ class World:
         self._control = device.zeros(HEARD_AT + self.size * SLOT, np.uint64)
         self._counts = self._control[COUNTS_AT : COUNTS_AT + self.size + NUMBERS].view(np.int64)
         self._host, self._host_words = device.mailbox(REPORT_AT + 1 + STATE_WORDS)
-        self._host[:] = 0
         self._layouts: dict[Any, Layout] = {}
 
     def _gpus_differ(self) -> bool:
@@ -118,7 +116,7 @@ class World:
             A rank has too little memory for its region. No rank has changed anything.
         """
         if room and not self.mapped:
-            room = max(room, *(end - start for start, end in pairwise(partition.starts)))
+            room = max(room, partition.widest)
         # Layouts are cached; a larger one than all before grows the regions.
         key = partition.starts, room, message, tuple(arrays.items())
         layout = self._layouts.get(key)

@@ -23,8 +23,8 @@ def by_gpus(runs: list[Run], names: tuple[str, ...] = ()) -> tuple[str, list[str
     lines = [line for line in of(run, "scaling") if line["scaling"] == "strong"]
     arcs = short(2 * int(parameters(run[0])["edge_factor"]) << lines[0]["scale"])
     lost = {(name, many) for line in of(run, "losses") for _, many, name in line["pairs"]}
-    columns = [f"ms, RMAT scale {lines[0]['scale']}, {arcs} drawn arcs", *(f"{line['workers']} GPU" for line in lines)]
-    columns[2:] = [f"{column}s" for column in columns[2:]]
+    counts = [f"{line['workers']} GPU{'s' * (line['workers'] > 1)}" for line in lines]
+    columns = [f"ms, RMAT scale {lines[0]['scale']}, {arcs} drawn arcs", *counts]
     # A row per algorithm.
     rows = []
     for name in names or lines[0]["algorithms"]:

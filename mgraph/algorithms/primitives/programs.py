@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from mgraph.algorithms.algorithm import Shard
 from mgraph.partition import Partition
 
@@ -18,5 +16,5 @@ def inbox_room(shard: Shard, partition: Partition | None = None) -> int:
 
     `partition` has other ranges than the shard's.
     """
-    widest = max(end - start for start, end in pairwise((partition or shard.partition).starts))
+    widest = (partition or shard.partition).widest
     return 0 if shard.size == 1 else min(widest, max(ROOM, widest // ROOM_SHARE))

@@ -38,7 +38,7 @@ def sides(shard: Shard, what: str) -> list[Structure | CsrRows]:
 def _parts(shard: Shard, partition: Partition | None = None) -> Iterator[list[tuple[int, int]]]:
     """Yield each exchange's vertices per rank, as first and end."""
     ranges = [(partition or shard.partition).range(rank) for rank in range(shard.size)]
-    for at in range(0, max(end - first for first, end in ranges), PART):
+    for at in range(0, (partition or shard.partition).widest, PART):
         yield [(min(first + at, end), min(first + at + PART, end)) for first, end in ranges]
 
 

@@ -21,8 +21,6 @@ References
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, kernels, task_room
@@ -85,7 +83,7 @@ class _Brandes:
 
         # Lay out what all ranks write: 12.5 bytes per vertex of the graph. Before the first search, whose region is
         # smaller, so that the regions grow once.
-        n, widest = shard.n_vertices, max(end - start for start, end in pairwise(shard.partition.starts))
+        n, widest = shard.n_vertices, shard.partition.widest
         self.words = words_of(n) + 1
         self.arrays = {"values": 8 * n, "powers": 4 * n, "near": 4 * 4 * self.words, "list": 4 * widest}
         self.world.layout(shard.partition, 0, **self.arrays)

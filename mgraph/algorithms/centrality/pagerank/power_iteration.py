@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -113,7 +112,7 @@ class PushIteration(_Together):
         # An inbox has a sum for each vertex of its owner. Sums are in fixed point: one word, or two if shares have 64
         # bits.
         shard, n = self.shard, self.shard.n_vertices
-        room = max(end - start for start, end in pairwise(shard.partition.starts)) if shard.size > 1 else 0
+        room = shard.partition.widest if shard.size > 1 else 0
         layout = shard.exchange.world(self.device).layout(shard.partition, room, message=8)
         high, low = self.device.zeros(n, np.uint64), self.device.zeros(n, np.uint64) if self.bits == 64 else None
         return layout, {"ranks": self.sums, "pushed": {"high": high, "low": low}}

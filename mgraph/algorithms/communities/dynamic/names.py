@@ -66,7 +66,7 @@ class Names:
     @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
-        return sum(int(a.nbytes) for a in (self.labels, self.names, self.sizes) if a is not None)
+        return sum(int(a.nbytes) for a in (self.labels, self.names, self.sizes, self.alive) if a is not None)
 
     def of(self, labels: Array) -> Array:
         """Return the names of communities by their labels: int64[k]."""

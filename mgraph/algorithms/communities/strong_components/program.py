@@ -22,8 +22,6 @@ References
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, kernels, task_room
@@ -79,7 +77,7 @@ def run(shard: Shard) -> Columns:
 def _run(shard: Shard, edges: list[Structure | CsrRows]) -> Columns:
     # The inboxes, the words of all vertices, and the lists of open vertices.
     device, n, rows = shard.device, shard.n_vertices, shard.hi - shard.lo
-    world, widest = shard.exchange.world(device), max(end - first for first, end in pairwise(shard.partition.starts))
+    world, widest = shard.exchange.world(device), shard.partition.widest
     layout = world.layout(shard.partition, inbox_room(shard), message=8, colors=4 * n, open=8 * widest)
     # The edges, in the same kind of rows.
     out, back = alike(shard, edges)

@@ -16,8 +16,6 @@ References
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, kernels, task_room
@@ -43,13 +41,13 @@ def _room(shard: Shard) -> int:
 
     An allreduce in large graphs.
     """
-    widest = max(end - start for start, end in pairwise(shard.partition.starts))
-    room = max(LEAST_ROOM, min(USUAL_ROOM, 4 * widest))
+    most = 4 * shard.partition.widest
+    room = max(LEAST_ROOM, min(USUAL_ROOM, most))
     if room < USUAL_ROOM:
         return room
     least = shard.exchange.least(shard.out_edges.nbytes)
     affordable = int(MEMORY * least) // (8 * shard.size)  # 4 bytes each, in two turns, of every rank
-    return max(room, min(affordable >> 18 << 18, 4 * widest))
+    return max(room, min(affordable >> 18 << 18, most))
 
 
 def removal_levels(

@@ -16,8 +16,6 @@ References
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, incoming, kernels, task_room
@@ -107,7 +105,7 @@ def _search(
     device, n, own = shard.device, shard.n_vertices, shard.hi - shard.lo
     world = shard.exchange.world(device)
     words = -(-words_of(n) // 4) * 4 + 4
-    widest = max(end - start for start, end in pairwise(shard.partition.starts))
+    widest = shard.partition.widest
     room = 0 if shard.size == 1 else min(widest, max(ROOM, words_of(widest)))
     layout = world.layout(shard.partition, room, seen=2 * 4 * words)
 
