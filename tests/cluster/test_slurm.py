@@ -118,8 +118,9 @@ def test_mistakes_end_before_anything_starts(job, tmp_path):
 def test_gpu_workers_are_dask_cudas_and_the_job_ends_where_they_do_not_come(job, tmp_path):
     """With the command that a GPU node would run, as srun was given it."""
     (tmp_path / "srun").write_text('#!/bin/sh\necho "$@" >>"$SRUN_LOG"\nexit 1\n')
-    process = job("launch.sh", "echo", "never", DEVICE="gpu", START_SECONDS="1", PER_NODE="4")
-    out, err = process.communicate(timeout=patience(40))
+    # Its scheduler must be up within these seconds: the message differs where it is not.
+    process = job("launch.sh", "echo", "never", DEVICE="gpu", START_SECONDS=f"{patience(4):.0f}", PER_NODE="4")
+    out, err = process.communicate(timeout=patience(60))
     assert "0 of 4 workers joined" in err
     assert "never" not in out
     assert_gone(process, tmp_path)
