@@ -25,6 +25,7 @@ from mgraph.client.creation import placement
 from mgraph.client.options import choose_device
 from mgraph.errors import MgraphError
 from mgraph.exchange.choice import IN_CLEAR, best_exchange, encrypted, why_unusable
+from mgraph.exchange.groups import Apart, network_of
 from mgraph.partition import Partition
 from mgraph.worker import plugin
 
@@ -66,19 +67,18 @@ def compare(client: Client, device: str = "auto", bulk: int = BULK) -> dict[str,
 
     # Measure each exchange with fresh sessions, because a failure can end a worker.
     auto, why = best_exchange(kind, addresses, inspections, apart)
-    measured = (
-        [_measured(client, name, kind, inspections, apart, bulk) for name in MEASURED] if len(addresses) > 1 else []
-    )
+    names = dict.fromkeys([auto, *MEASURED]) if len(addresses) > 1 else {}
+    measured = [_measured(client, name, kind, inspections, apart, bulk) for name in names]
     return {"ranks": len(addresses), "device": kind, "auto": auto, "why": why, **calls, "exchanges": measured}
 
 
 def _measured(
-    client: Client, name: str, device: str, inspections: list[dict[str, Any]], apart: str, bulk: int
+    client: Client, name: str, device: str, inspections: list[dict[str, Any]], apart: Apart, bulk: int
 ) -> dict[str, Any]:
     try:
         with open_ranks(client) as ranks:
             why = why_unusable(name, ranks.addresses, inspections, apart)
-            if not why and name in IN_CLEAR and encrypted(ranks.addresses):
+            if not why and network_of(name) in IN_CLEAR and encrypted(ranks.addresses):
                 why = "it sends unencrypted, and the cluster uses TLS"
             if why:
                 return {"exchange": name, "why": why}
@@ -110,11 +110,8 @@ def open_ranks(client: Client) -> Iterator[Coordinator]:
         ranks.close()
 
 
-def look(ranks: Coordinator, device: str, exchange: str = "auto") -> tuple[str, list[dict[str, Any]], str]:
-    """Return the device of the ranks' shards, the workers' inspections, and why memory cannot be mapped.
-
-    The reason is "" if the workers can map each other's memory.
-    """
+def look(ranks: Coordinator, device: str, exchange: str = "auto") -> tuple[str, list[dict[str, Any]], Apart]:
+    """Return the device of the ranks' shards, the workers' inspections, and why memory cannot be mapped."""
     inspections = ranks.call("inspect")
     kind = choose_device(kind_of(device), ranks.addresses, inspections)
     return kind, inspections, placement.why_apart(ranks, exchange, kind)

@@ -1,8 +1,8 @@
-"""Common parts of all exchanges: checks of arguments, codes of calls, and reduction in rank order."""
+"""Common parts of all exchanges: checks of arguments, and codes of calls."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -16,21 +16,12 @@ __all__ = [
     "call_code",
     "call_name",
     "check_addresses",
-    "check_op",
     "check_parts",
-    "reduce_ranks",
 ]
 
 CODE_BITS = 16  #: bits of a call's code
 
 _CALLS = ("alltoallv", "allgather", "sum", "min", "max")
-_OPS = {"sum": np.add, "min": np.minimum, "max": np.maximum}
-
-
-def check_op(op: str) -> None:
-    """Raise `InvalidOption` unless `op` is "sum", "min" or "max"."""
-    if op not in _OPS:
-        raise InvalidOption(f"allreduce op {op!r} is none of {', '.join(_OPS)}")
 
 
 def check_addresses(addresses: Sequence[bytes], size: int) -> None:
@@ -79,12 +70,3 @@ def another_call(here: str, code: int, rank: int, theirs: int) -> ExchangeError:
     `here` describes this rank.
     """
     return ExchangeError(f"{here} is in {call_name(code)} and rank {rank} in {call_name(theirs)}")
-
-
-def reduce_ranks(values: Iterable[np.ndarray], op: str) -> np.ndarray:
-    """Return the reduction of `values` in rank order, from rank 0 upwards: a new array of their dtype."""
-    combine, total = _OPS[op], None
-    for value in values:
-        total = value.copy() if total is None else combine(total, value, out=total)
-    assert total is not None
-    return total

@@ -15,11 +15,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mgraph.device import Device
-from mgraph.errors import MgraphError
+from mgraph.errors import InvalidOption, MgraphError
 from mgraph.exchange.world import World
 
 __all__ = ["Array", "Exchange", "ExchangeError"]
 
+_REDUCE = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 Array = Any  #: a NumPy array, or a CuPy array where the exchange's device is a GPU
 
 
@@ -39,19 +40,24 @@ class Exchange(ABC):
     ----------
     rank, size : int
         This rank's number, 0 .. size - 1, and the number of ranks.
+    mates : tuple of int
+        The ranks that map each other's memory, of which this rank is one.
+    names : sequence of int
+        The numbers of the ranks in messages to users.
     region_nbytes : int
         The bytes of this rank's region of the `World`.
     """
 
     name: ClassVar[str]
-    maps: bool = False  #: True if all ranks map each other's memory
     rank: int
     size: int
+    mates: tuple[int, ...]
     region_nbytes: int = 0
     _world: World | None = None
 
-    def __init__(self, rank: int, size: int, aborted: Callable[[], bool]) -> None:
-        self.rank, self.size, self.aborted = rank, size, aborted
+    def __init__(self, rank: int, size: int, aborted: Callable[[], bool], names: Sequence[int] | None = None) -> None:
+        self.rank, self.size, self.aborted, self.mates = rank, size, aborted, (rank,)
+        self.names = names or range(size)
 
     @property
     @abstractmethod
@@ -66,8 +72,10 @@ class Exchange(ABC):
         """
 
     @abstractmethod
-    def alltoallv(self, parts: Sequence[Array]) -> list[Array]:
+    def alltoallv(self, parts: Sequence[Array], lengths: np.ndarray | None = None) -> list[Array]:
         """Send ``parts[r]`` to each rank r.
+
+        Where all ranks know the lengths of all parts, ``lengths[sender, receiver]`` may save a message.
 
         Returns the parts for this rank, in rank order of their senders. Parts may have any length, including zero. This
         rank's own part is returned as the same array. Parts on a device are sent once their data are complete: an
@@ -75,18 +83,32 @@ class Exchange(ABC):
         """
 
     @abstractmethod
-    def allgather(self, part: Array) -> list[Array]:
+    def allgather(self, part: Array, lengths: np.ndarray | None = None) -> list[Array]:
         """Return every rank's `part`, in rank order.
 
-        Lengths may differ. This rank's own is the same array.
+        Lengths may differ; where all ranks know them, ``lengths[sender]`` may save a message. This rank's own is the same
+        array.
         """
 
     @abstractmethod
+    def gather_values(self, values: np.ndarray, call: str) -> list[np.ndarray]:
+        """Return every rank's small host array, in rank order; the own one is the same array.
+
+        Lengths may differ. `call` is the collective's name, the same on every rank. Does not wait for the device.
+        """
+
     def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray:
         """Return the elementwise "sum", "min" or "max" of a small host array over all ranks, equal on every rank.
 
         The reduction is in rank order, so sums of floats do not depend on timing.
         """
+        if op not in _REDUCE:
+            raise InvalidOption(f"allreduce op {op!r} is none of {', '.join(_REDUCE)}")
+        flat, total = np.ascontiguousarray(values).reshape(-1), None
+        for theirs in self.gather_values(flat, op):
+            total = theirs.copy() if total is None else _REDUCE[op](total, theirs, out=total)
+        assert total is not None
+        return total.reshape(np.shape(values))
 
     def least(self, value: int) -> int:
         """Return the smallest `value` of all ranks. Values are below 2**63."""
@@ -96,6 +118,11 @@ class Exchange(ABC):
         """Wait for every rank to call this."""
         self.allreduce(np.zeros(1, np.int8), "max")
 
+    def barrier_of_mates(self) -> None:
+        """Wait for `mates` to call this. They are all ranks, unless a subclass says otherwise."""
+        if len(self.mates) > 1:
+            self.barrier()
+
     def world(self, device: Device) -> World:
         """Return the `World` in which programs run on all ranks together.
 
@@ -103,7 +130,7 @@ class Exchange(ABC):
         connected.
         """
         if self._world is None:
-            self._world = World(self, device, self.maps or self.size == 1)
+            self._world = World(self, device)
         return self._world
 
     def close_world(self) -> None:

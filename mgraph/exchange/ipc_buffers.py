@@ -78,17 +78,16 @@ class IpcBuffers:
             self._mapped.append(self._theirs[r])
 
     @staticmethod
-    def try_map(handles: Sequence[tuple[int, str]], rank: int) -> None:
-        """Map the buffers of the other ranks and unmap them.
+    def try_map(pid: int, handle: str) -> None:
+        """Map the buffers of another rank and unmap them.
 
         Raises `DeviceError` if it fails.
         """
         import cupy
 
         runtime = cupy.cuda.runtime
-        for r, (pid, handle) in enumerate(handles):
-            if r != rank and pid != os.getpid():
-                runtime.ipcCloseMemHandle(_open(runtime, handle.split()[0]))
+        if pid != os.getpid():
+            runtime.ipcCloseMemHandle(_open(runtime, handle.split()[0]))
 
     def write(self, parts: Sequence[Array], ranks: Sequence[int], first: int) -> None:
         """Copy up to `nbytes` bytes of ``parts[r]``, from byte `first`, into the buffer of each rank r, and wait.

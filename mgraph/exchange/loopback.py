@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from mgraph.errors import Aborted, InvalidOption
-from mgraph.exchange.common import check_op, check_parts
+from mgraph.exchange.common import check_parts
 from mgraph.exchange.contract import Array, Exchange
 
 __all__ = ["Loopback"]
@@ -36,22 +36,21 @@ class Loopback(Exchange):
         if len(addresses) != 1:
             raise InvalidOption(f"{len(addresses)} addresses were given to a loopback exchange, which has 1 rank")
 
-    def alltoallv(self, parts: Sequence[Array]) -> list[Array]:
+    def alltoallv(self, parts: Sequence[Array], lengths: np.ndarray | None = None) -> list[Array]:
         """Implement `Exchange.alltoallv` without a copy."""
         self._check()
         check_parts(parts, 1)
         return [parts[0]]
 
-    def allgather(self, part: Array) -> list[Array]:
+    def allgather(self, part: Array, lengths: np.ndarray | None = None) -> list[Array]:
         """Implement `Exchange.allgather` without a copy."""
         self._check()
         return [part]
 
-    def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray:
-        """Implement `Exchange.allreduce`: a new array, like every exchange."""
+    def gather_values(self, values: np.ndarray, call: str) -> list[np.ndarray]:
+        """Implement `Exchange.gather_values`."""
         self._check()
-        check_op(op)
-        return np.array(values)
+        return [values]
 
     def least(self, value: int) -> int:
         """Implement `Exchange.least` without an array."""

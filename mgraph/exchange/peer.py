@@ -19,14 +19,14 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.errors import Aborted, DeviceError, MgraphError, WorkerLost
-from mgraph.exchange.common import another_call, call_code, check_addresses, check_op, check_parts, reduce_ranks
+from mgraph.exchange.common import another_call, call_code, check_addresses, check_parts
 from mgraph.exchange.contract import Array, Exchange, ExchangeError
 from mgraph.exchange.ipc_buffers import BUFFER_BYTES, IpcBuffers
 from mgraph.exchange.segment import Place, Segment
 from mgraph.exchange.waiting import PATIENCE
 from mgraph.kernels import constants, load
 
-__all__ = ["PeerExchange", "why_not"]
+__all__ = ["PeerExchange", "reach"]
 
 FILE = "exchange/mailbox.h"
 SLOT = 256 << 10  #: bytes of a message; longer parts are split
@@ -55,6 +55,8 @@ class PeerExchange(Exchange):
         Seconds after which `connect` raises `WorkerLost`.
     part_limit : int
         The largest message in bytes, and on a GPU the largest copy to a rank.
+    names : sequence of int, optional
+        As in `Exchange`; by default 0 .. size - 1.
 
     Raises
     ------
@@ -70,7 +72,6 @@ class PeerExchange(Exchange):
     """
 
     name: ClassVar[str] = "peer"
-    maps = True
 
     def __init__(
         self,
@@ -81,9 +82,11 @@ class PeerExchange(Exchange):
         *,
         patience: float = PATIENCE,
         part_limit: int | None = None,
+        names: Sequence[int] | None = None,
     ) -> None:
         # Reserve the messages' memory.
-        super().__init__(rank, size, aborted)
+        super().__init__(rank, size, aborted, names)
+        self.mates = tuple(range(size))
         self._device, self._patience = device, patience
         host = device.host
         self._kernels = load(host, FILE)
@@ -126,7 +129,7 @@ class PeerExchange(Exchange):
         Raises
         ------
         DeviceError
-            A rank's memory cannot be mapped; `why_not` lists the reasons.
+            A rank's memory cannot be mapped; `reach` says why.
         WorkerLost
             A rank has not connected in time.
         """
@@ -142,7 +145,7 @@ class PeerExchange(Exchange):
             finally:
                 Segment.unlink(self._place)
 
-    def alltoallv(self, parts: Sequence[Array]) -> list[Array]:
+    def alltoallv(self, parts: Sequence[Array], lengths: np.ndarray | None = None) -> list[Array]:
         """Implement `Exchange.alltoallv`.
 
         Waits for the device's stream if this rank sends data.
@@ -150,19 +153,16 @@ class PeerExchange(Exchange):
         check_parts(parts, self.size)
         return self._swap("alltoallv", parts)
 
-    def allgather(self, part: Array) -> list[Array]:
+    def allgather(self, part: Array, lengths: np.ndarray | None = None) -> list[Array]:
         """Implement `Exchange.allgather`.
 
         Waits for the device's stream if this rank sends data.
         """
         return self._swap("allgather", [part] * self.size)
 
-    def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray:
-        """Implement `Exchange.allreduce` in host memory; does not wait for the device."""
-        check_op(op)
-        flat = np.ascontiguousarray(values).reshape(-1)
-        received = self._swap(op, [flat] * self.size, on_host=True)
-        return reduce_ranks(received, op).reshape(np.shape(values))
+    def gather_values(self, values: np.ndarray, call: str) -> list[np.ndarray]:
+        """Implement `Exchange.gather_values`."""
+        return self._swap(call, [values] * self.size, on_host=True)
 
     def close(self) -> None:
         """Unmap all memory, from any thread.
@@ -201,7 +201,9 @@ class PeerExchange(Exchange):
         while missing := [r for r in self._others if not words[((LANES + 2 * r) * LINE) // 8 + 1]]:
             self._check()
             if time.monotonic() > deadline:
-                raise WorkerLost(f"{self._here()}: rank {missing[0]} did not connect within {self._patience:g} s")
+                raise WorkerLost(
+                    f"{self._here()}: rank {self.names[missing[0]]} did not connect within {self._patience:g} s"
+                )
             time.sleep(0.001)
 
     # ---- one step ----------------------------------------------------------------------------------------------------
@@ -211,7 +213,7 @@ class PeerExchange(Exchange):
             raise Aborted(f"{self._here()}: the exchange {self._over or 'was aborted'}")
 
     def _here(self) -> str:
-        return f"rank {self.rank} of {self.size}, step {self._step}"
+        return f"rank {self.names[self.rank]} of {self.size}, step {self._step}"
 
     def _swap(self, call: str, parts: Sequence[Array], on_host: bool = False) -> list[Array]:
         """Send ``parts[r]`` to every other rank r and receive a part from each.
@@ -287,7 +289,7 @@ class PeerExchange(Exchange):
             if outcome == "finished":
                 break
             if outcome == "differing":
-                raise another_call(self._here(), code, int(self._outcome[1]), int(self._outcome[2]))
+                raise another_call(self._here(), code, self.names[int(self._outcome[1])], int(self._outcome[2]))
             if outcome == "lacking":
                 for r in others:
                     if in_bytes[r] != UNKNOWN and not into[r]:
@@ -307,24 +309,27 @@ def _words(nbytes: int) -> np.ndarray:
     return np.empty(nbytes // 8, np.int64)
 
 
-def why_not(addresses: Sequence[bytes], rank: int, device: Device) -> str:
-    """Return why this rank cannot map the memory of the others, by their trial exchanges' addresses; "" if it can.
+def reach(addresses: Sequence[bytes], rank: int, device: Device) -> tuple[list[int], str]:
+    """Return the ranks whose memory this rank can map, itself among them, and why it cannot map another, or "".
 
     Parameters
     ----------
     addresses : sequence of bytes
-        `PeerExchange.address` of every rank.
+        `PeerExchange.address` of every rank, the trial exchanges'; empty where a rank has none.
     rank : int
         This rank.
     device : Device
     """
-    try:
-        places = [Place.decode(address) for address in addresses]
-        for r, place in enumerate(places):
-            if r != rank:
-                Segment.open(place)
-        if device.kind == "cuda":
-            IpcBuffers.try_map([(place.extra["pid"], place.extra["window"]) for place in places], rank)
-    except (DeviceError, MgraphError) as error:
-        return str(error)
-    return ""
+    ranks, why = [rank], ""
+    for r, address in enumerate(addresses):
+        if r == rank:
+            continue
+        try:
+            place = Place.decode(address)
+            Segment.open(place)
+            if device.kind == "cuda":
+                IpcBuffers.try_map(place.extra["pid"], place.extra["window"])
+            ranks.append(r)
+        except (DeviceError, MgraphError) as error:
+            why = why or str(error)
+    return ranks, why

@@ -32,13 +32,15 @@ class Collectives(Protocol):
 
     rank: int
     size: int
+    mates: tuple[int, ...]
     region_nbytes: int
     aborted: Callable[[], bool]
 
-    def alltoallv(self, parts: Sequence[Array]) -> list[Array]: ...
-    def allgather(self, part: Array) -> list[Array]: ...
+    def alltoallv(self, parts: Sequence[Array], lengths: np.ndarray | None = None) -> list[Array]: ...
+    def allgather(self, part: Array, lengths: np.ndarray | None = None) -> list[Array]: ...
     def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray: ...
     def barrier(self) -> None: ...
+    def barrier_of_mates(self) -> None: ...
 
 
 def gather_bytes(exchange: Collectives, data: bytes) -> list[bytes]:
@@ -79,7 +81,7 @@ class Layout:
 
 
 class OwnRegion:
-    """Region that no other rank maps, for a single rank or if the host drives programs."""
+    """Region that no other rank maps, for a rank without mates."""
 
     name = b"own"
 
@@ -88,7 +90,7 @@ class OwnRegion:
         self._bytes = device.zeros(nbytes, np.uint8)
         self.addresses[rank] = device.address(self._bytes)
 
-    def open(self, names: list[bytes]) -> None: ...
+    def open(self, names: Mapping[int, bytes]) -> None: ...
 
     def opened(self) -> None: ...
 
@@ -113,12 +115,11 @@ class HostRegion(OwnRegion):
         self.addresses[self.rank], self._bytes = own.address, own.data
         self.name = self._place.encode()
 
-    def open(self, names: list[bytes]) -> None:
-        """Map the segments of the others."""
-        for r, name in enumerate(names):
-            if r != self.rank:
-                self._segments[r] = segment = Segment.open(Place.decode(name))
-                self.addresses[r] = segment.address
+    def open(self, names: Mapping[int, bytes]) -> None:
+        """Map the segments of other ranks."""
+        for r, name in names.items():
+            self._segments[r] = segment = Segment.open(Place.decode(name))
+            self.addresses[r] = segment.address
 
     def opened(self) -> None:
         """Remove the segment's name: all ranks have mapped it."""
@@ -145,12 +146,10 @@ class DeviceRegion(OwnRegion):
         self.addresses[self.rank], self._nbytes = self._base, nbytes
         self._mapped: list[int] = []
 
-    def open(self, names: list[bytes]) -> None:
+    def open(self, names: Mapping[int, bytes]) -> None:
         """Map the regions of other processes; regions of this process have addresses already."""
         self._runtime.deviceSynchronize()  # the region is cleared before others write to it
-        for r, name in enumerate(names):
-            if r == self.rank:
-                continue
+        for r, name in names.items():
             place = json.loads(name)
             if place["pid"] == os.getpid():
                 self.addresses[r] = place["address"]
@@ -184,8 +183,8 @@ class DeviceRegion(OwnRegion):
 REGIONS = {"own": OwnRegion, "cpu": HostRegion, "cuda": DeviceRegion}
 
 
-def open_region(exchange: Collectives, device: Device, mapped: bool, nbytes: int) -> OwnRegion:
-    """Allocate a region on each rank, and map all others if `mapped`; return the own region. Collective.
+def open_region(exchange: Collectives, device: Device, mates: Sequence[int], nbytes: int) -> OwnRegion:
+    """Allocate a region on each rank, and map those of `mates`; return the own region. Collective.
 
     Raises
     ------
@@ -194,7 +193,7 @@ def open_region(exchange: Collectives, device: Device, mapped: bool, nbytes: int
     """
     region, why = None, ""
     try:
-        region = REGIONS[device.kind if mapped else "own"](device, exchange.rank, exchange.size, nbytes)
+        region = REGIONS[device.kind if len(mates) > 1 else "own"](device, exchange.rank, exchange.size, nbytes)
     except (CapacityError, DeviceError) as error:
         why = str(error)
     # All ranks or none: a rank without memory tells the others.
@@ -205,7 +204,7 @@ def open_region(exchange: Collectives, device: Device, mapped: bool, nbytes: int
             reason = f": {why}" if why else ""
             raise CapacityError(f"rank {lacking[0]} has no {nbytes} bytes for the exchange of programs{reason}")
         # Map the regions of the others.
-        region.open(names)
+        region.open({r: names[r] for r in mates if r != exchange.rank})
         exchange.barrier()
     except BaseException:
         if region is not None:

@@ -22,7 +22,7 @@ from mgraph.comms import outlast
 from mgraph.device import Device
 from mgraph.errors import Aborted, InvalidOption, WorkerLost
 from mgraph.exchange.comm_dispatcher import CommDispatcher, Key
-from mgraph.exchange.common import check_addresses, check_op, check_parts, reduce_ranks
+from mgraph.exchange.common import check_addresses, check_parts
 from mgraph.exchange.contract import Array, Exchange
 from mgraph.exchange.messages import Head
 from mgraph.exchange.waiting import PATIENCE, POLL
@@ -52,6 +52,8 @@ class TcpExchange(Exchange):
     patience : float
         Seconds after which `connect` raises `WorkerLost`. No connection is closed sooner because another rank does not
         read from it.
+    names : sequence of int, optional
+        As in `Exchange`; by default 0 .. size - 1.
 
     Notes
     -----
@@ -75,10 +77,11 @@ class TcpExchange(Exchange):
         key: Key,
         part_limit: int = PART_LIMIT,
         patience: float = PATIENCE,
+        names: Sequence[int] | None = None,
     ) -> None:
         if part_limit < 8:
             raise InvalidOption(f"part_limit is {part_limit} bytes; it must be at least 8, as one item may need 8")
-        super().__init__(rank, size, aborted)
+        super().__init__(rank, size, aborted, names)
         self._device, self._dispatcher, self._key = device, dispatcher, key
         self._part_limit, self._patience = part_limit, patience
         self._out: dict[int, Comm] = {}
@@ -103,23 +106,21 @@ class TcpExchange(Exchange):
         check_addresses(addresses, self.size)
         self._call(self._connect([address.decode() for address in addresses]))
 
-    def alltoallv(self, parts: Sequence[Array]) -> list[Array]:
+    def alltoallv(self, parts: Sequence[Array], lengths: np.ndarray | None = None) -> list[Array]:
         """Implement `Exchange.alltoallv`."""
         check_parts(parts, self.size)
         host = [part if rank == self.rank else self._device.fetch(part) for rank, part in enumerate(parts)]
         return self._to_device(self._call(self._swap("alltoallv", host)))
 
-    def allgather(self, part: Array) -> list[Array]:
+    def allgather(self, part: Array, lengths: np.ndarray | None = None) -> list[Array]:
         """Implement `Exchange.allgather`."""
         host = [self._device.fetch(part)] * self.size
         host[self.rank] = part
         return self._to_device(self._call(self._swap("allgather", host)))
 
-    def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray:
-        """Implement `Exchange.allreduce`."""
-        check_op(op)
-        flat = np.ascontiguousarray(values).reshape(-1)
-        return reduce_ranks(self._call(self._swap(op, [flat] * self.size)), op).reshape(np.shape(values))
+    def gather_values(self, values: np.ndarray, call: str) -> list[np.ndarray]:
+        """Implement `Exchange.gather_values`."""
+        return self._call(self._swap(call, [values] * self.size))
 
     def close(self) -> None:
         """Abort the comms, from any thread.
@@ -182,7 +183,7 @@ class TcpExchange(Exchange):
         return [array if array is own else self._device.asarray(array) for array in arrays]
 
     def _here(self) -> str:
-        return f"graph {self._key[0]}: the exchange of rank {self.rank}, step {self._step},"
+        return f"graph {self._key[0]}: the exchange of rank {self.names[self.rank]}, step {self._step},"
 
     # ---- on the event loop -----------------------------------------------------------------------------------------
 
@@ -199,7 +200,9 @@ class TcpExchange(Exchange):
         try:
             await asyncio.wait_for(self._inbox.full.wait(), self._patience)
         except TimeoutError:
-            late = [f"{rank} at {addresses[rank]}" for rank in self._others() if rank not in self._inbox.comms]
+            late = [
+                f"{self.names[rank]} at {addresses[rank]}" for rank in self._others() if rank not in self._inbox.comms
+            ]
             raise WorkerLost(f"rank {', '.join(late)} did not connect within {self._patience:g} s") from None
         for comm in (*self._out.values(), *self._inbox.comms.values()):
             outlast(comm, self._patience)
@@ -209,7 +212,7 @@ class TcpExchange(Exchange):
         try:
             comm = await asyncio.wait_for(connecting, self._patience)
         except (OSError, TimeoutError) as error:
-            what = f"rank {rank} at {address} was not reached within {self._patience:g} s"
+            what = f"rank {self.names[rank]} at {address} was not reached within {self._patience:g} s"
             raise WorkerLost(f"{what}: {error}") from error
         self._out[rank] = comm
 
@@ -230,7 +233,7 @@ class TcpExchange(Exchange):
             for rank in self._others():
                 await _flushed(self._out[rank])
         except OSError:
-            raise Aborted(f"{self._here()} found that rank {rank} has closed its connection") from None
+            raise Aborted(f"{self._here()} found that rank {self.names[rank]} has closed its connection") from None
         self._step += 1
         return received
 

@@ -27,9 +27,7 @@ from mgraph.exchange.common import (
     another_call,
     call_code,
     check_addresses,
-    check_op,
     check_parts,
-    reduce_ranks,
 )
 from mgraph.exchange.contract import Array, Exchange
 from mgraph.exchange.staging import Staging
@@ -66,6 +64,8 @@ class UcxExchange(Exchange):
         ones are.
     config : mapping, optional
         UCX options without their prefix, such as ``{"TLS": "tcp"}``; by default those of the UCX_* environment.
+    names : sequence of int, optional
+        As in `Exchange`; by default 0 .. size - 1.
 
     Raises
     ------
@@ -93,8 +93,9 @@ class UcxExchange(Exchange):
         patience: float = PATIENCE,
         staged: int = STAGED,
         config: Mapping[str, str] | None = None,
+        names: Sequence[int] | None = None,
     ) -> None:
-        super().__init__(rank, size, aborted)
+        super().__init__(rank, size, aborted, names)
         # State: the step, the reason of the end, the order of sends.
         self._device, self._patience = device, patience
         self._step, self._over = 0, ""  # _over: the reason why no call is possible any more
@@ -140,20 +141,18 @@ class UcxExchange(Exchange):
         self._keeper.start()
         self._swap("max", [np.zeros(1, np.int8)] * self.size, on_host=True, timeout=self._patience)
 
-    def alltoallv(self, parts: Sequence[Array]) -> list[Array]:
+    def alltoallv(self, parts: Sequence[Array], lengths: np.ndarray | None = None) -> list[Array]:
         """Implement `Exchange.alltoallv`. Waits for the calling thread's stream."""
         check_parts(parts, self.size)
         return self._swap("alltoallv", parts)
 
-    def allgather(self, part: Array) -> list[Array]:
+    def allgather(self, part: Array, lengths: np.ndarray | None = None) -> list[Array]:
         """Implement `Exchange.allgather`. Waits for the calling thread's stream."""
         return self._swap("allgather", [part] * self.size)
 
-    def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray:
-        """Implement `Exchange.allreduce` in host memory; does not wait for the device."""
-        check_op(op)
-        flat = np.ascontiguousarray(values).reshape(-1)
-        return reduce_ranks(self._swap(op, [flat] * self.size, on_host=True), op).reshape(np.shape(values))
+    def gather_values(self, values: np.ndarray, call: str) -> list[np.ndarray]:
+        """Implement `Exchange.gather_values`."""
+        return self._swap(call, [values] * self.size, on_host=True)
 
     def close(self) -> None:
         """Free endpoints, worker and context.
@@ -288,7 +287,7 @@ class UcxExchange(Exchange):
         tag, nbytes = probe.sender_tag, probe.length
         theirs = tag.value >> _SOURCE_BITS & (1 << CODE_BITS) - 1
         if theirs != code:
-            raise another_call(self._here(), code, rank, theirs)
+            raise another_call(self._here(), code, self.names[rank], theirs)
 
         # Receive: short messages into the inbox.
         if nbytes <= (self._staged if on_gpu else SLOT):
@@ -311,13 +310,14 @@ class UcxExchange(Exchange):
                 self._check(rank, request)
         if deadline is not None and time.monotonic() > deadline:
             late = sorted({*missing, *(rank for rank, request in self._requests if not request.completed)})
-            raise WorkerLost(f"rank {', '.join(map(str, late))} did not answer over UCX within {self._patience:g} s")
+            ranks = ", ".join(str(self.names[r]) for r in late)
+            raise WorkerLost(f"rank {ranks} did not answer over UCX within {self._patience:g} s")
 
     def _check(self, rank: int, request: Any) -> None:
         try:
             request.check_error()
         except Exception as error:  # UCXX has a class for each error code
-            raise Aborted(f"{self._here()} lost its connection to rank {rank}: {error}") from None
+            raise Aborted(f"{self._here()} lost its connection to rank {self.names[rank]}: {error}") from None
 
     def _keep(self) -> None:
         self._device.use()
@@ -336,4 +336,4 @@ class UcxExchange(Exchange):
             self._worker.progress()
 
     def _here(self) -> str:
-        return f"the exchange of rank {self.rank}, step {self._step},"
+        return f"the exchange of rank {self.names[self.rank]}, step {self._step},"

@@ -1,8 +1,8 @@
 """Programs of all ranks of a graph, and the drivers of their phases.
 
-A program is a kernel file with phases (see ``kernels/world_common.cuh``). Where ranks map each other's memory, one
+A program is a kernel file with phases (see ``kernels/world_common.cuh``). Where all ranks map each other's memory, one
 launch on each runs all phases, and the ranks meet in memory after each. Elsewhere the host runs the phases one by one,
-and the exchange carries their numbers and messages.
+and the exchange carries their numbers, and what they send and share with ranks whose memory is not mapped.
 """
 
 from __future__ import annotations
@@ -43,26 +43,45 @@ class World:
     exchange : Exchange
         Connected. It carries the regions' names, and everything where ranks do not map each other's memory.
     device : Device
+
+    Attributes
+    ----------
+    mates : tuple of int
+        The ranks whose regions this rank maps, itself among them.
     mapped : bool
-        True if the ranks map each other's memory; always for a single rank.
+        True if these are all ranks, which then meet in memory. Otherwise the host drives programs; what they send and
+        share among mates goes through memory, what goes to others through the exchange.
 
     Notes
     -----
     All ranks make the same calls. A region is grown by all of them together and holds nothing between two programs.
     """
 
-    def __init__(self, exchange: Collectives, device: Device, mapped: bool) -> None:
+    def __init__(self, exchange: Collectives, device: Device) -> None:
         self.exchange, self.device = exchange, device
         self.rank, self.size = exchange.rank, exchange.size
         self._tickets: Tickets | None = None
         self._grant: np.ndarray | None = None
-        self.mapped = mapped and self.size <= MOST_RANKS and self._gpus_differ()
+        self.mates = exchange.mates
+        self.mapped = len(self.mates) == self.size <= MOST_RANKS and self._gpus_differ()
+        if len(self.mates) == self.size and not self.mapped:
+            self.mates = (self.rank,)
+        self._strangers = [r for r in range(self.size) if r not in self.mates]
+        self._apart = self._who_is_apart()
         self.launches, self.runs = 0, 0
         self._region: Any = None
         self._control = device.zeros(HEARD_AT + self.size * SLOT, np.uint64)
         self._counts = self._control[COUNTS_AT : COUNTS_AT + self.size + NUMBERS].view(np.int64)
         self._host, self._host_words = device.mailbox(REPORT_AT + 1 + STATE_WORDS)
         self._layouts: dict[Any, Layout] = {}
+
+    def _who_is_apart(self) -> np.ndarray:
+        """Return which rank does not map the memory of which other: bool[size, size]."""
+        table = np.zeros((self.size, self.size), np.int64)
+        table[self.rank, self._strangers] = 1
+        if self.mapped:
+            return table > 0
+        return self.exchange.allreduce(table.reshape(-1)).reshape(table.shape) > 0
 
     def _gpus_differ(self) -> bool:
         """Return True if no two ranks have the same GPU.
@@ -138,13 +157,13 @@ class World:
         own, box = int(regions[self.rank]), layout.message * layout.room
         parities = [[layout.inboxes + (parity * size + r) * box for r in range(size)] for parity in (0, 1)]
         inboxes = np.array(parities, np.uint64) + np.uint64(own)
-        # Messages go to the others' inboxes, or to an outbox for the host.
-        if self.mapped:
-            mine = np.array([[row[self.rank]] for row in parities], np.uint64)
-            out = regions[None, :] + mine
-        else:
+        # Messages go to the mates' inboxes, and to an outbox for the host.
+        mine = np.array([[row[self.rank]] for row in parities], np.uint64)
+        out = regions[None, :] + mine
+        if self._strangers:
             layout.outbox = device.empty(size * box // 4, np.uint32)
-            out = np.array([[device.address(layout.outbox) + r * box for r in range(size)]] * 2, np.uint64)
+            for r in self._strangers:
+                out[:, r] = device.address(layout.outbox) + r * box
         return Struct(
             rank=self.rank, size=size, starts=device.asarray(np.asarray(partition.starts, np.int64)),
             regions=device.asarray(regions), out=device.asarray(out.reshape(-1)),
@@ -161,7 +180,7 @@ class World:
         # Free the old regions first.
         self._layouts.clear()
         self._free()
-        self._region = open_region(self.exchange, self.device, self.mapped and self.size > 1, nbytes)
+        self._region = open_region(self.exchange, self.device, self.mates, nbytes)
         self.exchange.region_nbytes = nbytes
 
     def _free(self) -> None:
@@ -266,6 +285,9 @@ class World:
                 self._share_bits(layout, bits)
             elif array >= 0:
                 self._share_array(layout, array, width)
+            if max(vertices, bits, array) >= 0 and len(self.mates) > 1:  # what they store next may be in the same words
+                self.device.synchronize()
+                self.exchange.barrier_of_mates()
             after(1, launch=0, resume=resume)
             resume = 1
 
@@ -282,33 +304,37 @@ class World:
         # The program reads them as halves of 32 bits.
         halves = said.reshape(-1).view(np.uint32).astype(np.uint64)
         self._control[HEARD_AT : HEARD_AT + len(halves)] = self.device.asarray(halves)
-        # Send the messages to the inboxes of this meeting's parity.
+        # Send the messages for other hosts to the inboxes of this meeting's parity.
         if not alone and every[:, : self.size].any():
             words = layout.message // 4
             box = layout.outbox.reshape(self.size, layout.room * words)
-            parts = [box[r, : min(int(counts[r]), layout.room) * words] for r in range(self.size)]
+            parts = [box[r, :0] for r in range(self.size)]
+            for r in self._strangers:
+                parts[r] = box[r, : min(int(counts[r]), layout.room) * words]
             inboxes = self._region.array(layout.inboxes, 2 * box.size, np.uint32)
             inboxes = inboxes.reshape(2, *box.shape)[meetings & 1]
-            for r, part in enumerate(self.exchange.alltoallv(parts)):
-                if r != self.rank:
-                    inboxes[r, : len(part)] = part
+            lengths = np.where(self._apart, np.minimum(every[:, : self.size], layout.room) * words, 0)
+            received = self.exchange.alltoallv(parts, lengths)
+            for r in self._strangers:
+                inboxes[r, : len(received[r])] = received[r]
 
     def _share_array(self, layout: Layout, offset: int, width: int) -> None:
         """All-gather each rank's elements of an array with `width` bytes per vertex."""
         starts = layout.starts
         array = self._region.array(offset, starts[-1], f"u{width}")
-        for r, theirs in enumerate(self.exchange.allgather(array[starts[self.rank] : starts[self.rank + 1]])):
-            if r != self.rank:
-                array[starts[r] : starts[r + 1]] = theirs
+        every = self.exchange.allgather(array[starts[self.rank] : starts[self.rank + 1]], np.diff(starts))
+        for r in self._strangers:
+            array[starts[r] : starts[r + 1]] = every[r]
 
     def _share_bits(self, layout: Layout, offset: int) -> None:
         """All-gather the words of a bitmap that hold each rank's vertices."""
         starts, words = layout.starts, (layout.starts[-1] + 31) // 32
         bitmap = self._region.array(offset, words, np.uint32)
         spans = [slice(starts[r] // 32, -(-starts[r + 1] // 32)) for r in range(self.size)]
-        for r, theirs in enumerate(self.exchange.allgather(bitmap[spans[self.rank]])):
-            if r != self.rank:
-                bitmap[spans[r]] |= theirs
+        lengths = np.array([span.stop - span.start for span in spans])
+        every = self.exchange.allgather(bitmap[spans[self.rank]], lengths)
+        for r in self._strangers:
+            bitmap[spans[r]] |= every[r]
 
     def _share_listed(self, layout: Layout, bits: int, vertices: int, count: int, wide: int, narrow: int) -> None:
         """All-gather the bits and elements of each rank's listed vertices. The arguments are those of `Shared`."""
@@ -326,6 +352,6 @@ class World:
         library.PackValues(
             count, vertices=listed, n=count, records=records, wide=arrays["wide"], narrow=arrays["narrow"]
         )
-        for r, theirs in enumerate(self.exchange.allgather(records)):
-            if r != self.rank:
-                library.TakeValues(len(theirs) // 2, records=theirs, n=len(theirs) // 2, **arrays)
+        every = self.exchange.allgather(records)
+        for r in self._strangers:
+            library.TakeValues(len(every[r]) // 2, records=every[r], n=len(every[r]) // 2, **arrays)

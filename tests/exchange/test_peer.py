@@ -21,7 +21,7 @@ from mgraph import DynamicGraph
 from mgraph.device import Device
 from mgraph.errors import DeviceError
 from mgraph.exchange import Exchange, segment
-from mgraph.exchange.peer import PeerExchange, why_not
+from mgraph.exchange.peer import PeerExchange, reach
 from mgraph.exchange.segment import Place, Segment
 
 CPU = Device("cpu", threads=1)
@@ -115,16 +115,16 @@ def test_memory_that_is_not_there_or_another_is_not_mapped() -> None:
         mapped = Segment.open(place)
         mapped.data[4000] = 7
         assert own.data[4000] == 7
-        assert why_not([place.encode()] * 2, 0, CPU) == ""
+        assert reach([place.encode()] * 2, 0, CPU) == ([0, 1], "")
         wrong = Place(place.path, "00" * 16, 8192, {})
-        assert "is not the segment that its rank made" in why_not([wrong.encode()] * 2, 0, CPU)
+        assert "is not the segment that its rank made" in reach([wrong.encode()] * 2, 0, CPU)[1]
         gone = Place(f"{place.path}-gone", place.token, 8192, {})
-        assert "gone cannot be mapped: No such file" in why_not([gone.encode()] * 2, 1, CPU)
+        assert "gone cannot be mapped: No such file" in reach([gone.encode()] * 2, 1, CPU)[1]
         short = Place(place.path, place.token, 1 << 20, {})
-        assert "is not the segment" in why_not([short.encode()] * 2, 1, CPU)
+        assert "is not the segment" in reach([short.encode()] * 2, 1, CPU)[1]
         if os.geteuid():  # root may open everything
             os.chmod(place.path, 0)
-            assert "Permission denied" in why_not([place.encode()] * 2, 0, CPU)
+            assert "Permission denied" in reach([place.encode()] * 2, 0, CPU)[1]
     finally:
         Segment.unlink(place)
     Segment.unlink(place)  # nothing to do
@@ -144,7 +144,7 @@ def test_workers_of_one_host_get_it_and_others_the_next_best(client, monkeypatch
         assert graph.exchange == "peer"
         graph.insert([0, 3, 1], [3, 1, 2])
         assert graph.bfs(0).to_numpy().tolist() == [0, 2, 3, 1]
-    monkeypatch.setattr("mgraph.worker.calls.making.why_not", lambda *_: "another host")
+    monkeypatch.setattr("mgraph.worker.calls.making.reach", lambda _, rank, __: ([rank], "another host"))
     with caplog.at_level(logging.INFO, "mgraph"), DynamicGraph(client, 4, device="cpu") as graph:
         assert graph.exchange == "tcp"
     assert "cannot map each other's memory (rank 0: another host)" in caplog.text

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from exchange_ranks import run_processes
-from spmd import Meeting, ThreadExchange
+from spmd import Meeting, ThreadExchange, mates
 
 from mgraph.device import Device
 from mgraph.errors import Aborted, CapacityError, DeviceError
@@ -41,13 +41,16 @@ def meet(
 
 
 def together(
-    size: int, work: Callable[[Exchange, Device], Any], mapped: bool = True, aborted: Callable[[], bool] = lambda: False
+    size: int,
+    work: Callable[[Exchange, Device], Any],
+    mapped: bool | str = True,
+    aborted: Callable[[], bool] = lambda: False,
 ) -> list[Any]:
     """What `work` returned or raised on each rank, a thread each."""
     meeting, device = Meeting(size), Device("cpu", threads=2)
     exchanges = [ThreadExchange(rank, size, meeting, aborted) for rank in range(size)]
     for exchange in exchanges:
-        exchange.maps = mapped
+        exchange.mates = mates(exchange.rank, size, mapped)
     try:
         with ThreadPoolExecutor(size) as pool:
             futures = [pool.submit(work, exchange, device) for exchange in exchanges]
@@ -58,12 +61,12 @@ def together(
 
 
 @pytest.mark.parametrize("messages", [0, 5, ROOM, ROOM + 36])
-@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("mapped", [True, False, "hosts"])
 @pytest.mark.parametrize(("size", "bits"), [(1, 32), (2, 64), (3, 32), (3, 64)])
-def test_every_rank_hears_what_all_say(size: int, bits: int, mapped: bool, messages: int) -> None:
-    if not mapped and messages == ROOM + 36:
+def test_every_rank_hears_what_all_say(size: int, bits: int, mapped: bool | str, messages: int) -> None:
+    if mapped is not True and messages == ROOM + 36:
         messages += 100 - ROOM  # where the host drives, an inbox holds a range
-    room = ROOM if mapped else 100
+    room = ROOM if mapped is True else 100
     for state in together(size, lambda exchange, device: meet(exchange, device, 41, messages, room, bits=bits), mapped):
         assert state["round"] == 41
         assert state["total"] == state["expected"] == 820 * size * (size + 1) // 2

@@ -174,7 +174,7 @@ class VirtualExchange(Exchange):
         """Check that all ranks have an exchange of this attempt."""
         assert len(addresses) == self.size == len(self._members)
 
-    def allgather(self, part: Any) -> list[Any]:
+    def allgather(self, part: Any, lengths: Any = None) -> list[Any]:
         """Send a part to all ranks, and wait for theirs."""
         # Send.
         world, self._step = self._network.world, self._step + 1
@@ -197,13 +197,13 @@ class VirtualExchange(Exchange):
             self._inbox[key] = message
             self._network.world.wake(self._waiting)
 
-    def alltoallv(self, parts: Sequence[Any]) -> list[Any]:
+    def alltoallv(self, parts: Sequence[Any], lengths: Any = None) -> list[Any]:
         """Send each rank its part."""
         return [row[self.rank] for row in self.allgather(list(parts))]
 
-    def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray:
-        """Reduce an array over all ranks."""
-        return np.array(getattr(np, op)(np.stack(self.allgather(values)), axis=0))
+    def gather_values(self, values: np.ndarray, call: str) -> list[np.ndarray]:
+        """Gather the arrays of all ranks."""
+        return self.allgather(values)
 
     def least(self, value: int) -> int:
         """Return the smallest value of all ranks."""

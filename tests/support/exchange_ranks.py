@@ -19,6 +19,8 @@ from pretend_ipc import IpcBuffersOfHostMemory
 from mgraph.device import Device
 from mgraph.exchange import Exchange, Loopback
 from mgraph.exchange.comm_dispatcher import HANDLER, CommDispatcher
+from mgraph.exchange.grouped import GroupedExchange
+from mgraph.exchange.groups import Groups
 from mgraph.exchange.peer import PeerExchange
 from mgraph.exchange.tcp import TcpExchange
 from mgraph.exchange.ucx import UcxExchange
@@ -108,7 +110,7 @@ def ranks(
 
 def needs_dispatcher(kind: str) -> bool:
     """Return True if an exchange of this kind goes over Dask's comms."""
-    return kind in ("tcp", "inproc")
+    return kind in ("tcp", "inproc") or kind.startswith("groups")
 
 
 def _make(
@@ -117,7 +119,8 @@ def _make(
     """An exchange by its kind.
 
     loopback, tcp, inproc (Dask's comms within the process), peer, buffers
-    (peer with the buffers of a GPU, in host memory), ucx, ucx-tcp (UCX without shared memory).
+    (peer with the buffers of a GPU, in host memory), groups-001 (with the group of each rank; tcp in between), ucx,
+    ucx-tcp (UCX without shared memory).
     """
     where = Device.of(device)
     if kind == "loopback":
@@ -125,6 +128,18 @@ def _make(
     if kind == "tcp" or kind == "inproc":
         assert dispatcher is not None
         return TcpExchange(rank, size, aborted, where, dispatcher=dispatcher, key=KEY, **options)
+    if kind.startswith("groups"):
+        groups = Groups(tuple(map(int, kind.partition("-")[2])), "tcp")
+
+        def open_part(name: str, ranks: Sequence[int], pair: str) -> Exchange:
+            if name == "loopback":
+                return Loopback(aborted)
+            some = {"rank": ranks.index(rank), "size": len(ranks), "aborted": aborted, "device": where, "names": ranks}
+            if name == "peer":
+                return PeerExchange(**some, **options)
+            return TcpExchange(**some, dispatcher=dispatcher, key=(KEY[0] + pair, KEY[1]), **options)
+
+        return GroupedExchange(rank, size, aborted, where, groups=groups, open_part=open_part)
     if kind == "peer":
         return PeerExchange(rank, size, aborted, where, **options)
     if kind == "buffers":

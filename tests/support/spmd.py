@@ -28,6 +28,7 @@ class Meeting:
     def __init__(self, size: int) -> None:
         self.places: list[Any] = [None] * size
         self.barrier = threading.Barrier(size)
+        self.barriers: dict[tuple[int, ...], threading.Barrier] = {}  # of mates
 
     def swap(self, rank: int, call: str, mine: Any) -> list[Any]:
         """What every rank brought; all must be in the same call."""
@@ -63,29 +64,33 @@ class ThreadExchange(Exchange):
             assert part.flags.c_contiguous
             assert part.dtype == parts[0].dtype
 
-    def alltoallv(self, parts: Sequence[Any]) -> list[Any]:
+    def alltoallv(self, parts: Sequence[Any], lengths: Any = None) -> list[Any]:
         self._check(*parts)
         assert len(parts) == self.size
+        assert lengths is None or [len(part) for part in parts] == lengths[self.rank].tolist()
         self.calls.append(("alltoallv", sum(p.nbytes for r, p in enumerate(parts) if r != self.rank)))
         sent = self.meeting.swap(self.rank, f"alltoallv {parts[0].dtype}", [part.copy() for part in parts])
         return [parts[r] if r == self.rank else sent[r][self.rank] for r in range(self.size)]
 
-    def allgather(self, part: Any) -> list[Any]:
+    def allgather(self, part: Any, lengths: Any = None) -> list[Any]:
         self._check(part)
+        assert lengths is None or len(part) == lengths[self.rank]
         self.calls.append(("allgather", part.nbytes * (self.size - 1)))
         sent = self.meeting.swap(self.rank, f"allgather {part.dtype}", part.copy())
         return [part if r == self.rank else sent[r] for r in range(self.size)]
 
-    def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray:
+    def gather_values(self, values: np.ndarray, call: str) -> list[np.ndarray]:
         self._check(values)
         assert isinstance(values, np.ndarray)
         self.calls.append(("allreduce", values.nbytes * (self.size - 1)))
-        combine = {"sum": np.add, "min": np.minimum, "max": np.maximum}[op]
-        every = self.meeting.swap(self.rank, f"allreduce {op} {values.dtype} {values.shape}", values.copy())
-        return combine.reduce(np.stack(every), axis=0).astype(values.dtype)
+        return self.meeting.swap(self.rank, f"{call} {values.dtype} {values.shape}", values.copy())
+
+    def barrier_of_mates(self) -> None:
+        self.meeting.barriers.setdefault(self.mates, threading.Barrier(len(self.mates))).wait(LIMIT)
 
     def close(self) -> None:
-        self.meeting.barrier.abort()
+        for barrier in (self.meeting.barrier, *self.meeting.barriers.values()):
+            barrier.abort()
         self.close_world()
 
 
@@ -185,13 +190,22 @@ def cut(n: int, size: int, even: bool = True) -> Partition:
     return Partition((0, 0, *inner, n))
 
 
+def mates(rank: int, size: int, mapped: bool | str) -> tuple[int, ...]:
+    """The ranks that a rank maps: see `shards`."""
+    if mapped != "hosts":
+        return tuple(range(size)) if mapped else (rank,)
+    half = -(-size // 2)
+    return tuple(range(half)) if rank < half else tuple(range(half, size))
+
+
 def shards(
     graph: Graph, partition: Partition, structure: str = "gpma+", reverse: bool = False, device: str = "cpu",
-    aborted: Callable[[], bool] = lambda: False, mapped: bool = True,
+    aborted: Callable[[], bool] = lambda: False, mapped: bool | str = True,
 ) -> list[FakeShard]:  # fmt: skip
     """One shard a rank, with in-edges where the graph is undirected or `reverse` is asked for.
 
-    With `mapped` the ranks meet in memory that all have mapped; else the host drives programs.
+    With `mapped` the ranks meet in memory that all have mapped; else the host drives programs. With "hosts" the first
+    half of the ranks map each other's memory, and so do the others.
     """
     (src, dst), weight = graph.arcs, graph.arc_weights
     size, meeting, made = partition.size, Meeting(partition.size), []
@@ -199,7 +213,7 @@ def shards(
         lo, hi = partition.range(rank)
         here = Device(device, 0, threads=2)
         exchange = Loopback(aborted) if size == 1 else ThreadExchange(rank, size, meeting, aborted)
-        exchange.maps = mapped and device == "cpu"  # ranks that share a GPU must not wait for each other in kernels
+        exchange.mates = mates(rank, size, mapped if device == "cpu" else False)  # ranks that share a GPU do not meet
         out = _rows(structure, here, lo, hi, graph.n, src, dst, weight)
         back = out if not graph.directed else None
         if graph.directed and reverse:

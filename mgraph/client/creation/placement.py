@@ -24,6 +24,7 @@ from mgraph.client.inputs.ingest import as_parts
 from mgraph.client.inputs.source_parts import AsParts
 from mgraph.errors import InvalidOption, MgraphError, WorkerLost
 from mgraph.exchange.choice import RETIRED, best_exchange, check_exchange, choose_exchange
+from mgraph.exchange.groups import Apart, Groups
 
 __all__ = ["OnCluster", "beside", "check_client", "choose_workers", "published_on", "why_apart"]
 
@@ -180,23 +181,21 @@ def _parts(
     return as_parts(client, source, workers, steps, columns, coordinator.check)
 
 
-def why_apart(caller: Caller, exchange: str, device: str) -> str:
-    """Return why the workers cannot map each other's memory; empty if they can, or if it is not needed.
+def why_apart(caller: Caller, exchange: str, device: str) -> Apart:
+    """Return why the workers cannot map each other's memory, and their groups; empty if they can, or need not.
 
     To find out, each worker offers memory, and each maps the others' offers. Two calls.
     """
     size = len(caller.status.addresses)
-    if exchange not in ("auto", "peer") or size == 1:
-        return ""
+    if not exchange.startswith(("auto", "peer")) or ":" in exchange or size == 1:
+        return Apart()
 
-    # Each offers a piece of memory.
+    # Each offers a piece of memory, and maps those of the others.
     offers = caller.call("offer_memory", {"device": device})
-    why = next((offer["why"] for offer in offers if offer["why"]), "")
-    if not why:
-        addresses = [offer["address"] for offer in offers]
-        answers = caller.call("map_memory", {"device": device, "addresses": addresses})
-        why = next((answer["why"] for answer in answers if answer["why"]), "")
-    return why
+    addresses = [offer["address"] for offer in offers]
+    answers = caller.call("map_memory", {"device": device, "addresses": addresses})
+    why = next((answer["why"] for answer in (*offers, *answers) if answer["why"]), "")
+    return Apart(why, Groups.by_reach([answer["reach"] for answer in answers]))
 
 
 def check_client(client: Any) -> None:

@@ -85,7 +85,10 @@ class Properties:
 
     @property
     def exchange(self) -> str:
-        """The workers' exchange, with "auto" resolved: "loopback", "peer", "tcp" or "ucx"."""
+        """The workers' exchange, with "auto" resolved: "loopback", "peer", "tcp" or "ucx".
+
+        On several hosts "peer+tcp" or "peer+ucx" with the group of each worker, such as "peer+ucx:0,0,1,1".
+        """
         return self._directory.options.exchange
 
     @property

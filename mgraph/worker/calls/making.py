@@ -11,7 +11,7 @@ import numpy as np
 from mgraph.algorithms import warm
 from mgraph.device import Device, gpu_count, touch_pages
 from mgraph.errors import CapacityError, DeviceError, GraphClosed
-from mgraph.exchange.peer import PeerExchange, why_not
+from mgraph.exchange.peer import PeerExchange, reach
 from mgraph.exchange.ucxx_api import ucx_installed
 from mgraph.kernels import compile_together
 from mgraph.partition import Partition
@@ -55,10 +55,10 @@ def map_memory(rank: Rank, device: str, addresses: list[bytes]) -> Value:
     Returns
     -------
     dict
-        `why`: the reason why it cannot be mapped, or empty.
+        `reach`: the ranks whose memory can be mapped; `why`: the reason why another's cannot, or empty.
     """
-    why = why_not([bytes(address) for address in addresses], rank.number, _made_device(rank, device))
-    return {"why": f"rank {rank.number}: {why}" if why else ""}
+    ranks, why = reach([bytes(address) for address in addresses], rank.number, _made_device(rank, device))
+    return {"reach": ranks, "why": f"rank {rank.number}: {why}" if why else ""}
 
 
 def _made_device(rank: Rank, name: str) -> Device:

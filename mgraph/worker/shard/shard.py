@@ -43,7 +43,7 @@ class Unconnected(Exchange):
         raise MgraphError("this shard is not connected to the other ranks")
 
     address = property(_refuse)
-    connect = alltoallv = allgather = allreduce = _refuse
+    connect = alltoallv = allgather = gather_values = _refuse
 
     def close(self) -> None:
         """Do nothing."""

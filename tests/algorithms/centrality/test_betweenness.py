@@ -184,9 +184,9 @@ def want_of_grid() -> np.ndarray:
     return want(grid(270), list(CORNERS))
 
 
-@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("mapped", [True, False, "hosts"])
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
-def test_both_drivers(size: int, mapped: bool) -> None:
+def test_both_drivers(size: int, mapped: bool | str) -> None:
     for graph in (hubs(), replace(hubs(), directed=False), grid(9)):
         check(graph, cut(graph.n, size, even=False), sampled=True, structure="gpma+", mapped=mapped)
     print("seed 31")
@@ -195,16 +195,16 @@ def test_both_drivers(size: int, mapped: bool) -> None:
 
 
 @pytest.mark.parametrize("starts", [(0, 5, 5, 70, 71, 90), (0, 0, 0, 90), (0, 90, 90, 90), (0, 31, 33, 65, 90)])
-@pytest.mark.parametrize("mapped", [True, False])
-def test_ranges_of_any_length(starts: tuple[int, ...], mapped: bool) -> None:
+@pytest.mark.parametrize("mapped", [True, False, "hosts"])
+def test_ranges_of_any_length(starts: tuple[int, ...], mapped: bool | str) -> None:
     for seed, directed in ((3, True), (4, False)):
         print(f"seed {seed}")
         check(random_graph(seed, 90, 300, directed), Partition(starts), sampled=True, mapped=mapped)
 
 
-@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("mapped", [True, False, "hosts"])
 @pytest.mark.parametrize("size", [1, 3])
-def test_more_paths_than_a_float_can_count_on_a_grid(size: int, mapped: bool) -> None:
+def test_more_paths_than_a_float_can_count_on_a_grid(size: int, mapped: bool | str) -> None:
     """A grid of 270 x 270: about 2^533 paths from corner to corner, and the powers travel among the ranks."""
     graph = grid(270)
     got, _ = run(shards(graph, cut(graph.n, size, even=False), mapped=mapped), BETWEENNESS, list(CORNERS))

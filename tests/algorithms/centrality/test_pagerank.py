@@ -286,9 +286,9 @@ def options_of(way: dict[str, Any], graph: Graph, n: int = 5) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("way", ["kept", "pushed"], indirect=True)
-@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("mapped", [True, False, "hosts"])
 @pytest.mark.parametrize("options", WAYS, ids=str)
-def test_both_drivers_give_the_same_bits_on_any_ranks(options: dict[str, Any], mapped: bool, way: str) -> None:
+def test_both_drivers_give_the_same_bits_on_any_ranks(options: dict[str, Any], mapped: bool | str, way: str) -> None:
     """By pull also those of one rank; pushed sums are rounded on their way to the owner."""
     graph = random_weighted(7, kind="fractions")
     options = options_of(options, graph)

@@ -118,9 +118,9 @@ def crossing(n: int = 160) -> Graph:
     return Graph(n, pairs[:, 0].copy(), pairs[:, 1].copy(), False, "crossing")
 
 
-@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("mapped", [True, False, "hosts"])
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_both_drivers(structure: str, size: int, mapped: bool) -> None:
+def test_both_drivers(structure: str, size: int, mapped: bool | str) -> None:
     check(crossing(), cut(160, size, even=False), structure=structure, mapped=mapped)
     for seed, directed in ((31, True), (32, False)):
         print(f"seed {seed}")

@@ -173,9 +173,9 @@ def test_launches(counted: Counter[str], monkeypatch: pytest.MonkeyPatch) -> Non
 # ---- the program of all ranks ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("mapped", [True, False, "hosts"])
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
-def test_both_drivers(tables: str, size: int, mapped: bool) -> None:
+def test_both_drivers(tables: str, size: int, mapped: bool | str) -> None:
     """Also where ranks have wide rows of other numbers of groups, or none."""
     for graph in (wide_graph(4, True), wide_graph(5, False), random_graph(6, 400, 3000, False, skew=True)):
         for even in (True, False):

@@ -211,7 +211,7 @@ def test_abort_ends_a_run(size: int) -> None:
 # ---- the program of all ranks ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("mapped", [True, False, "hosts"])
 @pytest.mark.parametrize("method", ["louvain", "leiden"])
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_both_drivers_and_supersteps(

@@ -126,9 +126,9 @@ def test_abort_ends_a_run(size: int) -> None:
 # ---- the program of all ranks ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("mapped", [True, False, "hosts"])
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
-def test_both_drivers_and_supersteps(monkeypatch: pytest.MonkeyPatch, size: int, mapped: bool) -> None:
+def test_both_drivers_and_supersteps(monkeypatch: pytest.MonkeyPatch, size: int, mapped: bool | str) -> None:
     """Also with inboxes that hold few of the vertices that a turn changes."""
     graphs = [chain(40, 5, 7), random_graph(8, 700, 1500), random_graph(9, 600, 2500, skew=True), hubs_of_loops(10)]
     for graph in graphs:

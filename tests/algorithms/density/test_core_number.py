@@ -178,9 +178,9 @@ def hubs(n: int = 120) -> Graph:
     return Graph(n, pairs[:, 0].copy(), pairs[:, 1].copy(), False, "hubs")
 
 
-@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("mapped", [True, False, "hosts"])
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_both_drivers(structure: str, size: int, mapped: bool) -> None:
+def test_both_drivers(structure: str, size: int, mapped: bool | str) -> None:
     check(hubs(), cut(120, size, even=False), structure=structure, mapped=mapped)
     for seed, directed in ((21, True), (22, False)):
         print(f"seed {seed}")
@@ -188,9 +188,9 @@ def test_both_drivers(structure: str, size: int, mapped: bool) -> None:
         check(graph, cut(graph.n, size), structure=structure, mapped=mapped, reverse=seed == 21)
 
 
-@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("mapped", [True, False, "hosts"])
 @pytest.mark.parametrize("directed", [True, False])
-def test_rows_wait_for_room_in_the_inboxes(monkeypatch: pytest.MonkeyPatch, mapped: bool, directed: bool) -> None:
+def test_rows_wait_for_room_in_the_inboxes(monkeypatch: pytest.MonkeyPatch, mapped: bool | str, directed: bool) -> None:
     graph = random_graph(23, 300, 12000, directed)  # most of which one level removes
     few = rounds(graph, cut(graph.n, 3), structure="gpma+", mapped=mapped)
     monkeypatch.setattr(program, "LEAST_ROOM", 300)

@@ -25,19 +25,21 @@ CUTS = [(1, True), (2, True), (3, True), (3, False)]
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("mapped", [True, False])  # False: the host drives the program
+@pytest.mark.parametrize("mapped", [True, False, "hosts"])  # False: the host drives the program
 @pytest.mark.parametrize(("size", "even"), CUTS)
-def test_shapes(structure: str, device: str, pieces: str, size: int, even: bool, mapped: bool, reverse: bool) -> None:
+def test_shapes(
+    structure: str, device: str, pieces: str, size: int, even: bool, mapped: bool | str, reverse: bool
+) -> None:
     for graph in shapes():
         check(graph, cut(graph.n, size, even), 0, reverse, structure=structure, device=device, mapped=mapped)
 
 
 @pytest.mark.parametrize("directed", [True, False])
-@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("mapped", [True, False, "hosts"])
 @pytest.mark.parametrize("room", [1, 1 << 16])  # 1: more is found of another rank than its inbox holds
 @pytest.mark.parametrize(("size", "even"), CUTS)
 def test_random(
-    structure: str, device: str, pieces: str, size: int, even: bool, room: int, mapped: bool, directed: bool,
+    structure: str, device: str, pieces: str, size: int, even: bool, room: int, mapped: bool | str, directed: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(importlib.import_module("mgraph.algorithms.paths.bfs.program"), "ROOM", room)

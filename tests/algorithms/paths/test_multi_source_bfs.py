@@ -139,10 +139,10 @@ def test_one_launch_runs_all_levels_or_one(counted: Counter[str]) -> None:
     assert counted == {"BitParallel": 5, "Emit": 5}
 
 
-@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("mapped", [True, False, "hosts"])
 @pytest.mark.parametrize("ranks", [2, 3, 5])
 def test_programs_with_full_inboxes_and_both_drivers(
-    ranks: int, mapped: bool, device: str, monkeypatch: pytest.MonkeyPatch
+    ranks: int, mapped: bool | str, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A level is sent in parts; a program that leaves at each meeting goes on. Some ranks have no vertices."""
     monkeypatch.setattr(programs, "ROOM", 3)

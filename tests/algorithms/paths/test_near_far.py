@@ -44,9 +44,9 @@ def finds_what_dijkstra_does(
     return info
 
 
-@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("mapped", [True, False, "hosts"])
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_both_drivers(ranks: int, mapped: bool, device: str) -> None:
+def test_both_drivers(ranks: int, mapped: bool | str, device: str) -> None:
     for seed, kind in enumerate(["whole", "zeros", "fractions", "sizes"]):
         print(f"seed {seed}")
         graph = random_weighted(seed, directed=seed != 1, kind=kind)

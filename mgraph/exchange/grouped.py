@@ -1,0 +1,292 @@
+"""Exchange of ranks on several hosts: shared memory within a host, and one message per pair of hosts between them.
+
+The ranks of a host are a group, with a `PeerExchange` of its own. For each pair of groups, a gateway on either side
+has an exchange of two. A collective has three steps: the group brings together what it has for others, gateways swap
+it, and the group gets what came.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+
+from mgraph.device import Device
+from mgraph.errors import Aborted, WorkerLost
+from mgraph.exchange.common import another_call, call_code, check_addresses, check_parts
+from mgraph.exchange.contract import Array, Exchange
+from mgraph.exchange.groups import Groups
+
+__all__ = ["GroupedExchange"]
+
+NOTHING = np.zeros(0, np.uint8)
+
+T = TypeVar("T")
+
+
+class GroupedExchange(Exchange):
+    """Collectives among ranks in groups.
+
+    Parameters
+    ----------
+    rank, size, aborted
+        As in `Exchange`.
+    device : Device
+        The device of the arrays.
+    groups : Groups
+    open_part : callable
+        Opens an exchange of some ranks, this one among them: from its name, the ranks, and a name for them.
+
+    Notes
+    -----
+    A call of `gather_values` or `allreduce` is one message per pair of groups and direction; `alltoallv` and
+    `allgather` are two, of lengths (unless they are known) and of data (unless there are none). If a step fails, the
+    ranks of the other groups raise `Aborted`.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        aborted: Callable[[], bool],
+        device: Device,
+        *,
+        groups: Groups,
+        open_part: Callable[[str, Sequence[int], str], Exchange],
+    ) -> None:
+        super().__init__(rank, size, aborted)
+        self._device, self._groups, self._over = device, groups, ""
+        self._own = groups.of[rank]
+        self.mates = self._members = groups.members(self._own)
+        self._pairs: dict[int, Exchange] = {}
+        self._group = open_part("peer" if len(self._members) > 1 else "loopback", self._members, "")
+        try:
+            for other in groups.partners(rank):
+                low, high = sorted((self._own, other))
+                gateways = groups.gateway(low, high), groups.gateway(high, low)
+                self._pairs[other] = open_part(groups.network, gateways, f"/{low}-{high}")
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def address(self) -> bytes:
+        """The addresses of this rank's exchanges, within its group and with others."""
+        pairs = {other: pair.address.hex() for other, pair in self._pairs.items()}
+        return json.dumps({"group": self._group.address.hex(), "pairs": pairs}).encode()
+
+    def connect(self, addresses: Sequence[bytes]) -> None:
+        """Connect to the ranks of the group, and to the gateways of other groups. Errors as in their exchanges."""
+        check_addresses(addresses, self.size)
+        places = [json.loads(bytes(address)) for address in addresses]
+
+        def connect() -> None:
+            self._group.connect([bytes.fromhex(places[r]["group"]) for r in self._members])
+            try:
+                for other, pair in self._pairs.items():
+                    ends = sorted([(self._own, other), (other, self._own)])
+                    gateways = [(self._groups.gateway(a, b), str(b)) for a, b in ends]
+                    pair.connect([bytes.fromhex(places[r]["pairs"][end]) for r, end in gateways])
+            except Exception as error:
+                self._group.gather_values(np.frombuffer(str(error).encode(), np.uint8), "allgather")
+                raise
+            # Another rank of the group may have failed to reach its gateways.
+            for why in self._group.gather_values(NOTHING, "allgather"):
+                if len(why):
+                    raise WorkerLost(why.tobytes().decode())
+
+        self._run(connect)
+
+    def gather_values(self, values: np.ndarray, call: str) -> list[np.ndarray]:
+        """Implement `Exchange.gather_values`: one message per pair of groups."""
+        return self._run(lambda: self._gather_values(values, call))
+
+    def alltoallv(self, parts: Sequence[Array], lengths: np.ndarray | None = None) -> list[Array]:
+        """Implement `Exchange.alltoallv`."""
+        check_parts(parts, self.size)
+        return self._run(lambda: self._alltoallv(parts, lengths))
+
+    def allgather(self, part: Array, lengths: np.ndarray | None = None) -> list[Array]:
+        """Implement `Exchange.allgather`."""
+        return self._run(lambda: self._allgather(part, lengths))
+
+    def barrier_of_mates(self) -> None:
+        """Implement `Exchange.barrier_of_mates`, within the group."""
+        self._run(self._group.barrier)
+
+    def close(self) -> None:
+        """Close all exchanges, from any thread. A running call of another thread ends at once."""
+        self._over = self._over or "was closed"
+        self.close_world()
+        self._close_pairs()
+        self._group.close()
+
+    def _close_pairs(self) -> None:
+        for pair in self._pairs.values():
+            pair.close()
+
+    # ---- collectives -------------------------------------------------------------------------------------------------
+
+    def _run(self, call: Callable[[], T]) -> T:
+        """Run a call. After the first failure no further call is possible, and other groups are told."""
+        if self._over or self.aborted():
+            raise Aborted(f"{self._here()}: the exchange {self._over or 'was aborted'}")
+        try:
+            return call()
+        except BaseException as error:
+            self._over = self._over or f"failed before: {error}"
+            self._close_pairs()
+            if isinstance(error, Aborted):
+                why = self._over if self._over == "was closed" else "was aborted"
+                raise Aborted(f"{self._here()}: the exchange {why} ({error})") from None
+            raise
+
+    def _here(self) -> str:
+        return f"rank {self.rank} of {self.size}"
+
+    def _gather_values(self, values: np.ndarray, call: str) -> list[np.ndarray]:
+        # Within the group, then between gateways: a call's code, and the values of each rank of the group.
+        code = call_code(call, values.dtype)
+        every = dict(zip(self._members, self._group.gather_values(values, call), strict=True))
+        mine, theirs = _packed([np.array([code]), *every.values()]), list[np.ndarray]()
+        try:
+            for other, pair in self._pairs.items():
+                theirs.append(pair.gather_values(mine, "allgather")[self._side(other)])
+                self._compare(code, int(_unpacked(theirs[-1])[0].view(np.int64)[0]), other)
+        except BaseException:
+            self._group.gather_values(NOTHING, call)  # nothing tells the group that this gateway failed
+            raise
+
+        # Within the group, what the gateways have received.
+        brought = self._group.gather_values(_packed(theirs), call)
+        for gateway, packed in zip(self._members, brought, strict=True):
+            if not len(packed):
+                raise Aborted(f"rank {gateway} has lost its connection to another group")
+            for other, block in zip(self._groups.partners(gateway), _unpacked(packed), strict=True):
+                columns = [column.view(values.dtype) for column in _unpacked(block)[1:]]
+                every.update(zip(self._groups.members(other), columns, strict=True))
+        return [every[r] for r in range(self.size)]
+
+    def _side(self, other: int) -> int:
+        """Return the number of the other gateway in the exchange with a group."""
+        return int(other > self._own)
+
+    def _compare(self, code: int, theirs: int, other: int) -> None:
+        if theirs != code:
+            raise another_call(self._here(), code, self._groups.gateway(other, self._own), theirs)
+
+    def _lengths(self, call: str, dtype: np.dtype, own: Sequence[int]) -> np.ndarray:
+        """Return the lengths of every rank's parts, a row per rank; `ExchangeError` if a rank is in another call."""
+        code = call_code(call, dtype)
+        rows = self._gather_values(np.array([code, *own], np.int64), "allgather")
+        for r, row in enumerate(rows):
+            if row[0] != code:
+                raise another_call(self._here(), code, r, int(row[0]))
+        return np.stack(rows)[:, 1:]
+
+    def _swap(self, blocks: Sequence[Array], expected: Sequence[int], fail: Callable[[], Any]) -> list[Array]:
+        """Send a block to each group for which this rank is the gateway, and return theirs.
+
+        `fail` tells the group that this failed.
+        """
+        received = []
+        try:
+            for (other, pair), block, length in zip(self._pairs.items(), blocks, expected, strict=True):
+                if not len(block) and not length:
+                    received.append(block)
+                    continue
+                parts = [block, block]
+                parts[1 - self._side(other)] = block[:0]
+                received.append(pair.alltoallv(parts)[self._side(other)])
+        except BaseException:
+            fail()
+            raise
+        return received
+
+    def _take(self, bundle: Array, gateway: int, senders: Sequence[int], lengths: np.ndarray) -> dict[int, Array]:
+        """Return the parts of `senders` that came by a gateway of this group."""
+        ends = np.cumsum([0, *lengths]).tolist()
+        if len(bundle) != ends[-1]:
+            raise Aborted(f"rank {gateway} has lost its connection to another group")
+        return {sender: bundle[a:b] for sender, (a, b) in zip(senders, pairwise(ends), strict=True)}
+
+    def _alltoallv(self, parts: Sequence[Array], lengths: np.ndarray | None) -> list[Array]:
+        groups, join = self._groups, self._device.concatenate
+        if lengths is None:
+            lengths = self._lengths("alltoallv", parts[0].dtype, [len(part) for part in parts])
+        away = {r: [t for other in groups.partners(r) for t in groups.members(other)] for r in self._members}
+        none, apart = parts[0][:0], np.not_equal.outer(groups.of, groups.of)
+        if not lengths[apart].any():  # nothing leaves a group
+            received = self._group.alltoallv([parts[r] for r in self._members])
+            inside = dict(zip(self._members, received, strict=True))
+            return self._in_order(parts, dict.fromkeys(range(self.size), none) | inside)
+
+        # Each rank of the group gets its part, and what it sends on as a gateway.
+        bundles = [join([none, *(parts[t] for t in [r] * (r != self.rank) + away[r])]) for r in self._members]
+        received = self._group.alltoallv(bundles)
+        result, onward = dict[int, Array](), dict[int, list[Array]]()
+        for r, bundle in zip(self._members, received, strict=True):
+            at = 0 if r == self.rank else int(lengths[r, self.rank])
+            result[r] = bundle[:at]
+            for other in self._pairs:
+                end = at + int(lengths[r, list(groups.members(other))].sum())
+                onward.setdefault(other, []).append(bundle[at:end])
+                at = end
+        # Gateways swap the blocks of their groups, by sender and then receiver.
+        blocks = [join(onward[other]) for other in self._pairs]
+        sizes = [lengths[np.ix_(groups.members(other), self._members)] for other in self._pairs]
+        blocks = self._swap(
+            blocks, [int(size.sum()) for size in sizes], lambda: self._group.alltoallv([none] * len(self._members))
+        )
+        # Each rank of the group gets its part of what came.
+        pieces: dict[int, list[Array]] = {r: [none] for r in self._members}
+        for block, size in zip(blocks, sizes, strict=True):
+            ends = np.cumsum(size).reshape(size.shape)
+            for row in range(len(size)):
+                for k, r in enumerate(self._members):
+                    pieces[r].append(block[int(ends[row, k] - size[row, k]) : int(ends[row, k])])
+        brought = self._group.alltoallv([join(pieces[r]) for r in self._members])
+        for gateway, bundle in zip(self._members, brought, strict=True):
+            result |= self._take(bundle, gateway, away[gateway], lengths[away[gateway], self.rank])
+        return self._in_order(parts, result)
+
+    def _allgather(self, part: Array, lengths: np.ndarray | None) -> list[Array]:
+        groups, join = self._groups, self._device.concatenate
+        if lengths is None:
+            lengths = self._lengths("allgather", part.dtype, [len(part)])[:, 0]
+        result = dict(zip(self._members, self._group.allgather(part), strict=True))
+        # Gateways swap all parts of their groups, and their groups get them all.
+        mine = join([result[r] for r in self._members])
+        expected = [int(lengths[list(groups.members(other))].sum()) for other in self._pairs]
+        blocks = self._swap([mine] * len(self._pairs), expected, lambda: self._group.allgather(part[:0]))
+        brought = self._group.allgather(join([part[:0], *blocks]))
+        for gateway, bundle in zip(self._members, brought, strict=True):
+            senders = [r for other in groups.partners(gateway) for r in groups.members(other)]
+            result |= self._take(bundle, gateway, senders, lengths[senders])
+        return self._in_order([part] * self.size, result)
+
+    def _in_order(self, parts: Sequence[Array], received: dict[int, Array]) -> list[Array]:
+        """Return what came in the order of ranks. The own part is the same array."""
+        return [parts[r] if r == self.rank else received[r] for r in range(self.size)]
+
+
+def _packed(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Return arrays as bytes, of which the first say how many there are and their lengths. Each begins at 8 bytes."""
+    head = np.array([len(arrays), *(array.nbytes for array in arrays)], np.int64).view(np.uint8)
+    pieces: list[Any] = [head]
+    for array in arrays:
+        pieces += [np.ascontiguousarray(array).view(np.uint8), np.zeros(-array.nbytes % 8, np.uint8)]
+    return np.concatenate(pieces)
+
+
+def _unpacked(packed: np.ndarray) -> list[np.ndarray]:
+    """Return the arrays of `_packed`, as bytes."""
+    count = int(packed[:8].view(np.int64)[0])
+    at, arrays = 8 * (count + 1), []
+    for nbytes in packed[8:at].view(np.int64).tolist():
+        arrays.append(packed[at : at + nbytes])
+        at += nbytes + -nbytes % 8
+    return arrays

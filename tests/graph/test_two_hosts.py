@@ -1,0 +1,17 @@
+"""A graph on the workers of two hosts, which are namespaces: groups that map their memory, and TCP between them."""
+
+from __future__ import annotations
+
+import pytest
+from two_hosts import SCENARIOS, missing, run_scenario
+
+pytestmark = pytest.mark.skipif(bool(why := missing()), reason=f"no namespaces: {why}")
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    ["two_and_two", *(pytest.param(name, marks=pytest.mark.slow) for name in ("three_and_one", "lost_host"))],
+)
+def test_scenario(scenario: str, tmp_path) -> None:
+    assert scenario in SCENARIOS
+    run_scenario(scenario, tmp_path)

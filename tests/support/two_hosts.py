@@ -1,0 +1,237 @@
+"""Two hosts of one machine, by namespaces: each has a network, an IPC and a mount namespace with a /dev/shm of its own.
+
+``python two_hosts.py SCENARIO FOLDER`` runs a scenario on a cluster of workers on both. It is the first host itself, in
+namespaces that it makes, and starts the second one, to which a pair of virtual interfaces leads.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from cluster_processes import ROOT, environment, wait_until
+from distributed import Client
+from distributed.security import Security
+from patience import patience
+
+from mgraph import DynamicGraph
+from mgraph.errors import WorkerLost
+
+NAMESPACES = ("--net", "--mount", "--ipc")
+FIRST, SECOND = "10.213.7.1", "10.213.7.2"
+
+
+def missing() -> str:
+    """Why namespaces cannot be made here, or ""."""
+    if any(shutil.which(program) is None for program in ("unshare", "nsenter", "ip", "mount")):
+        return "needs unshare, nsenter, ip and mount"
+    tried = subprocess.run(["unshare", *NAMESPACES, "true"], capture_output=True, text=True)
+    return tried.stderr.strip() if tried.returncode else ""
+
+
+def run_scenario(name: str, folder: Path, limit: float = 120) -> None:
+    """Run a scenario in a process of its own; raises with what it printed if it fails."""
+    command = ["unshare", *NAMESPACES, "--propagation", "private", sys.executable, __file__, name, str(folder)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(), start_new_session=True
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=patience(limit))
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    log = folder / "cluster.log"
+    assert process.returncode == 0, f"{said}\n{log.read_text() if log.exists() else ''}"
+    print(said)
+
+
+# ---- in the namespaces of the first host -----------------------------------------------------------------------------
+
+
+@dataclass
+class Hosts:
+    """A cluster on both hosts; `workers` by host, as processes."""
+
+    client: Client
+    workers: tuple[list[subprocess.Popen[bytes]], list[subprocess.Popen[bytes]]]
+    second: int  # a process of the second host
+
+    def on_second(self, *command: str) -> list[str]:
+        """A command on the second host."""
+        return ["nsenter", f"--target={self.second}", *NAMESPACES, *command]
+
+
+def _call(*command: str) -> None:
+    subprocess.run(command, check=True)
+
+
+def _certificate(folder: Path) -> dict[str, Path]:
+    key, cert = folder / "key.pem", folder / "cert.pem"
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=mgraph"]
+    subprocess.run([*make, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
+    return {"ca-file": cert, "cert": cert, "key": key}
+
+
+@contextmanager
+def two_hosts(folder: Path, first: int = 2, second: int = 2, encrypted: bool = False) -> Iterator[Hosts]:
+    """A scheduler on the first host, and workers on both."""
+    file, security, keys = folder / "scheduler.json", None, list[str]()
+    if encrypted:
+        files = _certificate(folder)
+        keys = [word for name, path in files.items() for word in (f"--tls-{name}", str(path))]
+        cert, key = str(files["cert"]), str(files["key"])
+        security = Security(tls_ca_file=cert, tls_client_cert=cert, tls_client_key=key, require_encryption=True)
+    processes = [subprocess.Popen(["unshare", *NAMESPACES, "--propagation", "private", "sleep", "600"])]
+    hosts = Hosts(None, ([], []), processes[0].pid)  # type: ignore[arg-type]
+    own = os.readlink("/proc/self/ns/net")
+    while os.readlink(f"/proc/{hosts.second}/ns/net") == own:
+        time.sleep(0.01)
+    try:
+        # The network between the hosts.
+        subprocess.run(["ip", "link", "delete", "first"], capture_output=True)  # of an earlier second host
+        _call("ip", "link", "add", "first", "type", "veth", "peer", "name", "second", "netns", str(hosts.second))
+        _call("ip", "address", "add", f"{FIRST}/24", "dev", "first")
+        _call("ip", "link", "set", "first", "up")
+        _call(*hosts.on_second("mount", "-t", "tmpfs", "none", "/dev/shm"))
+        _call(*hosts.on_second("ip", "address", "add", f"{SECOND}/24", "dev", "second"))
+        for device in ("lo", "second"):
+            _call(*hosts.on_second("ip", "link", "set", device, "up"))
+
+        # The cluster.
+        with (folder / "cluster.log").open("ab") as log:
+            place = ["--scheduler-file", str(file), "--protocol", "tls" if encrypted else "tcp", *keys]
+
+            def start(prefix: list[str], *arguments: str) -> subprocess.Popen[bytes]:
+                command = [*prefix, sys.executable, "-m", "dask", *arguments, *place]
+                processes.append(subprocess.Popen(command, stdout=log, stderr=log, env=environment(), cwd=folder))
+                return processes[-1]
+
+            start(
+                [], "scheduler", "--host", FIRST, "--port", "0", "--no-dashboard", "--dashboard-address", "127.0.0.1:0"
+            )
+            options = ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
+            for host, prefix, address, count in ((0, [], FIRST, first), (1, hosts.on_second(), SECOND, second)):
+                for _ in range(count):
+                    hosts.workers[host].append(start(prefix, "worker", "--host", address, *options))
+            assert wait_until(file.exists, 60)
+            hosts.client = Client(scheduler_file=str(file), security=security, timeout=patience(60))
+            hosts.client.wait_for_workers(first + second, timeout=patience(60))
+            yield hosts
+    finally:
+        if hosts.client is not None:
+            hosts.client.close(5)
+        for process in reversed(processes):
+            process.kill()
+            process.wait(10)
+
+
+def _edges(seed: int, n: int, m: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, n, (2, m)).astype(np.uint32)
+
+
+Call = Callable[[DynamicGraph], Any]
+
+SOME: dict[str, Call] = {
+    "bfs": lambda g: g.bfs(0, predecessors=True),
+    "components": lambda g: g.connected_components(),
+    "pagerank": lambda g: g.pagerank(),
+    "sssp": lambda g: g.sssp(0),
+    "cores": lambda g: g.core_number(),
+    "labels": lambda g: g.label_propagation(),
+}
+OTHERS: dict[str, Call] = {
+    "distances": lambda g: g.distances([0, 1, 2]),
+    "betweenness": lambda g: g.betweenness_centrality([0, 7]),
+    "triangles": lambda g: g.triangles(),
+    "louvain": lambda g: g.louvain(),
+    "clustering": lambda g: g.clustering(),
+    "hits": lambda g: g.hits(),
+    "k-hop": lambda g: g.k_hop([3, 5], 2),
+    "strong components": lambda g: g.strongly_connected_components(),
+}
+
+
+def compare(hosts: Hosts, exchange: str, calls: dict[str, Call]) -> None:
+    """Batches, calls and maintained results give what a graph in this process gives."""
+    n, rng = 300, np.random.default_rng(3)
+    edges, more, weights = _edges(1, n, 1500), _edges(2, n, 500), rng.random(1500, np.float32)
+    kind = {"n_vertices": n, "directed": False, "weighted": True}
+    with DynamicGraph(hosts.client, **kind) as graph, DynamicGraph(**kind) as oracle:
+        assert graph.exchange == exchange, graph.exchange
+        live = graph.maintain("connected_components")
+        for g in (graph, oracle):
+            g.insert(*edges, weights)
+            g.insert(*more, np.full(500, 0.5, np.float32))
+            g.delete(*edges[:, :600])
+        for name, call in calls.items():
+            ours, theirs = (np.asarray(result) for result in (call(graph), call(oracle)))
+            assert np.allclose(ours, theirs, rtol=1e-5, equal_nan=True), name
+        assert np.array_equal(live.result().to_numpy(), oracle.connected_components().to_numpy())
+        graph.rebalance()
+        assert graph.num_edges == oracle.num_edges
+
+
+def two_and_two(folder: Path) -> None:
+    """Two hosts of two workers."""
+    with two_hosts(folder) as hosts:
+        compare(hosts, "peer+tcp:0,0,1,1", SOME)
+
+
+def three_and_one(folder: Path) -> None:
+    """Three workers of a host and one of another, encrypted; all families of algorithms."""
+    with two_hosts(folder, 3, 1, encrypted=True) as hosts:
+        compare(hosts, "peer+tcp:0,0,0,1", SOME | OTHERS)
+
+
+def lost_host(folder: Path) -> None:
+    """A host that falls silent, and one whose connections close."""
+    for silent in (False, True):
+        within = 6.0 if silent else 2.0
+        with two_hosts(folder) as hosts, DynamicGraph(hosts.client, 1 << 16, patience=3.0) as graph:
+            graph.insert(*_edges(4, 1 << 16, 1 << 18))
+            graph.pagerank()
+            if silent:
+                _call("ip", "link", "set", "first", "down")
+            else:
+                for process in hosts.workers[1]:
+                    process.kill()
+            began = time.monotonic()
+            try:
+                while time.monotonic() < began + patience(30):
+                    graph.pagerank()
+                raise AssertionError("nobody noticed")
+            except WorkerLost as error:
+                took = time.monotonic() - began
+                print(f"{'silent' if silent else 'closed'}: {took:.2f} s, {error}")
+                assert took < patience(within), took
+        (folder / "scheduler.json").unlink(missing_ok=True)
+
+
+SCENARIOS = {scenario.__name__: scenario for scenario in (two_and_two, three_and_one, lost_host)}
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    status = 1
+    try:
+        _call("mount", "-t", "tmpfs", "none", "/dev/shm")
+        _call("ip", "link", "set", "lo", "up")
+        SCENARIOS[sys.argv[1]](Path(sys.argv[2]))
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    os._exit(status)  # no thread of Dask's is waited for
