@@ -67,7 +67,7 @@ def compare(client: Client, device: str = "auto", bulk: int = BULK) -> dict[str,
 
     # Measure each exchange with fresh sessions, because a failure can end a worker.
     auto, why = best_exchange(kind, addresses, inspections, apart)
-    names = dict.fromkeys([auto, *MEASURED]) if len(addresses) > 1 else {}
+    names = dict.fromkeys([*MEASURED[:-1], auto, *MEASURED[-1:]]) if len(addresses) > 1 else {}
     measured = [_measured(client, name, kind, inspections, apart, bulk) for name in names]
     return {"ranks": len(addresses), "device": kind, "auto": auto, "why": why, **calls, "exchanges": measured}
 

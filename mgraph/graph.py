@@ -100,9 +100,9 @@ class DynamicGraph(Properties):
         work each, given the degree of every vertex.
     workers : list of str, optional
         Addresses of the workers that hold the graph. Default: all workers of the cluster.
-    exchange : "auto" | "loopback" | "peer" | "tcp" | "ucx"
-        How the workers communicate. "auto" chooses peer where all workers can map each other's memory, as those of one
-        host and user can; else UCX between GPUs, and TCP otherwise and on clusters with TLS.
+    exchange : "auto" | "loopback" | "peer" | "peer+tcp" | "peer+ucx" | "tcp" | "ucx"
+        How the workers communicate. "auto" chooses peer among workers that can map each other's memory, as those of one
+        host and user can; to others UCX between GPUs, and TCP otherwise and on clusters with TLS.
     device : "auto" | "cpu" | "cuda"
         Where the graph is stored. "auto" chooses GPUs if every worker has one.
     reserve : int

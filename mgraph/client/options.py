@@ -62,7 +62,7 @@ class PlaceOptions(TypedDict, total=False):
     order: Any
     balance: Any
     workers: Sequence[str] | None
-    exchange: Literal["auto", "loopback", "peer", "tcp", "ucx", "nccl"]
+    exchange: Literal["auto", "loopback", "peer", "peer+tcp", "peer+ucx", "tcp", "ucx", "nccl"] | str
     device: Literal["auto", "cpu", "cuda"]
     reserve: int
     patience: float

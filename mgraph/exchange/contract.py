@@ -86,8 +86,8 @@ class Exchange(ABC):
     def allgather(self, part: Array, lengths: np.ndarray | None = None) -> list[Array]:
         """Return every rank's `part`, in rank order.
 
-        Lengths may differ; where all ranks know them, ``lengths[sender]`` may save a message. This rank's own is the same
-        array.
+        Lengths may differ; where all ranks know them, ``lengths[sender]`` may save a message. This rank's own part is
+        the same array.
         """
 
     @abstractmethod

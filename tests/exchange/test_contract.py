@@ -38,13 +38,10 @@ SEVERAL = [case for case in CASES if case.values[1] > 1]
 every_exchange = pytest.mark.parametrize(("kind", "size"), CASES)
 every_exchange_of_several = pytest.mark.parametrize(("kind", "size"), SEVERAL)
 
-
-def _way(case: Any) -> str:
-    return str(case.values[0]).partition("-0")[0]
-
-
 #: of each kind one with several ranks, for tests that wait
-each_kind = pytest.mark.parametrize(("kind", "size"), list({_way(case): case for case in SEVERAL}.values()))
+each_kind = pytest.mark.parametrize(
+    ("kind", "size"), list({str(case.values[0]).partition("-0")[0]: case for case in SEVERAL}.values())
+)
 
 
 def part(source: int, target: int, n: int, dtype: str = "uint32", step: int = 0) -> np.ndarray:
