@@ -1,4 +1,7 @@
-"""A Slurm of the tests' own: munged, slurmctld and two slurmd on one machine, on the loopback interface."""
+"""A Slurm of the tests' own: munged, slurmctld and two slurmd on one machine.
+
+They are on the loopback interface, or the second node is another host (`two_hosts`).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +36,7 @@ UNENDED = {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING"}
 # process groups, so that neither cgroups nor root are needed, and what a job leaves running goes on running.
 CONFIGURATION = """\
 ClusterName=mgraph
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={host}({addresses[0]})
 SlurmctldPort={ports[0]}
 SlurmUser={user}
 SlurmdUser={user}
@@ -50,8 +53,8 @@ SelectTypeParameters=CR_Core_Memory
 SlurmdParameters=config_overrides
 MailProg=/bin/true
 GresTypes=gpu
-NodeName=one NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=32 RealMemory=16000 Gres=gpu:4
-NodeName=two NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=32 RealMemory=16000 Gres=gpu:4
+NodeName=one NodeHostname={host} NodeAddr={addresses[0]} Port={ports[1]} CPUs=32 RealMemory=16000 Gres=gpu:4
+NodeName=two NodeHostname={host} NodeAddr={addresses[1]} Port={ports[2]} CPUs=32 RealMemory=16000 Gres=gpu:4
 PartitionName=all Nodes=ALL Default=YES State=UP
 """
 GPUS = "".join(f"Name=gpu File=/dev/{device}\n" for device in ("null", "zero", "full", "random"))
@@ -64,9 +67,10 @@ def missing() -> list[str]:
 
 @dataclass
 class Slurm:
-    """A running Slurm with two idle nodes; `folder` holds all its files."""
+    """A running Slurm with two idle nodes; `folder` holds all its files, and workers use the interface."""
 
     folder: Path
+    interface: str = "lo"
     jobs: list[Job] = field(default_factory=list)
 
     def environment(self, **settings: str) -> dict[str, str]:
@@ -88,7 +92,7 @@ class Slurm:
         folder = self.folder / f"job-{len(self.jobs)}"
         output = folder.with_suffix(".log")
         folder.mkdir()
-        mgraph = {"DEVICE": "cpu", "INTERFACE": "lo", "RUN_DIR": str(folder), "PYTHON": sys.executable}
+        mgraph = {"DEVICE": "cpu", "INTERFACE": self.interface, "RUN_DIR": str(folder), "PYTHON": sys.executable}
         mgraph |= {"DASHBOARD": "127.0.0.1:0", "START_SECONDS": "60"}
         mgraph |= {"WORKER_OPTIONS": f"--local-directory {folder}", **settings}
         options = ["--parsable", f"--gpus-per-node={gpus}", f"--output={output}"]
@@ -152,10 +156,18 @@ class Job:
 
 
 @contextmanager
-def slurm(folder: Path) -> Iterator[Slurm]:
-    """Start Slurm with all its files in `folder`; whatever becomes of it, it and its jobs are ended."""
-    one = Slurm(folder)
-    write_configuration(folder)
+def slurm(
+    folder: Path,
+    addresses: tuple[str, str] = ("127.0.0.1", "127.0.0.1"),
+    interface: str = "lo",
+    on_second: Sequence[str] = (),
+) -> Iterator[Slurm]:
+    """Start Slurm with all its files in `folder`; whatever becomes of it, it and its jobs are ended.
+
+    `addresses` are those of the nodes, and `on_second` is the command that runs another on the second node.
+    """
+    one = Slurm(folder, interface)
+    write_configuration(folder, addresses)
     with ExitStack() as stack:
         stack.callback(end_all, folder)
         munge = ["--foreground", f"--socket={folder}/munge.socket", f"--key-file={folder}/munge.key"]
@@ -164,15 +176,17 @@ def slurm(folder: Path) -> Iterator[Slurm]:
         start(stack, one, "munged", *munge, "--force")
         assert wait_until((folder / "munge.socket").exists, START_SECONDS), logs(folder)
         daemons = [start(stack, one, "slurmctld", "-D", "-i")]
-        daemons += [start(stack, one, "slurmd", "-D", "-N", node) for node in NODES]
+        for node, prefix in zip(NODES, ((), on_second), strict=True):
+            daemons.append(start(stack, one, *prefix, "slurmd", "-D", "-N", node))
         wait_for_nodes(one, daemons)
         yield one
 
 
-def write_configuration(folder: Path) -> None:
+def write_configuration(folder: Path, addresses: tuple[str, str]) -> None:
     """All of Slurm's and MUNGE's files."""
     host, user = socket.gethostname().partition(".")[0], pwd.getpwuid(os.getuid()).pw_name
-    (folder / "slurm.conf").write_text(CONFIGURATION.format(host=host, user=user, folder=folder, ports=free_ports(3)))
+    facts = {"host": host, "user": user, "folder": folder, "ports": free_ports(3), "addresses": addresses}
+    (folder / "slurm.conf").write_text(CONFIGURATION.format(**facts))
     (folder / "gres.conf").write_text(GPUS)
     if version() >= (23, 2):  # older ones know no such setting
         (folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n")

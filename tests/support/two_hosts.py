@@ -13,11 +13,10 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,12 +26,13 @@ from cluster_processes import ROOT, environment, wait_until
 from distributed import Client
 from distributed.security import Security
 from patience import patience
+from slurm import slurm
 
 from mgraph import DynamicGraph
 from mgraph.errors import WorkerLost
 
 NAMESPACES = ("--net", "--mount", "--ipc")
-FIRST, SECOND = "10.213.7.1", "10.213.7.2"
+FIRST, SECOND, INTERFACE = "10.213.7.1", "10.213.7.2", "between"
 
 
 def missing() -> str:
@@ -62,21 +62,41 @@ def run_scenario(name: str, folder: Path, limit: float = 120) -> None:
 # ---- in the namespaces of the first host -----------------------------------------------------------------------------
 
 
-@dataclass
-class Hosts:
-    """A cluster on both hosts; `workers` by host, as processes."""
+class Hosts(NamedTuple):
+    """A cluster on both hosts, and the workers of the second one."""
 
     client: Client
-    workers: tuple[list[subprocess.Popen[bytes]], list[subprocess.Popen[bytes]]]
-    second: int  # a process of the second host
-
-    def on_second(self, *command: str) -> list[str]:
-        """A command on the second host."""
-        return ["nsenter", f"--target={self.second}", *NAMESPACES, *command]
+    away: list[subprocess.Popen[bytes]]
 
 
 def _call(*command: str) -> None:
     subprocess.run(command, check=True)
+
+
+@contextmanager
+def second_host() -> Iterator[int]:
+    """A process whose namespaces are the second host, with a network between both."""
+    process = subprocess.Popen(["unshare", *NAMESPACES, "--propagation", "private", "sleep", "600"])
+    try:
+        own = os.readlink("/proc/self/ns/net")
+        assert wait_until(lambda: os.readlink(f"/proc/{process.pid}/ns/net") != own, 20)
+        subprocess.run(["ip", "link", "delete", INTERFACE], capture_output=True)  # of an earlier second host
+        pair = ["type", "veth", "peer", "name", INTERFACE, "netns", str(process.pid)]
+        _call("ip", "link", "add", INTERFACE, *pair)
+        _call(*on(process.pid, "mount", "-t", "tmpfs", "none", "/dev/shm"))
+        for prefix, address in ([], FIRST), (on(process.pid), SECOND):
+            _call(*prefix, "ip", "link", "set", "lo", "up")
+            _call(*prefix, "ip", "address", "add", f"{address}/24", "dev", INTERFACE)
+            _call(*prefix, "ip", "link", "set", INTERFACE, "up")
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+def on(host: int, *command: str) -> list[str]:
+    """A command in the namespaces of a process."""
+    return ["nsenter", f"--target={host}", *NAMESPACES, *command]
 
 
 def _certificate(folder: Path) -> dict[str, Path]:
@@ -89,54 +109,37 @@ def _certificate(folder: Path) -> dict[str, Path]:
 @contextmanager
 def two_hosts(folder: Path, first: int = 2, second: int = 2, encrypted: bool = False) -> Iterator[Hosts]:
     """A scheduler on the first host, and workers on both."""
-    file, security, keys = folder / "scheduler.json", None, list[str]()
+    # The options of all processes.
+    file, security = folder / "scheduler.json", None
+    file.unlink(missing_ok=True)
+    place = ["--scheduler-file", str(file), "--protocol", "tls" if encrypted else "tcp"]
     if encrypted:
         files = _certificate(folder)
-        keys = [word for name, path in files.items() for word in (f"--tls-{name}", str(path))]
+        place += [word for name, path in files.items() for word in (f"--tls-{name}", str(path))]
         cert, key = str(files["cert"]), str(files["key"])
         security = Security(tls_ca_file=cert, tls_client_cert=cert, tls_client_key=key, require_encryption=True)
-    processes = [subprocess.Popen(["unshare", *NAMESPACES, "--propagation", "private", "sleep", "600"])]
-    hosts = Hosts(None, ([], []), processes[0].pid)  # type: ignore[arg-type]
-    own = os.readlink("/proc/self/ns/net")
-    while os.readlink(f"/proc/{hosts.second}/ns/net") == own:
-        time.sleep(0.01)
-    try:
-        # The network between the hosts.
-        subprocess.run(["ip", "link", "delete", "first"], capture_output=True)  # of an earlier second host
-        _call("ip", "link", "add", "first", "type", "veth", "peer", "name", "second", "netns", str(hosts.second))
-        _call("ip", "address", "add", f"{FIRST}/24", "dev", "first")
-        _call("ip", "link", "set", "first", "up")
-        _call(*hosts.on_second("mount", "-t", "tmpfs", "none", "/dev/shm"))
-        _call(*hosts.on_second("ip", "address", "add", f"{SECOND}/24", "dev", "second"))
-        for device in ("lo", "second"):
-            _call(*hosts.on_second("ip", "link", "set", device, "up"))
+
+    with second_host() as host, (folder / "cluster.log").open("ab") as log, ExitStack() as stack:
+
+        def start(*arguments: str, prefix: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+            command = [*prefix, sys.executable, "-m", "dask", *arguments, *place]
+            process = subprocess.Popen(command, stdout=log, stderr=log, env=environment(), cwd=folder)
+            stack.callback(process.wait, 10)
+            stack.callback(process.kill)
+            return process
 
         # The cluster.
-        with (folder / "cluster.log").open("ab") as log:
-            place = ["--scheduler-file", str(file), "--protocol", "tls" if encrypted else "tcp", *keys]
-
-            def start(prefix: list[str], *arguments: str) -> subprocess.Popen[bytes]:
-                command = [*prefix, sys.executable, "-m", "dask", *arguments, *place]
-                processes.append(subprocess.Popen(command, stdout=log, stderr=log, env=environment(), cwd=folder))
-                return processes[-1]
-
-            start(
-                [], "scheduler", "--host", FIRST, "--port", "0", "--no-dashboard", "--dashboard-address", "127.0.0.1:0"
-            )
-            options = ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
-            for host, prefix, address, count in ((0, [], FIRST, first), (1, hosts.on_second(), SECOND, second)):
-                for _ in range(count):
-                    hosts.workers[host].append(start(prefix, "worker", "--host", address, *options))
-            assert wait_until(file.exists, 60)
-            hosts.client = Client(scheduler_file=str(file), security=security, timeout=patience(60))
-            hosts.client.wait_for_workers(first + second, timeout=patience(60))
-            yield hosts
-    finally:
-        if hosts.client is not None:
-            hosts.client.close(5)
-        for process in reversed(processes):
-            process.kill()
-            process.wait(10)
+        quiet = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
+        start("scheduler", "--host", FIRST, "--port", "0", *quiet)
+        options = ["--nthreads", "1", "--no-nanny", *quiet]
+        for _ in range(first):
+            start("worker", "--host", FIRST, *options)
+        away = [start("worker", "--host", SECOND, *options, prefix=on(host)) for _ in range(second)]
+        assert wait_until(file.exists, 60)
+        client = Client(scheduler_file=str(file), security=security, timeout=patience(60))
+        stack.callback(client.close, 5)
+        client.wait_for_workers(first + second, timeout=patience(60))
+        yield Hosts(client, away)
 
 
 def _edges(seed: int, n: int, m: int) -> np.ndarray:
@@ -205,9 +208,9 @@ def lost_host(folder: Path) -> None:
             graph.insert(*_edges(4, 1 << 16, 1 << 18))
             graph.pagerank()
             if silent:
-                _call("ip", "link", "set", "first", "down")
+                _call("ip", "link", "set", INTERFACE, "down")
             else:
-                for process in hosts.workers[1]:
+                for process in hosts.away:
                     process.kill()
             began = time.monotonic()
             try:
@@ -218,17 +221,26 @@ def lost_host(folder: Path) -> None:
                 took = time.monotonic() - began
                 print(f"{'silent' if silent else 'closed'}: {took:.2f} s, {error}")
                 assert took < patience(within), took
-        (folder / "scheduler.json").unlink(missing_ok=True)
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (two_and_two, three_and_one, lost_host)}
+def batch_job(folder: Path) -> None:
+    """A job of two workers on each of two nodes, under Slurm."""
+    with second_host() as host, slurm(folder, (FIRST, SECOND), INTERFACE, on(host)) as nodes:
+        small = ("cluster/slurm/job.py", "--scale", "10", "--batch", "2000", "--batches", "2")
+        job = nodes.submit("several-nodes.sbatch", sys.executable, *small, gpus=2)
+        assert job.ended(90) == ("COMPLETED", "0:0"), job.text()
+        for part in ("epoch 2: ", "<pagerank: 1024 ", "exchange peer+tcp:0,0,1,1"):
+            assert part in job.text(), job.text()
+        job.assert_gone()
+
+
+SCENARIOS = {scenario.__name__: scenario for scenario in (two_and_two, three_and_one, lost_host, batch_job)}
 
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
     status = 1
     try:
         _call("mount", "-t", "tmpfs", "none", "/dev/shm")
-        _call("ip", "link", "set", "lo", "up")
         SCENARIOS[sys.argv[1]](Path(sys.argv[2]))
         status = 0
     except BaseException:
