@@ -10,14 +10,16 @@ import pytest
 from crashing import CrashingFiles, Inode
 from mutations import PICKLE, Runs, hostile, mutated
 from promise_records import note
-from stream_of_logs import content, stored
+from stream_of_logs import PATH, content, stored
 
 from mgraph.device import Device
 from mgraph.errors import CapacityError, StoreError
-from mgraph.log import record_columns, records, shared_memory_tail, snapshot
+from mgraph.log import record_columns, records, shared_memory_tail
+from mgraph.log import snapshot as snapshot_module
 from mgraph.log.files import DISK
 from mgraph.log.segments import Segments
 from mgraph.log.shared_memory_tail import PAGE, SharedMemoryTail, finish
+from mgraph.log.store import Store
 
 LOG = 0x7E5700000000C0DE
 
@@ -80,7 +82,7 @@ def stores(count: int, each: int) -> None:
 def checksums(request, monkeypatch):
     """With checksums that find each change, and with right ones for each content."""
     if not request.param:
-        for module in (records, record_columns, snapshot):
+        for module in (records, record_columns, snapshot_module):
             monkeypatch.setattr(module, "xxhash", xxhash)
 
 
@@ -92,6 +94,23 @@ def test_hostile_stores(checksums):
 @pytest.mark.timeout(7200)
 def test_100_000_hostile_stores(checksums):
     stores(500, 100)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("name", None), ("name", 7), ("rows", -1), ("nbytes", "9"), ("checksum", 1.5), ("pieces", [[1, 2]]),
+     ("pieces", 3), ("pieces", [[1, 2, "3"]])],
+)  # fmt: skip
+def test_a_snapshot_whose_files_are_described_in_another_way_is_refused(field, value):
+    stores = (stored(seed, 8, closed=True, snapshots=True)[0] for seed in range(100))
+    files = next(files for files in stores if Store(PATH, files).snapshots())
+    store = Store(PATH, files)
+    snapshot = store.snapshots()[-1]
+    first, *others = snapshot["files"]
+    changed = {name: old for name, old in first.items() if name != field} | ({} if value is None else {field: value})
+    store.describe(f"{snapshot['folder']}.json", {**snapshot, "files": [changed, *others]})
+    with pytest.raises(StoreError, match=r"snapshot-\S+\.json describes its files as mgraph does not"):
+        content(files)
 
 
 @pytest.fixture
