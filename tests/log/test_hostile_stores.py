@@ -17,6 +17,8 @@ from mgraph.errors import CapacityError, StoreError
 from mgraph.log import record_columns, records, shared_memory_tail
 from mgraph.log import snapshot as snapshot_module
 from mgraph.log.files import DISK
+from mgraph.log.records import HEADER
+from mgraph.log.recovery_scan import scan_store
 from mgraph.log.segments import Segments
 from mgraph.log.shared_memory_tail import PAGE, SharedMemoryTail, finish
 from mgraph.log.store import Store
@@ -110,6 +112,19 @@ def test_a_snapshot_whose_files_are_described_in_another_way_is_refused(field, v
     changed = {name: old for name, old in first.items() if name != field} | ({} if value is None else {field: value})
     store.describe(f"{snapshot['folder']}.json", {**snapshot, "files": [changed, *others]})
     with pytest.raises(StoreError, match=r"snapshot-\S+\.json describes its files as mgraph does not"):
+        content(files)
+
+
+@pytest.mark.parametrize("kind", ["batch", "drop_vertices"])
+def test_a_record_of_more_columns_than_it_has_bytes_is_damaged(kind):
+    files, told = stored(3, 12, closed=True, snapshots=False)
+    shares = scan_store(Store(PATH, files)).shares
+    entry = next(entry for parts in shares for entry in parts if entry.kind == kind and entry.n)
+    data = files.now[entry.path].data
+    head = data[entry.at : entry.at + HEADER - 8]
+    head[24:32] = ((1 << 63) - 1).to_bytes(8, "little")
+    data[entry.at : entry.at + HEADER] = head + records.checksum(bytes(head)).to_bytes(8, "little")
+    with pytest.raises(StoreError, match=rf"{entry.path}, offset {entry.at}: a record that was synced is damaged"):
         content(files)
 
 
