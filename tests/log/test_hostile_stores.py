@@ -117,7 +117,7 @@ def test_a_snapshot_whose_files_are_described_in_another_way_is_refused(field, v
 
 @pytest.mark.parametrize("kind", ["batch", "drop_vertices"])
 def test_a_record_of_more_columns_than_it_has_bytes_is_damaged(kind):
-    files, told = stored(3, 12, closed=True, snapshots=False)
+    files, _ = stored(3, 12, closed=True, snapshots=False)
     shares = scan_store(Store(PATH, files)).shares
     entry = next(entry for parts in shares for entry in parts if entry.kind == kind and entry.n)
     data = files.now[entry.path].data
