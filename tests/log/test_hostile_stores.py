@@ -115,6 +115,26 @@ def test_a_snapshot_whose_files_are_described_in_another_way_is_refused(field, v
         content(files)
 
 
+def test_a_snapshot_whose_rows_end_early_is_refused():
+    stores = (stored(seed, 8, closed=True, snapshots=True)[0] for seed in range(100))
+    files = next(files for files in stores if Store(PATH, files).snapshots())
+    store = Store(PATH, files)
+    snapshot = store.snapshots()[-1]
+    first, *others = snapshot["files"]
+    data, (rows, nbytes, _) = files.now[store.at(first["name"])].data, first["pieces"][0]
+    batch = 16 + int.from_bytes(data[12:16], "little")  # behind the schema
+    data[batch:nbytes] = bytes(nbytes - batch)
+    pieces = [(rows, nbytes, f"{records.checksum(bytes(data[:nbytes])):016x}"), *first["pieces"][1:]]
+    store.describe(f"{snapshot['folder']}.json", {**snapshot, "files": [{**first, "pieces": pieces}, *others]})
+    with pytest.raises(StoreError, match=r"rank-0000.arrow: the bytes from 0 on are not what mgraph writes \(End of"):
+        content(files)
+
+
+def test_keys_of_a_snapshot_that_are_no_table_are_refused():
+    with pytest.raises(StoreError, match=r"keys.arrow: the bytes from 0 on are not what mgraph writes"):
+        snapshot_module.keys_in({"name": "keys.arrow", "kind": "string"}, np.zeros(100, np.uint8))
+
+
 @pytest.mark.parametrize("kind", ["batch", "drop_vertices"])
 def test_a_record_of_more_columns_than_it_has_bytes_is_damaged(kind):
     files, _ = stored(3, 12, closed=True, snapshots=False)
