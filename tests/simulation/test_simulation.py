@@ -16,7 +16,7 @@ from promise_records import note
 from simulated_cluster import simulated
 from simulation import SHAPES, Plan, Result, main, run, shrunk
 
-SEEDS = {"large": 30, "small": 60, "threads": 10}  #: by shape of `make test`, a few seconds each
+SEEDS = {"large": 20, "small": 40, "threads": 6}  #: by shape of `make test`, a few seconds each
 MORE = 10_000  #: of the slow set, where MGRAPH_SEEDS says no other number
 TRIES = 8  #: seeds from the one that found a planted fault, for the case that the product takes other steps now
 
