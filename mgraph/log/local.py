@@ -38,7 +38,7 @@ from mgraph.log.files import Files, pieces
 from mgraph.log.manifest import Head, StoredGraph, Term, chosen, described, term_of
 from mgraph.log.records import Entry, segment_start
 from mgraph.log.scan import Scan, has_records
-from mgraph.log.store import Store
+from mgraph.log.store import Store, check_files
 from mgraph.plain import pack, unpack
 
 __all__ = ["LocalStore", "whole"]
@@ -293,7 +293,10 @@ class LocalStore(Store):
 
         A damaged part is an error in `view`.
         """
-        return whole(self._marks)
+        snapshots = whole(self._marks)
+        for snapshot in snapshots:
+            check_files(snapshot, self.at(snapshot["folder"]))
+        return snapshots
 
     def has_all_epochs(self, terms: list[Term]) -> bool:
         """Return True if the scanned logs have all epochs."""

@@ -240,14 +240,15 @@ def _plain(column: Any, dtype: Any) -> Any:
 def header_of(head: bytes, at: int, place: int, log: int, path: str, size: int) -> Entry | None:
     """Parse the header at an offset of a file of `size` bytes.
 
-    None if it is another record's, or is cut.
+    None if it is another record's, is cut, or tells of more columns than the record has bytes.
     """
     if len(head) < HEADER:
         return None
     kind, mask, extra, epoch, attempt, n, vertices, nbytes, synced, body, own, owner = _HEAD.unpack_from(head)
     if own != place or owner != log or kind not in NAMES or at + HEADER + nbytes > size or not is_header(head):
         return None
-    return Entry(NAMES[kind], mask, epoch, attempt, n, vertices, nbytes, synced, body, place, path, at, extra)
+    entry = Entry(NAMES[kind], mask, epoch, attempt, n, vertices, nbytes, synced, body, place, path, at, extra)
+    return entry if _least_nbytes(entry) <= nbytes else None
 
 
 def resealed(entry: Entry, parts: Sequence[Any], log: int) -> bytes:
@@ -297,6 +298,15 @@ def stand_ins(entry: Entry) -> dict[str, int]:
 def columns_nbytes(entry: Entry) -> int:
     """Return the bytes of a batch's columns."""
     return sum(dtype.itemsize for dtype in layout(entry).values()) * entry.n
+
+
+def _least_nbytes(entry: Entry) -> int:
+    """Return the bytes of a record's columns and of its place in a source."""
+    if entry.kind == "batch":
+        return columns_nbytes(entry) + entry.extra
+    if entry.kind in IDS:
+        return 4 * entry.n + entry.extra
+    return 8 if entry.kind == "expire" else entry.extra
 
 
 def keys_of(entry: Entry, body: np.ndarray) -> np.ndarray | None:

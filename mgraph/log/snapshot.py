@@ -10,7 +10,7 @@ reader checks these one after another, and uses nothing that it has not checked.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -148,11 +148,25 @@ def read_keys(store: Store, about: Mapping[str, Any]) -> Any:
 
 
 def keys_in(about: Mapping[str, Any], data: np.ndarray) -> Any:
-    """Parse the keys in the bytes of a file of `write_keys`."""
+    """Parse the keys in the bytes of a file of `write_keys`; `StoreError` if another program has written them."""
     pa = arrow()
-    table = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(data))).read_all()
-    column = table["key"].combine_chunks()
-    return Texts.of(column) if about["kind"] == "string" else column.to_numpy()
+    with _parsing(about["name"], 0):
+        table = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(data))).read_all()
+        column = table["key"].combine_chunks()
+        return Texts.of(column) if about["kind"] == "string" else column.to_numpy()
+
+
+@contextmanager
+def _parsing(path: str, at: int) -> Iterator[None]:
+    """Raise `StoreError` for the errors of Arrow that a block raises: its bytes have the right checksum."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, EOFError, LookupError, NotImplementedError, OSError, TypeError,
+            ValueError) as error:  # fmt: skip
+        raise StoreError(
+            f"{path}: the bytes from {at} on are not what mgraph writes ({error}); restore it, or the whole store, "
+            "from a backup"
+        ) from error
 
 
 def _write(
@@ -341,13 +355,8 @@ class Rows:
 
     def _parsed(self, piece: _Piece, data: np.ndarray) -> Columns:
         """Return the columns in the bytes of a piece; `StoreError` if another program has written them."""
-        try:
+        with _parsing(piece.path, piece.at):
             return self._columns_in(piece, data)
-        except (ArithmeticError, LookupError, NotImplementedError, OSError, TypeError, ValueError) as error:
-            raise StoreError(
-                f"{piece.path}: the bytes from {piece.at} on are not what mgraph writes ({error}); restore it, or the "
-                "whole store, from a backup"
-            ) from error
 
     def _columns_in(self, piece: _Piece, data: np.ndarray) -> Columns:
         # A whole file is parsed by its own schema; a record batch by the columns that are wanted.

@@ -40,7 +40,7 @@ from mgraph.log.records import Entry, checksum, log_id, segment_name, segment_st
 from mgraph.log.remote import files_at, is_remote
 from mgraph.log.scan import Scan, has_records, scan
 
-__all__ = ["Store"]
+__all__ = ["Store", "check_files"]
 
 OWNER = "owner.json"  #: names the store of the snapshots in a folder without a log
 LOCK_SECONDS = 5.0  #: for which to wait for a lock, which a graph that just ended still may have
@@ -54,6 +54,26 @@ FIELDS = {
 }
 
 T = TypeVar("T")
+
+
+def check_files(snapshot: Mapping[str, Any], path: str) -> None:
+    """Raise `StoreError` if a snapshot's files are not described as `mgraph.log.snapshot` does."""
+    try:
+        keys = snapshot.get("keys")
+        for about in snapshot["files"] if keys is None else [*snapshot["files"], keys]:
+            pieces = about.get("pieces", ())
+            sizes = [(about["rows"], about["nbytes"]), *((rows, nbytes) for rows, nbytes, _ in pieces)]
+            texts = [about["name"], about["checksum"], *(digest for *_, digest in pieces)]
+            if any(type(n) is not int or n < 0 for pair in sizes for n in pair):
+                raise ValueError(f"sizes {sizes}")
+            if not all(isinstance(text, str) for text in texts):
+                raise TypeError(f"texts {texts}")
+            if pieces and tuple(map(sum, zip(*sizes[1:], strict=True))) != sizes[0]:
+                raise ValueError(f"pieces with other sums than {sizes[0]}")
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise StoreError(
+            f"{path} describes its files as mgraph does not ({type(error).__name__}: {error}); restore it from a backup"
+        ) from error
 
 
 class Store:
@@ -259,6 +279,7 @@ class Store:
             content = {"folder": name.removesuffix(".json"), **self.read(name)}  # a store of format 1 may not have it
             if name != f"{content['folder']}.json":
                 raise StoreError(f"{self.at(name)} is misnamed: it describes {content['folder']}; rename it")
+            check_files(content, self.at(name))
             return content
 
         return self._all_of("snapshot-", parse, damaged)

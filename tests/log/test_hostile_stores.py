@@ -10,14 +10,18 @@ import pytest
 from crashing import CrashingFiles, Inode
 from mutations import PICKLE, Runs, hostile, mutated
 from promise_records import note
-from stream_of_logs import content, stored
+from stream_of_logs import PATH, content, stored
 
 from mgraph.device import Device
 from mgraph.errors import CapacityError, StoreError
-from mgraph.log import record_columns, records, shared_memory_tail, snapshot
+from mgraph.log import record_columns, records, shared_memory_tail
+from mgraph.log import snapshot as snapshot_module
 from mgraph.log.files import DISK
+from mgraph.log.records import HEADER
+from mgraph.log.recovery_scan import scan_store
 from mgraph.log.segments import Segments
 from mgraph.log.shared_memory_tail import PAGE, SharedMemoryTail, finish
+from mgraph.log.store import Store
 
 LOG = 0x7E5700000000C0DE
 
@@ -80,7 +84,7 @@ def stores(count: int, each: int) -> None:
 def checksums(request, monkeypatch):
     """With checksums that find each change, and with right ones for each content."""
     if not request.param:
-        for module in (records, record_columns, snapshot):
+        for module in (records, record_columns, snapshot_module):
             monkeypatch.setattr(module, "xxhash", xxhash)
 
 
@@ -92,6 +96,56 @@ def test_hostile_stores(checksums):
 @pytest.mark.timeout(7200)
 def test_100_000_hostile_stores(checksums):
     stores(500, 100)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("name", None), ("name", 7), ("rows", -1), ("nbytes", "9"), ("checksum", 1.5), ("pieces", [[1, 2]]),
+     ("pieces", 3), ("pieces", [[1, 2, "3"]])],
+)  # fmt: skip
+def test_a_snapshot_whose_files_are_described_in_another_way_is_refused(field, value):
+    stores = (stored(seed, 8, closed=True, snapshots=True)[0] for seed in range(100))
+    files = next(files for files in stores if Store(PATH, files).snapshots())
+    store = Store(PATH, files)
+    snapshot = store.snapshots()[-1]
+    first, *others = snapshot["files"]
+    changed = {name: old for name, old in first.items() if name != field} | ({} if value is None else {field: value})
+    store.describe(f"{snapshot['folder']}.json", {**snapshot, "files": [changed, *others]})
+    with pytest.raises(StoreError, match=r"snapshot-\S+\.json describes its files as mgraph does not"):
+        content(files)
+
+
+def test_a_snapshot_whose_rows_end_early_is_refused():
+    stores = (stored(seed, 8, closed=True, snapshots=True)[0] for seed in range(100))
+    files = next(files for files in stores if Store(PATH, files).snapshots())
+    store = Store(PATH, files)
+    snapshot = store.snapshots()[-1]
+    first, *others = snapshot["files"]
+    data, (rows, nbytes, _) = files.now[store.at(first["name"])].data, first["pieces"][0]
+    batch = 16 + int.from_bytes(data[12:16], "little")  # behind the schema
+    data[batch:nbytes] = bytes(nbytes - batch)
+    pieces = [(rows, nbytes, f"{records.checksum(bytes(data[:nbytes])):016x}"), *first["pieces"][1:]]
+    store.describe(f"{snapshot['folder']}.json", {**snapshot, "files": [{**first, "pieces": pieces}, *others]})
+    with pytest.raises(StoreError, match=r"rank-0000.arrow: the bytes from 0 on are not what mgraph writes \(End of"):
+        content(files)
+
+
+def test_keys_of_a_snapshot_that_are_no_table_are_refused():
+    with pytest.raises(StoreError, match=r"keys.arrow: the bytes from 0 on are not what mgraph writes"):
+        snapshot_module.keys_in({"name": "keys.arrow", "kind": "string"}, np.zeros(100, np.uint8))
+
+
+@pytest.mark.parametrize("kind", ["batch", "drop_vertices"])
+def test_a_record_of_more_columns_than_it_has_bytes_is_damaged(kind):
+    files, _ = stored(3, 12, closed=True, snapshots=False)
+    shares = scan_store(Store(PATH, files)).shares
+    entry = next(entry for parts in shares for entry in parts if entry.kind == kind and entry.n)
+    data = files.now[entry.path].data
+    head = data[entry.at : entry.at + HEADER - 8]
+    head[24:32] = ((1 << 63) - 1).to_bytes(8, "little")
+    data[entry.at : entry.at + HEADER] = head + records.checksum(bytes(head)).to_bytes(8, "little")
+    with pytest.raises(StoreError, match=rf"{entry.path}, offset {entry.at}: a record that was synced is damaged"):
+        content(files)
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ import random
 import sys
 import threading
 from collections.abc import Callable
-from types import FrameType
+from functools import cache
+from types import CodeType, FrameType
 from typing import Any
 
 __all__ = ["YIELD", "Fiber", "Killed", "Process", "Runner", "Stuck", "World", "world"]
@@ -114,7 +115,7 @@ class World:
         self.rng, self.now, self.steps, self._most = random.Random(seed), 0.0, 0, most
         self.problem: BaseException | None = None
         self.lines = lines
-        self._timers: list[list[Any]] = []
+        self._timers: list[tuple[float, int, Process | None, Callable[[], None]]] = []
         self._numbers = self._paused = self._looks = 0
         self._faults: list[tuple[int, Callable[[], None]]] = []
         self._ready: list[Fiber] = []
@@ -141,7 +142,8 @@ class World:
 
     def after(self, seconds: float, process: Process | None, act: Callable[[], None]) -> None:
         """Call `act` later, unless its process is gone; it must not block."""
-        heapq.heappush(self._timers, [self.now + max(0.0, seconds), self._number(), process, act])
+        self._numbers += 1
+        heapq.heappush(self._timers, (self.now + seconds if seconds > 0 else self.now, self._numbers, process, act))
 
     def at_steps(self, faults: list[tuple[int, Callable[[], None]]]) -> None:
         """Call each function at a step; it must not block."""
@@ -150,9 +152,10 @@ class World:
     def jump(self, process: Process, seconds: float) -> None:
         """Set the clock of a process forward; its timers come earlier."""
         process.ahead += seconds
-        for timer in self._timers:
-            if timer[2] is process:
-                timer[0] = max(self.now, timer[0] - seconds)
+        self._timers = [
+            (max(self.now, when - seconds) if owner is process else when, number, owner, act)
+            for when, number, owner, act in self._timers
+        ]
         heapq.heapify(self._timers)
 
     # ---- processes ---------------------------------------------------------------------------------------------------
@@ -386,13 +389,17 @@ class World:
     # ---- between lines -----------------------------------------------------------------------------------------------
 
     def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        path = frame.f_code.co_filename
-        return self._line if any(part in path for part in self.lines) else None
+        return self._line if _traced(frame.f_code, self.lines) else None
 
     def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "line" and self.fiber is not None and not self.fiber.process.dead and not self._over:
             self.give_way(LINE)
         return self._line
+
+
+@cache
+def _traced(code: CodeType, lines: tuple[str, ...]) -> bool:
+    return any(part in code.co_filename for part in lines)
 
 
 def world() -> World:

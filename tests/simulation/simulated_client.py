@@ -28,7 +28,7 @@ from mgraph.partition import Partition
 if TYPE_CHECKING:
     from simulated_cluster import Cluster
 
-__all__ = ["Client"]
+__all__ = ["LONG", "Client"]
 
 PATH = "/data/store"
 PATIENCE = 4.0  #: of the graphs with silent workers
@@ -94,6 +94,7 @@ class Client:
         if self._cluster.world.rng.random() < 0.5:
             self._leave()
         self.done = True
+        self._cluster.busy -= 1
         self._cluster.world.kill(self.process)
 
     def _check_time(self) -> None:

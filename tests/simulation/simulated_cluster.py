@@ -207,6 +207,7 @@ class Cluster:
         self.workers: dict[str, Process] = {}
         self.tables: dict[str, SessionTable] = {}
         self.clients: list[Client] = []
+        self.busy = 0  # clients that have not ended their programs
         self.card: tuple[str, tuple[str, ...]] | None = None  # of the published graph: its id and its workers
         self.ends, self.quiet = 0.0, float("inf")  # when the faults so far have ended; when the last one has
         self._armed: list[tuple[str, str, int, float]] = []
@@ -238,11 +239,17 @@ class Cluster:
     def start_client(self, program: tuple[tuple[Any, ...], ...]) -> None:
         """Start a client with its program."""
         self.clients.append(Client(self, len(self.clients), program))
+        self.busy += 1
 
     @property
     def alive(self) -> list[str]:
         """The addresses of the workers that run."""
         return [address for address, process in self.workers.items() if not process.dead]
+
+    @property
+    def sessions(self) -> list[tuple[str, int]]:
+        """The sessions of the workers that run, but those of published graphs: graph and rank."""
+        return [key for address in self.alive for key in self.tables[address].sessions]
 
     def withdraw(self) -> None:
         """Withdraw the name of the published graph from all workers, as `mgraph.unpublish`."""

@@ -2,6 +2,11 @@
 
 PYTHONPATH=tests/support python tests/simulation/simulation.py 17            # replay a seed, and shrink it if it fails
 PYTHONPATH=tests/support python tests/simulation/simulation.py 0 10000       # run seeds
+PYTHONPATH=tests/support python tests/simulation/simulation.py 0 10000 --shape small
+
+An event is a choice of the world: a fiber or an event loop that is ready runs until it waits, or an entry of virtual
+time comes due: a message, the end of a wait or of an operation of the disk, a fault. To create a store on two ranks,
+make one change, stop the machine and read the store takes about 700 events, so a seed of 200 would not get so far.
 """
 
 from __future__ import annotations
@@ -17,7 +22,9 @@ from functools import partial
 from typing import Any
 
 from fibers import World
+from simulated_client import LONG
 from simulated_cluster import Cluster, Setting, simulated
+from simulated_history import Violation
 
 __all__ = ["Plan", "Result", "run", "shrunk"]
 
@@ -32,6 +39,42 @@ LINES = ("mgraph/log/", "mgraph/client/calls/send_lock.py", "mgraph/client/store
 
 
 @dataclass(frozen=True)
+class Shape:
+    """How large the plans of seeds are.
+
+    Parameters
+    ----------
+    workers, clients : int
+        At most.
+    steps : (int, int)
+        Of a program, at least and at most.
+    faults : tuple of int
+        Numbers of faults, of which one is drawn.
+    span : (int, int)
+        Events between which faults come.
+    lines : float
+        Probability that fibers give way between lines, too, which takes three times as long.
+    threads : float
+        Probability that a step is a change beside reads of several threads.
+    """
+
+    workers: int
+    clients: int
+    steps: tuple[int, int]
+    faults: tuple[int, ...]
+    span: tuple[int, int]
+    lines: float
+    threads: float = 0.0
+
+
+SHAPES = {
+    "large": Shape(3, 3, (2, 9), (0, 1, 1, 2, 2, 3, 5), (50, 2000), 0.15),
+    "small": Shape(2, 2, (1, 3), (0, 1, 1, 1, 2), (20, 600), 0.05),
+    "threads": Shape(2, 2, (2, 4), (0, 1, 1, 2), (100, 1000), 1.0, 0.7),
+}
+
+
+@dataclass(frozen=True)
 class Plan:
     """What a seed makes happen: its repr makes it again."""
 
@@ -42,30 +85,32 @@ class Plan:
     lines: bool = False
 
     @classmethod
-    def of(cls, seed: int) -> Plan:
+    def of(cls, seed: int, shape: str = "large") -> Plan:
         """Draw the plan of a seed."""
-        rng = random.Random(seed)
+        rng, size = random.Random(seed), SHAPES[shape]
         kind = rng.choice(KINDS)
-        clients = rng.randint(2, 3) if kind in ("rivals", "published") else 1
+        clients = rng.randint(2, size.clients) if kind in ("rivals", "published") else 1
         disk = rng.choice(["", "", "eio", "full", "eio full", "lost", "lying"])
         rates = {name: rng.choice([0.005, 0.03]) for name in disk.split()}
-        setting = Setting(kind, rng.randint(1, 3), clients, rng.choice(["always", "background"]), **rates)
-        programs = tuple(_program(rng) for _ in range(clients))
-        count = rng.choice([0, 1, 1, 2, 2, 3, 5])
+        setting = Setting(kind, rng.randint(1, size.workers), clients, rng.choice(["always", "background"]), **rates)
+        programs = tuple(_program(rng, rng.randint(*size.steps), size.threads) for _ in range(clients))
+        count = rng.choice(size.faults)
         faults = tuple(
             sorted(
-                (rng.randrange(50, 2000), rng.choice(FAULTS), rng.randrange(6), rng.random(), rng.choice(MOMENTS))
+                (rng.randrange(*size.span), rng.choice(FAULTS), rng.randrange(6), rng.random(), rng.choice(MOMENTS))
                 for _ in range(count)
             )
         )
-        return cls(seed, setting, programs, faults, rng.random() < 0.15)
+        return cls(seed, setting, programs, faults, rng.random() < size.lines)
 
 
-def _program(rng: random.Random) -> tuple[tuple[Any, ...], ...]:
+def _program(rng: random.Random, count: int, threads: float) -> tuple[tuple[Any, ...], ...]:
     steps: list[tuple[Any, ...]] = []
-    for _ in range(rng.randint(2, 9)):
+    for _ in range(count):
         choice = rng.random()
-        if choice < 0.45:
+        if threads and rng.random() < threads:
+            steps.append(("together", rng.randint(1, 3)))
+        elif choice < 0.45:
             steps.append(("insert", *_batch(rng)))
         elif choice < 0.65:
             steps.append(("pipeline", tuple(_batch(rng) for _ in range(rng.randint(2, 6)))))
@@ -127,19 +172,26 @@ def run(plan: Plan) -> Result:
         faults = [(step, partial(cluster.inject, *fault)) for step, *fault in plan.faults]
         last = max((step for step, *_ in plan.faults), default=0)
         world.at_steps([*faults, (last + CALM, cluster.heal)])
-        world.run(lambda: all(client.done for client in cluster.clients))
+        world.run(lambda: not cluster.busy)
+
+        # The sessions of clients that are gone end: no rank waits for ever.
+        world.at_steps([])
+        end = world.now + LONG
+        world.run(lambda: not cluster.sessions or world.now > end)
+        if cluster.sessions:
+            raise Violation(f"{LONG:g} s after the last client these sessions go on: {cluster.sessions}")
 
         # The machine stops, or all processes end; then somebody opens the store.
-        world.at_steps([])
         cluster.inject(world.rng.choice(["power", "end"]), 0, 0.1)
         cluster.heal()
         cluster.setting = replace(plan.setting, kind="alone")
         cluster.start_client((("read",),))
-        world.run(lambda: cluster.clients[-1].done)
+        world.run(lambda: not cluster.busy)
     except Exception as error:
         problem = error
     finally:
         world.end()
+        cluster.network.close()
     return Result(problem, world.steps, world.now, cluster.history.acknowledged, world.rng.random(), cluster.story)
 
 
@@ -187,11 +239,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("first", type=int)
     parser.add_argument("count", type=int, nargs="?", default=1)
+    parser.add_argument("--shape", choices=SHAPES, default="large")
     options = parser.parse_args()
     began, steps, acknowledged, failures = time.process_time(), 0, 0, 0
+    gc.freeze()  # a collection then takes a tenth of a seed's time, not all of it
     with simulated():
         for seed in range(options.first, options.first + options.count):
-            plan = Plan.of(seed)
+            plan = Plan.of(seed, options.shape)
             result = run(plan)
             steps, acknowledged = steps + result.steps, acknowledged + result.acknowledged
             if result.problem is not None:
@@ -208,7 +262,8 @@ def main() -> None:
                 gc.collect()
     seconds = time.process_time() - began
     print(
-        f"{options.count} seeds, {steps} steps, {acknowledged} changes, {failures} failures, {seconds:.1f} s of a core"
+        f"{options.count} {options.shape} seeds, {steps} events, {acknowledged} changes, {failures} failures, "
+        f"{seconds:.1f} s of a core"
     )
 
 

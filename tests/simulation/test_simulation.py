@@ -14,9 +14,9 @@ import planted
 import pytest
 from promise_records import note
 from simulated_cluster import simulated
-from simulation import Plan, Result, main, run, shrunk
+from simulation import SHAPES, Plan, Result, main, run, shrunk
 
-SEEDS = 60  #: of `make test`
+SEEDS = {"large": 20, "small": 40, "threads": 6}  #: by shape of `make test`, a few seconds each
 MORE = 10_000  #: of the slow set, where MGRAPH_SEEDS says no other number
 TRIES = 8  #: seeds from the one that found a planted fault, for the case that the product takes other steps now
 
@@ -27,38 +27,38 @@ def installed() -> Iterator[None]:
         yield
 
 
-def check(seeds: range) -> list[Result]:
-    """Run seeds; the first that fails is shown with a smaller plan."""
-    results = []
+def check(seeds: range, shape: str) -> tuple[int, int]:
+    """Run seeds; their events and acknowledged changes. The first that fails is shown with a smaller plan."""
+    events = changes = 0
     for seed in seeds:
-        plan = Plan.of(seed)
-        results.append(result := run(plan))
+        result = run(plan := Plan.of(seed, shape))
+        events, changes = events + result.steps, changes + result.acknowledged
         if result.problem is not None:
             small = shrunk(plan)
-            print(*run(small).story, f"seed {seed}, smaller: {small}", sep="\n")
-            raise AssertionError(f"seed {seed}: {result.problem}") from result.problem
+            print(*run(small).story, f"seed {seed}, {shape}, smaller: {small}", sep="\n")
+            raise AssertionError(f"seed {seed}, {shape}: {result.problem}") from result.problem
         if seed % 50 == 0:
             gc.collect()
-    steps, changes = sum(result.steps for result in results), sum(result.acknowledged for result in results)
-    note("simulator", seeds=len(results), steps=steps, changes_acknowledged=changes)
-    return results
+    print(f"{len(seeds)} {shape} seeds, {events} events, {changes} changes acknowledged")
+    note("simulator", seeds=len(seeds), events=events, changes_acknowledged=changes)
+    return events, changes
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("first", [0, SEEDS // 2])
-def test_seeds_hold_what_is_promised(installed, first):
-    results = check(range(first, first + SEEDS // 2))
-    changes, steps = sum(result.acknowledged for result in results), sum(result.steps for result in results)
-    print(f"{len(results)} seeds, {steps} steps, {changes} changes acknowledged")
-    assert changes > 5 * len(results)
-    assert steps > 1000 * len(results)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_seeds_hold_what_is_promised(installed, shape):
+    events, changes = check(range(SEEDS[shape]), shape)
+    assert changes > 2 * SEEDS[shape]
+    assert events > 500 * SEEDS[shape]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-def test_many_seeds_hold_what_is_promised(installed):
-    first, count = int(os.environ.get("MGRAPH_FIRST_SEED", SEEDS)), int(os.environ.get("MGRAPH_SEEDS", MORE))
-    check(range(first, first + count))
+@pytest.mark.parametrize("shape", SHAPES)
+def test_many_seeds_hold_what_is_promised(installed, shape):
+    first, count = int(os.environ.get("MGRAPH_FIRST_SEED", 0)), int(os.environ.get("MGRAPH_SEEDS", MORE))
+    share = {"large": count // 4, "small": count * 5 // 8, "threads": count - count // 4 - count * 5 // 8}[shape]
+    check(range(first, first + share), shape)
 
 
 def test_a_seed_replays_in_another_process(installed):
@@ -84,14 +84,14 @@ def _mark(result: Result) -> tuple[int, float, float]:
 
 def test_a_failing_seed_prints_itself_and_shrinks(monkeypatch, capsys):
     planted.one_vote_suffices(monkeypatch)
-    seed = FOUND["one_vote_suffices"]
-    monkeypatch.setattr(sys, "argv", ["simulation.py", str(seed)])
+    shape, seed = FOUND["one_vote_suffices"]
+    monkeypatch.setattr(sys, "argv", ["simulation.py", str(seed), "--shape", shape])
     main()
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(f"seed {seed}: ")
     (text,) = [line.removeprefix("smaller: ") for line in lines if line.startswith("smaller: ")]
     small = eval(text, {"Plan": Plan, "Setting": type(Plan.of(0).setting)})
-    plan = Plan.of(seed)
+    plan = Plan.of(seed, shape)
     assert sum(map(len, small.programs)) + len(small.faults) < sum(map(len, plan.programs)) + len(plan.faults)
     with simulated():
         assert run(small).problem is not None
@@ -102,8 +102,9 @@ def test_a_failing_seed_prints_itself_and_shrinks(monkeypatch, capsys):
 
 @pytest.mark.parametrize("fault", [*planted.RULES, *planted.LOCKS, *planted.WAITS])
 def test_a_planted_fault_is_found(installed, fault: Callable[[pytest.MonkeyPatch], None], monkeypatch):
-    for seed in range(FOUND[fault.__name__], FOUND[fault.__name__] + TRIES):
-        plan = Plan.of(seed)
+    shape, first = FOUND[fault.__name__]
+    for seed in range(first, first + TRIES):
+        plan = Plan.of(seed, shape)
         assert run(plan).problem is None
         with monkeypatch.context() as patch:
             fault(patch)
@@ -114,35 +115,36 @@ def test_a_planted_fault_is_found(installed, fault: Callable[[pytest.MonkeyPatch
     pytest.fail("nothing was found")
 
 
-#: by planted fault, the first seed that finds it
+#: by planted fault, a shape of plans, and the first seed of it that finds the fault
 FOUND = {
-    "votes_before_the_record_is_synced": 0,
-    "answers_before_the_sync_of_changes_in_flight": 176,
-    "refusals_are_not_logged": 0,
-    "refusals_are_not_synced": 9,
-    "refusals_are_not_read": 0,
-    "a_part_of_a_change_suffices": 3,
-    "what_was_read_is_not_made_durable": 62,
-    "names_are_not_synced": 3,
-    "heads_name_what_is_not_synced": 44,
-    "one_vote_suffices": 0,
-    "a_rank_in_doubt_discards": 87,
-    "a_rank_in_doubt_commits": 56,
-    "doubt_is_not_resolved": 54,
-    "a_rank_forgets_its_doubt": 87,
-    "attempts_have_one_number": 0,
-    "epochs_are_not_checked": 0,
-    "changes_in_the_store_are_made_again": 3,
-    "a_client_believes_what_it_knew": 0,
-    "a_lost_holder_leaves_its_state": 61,
-    "calls_are_sent_without_a_lock": 80,
-    "every_client_gets_the_graphs_lock": 0,
-    "a_store_has_no_lock": 5,
-    "waits_of_ranks_are_not_aborted": 227,
-    "a_call_waits_for_all_ranks": 3,
-    "a_silent_worker_is_not_lost": 76,
-    "answers_of_a_lost_worker_are_awaited": 38,
-    "a_dead_client_keeps_the_graphs_lock": 11,
-    "a_withdrawn_request_gets_the_graphs_lock": 742,
-    "an_abort_is_not_acknowledged": 149,
+    "votes_before_the_record_is_synced": ("small", 0),
+    "answers_before_the_sync_of_changes_in_flight": ("small", 40),
+    "refusals_are_not_logged": ("large", 0),
+    "refusals_are_not_synced": ("large", 9),
+    "refusals_are_not_read": ("large", 0),
+    "a_part_of_a_change_suffices": ("large", 3),
+    "what_was_read_is_not_made_durable": ("large", 62),
+    "names_are_not_synced": ("large", 3),
+    "heads_name_what_is_not_synced": ("large", 44),
+    "one_vote_suffices": ("large", 0),
+    "a_rank_in_doubt_discards": ("large", 87),
+    "a_rank_in_doubt_commits": ("large", 56),
+    "doubt_is_not_resolved": ("large", 54),
+    "a_rank_forgets_its_doubt": ("large", 87),
+    "attempts_have_one_number": ("large", 0),
+    "epochs_are_not_checked": ("large", 0),
+    "changes_in_the_store_are_made_again": ("large", 3),
+    "a_client_believes_what_it_knew": ("large", 0),
+    "a_lost_holder_leaves_its_state": ("large", 61),
+    "calls_are_sent_without_a_lock": ("large", 80),
+    "every_client_gets_the_graphs_lock": ("small", 0),
+    "a_store_has_no_lock": ("large", 5),
+    "waits_of_ranks_are_not_aborted": ("large", 227),
+    "a_call_waits_for_all_ranks": ("large", 3),
+    "a_silent_worker_is_not_lost": ("large", 76),
+    "answers_of_a_lost_worker_are_awaited": ("large", 38),
+    "a_dead_client_keeps_the_graphs_lock": ("large", 11),
+    "a_withdrawn_request_gets_the_graphs_lock": ("large", 742),
+    "an_abort_is_not_acknowledged": ("large", 149),
+    "waits_go_on_when_a_shard_is_stopped": ("small", 166),
 }

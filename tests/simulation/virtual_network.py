@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -20,6 +21,11 @@ from mgraph.exchange import Exchange
 __all__ = ["Network", "VirtualExchange"]
 
 POLL_SECONDS = 0.05  #: at most between two looks at whether a wait was aborted
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 class VirtualComm(Comm):
@@ -63,7 +69,7 @@ class VirtualComm(Comm):
     def _awake(self) -> None:
         reader, self._reader = self._reader, None
         if reader is not None and not self.process.dead:
-            self._loop.call_soon(lambda: None if reader.done() else reader.set_result(None))
+            self._loop.call_soon(_set, reader)
 
     def _end(self) -> None:
         self._ended = True
@@ -127,10 +133,16 @@ class Network:
         self.meetings: dict[tuple[str, int], dict[int, VirtualExchange]] = {}
         self.loops: dict[Process, Loop] = {}
 
+    def close(self) -> None:
+        """End the loops of all processes."""
+        with warnings.catch_warnings(action="ignore"):  # calls that no loop has come to are never awaited
+            for loop in self.loops.values():
+                loop.close()
+
     def delay(self, sender: Process, receiver: Process) -> float:
         """Return the seconds that a message takes."""
         rng = self.world.rng
-        slow = self.slow.get(sender.name, 0.0) + self.slow.get(receiver.name, 0.0)
+        slow = self.slow.get(sender.name, 0.0) + self.slow.get(receiver.name, 0.0) if self.slow else 0.0
         return slow + (rng.random() * 0.001 if rng.random() < 0.9 else rng.random() * 0.3)
 
     async def connect(self, address: str, timeout: float = 3.0, **options: Any) -> Comm:
@@ -186,7 +198,7 @@ class VirtualExchange(Exchange):
         # Wait, as long as the attempt is not aborted.
         self._inbox[key] = message
         keys = [(self._step, rank) for rank in range(self.size)]
-        while not all(key in self._inbox for key in keys):
+        while not self._inbox.keys() >= set(keys):
             if self.aborted():
                 raise Aborted(f"rank {self.rank} was released")
             world.block(self._waiting, POLL_SECONDS)

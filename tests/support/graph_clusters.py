@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -59,13 +60,22 @@ def worker_processes(n_workers: int) -> Iterator[LocalCluster]:
 @contextmanager
 def going_on(client: Client) -> Iterator[set[int]]:
     """The workers' process ids; those of them that are stopped at the end go on."""
-    pids = set(client.run(os.getpid).values())
+    began = {pid: start_of(pid) for pid in client.run(os.getpid).values()}
     try:
-        yield pids
+        yield set(began)
     finally:
-        for pid in pids:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
+        for pid, start in began.items():
+            if start == start_of(pid):  # the number of a process that ended may be that of another run's now
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
+
+def start_of(pid: int) -> str:
+    """The time at which a process began, in ticks since the machine did; empty if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
 
 
 class Clusters:
