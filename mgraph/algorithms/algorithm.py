@@ -282,12 +282,30 @@ class Memory(Protocol):
     ----------
     next : int
         The first name that was never used.
+    read : int or None
+        The epoch of the last read; None before the first, and after one that failed.
+    resumed : bool
+        True before the first read after a store was opened, which had this state.
     passed : dict
         The changes at the last `Maintained.columns` in arrays, which rank 0 sends to the user's process.
     """
 
     next: int
+    read: int | None
+    resumed: bool
     passed: dict[str, np.ndarray]
+
+    def saved(self) -> dict[str, Any]:
+        """Return the state as plain values and copies in host memory, for `resume`."""
+        ...
+
+    def resume(self, saved: Mapping[str, Any], lost: bool) -> None:
+        """Take up a `saved` state, in host memory. With `lost`, reads after it may have been lost."""
+        ...
+
+    def move_to(self, device: Device) -> None:
+        """Move the arrays to the memory of `device`."""
+        ...
 
     def remove(self, device: Device, ids: np.ndarray) -> None:
         """Adopt the removal of users' `ids`, whose vertices leave the graph. Later ids move up."""
@@ -355,6 +373,8 @@ class Shard(Protocol):
     def hi(self) -> int: ...  # noqa: D102
     @property
     def n_vertices(self) -> int: ...  # noqa: D102
+    @property
+    def epoch(self) -> int: ...  # noqa: D102
     @property
     def order(self) -> Array:
         """The internal id of each user's id, uint32[n_vertices] on the device; None if they are equal."""

@@ -31,6 +31,7 @@ from mgraph.errors import CapacityError
 from mgraph.kernels import load
 from mgraph.structures.plan import DELETED, INSERTED, UPDATED
 from mgraph.structures.sort import sort_keys
+from mgraph.worker.results.remembered import key_of, remember, remove
 from mgraph.worker.shard.change_log import MOST, Touched
 from mgraph.worker.shard.results import MaintainedState
 from mgraph.worker.shard.shard import Shard
@@ -58,7 +59,7 @@ def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value, first_n
     state = shard.maintained.setdefault(live, MaintainedState())
     shard.change_log.open(shard.epoch)
     if algorithm.memory is not None:
-        shard.change_log.whole = True
+        shard.change_log.whole, state.key = True, key_of(algorithm.name, args)
         _agree_on_memory(shard, state, algorithm.memory, first_name)
     report = _gone_on(shard, state)
     if report is None or report["how"] == "again":
@@ -85,15 +86,21 @@ def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value, first_n
 
 
 def _agree_on_memory(shard: Shard, state: MaintainedState, make: Callable[[int], Memory], first_name: int) -> None:
-    """Make a memory, unless each rank has the one of the same last read. One allreduce.
+    """Take up the memory that the graph remembers, or make one, unless each rank has that of the same last read.
 
-    The ranks differ after an error of some of them.
+    One allreduce. The ranks differ after an error of some of them.
     """
-    read, memory = -1 if state.read is None else state.read, state.memory
-    own = [read, -read, int(memory is None), max(first_name, 0 if memory is None else memory.next)]
+    remembered, memory = shard.remembered, state.memory
+    if state.result is None and memory is None and (memory := remembered.memories.pop(state.key, None)) is not None:
+        memory.move_to(shard.device)
+        memory.next = max(memory.next, first_name)
+    first_name = max(first_name, remembered.first, 0 if memory is None else memory.next)
+    read = -1 if memory is None or memory.read is None else memory.read
+    own = [read, -read, int(memory is None), first_name]
     last, first, missing, name = shard.exchange.allreduce(np.array(own, np.int64), "max").tolist()
     if missing or last != -first:
-        state.memory, state.result, state.read = make(name), None, None
+        memory, state.result = make(name), None
+    state.memory = memory
 
 
 def _note_place(shard: Shard, state: MaintainedState) -> None:
@@ -137,8 +144,10 @@ def _gone_on(shard: Shard, state: MaintainedState) -> Value | None:
 
 def end(shard: Shard, live: str) -> None:
     """Free a maintained result; unknown ids are ignored."""
-    if shard.maintained.pop(live, None) is not None and not shard.maintained:
-        shard.change_log.close()
+    if (state := shard.maintained.pop(live, None)) is not None:
+        remember(shard, state)
+        if not shard.maintained:
+            shard.change_log.close()
 
 
 class _Agreed(NamedTuple):
@@ -226,12 +235,14 @@ def through_removal(shard: Shard, ids: np.ndarray, isolated: bool = True) -> Ite
     going_on = [state for state in shard.maintained.values() if isolated and state.result is not None]
     numbering = _renumbering(shard, ids) if going_on else None
     generation = shard.generation
-    yield
+    shard.remembered.leaving = ids  # until the memories know, for a snapshot that begins with the change
+    try:
+        yield
+    finally:
+        shard.remembered.leaving = None
     if shard.generation == generation:
         return
-    for state in shard.maintained.values():
-        if state.memory is not None:
-            state.memory.remove(shard.device, ids)
+    remove(shard, ids)
     if not isolated:
         return
 
