@@ -143,7 +143,9 @@ def contents(rank: Rank) -> Value:
     return {"contents": pickle.dumps((shard.epoch, shard.history, shard.edges))}
 
 
-def restore(shard: Any, ballot: Ballot, store: Store, stored: StoredGraph, after: int | None = None) -> np.ndarray:
+def restore(
+    shard: Any, ballot: Ballot, store: Store, stored: StoredGraph, after: int | None = None, known: int = 0
+) -> np.ndarray:
     """Apply a stored graph, in place of `mgraph.worker.stores.restore.restore`."""
     counts, epoch = [], 0
     with RecordColumns(store.files) as bodies:

@@ -86,15 +86,13 @@ def _without(key: str, state: Value, ids: np.ndarray, shard: Shard) -> Value:
     return memory.saved()
 
 
-def restored(content: Mapping[str, Any] | None, term: int, whole: bool) -> Remembered:
-    """Return the memories that were `saved`, as a store's newest term is `term`.
+def restored(results: Mapping[str, Any], first: int, term: int, whole: bool) -> Remembered:
+    """Return the memories whose `results` and `first` were `saved`, as a store's newest term is `term`.
 
     Unless they are `whole`, results may have used names since that were not saved.
     """
-    remembered = Remembered(first=0 if content is None else content["first"])
-    if not whole:
-        remembered.first = max(remembered.first, TERM_NAMES * term)
-    for key, state in (content or {"results": {}})["results"].items():
+    remembered = Remembered(first=first if whole else max(first, TERM_NAMES * term))
+    for key, state in results.items():
         memory = remembered.memories[key] = _resumed(key, state, lost=not whole)
         memory.next = max(memory.next, 0 if whole else remembered.first)
     return remembered

@@ -8,6 +8,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Maintained, Memory
 from mgraph.device import Array, Device
+from mgraph.worker.shard.cost import CostModel
 
 __all__ = ["MaintainedState", "Remembered", "Result"]
 
@@ -56,13 +57,8 @@ class MaintainedState:
         The shard's at the last update.
     starts : tuple of int
         The starts of the ranges at the last update.
-    seconds : float
-        The time of its last full computation, on the slowest rank.
-    share : float
-        The fraction of the graph's edges that an update may visit.
-    times, slow, pause : int
-        The number of updates in a row that took too long; the number of changed arcs of the last one; and the number of
-        updates with about as many arcs to skip.
+    cost : CostModel
+        The cost of updates, and of full computations.
     removals : int
         The number of removals of vertices since the last read. The result was updated before each.
     spent : float
@@ -77,11 +73,7 @@ class MaintainedState:
     epoch: int = 0
     generation: int = 0
     starts: tuple[int, ...] = ()
-    seconds: float = 0.0
-    share: float = 1 / 8
-    times: int = 0
-    slow: int = 0
-    pause: int = 0
+    cost: CostModel = field(default_factory=CostModel)
     removals: int = 0
     spent: float = 0.0
     touched: int = 0

@@ -34,31 +34,32 @@ def restore_communities(shard: Shard, storage: Storage, stored: StoredGraph, rep
     int
         The number of the stored changes that the names know.
     """
-    # Read what this rank sees, and tell all ranks of each: term, closed, the place among the changes, and the bytes.
+    # Read what this rank sees, and tell all ranks of each: term, closed, the place among the changes, the first name
+    # that no other result has used, and the bytes of the results, 0 for none.
     with all_or_none(shard):
         contents = _seen(shard, storage, stored, repair)
-    packed = [pack(content) for content in contents]
-    own = np.full((2 * shard.size, 4), -1, np.int64)
+    packed = [pack(content["results"]) if content["results"] else b"" for content in contents]
+    own = np.full((2 * shard.size, 5), -1, np.int64)
     for at, (content, data) in enumerate(zip(contents, packed, strict=True)):
         place = stored.place_of(content["epoch"], content["n_vertices"])
-        own[2 * shard.rank + at] = content["term"], content["closed"], -1 if place is None else place, len(data)
+        place = -1 if place is None else place
+        own[2 * shard.rank + at] = content["term"], content["closed"], place, content["first"], len(data)
     rows: list[list[int]] = shard.exchange.allreduce(own.reshape(-1), "max").reshape(own.shape).tolist()
 
     # Take the newest that the graph has come through.
     usable = [number for number, row in enumerate(rows) if row[2] >= 0]
     if not usable:
-        shard.remembered = restored(None, stored.term if writes else 0, whole=stored.term == 0)
+        shard.remembered = restored({}, 0, stored.term if writes else 0, whole=stored.term == 0)
         return 0
     chosen = max(usable, key=lambda number: rows[number][:3])
-    holder, (term, closed, known, nbytes) = chosen // 2, rows[chosen]
-    (sent,) = transfer(shard, [[Piece(holder, nbytes, chosen % 2)]] * shard.size, lambda at: _bytes(packed[at]))
-    whole = bool(closed) and term == stored.term
-    shard.remembered = restored(unpack(sent.tobytes()), stored.term if writes else 0, whole)
+    term, closed, known, first, nbytes = rows[chosen]
+    results: Value = {}
+    if nbytes:
+        piece = Piece(chosen // 2, nbytes, chosen % 2)
+        (sent,) = transfer(shard, [[piece]] * shard.size, lambda at: np.frombuffer(packed[at], np.uint8))
+        results = unpack(sent.tobytes())
+    shard.remembered = restored(results, first, stored.term if writes else 0, bool(closed) and term == stored.term)
     return known
-
-
-def _bytes(data: bytes) -> np.ndarray:
-    return np.frombuffer(data, np.uint8)
 
 
 def _seen(shard: Shard, storage: Storage, stored: StoredGraph, repair: bool) -> list[Value]:

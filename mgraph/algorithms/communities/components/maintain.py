@@ -87,6 +87,8 @@ class Components:
         search.all_gather()
         return IncrementalPaths(shard, search, source=-1)
 
+    iterates = False
+
     @property
     def takes_deletions(self) -> bool:
         """Support for deletions, by a forest or by the rows of all vertices."""

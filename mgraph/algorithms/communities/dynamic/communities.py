@@ -123,6 +123,8 @@ class Communities:
         self.device.scatter(labels, self.order, by_user)
         return labels
 
+    iterates = False
+
     @property
     def takes_deletions(self) -> bool:
         """Support for deletions: always."""

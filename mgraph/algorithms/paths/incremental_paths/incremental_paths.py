@@ -220,6 +220,8 @@ class IncrementalPaths:
         if gone is None or self.counts[REFUSED]:
             return None
         self.cut_off = gone[0] if len(gone) == 1 else self.device.concatenate([self.gone[:0], *gone])
+        if len(self.cut_off) and self._rows_of_cut() > most:
+            return None
 
         # Compute their lengths anew, then the predecessors.
         updated = self._recompute(changed, changes)
@@ -288,6 +290,13 @@ class IncrementalPaths:
                 counts = self._swap_suspects(int(counts[SUSPECTS]))
             suspects = self._sum(int(counts[SUSPECTS]))[0]
         return gone
+
+    def _rows_of_cut(self) -> int:
+        """Return the edges that were visited, and those that `_recompute` will visit: of all rows that were cut."""
+        cut, visited = self.gone[: int(self.counts[CUT])] - np.uint32(self.shard.lo), int(self.counts[EDGES])
+        for edges in (*self.backward, *self.forward):
+            visited += int(Device.to_host(self.device.gather(edges.degrees(), cut).sum(dtype=np.int64)))
+        return self._sum(visited)[0]
 
     def _invalidate_persistent(
         self, most: int, gone: list[Array], few: int | None = None, turns: int = BLOCKWISE_TURNS
