@@ -46,9 +46,9 @@ class Twin:
         True if reads after `saved` may have been lost.
     """
 
-    def __init__(self, path: Path, **options: Any) -> None:
-        self.path, self.options, self.term = path, {**options, "device": "cpu"}, 1
-        self.graph = DynamicGraph(**self.options, store=path)
+    def __init__(self, path: Path, place: Any = None, **options: Any) -> None:
+        self.path, self.term = path, 1
+        self.graph = DynamicGraph(place, **options, device="cpu", store=path)
         self.live: Any = None
         self.model, self.read = NamesModel(), -1
         self.saved, self.lost = (copy.deepcopy(self.model), self.read), False
@@ -80,7 +80,7 @@ class Twin:
         """Close the graph, or leave it, and open its store at another place."""
         if crash:
             new = self.path.with_name(f"{self.path.name}x")
-            shutil.copytree(self.path, new)
+            shutil.copytree(self.path, new, ignore=shutil.ignore_patterns("*.tmp"))
             self.path = new
             (self.model, self.read), self.lost = copy.deepcopy(self.saved), True
             self.model.next = max(self.model.next, self.term * TERM)
@@ -92,13 +92,16 @@ class Twin:
 
 
 @pytest.mark.parametrize("method", ["leiden", pytest.param("louvain", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("size", [1, 2])
-def test_random_lives(request, tmp_path, method, size):
-    """Accounts leave and come back, between reads, snapshots, closes and crashes, here and on two workers in turn."""
+@pytest.mark.parametrize("where", ["here", "here and on workers", "on local disks"])
+def test_random_lives(request, tmp_path, method, where):
+    """Accounts leave and come back, between reads, snapshots, closes and crashes."""
     rng, kinds = fresh_rng(), set[str]()
-    places = [None] if size == 1 else [None, request.getfixturevalue("client")]
-    twin = Twin(tmp_path / "store", keys="int64", window=1500, drop_isolated=True, directed=False, weighted=True)
-    for step in range(60 if size == 1 else 30):
+    client = None if where == "here" else request.getfixturevalue("client")
+    places = [client] if where == "on local disks" else [None, client]
+    options: dict[str, Any] = {"keys": "int64", "window": 1500, "drop_isolated": True, "directed": False}
+    options |= {"disks": "local"} if where == "on local disks" else {}
+    twin = Twin(tmp_path / "store", places[0], **options, weighted=True)
+    for step in range(60 if where == "here" else 30):
         twin.graph.insert(*payments(rng, step))
         twin.keep(twin.graph.vertices().tolist())
         act = rng.choice(["read", "snapshot", "close", "crash", "go on"], p=[0.4, 0.15, 0.1, 0.15, 0.2])
@@ -220,7 +223,7 @@ def test_a_snapshot_that_begins_while_vertices_leave(tmp_path, monkeypatch):
         graph.delete(["ann", "ann"], ["bob", "cid"])
         while not graph.store.snapshots:
             pass
-        shutil.copytree(tmp_path / "store", tmp_path / "crash")
+        shutil.copytree(tmp_path / "store", tmp_path / "crash", ignore=shutil.ignore_patterns("*.tmp"))
     want.pop("ann")
     with DynamicGraph.open(tmp_path / "crash") as graph:
         assert names_of(graph) == want
