@@ -261,13 +261,14 @@ class ApplyResult:
         The visited edges.
     changed : bool
         True if the result has changed.
-    iterated : "at once" | "after a try" or None
-        Whether the update iterated over all edges: at once, or after it had given up to look at single ones.
+    how : "updated" | "gave up" | "iterated" | "iterated after a try"
+        "gave up" if the result must be computed anew. "iterated" if the update iterated over all edges: at once, or
+        after it had given up to look at single ones.
     """
 
     edges: int
     changed: bool
-    iterated: Literal["at once", "after a try"] | None = None
+    how: Literal["updated", "gave up", "iterated", "iterated after a try"] = "updated"
 
 
 @dataclass(frozen=True)
@@ -337,9 +338,10 @@ class Maintained(Protocol):
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         """Apply `changes`, the difference between the shard's edges now and at the last call.
 
-        It may give up before the result is correct, and return None on every rank: if it would visit about `most` edges
-        of the graph or more, or if it cannot go on. Then the result is computed anew. `most` is 0 for a result that
-        `iterates`, and is to do so at once.
+        It may give up before the result is correct, and say so on every rank, or return None: if it would visit about
+        `most` edges of the graph or more, or has visited half as many without knowing how many will follow, or if it
+        cannot go on. Then the result is computed anew. `most` is 0 for a result that `iterates`, and is to do so at
+        once.
         """
         ...
 

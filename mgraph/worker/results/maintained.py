@@ -127,6 +127,9 @@ def _gone_on(shard: Shard, state: MaintainedState) -> Value | None:
         if most:
             _learn(state.cost, applied, _longest(shard, began), arcs, len(changes))
 
+    if applied is not None and applied.how == "gave up":
+        applied = None
+
     # Report edges: an undirected edge is two arcs, a loop one.
     touched = len(changes) if loops is None else (len(changes) + int(shard.device.to_host(loops)[0])) // 2
     if applied is None:
@@ -178,12 +181,12 @@ def _agree(shard: Shard, state: MaintainedState) -> _Agreed | None:
 
 def _learn(cost: CostModel, applied: ApplyResult | None, seconds: float, arcs: int, changed: int) -> None:
     """Learn from an update of so many `changed` arcs, in a graph of so many."""
-    if applied is None:
-        cost.gave_up(seconds, changed)
-    elif applied.iterated is None:
+    if applied is None or applied.how == "iterated after a try":
+        cost.gave_up(seconds, arcs, changed)
+    elif applied.how == "gave up":
+        cost.gave_up(seconds, arcs, changed, applied.edges)
+    elif applied.how == "updated":
         cost.completed(seconds, arcs, changed, applied.edges)
-    elif applied.iterated == "after a try":
-        cost.gave_up(seconds, changed, part=1.0)
 
 
 def _longest(shard: Shard, began: float) -> float:

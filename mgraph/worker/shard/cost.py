@@ -1,10 +1,10 @@
 """The cost of updating a maintained result, relative to computing it anew.
 
-An update gives up after visits for which it takes about half as long as a full computation, so that both together take
-one and a half times as long. How many these are is measured: the work of an update is its changed arcs and the edges
-that it visits, and its time is in proportion. An algorithm that sees that it will visit more gives up before it begins,
-so only updates that are completed raise the number. Updates that give up, or take longer than a full computation, are
-suspended for some time after three more of them than of others.
+An update may visit as many edges as take as long as a full computation, if it counts them before it visits them, and
+gives up after half as many if it does not. So an update that gives up, and the full computation after it, take one and
+a half times as long. How many these are is measured: the work of an update is its changed arcs and the edges that it
+visits, and its time is in proportion. Updates that give up, or take longer than a full computation, are suspended for
+some time after three more of them than of others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ __all__ = ["MOST_SHARE", "CostModel"]
 FIRST_SHARE = 1 / 16  #: work of the first update, in arcs of the graph
 LEAST_SHARE, MOST_SHARE = 1 / 1024, 1.0  #: bounds of this share
 FEW = 4096  #: edges that an update may always visit
-PART = 0.5  #: of the time of a full computation for an update
 MEASURED = 1 / 64  #: of the allowed work; updates with less spend their time on other things
 #: updates are suspended after TIMES that took SLOWER seconds longer, or gave up after these; each other one makes up
 #: for one of them
@@ -58,21 +57,25 @@ class CostModel:
 
     def completed(self, seconds: float, arcs: int, changed: int, visited: int) -> None:
         """Learn from an update that visited so many edges."""
-        work = changed + visited
-        if work > max(FEW, MEASURED * arcs * self.share):
-            self._allow(PART * self.seconds * work / (max(seconds, 1e-9) * arcs))
+        self._learn(seconds, arcs, changed + visited)
         if seconds <= self.seconds + SLOWER:
             self.times = max(0, self.times - 1)
         else:
             self._suspend(changed)
 
-    def gave_up(self, seconds: float, changed: int, part: float = PART) -> None:
-        """Learn from an update that gave up, for which there was a `part` of the time of a full computation."""
-        goal = part * self.seconds
-        if seconds > goal:
-            self._allow(self.share * goal / seconds)
+    def gave_up(self, seconds: float, arcs: int, changed: int, visited: int = 0) -> None:
+        """Learn from an update that gave up after so many edges, 0 if that is not known."""
+        if visited:
+            self._learn(seconds, arcs, changed + visited)
+        elif seconds > self.seconds:
+            self._allow(self.share * self.seconds / seconds)
         if seconds > SLOWER:
             self._suspend(changed)
+
+    def _learn(self, seconds: float, arcs: int, work: int) -> None:
+        """Allow the work for which there is time, in proportion to `work`, unless that is too little to tell."""
+        if work > max(FEW, MEASURED * arcs * self.share):
+            self._allow(self.seconds * work / (max(seconds, 1e-9) * arcs))
 
     def _suspend(self, changed: int) -> None:
         """Count a slow update. From TIMES on suspend those of this size, each time for twice as long."""

@@ -99,7 +99,7 @@ class Ranks:
             start, self.rest = self.forward_push.ranks("float64"), 1
         elif self.forward_push is not None:
             tried = True
-            settled = self.forward_push.apply_changes(changes, most, renumbered)
+            settled = self.forward_push.apply_changes(changes, most // 2, renumbered)
             visited = int(self._sum(self.forward_push.edges))
             if settled and self.forward_push.error < self.arguments["tol"]:
                 self.futile, self.info = 0, {**self.info, "error": self.forward_push.error}
@@ -116,7 +116,7 @@ class Ranks:
         if not self.info["converged"]:
             return None
         visited += int(self.info["iterations"] * self._sum(self.shard.out_edges.num_edges))
-        return ApplyResult(visited, True, "after a try" if tried else "at once")
+        return ApplyResult(visited, True, "iterated after a try" if tried else "iterated")
 
     def renumber(self, ids: Renumbering) -> bool:
         """Implement `Maintained.renumber`. Returns False with a teleport vector."""

@@ -80,7 +80,7 @@ class Distances:
         elif more := self.shard.n_vertices - len(incremental.length):
             incremental.grow(self.shard.device.full(more, HOPS.none, np.uint64))
         changed = incremental.apply_changes(changes, most)
-        return None if changed is None else ApplyResult(incremental.visited(), changed)
+        return ApplyResult(incremental.visited(), bool(changed), "gave up" if changed is None else "updated")
 
     def renumber(self, ids: Renumbering) -> bool:
         """Adopt new internal ids. Returns False if the source was removed."""

@@ -37,7 +37,9 @@ class Distances:
             return None
         self._grow()
         changed = self.incremental.apply_changes(changes, most)
-        if changed is None or (self.incremental.parents is not None and self._tied()):
+        if changed is None:
+            return ApplyResult(self.incremental.visited(), False, "gave up")
+        if self.incremental.parents is not None and self._tied():
             return None
         return ApplyResult(self.incremental.visited(), changed)
 
