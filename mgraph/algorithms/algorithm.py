@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from mgraph.exchange import Exchange
 from mgraph.facade import hint
 from mgraph.kernels import Library, View, load
 from mgraph.partition import Partition
-from mgraph.structures import Structure
+from mgraph.structures import Csr, Structure
 from mgraph.tables.arrays import shown
 
 __all__ = [
@@ -81,6 +81,8 @@ class GraphFacts:
     directed, weighted : bool
     reverse : bool
         True if the graph has in-edges: stored with ``reverse=True``, or those of an undirected graph.
+    times : str, optional
+        The dtype of the edges' times, "int64" or a datetime64 with its unit. None without times.
     ids : callable, optional
         In a graph with keys, ``ids(keys, name)`` returns the vertices' ids.
     """
@@ -90,6 +92,7 @@ class GraphFacts:
     weighted: bool
     reverse: bool
     ids: Callable[[Any, str], np.ndarray] | None = None
+    times: str | None = None
 
     def vertex(self, value: Any, name: str) -> int:
         """Return the id of a vertex that the user names. Raises the errors of `check_vertex`."""
@@ -250,10 +253,22 @@ class EdgeDelta:
 
 @dataclass(frozen=True)
 class ApplyResult:
-    """Cost and outcome of an update of a result: the visited edges, and True if the result has changed."""
+    """Cost and outcome of an update of a result.
+
+    Attributes
+    ----------
+    edges : int
+        The visited edges.
+    changed : bool
+        True if the result has changed.
+    how : "updated" | "gave up" | "iterated" | "iterated after a try"
+        "gave up" if the result must be computed anew. "iterated" if the update iterated over all edges: at once, or
+        after it had given up to look at single ones.
+    """
 
     edges: int
     changed: bool
+    how: Literal["updated", "gave up", "iterated", "iterated after a try"] = "updated"
 
 
 @dataclass(frozen=True)
@@ -282,12 +297,30 @@ class Memory(Protocol):
     ----------
     next : int
         The first name that was never used.
+    read : int or None
+        The epoch of the last read; None before the first, and after one that failed.
+    resumed : bool
+        True before the first read after a store was opened, which had this state.
     passed : dict
         The changes at the last `Maintained.columns` in arrays, which rank 0 sends to the user's process.
     """
 
     next: int
+    read: int | None
+    resumed: bool
     passed: dict[str, np.ndarray]
+
+    def saved(self) -> dict[str, Any]:
+        """Return the state as plain values and copies in host memory, for `resume`."""
+        ...
+
+    def resume(self, saved: Mapping[str, Any], lost: bool) -> None:
+        """Take up a `saved` state, in host memory. With `lost`, reads after it may have been lost."""
+        ...
+
+    def move_to(self, device: Device) -> None:
+        """Move the arrays to the memory of `device`."""
+        ...
 
     def remove(self, device: Device, ids: np.ndarray) -> None:
         """Adopt the removal of users' `ids`, whose vertices leave the graph. Later ids move up."""
@@ -305,8 +338,10 @@ class Maintained(Protocol):
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         """Apply `changes`, the difference between the shard's edges now and at the last call.
 
-        It may give up before the result is correct, and return None on every rank: if it would visit about `most` edges
-        of the graph or more, or if it cannot go on. Then the result is computed anew.
+        It may give up before the result is correct, and say so on every rank, or return None: if it would visit about
+        `most` edges of the graph or more, or has visited half as many without knowing how many will follow, or if it
+        cannot go on. Then the result is computed anew. `most` is 0 for a result that `iterates`, and is to do so at
+        once.
         """
         ...
 
@@ -316,6 +351,11 @@ class Maintained(Protocol):
         Another `apply_changes` comes before `columns`. Makes no exchange. Returns False if the result cannot go on, for
         example if its source was removed; equal on every rank.
         """
+        ...
+
+    @property
+    def iterates(self) -> bool:
+        """True if `apply_changes` can iterate from the last values over all edges, in place of a full computation."""
         ...
 
     @property
@@ -356,6 +396,8 @@ class Shard(Protocol):
     @property
     def n_vertices(self) -> int: ...  # noqa: D102
     @property
+    def epoch(self) -> int: ...  # noqa: D102
+    @property
     def order(self) -> Array:
         """The internal id of each user's id, uint32[n_vertices] on the device; None if they are equal."""
         ...
@@ -367,6 +409,10 @@ class Shard(Protocol):
         Programs use its places as names of groups of vertices: columns of the kind "label". Without keys it equals
         `order`.
         """
+        ...
+
+    def times_of(self, csr: Csr, rows: Array, direction: str) -> Array:
+        """Return the time of each arc of `rows` of the "out" or "in" edges, None for all, in a graph with times."""
         ...
 
     @property

@@ -161,7 +161,8 @@ class Options:
     def facts(self, numbering: Numbering) -> GraphFacts:
         """Return the properties that checks of arguments depend on."""
         ids = None if numbering.keys is None else numbering.ids
-        return GraphFacts(numbering.n_vertices, self.directed, self.weighted, self.reverse or not self.directed, ids)
+        reverse = self.reverse or not self.directed
+        return GraphFacts(numbering.n_vertices, self.directed, self.weighted, reverse, ids, self.times)
 
 
 def choose_structure(structure: str, device: str, grows: bool) -> str:

@@ -7,6 +7,7 @@ name                                         content
 ``term-000001/rank-0000/*.log``              the segments of that rank's log
 ``head-0000.json``                           the newest term, and how far that rank's log in it was synced
 ``snapshot-…/rank-0000.json``, ``.arrow``    the edges of that rank, and the snapshot that they are a part of
+``communities.bin``                          of rank 0: their names when the graph was closed
 ``graph-…-0000.lock``                        locked by each rank of the graph that has the store open
 ===========================================  ===========================================================================
 
@@ -64,6 +65,7 @@ def whole(marks: Sequence[Value]) -> list[Value]:
             **parts[0]["content"],
             "folder": parts[0]["folder"],
             "keys": parts[0]["keys"] and {**parts[0]["keys"], "holder": parts[0].get("holder")},
+            "communities": (named := parts[0].get("communities")) and {**named, "holder": parts[0].get("holder")},
             "places": [parts[rank]["place"] for rank in range(len(parts))],
             "files": [{**parts[rank]["file"], "holder": parts[rank].get("holder")} for rank in range(len(parts))],
         }

@@ -11,14 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mgraph.errors import StoreError
-from mgraph.log.records import REMOVALS, Entry
+from mgraph.log.records import REMOVALS, WITHIN, Entry
 
-__all__ = ["BY_KEY", "FORMAT", "PLAIN", "Head", "StoredGraph", "Term", "chosen", "described", "head_name", "term_of"]
+__all__ = ["BY_KEY", "FORMAT", "Head", "StoredGraph", "Term", "chosen", "described", "head_name", "term_of"]
 
-FORMAT = 4  #: of the files of a store, at most
-BY_KEY = 4  #: of a store whose window of a number of edges goes by keys
-WITHIN = 3  #: of a store with changes that belong to an epoch before them
-PLAIN = 2  #: of a store without changes that belong to an epoch before them
+FORMAT = 5  #: of a new store, and the largest that is read
+BY_KEY = 4  #: the first in which windows of a number of edges go by keys
 
 
 @dataclass(frozen=True)
@@ -108,9 +106,7 @@ def term_of(name: str) -> int | None:
 
 def described(kind: Mapping[str, Any], store: str) -> dict[str, Any]:
     """Return the description of a new store, for a graph of this kind."""
-    by_key = kind.get("window_edges") is not None and kind.get("keys") is not None
-    form = BY_KEY if by_key else WITHIN if kind.get("drop_isolated") else PLAIN
-    return {"format": form, "id": store, **kind}
+    return {"format": FORMAT, "id": store, **kind}
 
 
 def chosen(snapshots: Sequence[dict[str, Any]], epoch: int | None) -> dict[str, Any] | None:
@@ -177,11 +173,34 @@ class StoredGraph:
         self.shares.extend(changes)
         self.epoch = epoch
         for shares in changes:
-            gone = shares[0].n if shares[0].kind in REMOVALS else 0
-            self.left, self.last = max(self.left - gone, *(entry.vertices for entry in shares), 0), shares[0].kind
+            self.left, self.last = _left(self.left, shares), shares[0].kind
             self.n_vertices = max(self.n_vertices, self.left)
+
+    def place_of(self, epoch: int, n_vertices: int) -> int | None:
+        """Return after how many of the changes the graph was at `epoch` with `n_vertices` vertices; None if never.
+
+        Changes within an epoch only remove vertices, so that the two tell the place.
+        """
+        at, left = self._start
+        for place, shares in enumerate(self.shares):
+            if (at, left) == (epoch, n_vertices):
+                return place
+            at, left = at + (shares[0].kind not in WITHIN), _left(left, shares)
+        return len(self.shares) if (at, left) == (epoch, n_vertices) else None
+
+    @property
+    def _start(self) -> tuple[int, int]:
+        """The epoch and the number of vertices before the changes."""
+        start = self.snapshot or {"epoch": 0, "n_vertices": self.about["n_vertices"]}
+        return start["epoch"], start["n_vertices"]
 
     @property
     def nbytes(self) -> int:
         """Bytes of the records."""
         return sum(entry.end - entry.place for shares in self.shares for entry in shares)
+
+
+def _left(left: int, shares: Sequence[Entry]) -> int:
+    """Return the number of vertices after a change; there were `left` before it."""
+    gone = shares[0].n if shares[0].kind in REMOVALS else 0
+    return max(left - gone, *(entry.vertices for entry in shares), 0)

@@ -9,6 +9,7 @@ name                                content
 ``head-0000.json``                  the newest term, and how far the rank's log in it was synced
 ``snapshot-000000000042.json``      epoch, the places of the logs, the files with their checksums
 ``snapshot-000000000042/*.arrow``   the edges of one rank
+``communities.bin``                 the names of communities when the graph was closed; in snapshots theirs
 ``owner.json``                      the store's id, where the snapshots are elsewhere
 ``lock``, ``rank-0000.lock``        locked by rank 0, and by each rank that has a log open; the holder is inside
 ``*.damaged``                       what a repair gave up

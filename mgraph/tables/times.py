@@ -224,8 +224,8 @@ def as_instant(value: Any, times: str, name: str) -> int:
         raise InvalidOption(f"{name} is {value!r}: {error}") from None
 
 
-def as_span(window: Any, times: str | None) -> tuple[int, str]:
-    """Return the option `window` as a number of units, with its option `times`.
+def as_span(window: Any, times: str | None, name: str = "window") -> tuple[int, str]:
+    """Return the option `window`, or another of that `name`, as a number of units, with its option `times`.
 
     A timedelta, or a string such as "1h" or "2 days 30 min", is of dates; without `times` these are datetime64[ns].
 
@@ -237,22 +237,22 @@ def as_span(window: Any, times: str | None) -> tuple[int, str]:
     """
     # A number is a span of integer times.
     if isinstance(window, str):
-        window = _timedelta(window)
+        window = _timedelta(window, name)
     if not isinstance(window, datetime.timedelta | np.timedelta64):
         if times not in (None, INTEGERS):
-            raise InvalidOption(f"window is {window!r} and times is {times!r}; give the window as a timedelta")
-        return _positive(window, window), INTEGERS
+            raise InvalidOption(f"{name} is {window!r} and times is {times!r}; give it as a timedelta")
+        return _positive(window, window, name), INTEGERS
     # A timedelta is a span of dates. Years and months have no fixed length in finer units.
     times = times or "datetime64[ns]"
     if times == INTEGERS:
         raise InvalidOption(
-            f'window is {window!r} and times are integers; give a span in their unit, or times="datetime64[ns]"'
+            f'{name} is {window!r} and times are integers; give a span in their unit, or times="datetime64[ns]"'
         )
     if isinstance(window, np.timedelta64):
         unit, kept = (np.datetime_data(dtype)[0] for dtype in (window.dtype, np.dtype(times)))
         if unit in CALENDAR and kept not in CALENDAR:
             raise InvalidOption(
-                f"window is {window!r}, and years and months differ in length; give it in weeks, days, hours, minutes, "
+                f"{name} is {window!r}, and years and months differ in length; give it in weeks, days, hours, minutes, "
                 'seconds or less ("W", "D", "h", "m", "s", "ms", "us", "ns")'
             )
     # Convert it, which must be exact.
@@ -262,11 +262,11 @@ def as_span(window: Any, times: str | None) -> tuple[int, str]:
         if np.isnat(exact) or span.astype(exact.dtype) != exact:
             raise ValueError
     except (ValueError, OverflowError, TypeError):
-        raise InvalidOption(f"window is {window!r}; it must be a whole number of the unit of times={times!r}") from None
-    return _positive(int(span.astype(np.int64)), window), times
+        raise InvalidOption(f"{name} is {window!r}; it must be a whole number of the unit of times={times!r}") from None
+    return _positive(int(span.astype(np.int64)), window, name), times
 
 
-def _timedelta(text: str) -> Any:
+def _timedelta(text: str, name: str) -> Any:
     """Parse a span in words, in the notation of pandas; `InvalidOption` for other text.
 
     The result is in the finest unit of the text.
@@ -275,16 +275,16 @@ def _timedelta(text: str) -> Any:
     names = [unit if unit in _UNITS or len(unit) == 1 else unit.lower().removesuffix("s") for _, unit in parts]
     units = [_UNITS.get(name) for name in names]
     if not parts or None in units or re.sub(r"\d+\s*[a-zA-Zµ]+", "", text).strip():
-        raise InvalidOption(f'window is {text!r}; it is a span such as "1h", "30 min", "7 days" or "1h 30min"')
+        raise InvalidOption(f'{name} is {text!r}; it is a span such as "1h", "30 min", "7 days" or "1h 30min"')
     span = sum((np.array(int(n), f"timedelta64[{unit}]") for (n, _), unit in zip(parts, units, strict=True)), 0)
     return np.array(span)[()]
 
 
-def _positive(span: Any, window: Any) -> int:
+def _positive(span: Any, window: Any, name: str) -> int:
     try:
         n = operator.index(span)
     except TypeError:
         n = 0
     if isinstance(span, bool) or not 0 < n <= MOST:
-        raise InvalidOption(f"window is {window!r}; it must be a timedelta or a whole number, above 0")
+        raise InvalidOption(f"{name} is {window!r}; it must be a timedelta or a whole number, above 0")
     return n

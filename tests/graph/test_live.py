@@ -21,6 +21,7 @@ from mgraph.errors import GraphClosed, InvalidOption, UnknownVertex
 from mgraph.sources.rmat import Rmat
 from mgraph.structures import names
 from mgraph.worker.results import maintained as worker_live
+from mgraph.worker.shard import cost
 
 KINDS = {
     "undirected": {"directed": False},
@@ -110,8 +111,8 @@ def by_blocks(request, monkeypatch):
 
     By jumps, pointers find all that is cut off.
     """
-    monkeypatch.setattr(worker_live, "FEW", 10**9)  # nothing is given up, or left out
-    monkeypatch.setattr(worker_live, "SLOWER", 1e9)
+    monkeypatch.setattr(cost, "FEW", 10**9)  # nothing is given up, or left out
+    monkeypatch.setattr(cost, "SLOWER", 1e9)
     monkeypatch.setattr(IncrementalPaths, "_recompute", _recompute_once)
     device, _, way = request.param.partition(", ")
     if way:

@@ -12,8 +12,8 @@ from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, EdgeBatch
 from mgraph.algorithms.communities.components import maintain as components
-from mgraph.worker.results import maintained as worker_live
-from mgraph.worker.shard import change_log
+from mgraph.algorithms.paths.near_far import search
+from mgraph.worker.shard import change_log, cost
 
 
 def test_few_edges_are_visited_for_few_changes():
@@ -88,7 +88,7 @@ def test_many_new_components_and_many_visits_are_left_to_a_fresh_run(monkeypatch
 
 
 def test_large_components_that_are_joined_keep_their_roots_only(monkeypatch):
-    monkeypatch.setattr(worker_live, "FEW", 1)
+    monkeypatch.setattr(cost, "FEW", 1)
     with DynamicGraph(n_vertices=200, directed=False, device="cpu") as graph:
         graph.insert(*line(100))
         graph.insert(*(ends + IDS(100) for ends in line(100)))
@@ -140,7 +140,7 @@ def test_where_only_roots_are_kept_they_equal_fresh_runs(only_roots, n):
 
 def test_going_on_that_is_slow_is_left_out_for_some_time(monkeypatch):
     """After three times in a row, once, then twice and so on; not for batches of less than half the size."""
-    monkeypatch.setattr(worker_live, "SLOWER", -1e9)  # always
+    monkeypatch.setattr(cost, "SLOWER", -1e9)  # always
     pairs = np.arange(0, 40, 2)
     with DynamicGraph(n_vertices=2000, directed=False, device="cpu") as graph:
         live = graph.maintain("bfs", source=0)
@@ -152,3 +152,51 @@ def test_going_on_that_is_slow_is_left_out_for_some_time(monkeypatch):
         assert hows == [False] * 3 + [True] + [False] + [True] * 2 + [False] + [True] * 2
         graph.insert([1000], [1001])
         assert live.result().levels == 2 and live.report.how == "unchanged"
+
+
+def test_a_search_that_would_visit_too_much_does_not_begin(monkeypatch):
+    """The rows of the vertices that are cut are counted before they are searched: a hub that loses its parent."""
+    n, resumed = 4000, []
+    monkeypatch.setattr(search.NearFarSearch, "resume", lambda self, sources, words: resumed.append(len(sources)))
+    with DynamicGraph(n_vertices=n, directed=False, device="cpu") as graph:
+        graph.insert([0, 0, 2], [1, 2, 1])
+        graph.insert(np.ones(n - 4, IDS), np.arange(3, n - 1, dtype=IDS))
+        for name in ("bfs", "sssp"):
+            live = graph.maintain(name, source=0)
+            graph.delete([0], [1])
+            live.result()
+            assert live.report.how == "again" and not resumed
+            np.testing.assert_array_equal(live.result().to_numpy(), getattr(graph, name)(0).to_numpy())
+            live.close()
+            graph.insert([0], [1])
+
+
+def test_a_search_that_is_computed_anew_keeps_no_more_than_its_columns():
+    """Until changes come, and also where vertices leave meanwhile."""
+    with DynamicGraph(keys="int64", directed=False, device="cpu") as graph:
+        graph.insert([1, 2, 3, 5, 7], [2, 3, 4, 6, 8])
+        graph.delete([5], [6])
+        live = graph.maintain("bfs", source=3, predecessors=True)
+        assert graph.drop_isolated() == 2
+        assert live.report.how == "again"
+        assert live.result().to_series().to_dict() == {1: 2, 2: 1, 3: 0, 4: 1, 7: -1, 8: -1}
+        assert live.report.how == "incremental"
+        graph.insert([4, 9], [9, 8])
+        assert live.result().to_series().to_dict() == {1: 2, 2: 1, 3: 0, 4: 1, 7: 4, 8: 3, 9: 2}
+        assert live.report.how == "incremental"
+
+
+def test_pagerank_whose_updates_are_suspended_iterates_from_its_last_ranks(monkeypatch):
+    """It neither begins anew nor looks for closer ranks: fewer iterations than a fresh run."""
+    rng, n = fresh_rng(), 3000
+    monkeypatch.setattr(cost.CostModel, "most", lambda self, arcs, changed: 0)
+    with DynamicGraph(n_vertices=n, directed=False, device="cpu") as graph:
+        graph.insert(*rng.integers(0, n, (2, 8 * n)))
+        live = graph.maintain("pagerank")
+        for _ in range(4):
+            graph.insert(*rng.integers(0, n, (2, 20)))
+            result, fresh = live.result(), graph.pagerank()
+            assert live.report.how == "incremental"
+            arcs = 2 * graph.num_edges
+            assert live.report.edges <= result.info["iterations"] * arcs < fresh.info["iterations"] * arcs
+            np.testing.assert_allclose(result.to_numpy(), fresh.to_numpy(), atol=1e-5)

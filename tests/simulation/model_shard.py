@@ -19,6 +19,7 @@ from mgraph.log.store import Store
 from mgraph.worker.calls.rank import Rank, Value
 from mgraph.worker.commit.ballot import Ballot
 from mgraph.worker.commit.change import Change
+from mgraph.worker.shard.results import Remembered
 
 __all__ = ["BatchOfModel", "ModelShard", "contents", "create", "restore", "route", "share_runs"]
 
@@ -58,6 +59,7 @@ class ModelShard:
         self.spec, self.rank, self.size, self.exchange = SimpleNamespace(graph=graph, copy_of=""), rank, size, None
         self.lo, self.hi, self.epoch, self.changes = rank * N // size, (rank + 1) * N // size, 0, 0
         self.device, self.structures, self.results, self.maintained = _Device(), (), dict[str, Any](), dict[str, Any]()
+        self.remembered = Remembered()
         self.history: list[tuple[int, int]] = []
         self.edges: set[tuple[int, int]] = set()
 
@@ -141,7 +143,9 @@ def contents(rank: Rank) -> Value:
     return {"contents": pickle.dumps((shard.epoch, shard.history, shard.edges))}
 
 
-def restore(shard: Any, ballot: Ballot, store: Store, stored: StoredGraph, after: int | None = None) -> np.ndarray:
+def restore(
+    shard: Any, ballot: Ballot, store: Store, stored: StoredGraph, after: int | None = None, known: int = 0
+) -> np.ndarray:
     """Apply a stored graph, in place of `mgraph.worker.stores.restore.restore`."""
     counts, epoch = [], 0
     with RecordColumns(store.files) as bodies:

@@ -26,8 +26,10 @@ class CommunityChanges:
     ----------
     communities : pyarrow.Table
         An event per row: `epoch`, that of the read; `event`, "born", "died", "merged into", "split from", "grown",
-        "shrunk", or "changed" for other members of the same number; `name`; `other`, the name of the community that it
-        merged into or split from, null for other events; and the sizes `before` and `after`.
+        "shrunk", "changed" for other members of the same number, or "lost"; `name`; `other`, the name of the community
+        that it merged into or split from, null for other events; and the sizes `before` and `after`. A row "lost" has
+        nothing else: after a crash, the reads before this one are lost up to the last one that the store has, and the
+        other rows of the epoch have the changes since that.
     vertices : pyarrow.Table
         A vertex per row whose community has another name: `epoch`, `vertex`, a key in a graph with keys, `from`, null
         for a new vertex, and `to`.
@@ -71,17 +73,29 @@ class CommunityHistory:
         self._reads: deque[_Read] = deque()
 
     def note(self, passed: Mapping[str, Any], epoch: int, numbering: Numbering) -> None:
-        """Note the changes that rank 0 sent with a read. After a gap, the history begins anew."""
-        if self._last is None or passed["since"] != self._last:
-            self._reads.clear()
-            self.first = epoch
-        elif len(passed["event"]) or len(passed["vertex"]):
+        """Note the changes that rank 0 sent with a read.
+
+        After a gap, the history begins anew. With names from a store it goes on from their read.
+        """
+        since, resumed = passed["since"], passed["resumed"]
+        whole = since is not None and (since == self._last or resumed)
+        if since != self._last or not whole:
+            self._go_back(since if whole else epoch, keep=whole)
+        if whole and (len(passed["event"]) or len(passed["vertex"])):
             events = tuple(passed[name] for name in ("event", "name", "other", "before", "after"))
             vertices = numbering.names(passed["vertex"])
             self._reads.append(_Read(epoch, events, vertices, (passed["origin"], passed["target"])))
             while len(self._reads) > self.limit:
                 self.first = self._reads.popleft().epoch
         self._last, self.next = epoch, passed["next"]
+
+    def _go_back(self, epoch: int, keep: bool) -> None:
+        """Begin the history at `epoch`; `keep` the reads up to it, if it was one of them."""
+        if not keep or self.first is None or self._last is None or not self.first <= epoch <= self._last:
+            self._reads.clear()
+            self.first = epoch
+        while self._reads and self._reads[-1].epoch > epoch:
+            self._reads.pop()
 
     def since(self, epoch: Any) -> CommunityChanges:
         """Return the changes at the reads after `epoch`.
@@ -113,8 +127,9 @@ def _tables(reads: list[_Read]) -> CommunityChanges:
     epochs = [np.full(len(read.events[0]), read.epoch) for read in reads]
     codes, names, others, before, after = ([read.events[i] for read in reads] for i in range(5))
     kinds = pa.array(EVENTS).take(column(codes))
-    communities = {"epoch": column(epochs), "event": kinds, "name": column(names), "other": column(others, null=True)}
-    communities |= {"before": column(before), "after": column(after)}
+    communities = {"epoch": column(epochs), "event": kinds}
+    for name, parts in (("name", names), ("other", others), ("before", before), ("after", after)):
+        communities[name] = column(parts, null=True)
 
     epochs = [np.full(len(read.names[0]), read.epoch) for read in reads]
     parts = [pa.array(read.vertices) for read in reads]

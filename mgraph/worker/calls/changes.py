@@ -20,6 +20,7 @@ from mgraph.worker.commit.route import incident_runs, own_rows, route, share_run
 from mgraph.worker.inputs import ingest as steps
 from mgraph.worker.inputs.sources import Reader, joined, open_source
 from mgraph.worker.results.maintained import through_removal
+from mgraph.worker.results.remembered import remove
 from mgraph.worker.shard.shard import Shard
 from mgraph.worker.vertices.rebalance import Move, by_work
 from mgraph.worker.vertices.removal import Removal
@@ -276,7 +277,11 @@ def order(rank: Rank, wanted: bool) -> Value:
 
 def resolve(rank: Rank, changes: int) -> None:
     """Settle a change whose ballot was interrupted on this rank."""
+    shard, change = rank.shard, rank.ballot.in_doubt
+    generation = shard.generation
     rank.ballot.resolve(changes)
+    if change is not None and change.gone is not None and shard.generation != generation:
+        remove(shard, change.gone)
 
 
 def _check_epoch(rank: Rank, epoch: int) -> Shard:

@@ -208,6 +208,8 @@ class Rank:
         """Free everything, the exchange first, then the shard."""
         self.settle()
         if self._ballot is not None:
+            if self.storage is not None and self._ballot.broken is None:
+                self.storage.keep_communities(self._ballot.shard)
             self._ballot.close()
             del self.ballot, self.shard
         self._ballot = self._offered = None

@@ -47,14 +47,17 @@ def maintain(
     took = catch_up(shard, live, ALGORITHMS[name], args, first_name)
     state = shard.maintained[live]
     assert state.result is not None
-    since, state.read = state.read, None
+    memory, since, resumed = state.memory, None, False
+    if memory is not None:
+        since, memory.read, resumed, memory.resumed = memory.read, None, memory.resumed, False
     with shard.named_by(by_key):
         answer = {**_keep(rank, name, result, *state.result.columns()), "took": took}
 
     # Rank 0 tells what changed since the last read, unless that failed.
-    state.read = shard.epoch
-    if state.memory is not None and rank.shard.rank == 0:
-        answer["passed"] = {**state.memory.passed, "since": since, "next": state.memory.next}
+    if memory is not None:
+        memory.read = shard.epoch
+        if shard.rank == 0:
+            answer["passed"] = {**memory.passed, "since": since, "resumed": resumed, "next": memory.next}
     return answer
 
 

@@ -16,6 +16,7 @@ from mgraph.worker.calls.rank import Rank, Value
 from mgraph.worker.shard.keys import KeyLog
 from mgraph.worker.stores import restore as again
 from mgraph.worker.stores.all_or_none import all_or_none
+from mgraph.worker.stores.communities import restore_communities
 from mgraph.worker.stores.disks import LocalStorage
 from mgraph.worker.stores.storage import How, Storage
 
@@ -128,7 +129,8 @@ def restore(
     """
     assert rank.storage is not None, "the client asked for no survey"
     stored = rank.storage.stored_graph(epoch, repair)
-    counts = again.restore(rank.shard, rank.ballot, rank.storage.store, stored, after)
+    known = restore_communities(rank.shard, rank.storage, stored, repair, writes=how is not None)
+    counts = again.restore(rank.shard, rank.ballot, rank.storage.store, stored, after, known)
     rank.shard.restart_counters()
     rank.recoveries = recoveries
     rank.storage.read_keys(rank.shard, stored)
@@ -174,6 +176,7 @@ def _start_log(rank: Rank, **how: Any) -> None:
     assert rank.storage is not None
     rank.ballot.keys = rank.storage.keys if rank.number == 0 else None
     rank.ballot.log = rank.storage.start(rank.shard, How(**how), rank.attempt, rank.aborted)
+    rank.shard.remembered.kept = True
 
 
 def snapshot(rank: Rank) -> None:

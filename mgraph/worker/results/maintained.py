@@ -2,10 +2,7 @@
 
 All ranks take the same decisions. They agree on the epoch and the numbering of each rank's result (an allreduce),
 gather the arcs changed since (allgathers of 9 bytes per arc, 17 with weights), and ask the algorithm for an incremental
-update. It gives up if it would visit more than a given fraction of the edges. This fraction adapts: it is halved after
-an update that took longer than the last full computation, and doubled after one that used most of it, or all, in less
-than half that time. If updates are slow for another reason, or are given up repeatedly, they are suspended for some
-time.
+update. It gives up if it would visit more edges than a `CostModel` allows, which learns from the time of each update.
 
 Results with a `Memory`, such as communities, depend on the updates before them. For these only counts of arcs decide,
 never times, so that the same batches and reads give the same results on any ranks. They survive moves of ranges and new
@@ -25,13 +22,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Algorithm, EdgeDelta, Memory, Renumbering
+from mgraph.algorithms.algorithm import Algorithm, ApplyResult, EdgeDelta, Memory, Renumbering
 from mgraph.device import Array
 from mgraph.errors import CapacityError
 from mgraph.kernels import load
 from mgraph.structures.plan import DELETED, INSERTED, UPDATED
 from mgraph.structures.sort import sort_keys
+from mgraph.worker.results.remembered import key_of, remember, remove
 from mgraph.worker.shard.change_log import MOST, Touched
+from mgraph.worker.shard.cost import MOST_SHARE, CostModel
 from mgraph.worker.shard.results import MaintainedState
 from mgraph.worker.shard.shard import Shard
 
@@ -39,11 +38,7 @@ __all__ = ["catch_up", "end", "through_removal"]
 
 Value = dict[str, Any]
 
-LEAST_SHARE, MOST_SHARE = 1 / 1024, 1.0  #: bounds of the fraction of edges that an update may visit
-FEW = 1024  #: edges that an update may always visit
-#: updates are suspended after TIMES in a row took SLOWER seconds more than twice a full computation
-SLOWER, TIMES = 0.005, 3
-LONGEST = 16  #: maximum number of updates to suspend in a row
+SLOWER = 0.005  #: seconds that updates for removals may take besides twice a full computation
 
 
 def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value, first_name: int = 0) -> Value:
@@ -58,7 +53,7 @@ def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value, first_n
     state = shard.maintained.setdefault(live, MaintainedState())
     shard.change_log.open(shard.epoch)
     if algorithm.memory is not None:
-        shard.change_log.whole = True
+        shard.change_log.whole, state.key = True, key_of(algorithm.name, args)
         _agree_on_memory(shard, state, algorithm.memory, first_name)
     report = _gone_on(shard, state)
     if report is None or report["how"] == "again":
@@ -66,8 +61,10 @@ def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value, first_n
         state.result, began = None, time.perf_counter()
         assert algorithm.maintain is not None
         result = algorithm.maintain(shard, *([] if state.memory is None else [state.memory]), **args)
-        state.seconds = _longest(shard, began)
+        state.cost.seconds = _longest(shard, began)
         state.result = result
+        if result.iterates and report is None:
+            state.cost.share = MOST_SHARE  # it iterates over all edges, some dozen times
         report = report or {"how": "again", "touched": 0, "edges": 0}
     elif state.removals:
         # Earlier updates, before removals of vertices, count too.
@@ -85,15 +82,21 @@ def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value, first_n
 
 
 def _agree_on_memory(shard: Shard, state: MaintainedState, make: Callable[[int], Memory], first_name: int) -> None:
-    """Make a memory, unless each rank has the one of the same last read. One allreduce.
+    """Take up the memory that the graph remembers, or make one, unless each rank has that of the same last read.
 
-    The ranks differ after an error of some of them.
+    One allreduce. The ranks differ after an error of some of them.
     """
-    read, memory = -1 if state.read is None else state.read, state.memory
-    own = [read, -read, int(memory is None), max(first_name, 0 if memory is None else memory.next)]
+    remembered, memory = shard.remembered, state.memory
+    if state.result is None and memory is None and (memory := remembered.memories.pop(state.key, None)) is not None:
+        memory.move_to(shard.device)
+        memory.next = max(memory.next, first_name)
+    first_name = max(first_name, remembered.first, 0 if memory is None else memory.next)
+    read = -1 if memory is None or memory.read is None else memory.read
+    own = [read, -read, int(memory is None), first_name]
     last, first, missing, name = shard.exchange.allreduce(np.array(own, np.int64), "max").tolist()
     if missing or last != -first:
-        state.memory, state.result, state.read = make(name), None, None
+        memory, state.result = make(name), None
+    state.memory = memory
 
 
 def _note_place(shard: Shard, state: MaintainedState) -> None:
@@ -114,18 +117,18 @@ def _gone_on(shard: Shard, state: MaintainedState) -> Value | None:
     assert result is not None
     state.result = None
 
-    # Gather the changed arcs, and bound the edges that the update may visit.
-    changes = _changes(shard, state.epoch, agreed)
-    share = state.share if state.memory is None else MOST_SHARE
-    most, loops = max(int(agreed.arcs * share), FEW), _loops(shard, changes)
-
-    # Update, unless updates are suspended, and adapt the bound to the time it took.
-    applied = None
+    # Gather the changed arcs, and update, unless it is likely to take too long.
+    changes, arcs, applied = _changes(shard, state.epoch, agreed), agreed.arcs, None
+    loops = _loops(shard, changes)
     if state.memory is not None:
-        applied = result.apply_changes(changes, most) if agreed.logged <= MOST else None
-    elif not _left_out(state, len(changes)):
-        applied = result.apply_changes(changes, most) if len(changes) <= most else None
-        _adapt(state, _longest(shard, began), None if applied is None else applied.edges / most, len(changes))
+        applied = result.apply_changes(changes, arcs) if agreed.logged <= MOST else None
+    elif (most := state.cost.most(arcs, len(changes))) or result.iterates:
+        applied = result.apply_changes(changes, most)
+        if most:
+            _learn(state.cost, applied, _longest(shard, began), arcs, len(changes))
+
+    if applied is not None and applied.how == "gave up":
+        applied = None
 
     # Report edges: an undirected edge is two arcs, a loop one.
     touched = len(changes) if loops is None else (len(changes) + int(shard.device.to_host(loops)[0])) // 2
@@ -137,8 +140,10 @@ def _gone_on(shard: Shard, state: MaintainedState) -> Value | None:
 
 def end(shard: Shard, live: str) -> None:
     """Free a maintained result; unknown ids are ignored."""
-    if shard.maintained.pop(live, None) is not None and not shard.maintained:
-        shard.change_log.close()
+    if (state := shard.maintained.pop(live, None)) is not None:
+        remember(shard, state)
+        if not shard.maintained:
+            shard.change_log.close()
 
 
 class _Agreed(NamedTuple):
@@ -174,31 +179,14 @@ def _agree(shard: Shard, state: MaintainedState) -> _Agreed | None:
     return _Agreed(int(every[:, 2].sum()), int(every[:, 3].max()), int(every[:, 4].sum()), int(every[:, 5].sum()))
 
 
-def _left_out(state: MaintainedState, size: int) -> bool:
-    """Return True if updates of this size are suspended, since the last ones took too long."""
-    if state.pause == 0 or 2 * size < state.slow:
-        return False
-    state.pause -= 1
-    return True
-
-
-def _adapt(state: MaintainedState, seconds: float, used: float | None, size: int) -> None:
-    """Adapt the allowed fraction of edges, and the suspension of updates, to an update's time.
-
-    `used` is the visited part of the allowed edges; None if the update gave up.
-    """
-    # Halve or double the fraction, unless the time was spent on other things than edges.
-    if seconds > state.seconds and (used is None or used > 1 / 64):
-        state.share = max(state.share / 2, LEAST_SHARE)
-    elif (used is None or used > 0.5) and seconds < state.seconds / 2:
-        state.share = min(state.share * 2, MOST_SHARE)
-
-    # Suspend updates of this size after TIMES slow ones in a row, each time for twice as long.
-    if seconds <= SLOWER + (0 if used is None else 2 * state.seconds):
-        state.times = 0 if used is not None else state.times
-        return
-    state.times, state.slow = state.times + 1, size
-    state.pause = min(2 ** (state.times - TIMES), LONGEST) if state.times >= TIMES else 0
+def _learn(cost: CostModel, applied: ApplyResult | None, seconds: float, arcs: int, changed: int) -> None:
+    """Learn from an update of so many `changed` arcs, in a graph of so many."""
+    if applied is None or applied.how == "iterated after a try":
+        cost.gave_up(seconds, arcs, changed)
+    elif applied.how == "gave up":
+        cost.gave_up(seconds, arcs, changed, applied.edges)
+    elif applied.how == "updated":
+        cost.completed(seconds, arcs, changed, applied.edges)
 
 
 def _longest(shard: Shard, began: float) -> float:
@@ -226,12 +214,14 @@ def through_removal(shard: Shard, ids: np.ndarray, isolated: bool = True) -> Ite
     going_on = [state for state in shard.maintained.values() if isolated and state.result is not None]
     numbering = _renumbering(shard, ids) if going_on else None
     generation = shard.generation
-    yield
+    shard.remembered.leaving = ids  # until the memories know, for a snapshot that begins with the change
+    try:
+        yield
+    finally:
+        shard.remembered.leaving = None
     if shard.generation == generation:
         return
-    for state in shard.maintained.values():
-        if state.memory is not None:
-            state.memory.remove(shard.device, ids)
+    remove(shard, ids)
     if not isolated:
         return
 
@@ -250,7 +240,7 @@ def through_removal(shard: Shard, ids: np.ndarray, isolated: bool = True) -> Ite
 
 def _catch_up_for_removal(shard: Shard, state: MaintainedState) -> None:
     """Update a result, or free it if that fails or updates have taken too long."""
-    if state.memory is None and state.spent > 2 * state.seconds + SLOWER:
+    if state.memory is None and state.spent > 2 * state.cost.seconds + SLOWER:
         state.result = None
         return
     began = time.perf_counter()

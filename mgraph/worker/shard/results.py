@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from mgraph.algorithms.algorithm import Maintained, Memory
 from mgraph.device import Array, Device
+from mgraph.worker.shard.cost import CostModel
 
-__all__ = ["MaintainedState", "Result"]
+__all__ = ["MaintainedState", "Remembered", "Result"]
 
 
 @dataclass(frozen=True)
@@ -50,19 +51,14 @@ class MaintainedState:
         None before its computation, and during an update, since an error may leave a partial one.
     memory : Memory or None
         The part of it that outlives its computation; None if its algorithm has none.
-    read : int or None
-        The epoch of the last read; None before the first, and after one that failed.
+    key : str
+        The method and its arguments.
     epoch, generation : int
         The shard's at the last update.
     starts : tuple of int
         The starts of the ranges at the last update.
-    seconds : float
-        The time of its last full computation, on the slowest rank.
-    share : float
-        The fraction of the graph's edges that an update may visit.
-    times, slow, pause : int
-        The number of updates in a row that took too long; the number of changed arcs of the last one; and the number of
-        updates with about as many arcs to skip.
+    cost : CostModel
+        The cost of updates, and of full computations.
     removals : int
         The number of removals of vertices since the last read. The result was updated before each.
     spent : float
@@ -73,15 +69,11 @@ class MaintainedState:
 
     result: Maintained | None = None
     memory: Memory | None = None
-    read: int | None = None
+    key: str = ""
     epoch: int = 0
     generation: int = 0
     starts: tuple[int, ...] = ()
-    seconds: float = 0.0
-    share: float = 1 / 8
-    times: int = 0
-    slow: int = 0
-    pause: int = 0
+    cost: CostModel = field(default_factory=CostModel)
     removals: int = 0
     spent: float = 0.0
     touched: int = 0
@@ -91,6 +83,30 @@ class MaintainedState:
     def nbytes(self) -> int:
         """Bytes of device memory."""
         return 0 if self.result is None else self.result.nbytes
+
+
+@dataclass
+class Remembered:
+    """Memories of maintained results that have ended or come from the store, in a graph with a store.
+
+    Equal on every rank.
+
+    Attributes
+    ----------
+    kept : bool
+        True if memories of results that end are kept.
+    memories : dict of str to Memory
+        In host memory, by the results' `key`; the oldest first.
+    first : int
+        A name that no result has used whose memory is not here, nor any larger.
+    leaving : uint32[k] or None
+        Users' ids that are being removed from the graph, and not yet from the memories.
+    """
+
+    kept: bool = False
+    memories: dict[str, Memory] = field(default_factory=dict)
+    first: int = 0
+    leaving: np.ndarray | None = None
 
 
 def _write_largest(device: Device, values: Array, ids: np.ndarray, largest: np.ndarray) -> None:

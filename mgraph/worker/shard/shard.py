@@ -26,7 +26,7 @@ from mgraph.worker.shard.change_log import ChangeLog
 from mgraph.worker.shard.edge_expiry import Clock, EdgeExpiry
 from mgraph.worker.shard.mapped_reads import MOST, MappedReads
 from mgraph.worker.shard.prefetch import Prefetch
-from mgraph.worker.shard.results import MaintainedState, Result
+from mgraph.worker.shard.results import MaintainedState, Remembered, Result
 
 __all__ = ["Shard", "ShardSpec", "Unconnected"]
 
@@ -150,6 +150,8 @@ class Shard:
         The times of the arcs; None in a graph without times.
     maintained : dict of str to MaintainedState
         Maintained results by id.
+    remembered : Remembered
+        What outlives them.
     stream_ahead : cupy.cuda.Stream or None
         On a GPU: for reading and sorting parts while the shard's thread applies earlier ones; common to all ingests.
     prefetch : Prefetch or None
@@ -174,6 +176,7 @@ class Shard:
         self.results: dict[str, Result] = {}
         self.change_log = ChangeLog(device)
         self.maintained: dict[str, MaintainedState] = {}
+        self.remembered = Remembered()
 
         # Streams and buffers of a GPU.
         device.use()

@@ -88,6 +88,11 @@ class LocalStorage(Storage):
         assert self._stored is not None
         return self._stored
 
+    @property
+    def sees_communities(self) -> bool:
+        """True if this rank is to look for the communities that were saved when the graph closed."""
+        return True
+
     # ---- the log -----------------------------------------------------------------------------------------------------
 
     def _begin(self, shard: Shard, sync: str) -> None:

@@ -28,6 +28,7 @@ from mgraph.worker.commit.change import BatchChange, VerticesChange, expire_befo
 from mgraph.worker.commit.expiry_by_count import expire_by_count
 from mgraph.worker.commit.route import incident_runs, route, share_runs
 from mgraph.worker.inputs.read_ahead import ReadAhead
+from mgraph.worker.results.remembered import remove as adopt_removal
 from mgraph.worker.shard.keys import KeyLog
 from mgraph.worker.shard.shard import Shard
 from mgraph.worker.stores.snapshot import parts_of
@@ -46,8 +47,12 @@ Columns = dict[str, Any]
 Cut = tuple[Entry, int, int]  #: the operations `lo` to `hi` - 1 of a record
 
 
-def restore(shard: Shard, ballot: Ballot, store: Store, stored: StoredGraph, after: int | None = None) -> np.ndarray:
+def restore(
+    shard: Shard, ballot: Ballot, store: Store, stored: StoredGraph, after: int | None = None, known: int = 0
+) -> np.ndarray:
     """Apply a stored graph to an empty shard with all its vertices.
+
+    The memories that the shard remembers know the first `known` of the changes.
 
     Returns
     -------
@@ -70,6 +75,7 @@ def restore(shard: Shard, ballot: Ballot, store: Store, stored: StoredGraph, aft
     # Apply the snapshot, and then the changes after it.
     with RecordColumns(store.files) as bodies, RecordColumns(store.files) as ahead:
         making = _Replay(shard, ballot, bodies, ahead)
+        making.unknown = {id(shares[0]) for shares in stored.shares[known:] if shares[0].kind in REMOVALS}
         if shard.clock is not None and shard.clock.window_edges is not None:
             shard.clock.by_key = stored.about["format"] >= BY_KEY
             if shard.clock.by_key:
@@ -188,6 +194,8 @@ class _Replay:
         The keys of the vertices before the record under way, on rank 0, where they order edges.
     key_changes : dict
         The keys that each record brings, and the ids that it removes, by the record's `id`.
+    unknown : set of int
+        Removals of vertices that the shard's memories have yet to adopt, by the record's `id`.
     step : int
         How many operations a rank takes at a time, the same on all ranks: half of the free memory of each suffices for
         those of all.
@@ -198,6 +206,7 @@ class _Replay:
         kept = {"weight": shard.spec.weighted, "time": shard.clock is not None}
         self.keys: KeyLog | None = None
         self.key_changes: dict[int, tuple[np.ndarray | None, Any]] = {}
+        self.unknown = set[int]()
         self._dtypes = {name: np.dtype(dtype) for name, dtype in DTYPES.items() if kept.get(name, True)}
         free = min(shard.device.memory_free, shard.device.host.memory_free)
         room = np.array([free // (2 * BYTES * shard.size)], np.int64)
@@ -325,7 +334,10 @@ class _Replay:
 
     def _remove(self, entry: Entry) -> dict[str, int]:
         """Remove vertices, and add as many at the end for later records."""
-        n, counts = self._shard.n_vertices, self.remove(self._columns(entry)["ids"])
+        n, ids = self._shard.n_vertices, self._columns(entry)["ids"]
+        counts = self.remove(ids)
+        if id(entry) in self.unknown:
+            adopt_removal(self._shard, ids)
         self._ballot.decide(VerticesChange(self._shard, n))
         return counts
 

@@ -16,6 +16,7 @@ from mgraph.budget import Reservation
 from mgraph.device import STAGED, Array, Device
 from mgraph.errors import CapacityError, MgraphError
 from mgraph.keys import KeyArray
+from mgraph.log.communities import FILE, write_communities
 from mgraph.log.snapshot import (
     Rows,
     check_arrow,
@@ -235,6 +236,7 @@ class Snapshots:
         more: Mapping[str, Any] | None = None,
         names: KeyArray | None = None,
         local: bool = False,
+        communities: Mapping[str, Any] | None = None,
     ) -> None:
         """Copy this rank's edges, and write them in the background.
 
@@ -252,6 +254,8 @@ class Snapshots:
             The key of each vertex, on rank 0.
         local : bool
             Each rank describes its part where it is, and none waits for the others or drops what is old.
+        communities : dict, optional
+            Their names, on rank 0.
         """
         if self.busy:
             raise MgraphError(f"{shard}: a snapshot is being written; wait for it")
@@ -262,7 +266,9 @@ class Snapshots:
         columns, self.problem, self.lacked = edges_of(shard), None, False
         name = f"mgraph-{shard.spec.graph}-{self._rank}-snapshot"
         keys = None if names is None else partial(write_keys, names=names.first(shard.n_vertices), n=shard.n_vertices)
-        args = (store, folder_of(shard.epoch, term, shard.changes), columns, place, content, retain, about, keys, local)
+        named = communities if communities is not None and communities["results"] else None
+        folder = folder_of(shard.epoch, term, shard.changes)
+        args = (store, folder, columns, place, content, retain, about, keys, local, named)
         self._thread = threading.Thread(target=self._write, args=args, name=name, daemon=True)
         self._thread.start()
 
@@ -277,6 +283,7 @@ class Snapshots:
         about: Any,
         keys: Callable[[Store, str], dict[str, Any]] | None,
         local: bool,
+        communities: Mapping[str, Any] | None,
     ) -> None:
         try:
             # Write this rank's part.
@@ -284,12 +291,13 @@ class Snapshots:
             if local:
                 named = None if keys is None else keys(store, folder)
                 mark = {"folder": folder, "rank": self._rank, "size": self._size, "content": content, "keys": named}
+                mark["communities"] = _write_communities(store, folder, communities)
             write_part(store.archive, folder, self._rank, columns(), place, self._closing.is_set, mark)
 
             # Rank 0 describes the snapshot when all parts are there.
             if self._rank == 0 and not local:
                 content["keys"] = None if keys is None else keys(store.archive, folder)
-                self._finish(store, folder, content, about)
+                self._finish(store, folder, content, about, communities)
                 drop_old(store, retain)
         except Exception as error:  # told by `problem`
             self.lacked, self.problem = isinstance(error, MemoryError | CapacityError), str(error)
@@ -297,13 +305,16 @@ class Snapshots:
                 give_up(store.archive, folder, self._rank, self.problem)
             logger.warning("the snapshot of epoch %d was not written: %s", content["epoch"], self.problem)
 
-    def _finish(self, store: Store, folder: str, content: dict[str, Any], about: Any) -> None:
+    def _finish(
+        self, store: Store, folder: str, content: dict[str, Any], about: Any, communities: Mapping[str, Any] | None
+    ) -> None:
         end = time.monotonic() + WAIT_SECONDS
         while not written(store.archive, folder, self._size):
             if self._closing.wait(POLL_SECONDS) or time.monotonic() >= end:
                 raise MgraphError("not all ranks have written their parts")
         if about is not None:
             store.create(about)
+        content["communities"] = _write_communities(store, folder, communities)
         make_valid(store.archive, folder, self._size, content)
 
     def close(self) -> None:
@@ -311,3 +322,13 @@ class Snapshots:
         self._closing.set()
         if self._thread is not None:
             self._thread.join()
+
+
+def _write_communities(store: Store, folder: str, content: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Write the names of communities into a snapshot, and return the description of the file; None for none."""
+    if content is None:
+        return None
+    name = f"{folder}/{FILE}"
+    store.archive.files.folder(store.archive.at(folder))
+    write_communities(store.archive, name, store.about()["id"], content)
+    return {"name": name}

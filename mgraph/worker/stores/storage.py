@@ -13,6 +13,7 @@ from typing import Any
 
 from mgraph.errors import InvalidOption, StoreError
 from mgraph.keys import KeyArray
+from mgraph.log.communities import FILE, write_communities
 from mgraph.log.head import HeadWriter
 from mgraph.log.log import Lag, Log
 from mgraph.log.manifest import Head, StoredGraph
@@ -21,6 +22,7 @@ from mgraph.log.recovery_scan import scan_store
 from mgraph.log.segments import Segments
 from mgraph.log.snapshot import folder_of
 from mgraph.log.store import Store
+from mgraph.worker.results.remembered import saved
 from mgraph.worker.shard.keys import KeyLog
 from mgraph.worker.shard.shard import Shard
 from mgraph.worker.stores.all_or_none import all_or_none
@@ -74,6 +76,7 @@ class Storage:
         self._snapshots: Snapshots | None = None
         self._head: HeadWriter | None = None
         self.keys = KeyLog()
+        self._communities: Value | None = None  # to be written on close
         self._term = self._retain = 0
 
     # ---- before there is a shard -------------------------------------------------------------------------------------
@@ -116,6 +119,11 @@ class Storage:
         if self._stored is None:
             self._stored = scan_store(self.store, epoch, repair)
         return self._stored
+
+    @property
+    def sees_communities(self) -> bool:
+        """True if this rank is to look for the communities that were saved when the graph closed."""
+        return self.rank == 0
 
     # ---- the log -----------------------------------------------------------------------------------------------------
 
@@ -207,11 +215,16 @@ class Storage:
         assert self.log is not None
         more = {"offsets": dict(self.log.offsets), "last": self.log.last}
         self._of(shard).begin(
-            shard, self.store, place, self._term, self._retain, more=more, names=self.keys.names, local=local
-        )
+            shard, self.store, place, self._term, self._retain, more=more, names=self.keys.names, local=local,
+            communities=self._saved(shard),
+        )  # fmt: skip
         self.log.since = place
         if self._head is not None:
             self._head.hurry()
+
+    def _saved(self, shard: Shard, closed: bool = False) -> Value | None:
+        """Return the names of communities to save, on rank 0."""
+        return {"term": self._term, "closed": closed, **saved(shard)} if self.rank == 0 else None
 
     def _automatic(self, shard: Shard) -> None:
         try:
@@ -234,7 +247,9 @@ class Storage:
                 store.files.remove(store.at(folder_of(shard.epoch, 0, shard.changes)))
         self._check_shared(shard, store)
         names = None if keys is None else KeyArray.unpacked(keys)
-        self._of(shard).begin(shard, store, 0, 0, 0, kind, names=names)
+        communities = self._saved(shard, closed=True)
+        communities = communities and {**communities, "term": 0}
+        self._of(shard).begin(shard, store, 0, 0, 0, kind, names=names, communities=communities)
 
     def _check_shared(self, shard: Shard, store: Store) -> None:
         """Raise `StoreError` on a rank that does not see rank 0's folder."""
@@ -268,13 +283,26 @@ class Storage:
             return {"busy": False, "problem": None}
         return {"busy": snapshots.busy, "problem": snapshots.problem, "lacked": snapshots.lacked}
 
+    def keep_communities(self, shard: Shard) -> None:
+        """Copy the names of communities, which `close` writes."""
+        if self.log is not None:
+            try:
+                self._communities = self._saved(shard, closed=True)
+            except Exception as error:  # of a device that was lost
+                logger.warning("%s: the names of communities were not saved: %s", shard, error)
+
     def close(self) -> None:
-        """Close the log, and then release the locks."""
+        """Close the log, write the names of communities, and then release the locks."""
         # The head names what the closed log has; the locks go last.
         if self._snapshots is not None:
             self._snapshots.close()
         if self.log is not None:
             self.log.close()
+        if self._communities is not None:
+            try:
+                write_communities(self.store, FILE, self.store.about()["id"], self._communities)
+            except StoreError as error:
+                logger.warning("the names of communities were not saved: %s", error)
         if self._head is not None:
             self._head.close()
         locks, self._locks = self._locks, []

@@ -213,7 +213,7 @@ def test_a_version_to_come_is_named(tmp_path):
     logged(tmp_path)
     store = Store(str(tmp_path))
     store.describe("store.json", {**store.about(), "format": 99})
-    with pytest.raises(StoreError, match=r"store\.json has format 99 and this mgraph reads up to 4"):
+    with pytest.raises(StoreError, match=r"store\.json has format 99 and this mgraph reads up to 5"):
         opened(tmp_path)
 
 

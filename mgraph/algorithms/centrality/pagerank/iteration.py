@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import Shard, kernels, task_room
+from mgraph.algorithms.centrality.pagerank.decay import WeightedRows
 from mgraph.algorithms.centrality.pagerank.teleport import NO_BASE, Base
 from mgraph.algorithms.primitives.transpose import CsrRows
 from mgraph.algorithms.primitives.weight_validation import check_weights
@@ -39,7 +40,10 @@ class Iteration:
         self.shard, self.device, self.n, self.bits = shard, shard.device, shard.hi - shard.lo, bits
         self.weight = int(weight)
         self.common = common(shard, self.weight)
-        self.degrees = self._out_weights() if weight else self.device.empty(self.n, np.uint32)
+        if isinstance(edges, WeightedRows):
+            self.degrees = edges.out_weights
+        else:
+            self.degrees = self._out_weights() if weight else self.device.empty(self.n, np.uint32)
         self.sums, self.base, self.alpha = self.device.empty(self.n, np.float64), NO_BASE, 1.0
         cells = self.device.zeros(2 * CELLS, np.uint64)
         self.tally = [cells[:CELLS], cells[CELLS:]]

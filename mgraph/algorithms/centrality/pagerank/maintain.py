@@ -27,15 +27,15 @@ class Ranks:
     Attributes
     ----------
     forward_push : ForwardPush or None
-        Computes the ranks while they go on from changed edges. None with weights, if jumps from vertices without edges
-        and teleports have different distributions, and if the iteration did not converge.
+        Computes the ranks while they go on from changed edges. None with weights or a decay, if jumps from vertices
+        without edges and teleports have different distributions, and if the iteration did not converge.
     found : dict
         The last result of the iteration, without a `forward_push`.
     futile, rest : int
         How often in a row forward push gave up; how often it is not tried from now on.
     """
 
-    takes_deletions = True
+    takes_deletions = iterates = True
 
     def __init__(self, shard: Shard, start: Any = None, nstart: Any = None, **arguments: Any) -> None:
         start = start if nstart is None else nstart
@@ -56,6 +56,7 @@ class Ranks:
         loose = arguments.get("loose") is not None or arguments.get("loose_dense") is not None
         if (
             arguments.get("weight")
+            or arguments.get("decay")
             or arguments.get("several")
             or loose
             or arguments.get("dangling", alike[0]) not in alike
@@ -89,13 +90,16 @@ class Ranks:
         all_matter = self.arguments.get("weight") or changes.old is None  # unweighted edges have no updates
         matter = len(changes) if all_matter else int((changes.kinds != UPDATED).sum())
         renumbered, self.renumbered = self.renumbered, False
-        if not matter and not more and not renumbered:
+        if not matter and not more and not renumbered and not self.arguments.get("decay"):  # times are not in `changes`
             return ApplyResult(0, False)
 
         # Try forward push.
-        visited, start = 0, self.found.get("rank")
-        if self.forward_push is not None:
-            settled = self.forward_push.apply_changes(changes, most, renumbered)
+        visited, start, tried = 0, self.found.get("rank"), False
+        if self.forward_push is not None and most == 0:
+            start, self.rest = self.forward_push.ranks("float64"), 1
+        elif self.forward_push is not None:
+            tried = True
+            settled = self.forward_push.apply_changes(changes, most // 2, renumbered)
             visited = int(self._sum(self.forward_push.edges))
             if settled and self.forward_push.error < self.arguments["tol"]:
                 self.futile, self.info = 0, {**self.info, "error": self.forward_push.error}
@@ -111,7 +115,8 @@ class Ranks:
         self._iterate(start)
         if not self.info["converged"]:
             return None
-        return ApplyResult(visited + int(self.info["iterations"] * self._sum(self.shard.out_edges.num_edges)), True)
+        visited += int(self.info["iterations"] * self._sum(self.shard.out_edges.num_edges))
+        return ApplyResult(visited, True, "iterated after a try" if tried else "iterated")
 
     def renumber(self, ids: Renumbering) -> bool:
         """Implement `Maintained.renumber`. Returns False with a teleport vector."""

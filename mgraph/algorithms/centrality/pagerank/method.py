@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import sys
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from mgraph.algorithms.centrality.pagerank.program import run, warm
 from mgraph.algorithms.primitives.vertex_mappings import is_mapping, mapping_array, numbers, pairs, starting_vector
 from mgraph.checks import check_float, check_number, check_whole
 from mgraph.errors import InvalidOption
+from mgraph.tables.times import INTEGERS, as_span
 
 __all__ = ["ALGORITHM", "pagerank"]
 
@@ -34,6 +36,7 @@ def pagerank(
     nstart: Any = None,
     dangling: Any = None,
     weight: bool = False,
+    decay: Any = None,
 ) -> T:
     """Compute the PageRank of each vertex by power iteration: values that sum to 1, on the workers.
 
@@ -67,6 +70,11 @@ def pagerank(
         "personalization", as in NetworkX.
     weight : bool
         Let a walk choose among a vertex's edges in proportion to their weights; by default equally.
+    decay : float or timedelta, optional
+        In a graph with times, let a walk prefer recent edges: an edge weighs half as much as one of the same vertex
+        that is `decay` later, so ``2 ** ((time - latest) / decay)``, where `latest` is the largest time among the
+        vertex's out-edges. With `weight`, its weight times that. A number above 0 in the unit of times; with dates a
+        timedelta, or a string as of a `window`. Ranks change with new edges, and not while time passes.
 
     Returns
     -------
@@ -78,7 +86,8 @@ def pagerank(
     ------
     InvalidOption
         An argument is out of its range, or `start` or a distribution has negative or infinite values or NaN, is too
-        long or sums to 0; or `weight` is True in an unweighted graph, or with a negative or infinite weight.
+        long or sums to 0; or `weight` is True in an unweighted graph, or with a negative or infinite weight; or `decay`
+        is given in a graph without times.
     UnknownVertex
         A mapping names an unknown vertex.
     GraphClosed
@@ -102,8 +111,10 @@ def pagerank(
     `tol`, or 0, the k-th iterate is that of the power iteration up to 1e-4 relative, and with float64 up to rounding. A
     tol that cannot be reached, such as 1e-30, means `max_iter` iterations unless the ranks stop changing. k
     personalizations take as long as k calls, but in-edges are made once. With weights an iteration takes up to four
-    times as long, and more in directed graphs without in-edges. After L. Page, S. Brin, R. Motwani, T. Winograd, "The
-    PageRank citation ranking: bringing order to the web", Stanford InfoLab, 1999.
+    times as long, and more in directed graphs without in-edges. With `decay` too, and each call looks up the times of
+    all edges; the decayed weights are float32, so an edge of 150 times `decay` or more weighs 0. After L. Page,
+    S. Brin, R. Motwani, T. Winograd, "The PageRank citation ranking: bringing order to the web", Stanford InfoLab,
+    1999.
 
     Examples
     --------
@@ -112,7 +123,7 @@ def pagerank(
     """
     return self.run(
         "pagerank", alpha=alpha, tol=tol, max_iter=max_iter, start=start, dtype=dtype, personalization=personalization,
-        nstart=nstart, dangling=dangling, weight=weight,
+        nstart=nstart, dangling=dangling, weight=weight, decay=decay,
     )  # fmt: skip
 
 
@@ -127,6 +138,7 @@ def check(
     nstart: Any = None,
     dangling: Any = None,
     weight: Any = False,
+    decay: Any = None,
 ) -> dict[str, Any]:
     """Return the program's arguments."""
     # Check the numbers.
@@ -143,6 +155,7 @@ def check(
     distributions = _teleport(personalization, graph)
     distributions |= _dangling(dangling, graph) | _start(name, first, graph.n_vertices, distributions.get("several", 0))
     distributions |= {"weight": True} if weight else {}
+    distributions |= {} if decay is None else {"decay": _decay(decay, graph.times)}
     return {
         "alpha": float(alpha),
         "tol": float(tol),
@@ -150,6 +163,17 @@ def check(
         "dtype": check_float(dtype, "dtype"),
         **distributions,
     }
+
+
+def _decay(decay: Any, times: str | None) -> float:
+    """Return the age at which an edge weighs half as much, in the unit of a graph's times."""
+    if times is None:
+        raise InvalidOption(f"decay is {decay!r}, and the edges have no times; create the graph with times=True")
+    if times != INTEGERS or isinstance(decay, str | datetime.timedelta | np.timedelta64):
+        return float(as_span(decay, times, "decay")[0])
+    if not 0 < check_number(decay, "decay") < math.inf:
+        raise InvalidOption(f"decay is {decay}; it must be finite and above 0")
+    return float(decay)
 
 
 def _start(name: str, ranks: Any, n: int, several: int) -> dict[str, Any]:

@@ -54,6 +54,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard
 from mgraph.algorithms.centrality.pagerank.active_set import ActiveSet, ActiveSetIteration
+from mgraph.algorithms.centrality.pagerank.decay import decayed
 from mgraph.algorithms.centrality.pagerank.iteration import Iteration, common
 from mgraph.algorithms.centrality.pagerank.power_iteration import (
     PowerIteration,
@@ -91,7 +92,7 @@ def run(
     dtype: str = "float32", weight: bool = False, dangling: str = "personalization", dense: Array = None,
     chosen: np.ndarray | None = None, chosen_rows: np.ndarray | None = None, chosen_values: np.ndarray | None = None,
     several: int = 0, loose_dense: Array = None, loose: np.ndarray | None = None,
-    loose_values: np.ndarray | None = None, nstart: Array = None,
+    loose_values: np.ndarray | None = None, nstart: Array = None, decay: float = 0.0,
 ) -> Columns:  # fmt: skip
     """Return the PageRank of the own vertices, like ``networkx.pagerank``.
 
@@ -129,6 +130,9 @@ def run(
         The same for few vertices.
     nstart
         `start`, under the user's other name for it.
+    decay : float
+        The age, in the unit of times, at which an edge weighs half as much as the latest of its source; 0 for none.
+        Whole float64 shares are gathered then, too.
 
     Returns
     -------
@@ -177,10 +181,10 @@ def run(
     if loose is not None or loose_dense is not None:
         spread = distribution(shard, whole(shard, loose_dense, loose, loose_values), "dangling")
     narrow = tol >= NARROW_TOL and (dangling != "drop" or shard.device.kind == "cuda")
-    bits = 64 if weight or dtype == "float64" else 16 if narrow else 32
+    bits = 64 if weight or decay or dtype == "float64" else 16 if narrow else 32
 
     # Iterate for each row. A sure convergence lets it begin at the teleport vector.
-    make = _maker(shard, bits, weight, max_iter, start is not None)
+    make = _decayed_maker(shard, decay, weight) if decay else _maker(shard, bits, weight, max_iter, start is not None)
     sure = start is None and FAR * (alpha + (1 - alpha) / 128) ** max_iter < tol
     results, infos = [], []
     for row in range(max(several, 1)):
@@ -202,6 +206,14 @@ def run(
     ranks = shard.device.concatenate(results).reshape(several, own)
     most = {name: max(info[name] for info in infos) for name in ("iterations", "error")}
     return {"ranks": ranks}, {**most, "converged": all(info["converged"] for info in infos)}
+
+
+def _decayed_maker(shard: Shard, decay: float, weight: bool) -> Callable[[Array, int], Iteration]:
+    """Return a function as that of `_maker`, for edges whose weights decay."""
+    rows = decayed(shard, decay, weight)
+    if shard.in_edges is None:
+        return lambda teleport, first_bits: PushIteration(shard, rows, 64, True)
+    return lambda teleport, first_bits: PowerIteration(shard, rows, 64, True, first_bits)
 
 
 def _maker(shard: Shard, bits: int, weight: bool, max_iter: int, started: bool) -> Callable[[Array, int], Iteration]:

@@ -87,6 +87,8 @@ class Components:
         search.all_gather()
         return IncrementalPaths(shard, search, source=-1)
 
+    iterates = False
+
     @property
     def takes_deletions(self) -> bool:
         """Support for deletions, by a forest or by the rows of all vertices."""
@@ -126,12 +128,12 @@ class Components:
         # Without a forest, the ends of deleted edges look for a way to their root. Inserted arcs join trees.
         if self.forest is None and changes.deleted:
             graph = self.shard.out_edges.view()
-            self.kernels.Apart(n, graph=graph, changed=changed, parent=self.parent, state=state, most=most)
+            self.kernels.Apart(n, graph=graph, changed=changed, parent=self.parent, state=state, most=most // 2)
         self.kernels.JoinArcs(n, changed=changed, parent=self.parent, joins=state)
         # Read how that went, and point all vertices to the roots of joined trees.
         counts = Device.to_host(state).tolist()
         joined = counts[JOINS] > 0
-        if counts[FAILED] or counts[EDGES] > most:
+        if counts[FAILED] or counts[EDGES] > most // 2:
             return None
         if joined:
             self.kernels.Compress(self.shard.n_vertices, parent=self.parent, n=self.shard.n_vertices)

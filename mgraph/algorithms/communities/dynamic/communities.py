@@ -45,11 +45,12 @@ class Communities:
     names : Names
         The names at the last read, which outlive this.
     program : callable
-        ``program(shard, **arguments)`` computes the communities anew: the algorithm's `run`.
+        ``program(shard, **arguments)`` computes the communities anew: the algorithm's `run`. It is not called if the
+        names come from a store and were read at this epoch.
     descend : callable
         ``descend(levels, max_levels, seed)`` is an iteration of it, from the communities of a `Hierarchy` on.
-    what : str
-        The algorithm's name.
+    what, scalar : str
+        The names of the algorithm, and of the quality among its results.
     **arguments
         Those of the program: ``resolution``, ``seed``, and, if it has one, ``quality``.
 
@@ -82,28 +83,47 @@ class Communities:
         program: Callable[..., Columns],
         descend: Callable[..., Any],
         what: str,
+        scalar: str,
         **arguments: Any,
     ) -> None:
-        self.shard, self.device, self.names = shard, shard.device, names
+        self.shard, self.device, self.names, self.scalar = shard, shard.device, names, scalar
         self.seed, self.arcs, self.updates, self.all_arcs = arguments["seed"], 0, 0, 0
         self.descend, self.max_levels = descend, arguments["max_levels"]
-        columns, scalars = program(shard, **arguments)
-        self.scalar, self.levels = next(iter(scalars)), scalars["levels"]
+        self.order, self.levels = shard.order, 0
+        if names.resumed and names.read == shard.epoch:
+            labels = self._saved_labels()
+        else:
+            columns, scalars = program(shard, **arguments)
+            self.levels, labels = (
+                scalars["levels"],
+                all_gather(shard, self.device.astype(columns["community"], np.uint32)),
+            )
         self.kernels = kernels(shard, FILE, shard.out_edges.view())
 
         # Keep the weights. The program's communities may be disconnected.
         quality = arguments.get("quality", "modularity")
         level = finest_level(shard, what, quality, arguments["resolution"])
         self.objective, self.unit, self.strengths = level.objective, level.weights[0].unit, level.strengths
-        level.start(all_gather(shard, self.device.astype(columns["community"], np.uint32)))
+        level.start(labels)
         parting = divide(level, self.kernels, None)
         if parting.apart is not None:
             level.start(parting.labels, level.inside)
-        self.order, self.labels, self.inside = shard.order, parting.labels, level.inside
+        self.labels, self.inside = parting.labels, level.inside
         self.quality = self.best = level.value()
         self.sums: list[Array] | None = level.sums
         self.loops = level.loops
         self.scratch = Scratch.of(self.device, level.n) if level.tally.by_thread else None
+
+    def _saved_labels(self) -> Array:
+        """Return the labels at the last read, which came from a store with the same edges."""
+        by_user = self.names.labels
+        if self.order is None:
+            return by_user.copy()
+        labels = self.device.empty(len(by_user), np.uint32)
+        self.device.scatter(labels, self.order, by_user)
+        return labels
+
+    iterates = False
 
     @property
     def takes_deletions(self) -> bool:

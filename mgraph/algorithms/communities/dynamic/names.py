@@ -13,6 +13,9 @@ host.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from mgraph.device import Array, Device
@@ -20,8 +23,8 @@ from mgraph.device import Array, Device
 __all__ = ["EVENTS", "Names"]
 
 #: what happens to a community, by its code
-EVENTS = ("born", "died", "merged into", "split from", "grown", "shrunk", "changed")
-BORN, DIED, MERGED, SPLIT, GROWN, SHRUNK, CHANGED = range(len(EVENTS))
+EVENTS = ("born", "died", "merged into", "split from", "grown", "shrunk", "changed", "lost")
+BORN, DIED, MERGED, SPLIT, GROWN, SHRUNK, CHANGED, LOST = range(len(EVENTS))
 NOWHERE = 2**32 - 1  #: no label
 NONE = -1  #: no other community; a vertex that had none
 
@@ -35,6 +38,11 @@ class Names:
     ----------
     next : int
         The next name.
+    read : int or None
+        The epoch of the last read; None before the first, and after one that failed.
+    resumed, lost : bool
+        True before the first read after a store was opened, which had these names; and if reads after `read` may have
+        been lost.
     labels : uint32[n]
         The least vertex of each vertex's community, by users' ids.
     names, sizes : int64[n]
@@ -54,6 +62,8 @@ class Names:
 
     def __init__(self, first_name: int = 0) -> None:
         self.next = first_name
+        self.read: int | None = None
+        self.resumed = self.lost = False
         self.labels: Array = None
         self.names: Array = None
         self.sizes: Array = None
@@ -68,6 +78,45 @@ class Names:
         """Bytes of device memory."""
         return sum(int(a.nbytes) for a in (self.labels, self.names, self.sizes, self.alive) if a is not None)
 
+    # ---- in a store --------------------------------------------------------------------------------------------------
+
+    def saved(self) -> dict[str, Any]:
+        """Return the names as plain values and copies in host memory, for `resume`."""
+        if self.labels is None or self.read is None:
+            return {"next": self.next}
+        alive = self.sizes if self.alive is None else self.alive
+        names, sizes, alive = (Device.to_host(column) for column in (self.names, self.sizes, alive))
+        at = np.flatnonzero((sizes > 0) | (alive > 0))
+        communities: dict[str, Any] = {
+            "label": at.astype(np.uint32),
+            "name": names[at],
+            "size": sizes[at],
+            "alive": alive[at],
+        }
+        more: dict[str, Any] = {"gone": np.array(self.gone, np.int64).reshape(-1, 2), "thinned": self.thinned}
+        more |= {"read": self.read, "lost": self.lost, "labels": Device.to_host(self.labels).copy()}
+        return {"next": self.next, **communities, **more}
+
+    def resume(self, saved: Mapping[str, Any], lost: bool) -> None:
+        """Take up `saved` names, in host memory; `lost` as the attribute."""
+        self.next = max(self.next, saved["next"])
+        if "labels" not in saved:
+            return
+        at, n = saved["label"], len(saved["labels"])
+        self.names, self.sizes, self.alive = np.full(n, NONE, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
+        self.names[at], self.sizes[at], self.alive[at] = saved["name"], saved["size"], saved["alive"]
+        self.labels, self.thinned, self.read = saved["labels"], saved["thinned"], saved["read"]
+        self.gone = [(name, size) for name, size in saved["gone"].tolist()]
+        self.count, self.resumed, self.lost = int((self.alive > 0).sum()), True, lost or saved["lost"]
+
+    def move_to(self, device: Device) -> None:
+        """Move the arrays to the memory of `device`."""
+        for name in ("labels", "names", "sizes", "alive"):
+            if (column := getattr(self, name)) is not None:
+                setattr(self, name, device.asarray(Device.to_host(column)))
+
+    # ---- from read to read -------------------------------------------------------------------------------------------
+
     def of(self, labels: Array) -> Array:
         """Return the names of communities by their labels: int64[k]."""
         return self.names[labels]
@@ -76,6 +125,8 @@ class Names:
         """Forget users' `ids`, whose vertices are removed. Later ids move up."""
         if self.labels is None:
             return
+        ids = ids[ids < len(self.labels)]  # others came after the last read
+
         # Label the communities by the least of the vertices that stay.
         labels, names, sizes = (Device.to_host(a) for a in (self.labels, self.names, self.sizes))
         was = np.flatnonzero(labels == np.arange(len(labels)))
@@ -131,7 +182,8 @@ class Names:
         table = table[:, table[2] > 0]
         now = _sums(looked_at, table[1], table[2]) + _sums(looked_at, come, np.ones(len(come), np.int64))
         passed, events = self._passed(table, looked_at, own, size, now)
-        events += [(DIED, name, NONE, lost, 0) for name, lost in self.gone]
+        events += [(DIED, name, NONE, members, 0) for name, members in self.gone]
+        events += [(LOST, NONE, NONE, NONE, NONE)] if self.lost else []
 
         # List the vertices whose name changed, also those with the same label, if its community has another name.
         moves = [(_host(vertices), old, new)]
@@ -154,6 +206,7 @@ class Names:
         self.names[at], self.sizes[at] = device.asarray(passed), device.asarray(now)
         self.count += int((now > 0).sum()) - int((members > 0).sum())
         self.labels, self.alive, self.gone, self.thinned = labels, None, [], np.empty(0, np.int64)
+        self.lost = False
         self.passed = {**_columns(events), **_moves(np.array(rows, np.int64))}
 
     def _begin(self, device: Device, labels: Array) -> None:

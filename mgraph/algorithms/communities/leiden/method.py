@@ -94,6 +94,6 @@ ALGORITHM = Algorithm(
     columns={"community": "label", "name": "value"},
     scalars=("quality", "communities", "levels"),
     warm=warm,
-    maintain=partial(Communities, program=run, descend=descend, what="leiden"),
+    maintain=partial(Communities, program=run, descend=descend, what="leiden", scalar="quality"),
     memory=Names,
 )

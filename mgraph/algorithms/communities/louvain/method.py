@@ -82,6 +82,6 @@ ALGORITHM = Algorithm(
     columns={"community": "label", "name": "value"},
     scalars=("modularity", "communities", "levels"),
     warm=warm,
-    maintain=partial(Communities, program=run, descend=descend, what="louvain"),
+    maintain=partial(Communities, program=run, descend=descend, what="louvain", scalar="modularity"),
     memory=Names,
 )

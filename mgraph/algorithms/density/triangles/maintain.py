@@ -37,6 +37,7 @@ class Triangles:
     """
 
     takes_deletions = True
+    iterates = False
 
     def __init__(self, shard: Shard) -> None:
         self.shard, self.device = shard, shard.device

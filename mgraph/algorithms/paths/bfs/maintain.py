@@ -6,10 +6,11 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Renumbering, Shard, incoming
 from mgraph.algorithms.paths.bfs.program import run
-from mgraph.algorithms.paths.incremental_paths.incremental_paths import IncrementalPaths
-from mgraph.algorithms.paths.near_far.search import HOPS, NearFarSearch
+from mgraph.algorithms.paths.incremental_paths.incremental_paths import IncrementalPaths, incremental_kernels
+from mgraph.algorithms.paths.near_far.search import HOPS, NearFarSearch, library
 from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.device import Array
+from mgraph.structures import Structure
 
 __all__ = ["Distances"]
 
@@ -18,17 +19,43 @@ NONE = np.uint64(HOPS.none)
 
 
 class Distances:
-    """Distances of the own vertices from the source, or to it, maintained under changes of the graph."""
+    """Distances of the own vertices from the source, or to it, maintained under changes of the graph.
+
+    Attributes
+    ----------
+    found : dict
+        The columns of the search, until changes come: a result that is computed anew each time needs no more.
+    incremental : IncrementalPaths or None
+        From then on.
+    """
 
     takes_deletions = True
+    iterates = False
 
     def __init__(self, shard: Shard, source: int, direction: str = "out", predecessors: bool = False) -> None:
-        self.shard = shard
-        columns, self.info = run(shard, source, direction, predecessors)
-        inward = direction == "in"
-        edges = incoming(shard, 'direction "in"') if inward else shard.out_edges
-        search = NearFarSearch(shard, HOPS, edges=[edges], length=all_gather(shard, self._words(columns["distance"])))
-        self.incremental = IncrementalPaths(shard, search, source, inward, columns.get("predecessors"))
+        self.shard, self.source, self.inward = shard, source, direction == "in"
+        self.found, self.info = run(shard, source, direction, predecessors)
+        self.incremental: IncrementalPaths | None = None
+        # Load the kernels of the first update now.
+        incremental_kernels(shard, HOPS)
+        library(shard, HOPS, self._edges)
+
+    @property
+    def _edges(self) -> list[Structure]:
+        return [incoming(self.shard, 'direction "in"') if self.inward else self.shard.out_edges]
+
+    def _begin(self) -> IncrementalPaths:
+        """Begin to follow changes, from the columns of the search. The graph may have more vertices than these."""
+        # Append the new vertices, which the last rank owns.
+        shard, device = self.shard, self.shard.device
+        words, parents = self._words(self.found["distance"]), self.found.get("predecessors")
+        words = device.concatenate([words, device.full(shard.hi - shard.lo - len(words), HOPS.none, np.uint64)])
+        if parents is not None:
+            fresh = device.full(shard.hi - shard.lo - len(parents), -1, np.int64)
+            parents = device.concatenate([parents, fresh])
+        self.found = {}
+        search = NearFarSearch(shard, HOPS, edges=self._edges, length=all_gather(shard, words))
+        return IncrementalPaths(shard, search, self.source, self.inward, parents)
 
     def _words(self, distance: Array) -> Array:
         device = self.shard.device
@@ -42,25 +69,36 @@ class Distances:
     @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
+        if self.incremental is None:
+            return sum(int(column.nbytes) for column in self.found.values())
         return self.incremental.nbytes
 
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         """Update the distances. Returns None if they must be computed anew."""
-        self._grow()
-        changed = self.incremental.apply_changes(changes, most)
-        return None if changed is None else ApplyResult(self.incremental.visited(), changed)
+        if (incremental := self.incremental) is None:
+            incremental = self.incremental = self._begin()
+        elif more := self.shard.n_vertices - len(incremental.length):
+            incremental.grow(self.shard.device.full(more, HOPS.none, np.uint64))
+        changed = incremental.apply_changes(changes, most)
+        return ApplyResult(incremental.visited(), bool(changed), "gave up" if changed is None else "updated")
 
     def renumber(self, ids: Renumbering) -> bool:
         """Adopt new internal ids. Returns False if the source was removed."""
-        return self.incremental.renumber(ids, self.incremental.length[ids.kept])
-
-    def _grow(self) -> None:
-        more = self.shard.n_vertices - len(self.incremental.length)
-        if more:
-            self.incremental.grow(self.shard.device.full(more, HOPS.none, np.uint64))
+        if self.incremental is not None:
+            return self.incremental.renumber(ids, self.incremental.length[ids.kept])
+        self.source, columns = (
+            int(ids.new[self.source]),
+            {name: column[ids.rows] for name, column in self.found.items()},
+        )
+        if (parents := columns.get("predecessors")) is not None:
+            columns["predecessors"] = self.shard.device.xp.where(parents < 0, parents, ids.new[parents])
+        self.found = columns
+        return self.source >= 0
 
     def columns(self) -> Columns:
         """Return the distances of the own vertices in edges, and their predecessors if maintained."""
+        if self.incremental is None:
+            return dict(self.found), self.info
         distance, counts = self.incremental.results()
         columns = {"distance": distance}
         if self.incremental.parents is not None:

@@ -199,9 +199,10 @@ class IncrementalPaths:
     def apply_changes(self, changes: EdgeDelta, most: int, joined: Callable[[], bool] | None = None) -> bool | None:
         """Update the lengths to the shard's current edges. Returns True if any may have changed.
 
-        Returns None if it gives up: if about `most` edges would be visited, if a support is lost and the graph does not
-        store the reverse edges, or if a weight is invalid for a search. If `joined` is passed, it runs after the
-        suspects are listed, while all lengths are the old ones. It may change lengths, and returns True to continue.
+        Returns None if it gives up: if about `most` edges would be visited, or half as many to cut vertices; if a
+        support is lost and the graph does not store the reverse edges; or if a weight is invalid for a search. If
+        `joined` is passed, it runs after the suspects are listed, while all lengths are the old ones. It may change
+        lengths, and returns True to continue.
         """
         # Reset the counters, and orient the arcs like the paths.
         self.search.set_edges(self.forward)
@@ -216,10 +217,12 @@ class IncrementalPaths:
         self.kernels.ListSuspects(len(changes), tree=self.tree, changed=changed, stale=self.subtree_cut.stale)
         if joined is not None and not joined():
             return None
-        gone = self._invalidate(most, changed, len(changes))
+        gone = self._invalidate(most // 2, changed, len(changes))
         if gone is None or self.counts[REFUSED]:
             return None
         self.cut_off = gone[0] if len(gone) == 1 else self.device.concatenate([self.gone[:0], *gone])
+        if len(self.cut_off) and self._rows_of_cut() > most:
+            return None
 
         # Compute their lengths anew, then the predecessors.
         updated = self._recompute(changed, changes)
@@ -288,6 +291,13 @@ class IncrementalPaths:
                 counts = self._swap_suspects(int(counts[SUSPECTS]))
             suspects = self._sum(int(counts[SUSPECTS]))[0]
         return gone
+
+    def _rows_of_cut(self) -> int:
+        """Return the edges that were visited, and those that `_recompute` will visit: of all rows that were cut."""
+        cut, visited = self.gone[: int(self.counts[CUT])] - np.uint32(self.shard.lo), int(self.counts[EDGES])
+        for edges in (*self.backward, *self.forward):
+            visited += int(Device.to_host(self.device.gather(edges.degrees(), cut).sum(dtype=np.int64)))
+        return self._sum(visited)[0]
 
     def _invalidate_persistent(
         self, most: int, gone: list[Array], few: int | None = None, turns: int = BLOCKWISE_TURNS

@@ -15,6 +15,7 @@ class Distances:
     """Distances from the source to the own vertices, maintained under changes of the graph."""
 
     takes_deletions = True
+    iterates = False
 
     def __init__(self, shard: Shard, source: int, predecessors: bool = False, dtype: str = "float32") -> None:
         self.shard, self.source, self.dtype = shard, source, dtype
@@ -36,7 +37,9 @@ class Distances:
             return None
         self._grow()
         changed = self.incremental.apply_changes(changes, most)
-        if changed is None or (self.incremental.parents is not None and self._tied()):
+        if changed is None:
+            return ApplyResult(self.incremental.visited(), False, "gave up")
+        if self.incremental.parents is not None and self._tied():
             return None
         return ApplyResult(self.incremental.visited(), changed)
 
