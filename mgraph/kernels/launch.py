@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
@@ -277,10 +278,18 @@ _libraries: dict[Any, Library] = {}
 
 
 class _Together:
-    """Compilations that run at the same time, by the keys of their libraries."""
+    """Compilations that run at the same time, by the keys of their libraries.
 
-    def __init__(self, pool: ThreadPoolExecutor) -> None:
-        self.pool, self.running = pool, dict[Any, "Future[Mapping[str, Kernel]]"]()
+    Most blocks find all libraries loaded, so the first compilation makes the threads.
+    """
+
+    def __init__(self) -> None:
+        self.running = dict[Any, "Future[Mapping[str, Kernel]]"]()
+
+    @cached_property
+    def pool(self) -> ThreadPoolExecutor:
+        """Threads for the compilations, as many as there are CPUs."""
+        return ThreadPoolExecutor(len(os.sched_getaffinity(0)), "mgraph-compile")
 
 
 _together: ContextVar[_Together | None] = ContextVar("together", default=None)
@@ -288,27 +297,29 @@ _together: ContextVar[_Together | None] = ContextVar("together", default=None)
 
 @contextmanager
 def compile_together() -> Iterator[None]:
-    """Compile the programs for a CPU that this block loads at the same time, as many as there are CPUs.
+    """Compile the programs that this block loads at the same time, as many as there are CPUs.
 
     `load` returns at once, and the first use of a library waits for it. The end of the block waits for all, and raises
-    the first error. Inside another such block it does nothing.
+    the first error. Inside another such block it does nothing. The host's compiler is a process of its own, and NVRTC
+    compiles without Python's lock.
     """
     if _together.get() is not None:
         yield
         return
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "mgraph-compile") as pool:
-        together = _Together(pool)
-        token = _together.set(together)
-        try:
-            yield
-        finally:
-            _together.reset(token)
-            # What was not compiled is tried again by the next `load`.
-            failed = {key: error for key, task in together.running.items() if (error := task.exception()) is not None}
-            for key in failed:
-                _libraries.pop(key, None)
-        for error in failed.values():
-            raise error
+    together = _Together()
+    token = _together.set(together)
+    try:
+        yield
+    finally:
+        _together.reset(token)
+        if together.running:
+            together.pool.shutdown()
+        # What was not compiled is tried again by the next `load`.
+        failed = {key: error for key, task in together.running.items() if (error := task.exception()) is not None}
+        for key in failed:
+            _libraries.pop(key, None)
+    for error in failed.values():
+        raise error
 
 
 def load(device: Device, file: str, view: View | None = None, **defines: int | str) -> Library:
@@ -331,7 +342,7 @@ def load(device: Device, file: str, view: View | None = None, **defines: int | s
     if library is None:
         platform = host_platform() if device.kind == "cpu" else "kernels/platform/cuda.cuh"
         program = read_program(file, platform, constants, view and (view.source, view.type))
-        together = None if device.kind != "cpu" else _together.get()
+        together = _together.get()
         if together is None:
             library = Library(_compiled(program, device))
         else:
