@@ -58,7 +58,7 @@ class BatchResults:
     def done(self, pending: Pending[Any], method: str, outcome: Any) -> None:
         """Resolve `pending` with a report or answers, and record them."""
         if self._history is not None:
-            self._history.batch(method, self._caller, outcome)
+            self._history.batches(method, self._caller, outcome)
         pending.set_result(outcome)
 
     def land(
