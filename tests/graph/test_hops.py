@@ -16,7 +16,7 @@ from mgraph.structures.run import FEW
 RANGES = find_spec("nvtx") is not None  #: each call is then in a range, which takes one function more
 MOST = {"update": 14, "run": 16}
 #: different functions, and files, of a whole call in process: those of an insert of one edge, and of a search
-WIDEST = {"insert": (61, 26), "bfs": (78, 29)}
+WIDEST = {"insert": (58, 26), "bfs": (74, 28)}
 
 
 @pytest.fixture

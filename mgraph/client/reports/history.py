@@ -56,8 +56,11 @@ class History:
         edges = sum([state.edges for state in caller.status.states])
         self._events.append(Event(time.time(), kind, epoch, operations, edges, seconds))
 
-    def batches(self, kind: str, caller: Caller, *done: Any) -> None:
-        """Add batches of a call that has just ended, in order: their reports, or their `Answers`."""
+    def batches(self, kind: str, caller: Caller, *done: Any, in_turn: bool = False) -> None:
+        """Add batches that have just ended, in order: their reports, or their `Answers`.
+
+        They ended together, or `in_turn`, each after its seconds.
+        """
         at, edges, events = time.time(), sum([state.edges for state in caller.status.states]), []
 
         # Compute times and edge counts backwards, from the last batch to the first.
@@ -67,7 +70,8 @@ class History:
             operations = inserted + report.updated + deleted + report.missing + expired
             # The counts are -1 if they are unknown. `Event`'s own constructor takes twice as long.
             events.append(tuple.__new__(Event, (at, kind, report.epoch, max(0, operations), edges, seconds)))
-            at -= seconds if seconds == seconds else 0.0
+            if in_turn and seconds == seconds:
+                at -= seconds
             edges -= inserted - deleted - expired
         self._events.extend(reversed(events))
 
