@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 from mgraph.errors import InvalidBatch, InvalidOption
@@ -24,6 +25,7 @@ __all__ = [
 
 COUNTS = ("inserted", "updated", "deleted", "missing")  #: counted outcomes of a batch's operations
 TOLD = (*COUNTS, "late", "expired")  #: the counts in a batch's report, the last two of graphs with a window
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
 ALL = Names()  #: the default: all columns of a batch are read
 
 
@@ -48,6 +50,8 @@ class EdgeBatch:
     time : array-like of integers, datetime64, dates or strings, shape (n,), or one of them, optional
         The time of each edge, in a graph with `times`; a single time is that of all edges. Ignored for deletions. If an
         edge occurs more than once, its last time counts. Stored as int64[n], or as datetime64[n] in the given unit.
+    labels : mapping of str to str, optional
+        What messages call the columns; by default as these arguments.
 
     Raises
     ------
@@ -75,14 +79,16 @@ class EdgeBatch:
     rounded: ClassVar[str] = ""  #: the first weight that float32 changed, in words
 
     def __init__(
-        self, src: Any, dst: Any, weight: Any = None, op: Any = None, keys: str | None = None, time: Any = None
+        self,
+        src: Any,
+        dst: Any,
+        weight: Any = None,
+        op: Any = None,
+        keys: str | None = None,
+        time: Any = None,
+        *,
+        labels: Mapping[str, str] = NO_LABELS,
     ) -> None:
-        self._check(src, dst, weight, op, time, keys, {})
-
-    def _check(
-        self, src: Any, dst: Any, weight: Any, op: Any, time: Any, keys: str | None, labels: Mapping[str, str]
-    ) -> None:
-        """Check and store the columns. Messages name them by `labels`."""
         if keys is not None and keys not in KINDS:
             raise InvalidOption(f'keys {keys!r} is none of "int64", "string" and None')
         # Convert each column to its stored dtype.
@@ -126,8 +132,7 @@ class EdgeBatch:
         if keys == "auto":
             names = labels.get("src", "src"), labels.get("dst", "dst")
             keys = None if getattr(src, "shape", None) == (0,) else chosen_kind(src, dst, names)
-        batch = object.__new__(cls)
-        batch._check(src, dst, weight, op, time, keys, labels)
+        batch = cls(src, dst, weight, op, keys, time, labels=labels)
         if unused:
             batch.__dict__["unused"] = tuple(unused)
         return batch

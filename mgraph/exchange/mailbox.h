@@ -60,7 +60,7 @@ struct Trade {
     i64 patience;  // nanoseconds
     const u64* out;  // for each rank, address and bytes of its part; `unknown`: the rank takes no part
     const u64* out_bytes;
-    u64* in;  // for each rank, the address for its part; 0 until there is memory for it
+    u64* arrivals;  // for each rank, the address for its part; 0 until there is memory for it
     u64* in_bytes;  // bytes of the part; `unknown` until the first message
     u64* sent;  // messages of this part sent and received
     u64* got;
@@ -108,15 +108,15 @@ struct Trade {
                     return moved;
                 }
                 in_bytes[r] = head[2];
-                if (head[2] <= inbox_bytes) in[r] = (u64)(inbox + r * inbox_bytes);
+                if (head[2] <= inbox_bytes) arrivals[r] = (u64)(inbox + r * inbox_bytes);
             }
-            if (!in[r]) {
+            if (!arrivals[r]) {
                 end = end == finished ? lacking : end;
                 return moved;
             }
             // Copy the data, and free the slot.
             u64 first = got[r] * room(), bytes = lesser(in_bytes[r] - first, room());
-            if (bytes) __builtin_memcpy((u8*)in[r] + first, message + head_bytes, bytes);
+            if (bytes) __builtin_memcpy((u8*)arrivals[r] + first, message + head_bytes, bytes);
             ++got[r];
             write_to(own.taken(r), ++all_got[r]);
             segment(r).ring();

@@ -112,7 +112,7 @@ class PeerExchange(Exchange):
         self._book = np.zeros((8, size), np.uint64)  # one row per argument of `Trade` in mailbox.h
         self._inbox = np.zeros((size, INBOX), np.uint8)
         self._outcome = np.zeros(3, np.int64)
-        rows = ("out", "out_bytes", "in", "in_bytes", "sent", "got", "all_sent", "all_got")
+        rows = ("out", "out_bytes", "arrivals", "in_bytes", "sent", "got", "all_sent", "all_got")
         self._trade = self._kernels.Trade.bind(
             **dict(zip(rows, self._book, strict=True)), inbox=self._inbox.reshape(-1), outcome=self._outcome,
             segments=self._addresses, rank=rank, size=size, slot=self._slot,

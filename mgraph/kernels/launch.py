@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
@@ -21,6 +22,7 @@ from mgraph.kernels.source import Field, KernelSource, Program, read_program
 __all__ = ["Kernel", "Library", "Struct", "View", "compile_together", "load"]
 
 CODES = {"int64": "q", "uint64": "Q", "float64": "d"}
+Launch = Callable[..., None]  #: launches a kernel: ``launch(items, **fields)``
 NOT_FAST = (KeyError, AttributeError, TypeError, ValueError, struct.error)  #: errors of `_Packer.fast`
 
 
@@ -88,7 +90,20 @@ def _no_address() -> NoReturn:
 
 #: code for the address of an array `a`; ctypes takes a third of the time of NumPy's interface, and checks that the
 #: array is contiguous host memory
-_ADDRESS = {"cpu": "addressof(from_buffer(a))", "cuda": "a.data.ptr if a.flags.c_contiguous else none()"}
+_ADDRESS = {"cpu": "_addressof(_from_buffer(_a))", "cuda": "_a.data.ptr if _a.flags.c_contiguous else _none()"}
+
+#: a function that makes launchers of a kernel, whose last fields are packed
+_LAUNCHERS = """
+def launcher(_function, _threads, _last):
+    def {kernel}({parameters}):
+        try:
+            packed = _pack({values})
+        except _NOT_FAST:
+            packed = _packer(dict({fields}))
+        if _items > 0:
+            _function(packed + _last, _items, _threads)
+    return {kernel}
+"""
 
 
 def _struct(value: Any) -> Any:
@@ -98,46 +113,69 @@ def _struct(value: Any) -> Any:
 class _Packer:
     """Packer of values by name into the bytes of fields in order.
 
-    A launch of a small kernel takes 2 us on a GPU, and packing a field 0.2 us on the host. So `fast` is code generated
-    for these fields with the minimal checks: a loop over the fields takes twice as long, and functions per kind of
-    field half as long again. It raises one of `NOT_FAST` for dicts, for read-only or empty arrays, and for wrong
-    values. The packer itself accepts dicts and such arrays. Only then the wrong value is searched for.
+    A launch of a small kernel takes 2 us on a GPU, and packing a field 0.2 us on the host. So `fast` and `launcher` are
+    code generated for these fields with the minimal checks: a loop over the fields takes twice as long, and functions
+    per kind of field half as long again. The code raises one of `NOT_FAST` for dicts, for read-only or empty arrays,
+    and for wrong values. The packer itself accepts dicts and such arrays. Only then the wrong value is searched for.
     """
 
     def __init__(self, where: str, fields: tuple[Field, ...], device: Device) -> None:
         self.where, self.device, self.fields = where, device, fields
         self._names = {f.name for f in fields}
         codes = (f"{8 * f.words}s" if f.inner else "Q" if f.pointer else CODES[f.dtype] for f in fields)
-        names: dict[str, Any] = {
-            "pack": struct.Struct("=" + "".join(codes)).pack,
-            "address": _host_address if device.kind == "cpu" else _device_address,
-            "struct": lambda value, field: _struct(value).packed(field, device),
-            "addressof": ctypes.addressof,
-            "from_buffer": ctypes.c_char.from_buffer,
-            "none": _no_address,
-            "device": device,
+        self._code: dict[str, Any] = {  # names of the generated code; no field's name begins with "_"
+            "_pack": struct.Struct("=" + "".join(codes)).pack,  # "=" packs without padding
+            "_packer": self,
+            "_address": _host_address if device.kind == "cpu" else _device_address,
+            "_struct": lambda value, field: _struct(value).packed(field, device),
+            "_addressof": ctypes.addressof,
+            "_from_buffer": ctypes.c_char.from_buffer,
+            "_none": _no_address,
+            "_device": device,
+            "_NOT_FAST": NOT_FAST,
         }
         # Write an expression per field, for each of the two functions.
         slow, fast = [], []
         for i, f in enumerate(fields):
-            value, kind = f"values[{f.name!r}]", f"kind{i}"
-            names[kind] = f if f.inner else np.dtype(f.dtype)
+            value, kind = f"values[{f.name!r}]", f"_kind{i}"
+            self._code[kind] = f if f.inner else np.dtype(f.dtype)
+            fast.append(self._fast(i, value))
             if f.inner:
                 _inner_packer(f, device)  # cached now: the first launch would take 0.1 ms longer
-                slow.append(f"struct({value}, {kind})")
-                fast.append(f"({value}._packed.get({id(f.inner)}) or {value}.packed({kind}, device))")
-            elif f.pointer:
-                same = f"a.dtype is {kind} or a.dtype == {kind}"
-                slow.append(f"address({value}, {kind})")
-                fast.append(f"(0 if (a := {value}) is None else ({_ADDRESS[device.kind]}) if {same} else none())")
+                slow.append(f"_struct({value}, {kind})")
             else:
-                slow.append(value)
-                fast.append(value)
+                slow.append(f"_address({value}, {kind})" if f.pointer else value)
 
-        # Compile both functions; "=" packs without padding.
+        # Compile both functions.
         n = len(fields)
-        self.fast = eval(f"lambda values: pack({', '.join(fast)}) if len(values) == {n} else none()", names)
-        self._slow = eval(f"lambda values: pack({', '.join(slow)})", names)
+        self.fast = eval(f"lambda values: _pack({', '.join(fast)}) if len(values) == {n} else _none()", self._code)
+        self._slow = eval(f"lambda values: _pack({', '.join(slow)})", self._code)
+
+    def _fast(self, i: int, value: str) -> str:
+        """Return an expression for the packed field `i` with the minimal checks; `value` is that of its value."""
+        f, kind = self.fields[i], f"_kind{i}"
+        if f.inner:
+            return f"({value}._packed.get({id(f.inner)}) or {value}.packed({kind}, _device))"
+        if not f.pointer:
+            return value
+        same = f"_a.dtype is {kind} or _a.dtype == {kind}"
+        return f"(0 if (_a := {value}) is None else ({_ADDRESS[self.device.kind]}) if {same} else _none())"
+
+    @cached_property
+    def launcher(self) -> Callable[[Callable[[bytes, int, int], None], int, bytes], Launch]:
+        """``launcher(function, threads, last)`` returns a function of items and fields by name.
+
+        It packs the fields, appends `last`, and calls `function` if there are items. Its name is the kernel's.
+        """
+        names = [f.name for f in self.fields]
+        text = _LAUNCHERS.format(
+            kernel=self.where, parameters=", ".join(["_items", *(["*", *names] if names else [])]),
+            values=", ".join(self._fast(i, name) for i, name in enumerate(names)),
+            fields=", ".join(f"{name}={name}" for name in names),
+        )  # fmt: skip
+        exec(compile(text, __file__, "exec"), self._code)
+        launcher: Callable[..., Launch] = self._code["launcher"]
+        return launcher
 
     def __call__(self, values: Mapping[str, Any]) -> bytes:
         try:
@@ -200,10 +238,9 @@ class Kernel:
 
     def __init__(self, source: KernelSource, function: Callable[[bytes, int, int], None], device: Device) -> None:
         self.source, self.function, self.device = source, function, device
-        self._packer = _Packer(source.name, source.fields, device)
         self.threads = -device.threads if device.background else device.threads
-        self._fast = self._packer.fast
-        self._bound: dict[int, tuple[_Packer, _Packer]] = {}
+        self._launch = _Packer(source.name, source.fields, device).launcher(function, self.threads, b"")
+        self._packers: dict[int, tuple[_Packer, _Packer]] = {}  # by the number of bound fields
 
     def __call__(self, items: int, **fields: Any) -> None:
         """Run over `items` items: asynchronously on a GPU's current stream, synchronously on the CPU.
@@ -211,43 +248,22 @@ class Kernel:
         With 0 items nothing is launched. A pointer takes an array of its dtype or None; a struct takes a `Struct`, a
         `View` or a dict. Raises `TypeError` for any other value.
         """
-        try:
-            packed = self._fast(fields)
-        except NOT_FAST:
-            packed = self._packer(fields)
-        if items > 0:
-            self.function(packed, items, self.threads)
+        self._launch(items, **fields)
 
-    def bind(self, **fixed: Any) -> Bound:
-        """Return the kernel with its last fields packed once, for many launches."""
-        return Bound(self, fixed)
+    def bind(self, **fixed: Any) -> Launch:
+        """Return a function that launches the kernel, with its last fields packed once.
 
-    def packers(self, fixed: int) -> tuple[_Packer, _Packer]:
-        """Return packers of all fields but the last `fixed`, and of the last."""
-        if fixed not in self._bound:
-            parts = self.source.fields[:-fixed], self.source.fields[-fixed:]
+        It takes items, and the other fields by name, and keeps the arrays of the `fixed` ones alive.
+        """
+        n = len(fixed)
+        if n not in self._packers:
+            parts = self.source.fields[:-n], self.source.fields[-n:]
             first, last = (_Packer(self.source.name, fields, self.device) for fields in parts)
-            self._bound[fixed] = first, last
-        return self._bound[fixed]
-
-
-class Bound:
-    """Kernel whose last fields are packed. A call passes items and other fields."""
-
-    def __init__(self, kernel: Kernel, fixed: Mapping[str, Any]) -> None:
-        self.kernel, self.fixed = kernel, fixed  # keeps the arrays alive
-        self._packer, last = kernel.packers(len(fixed))
-        self._fast, self._last = self._packer.fast, last(fixed)
-        self._function, self._threads = kernel.function, kernel.threads
-
-    def __call__(self, items: int, **fields: Any) -> None:
-        """Run as `Kernel.__call__`, with the fields that are not bound."""
-        try:
-            packed = self._fast(fields)
-        except NOT_FAST:
-            packed = self._packer(fields)
-        if items > 0:
-            self._function(packed + self._last, items, self._threads)
+            self._packers[n] = first, last
+        first, last = self._packers[n]
+        launch = first.launcher(self.function, self.threads, last(fixed))
+        launch.fixed = fixed  # type: ignore[attr-defined]
+        return launch
 
 
 class Library:
@@ -277,10 +293,18 @@ _libraries: dict[Any, Library] = {}
 
 
 class _Together:
-    """Compilations that run at the same time, by the keys of their libraries."""
+    """Compilations that run at the same time, by the keys of their libraries.
 
-    def __init__(self, pool: ThreadPoolExecutor) -> None:
-        self.pool, self.running = pool, dict[Any, "Future[Mapping[str, Kernel]]"]()
+    Most blocks find all libraries loaded, so the first compilation makes the threads.
+    """
+
+    def __init__(self) -> None:
+        self.running = dict[Any, "Future[Mapping[str, Kernel]]"]()
+
+    @cached_property
+    def pool(self) -> ThreadPoolExecutor:
+        """Threads for the compilations, as many as there are CPUs."""
+        return ThreadPoolExecutor(len(os.sched_getaffinity(0)), "mgraph-compile")
 
 
 _together: ContextVar[_Together | None] = ContextVar("together", default=None)
@@ -288,27 +312,29 @@ _together: ContextVar[_Together | None] = ContextVar("together", default=None)
 
 @contextmanager
 def compile_together() -> Iterator[None]:
-    """Compile the programs for a CPU that this block loads at the same time, as many as there are CPUs.
+    """Compile the programs that this block loads at the same time, as many as there are CPUs.
 
     `load` returns at once, and the first use of a library waits for it. The end of the block waits for all, and raises
-    the first error. Inside another such block it does nothing.
+    the first error. Inside another such block it does nothing. The host's compiler is a process of its own, and NVRTC
+    compiles without Python's lock.
     """
     if _together.get() is not None:
         yield
         return
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "mgraph-compile") as pool:
-        together = _Together(pool)
-        token = _together.set(together)
-        try:
-            yield
-        finally:
-            _together.reset(token)
-            # What was not compiled is tried again by the next `load`.
-            failed = {key: error for key, task in together.running.items() if (error := task.exception()) is not None}
-            for key in failed:
-                _libraries.pop(key, None)
-        for error in failed.values():
-            raise error
+    together = _Together()
+    token = _together.set(together)
+    try:
+        yield
+    finally:
+        _together.reset(token)
+        if together.running:
+            together.pool.shutdown()
+        # What was not compiled is tried again by the next `load`.
+        failed = {key: error for key, task in together.running.items() if (error := task.exception()) is not None}
+        for key in failed:
+            _libraries.pop(key, None)
+    for error in failed.values():
+        raise error
 
 
 def load(device: Device, file: str, view: View | None = None, **defines: int | str) -> Library:
@@ -331,7 +357,7 @@ def load(device: Device, file: str, view: View | None = None, **defines: int | s
     if library is None:
         platform = host_platform() if device.kind == "cpu" else "kernels/platform/cuda.cuh"
         program = read_program(file, platform, constants, view and (view.source, view.type))
-        together = None if device.kind != "cpu" else _together.get()
+        together = _together.get()
         if together is None:
             library = Library(_compiled(program, device))
         else:

@@ -26,6 +26,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
+from keyword import iskeyword
 from pathlib import Path
 
 from mgraph.kernels.constants import Constants
@@ -194,6 +195,9 @@ def read_program(
         if f"{name}::lanes" not in values:
             raise ValueError(f"kernel {name} in {file} does not say `static constexpr int lanes`")
         fields = _fields(match[3], views, view and view[1])
+        for field in fields:
+            if iskeyword(field.name):
+                raise ValueError(f"kernel {name} in {file} has a field {field.name!r}, which is a keyword of Python")
         shared = values.get(f"{name}::shared", 0)
         persistent = bool(values.get(f"{name}::persistent", 0))
         resident = values.get(f"{name}::resident", 0)

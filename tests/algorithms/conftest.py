@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from launches import watched
 
 from mgraph.algorithms import algorithm
 from mgraph.device import Device
-from mgraph.kernels import Kernel
-from mgraph.kernels.launch import Bound
 from mgraph.structures import names
 
 
@@ -93,24 +93,15 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     """Launches by kernel, and read-backs."""
     counts: Counter[str] = Counter()
-    launch, launch_bound, to_host = Kernel.__call__, Bound.__call__, Device.to_host
-
-    def counting_launch(kernel: Kernel, items: int, **fields: Any) -> Any:
-        counts[kernel.source.name] += items > 0
-        return launch(kernel, items, **fields)
-
-    def counting_bound(bound: Bound, items: int, **fields: Any) -> Any:
-        counts[bound.kernel.source.name] += items > 0
-        return launch_bound(bound, items, **fields)
+    to_host = Device.to_host
 
     def counting_to_host(array: Any) -> Any:
         counts["read-back"] += 1
         return to_host(array)
 
-    monkeypatch.setattr(Kernel, "__call__", counting_launch)
-    monkeypatch.setattr(Bound, "__call__", counting_bound)
     monkeypatch.setattr(Device, "to_host", staticmethod(counting_to_host))
-    return counts
+    with watched(lambda kernel: counts.update([kernel])):
+        yield counts

@@ -7,7 +7,8 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 from dask.distributed import Client, LocalCluster
-from hops import breadth, hops
+from hops import Hops, breadth
+from launches import watched
 
 from mgraph import DynamicGraph
 from mgraph.structures.run import FEW
@@ -15,12 +16,18 @@ from mgraph.structures.run import FEW
 RANGES = find_spec("nvtx") is not None  #: each call is then in a range, which takes one function more
 MOST = {"update": 14, "run": 16}
 #: different functions, and files, of a whole call in process: those of an insert of one edge, and of a search
-WIDEST = {"insert": (61, 26), "bfs": (78, 29)}
+WIDEST = {"insert": (58, 26), "bfs": (74, 28)}
 
 
 @pytest.fixture
-def graph():
+def hops():
+    return Hops()
+
+
+@pytest.fixture
+def graph(hops):
     with (
+        watched(hops.launching),
         LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
         Client(cluster) as client,
         DynamicGraph(client, 100) as graph,
@@ -31,9 +38,9 @@ def graph():
 
 
 @pytest.mark.parametrize("name", ["update", "run"])
-def test_few_functions_lie_between_a_call_and_its_first_kernel(graph, name):
+def test_few_functions_lie_between_a_call_and_its_first_kernel(graph, hops, name):
     ids = np.arange(FEW + 1) % 100  # a kernel makes their keys; of fewer the host does
-    found = hops({"update": lambda: graph.insert(ids, ids), "run": lambda: graph.bfs(0)}[name])
+    found = hops.of({"update": lambda: graph.insert(ids, ids), "run": lambda: graph.bfs(0)}[name])
     for thread, functions in found.items():
         print(f"{thread}: {len(functions)}\n  " + "\n  ".join(functions))
     assert list(found) == ["user's thread", "shard's thread"]

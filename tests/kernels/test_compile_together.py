@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mgraph import DynamicGraph
 from mgraph.device import Device
 from mgraph.errors import DeviceError
 from mgraph.kernels import compile_together, launch, load
@@ -66,3 +67,29 @@ def test_an_error_of_the_block_itself_stays_and_blocks_nest(cpu):
         load(cpu, FILES[0])
         raise KeyError("mine")
     assert load(cpu, FILES[0]).Arcs.source.name == "Arcs"
+
+
+@pytest.mark.parametrize(
+    ("search", "options"),
+    [
+        ("bfs", {"predecessors": True}),
+        ("sssp", {"dtype": "float64"}),
+        ("shortest_path", {"target": 1}),
+        ("shortest_path", {"target": 1, "weight": True}),
+    ],
+)
+def test_no_variant_of_a_search_compiles_alone(search, options, monkeypatch):
+    threads, compiled = list[str](), launch._compiled
+
+    def noted(program: Any, device: Device) -> Any:
+        if program.name.startswith("algorithms/paths/"):
+            threads.append(threading.current_thread().name)
+        return compiled(program, device)
+
+    with DynamicGraph(n_vertices=2, weighted=True) as graph:
+        graph.insert([0], [1], [0.5])
+        monkeypatch.setattr(launch, "_libraries", {})
+        monkeypatch.setattr(launch, "_compiled", noted)
+        getattr(graph, search)(0, **options)
+    assert len(threads) > 1
+    assert all(name.startswith("mgraph-compile") for name in threads)

@@ -81,7 +81,7 @@ WRONG = {
     "text for a number": ({"scale": "x"}, "Add.scale is float64, got 'x'"),
     "negative for unsigned": ({"offset": -1}, "Add.offset is uint64, got -1"),
     "past 64 bits": ({"n": 1 << 64}, "Add.n is int64"),
-    "unknown field": ({"more": 1}, "Add takes .*'scale'.*got.*'more'"),
+    "unknown field": ({"more": 1}, r"Add\(\) got an unexpected keyword argument 'more'"),
     "a struct's dtype": ({"pair": {"left": np.zeros(5), "right": None}}, r"pair.left is int64\*, got .* float64"),
     "a struct's field left out": ({"pair": {"left": None}}, r"pair takes \['left', 'right'\], got \['left'\]"),
     "no struct": ({"pair": None}, "Add.pair is a struct, got None"),
@@ -101,7 +101,7 @@ def test_wrong_fields_are_type_errors(add, case):
 def test_a_field_left_out_is_a_type_error(add):
     given = fields()
     del given["scale"]
-    with pytest.raises(TypeError, match="Add takes"):
+    with pytest.raises(TypeError, match=r"Add\(\) missing 1 required keyword-only argument: 'scale'"):
         add(5, **given)
 
 
@@ -112,7 +112,7 @@ def test_last_fields_can_be_bound(add):
         bound(n, **{**given, "n": n})
         np.testing.assert_array_equal(bound.fixed["sum"][:n], np.arange(n) * 5.5 + 1)
         assert n == 5 or not bound.fixed["sum"][n:].any()
-    with pytest.raises(TypeError, match=r"Add takes \['n', 'pair'\], got \['n'\]"):
+    with pytest.raises(TypeError, match=r"Add\(\) missing 1 required keyword-only argument: 'pair'"):
         bound(5, n=5)
     with pytest.raises(TypeError, match="Add takes .*'offset', 'sum'.*got .*'scale'"):
         add.bind(scale=1.0, sum=np.zeros(5))  # not the last

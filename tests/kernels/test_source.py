@@ -105,6 +105,12 @@ def test_lanes_must_be_said(write):
         read("struct K {\n    i64 n;\n    DEVICE void operator()(Grid grid) const {}\n};\n", write)
 
 
+def test_a_launch_can_name_each_field(write):
+    text = "struct K {\n    static constexpr int lanes = 1;\n    i64 in;\n    void operator()(Grid) const {}\n};\n"
+    with pytest.raises(ValueError, match="kernel K in .* has a field 'in', which is a keyword of Python"):
+        read(text, write)
+
+
 def test_includes_are_inlined_once(write):
     program = read('#include "kernels/search.cuh"\n#include "kernels/search.cuh"\n', write)
     assert program.text.count("i64 lower_bound(") == 1

@@ -11,10 +11,8 @@ from unittest.mock import patch
 
 import mgraph
 from mgraph.channel import Channel
-from mgraph.kernels import Kernel
-from mgraph.kernels.launch import Bound
 
-__all__ = ["breadth", "hops"]
+__all__ = ["Hops", "breadth"]
 
 PACKAGE = str(Path(mgraph.__file__).parent)
 
@@ -30,37 +28,30 @@ def stack() -> list[str]:
     return found[::-1]
 
 
-def hops(call: Callable[[], Any]) -> dict[str, list[str]]:
-    """The functions on the way of `call`, which goes by a channel.
+class Hops:
+    """The functions on the way of calls that go by a channel. Made before the graph, within `watched`."""
 
-    In the user's thread, when the message is sent; in the shard's thread, when the first kernel runs.
-    """
-    found: dict[str, list[str]] = {}
-    user = threading.current_thread()
-    send, launch, launch_bound = Channel.send, Kernel.__call__, Bound.__call__
+    def __init__(self) -> None:
+        self._found: dict[str, list[str]] = {}
 
-    def sending(channel: Channel, data: bytes) -> bool:
-        if threading.current_thread() is user:
-            found.setdefault("user's thread", stack())
-        return send(channel, data)
+    def launching(self, kernel: str) -> None:
+        """Note the stack at the first kernel of a call, for `watched`."""
+        if "user's thread" in self._found:
+            self._found.setdefault("shard's thread", [*stack(), kernel])
 
-    def launching(kernel: Any, items: int, **fields: Any) -> Any:
-        if "user's thread" in found and items > 0:
-            found.setdefault("shard's thread", [*stack(), launch.__qualname__])
-        return launch(kernel, items, **fields)
+    def of(self, call: Callable[[], Any]) -> dict[str, list[str]]:
+        """In the user's thread, when the message is sent; in the shard's thread, when the first kernel runs."""
+        found = self._found = {}
+        user, send = threading.current_thread(), Channel.send
 
-    def launching_bound(bound: Any, items: int, **fields: Any) -> Any:
-        if "user's thread" in found and items > 0:
-            found.setdefault("shard's thread", [*stack(), launch_bound.__qualname__])
-        return launch_bound(bound, items, **fields)
+        def sending(channel: Channel, data: bytes) -> bool:
+            if threading.current_thread() is user:
+                found.setdefault("user's thread", stack())
+            return send(channel, data)
 
-    with (
-        patch.object(Channel, "send", sending),
-        patch.object(Kernel, "__call__", launching),
-        patch.object(Bound, "__call__", launching_bound),
-    ):
-        call()
-    return found
+        with patch.object(Channel, "send", sending):
+            call()
+        return found
 
 
 def breadth(call: Callable[[], Any]) -> dict[str, list[str]]:

@@ -55,21 +55,24 @@ class BatchResults:
         """Return the error of a batch that Ctrl-C dropped."""
         return GraphClosed(f"graph {self._caller.status.graph}: the batch was dropped because of Ctrl-C")
 
-    def done(self, pending: Pending[Any], method: str, outcome: Any) -> None:
-        """Resolve `pending` with a report or answers, and record them."""
+    def done(self, method: str, outcomes: list[tuple[Pending[Any], Any]]) -> None:
+        """Resolve batches with their reports or answers, and record them."""
         if self._history is not None:
-            self._history.batch(method, self._caller, outcome)
-        pending.set_result(outcome)
+            self._history.batches(method, self._caller, *(outcome for _, outcome in outcomes))
+        for pending, outcome in outcomes:
+            pending.set_result(outcome)
 
     def land(
-        self, pending: Pending[Any], method: str, make: MakeOutcome[Any], answers: list[Value], seconds: float
+        self, method: str, landed: list[tuple[Pending[Any], MakeOutcome[Any], list[Value]]], seconds: float
     ) -> None:
-        """Make the outcome of the ranks' answers, and resolve `pending` with it."""
+        """Make the outcome of each batch of the ranks' answers to it, and resolve the batch with it."""
         try:
-            self.done(pending, method, make(answers, seconds))
+            self.done(method, [(pending, make(answers, seconds)) for pending, make, answers in landed])
         except Exception as problem:
-            # A bug in mgraph must not leave a wait for the report without an end.
-            pending.set_exception(problem)
+            # A bug in mgraph must not leave a wait for a report without an end.
+            for pending, *_ in landed:
+                if not pending.done():
+                    pending.set_exception(problem)
 
     def restore(self, pending: Pending[Any], make: MakeOutcome[Any], epoch: int, answers: list[Value]) -> None:
         """Resolve a lost batch that the store has.
@@ -77,7 +80,7 @@ class BatchResults:
         The store has the counts of a batch, but no answers to queries: these raise `WorkerLost`.
         """
         if isinstance(pending, PendingReport):
-            self.done(pending, "update", make(answers, math.nan))
+            self.done("update", [(pending, make(answers, math.nan))])
         else:
             message = f"graph {self._caller.status.graph}: {_answers_lost(epoch)} with a worker"
             pending.set_exception(WorkerLost(message))
@@ -97,7 +100,7 @@ class BatchResults:
         if settled and caller.status.epoch >= epoch:
             if method == "update":
                 answer = {"epoch": epoch, **dict.fromkeys(TOLD, UNKNOWN)}
-                self.land(pending, method, make, [answer], math.nan)
+                self.land(method, [(pending, make, [answer])], math.nan)
             else:
                 pending.set_exception(GraphClosed(f"{graph}: {_answers_lost(epoch)} because of Ctrl-C"))
             return

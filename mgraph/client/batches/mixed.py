@@ -114,7 +114,7 @@ def execute(self: Any, operations: Operations) -> Answers:
     array([ True])
     """
     answers = _execute_now(self._directory, self._options, self._storing is not None, operations)
-    self._updates.history.batch("execute", self._directory.coordinator, answers)
+    self._updates.history.batches("execute", self._directory.coordinator, answers)
     self._updates.order_first()
     self._updates.landed() if operations.n_updates else self._updates.followed()
     return answers

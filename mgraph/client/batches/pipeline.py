@@ -44,7 +44,7 @@ Sending = Callable[[Any, Value, Callable[[], None]], AbstractContextManager[Shar
 Prepared = tuple[str, list[Value], MakeOutcome[Any]] | UpdateReport | Answers
 
 
-@dataclass
+@dataclass(eq=False)
 class _InFlight:
     """A batch that is not known to be committed, kept to be sent again after a loss.
 
@@ -128,6 +128,7 @@ class Pipeline:
         self._bytes = 0
         self._landed = asyncio.Event()
         self._sent: list[_InFlight] = []
+        self._lost = 0  # batches among them that were lost
         self._mending, self._condition = threading.Lock(), threading.Condition()
 
     # ---- from the user's thread --------------------------------------------------------------------------------------
@@ -207,16 +208,19 @@ class Pipeline:
                 batch.pending.set_result(prepared)
                 return
             if isinstance(prepared, Answers):
-                self._outcomes.done(batch.pending, "execute", prepared)
+                self._outcomes.done("execute", [(batch.pending, prepared)])
                 return
 
             # Small batches share messages; others are sent alone.
             method, shares, batch.make = prepared
             batch.method, batch.epoch = method, None
-            sizes = [CALLS[method].size(share) for share in shares]
-            n, caller = sum(size.nbytes for size in sizes), self._coordinator
-            if caller.groups and method == "update" and n <= min(SMALL, self._max_bytes // MOST) and layout(shares):
-                self._post(batch, SmallBatch(self, shares, sizes, batch))
+            first, call = shares[0], CALLS[method]
+            size = call.size(first)
+            sizes = [size if share is first else call.size(share) for share in shares]
+            n, caller = sum([size.nbytes for size in sizes]), self._coordinator
+            small = caller.groups and method == "update" and n <= min(SMALL, self._max_bytes // MOST)
+            if small and (shared_layout := layout(shares)) is not None:
+                self._post(batch, SmallBatch(self, shares, sizes, shared_layout, batch))
                 return
             caller.launch(method, shares, sizes, self.room(n), self._landing(batch, n))
 
@@ -237,7 +241,7 @@ class Pipeline:
             if isinstance(sent, UpdateReport):
                 yield sent
             else:
-                shares = [{**share, **args} for share in sent.shares]
+                shares = [{**share, **args} for share in sent.shares] if args else sent.shares
                 yield "update", shares, partial(of_batch, absent=sent.absent)
 
     def _land_all(self) -> None:
@@ -252,7 +256,7 @@ class Pipeline:
         """
         self._coordinator.land()
         self._outcomes.check()
-        if self._any_lost():
+        if self._lost:
             raise Recovered("a worker was lost")
 
     def __enter__(self) -> Pipeline:
@@ -301,14 +305,14 @@ class Pipeline:
 
         Batches in the store are reported; the rest is sent again, in the same order.
         """
-        if not self._any_lost():
+        if not self._lost:
             return False
         queue: list[_InFlight] = []
 
         # A single thread resends; others wait for it and find nothing left.
         with self._mending:
             try:
-                if self._any_lost():
+                if self._lost:
                     queue = self._take_lost()
                     self._resend(queue)
             except MgraphError as error:
@@ -344,18 +348,14 @@ class Pipeline:
                 # Another loss: batches sent before this one come first.
                 queue[:0] = self._take_lost()
 
-    def _any_lost(self) -> bool:
-        with self._condition:
-            return any(batch.lost for batch in self._sent)
-
     def _take_lost(self) -> list[_InFlight]:
         """Return all batches in flight, once all are lost."""
         with self._condition:
-            if not self._condition.wait_for(lambda: all(batch.lost for batch in self._sent), LOST_SECONDS):
+            if not self._condition.wait_for(lambda: self._lost == len(self._sent), LOST_SECONDS):
                 raise MgraphError(
                     f"graph {self._coordinator.status.graph}: batches in flight did not end within {LOST_SECONDS} s"
                 )
-            taken, self._sent = self._sent, []
+            taken, self._sent, self._lost = self._sent, [], 0
             return taken
 
     def _drop(self, error: MgraphError, queue: list[_InFlight]) -> None:
@@ -363,7 +363,7 @@ class Pipeline:
         with self._condition:
             self._outcomes.end(error)
             queue = [*queue, *(batch for batch in self._sent if batch.lost)]
-            self._sent = [batch for batch in self._sent if not batch.lost]
+            self._sent, self._lost = [batch for batch in self._sent if not batch.lost], 0
         for batch in queue:
             batch.pending.set_exception(error)
 
@@ -379,7 +379,7 @@ class Pipeline:
             while self._bytes and self._bytes + n > self._max_bytes:
                 self._landed.clear()
                 await self._landed.wait()
-            if self._any_lost():
+            if self._lost:
                 raise Recovered("a worker was lost")
             self._outcomes.check()
 
@@ -409,10 +409,11 @@ class Pipeline:
         with self._condition:
             lost = self._is_lost(error)
             for batch in batches:
-                if lost:
-                    batch.lost = True
-                else:
+                batch.lost = lost
+                if not lost:
                     self._sent.remove(batch)
+            if lost:
+                self._lost += len(batches)
             self._condition.notify_all()
         return lost
 
@@ -447,13 +448,13 @@ class Pipeline:
         counts = group.done if failed else committed_counts(flight.result())
 
         # Each batch is an epoch of its own.
-        seconds = time.perf_counter() - began
-        for i, batch in enumerate(batches):
-            if i < len(counts) or not failed:
-                answer = {"epoch": epoch + i, **dict(zip(TOLD, counts[i].tolist(), strict=True))}
-                self._outcomes.land(batch.pending, "update", batch.make, [answer], seconds)
-            else:
-                self._outcomes.fail(batch.pending, "update", batch.make, epoch + i, error)
+        seconds, rows = time.perf_counter() - began, counts.tolist()
+        committed = batches[: len(rows)] if failed else batches
+        answers = [{"epoch": epoch + i, **dict(zip(TOLD, rows[i], strict=True))} for i in range(len(committed))]
+        landed = [(batch.pending, batch.make, [answer]) for batch, answer in zip(committed, answers, strict=True)]
+        self._outcomes.land("update", landed, seconds)
+        for i, batch in enumerate(batches[len(committed) :], len(committed)):
+            self._outcomes.fail(batch.pending, "update", batch.make, epoch + i, error)
 
     def _is_lost(self, error: BaseException | None) -> bool:
         """Return True if a batch failed with a worker, in a graph that recovers, before any other error."""
@@ -467,4 +468,5 @@ class Pipeline:
             assert batch.epoch is not None, "it was sent"
             self._outcomes.fail(batch.pending, batch.method, batch.make, batch.epoch, error)
         else:
-            self._outcomes.land(batch.pending, batch.method, batch.make, flight.result(), time.perf_counter() - began)
+            landed = [(batch.pending, batch.make, flight.result())]
+            self._outcomes.land(batch.method, landed, time.perf_counter() - began)

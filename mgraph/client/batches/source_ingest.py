@@ -75,7 +75,7 @@ class Ingest:
 
         with self._shown():
             done = self._directory.read(ingest)
-        self._updates.history.steps("ingest", self._coordinator, done)
+        self._updates.history.batches("ingest", self._coordinator, *done, in_turn=True)
         self._updates.landed()
         self._updates.order_first()
         return done

@@ -226,7 +226,7 @@ class Updates:
                 self._warn_of_sums()
             done = report.of_batch(answers, time.perf_counter() - began, absent)
             kind = "delete_vertices" if method == "remove_vertices" else method
-            self.history.batch(kind, self._coordinator, done)
+            self.history.batches(kind, self._coordinator, done)
             return done
 
     def _vertices_after(self, batch: Any) -> int | None:

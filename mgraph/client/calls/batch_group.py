@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -53,6 +54,8 @@ class SmallBatch:
         The batch's columns, split into one share per rank, or whole for each.
     sizes : list of CallSize
         The size of each rank's message.
+    layout : tuple
+        The `layout` of its shares.
     batch : object
         The sender's own record of the batch.
     incarnation : int
@@ -62,13 +65,9 @@ class SmallBatch:
     sender: Sender
     shares: list[Value]
     sizes: list[CallSize]
+    layout: tuple[Any, ...]
     batch: Any
     incarnation: int = 0
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes for all ranks."""
-        return sum(size.nbytes for size in self.sizes)
 
 
 def layout(shares: list[Value]) -> tuple[Any, ...] | None:
@@ -96,10 +95,19 @@ class BatchGroup:
     items: list[SmallBatch]
     done: np.ndarray = field(default_factory=lambda: NONE)
 
-    @property
+    @cached_property
+    def sizes(self) -> list[CallSize]:
+        """The size of the call `updates` for each rank."""
+        by_rank = zip(*(item.sizes for item in self.items), strict=True)
+        return [
+            CallSize(sum([s.nbytes for s in sizes]), sum([s.operations for s in sizes]), sizes[0].columns)
+            for sizes in by_rank
+        ]
+
+    @cached_property
     def nbytes(self) -> int:
-        """The bytes of all batches."""
-        return sum(item.nbytes for item in self.items)
+        """The bytes of all batches, for all ranks."""
+        return sum(size.nbytes for size in self.sizes)
 
     def shares(self) -> list[Value]:
         """Return each rank's arguments of the call `updates`."""
@@ -107,14 +115,6 @@ class BatchGroup:
         if "whole" in self.items[0].shares[0]:
             return [_joined([item.shares[0] for item in self.items])] * size
         return [_joined([item.shares[rank] for item in self.items]) for rank in range(size)]
-
-    def sizes(self) -> list[CallSize]:
-        """Return the size of the call `updates` for each rank."""
-        by_rank = zip(*(item.sizes for item in self.items), strict=True)
-        return [
-            CallSize(sum(s.nbytes for s in sizes), sum(s.operations for s in sizes), sizes[0].columns)
-            for sizes in by_rank
-        ]
 
 
 def _joined(shares: list[Value]) -> Value:

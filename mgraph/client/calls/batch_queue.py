@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from mgraph.calls import CALLS, CallSize, RemoteCall
-from mgraph.client.calls.batch_group import MOST, BatchGroup, SmallBatch, layout
+from mgraph.client.calls.batch_group import MOST, BatchGroup, SmallBatch
 from mgraph.client.calls.caller import Value
 from mgraph.client.calls.send_lock import SendLock
 
@@ -88,9 +88,8 @@ class BatchQueue:
 
         # A group has one sender and one layout, and at most `MOST` batches.
         first, items = self._waiting[0], list[SmallBatch]()
-        shared_layout = layout(first.shares)
         while self._waiting and len(items) < MOST:
-            if self._waiting[0].sender is not first.sender or layout(self._waiting[0].shares) != shared_layout:
+            if self._waiting[0].sender is not first.sender or self._waiting[0].layout != first.layout:
                 break
             items.append(self._waiting.popleft())
 
@@ -98,7 +97,7 @@ class BatchQueue:
         group, sender = BatchGroup(items), first.sender
         try:
             on_sent = partial(sender.group_sent, group)
-            await launch(CALLS["updates"], group.shares(), group.sizes(), sender.room(group.nbytes), on_sent, group)
+            await launch(CALLS["updates"], group.shares(), group.sizes, sender.room(group.nbytes), on_sent, group)
         except BaseException as error:
             sender.group_refused(group, error)
             if not isinstance(error, Exception):

@@ -268,13 +268,15 @@ class Coordinator:
     def status(self) -> GraphStatus:
         """The client's knowledge of the graph; makes no call."""
         sessions, lost = self.sessions, self.exchange.lost
-        return GraphStatus(
+        usable = not (lost or sessions.closed) and self.runner.alive
+        unsettled = self._interrupted or self.exchange.aborting or lost
+        silent = [session.address for session in sessions.all if session.silent]
+        # In the order of `GraphStatus`, whose own constructor takes twice as long.
+        status = (
             self.graph, self.addresses, self.one_process, 0, sessions.states, sessions.epoch, sessions.changes,
-            closed=sessions.closed,
-            usable=not (lost or sessions.closed) and self.runner.alive,
-            unsettled=self._interrupted or self.exchange.aborting or lost,
-            silent=tuple(session.address for session in sessions.all if session.silent),
+            sessions.closed, usable, unsettled, tuple(silent),
         )  # fmt: skip
+        return tuple.__new__(GraphStatus, status)
 
     @property
     def reached(self) -> int:

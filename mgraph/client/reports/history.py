@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -56,32 +56,28 @@ class History:
         edges = sum([state.edges for state in caller.status.states])
         self._events.append(Event(time.time(), kind, epoch, operations, edges, seconds))
 
-    def batch(self, kind: str, caller: Caller, done: Any) -> None:
-        """Add a batch that was just committed: its report, or its `Answers`."""
-        edges = sum([state.edges for state in caller.status.states])
-        self._events.append(_event(time.time(), kind, done if type(done) is UpdateReport else done.report, edges))
+    def batches(self, kind: str, caller: Caller, *done: Any, in_turn: bool = False) -> None:
+        """Add batches that have just ended, in order: their reports, or their `Answers`.
 
-    def steps(self, kind: str, caller: Caller, done: Iterable[Any]) -> None:
-        """Add the steps of a call that has just ended, in order: reports or `Answers`."""
-        at, edges, events = time.time(), sum([state.edges for state in caller.status.states]), list[Event]()
+        They ended together, or `in_turn`, each after its seconds.
+        """
+        at, edges, events = time.time(), sum([state.edges for state in caller.status.states]), []
 
-        # Compute times and edge counts backwards, from the last step to the first.
-        for report in reversed([getattr(step, "report", step) for step in done]):
-            events.append(_event(at, kind, report, edges))
-            at -= report.seconds if report.seconds == report.seconds else 0.0
-            edges -= report.inserted - report.deleted - report.expired
+        # Compute times and edge counts backwards, from the last batch to the first.
+        for outcome in reversed(done):
+            report = outcome if type(outcome) is UpdateReport else outcome.report
+            inserted, deleted, expired, seconds = report.inserted, report.deleted, report.expired, report.seconds
+            operations = inserted + report.updated + deleted + report.missing + expired
+            # The counts are -1 if they are unknown. `Event`'s own constructor takes twice as long.
+            events.append(tuple.__new__(Event, (at, kind, report.epoch, max(0, operations), edges, seconds)))
+            if in_turn and seconds == seconds:
+                at -= seconds
+            edges -= inserted - deleted - expired
         self._events.extend(reversed(events))
 
     def all(self) -> list[Event]:
         """Return the events, the oldest first."""
         return list(self._events)
-
-
-def _event(at: float, kind: str, report: UpdateReport, edges: int) -> Event:
-    """Return the event of a batch. Its operations are 0 if the counts are unknown, which are -1 then."""
-    operations = report.inserted + report.updated + report.deleted + report.missing + report.expired
-    # Its own constructor takes twice as long.
-    return tuple.__new__(Event, (at, kind, report.epoch, max(0, operations), edges, report.seconds))
 
 
 @contextmanager

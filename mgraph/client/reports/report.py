@@ -79,10 +79,9 @@ def of_batch(answers: Sequence[dict[str, Any]], seconds: float, absent: int = 0)
     counts, epoch = answers[0], answers[0]["epoch"]
     if len(answers) > 1:
         counts = {name: sum([answer.get(name, 0) for answer in answers]) for name in TOLD}
-    get = counts.get
     return UpdateReport(
-        int(counts["inserted"]), int(counts["updated"]), int(counts["deleted"]), int(counts["missing"]) + absent, epoch,
-        seconds, int(get("late", 0)), int(get("expired", 0)),
+        counts["inserted"], counts["updated"], counts["deleted"], counts["missing"] + absent, epoch, seconds,
+        counts.get("late", 0), counts.get("expired", 0),
     )  # fmt: skip
 
 

@@ -99,8 +99,11 @@ def update(
         change = BatchChange(shard, runs, growth, expiry)
         change.brought = keys
         ballot.decide(change)
-        done = {"epoch": shard.epoch, **change.counted}
-    return {**done, AFTER: ballot.safe} if ahead else done
+        done: Value = change.counted
+        done["epoch"] = shard.epoch
+    if ahead:
+        done[AFTER] = ballot.safe
+    return done
 
 
 def updates(rank: Rank, epoch: int, sizes: np.ndarray, ahead: bool = True, **columns: Any) -> Value:

@@ -116,8 +116,22 @@ class Ballot:
         Exception
             The error of `prepare` on this rank.
         """
-        # Phase 1: prepare, and vote even after an error. An interrupted vote leaves the change in doubt.
-        problem = self._prepare(change)
+        # Phase 1: prepare. An error is raised after the vote.
+        log, problem = self.log if change.logged else None, None
+        try:
+            if log is not None:
+                self.shard.device.meanwhile(log.proceed)
+            change.prepare()
+            if log is not None:
+                log.ready()
+        except Exception as error:
+            change.discard()
+            # Other ranks may wait in a collective, from which the client releases them: they cannot vote.
+            if change.exchanges:
+                raise
+            problem = error
+
+        # Vote, even after an error. An interrupted vote leaves the change in doubt.
         try:
             agreed = self._vote(problem is None)
         except BaseException:
@@ -130,28 +144,9 @@ class Ballot:
         if not agreed:
             change.discard()
             raise Aborted(f"{self.shard}: another rank could not prepare the change; nothing was changed")
-        self._commit(change)
-        if settle:
-            self.settle()
+        self._commit(change, settle)
         if self.log is not None and self._snapshot_due:
             self.log.snapshot()
-
-    def _prepare(self, change: Change) -> Exception | None:
-        """Prepare the change. Returns the error, to be raised after the vote."""
-        log = self.log if change.logged else None
-        try:
-            if log is not None:
-                self.shard.device.meanwhile(log.proceed)
-            change.prepare()
-            if log is not None:
-                log.ready()
-        except Exception as error:
-            change.discard()
-            # Other ranks may wait in a collective, from which the client releases them: they cannot vote.
-            if change.exchanges:
-                raise
-            return error
-        return None
 
     def _vote(self, ready: bool) -> bool:
         """Return True if every rank is ready; all ranks get the same answer."""
@@ -163,8 +158,8 @@ class Ballot:
         self._snapshot_due = least == WANTED
         return least != REFUSED
 
-    def _commit(self, change: Change) -> None:
-        """Commit on this rank; an error leaves it broken."""
+    def _commit(self, change: Change, settle: bool = True) -> None:
+        """Commit on this rank, and wait for its device if it is to `settle`. An error leaves the rank broken."""
         try:
             change.commit()
             if self.log is not None and change.logged:
@@ -173,6 +168,8 @@ class Ballot:
             self.shard.epoch += change.content
             if self.keys is not None:
                 self._follow(self.keys, change)
+            if settle:
+                self.shard.device.synchronize()
         except BaseException as error:
             self._break(error)
             raise
@@ -219,7 +216,6 @@ class Ballot:
             return
         if self.shard.changes < changes:
             self._commit(change)
-            self.settle()
         else:
             change.discard()
             if self.log is not None and change.logged:

@@ -23,13 +23,13 @@ template <class View>
 struct Begin {  // adds the vertices where walks begin, one lane per vertex
     static constexpr int lanes = 1;
     View out;
-    View in;
+    View back;
     const f64* teleport;
     i64 n;
     ActiveSet reached;
     DEVICE void operator()(Grid grid) const {
         for (i64 row : grid.items(n))
-            if (teleport[row] > 0) reached.join(out, in, (u32)row);
+            if (teleport[row] > 0) reached.join(out, back, (u32)row);
     }
 };
 
@@ -37,7 +37,7 @@ template <class View>
 struct Reach {  // adds the out-neighbours of the list's vertices from `first` on, 32 per tile
     static constexpr int lanes = 32;
     View out;
-    View in;
+    View back;
     i64 first;
     i64 n;
     ActiveSet reached;
@@ -45,7 +45,7 @@ struct Reach {  // adds the out-neighbours of the list's vertices from `first` o
         auto row_at = [&](i64 at) { return (i64)reached.rows[first + at]; };
         visit_all(grid, out, n, row_at, nullptr, nullptr, [&](auto group, i64 row, i64 unit) {
             out.visit(group, row, unit, [&](u32 id, i64, bool live) {
-                if (live) reached.join(out, in, id);
+                if (live) reached.join(out, back, id);
                 return false;
             });
         });

@@ -56,7 +56,11 @@ class ActiveSet:
         self.most_edges, self.kernels = incoming.num_edges // SHARE, kernels(shard, FILE, shard.out_edges.view())
         self.rows, self.state = device.empty(n // SHARE, np.uint32), device.zeros(3, np.int64)
         reached = {"bits": device.zeros(n // 32 + 1, np.uint32), "rows": self.rows, "most": n // SHARE}
-        self.given = {"out": shard.out_edges.view(), "in": incoming.view(), "reached": {**reached, "state": self.state}}
+        self.given = {
+            "out": shard.out_edges.view(),
+            "back": incoming.view(),
+            "reached": {**reached, "state": self.state},
+        }
         self.n, self.few = 0, True
         self.kernels.Begin(n, teleport=teleport, n=n, **self.given)
         self._read()

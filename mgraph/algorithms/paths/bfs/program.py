@@ -22,7 +22,7 @@ from mgraph.algorithms.algorithm import Columns, Shard, incoming, kernels, task_
 from mgraph.algorithms.primitives.bitmaps import words_of
 from mgraph.algorithms.primitives.replicated import sum_to_owners
 from mgraph.device import Array
-from mgraph.kernels import Library, View
+from mgraph.kernels import Library, View, compile_together
 from mgraph.structures import Structure
 
 __all__ = ["run", "warm"]
@@ -46,9 +46,17 @@ def _edges(shard: Shard, direction: str) -> tuple[Structure, Structure | None]:
     return incoming(shard, 'direction "in"'), shard.out_edges
 
 
-def warm(shard: Shard) -> None:
-    """Compile a search's kernels for this shard, except for the rare predecessors."""
-    search_kernels(shard, shard.out_edges.view())
+def tree_kernels(shard: Shard, edges: Structure, bits: int) -> Library:
+    """Return the kernels that find predecessors along `edges`, from depths of 8 or 32 `bits`."""
+    return kernels(shard, "algorithms/paths/bfs/tree.cuh", edges.view(), DEPTH_BITS=bits)
+
+
+def warm(shard: Shard, direction: str = "out", predecessors: bool = False) -> None:
+    """Compile the kernels of `run` for this shard; those of `predecessors` for fewer than `DEEP` levels."""
+    forward, backward = _edges(shard, direction)
+    search_kernels(shard, forward.view(), predecessors and backward is not None)
+    if predecessors:
+        tree_kernels(shard, backward or forward, 8)
 
 
 def run(shard: Shard, source: int, direction: str = "out", predecessors: bool = False) -> Columns:
@@ -87,6 +95,9 @@ def run(shard: Shard, source: int, direction: str = "out", predecessors: bool = 
     -----
     O(n + m) work, and O(n / 32) in each bottom-up level. The distances are exact and do not depend on timing.
     """
+    if predecessors:
+        with compile_together():
+            warm(shard, direction, predecessors)
     forward, backward = _edges(shard, direction)
     parents = shard.device.empty(shard.hi - shard.lo, np.uint64) if predecessors and backward is not None else None
     distance, state = _search(shard, forward, backward, source, parents)
@@ -130,8 +141,8 @@ def _predecessors(
     # All ranks share the depths of their vertices, as bytes if the levels allow. With in-edges, each own vertex pulls
     # its least in-neighbour of the level before.
     device, n, own, bits = shard.device, shard.n_vertices, len(distance), 8 if levels < DEEP else 32
-    edges = forward if backward is None else backward
-    library = kernels(shard, "algorithms/paths/bfs/tree.cuh", edges.view(), DEPTH_BITS=bits)
+    edges = backward or forward
+    library = tree_kernels(shard, edges, bits)
     world = shard.exchange.world(device)
     layout = world.layout(shard.partition, 0, depths=-(-n * bits // 64) * 8)
     tasks = device.empty(task_room(edges), np.uint64)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard
-from mgraph.algorithms.paths import bfs, sssp
+from mgraph.algorithms.paths.bfs import program as bfs
 from mgraph.algorithms.paths.sssp.program import Paths
 from mgraph.device import Array, Device
 from mgraph.errors import NoPath
@@ -24,9 +24,8 @@ def _library(shard: Shard) -> Library:
 
 
 def warm(shard: Shard) -> None:
-    """Compile the kernels of the walk, and the kernels that `bfs` and `sssp` warm."""
-    bfs.ALGORITHM.warm(shard)
-    sssp.ALGORITHM.warm(shard)
+    """Compile the kernels of a search by edges with predecessors, and of the walk."""
+    bfs.warm(shard, predecessors=True)
     _library(shard)
 
 
@@ -63,7 +62,7 @@ def run(shard: Shard, source: int, target: int, names: tuple[int, int], weight: 
     if weight:
         predecessors, _ = Paths(shard, source, "float64").predecessors()
     else:
-        predecessors = bfs.ALGORITHM.run(shard, source=source, predecessors=True)[0]["predecessors"]
+        predecessors = bfs.run(shard, source, predecessors=True)[0]["predecessors"]
     path, place, end, length = _walk(shard, predecessors, target)
     if end != source:
         raise NoPath(f"there is no path from {names[0]!r} to {names[1]!r}")

@@ -55,7 +55,7 @@ from mgraph.algorithms.paths.near_far.search import Lengths, NearFarSearch, libr
 from mgraph.algorithms.paths.sssp.outbox import Outbox
 from mgraph.algorithms.primitives.weight_validation import check_weights, weight_kernels
 from mgraph.device import Array, Device
-from mgraph.kernels import Library, Struct, constants
+from mgraph.kernels import Library, Struct, compile_together, constants
 
 __all__ = ["Paths", "run", "warm"]
 
@@ -70,10 +70,10 @@ def tree_kernels(shard: Shard, lengths: Lengths) -> Library:
     return kernels(shard, "algorithms/paths/sssp/tree.cuh", shard.out_edges.view(), LENGTHS=lengths.bits)
 
 
-def warm(shard: Shard) -> None:
-    """Compile the kernels of a search in float32 for this shard."""
+def warm(shard: Shard, dtype: str = "float32") -> None:
+    """Compile the kernels of a search in `dtype` for this shard."""
     for make in (library, tree_kernels):
-        make(shard, Lengths.of("float32"))
+        make(shard, Lengths.of(dtype))
     weight_kernels(shard)
 
 
@@ -81,6 +81,8 @@ class Paths:
     """Shortest paths from a single source on this rank."""
 
     def __init__(self, shard: Shard, source: int, dtype: str = "float32") -> None:
+        with compile_together():
+            warm(shard, dtype)
         self.shard, self.device, self.source, self.dtype = shard, shard.device, source, dtype
         self.lengths, self.n, self.graph = Lengths.of(dtype), shard.hi - shard.lo, shard.out_edges.view()
         self.kernels = tree_kernels(shard, self.lengths)
