@@ -41,7 +41,7 @@ SlurmctldPort={ports[0]}
 SlurmUser={user}
 SlurmdUser={user}
 AuthInfo=socket={folder}/munge.socket
-CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
+{listen}
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -185,7 +185,16 @@ def slurm(
 def write_configuration(folder: Path, addresses: tuple[str, str]) -> None:
     """All of Slurm's and MUNGE's files."""
     host, user = socket.gethostname().partition(".")[0], pwd.getpwuid(os.getuid()).pw_name
-    facts = {"host": host, "user": user, "folder": folder, "ports": free_ports(3), "addresses": addresses}
+    # On the loopback interface nothing listens on others; the hosts of `two_hosts` have no others.
+    listen = "CommunicationParameters=NoCtldInAddrAny,NoInAddrAny" if addresses[0] == addresses[1] else ""
+    facts = {
+        "host": host,
+        "listen": listen,
+        "user": user,
+        "folder": folder,
+        "ports": free_ports(3),
+        "addresses": addresses,
+    }
     (folder / "slurm.conf").write_text(CONFIGURATION.format(**facts))
     (folder / "gres.conf").write_text(GPUS)
     if version() >= (23, 2):  # older ones know no such setting
