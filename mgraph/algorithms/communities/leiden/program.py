@@ -5,7 +5,7 @@ of a smaller graph. It finds communities fast. The other iterations begin on the
 far, and in each level vertices move, each community is divided into connected parts (`multilevel.level`), and the parts
 become the vertices of the next level, which begin in the communities of their vertices. An iteration ends when each
 community is one vertex. A small graph has more than three iterations while they gain. In the first sweep of a small
-graph, or with the constant Potts model, vertices choose in many turns: dense cores form only if vertices see who came
+graph, or with the constant Potts model, vertices choose in more turns: dense cores form only if vertices see who came
 before.
 
 Each part is connected, and so is each community at the end: it is a part.
@@ -19,7 +19,7 @@ References
 from __future__ import annotations
 
 from mgraph.algorithms.algorithm import Columns, Shard
-from mgraph.algorithms.communities.multilevel import Hierarchy, finest_level, warm
+from mgraph.algorithms.communities.multilevel import Hierarchy, Level, finest_level, warm
 from mgraph.algorithms.communities.multilevel.level import FEW, MOST_TURNS, TURNS
 from mgraph.algorithms.primitives.replicated import all_gather
 
@@ -92,8 +92,8 @@ def descend(levels: Hierarchy, max_levels: int, seed: int, refining: bool = True
         if refining:
             level.improve(seed + number)
         else:
-            turns = MOST_TURNS if number == 0 and level.is_patient else TURNS
-            level.improve(seed + number, TOLERANCE * DECAY**number, first_turns=turns)
+            first = _first_turns(level) if number == 0 else TURNS
+            level.improve(seed + number, TOLERANCE * DECAY**number, first_turns=first)
         if level.inside == level.loops:
             break
         if not levels.coarsen(level.refine(seed + number, level.objective) if refining else None):
@@ -104,3 +104,10 @@ def descend(levels: Hierarchy, max_levels: int, seed: int, refining: bool = True
         seed += 1
         levels.coarsen(levels.level.refine(seed, levels.level.objective.free))
     levels.level.start(inside=levels.level.loops)
+
+
+def _first_turns(level: Level) -> int:
+    """Return the number of turns of the first sweep."""
+    if level.objective.name == "cpm":
+        return MOST_TURNS
+    return 2 * TURNS if level.n <= FEW else TURNS
