@@ -44,7 +44,7 @@ ALIASES = {
     "dijkstra": "sssp", "single_source_shortest_path_length": "bfs", "betweenness": "betweenness_centrality",
     "closeness_centrality": "distances", "from_edgelist": "from_pandas", "from_numpy": "insert",
     "nlargest": "top", "nsmallest": "to_series", "idxmax": "top", "argmax": "top", "sort_values": "top",
-    "sizes": "value_counts", "unique": "value_counts", "describe": "to_series", "std": "to_series",
+    "unique": "value_counts", "describe": "to_series", "std": "to_series",
     "tail": "to_series", "values": "to_numpy", "index": "ids",
     "damping": "alpha", "damping_factor": "alpha", "max_iterations": "max_iter", "maxiter": "max_iter",
     "tolerance": "tol", "start_vertex": "source", "start_node": "source", "root": "source", "dst": "target",

@@ -157,6 +157,10 @@ def test_sizes_of_components_and_communities(place, keys):
             assert sizes.sum() == 4
             assert sizes.is_monotonic_decreasing
         assert g.connected_components().value_counts().tolist() == [3, 1]
+        for labels, name in ((g.connected_components(), "component"), (g.leiden(), "community")):
+            sizes = labels.sizes()
+            assert (sizes.to_dict(), sizes.name, sizes.index.name) == ({labels[a]: 3, labels[d]: 1}, "size", name)
+            assert sizes.tolist() == [3, 1]
         assert g.bfs(a, predecessors=True).predecessors.value_counts().sum() == (4 if keys is None else 2)
         with pytest.raises(InvalidOption, match="several rows"):
             g.distances([a, b]).value_counts()

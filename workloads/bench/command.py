@@ -18,6 +18,7 @@ BENCHMARKS = (
     "pagerank",
     "sssp",
     "algorithms",
+    "communities",
     "live",
     "memory",
     "calls",

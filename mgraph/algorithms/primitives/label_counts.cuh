@@ -65,6 +65,7 @@ struct Votes {
     const i64* bound_sums_in;
     const i64* cuts;  // per part: weight of its edges to the rest of its community
     const u8* joined;  // per part: 1 if it has several vertices
+    f64 noise;  // with bounds: a gain above 0 grows by less than this, at random
     u32* chosen;  // out, without strengths: label per row
     u64* moves;  // out, with strengths: vertex << 32 | label, for moving vertices
     i64* count;
@@ -75,6 +76,9 @@ struct Votes {
     DEVICE u64 turn_of_name(u64 name) const { return spread(name ^ seed) % (u64)classes; }
     DEVICE u64 name_of(i64 row) const { return names ? names[first + row] : (u64)(first + row); }
     DEVICE u64 turn_of(i64 row) const { return turn_of_name(name_of(row)); }
+    DEVICE f64 random_share(i64 row, u32 label) const {  // 0 to less than 1
+        return spread((u32)name_of(row) ^ label * 0x9E3779B1u ^ (u32)seed) * 0x1p-32;
+    }
     DEVICE bool counts(i64 row, u32 id) const {
         return !strength || (id != first + row && (!bounds || bounds[id] == bounds[first + row]));
     }
@@ -101,6 +105,7 @@ struct Votes {
         i64 out = strength[v], in = strength_in ? strength_in[v] : 0;
         i64 others_out = sums[label] - (own ? out : 0), others_in = strength_in ? sums_in[label] - (own ? in : 0) : 0;
         f64 gain = (f64)sum - expected(out, in, others_out, others_in);
+        if (bounds && !own && gain > 0) gain += noise * random_share(row, label);
         return (ordered(gain) & ~1ull) | own;  // among equals, the own label
     }
     DEVICE void settle(i64 row, Best best) const {

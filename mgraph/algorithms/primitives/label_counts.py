@@ -32,6 +32,7 @@ NO_VOTES: dict[str, Any] = {
     **dict.fromkeys(("cuts", "joined", "chosen", "moves", "count")),
     "unit": 0.0,
     "price": 0.0,
+    "noise": 0.0,
     "classes": 0,
     "turn": 0,
     "seed": 0,

@@ -86,7 +86,7 @@ class VertexValues(Column, NDArrayOperatorsMixin):
     def value_counts(self) -> Any:
         """Return how many vertices have each value as a ``pandas.Series``, the most frequent value first. O(n).
 
-        For components and communities these are their sizes. In a graph with keys, a column of vertices is counted by
+        In a graph with keys, a column of vertices is counted by
         keys, without those that have no vertex. Raises the same as `to_numpy`. Needs pandas.
         """
         return self.to_series().value_counts()
@@ -276,6 +276,20 @@ class VertexLabels(VertexValues):
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._spoken(self.to_numpy()).tolist())
+
+    def sizes(self) -> Any:
+        """Return the communities or components as a ``pandas.Series``: their number of vertices by their label. O(n).
+
+        The largest is first, and of equal ones that of the smallest vertex. In a graph with keys, labels are keys.
+        Vertices without a label are not counted. Raises the same as `to_numpy`. Needs pandas.
+        """
+        import pandas as pd
+
+        values = self.to_numpy()
+        labels, counts = np.unique(values[values >= 0], return_counts=True)
+        order = np.argsort(-counts, kind="stable")
+        index = pd.Index(self._named(labels[order])[0], name=self._column)
+        return pd.Series(counts[order], index, name="size")
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = (None,), **options: Any) -> Any:
         """Compare with vertices by ``==`` and ``!=`` on the workers; `InvalidOption` for another function."""

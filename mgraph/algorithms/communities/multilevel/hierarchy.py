@@ -35,11 +35,13 @@ def finest_level(shard: Shard, what: str, quality: str, resolution: float) -> Le
     weights = [WeightSums(shard, side.view(), side, shard.lo, rows, factor, unit, FILE) for side in sides]
     strengths = [all_gather(shard, one.strengths()) for one in weights]
     total = sum(int(Device.to_host(strength.sum(dtype=np.int64))) for strength in strengths)
+    arcs = int(shard.exchange.allreduce(np.array([sum(side.num_edges for side in sides)]))[0])
     if quality == "cpm":
         strengths = [device.full(shard.n_vertices, 1, np.int64)] * len(sides)
 
     # Describe the level.
-    level = vertex_level(shard, sides, strengths, Objective(quality, resolution, directed, unit or 1.0, total), unit)
+    objective = Objective(quality, resolution, directed, unit or 1.0, total, total / max(arcs, 1))
+    level = vertex_level(shard, sides, strengths, objective, unit)
     level.start()
     level.loops = level.inside
     return level

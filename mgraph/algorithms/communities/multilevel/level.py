@@ -3,11 +3,12 @@
 Local moving: in a sweep each active vertex chooses once. Vertices choose in a few turns, by a hash of their names, and
 those of a turn choose at the same time, so that few neighbours choose without knowing of each other. A vertex is active
 in the next sweep if a neighbour has moved to another community than its own. A sweep that still gains nothing is
-undone; in a small graph it is repeated in more turns, a few times.
+undone; in a small graph, and for CPM, it is repeated in more turns, a few times.
 
 Refinement: each vertex begins as a part of its own. A vertex that is alone, and well connected to the rest of its
-community, joins the part of the community with the largest gain. It joins no part that a vertex leaves in the same
-turn. So each part is connected.
+community, joins the part of the community with the largest gain, to which chance adds less than an edge's weight. So
+parts of nearly equal gains are chosen at random, which finds other divisions in other iterations. A vertex joins no
+part that another one leaves in the same turn. So each part is connected.
 
 Every rank has the label and the strength of each vertex of the graph, and the rows of its own vertices. After each turn
 the ranks share the moves. Equal gains are decided by vertices' names.
@@ -33,9 +34,10 @@ __all__ = ["FILE", "Level"]
 
 FILE = "algorithms/communities/multilevel/multilevel.cuh"
 TURNS = 4  #: turns per sweep, in which vertices choose
-FEW, MOST_TURNS = 1 << 16, 64  #: up to FEW vertices, an undone sweep is repeated in up to MOST_TURNS turns
+FEW, MOST_TURNS = 1 << 16, 64  #: up to FEW vertices, and for CPM, an undone sweep is repeated in up to MOST_TURNS turns
 PROGRAM_ON = ("cpu",)  #: devices on which all ranks take the turns of a sweep by one program; it has run on CPUs only
 SWEEPS = 50  #: upper bound of sweeps per level; 3 to 20 are usual
+NOISE = 0.3  #: in a refinement, the largest random part of a gain, as a share of the mean weight of an edge
 SWEEP_GAIN = 1e-5  #: the smallest gain after which another sweep follows
 
 
@@ -97,6 +99,11 @@ class Level:
         self.sums = self._sum() if sums is None else sums
         self.inside = self._weigh_inside() if inside is None else inside
 
+    @property
+    def is_patient(self) -> bool:
+        """True if sweeps may have `MOST_TURNS` turns: in a small graph, and where many vertices crowd into hubs."""
+        return self.n <= FEW or self.objective.name == "cpm"
+
     def _own_labels(self) -> Array:
         return self.device.arange(0, self.n, np.uint32) if self.names is None else self.names.copy()
 
@@ -120,20 +127,21 @@ class Level:
 
     # ---- local moving ------------------------------------------------------------------------------------------------
 
-    def improve(self, seed: int, tolerance: float = 0.0, active: Array = None) -> float:
+    def improve(self, seed: int, tolerance: float = 0.0, active: Array = None, first_turns: int = TURNS) -> float:
         """Sweep until a sweep gains less than `tolerance`, or less than `SWEEP_GAIN`. Returns the quality.
 
-        With `active`, uint8[rows], the first sweep is of the own vertices that are 1 in it, and all gains count.
+        With `active`, uint8[rows], the first sweep is of the own vertices that are 1 in it, and all gains count. The
+        first sweep has `first_turns` turns.
         """
         # Sweep.
-        least, few = (max(tolerance, SWEEP_GAIN), self.n <= FEW) if active is None else (0.0, True)
+        least, few = (max(tolerance, SWEEP_GAIN), self.is_patient) if active is None else (0.0, True)
         best, turns = self.value(), TURNS
         counted, active = active is not None, self.device.full(self.rows, 1, np.uint8) if active is None else active
         for number in range(SWEEPS):
             if counted:
                 self.visited += int(Device.to_host(self.degrees[active.astype(bool)].sum(dtype=np.int64)))
             before = self.labels.copy(), self.inside
-            moves, marks = self._sweep(_mixed(seed, number), turns, active)
+            moves, marks = self._sweep(_mixed(seed, number), turns if number else first_turns, active)
             if moves == 0:
                 break
 
@@ -261,7 +269,7 @@ class Level:
         follow = {"before": parts.copy(), "marks": None, "inside": inside, "bounds": self.labels, "changes": changes}
         votes = self._votes(parts, sums, price, TURNS, _mixed(seed, SWEEPS))
         votes |= {"bounds": self.labels, "bound_sums": self.sums[0], "cuts": cuts, "joined": joined}
-        votes |= {"bound_sums_in": self.sums[1] if len(self.sums) > 1 else None}
+        votes |= {"bound_sums_in": self.sums[1] if len(self.sums) > 1 else None, "noise": NOISE * objective.mean}
         self.kernels.Separate(rows, votes={**votes, "tabled": self.tally.tabled}, n=rows, active=active)
         self._run_turns(votes, follow, active)
         return parts

@@ -28,6 +28,8 @@ class Objective:
         Weight 1 in units.
     total : int
         The weight of all edges, both ways.
+    mean : float
+        The mean weight of an edge, in units.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Objective:
     directed: bool
     unit: float = 1.0
     total: int = 0
+    mean: float = 1.0
 
     @property
     def price(self) -> float:
