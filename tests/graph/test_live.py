@@ -469,7 +469,8 @@ def test_an_interrupted_read_is_done_again(monkeypatch, name):
         live = graph.maintain(name)
         graph.insert(np.zeros(20, IDS), np.arange(20, dtype=IDS))
         with monkeypatch.context() as patch:
-            patch.setattr(worker_live, "_longest", lambda shard, began: 1 / 0)
+            for moment in ("Tried", "_longest"):
+                patch.setattr(worker_live, moment, lambda *_: 1 / 0)
             for _ in range(2):  # while it goes on, and while it is computed again
                 with pytest.raises(ZeroDivisionError):
                     live.result()

@@ -1,8 +1,9 @@
 """Maintained results: updated incrementally, or recomputed, whichever is faster.
 
-All ranks take the same decisions. They agree on the epoch and the numbering of each rank's result (an allreduce),
-gather the arcs changed since (allgathers of 9 bytes per arc, 17 with weights), and ask the algorithm for an incremental
-update. It gives up if it would visit more edges than a `CostModel` allows, which learns from the time of each update.
+All ranks take the same decisions. They agree on the epoch and the numbering of each rank's result, and tell how long
+the last update took on each (an allreduce); gather the arcs changed since (an allgather of 9 bytes per arc, 17 with
+weights); and ask the algorithm for an incremental update. It gives up if it would visit more edges than a `CostModel`
+allows, which learns from the time of each update.
 
 Results with a `Memory`, such as communities, depend on the updates before them. For these only counts of arcs decide,
 never times, so that the same batches and reads give the same results on any ranks. They survive moves of ranges and new
@@ -22,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Algorithm, ApplyResult, EdgeDelta, Memory, Renumbering
+from mgraph.algorithms.algorithm import Algorithm, EdgeDelta, Memory, Renumbering
 from mgraph.device import Array
 from mgraph.errors import CapacityError
 from mgraph.kernels import load
@@ -31,7 +32,7 @@ from mgraph.structures.sort import sort_keys
 from mgraph.worker.results.remembered import key_of, remember, remove
 from mgraph.worker.shard.change_log import MOST, Touched
 from mgraph.worker.shard.cost import MOST_SHARE, CostModel
-from mgraph.worker.shard.results import MaintainedState
+from mgraph.worker.shard.results import MaintainedState, Tried
 from mgraph.worker.shard.shard import Shard
 
 __all__ = ["catch_up", "end", "through_removal"]
@@ -125,7 +126,8 @@ def _gone_on(shard: Shard, state: MaintainedState) -> Value | None:
     elif (most := state.cost.most(arcs, len(changes))) or result.iterates:
         applied = result.apply_changes(changes, most)
         if most:
-            _learn(state.cost, applied, _longest(shard, began), arcs, len(changes))
+            shard.device.synchronize()
+            state.tried = Tried(time.perf_counter() - began, applied, arcs, len(changes))
 
     if applied is not None and applied.how == "gave up":
         applied = None
@@ -170,23 +172,27 @@ def _agree(shard: Shard, state: MaintainedState) -> _Agreed | None:
     if result is not None and not result.takes_deletions:
         usable = usable and not deleted
     # A row per rank. After a move, several ranks may have changed an arc, and a batch is not in order.
-    rows, batches = np.zeros((shard.size, 6), np.int64), len(since) + any(at <= log.moved for at, _ in since)
-    logged = sum(len(touched) for _, touched in since)
-    rows[shard.rank] = usable, state.epoch, shard.out_edges.num_edges, batches, deleted, logged
+    rows, batches = np.zeros((shard.size, 7), np.int64), len(since) + any(at <= log.moved for at, _ in since)
+    logged, tried, state.tried = sum(len(touched) for _, touched in since), state.tried, None
+    nanoseconds = 0 if tried is None else int(1e9 * tried.seconds)
+    rows[shard.rank] = usable, state.epoch, shard.out_edges.num_edges, batches, deleted, logged, nanoseconds
     every = shard.exchange.allreduce(rows.reshape(-1)).reshape(rows.shape)
+    if tried is not None:
+        _learn(state.cost, tried, float(every[:, 6].max()) / 1e9)
     if not every[:, 0].all() or (every[:, 1] != state.epoch).any():
         return None
     return _Agreed(int(every[:, 2].sum()), int(every[:, 3].max()), int(every[:, 4].sum()), int(every[:, 5].sum()))
 
 
-def _learn(cost: CostModel, applied: ApplyResult | None, seconds: float, arcs: int, changed: int) -> None:
-    """Learn from an update of so many `changed` arcs, in a graph of so many."""
+def _learn(cost: CostModel, tried: Tried, seconds: float) -> None:
+    """Learn from an update that took so long on the slowest rank."""
+    applied, work = tried.applied, (seconds, tried.arcs, tried.changed)
     if applied is None or applied.how == "iterated after a try":
-        cost.gave_up(seconds, arcs, changed)
+        cost.gave_up(*work)
     elif applied.how == "gave up":
-        cost.gave_up(seconds, arcs, changed, applied.edges)
+        cost.gave_up(*work, applied.edges)
     elif applied.how == "updated":
-        cost.completed(seconds, arcs, changed, applied.edges)
+        cost.completed(*work, applied.edges)
 
 
 def _longest(shard: Shard, began: float) -> float:
@@ -280,8 +286,8 @@ def _changes(shard: Shard, epoch: int, agreed: _Agreed) -> EdgeDelta:
         return EdgeDelta(batch.keys, batch.kinds, batch.deleted, batch.old, batch.new)
 
     # A rank has the arcs of its own range: one batch of each is unique and sorted, too.
-    columns = _gathered(shard, since)
-    keys, epochs = columns.pop("keys"), columns.pop("epochs")
+    columns = _gathered(shard, since, ordered=agreed.batches > 1)
+    keys, epochs = columns.pop("keys"), columns.pop("epochs", None)
     if agreed.batches <= 1:
         return EdgeDelta(keys, columns.pop("kinds"), agreed.deleted, **columns)
 
@@ -308,23 +314,22 @@ def _changes(shard: Shard, epoch: int, agreed: _Agreed) -> EdgeDelta:
         return EdgeDelta(keys[first], kind, int((kind == DELETED).sum()), **weights)
 
 
-def _gathered(shard: Shard, since: list[tuple[int, Touched]]) -> dict[str, Array]:
-    """Gather the columns of all ranks' changes, with their epochs if several ranks have some. One allgather."""
+def _gathered(shard: Shard, since: list[tuple[int, Touched]], ordered: bool) -> dict[str, Array]:
+    """Gather the columns of all ranks' changes, on several ranks with their epochs if `ordered`. One allgather."""
     device = shard.device
-    dtypes: dict[str, Any] = {"keys": np.uint64, "epochs": np.int64}
+    dtypes: dict[str, Any] = {"keys": np.uint64}
     dtypes |= {"old": np.float32, "new": np.float32} if shard.spec.weighted else {}
     dtypes |= {"kinds": np.uint8}  # the last one, so that all are aligned
     # Columns of all batches on this rank.
     columns = {
         name: device.concatenate([device.empty(0, dtype), *(getattr(touched, name) for _, touched in since)])
         for name, dtype in dtypes.items()
-        if name != "epochs"
     }
     if shard.size == 1:
-        return {**columns, "epochs": None}
-    # The epoch of each arc, to order those of several ranks.
-    epochs = np.repeat([at for at, _ in since], [len(touched) for _, touched in since]).astype(np.int64)
-    columns["epochs"] = device.asarray(epochs)
+        return columns
+    if ordered:
+        epochs = np.repeat([at for at, _ in since], [len(touched) for _, touched in since]).astype(np.int64)
+        dtypes, columns["epochs"] = {"epochs": np.int64, **dtypes}, device.asarray(epochs)
     # Send the bytes of all columns, and take them apart.
     packed = shard.exchange.allgather(device.concatenate([columns[name].view(np.uint8) for name in dtypes]))
     width, begin, parts = sum(np.dtype(dtype).itemsize for dtype in dtypes.values()), 0, {}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Maintained, Memory
+from mgraph.algorithms.algorithm import ApplyResult, Maintained, Memory
 from mgraph.device import Array, Device
 from mgraph.worker.shard.cost import CostModel
 
-__all__ = ["MaintainedState", "Remembered", "Result"]
+__all__ = ["MaintainedState", "Remembered", "Result", "Tried"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,15 @@ class Result:
         return ids, largest
 
 
+class Tried(NamedTuple):
+    """An update on a rank: its seconds, its result, the arcs of the graph, and the changed ones."""
+
+    seconds: float
+    applied: ApplyResult | None
+    arcs: int
+    changed: int
+
+
 @dataclass
 class MaintainedState:
     """Maintained result on a rank.
@@ -59,6 +69,8 @@ class MaintainedState:
         The starts of the ranges at the last update.
     cost : CostModel
         The cost of updates, and of full computations.
+    tried : Tried or None
+        The last update, from which the cost model learns once all ranks have told how long it took.
     removals : int
         The number of removals of vertices since the last read. The result was updated before each.
     spent : float
@@ -74,6 +86,7 @@ class MaintainedState:
     generation: int = 0
     starts: tuple[int, ...] = ()
     cost: CostModel = field(default_factory=CostModel)
+    tried: Tried | None = None
     removals: int = 0
     spent: float = 0.0
     touched: int = 0

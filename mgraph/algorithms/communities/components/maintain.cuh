@@ -12,35 +12,35 @@ struct Compress {  // one lane a vertex: the root becomes its parent
     }
 };
 
-struct LeastIds {  // one lane a user's id: least[root] becomes the smallest user's id of the tree
+struct LeastIds {  // one lane a user's id: least[root] becomes the smallest user's id of the tree; counts the roots
     static constexpr int lanes = 1;
     const u32* order;  // null if users' ids are the internal ids
     i64 n;
     const u32* parent;
     u32* least;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 id : grid.items(n)) note_name(least, parent[order ? order[id] : id], (u32)id);
-    }
-};
-
-struct Label {  // one lane an own vertex: its component's smallest user's id; counts the own vertices that are roots
-    static constexpr int lanes = 1;
-    i64 first;
-    i64 rows;
-    const u32* parent;
-    const u32* least;  // null if users' ids are the internal ids
-    i64* labels;
     i64* roots;
     DEVICE void operator()(Grid grid) const {
         i64 found = 0;
-        for (i64 row : grid.items(rows)) {
-            u32 root = parent[first + row];
-            found += (i64)root == first + row;
-            labels[row] = least ? least[root] : root;
+        for (i64 id : grid.items(n)) {
+            u32 vertex = order ? order[id] : (u32)id, root = parent[vertex];
+            note_name(least, root, (u32)id);
+            found += root == vertex;
         }
         Tile<32> tile;
         found = tile.sum(found);
         if (tile.rank() == 0 && found) atomic_add(roots, found);
+    }
+};
+
+struct Label {  // one lane an own vertex: its component's smallest user's id
+    static constexpr int lanes = 1;
+    i64 first;
+    i64 rows;
+    const u32* parent;
+    const u32* least;
+    i64* labels;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 row : grid.items(rows)) labels[row] = least[parent[first + row]];
     }
 };
 

@@ -54,6 +54,8 @@ class Components:
         The forest by hops from the roots, ``hops << 32 | root``; None where it is not known.
     least : uint32[n_vertices] or None
         The label by root, once the result was asked for and until the trees change.
+    trees : int
+        The number of trees, known with `least`.
     named : uint32[n_vertices] or None
         The order of the vertices' names with which `least` was found.
     left : int
@@ -67,6 +69,7 @@ class Components:
         self.kernels = kernels(shard, FILE, shard.out_edges.view())
         self.forest = self._by_hops() if shard.in_edges is not None and self._worth(began) else None
         self.least: Array = None
+        self.trees = 0
         self.named: Array = None
         self.left = 0
 
@@ -105,9 +108,13 @@ class Components:
         """Return the label of each own vertex's component."""
         if self.least is None or self.named is not self.shard.by_name:
             self.named = self.shard.by_name
-            self.least = _least_ids(self.shard, self.kernels, self.parent)
-        labels, components = _labelled(self.shard, self.kernels, self.parent, self.least)
-        return {"component": labels}, {"components": components, "supersteps": 1}
+            self.least, self.trees = _least_ids(self.shard, self.kernels, self.parent)
+        rows = self.shard.hi - self.shard.lo
+        labels = self.device.empty(rows, np.int64)
+        self.kernels.Label(
+            rows, first=self.shard.lo, rows=rows, parent=self.parent, least=self.least, labels=labels
+        )  # fmt: skip
+        return {"component": labels}, {"components": self.trees, "supersteps": 1}
 
     # ---- following changes -------------------------------------------------------------------------------------------
 
@@ -255,23 +262,12 @@ def _both_ways(device: Device, changes: EdgeDelta) -> EdgeDelta:
     return EdgeDelta(deleted=changes.deleted, **columns)
 
 
-def _least_ids(shard: Shard, library: Library, parent: Array) -> Array:
-    """Return the label of each root: uint32[n_vertices].
+def _least_ids(shard: Shard, library: Library, parent: Array) -> tuple[Array, int]:
+    """Return the label of each root, uint32[n_vertices], and the number of trees. One read-back.
 
-    It is the first place in `Shard.by_name` of a vertex in its tree.
+    A label is the first place in `Shard.by_name` of a vertex in the tree.
     """
-    n = shard.n_vertices
+    n, roots = shard.n_vertices, shard.device.zeros(1, np.int64)
     least = shard.device.full(n, 2**32 - 1, np.uint32)
-    library.LeastIds(n, order=shard.by_name, n=n, parent=parent, least=least)
-    return least
-
-
-def _labelled(shard: Shard, library: Library, parent: Array, least: Array) -> tuple[Array, int]:
-    """Return the labels of own vertices, int64[hi - lo], and the number of trees.
-
-    `parent` has the root of each vertex of the graph, `least` the result of `_least_ids`; None if roots are labels.
-    """
-    device, rows = shard.device, shard.hi - shard.lo
-    labels, roots = device.empty(rows, np.int64), device.zeros(1, np.int64)
-    library.Label(rows, first=shard.lo, rows=rows, parent=parent, least=least, labels=labels, roots=roots)
-    return labels, int(shard.exchange.allreduce(Device.to_host(roots))[0])
+    library.LeastIds(n, order=shard.by_name, n=n, parent=parent, least=least, roots=roots)
+    return least, int(Device.to_host(roots)[0])
