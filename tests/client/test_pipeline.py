@@ -19,7 +19,7 @@ from patience import patience
 from mgraph.batch import COLUMNS
 from mgraph.calls import CallSize
 from mgraph.client.batches.pipeline import Pipeline
-from mgraph.client.calls.batch_group import MOST, SmallBatch
+from mgraph.client.calls.batch_group import MOST, SmallBatch, layout
 from mgraph.client.calls.batch_queue import BatchQueue
 from mgraph.errors import CapacityError, GraphClosed, InvalidOption, MgraphError, WorkerLost
 
@@ -302,14 +302,14 @@ def test_a_small_batch_that_comes_while_the_sending_task_ends_is_sent():
     share = {**dict.fromkeys(COLUMNS), "src": none, "dst": none}
 
     async def launch(call, shares, sizes, room, told, group):
-        sent.extend(item.nbytes for item in group.items)
+        sent.extend(size.nbytes for item in group.items for size in item.sizes)
 
     async def run():
         posted = BatchQueue(asyncio.Lock(), set())
         posted._waiting = waiting = Watched()
 
         def post(n):
-            if posted.add(SmallBatch(sender, [share], [CallSize(n)], None)):
+            if posted.add(SmallBatch(sender, [share], [CallSize(n)], layout([share]), None)):
                 posted.begin(launch)
 
         post(1)

@@ -80,8 +80,8 @@ def of_batch(answers: Sequence[dict[str, Any]], seconds: float, absent: int = 0)
     if len(answers) > 1:
         counts = {name: sum([answer.get(name, 0) for answer in answers]) for name in TOLD}
     return UpdateReport(
-        counts["inserted"], counts["updated"], counts["deleted"], counts["missing"] + absent, epoch, seconds,
-        counts.get("late", 0), counts.get("expired", 0),
+        int(counts["inserted"]), int(counts["updated"]), int(counts["deleted"]), int(counts["missing"]) + absent, epoch,
+        seconds, int(counts.get("late", 0)), int(counts.get("expired", 0)),
     )  # fmt: skip
 
 
