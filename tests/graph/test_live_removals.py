@@ -13,6 +13,7 @@ from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, UnknownVertex
 from mgraph.worker.results import maintained
+from mgraph.worker.shard.results import Tried
 
 FRAUD: dict[str, Any] = {"keys": "int64", "window": 3000, "drop_isolated": True}
 KINDS: dict[str, dict[str, Any]] = {
@@ -49,6 +50,7 @@ def payments(rng: np.random.Generator, step: int, n: int = 40) -> tuple[np.ndarr
 def timeless(monkeypatch: pytest.MonkeyPatch) -> None:
     """No update in this process takes long, whatever else the machine does."""
     monkeypatch.setattr(maintained, "_longest", lambda shard, began: 0.0)
+    monkeypatch.setattr(maintained, "Tried", lambda seconds, *update: Tried(0.0, *update))
 
 
 @pytest.mark.parametrize(

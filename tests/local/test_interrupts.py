@@ -58,7 +58,7 @@ def resting(monkeypatch, owner: type, method: str):
 
 @pytest.mark.parametrize(
     ("owner", "method", "commits"),
-    [(BatchChange, "prepare", False), (BatchChange, "commit", True), (Ballot, "settle", True)],
+    [(BatchChange, "prepare", False), (BatchChange, "commit", True), (Ballot, "_commit", True)],
 )
 def test_ctrl_c_during_a_batch_leaves_a_whole_epoch(graph, monkeypatch, owner, method, commits):
     with (
