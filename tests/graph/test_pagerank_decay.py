@@ -75,11 +75,12 @@ def test_ranks_are_those_of_the_definition(kind, device):
     stream = Stream(n, directed, weighted)
     with DynamicGraph(n_vertices=n, times=True, device=device, **kind) as graph:
         stream.apply([graph], 2000, (-1000, 1000))
-        lives = [graph.maintain("pagerank", decay=100, dtype="float64", tol=1e-10, weight=w) for w in {False, weighted}]
+        exact = {"decay": 100, "dtype": "float64", "tol": 1e-10, "max_iter": 1000}
+        lives = [graph.maintain("pagerank", **exact, weight=weight) for weight in {False, weighted}]
         for step in range(4):
             for live, weight in zip(lives, {False, weighted}, strict=True):
                 want = oracle(stream.edges, n, 100, directed, weight)
-                got = graph.pagerank(decay=100, dtype="float64", tol=1e-10, weight=weight).to_numpy()
+                got = graph.pagerank(**exact, weight=weight).to_numpy()
                 np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-9)
                 np.testing.assert_allclose(live.result().to_numpy(), want, rtol=1e-5, atol=1e-9)
                 assert live.report.how == ("unchanged" if step == 0 else "incremental")
