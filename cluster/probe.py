@@ -18,6 +18,7 @@ from cluster.choice import Machine, choose
 from cluster.exchanges import compare
 from cluster.scheduler_file import connect
 from cluster.start import start
+from mgraph.exchange.groups import Groups
 
 __all__ = ["HELP", "add_arguments", "as_text", "probe", "run"]
 
@@ -128,8 +129,21 @@ def _choice_lines(choice: dict[str, Any]) -> list[str]:
     ]
 
 
+def _group_lines(comparison: dict[str, Any]) -> list[str]:
+    """Say which workers map each other's memory, and which pairs of them send, where there are several groups."""
+    if (groups := Groups.parse(comparison["auto"], comparison["ranks"])) is None:
+        return []
+    members = [", ".join(map(str, groups.members(group))) for group in range(groups.count)]
+    pairs = [f"{groups.gateway(a, b)} - {groups.gateway(b, a)}" for a in range(groups.count) for b in range(a)]
+    return [
+        f"workers that map each other's memory: {' | '.join(members)}",
+        f"workers that send for their hosts by {groups.network}: {', '.join(pairs)}",
+    ]
+
+
 def _exchange_lines(comparison: dict[str, Any]) -> list[str]:
     lines = [f"auto, between {comparison['ranks']} workers: {comparison['auto']}, because {comparison['why']}"]
+    lines += _group_lines(comparison)
     way = "channels from thread to thread"
     if comparison["calls_by_comm"]:
         way = f"the comms, because {comparison['calls_by_comm']}"

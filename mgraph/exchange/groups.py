@@ -94,7 +94,7 @@ class Groups:
     def gateway(self, group: int, other: int) -> int:
         """Return the rank of `group` that sends to the group `other` and receives from it."""
         members = self.members(group)
-        return members[other % len(members)]
+        return members[(other - (other > group)) % len(members)]
 
     def partners(self, rank: int) -> list[int]:
         """Return the groups for which a rank is the gateway of its own, in the order in which it meets them.

@@ -10,7 +10,7 @@ from distributed import __version__ as distributed_version
 
 from cluster import Machine, facts
 from cluster.__main__ import main
-from cluster.probe import as_text
+from cluster.probe import _exchange_lines, as_text
 from cluster.transports import transports_of
 from mgraph.device import gpu_count
 
@@ -167,3 +167,12 @@ def test_text_of_a_machine_with_gpus():
     )  # fmt: skip
     for part in ("0: NVIDIA H200, 139.00 GiB, driver 580.1", "0 - 1: NVLink, 18", "cuda_ipc: cuda", "gpu (0, 1): CuPy"):
         assert part in text
+
+
+def test_text_of_several_hosts_names_who_maps_and_who_sends():
+    exchanges = [{"exchange": "peer+ucx:0,0,1,1,2", "allreduce_s": 5e-5, "bulk_s": 2e-3, "bulk_bytes": 1 << 20}]
+    comparison = {"ranks": 5, "auto": "peer+ucx:0,0,1,1,2", "why": "..", "call_s": 1e-4, "calls_by_comm": ""}
+    lines = _exchange_lines({**comparison, "exchanges": exchanges})
+    assert "workers that map each other's memory: 0, 1 | 2, 3 | 4" in lines
+    assert "workers that send for their hosts by ucx: 2 - 0, 4 - 1, 4 - 3" in lines
+    assert _exchange_lines({**comparison, "auto": "peer", "exchanges": []})[1].startswith("an empty call")
