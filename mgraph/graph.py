@@ -99,7 +99,7 @@ class DynamicGraph(Properties):
         How vertices are split into the workers' ranges: equally many vertices each (None, "vertices"), or about equal
         work each, given the degree of every vertex.
     workers : list of str, optional
-        Addresses of the workers that hold the graph. Default: all workers of the cluster.
+        Addresses of the workers that hold the graph, at most 64. Default: all workers of the cluster.
     exchange : "auto" | "loopback" | "peer" | "peer+tcp" | "peer+ucx" | "tcp" | "ucx"
         How the workers communicate. "auto" chooses peer among workers that can map each other's memory, as those of one
         host and user can; to others UCX between GPUs, and TCP otherwise and on clusters with TLS.

@@ -12,6 +12,7 @@ from mgraph.facade import warn
 __all__ = [
     "EXCHANGES",
     "IN_CLEAR",
+    "MOST_WORKERS",
     "RETIRED",
     "best_exchange",
     "check_exchange",
@@ -23,17 +24,20 @@ __all__ = [
 EXCHANGES = ("auto", "loopback", "peer", *(WITHIN + network for network in NETWORKS), *NETWORKS)
 IN_CLEAR = ("ucx",)  #: exchanges without encryption, even on a cluster with TLS
 HERE = Apart()  #: all workers map each other's memory
+MOST_WORKERS = 64  #: of a graph: the words with which ranks meet have room for so many
 RETIRED = {"nccl": "auto"}  #: old names, accepted for another release with a warning, and their replacements
 
 
 def check_exchange(exchange: str, size: int) -> None:
-    """Raise `InvalidOption` if `exchange` is unknown, or cannot connect `size` workers.
+    """Raise `InvalidOption` if `exchange` is unknown, or cannot connect `size` workers, or these are too many.
 
     Warns
     -----
     FutureWarning
         `exchange` is one of `RETIRED`.
     """
+    if size > MOST_WORKERS:
+        raise InvalidOption(f"{size} workers were given for a graph; at most {MOST_WORKERS} can hold one")
     if exchange in RETIRED:
         warn(
             f'mgraph has no exchange "{exchange}" any more; the graph takes the one that "{RETIRED[exchange]}" takes. '

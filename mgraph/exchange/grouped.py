@@ -120,9 +120,9 @@ class GroupedExchange(Exchange):
     def close(self) -> None:
         """Close all exchanges, from any thread. A running call of another thread ends at once."""
         self._over = self._over or "was closed"
-        self.close_world()
         self._close_pairs()
         self._group.close()
+        self.close_world()
 
     def _close_pairs(self) -> None:
         for pair in self._pairs.values():

@@ -29,7 +29,6 @@ MEETINGS_AT, STATE_AT, HEARD_AT = LAYOUT["meetings_at"], LAYOUT["state_at"], LAY
 ALONE_AT, SHARES_AT = LAYOUT["alone_at"], LAYOUT["shares_at"]
 COUNTS_AT, REPORT_AT = LAYOUT["counts_at"], LAYOUT["report_at"]
 OVERFLOWED = LAYOUT["overflowed"]
-MOST_RANKS = LAYOUT["most_ranks"]  #: ranks that can map each other
 ENDED = 0  # of the enum End
 PATIENCE = {"cuda": 2_000_000, "cpu": 5_000_000}  #: nanoseconds that a launch waits for another rank
 GRANT_BYTES = 4096  #: of the segment with the word of rank 0
@@ -63,7 +62,7 @@ class World:
         self._tickets: Tickets | None = None
         self._grant: np.ndarray | None = None
         self.mates = exchange.mates
-        self.mapped = len(self.mates) == self.size <= MOST_RANKS and self._gpus_differ()
+        self.mapped = len(self.mates) == self.size and self._gpus_differ()
         if len(self.mates) == self.size and not self.mapped:
             self.mates = (self.rank,)
         self._strangers = [r for r in range(self.size) if r not in self.mates]

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from mgraph.errors import DeviceError, InvalidOption
-from mgraph.exchange.choice import check_exchange, choose_exchange
+from mgraph.exchange.choice import MOST_WORKERS, check_exchange, choose_exchange
 from mgraph.exchange.groups import Apart, Groups
+from mgraph.kernels import constants
 
 TWO = ["tcp://a:1", "tcp://b:1"]
 APART = Apart("another host", (0, 1))
@@ -87,6 +88,13 @@ def test_a_retired_name_warns_and_an_unknown_one_is_refused() -> None:
         check_exchange("nccl", 2)
     with pytest.raises(InvalidOption, match=r"'mpi' is none of 'auto', 'loopback', 'peer', 'peer\+tcp', .*, 'ucx'$"):
         check_exchange("mpi", 2)
+
+
+def test_more_workers_than_can_meet_are_refused() -> None:
+    assert constants("kernels/world_common.cuh")["most_ranks"] == MOST_WORKERS
+    check_exchange("auto", MOST_WORKERS)
+    with pytest.raises(InvalidOption, match="^65 workers were given for a graph; at most 64 can hold one$"):
+        check_exchange("auto", 65)
 
 
 def test_on_a_cluster_with_tls_auto_is_encrypted_and_others_warn() -> None:
