@@ -137,9 +137,14 @@ def two_hosts(folder: Path, first: int = 2, second: int = 2, encrypted: bool = F
         away = [start("worker", "--host", SECOND, *options, prefix=on(host)) for _ in range(second)]
         assert wait_until(file.exists, 60)
         client = Client(scheduler_file=str(file), security=security, timeout=patience(60))
-        stack.callback(client.close, 5)
+        stack.callback(_close, client)
         client.wait_for_workers(first + second, timeout=patience(60))
         yield Hosts(client, away)
+
+
+def _close(client: Client) -> None:
+    with suppress(RuntimeError):  # Dask's, where its own reconnection gives up at the same moment
+        client.close(8)
 
 
 def _edges(seed: int, n: int, m: int) -> np.ndarray:
