@@ -4,7 +4,8 @@
 //   void begin(State&)                the state before the first phase
 //   Numbers step(grid, state, heard)  the work of one phase: it waits for nothing, and returns what this lane counted
 //   i64 items(state, heard)           how much work that is; a CPU wakes threads by it
-//   bool alone(state)                 whether only this rank's blocks meet after the phase
+//   bool alone(state)                 whether only this rank's blocks meet after the phase; all ranks have the same
+//                                     phases, these too, since each phase is a tag of what ranks say
 //   Shared shares(state)              what the phase writes to the regions of all ranks; or i64, of a bitmap alone
 //   void next(state, heard)           the next phase, computed alike by everyone from what the ranks said; 0 ends
 // and `i64 launch, resume`, which its driver counts. The driver `drive` runs phases in one kernel (a GPU) or one call (a

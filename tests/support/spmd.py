@@ -16,9 +16,11 @@ from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.errors import Aborted
 from mgraph.exchange import Exchange, Loopback
+from mgraph.kernels import constants
 from mgraph.partition import Partition
 from mgraph.structures import Structure, create
 
+STEP = constants("kernels/world_common.cuh")["step_at"]
 LIMIT = 60  #: seconds after which a rank counts as hanging
 
 
@@ -274,6 +276,8 @@ def run_program(
             raise next((e for e in errors if not isinstance(e, threading.BrokenBarrierError)), errors[0])
         results = [future.result() for future in futures]
     assert all(info == results[0][1] for _, info in results), [info for _, info in results]
+    phases = [int(world._control[STEP]) for shard in made if (world := shard.exchange._world) is not None]
+    assert len(set(phases)) <= 1, f"ranks ran different numbers of phases: {phases}"
     if algorithm.result is not None:
         parts = {name: [arrays[name] for arrays, _ in results] for name in results[0][0]}
         return algorithm.result(parts, results[0][1], lambda ids: ids), results[0][1]

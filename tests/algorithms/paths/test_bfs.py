@@ -56,6 +56,14 @@ def test_random(
     assert pulled > 0, "no search was ever bottom-up"
 
 
+def test_ranks_have_the_same_phases_where_one_of_them_alone_has_a_hub() -> None:
+    """Ranks that count them in another way wait for each other for ever at their next search."""
+    n, leaves = 20_000, np.arange(100, 15_000)
+    src = np.concatenate([np.full(len(leaves), 5), [n - 2, n - 1]])  # its least nearer neighbour is its last one
+    graph = Graph(n, src, np.concatenate([leaves, [5, n - 2]]), directed=False)
+    check(graph, cut(n, 3), n - 1, False, structure="gpma+")
+
+
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("size", [1, 2])
 def test_many_threads_on_the_same_words(size: int, directed: bool, pieces: str) -> None:

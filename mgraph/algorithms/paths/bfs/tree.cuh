@@ -63,7 +63,7 @@ struct Tree {
     }
     DEVICE void next(State& s, const Heard& heard) const {
         if (s.phase == pull) s.tasks = heard.own(TASKS);
-        bool ends = s.phase == share ? !pulls : s.phase == hubs || s.tasks == 0;
+        bool ends = s.phase == share ? !pulls : s.phase == hubs;  // all ranks have the same phases
         s.phase = ends ? (i64)finished : s.phase + 1;
     }
 
