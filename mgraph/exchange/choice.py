@@ -65,7 +65,7 @@ def choose_exchange(
     device : "cpu" | "cuda"
     workers : sequence of str
         The workers' addresses.
-    found : sequence of dict
+    inspections : sequence of dict
         For each worker, whether `ucx` is installed.
     apart : Apart
         Why the workers cannot map each other's memory, and which of them can.

@@ -45,7 +45,8 @@ def decayed(shard: Shard, decay: float, weight: bool) -> WeightedRows:
     """
     # Weigh the own out-edges, by the latest time of each row.
     device, out = shard.device, shard.out_edges
-    csr, times = out.to_csr(), shard.times_of(out.to_csr(), None, "out")
+    csr = out.to_csr()
+    times = shard.times_of(csr, None, "out")
     rows, latest = CsrRows(csr.offsets, csr.dst), device.empty(shard.hi - shard.lo, np.int64)
     kernels(shard, "algorithms/centrality/pagerank/decay.cuh", rows.view()).LatestTimes(
         len(latest), graph=rows.view(), n=len(latest), times=times, latest=latest
