@@ -19,6 +19,7 @@ from mgraph.errors import Aborted, WorkerLost
 from mgraph.exchange.common import another_call, call_code, check_addresses, check_parts
 from mgraph.exchange.contract import Array, Exchange
 from mgraph.exchange.groups import Groups
+from mgraph.plain import pack, unpack
 
 __all__ = ["GroupedExchange"]
 
@@ -151,23 +152,22 @@ class GroupedExchange(Exchange):
         # Within the group, then between gateways: a call's code, and the values of each rank of the group.
         code = call_code(call, values.dtype)
         every = dict(zip(self._members, self._group.gather_values(values, call), strict=True))
-        mine, theirs = _packed([np.array([code]), *every.values()]), list[np.ndarray]()
+        mine, theirs = _as_array((code, *every.values())), list[bytes]()
         try:
             for other, pair in self._pairs.items():
-                theirs.append(pair.gather_values(mine, "allgather")[self._side(other)])
-                self._compare(code, int(_unpacked(theirs[-1])[0].view(np.int64)[0]), other)
+                theirs.append(pair.gather_values(mine, "allgather")[self._side(other)].tobytes())
+                self._compare(code, unpack(theirs[-1])[0], other)
         except BaseException:
             self._group.gather_values(NOTHING, call)  # nothing tells the group that this gateway failed
             raise
 
         # Within the group, what the gateways have received.
-        brought = self._group.gather_values(_packed(theirs), call)
+        brought = self._group.gather_values(_as_array(theirs), call)
         for gateway, packed in zip(self._members, brought, strict=True):
             if not len(packed):
                 raise Aborted(f"rank {gateway} has lost its connection to another group")
-            for other, block in zip(self._groups.partners(gateway), _unpacked(packed), strict=True):
-                columns = [column.view(values.dtype) for column in _unpacked(block)[1:]]
-                every.update(zip(self._groups.members(other), columns, strict=True))
+            for other, block in zip(self._groups.partners(gateway), unpack(packed.tobytes()), strict=True):
+                every.update(zip(self._groups.members(other), unpack(block)[1:], strict=True))
         return [every[r] for r in range(self.size)]
 
     def _side(self, other: int) -> int:
@@ -273,20 +273,6 @@ class GroupedExchange(Exchange):
         return [parts[r] if r == self.rank else received[r] for r in range(self.size)]
 
 
-def _packed(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Return arrays as bytes, of which the first say how many there are and their lengths. Each begins at 8 bytes."""
-    head = np.array([len(arrays), *(array.nbytes for array in arrays)], np.int64).view(np.uint8)
-    pieces: list[Any] = [head]
-    for array in arrays:
-        pieces += [np.ascontiguousarray(array).view(np.uint8), np.zeros(-array.nbytes % 8, np.uint8)]
-    return np.concatenate(pieces)
-
-
-def _unpacked(packed: np.ndarray) -> list[np.ndarray]:
-    """Return the arrays of `_packed`, as bytes."""
-    count = int(packed[:8].view(np.int64)[0])
-    at, arrays = 8 * (count + 1), []
-    for nbytes in packed[8:at].view(np.int64).tolist():
-        arrays.append(packed[at : at + nbytes])
-        at += nbytes + -nbytes % 8
-    return arrays
+def _as_array(value: Any) -> np.ndarray:
+    """Return a packed plain value, uint8[k]."""
+    return np.frombuffer(pack(value), np.uint8)
