@@ -21,7 +21,7 @@ if [[ ${SAMPLE:-} ]]; then  # one such program; structures with weights, which h
 else
   tests+=(tests/algorithms/{communities/test_{components,label_propagation},centrality/test_betweenness}.py::test_both_drivers)
   tests+=(tests/algorithms/centrality/test_pagerank.py::test_both_drivers_give_the_same_bits_on_any_ranks)
-  tests+=(tests/algorithms/communities/test_{strong_components,louvain}.py::test_both_drivers_and_supersteps)
+  tests+=(tests/algorithms/communities/test_{strong_components,louvain}.py::test_both_drivers)
 fi
 
 export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=66  # the interpreter frees nothing at its end

@@ -136,6 +136,7 @@ def compile_cuda(program: Program, device: Device) -> dict[str, Callable[[bytes,
     xp = device.xp
     module = xp.RawModule(code=program.text + _entries(program), options=("-std=c++17",))
     with xp.cuda.Device(device.index) as gpu:
+        gpu.use()  # a new thread has no context before
         try:
             module.compile()
         except xp.cuda.compiler.CompileException as error:

@@ -6,11 +6,10 @@
 #include "algorithms/primitives/fixed_point.cuh"
 #include "kernels/rows.cuh"
 #include "kernels/search.cuh"
-#include "kernels/splitmix.cuh"
 
 constexpr i64 table_slots = 256, most_tabled = 192;  // slots of a tile's table; most edges of a row that uses it
 constexpr i64 thread_slots = 1 << 16, most_by_thread = 1 << 15;  // the same for a CPU's thread
-constexpr i64 tiles_of_block = 8, chunk_slots = 1024;
+constexpr i64 chunk_slots = 1024;
 constexpr i64 most_tiles = 16;  // of a block of a program
 static_assert(program_tiles <= most_tiles);
 constexpr i64 group_words = 5;  // of a group of wide rows: the first and the last one, slots, and tasks in each view
@@ -32,134 +31,6 @@ DEVICE u32 spread(u32 x) {  // hashes a label, bijectively
     x ^= x >> 15, x *= 0x846ca68bu;
     return x ^ x >> 16;
 }
-DEVICE u64 spread(u64 x) { return mix64(x); }
-DEVICE u64 ordered(f64 v) {  // order-preserving bits of v
-    u64 bits = bits_of(v);
-    return bits >> 63 ? ~bits : bits | 1ull << 63;
-}
-
-// The rule by which a vertex chooses: the most frequent label; or, with strengths, the label with the largest gain. The
-// gain is the weight of its edges to the label's vertices, less their expected weight: `price` times the product of the
-// strengths, or on a directed graph of out- and in-strengths both ways.
-//
-// With `bounds`, the refinement of Leiden, labels are parts of communities. Only a vertex that is a part of its own may
-// choose, and only a part of its own community, which is well connected to the rest, and which no vertex leaves in this
-// turn.
-struct Votes {
-    const u32* labels;  // per vertex of the graph
-    i64 first;  // the vertex of row 0
-    f64 unit;
-    i64 tabled;  // most edges of a row that is not wide
-    const i64* strength;  // per vertex of the graph: weight of its out-edges; or null
-    const i64* strength_in;  // of its in-edges; null if they are the same
-    const i64* sums;  // sums of strengths per label
-    const i64* sums_in;
-    f64 price;
-    const u32* names;  // names by which turns are dealt, per vertex of the graph; null for ids
-    i64 classes;  // number of turns in which vertices choose; 0 for all at once
-    i64 turn;
-    u64 seed;
-    i64 lone;  // a vertex may move to label `lone` + its name, if that is empty; 0 if it may not
-    const u32* bounds;  // community per vertex; or null
-    const i64* bound_sums;  // sums of strengths per community
-    const i64* bound_sums_in;
-    const i64* cuts;  // per part: weight of its edges to the rest of its community
-    const u8* joined;  // per part: 1 if it has several vertices
-    f64 noise;  // with bounds: a gain above 0 grows by less than this, at random
-    u32* chosen;  // out, without strengths: label per row
-    u64* moves;  // out, with strengths: vertex << 32 | label, for moving vertices
-    i64* count;
-    template <class View> DEVICE u64 amount(const View& graph, i64 slot) const { return fixed(graph, slot, unit); }
-    DEVICE void fetch(u32 label) const {  // before its score
-        if (sums) prefetch(sums + label);
-    }
-    DEVICE u64 turn_of_name(u64 name) const { return spread(name ^ seed) % (u64)classes; }
-    DEVICE u64 name_of(i64 row) const { return names ? names[first + row] : (u64)(first + row); }
-    DEVICE u64 turn_of(i64 row) const { return turn_of_name(name_of(row)); }
-    DEVICE f64 random_share(i64 row, u32 label) const {  // 0 to less than 1
-        return spread((u32)name_of(row) ^ label * 0x9E3779B1u ^ (u32)seed) * 0x1p-32;
-    }
-    DEVICE bool counts(i64 row, u32 id) const {
-        return !strength || (id != first + row && (!bounds || bounds[id] == bounds[first + row]));
-    }
-    DEVICE bool may_choose(i64 row) const { return !bounds || !joined[labels[first + row]]; }
-    DEVICE f64 expected(i64 out, i64 in, i64 others_out, i64 others_in) const {
-        if (!strength_in) return price * (f64)out * (f64)others_out;
-        return price * (f64)out * (f64)others_in + price * (f64)in * (f64)others_out;
-    }
-    // Returns true if the edges from a part to the rest of its community weigh as much as expected, or more.
-    DEVICE bool well_connected(u32 part, u32 community) const {
-        i64 out = sums[part], rest = bound_sums[community] - out;
-        i64 in = sums_in ? sums_in[part] : 0, rest_in = sums_in ? bound_sums_in[community] - in : 0;
-        return (f64)cuts[part] >= expected(out, in, rest, rest_in);
-    }
-    DEVICE bool may_join(i64 row, u32 part, i64 turn) const {
-        return (joined[part] || turn_of_name(part) != (u64)turn) && well_connected(part, bounds[first + row]);
-    }
-    DEVICE u64 score(i64 row, u32 label, u64 sum) const { return score(row, label, sum, turn); }
-    DEVICE u64 score(i64 row, u32 label, u64 sum, i64 turn) const {
-        if (!strength) return sum;
-        i64 v = first + row;
-        bool own = labels[v] == label;
-        if (bounds && !own && !may_join(row, label, turn)) return 0;
-        i64 out = strength[v], in = strength_in ? strength_in[v] : 0;
-        i64 others_out = sums[label] - (own ? out : 0), others_in = strength_in ? sums_in[label] - (own ? in : 0) : 0;
-        f64 gain = (f64)sum - expected(out, in, others_out, others_in);
-        if (bounds && !own && gain > 0) gain += noise * random_share(row, label);
-        return (ordered(gain) & ~1ull) | own;  // among equals, the own label
-    }
-    DEVICE void settle(i64 row, Best best) const {
-        if (best.label == no_label) return;
-        if (!strength) {
-            chosen[row] = best.label;
-            return;
-        }
-        choose(row, best, turn, moves, count);
-    }
-    DEVICE void choose(i64 row, Best best, i64 turn, u64* moves, i64* count) const {
-        u32 own = labels[first + row];
-        if (!may_choose(row)) return;
-        best.meet(score(row, own, 0, turn), own);
-        if (lone && best.score < (ordered(0.0) & ~1ull)) {  // no label has a gain: alone it is 0
-            u32 label = (u32)(lone + name_of(row));
-            if (sums[label] == 0 && (!sums_in || sums_in[label] == 0)) best.label = label;
-        }
-        if (best.label != own) moves[atomic_add(count, (i64)1)] = (u64)(first + row) << 32 | best.label;
-    }
-};
-
-// The rule of Louvain and Leiden in a turn, whose moves go to a list.
-struct TurnVotes {
-    Votes all;  // a copy, which no store can change
-    i64 turn;
-    u64* moves;
-    i64* count;
-    i64 tabled = all.tabled;
-    const u32* labels = all.labels;
-    template <class View> DEVICE u64 amount(const View& graph, i64 slot) const { return fixed(graph, slot, all.unit); }
-    DEVICE void fetch(u32 label) const { prefetch(all.sums + label); }
-    DEVICE bool counts(i64 row, u32 id) const {
-        return id != all.first + row && (!all.bounds || all.bounds[id] == all.bounds[all.first + row]);
-    }
-    DEVICE bool may_choose(i64 row) const { return all.may_choose(row); }
-    DEVICE u64 score(i64 row, u32 label, u64 sum) const { return all.score(row, label, sum, turn); }
-    DEVICE void settle(i64 row, Best best) const {
-        if (best.label != no_label) all.choose(row, best, turn, moves, count);
-    }
-};
-
-// The rule of label propagation alone: the most frequent label.
-struct MostFrequent {
-    const u32* labels;  // per vertex of the graph
-    u32* chosen;  // out: label per row
-    i64 tabled;  // most edges of a row that is not wide
-    template <class View> DEVICE u64 amount(const View&, i64) const { return 1; }
-    DEVICE void fetch(u32) const {}
-    DEVICE bool counts(i64, u32) const { return true; }
-    DEVICE bool may_choose(i64) const { return true; }
-    DEVICE u64 score(i64, u32, u64 sum) const { return sum; }
-    DEVICE void settle(i64 row, Best best) const { chosen[row] = best.label; }
-};
 
 // Returns true if a table's slot has this label, after claiming a free slot for it.
 DEVICE bool claim(u32* key, u32 label) {
@@ -185,9 +56,9 @@ struct TileTable {
         if (above) atomic_add(high + at, above);
     }
 };
-// From the words of a block of so many tiles, 3 per slot.
-template <class Tile32> DEVICE TileTable table_of(Tile32 tile, u32* words, i64 tiles) {
-    i64 own = tile.index() * table_slots, all = tiles * table_slots;
+// From the words of a block's tiles, 3 per slot.
+template <class Tile32> DEVICE TileTable table_of(Tile32 tile, u32* words) {
+    i64 own = tile.index() * table_slots, all = program_tiles * table_slots;
     return {words + own, words + all + own, words + 2 * all + own};
 }
 
@@ -224,7 +95,7 @@ DEVICE void cast_row(const View& graph, Group group, i64 row, const Rule& votes,
     for (i64 unit = 0; unit < units; ++unit) cast(graph, group, row, unit, votes, put);
 }
 
-// Lets rows vote, a row per lane; leaves wide rows to CastWide. By blocks of `tiles` tiles, whose tables are in `words`.
+// Lets rows vote, a row per lane; leaves wide rows to `cast_wide`. The tables of a block's tiles are in `words`.
 template <class View, class Rule>
 struct Voting {
     static constexpr int ahead = 64;
@@ -235,7 +106,6 @@ struct Voting {
     i64 n;
     Rule votes;
     u32* words;
-    i64 tiles;
     DEVICE i64 row_at(i64 at) const { return list ? (i64)list[at] : at; }
     DEVICE i64 edges(i64 row) const { return graph.degree(row) + (both ? back.degree(row) : 0); }
     // A lane calls after(row), or -1, when its row has voted.
@@ -250,7 +120,7 @@ struct Voting {
             if constexpr (ThreadTable::holds) {
                 if (degree > short_degree && degree <= votes.tabled) votes.settle(row, by_thread(row, degree));
             } else {
-                TileTable table = table_of(tile, words, tiles);
+                TileTable table = table_of(tile, words);
                 for (u32 rest = tile.ballot(degree > short_degree && degree <= votes.tabled); rest; rest &= rest - 1) {
                     int lane = lowest_bit(rest);
                     i64 next = tile.shfl(row, lane), m = tile.shfl(degree, lane);
@@ -324,35 +194,6 @@ struct Voting {
 };
 
 template <class View>
-struct Vote {  // lets rows vote, a row per lane; leaves wide rows to CastWide
-    static constexpr int lanes = 32;
-    View graph;
-    View back;  // in-edges, which count too if `both` is 1
-    i64 both;
-    const u32* list;  // the rows; null for all
-    i64 n;
-    Votes votes;
-    DEVICE void operator()(Grid grid) const {
-        SHARED(u32, words, Tile<lanes>::size() == 1 ? 1 : 3 * tiles_of_block * table_slots);
-        Voting<View, Votes>{graph, back, both != 0, list, n, votes, words, tiles_of_block}.run(grid, [](i64) {});
-    }
-};
-
-constexpr u8 no_turn = 255;
-
-struct Turns {  // computes the turns of listed rows, `no_turn` for rows that are not active; one lane per row
-    static constexpr int lanes = 1;
-    Votes votes;
-    const u32* list;
-    const u8* active;  // per row
-    i64 n;
-    u8* turns;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) turns[i] = active[list[i]] ? (u8)votes.turn_of(list[i]) : no_turn;
-    }
-};
-
-template <class View>
 struct CountTasks {  // counts the tasks of a wide row, one lane per wide row
     static constexpr int lanes = 1;
     View graph;
@@ -376,13 +217,13 @@ struct WideRows {  // with tables now, from `begin` to before `end`
     u64* sums;
 };
 
-// Adds the edges of a wide row's task to the row's table, a task per tile. By blocks of `tiles` tiles, whose nearer tables
-// are in `words`.
+// Adds the edges of a wide row's task to the row's table, a task per tile. The nearer tables of a block's tiles are in
+// `words`.
 template <class View, class Rule>
 DEVICE void cast_wide(Grid grid, const View& graph, const Rule& votes, const WideRows& wide, const i64* task_of,
-                      i64 tasks, u32* words, i64 tiles) {
+                      i64 tasks, u32* words) {
     Tile<32> tile;
-    TileTable table = table_of(tile, words, tiles);
+    TileTable table = table_of(tile, words);
     constexpr bool direct = Tile<32>::size() == 1;  // a CPU does not need a nearer table
     if (!direct)
         for (i64 at = tile.rank(); at < table_slots; at += tile.size()) table.clear(at);
@@ -415,26 +256,6 @@ DEVICE void cast_wide(Grid grid, const View& graph, const Rule& votes, const Wid
         tile.sync();
     }
 }
-
-template <class View>
-struct CastWide {  // adds the edges of a wide row's task to the row's table, a task per tile
-    static constexpr int lanes = 32;
-    View graph;
-    Votes votes;
-    const u32* wide;
-    const i64* places;  // first slot of each wide row's table
-    const i64* task_of;  // first task of each wide row
-    i64 begin;  // the wide rows with tables now: begin .. end - 1
-    i64 end;
-    i64 tasks;
-    u32* keys;
-    u64* sums;
-    DEVICE void operator()(Grid grid) const {
-        SHARED(u32, words, 3 * tiles_of_block * table_slots);
-        WideRows rows{wide, places, begin, end, keys, sums};
-        cast_wide(grid, graph, votes, rows, task_of, tasks, words, tiles_of_block);
-    }
-};
 
 // The tables of wide rows are searched in chunks. A piece is the part of a row's table in a chunk. Pieces are numbered
 // by the chunks and rows before them, which skips some numbers.
@@ -476,34 +297,3 @@ DEVICE void settle_wide(Grid grid, const Rule& votes, const WideRows& wide, cons
         after((i64)wide.rows[at]);
     }
 }
-
-struct RankWide {  // finds the best label of each piece, a chunk of the tables per tile
-    static constexpr int lanes = 32;
-    Votes votes;
-    const u32* wide;
-    const i64* places;
-    i64 begin;
-    i64 end;
-    u32* keys;
-    u64* sums;
-    u64* scores;  // out: per piece
-    u32* labels;
-    DEVICE void operator()(Grid grid) const {
-        rank_wide(grid, votes, WideRows{wide, places, begin, end, keys, sums}, scores, labels);
-    }
-};
-
-struct SettleWide {  // takes the best of a wide row's pieces, a wide row per tile
-    static constexpr int lanes = 32;
-    Votes votes;
-    const u32* wide;
-    const i64* places;
-    i64 begin;
-    i64 n;
-    const u64* scores;
-    const u32* labels;
-    DEVICE void operator()(Grid grid) const {
-        settle_wide(grid, votes, WideRows{wide, places, begin, begin + n, nullptr, nullptr}, scores, labels,
-                    [](i64) {});
-    }
-};

@@ -8,36 +8,23 @@ of a million edges.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import LANES, Shard, kernels
+from mgraph.algorithms.algorithm import Shard, kernels
 from mgraph.device import Array
-from mgraph.kernels import Library, Struct, View, constants
+from mgraph.kernels import Library, View, constants
 from mgraph.kernels.host import host_platform
 
-__all__ = ["NO_VOTES", "LabelCounts", "label_count_kernels"]
+__all__ = ["LabelCounts", "label_count_kernels"]
 
 FILE = "algorithms/primitives/label_counts.cuh"
 _CONSTANTS = constants(FILE, HUB_DEGREE=1024)
-TABLED, CHUNK_SLOTS, NO_TURN = (_CONSTANTS[name] for name in ("most_tabled", "chunk_slots", "no_turn"))
-TABLED_BY_THREAD = _CONSTANTS["most_by_thread"]
+TABLED, TABLED_BY_THREAD, CHUNK_SLOTS = (_CONSTANTS[name] for name in ("most_tabled", "most_by_thread", "chunk_slots"))
 ROOM = 1 << 24  #: slots of the tables of a group of wide rows: 12 bytes each
-
-#: the fields of the kernels' `Votes` that a vote by frequency does not use
-NO_VOTES: dict[str, Any] = {
-    **dict.fromkeys(("strength", "strength_in", "sums", "sums_in", "names", "bounds", "bound_sums", "bound_sums_in")),
-    **dict.fromkeys(("cuts", "joined", "chosen", "moves", "count")),
-    "unit": 0.0,
-    "price": 0.0,
-    "noise": 0.0,
-    "classes": 0,
-    "turn": 0,
-    "seed": 0,
-    "lone": 0,
-}
 
 
 def label_count_kernels(shard: Shard, view: View) -> Library:
@@ -83,34 +70,31 @@ class LabelCounts:
         self.active: Array = None  # the rows that vote, by turn; None for all
         self.marks = np.array([0, self.rows])  # where each turn begins in them
 
-    def deal(self, votes: dict[str, Any], active: Array) -> int:
-        """Sort the rows that are active, 1 in `active`, by their turns in a sweep, before its first turn.
+    def deal(self, active: Array, turns: int, turns_of: Callable[[Array], Array]) -> None:
+        """Sort the rows that are active, 1 in `active`, by their turns, of which there are less than 255.
 
-        `votes` has the number of turns, less than 255, as "classes". Returns the number of active rows. A sort of a
-        byte per active row, another per wide row, and up to five read-backs.
+        ``turns_of(rows)`` returns the turn of each of these rows, uint8, and `turns` for rows that are not active. A
+        sort of a byte per active row, another per wide row, and up to five read-backs.
         """
         # List the rows of each turn.
-        device, fields = self.device, Struct(**{**votes, "tabled": self.tabled})
+        device = self.device
         rows = device.astype(device.xp.flatnonzero(active), np.uint32)
-        order, marks = self._by_turn(fields, rows, active)
+        order, marks = self._by_turn(turns_of(rows), turns)
         self.active, self.marks = device.gather(rows, order), marks
 
         # Arrange the wide rows alike; inactive ones come last.
-        turns = np.zeros_like(marks)
+        first = np.zeros_like(marks)
         if len(self.wide):
-            order, turns = self._by_turn(fields, self.wide, active)
+            order, first = self._by_turn(turns_of(self.wide), turns)
             self.wide, self.slots = (device.gather(column, order) for column in (self.wide, self.slots))
-        self._arrange(turns)
-        return len(rows)
+        self._arrange(first)
 
-    def _by_turn(self, votes: Struct, rows: Array, active: Array) -> tuple[Array, np.ndarray]:
-        """Return the order of `rows` by turn, and where each turn begins."""
-        device, n = self.device, len(rows)
-        turns = device.empty(n, np.uint8)
-        self.kernels.Turns(n, votes=votes, list=rows, active=active, n=n, turns=turns)
-        order = device.xp.argsort(turns, kind="stable")
-        marks = device.arange(0, votes.values["classes"] + 1, np.uint8)
-        return order, device.to_host(device.xp.searchsorted(device.gather(turns, order), marks))
+    def _by_turn(self, turn_of_row: Array, turns: int) -> tuple[Array, np.ndarray]:
+        """Return the order of rows by turn, and where each turn begins."""
+        device = self.device
+        order = device.xp.argsort(turn_of_row, kind="stable")
+        marks = device.arange(0, turns + 1, np.uint8)
+        return order, device.to_host(device.xp.searchsorted(device.gather(turn_of_row, order), marks))
 
     def _arrange(self, turns: np.ndarray) -> None:
         """Divide each turn's wide rows into groups whose tables fit into memory.
@@ -163,28 +147,3 @@ class LabelCounts:
             "groups": self.device.asarray(np.array(groups, np.int64).reshape(-1)), "keys": self.keys, "sums": self.sums,
             "scores": self.scores, "best": self.labels,
         }  # fmt: skip
-
-    def vote(self, votes: dict[str, Any]) -> None:
-        """Let each row of a turn choose.
-
-        With several turns, call `deal` before. `votes` has all fields of the kernels' `Votes` but "tabled". One launch,
-        and per group of wide rows 3, 4 with two views; no read-back.
-        """
-        # Rows that are not wide.
-        turn, fields = votes["turn"], Struct(**{**votes, "tabled": self.tabled})
-        begin, end = self.marks[turn : turn + 2].tolist()
-        rows, n = None if self.active is None else self.active[begin:end], end - begin
-        both = {"graph": self.views[0], "back": self.views[-1], "both": len(self.views) - 1}
-        self.kernels.Vote(-(-n // LANES), **both, list=rows, n=n, votes=fields)
-
-        # Wide rows, group by group: add up, rank the pieces, choose.
-        for begin, end, slots, tasks in self.groups[turn]:
-            self.device.fill(self.keys[:slots], 2**32 - 1)
-            self.device.fill(self.sums[:slots], 0)
-            group = {"votes": fields, "wide": self.wide, "places": self.places, "begin": begin}
-            tables = {**group, "end": end, "keys": self.keys, "sums": self.sums}
-            for view, first, n in zip(self.views, self.tasks, tasks, strict=True):
-                self.kernels.CastWide(n, graph=view, task_of=first, tasks=n, **tables)
-            best = {"scores": self.scores, "labels": self.labels}
-            self.kernels.RankWide(-(-slots // CHUNK_SLOTS), **tables, **best)
-            self.kernels.SettleWide(end - begin, n=end - begin, **group, **best)

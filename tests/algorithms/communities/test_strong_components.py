@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,16 +68,12 @@ def test_chains_of_components(device: str, small: None, size: int) -> None:
         check(graph, cut(graph.n, size), structure="gpma+", device=device)
 
 
-def test_a_chain_takes_few_rounds(counted: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chain_takes_few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     states, run_program = [], World.run
     monkeypatch.setattr(World, "run", lambda *args, **fields: states.append(run_program(*args, **fields)) or states[-1])
     shard = shards(chain(400, 2, 5), cut(840, 1))[0]
     STRONG.run(shard)
     assert 2 < states[0]["scans"] < 30
-    # By supersteps.
-    monkeypatch.setattr(program, "PROGRAM_ON", ())
-    STRONG.run(shard)
-    assert 2 < counted["Begin"] < 30
 
 
 @pytest.mark.parametrize("starts", [(0, 5, 5, 70, 71, 90), (0, 0, 0, 90), (0, 90, 90, 90), (0, 31, 33, 65, 90)])
@@ -128,19 +123,16 @@ def test_abort_ends_a_run(size: int) -> None:
 
 @pytest.mark.parametrize("mapped", [True, False, "hosts"])
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
-def test_both_drivers_and_supersteps(monkeypatch: pytest.MonkeyPatch, size: int, mapped: bool | str) -> None:
+def test_both_drivers(monkeypatch: pytest.MonkeyPatch, size: int, mapped: bool | str) -> None:
     """Also with inboxes that hold few of the vertices that a turn changes."""
     graphs = [chain(40, 5, 7), random_graph(8, 700, 1500), random_graph(9, 600, 2500, skew=True), hubs_of_loops(10)]
     for graph in graphs:
         for even in (True, False):
             partition = cut(graph.n, size, even)
-            monkeypatch.setattr(program, "PROGRAM_ON", ("cpu",))
             check(graph, partition, structure="gpma+", reverse=even, mapped=mapped)
             with monkeypatch.context() as patch:
                 patch.setattr(program, "inbox_room", lambda shard: 3 * (shard.size > 1))
                 check(graph, partition, structure="gpma+", mapped=mapped)
-            monkeypatch.setattr(program, "PROGRAM_ON", ())
-            check(graph, partition, structure="gpma+", mapped=mapped)
 
 
 def hubs_of_loops(seed: int) -> Graph:

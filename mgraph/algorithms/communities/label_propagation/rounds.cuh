@@ -8,6 +8,18 @@
 #include "algorithms/primitives/label_counts.cuh"
 #include "kernels/world.cuh"
 
+struct MostFrequent {  // the rule by which a row chooses
+    const u32* labels;  // per vertex of the graph
+    u32* chosen;  // out: label per row
+    i64 tabled;  // most edges of a row that is not wide
+    template <class View> DEVICE u64 amount(const View&, i64) const { return 1; }
+    DEVICE void fetch(u32) const {}
+    DEVICE bool counts(i64, u32) const { return true; }
+    DEVICE bool may_choose(i64) const { return true; }
+    DEVICE u64 score(i64, u32, u64 sum) const { return sum; }
+    DEVICE void settle(i64 row, Best best) const { chosen[row] = best.label; }
+};
+
 template <class View>
 struct Rounds {
     static constexpr int lanes = 32;
@@ -112,14 +124,14 @@ struct Rounds {
     APART i64 do_vote(Grid grid, const State& s, View rows, View back_rows, u32* words) const {
         i64 changed = 0;
         MostFrequent rule = votes(s.round);
-        Voting<View, MostFrequent>{rows, back_rows, both != 0, nullptr, world.rows(), rule, words, program_tiles}.run(
+        Voting<View, MostFrequent>{rows, back_rows, both != 0, nullptr, world.rows(), rule, words}.run(
             grid, [&](i64 row) { changed += row >= 0 && put(s.round, row); });
         clear_tables(grid, 0);
         return changed;
     }
     APART void do_cast(Grid grid, MostFrequent rule, View rows, WideRows now, const i64* task_of, i64 n,
                        u32* words) const {
-        cast_wide(grid, rows, rule, now, task_of, n, words, program_tiles);
+        cast_wide(grid, rows, rule, now, task_of, n, words);
     }
     DEVICE i64 do_settle(Grid grid, const State& s) const {
         i64 changed = 0;

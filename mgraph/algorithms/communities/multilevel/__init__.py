@@ -9,21 +9,18 @@ Ranks own equal ranges of the vertices of smaller graphs. Weights are whole numb
 decided by vertices' names, so that communities do not depend on the number of ranks, the structure, the order of the
 vertices or timing.
 
-On CPUs the turns of a sweep are one program that all ranks run together (`sweep.cuh`, `mgraph.exchange.world`): a turn
-is one meeting of the ranks and five of the own blocks, one more meeting in a refinement, and more of both where moves
-do not fit into an inbox, or rows are wide. A move is a message of 8 bytes to each other rank, of 16 in a refinement.
-Elsewhere turns are supersteps:
+The turns of a sweep are one program that all ranks run together (`sweep.cuh`, `mgraph.exchange.world`): a turn is one
+meeting of the ranks and five of the own blocks, one more meeting in a refinement, and more of both where moves do not
+fit into an inbox, or rows are wide. A move is a message of 8 bytes to each other rank, of 16 in a refinement. The rest
+are steps of the host:
 
 ================= ========================================================= ===========================================
 step              launches                                                  exchange among p ranks
 ================= ========================================================= ===========================================
-a turn            2 p + 3, and those of wide rows; a read-back              an allgather of 8 bytes per move
-a sweep           `TURNS` turns, and 1; two read-backs; a sort of a byte    an allreduce of a number; an alltoallv of a
-                  per active row; where there are wide rows, a sort of a    byte per vertex
-                  byte per row, and three more launches
-a refinement      that of a sweep, and 2, 4 where there may be hubs; a      that of a sweep without the alltoallv; an
-                  turn has p + 1 more                                       allgather of 8 bytes per vertex, and 8 more
-                                                                            per move
+a sweep           2; two read-backs; a sort of a byte per active row; where an allreduce of a number; an alltoallv of a
+                  there are wide rows, a sort of a byte per row, and three  byte per vertex
+                  more launches
+a refinement      that of a sweep, and 2, 4 where there may be hubs         an allgather of 8 bytes per vertex
 a smaller graph   on a GPU 7, and for each piece 4; a sort of each piece,   two alltoallvs of 8 bytes per pair of
                   and two sorts of all pairs; on a CPU 9                    communities that a rank has
 ================= ========================================================= ===========================================

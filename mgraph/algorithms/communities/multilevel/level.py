@@ -20,14 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import LANES, Shard
+from mgraph.algorithms.algorithm import Shard
 from mgraph.algorithms.communities.multilevel.objective import Objective
-from mgraph.algorithms.primitives.label_counts import NO_VOTES, LabelCounts
+from mgraph.algorithms.primitives.label_counts import LabelCounts
 from mgraph.algorithms.primitives.programs import inbox_room
 from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.algorithms.primitives.weight_sums import WeightSums
 from mgraph.device import Array, Device
-from mgraph.kernels import Struct
 from mgraph.partition import Partition
 
 __all__ = ["FILE", "Level"]
@@ -35,7 +34,6 @@ __all__ = ["FILE", "Level"]
 FILE = "algorithms/communities/multilevel/multilevel.cuh"
 TURNS = 4  #: turns per sweep, in which vertices choose
 FEW, MOST_TURNS = 1 << 16, 64  #: up to FEW vertices, and for CPM, an undone sweep is repeated in up to MOST_TURNS turns
-PROGRAM_ON = ("cpu",)  #: devices on which all ranks take the turns of a sweep by one program; it has run on CPUs only
 SWEEPS = 50  #: upper bound of sweeps per level; 3 to 20 are usual
 NOISE = 0.3  #: in a refinement, the largest random part of a gain, as a share of the mean weight of an edge
 SWEEP_GAIN = 1e-5  #: the smallest gain after which another sweep follows
@@ -86,7 +84,7 @@ class Level:
         self.weights = [WeightSums(shard, s.view(), s, self.first, self.rows, factor, unit, FILE) for s in sides]
         self.kernels = self.weights[0].kernels
         self.tally = LabelCounts(shard, [one.view for one in self.weights], degrees)
-        self.moves, self.count = self.device.empty(self.rows, np.uint64), self.device.zeros(1, np.int64)
+        self.moves = self.device.empty(self.rows, np.uint64)
         self.visited = 0
 
     def start(self, labels: Array = None, inside: int | None = None, sums: list[Array] | None = None) -> None:
@@ -173,70 +171,50 @@ class Level:
         return moves, self._marked(marks)
 
     def _votes(self, labels: Array, sums: list[Array], price: float, turns: int, seed: int) -> dict[str, Any]:
-        """Return the fields of the kernels' `Votes`."""
-        directed = len(self.strengths) > 1
-        votes = {**NO_VOTES, "labels": labels, "first": self.first, "unit": self.weights[0].unit, "price": price}
-        votes |= {"strength": self.strengths[0], "sums": sums[0], "names": self.names}
-        votes |= {"strength_in": self.strengths[1] if directed else None, "sums_in": sums[1] if directed else None}
-        return votes | {"classes": turns, "seed": seed, "moves": self.moves, "count": self.count}
+        """Return the fields of the kernels' `Votes`, for local moving."""
+        strength_in, sums_in = (self.strengths[1], sums[1]) if len(self.strengths) > 1 else (None, None)
+        votes = {"labels": labels, "first": self.first, "unit": self.weights[0].unit, "tabled": self.tally.tabled}
+        votes |= {"strength": self.strengths[0], "sums": sums[0], "strength_in": strength_in, "sums_in": sums_in}
+        votes |= {"price": price, "names": self.names, "classes": turns, "turn": 0, "seed": seed, "lone": 0}
+        votes |= dict.fromkeys(("bounds", "bound_sums", "bound_sums_in", "cuts", "joined", "count"))
+        return votes | {"noise": 0.0, "moves": self.moves}
 
     def _run_turns(self, votes: dict[str, Any], follow: dict[str, Any], active: Array) -> int:
         """Let each active vertex choose once, in turns, and apply the moves. Returns the number of moves of all ranks.
 
-        `votes` and `follow` are fields of the kernels' `Votes` and `Follow`.
+        `votes` and `follow` are fields of the kernels' `Votes` and `Follow`. All turns are one program of all ranks.
         """
-        # Deal the vertices to turns.
-        self.tally.deal(votes, active)
-        labels = {"of": votes["labels"], "joined": votes["joined"], "strength": votes["strength"]}
-        labels |= {name: votes[name] for name in ("sums", "strength_in", "sums_in")}
-        follow = {**follow, "moves": self.moves, "labels": votes["labels"], "first": self.first, "unit": votes["unit"]}
-        run = self._run_program if self.device.kind in PROGRAM_ON else self._run_supersteps
-        return run(votes, labels, follow)
-
-    def _run_program(self, votes: dict[str, Any], labels: dict[str, Any], follow: dict[str, Any]) -> int:
-        """Run all turns by a program of all ranks. Returns the number of moves of all ranks."""
-        # A message is a move, in a refinement with what it changes.
+        # Deal the vertices to turns; each turn's wide rows are groups.
         device, tally, world = self.device, self.tally, self.shard.exchange.world(self.device)
-        room = inbox_room(self.shard, self.partition)
-        layout = world.layout(self.partition, room, message=8 if votes["bounds"] is None else 16)
-        # The groups of wide rows of each turn.
+        tally.deal(active, votes["classes"], lambda rows: self._turns(votes, rows, active))
         groups = np.array([0, *(len(groups) for groups in tally.groups)], np.int64)
         fields = {**tally.fields(), "n_groups": int(groups.max()), "group_marks": device.asarray(groups.cumsum())}
+        moving = {"of": votes["labels"]} | {
+            name: votes[name] for name in ("strength", "strength_in", "sums", "sums_in", "joined")
+        }
+        follow = {**follow, "moves": self.moves, "labels": votes["labels"], "first": self.first, "unit": votes["unit"]}
+
+        # A message is a move, in a refinement with what it changes.
+        room = inbox_room(self.shard, self.partition)
+        layout = world.layout(self.partition, room, message=8 if votes["bounds"] is None else 16)
+
         # The lists of moved vertices of other ranks, and of the tasks of rows of high degree.
         others = device.empty(self.n if self.shard.size > 1 else 0, np.uint32)
         task_room = max(weights.room for weights in self.weights)
         tasks = device.empty(task_room * len(self.weights), np.uint64)
         arcs = sum(weights.num_edges for weights in self.weights)
         state = world.run(
-            self.kernels, "Sweep", layout, 1 + (self.rows + arcs) // 256, votes={**votes, "tabled": tally.tabled},
-            moving=labels, follow=follow, before=follow["before"], cuts=votes["cuts"], list=tally.active,
-            marks=device.asarray(np.asarray(tally.marks, np.int64)), others=others, hub_tasks=tasks,
-            task_room=task_room, **fields,
+            self.kernels, "Sweep", layout, 1 + (self.rows + arcs) // 256, votes=votes, moving=moving, follow=follow,
+            before=follow["before"], cuts=votes["cuts"], list=tally.active, others=others, hub_tasks=tasks,
+            marks=device.asarray(np.asarray(tally.marks, np.int64)), task_room=task_room, **fields,
         )  # fmt: skip
         return state["moved"]
 
-    def _run_supersteps(self, votes: dict[str, Any], labels: dict[str, Any], follow: dict[str, Any]) -> int:
-        """Run all turns by supersteps of the host. Returns the number of moves of all ranks."""
-        moves = 0
-        # In each turn the vertices vote, and all ranks apply all moves and follow their own along the edges.
-        fields, of_labels = Struct(**follow), Struct(**labels)
-        for turn in range(votes["classes"]):
-            self.device.fill(self.count, 0)
-            self.tally.vote({**votes, "turn": turn})
-            own = self.moves[: int(Device.to_host(self.count)[0])]
-            parts = self.shard.exchange.allgather(own)
-            for part in parts:
-                self.kernels.Move(len(part), moves=part, n=len(part), labels=of_labels)
-            for weights in self.weights if len(own) else []:
-                hubs = weights.hubs()
-                self.kernels.FollowRows(-(-len(own) // LANES), graph=weights.view, n=len(own), follow=fields, **hubs)
-                self.kernels.FollowHubs(weights.room, graph=weights.view, follow=fields, **hubs)
-            if votes["bounds"] is not None:
-                self._join_cuts(parts, follow["changes"], votes["cuts"])
-            for part in parts:
-                self.kernels.Remember(len(part), moves=part, n=len(part), before=follow["before"])
-            moves += sum(map(len, parts))
-        return moves
+    def _turns(self, votes: dict[str, Any], rows: Array, active: Array) -> Array:
+        """Return the turn of each of `rows`, and one past the last for rows that are not active: uint8[len(rows)]."""
+        turns = self.device.empty(len(rows), np.uint8)
+        self.kernels.Turns(len(rows), votes=votes, list=rows, active=active, n=len(rows), turns=turns)
+        return turns
 
     def _marked(self, marks: Array) -> Array:
         """Return the own vertices that any rank has marked: uint8[rows]."""
@@ -270,18 +248,9 @@ class Level:
         votes = self._votes(parts, sums, price, TURNS, _mixed(seed, SWEEPS))
         votes |= {"bounds": self.labels, "bound_sums": self.sums[0], "cuts": cuts, "joined": joined}
         votes |= {"bound_sums_in": self.sums[1] if len(self.sums) > 1 else None, "noise": NOISE * objective.mean}
-        self.kernels.Separate(rows, votes={**votes, "tabled": self.tally.tabled}, n=rows, active=active)
+        self.kernels.Separate(rows, votes=votes, n=rows, active=active)
         self._run_turns(votes, follow, active)
         return parts
-
-    def _join_cuts(self, parts: list[Array], changes: Array, cuts: Array) -> None:
-        """Add what the moves of each rank, `parts`, change to the weights of parts to the rest of their communities."""
-        own = parts[self.shard.rank]
-        change, n = self.device.empty(len(own), np.int64), len(own)
-        self.kernels.ChangesOf(n, moves=own, n=n, first=self.first, changes=changes, out=change)
-        for moves, change_of_moves in zip(parts, self.shard.exchange.allgather(change), strict=True):
-            n = len(moves)
-            self.kernels.JoinCuts(n, moves=moves, n=n, names=self.names, changes=change_of_moves, cuts=cuts)
 
 
 def _mixed(seed: int, number: int) -> int:

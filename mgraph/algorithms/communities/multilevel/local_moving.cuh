@@ -34,26 +34,6 @@ struct Labels {
     }
 };
 
-struct Move {  // applies moves (vertex << 32 | new label), one lane per move
-    static constexpr int lanes = 1;
-    const u64* moves;
-    i64 n;
-    Labels labels;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) labels.move((u32)(moves[i] >> 32), (u32)moves[i]);
-    }
-};
-
-struct Remember {  // writes the labels of moved vertices to those before the next moves, one lane per move
-    static constexpr int lanes = 1;
-    const u64* moves;
-    i64 n;
-    u32* before;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) before[moves[i] >> 32] = (u32)moves[i];
-    }
-};
-
 // The edges of vertices that have just moved. An edge of two of them is met twice, other edges once.
 struct Follow {
     const u64* moves;  // of own vertices
@@ -81,41 +61,6 @@ struct Follow {
         sum = group.sum(sum);
         if (group.rank() == 0 && sum) atomic_add(changes + row, sum);
         return 0;
-    }
-};
-
-template <class View>
-struct FollowRows {  // follows moves, a row per lane; leaves hubs to FollowHubs
-    static constexpr int lanes = 32;
-    View graph;
-    i64 n;
-    Follow follow;
-    u64* tasks;
-    i64* n_tasks;
-    DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        i64 sum = 0;
-        visit_all(grid, graph, n, follow, tasks, n_tasks,
-                  [&](auto group, i64 row, i64 unit) { sum += follow.take(graph, group, row, unit); });
-        sum = tile.sum(sum);
-        if (tile.rank() == 0 && sum) atomic_add(follow.inside, sum);
-    }
-};
-
-template <class View>
-struct FollowHubs {  // follows a hub's task per tile
-    static constexpr int lanes = 32;
-    View graph;
-    Follow follow;
-    const u64* tasks;
-    const i64* n_tasks;
-    DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        i64 sum = 0;
-        visit_hubs(grid, graph, tasks, *n_tasks,
-                   [&](auto whole, i64 row, i64 unit) { sum += follow.take(graph, whole, row, unit); });
-        sum = tile.sum(sum);
-        if (tile.rank() == 0 && sum) atomic_add(follow.inside, sum);
     }
 };
 

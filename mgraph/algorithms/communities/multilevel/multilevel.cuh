@@ -3,5 +3,4 @@
 #pragma once
 #include "algorithms/communities/multilevel/aggregation.cuh"
 #include "algorithms/communities/multilevel/local_moving.cuh"
-#include "algorithms/communities/multilevel/refinement.cuh"
 #include "algorithms/communities/multilevel/sweep.cuh"

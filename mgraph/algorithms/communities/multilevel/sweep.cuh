@@ -10,7 +10,7 @@
 // Parts of what is told are read in the next tell, or the phase after it.
 #pragma once
 #include "algorithms/communities/multilevel/local_moving.cuh"
-#include "algorithms/communities/multilevel/refinement.cuh"
+#include "algorithms/communities/multilevel/votes.cuh"
 #include "algorithms/primitives/programs.cuh"
 
 template <class View>
@@ -83,8 +83,10 @@ struct Sweep {
     DEVICE WideRows rows_of(const State& s) const {
         return {wide, places, of_group(s, s.group, 0), of_group(s, s.group, 1), keys, sums};
     }
-    DEVICE TurnVotes votes_of(const State& s) const {
-        return {votes, s.turn, votes.moves + s.moves, world.number(MOVES)};
+    DEVICE Votes votes_of(const State& s) const {
+        Votes turn = votes;  // a copy, which no store can change
+        turn.turn = s.turn, turn.moves += s.moves, turn.count = world.number(MOVES);
+        return turn;
     }
 
     DEVICE void begin(State& s) const { s.phase = enter; }
@@ -136,13 +138,12 @@ struct Sweep {
     // Views are copies, which no store can change.
     DEVICE void do_vote(Grid grid, const State& s, View rows, View back_rows, u32* nearer) const {
         i64 first = marks[s.turn];
-        Voting<View, TurnVotes>{rows,        back_rows, both != 0,    list + first, marks[s.turn + 1] - first,
-                                votes_of(s), nearer,    program_tiles}
+        Voting<View, Votes>{rows, back_rows, both != 0, list + first, marks[s.turn + 1] - first, votes_of(s), nearer}
             .run(grid, [](i64) {});
         clear_tables(grid, s, 0);
     }
     DEVICE void do_cast(Grid grid, const State& s, View rows, const i64* task_of, i64 n, u32* nearer) const {
-        if (n) cast_wide(grid, rows, votes_of(s), rows_of(s), task_of, n, nearer, program_tiles);
+        if (n) cast_wide(grid, rows, votes_of(s), rows_of(s), task_of, n, nearer);
     }
     DEVICE void do_settle(Grid grid, const State& s) const {
         settle_wide(grid, votes_of(s), rows_of(s), scores, best, [](i64) {});

@@ -27,8 +27,7 @@ def strongly_connected_components(self: Runs[T]) -> T:
     ------
     CapacityError
         A worker has too little memory. It needs 12 bytes for each vertex of the whole graph, 24 for each of its own,
-        and inboxes. By supersteps on GPUs it needs 20 and 28, and 8 for each vertex of another worker that changes in
-        a superstep. In-edges that the graph does not store are made for the call, which takes 32 bytes an arc
+        and inboxes. In-edges that the graph does not store are made for the call, which takes 32 bytes an arc
         meanwhile.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
@@ -38,9 +37,8 @@ def strongly_connected_components(self: Runs[T]) -> T:
     O(n + m) work a round: trimming and one search forward and backward, and then about log k rounds for k components
     that are left. A round has as many turns as its longest search has levels. In a turn 8 bytes travel for each vertex
     of another worker that changes; in a round, each worker receives 4 bytes for each vertex without a component
-    besides. The result is exact. After G. M.
-    Slota, S. Rajamanickam, K. Madduri, "BFS and coloring-based parallel algorithms for strongly connected components
-    and related problems", IPDPS 2014.
+    besides. The result is exact. After G. M. Slota, S. Rajamanickam, K. Madduri, "BFS and coloring-based parallel
+    algorithms for strongly connected components and related problems", IPDPS 2014.
 
     Examples
     --------

@@ -7,10 +7,10 @@ forward. A vertex that keeps its color is a root, and a search backward among it
 repeated until no vertex is left. Colors are mixed ids, so that a chain of k components takes about log k rounds of
 this.
 
-All that are phases of one program of all ranks (`colors.cuh`, `mgraph.exchange.world`): one launch on each rank that
+These are phases of one program of all ranks (`colors.cuh`, `mgraph.exchange.world`): one launch on each rank that
 maps the others' memory. A frontier costs one meeting of the ranks, and two of the own blocks. A vertex of another rank
 that a frontier changes is a message of 8 bytes; more of them than an inbox holds take more meetings. A round writes 4
-bytes per open vertex to all ranks. Devices on which the program has not run yet take supersteps (`supersteps.py`).
+bytes per open vertex to all ranks.
 
 References
 ----------
@@ -25,24 +25,18 @@ from __future__ import annotations
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, kernels, task_room
-from mgraph.algorithms.communities.strong_components.supersteps import run_by_supersteps, warm_supersteps
 from mgraph.algorithms.primitives.bitmaps import words_of
 from mgraph.algorithms.primitives.programs import inbox_room
 from mgraph.algorithms.primitives.replicated import sides
-from mgraph.algorithms.primitives.transpose import CsrRows, alike, sample_rows
-from mgraph.structures import Structure
+from mgraph.algorithms.primitives.transpose import alike, sample_rows
 
 __all__ = ["run", "warm"]
 
 PROGRAM = "algorithms/communities/strong_components/colors.cuh"
-PROGRAM_ON = ("cpu",)  #: devices on which all ranks search by one program; it has run on CPUs only
 
 
 def warm(shard: Shard) -> None:
     """Compile the kernels of `run` for this shard."""
-    if shard.device.kind not in PROGRAM_ON:
-        warm_supersteps(shard)
-        return
     sample = sample_rows(shard.device) if shard.in_edges is None else None
     kernels(shard, PROGRAM, (sample or shard.out_edges).view())
 
@@ -69,12 +63,6 @@ def run(shard: Shard) -> Columns:
     """
     edges = sides(shard, "strongly_connected_components")
     edges = edges * 2 if len(edges) == 1 else edges
-    if shard.device.kind not in PROGRAM_ON:
-        return run_by_supersteps(shard, edges)
-    return _run(shard, edges)
-
-
-def _run(shard: Shard, edges: list[Structure | CsrRows]) -> Columns:
     # The inboxes, the words of all vertices, and the lists of open vertices.
     device, n, rows = shard.device, shard.n_vertices, shard.hi - shard.lo
     world, widest = shard.exchange.world(device), shard.partition.widest

@@ -25,7 +25,6 @@ struct Cores {
     World world;
     View graph;
     View back;  // the other edges of each row, where there are two VIEWS
-    i64 apart;  // 1 if the edges of `back` count, and a removed row takes those of `graph` away
     i64 searched;  // whether rows can be searched by `find`; a copy of unsorted rows cannot
     i64 first_level;
     i64 last_level;
@@ -57,12 +56,7 @@ struct Cores {
     DEVICE u64* task_list(i64 side, i64 turn) const { return tasks + (2 * side + (turn & 1)) * task_room; }
     template <class Visit> DEVICE void visit_views(Visit visit) const {  // visit(rows, side)
         visit(graph, 0);
-        if constexpr (VIEWS > 1)
-            if (!apart) visit(back, 1);
-    }
-    template <class Visit> DEVICE void visit_counted(Visit visit) const {
-        if (VIEWS > 1 && apart) visit(back, 1);
-        else visit_views(visit);
+        if constexpr (VIEWS > 1) visit(back, 1);
     }
 
     DEVICE void begin(State& s) const {
@@ -99,7 +93,7 @@ struct Cores {
         i64 n = world.rows();
         for (i64 row : grid.items(n)) {
             u32 degrees = 0;
-            visit_counted([&](const View& rows, int side) {
+            visit_views([&](const View& rows, int side) {
                 fetch_row(rows, row, n, EveryRow{});
                 i64 degree = rows.degree(row);
                 degrees += (u32)degree;
@@ -123,7 +117,7 @@ struct Cores {
         return loop;
     }
     DEVICE void do_count_hubs(Grid grid, const State& s) const {
-        visit_counted([&](const View& rows, int side) {
+        visit_views([&](const View& rows, int side) {
             visit_hubs(grid, rows, task_list(side, s.turn), side ? s.back_tasks : s.tasks,
                        [&](auto tile, i64 row, i64 unit) {
                            rows.visit(tile, row, unit, [&](u32 id, i64, bool live) {

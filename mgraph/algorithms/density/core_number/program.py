@@ -51,7 +51,7 @@ def _room(shard: Shard) -> int:
 
 
 def removal_levels(
-    shard: Shard, edges: list[Structure | CsrRows], first: int = 0, last: int = NEVER, apart: bool = False
+    shard: Shard, edges: list[Structure | CsrRows], first: int = 0, last: int = NEVER
 ) -> tuple[Array, dict[str, int]]:
     """Return the level that removes each own vertex, and the last state of the program.
 
@@ -62,8 +62,6 @@ def removal_levels(
         Those of each vertex, in one view or two: `sides` of the shard.
     first, last : int
         The levels to go through. Vertices that are left after the last one have -1.
-    apart : bool
-        True if only the edges of the second view count, and a removed vertex takes those of the first away.
 
     Raises
     ------
@@ -89,8 +87,8 @@ def removal_levels(
     library = kernels(shard, PROGRAM, views[0], VIEWS=len(edges))
     state = world.run(
         library, "Cores", layout, 1 + sum(rows + side.num_edges for side in edges) // 256, graph=views[0],
-        back=views[-1], apart=int(apart), searched=searched, first_level=first, last_level=last, left=left,
-        core=core, lists=lists, alive=alive, least=least, tasks=tasks, task_room=room,
+        back=views[-1], searched=searched, first_level=first, last_level=last, left=left, core=core,
+        lists=lists, alive=alive, least=least, tasks=tasks, task_room=room,
     )  # fmt: skip
     if state["too_long"]:
         raise CapacityError(f"a unit of a row has more edges than the {layout.room} messages that an inbox holds")
