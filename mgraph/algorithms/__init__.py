@@ -31,8 +31,6 @@ __all__ = [
     "WARM",
     "Algorithm",
     "Shard",
-    "eigenvector_centrality",
-    "katz_centrality",
     "warm",
 ]
 
@@ -41,7 +39,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     module.ALGORITHM.name: module.ALGORITHM
     for module in (
         *(bfs, distances, k_hop, multi_source_bfs, shortest_path, sssp),  # paths
-        *(betweenness, degree_centrality, hits, pagerank),  # centrality
+        *(betweenness, degree_centrality, eigenvector_centrality, hits, katz_centrality, pagerank),  # centrality
         *(components, label_propagation, leiden, louvain, modularity, strong_components),  # components and communities
         *(clustering, core_number, k_core, k_truss, triangles),  # density
         *(jaccard, overlap),  # pairs

@@ -32,7 +32,6 @@ KINDS = {
     ],
     "algorithms/centrality/pagerank/push_iteration.cuh": [(("BY_WEIGHT", weighted),) for weighted in (0, 1)],
     "algorithms/centrality/pagerank/ranks.cuh": [(("BY_WEIGHT", weighted),) for weighted in (0, 1)],
-    "algorithms/centrality/hits/gather.cuh": [(("BY_WEIGHT", weighted),) for weighted in (0, 1)],
     "algorithms/primitives/gather/gather.cuh": [
         (("EDGE", parse_edge(edge).code), ("REDUCE", reduce), ("RESULT", result), ("VALUE_BITS", bits))
         for edge, reduce, result, bits in (

@@ -1,20 +1,34 @@
-"""Method `eigenvector_centrality`, written with `gather`."""
+"""Eigenvector centrality: a power iteration with sums over in-neighbours, on the ranks."""
 
 from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from mgraph.algorithms.primitives.gather.fixed_point_loop import Gathers, checked_edge, iterate, unit
+import numpy as np
+
+from mgraph.algorithms.algorithm import Algorithm, Columns, GraphFacts, Shard
+from mgraph.algorithms.primitives.gather.fixed_point_loop import (
+    SCALARS,
+    TakesVertexNumbers,
+    check_loop,
+    iterate,
+    neighbor_sums,
+    numbers,
+    unit,
+    warm,
+    warned,
+)
+from mgraph.device import Array
 from mgraph.errors import InvalidOption
 
-__all__ = ["eigenvector_centrality"]
+__all__ = ["ALGORITHM", "eigenvector_centrality"]
 
 
 T = TypeVar("T")
 
 
 def eigenvector_centrality(
-    self: Gathers[T], max_iter: int = 100, tol: float = 1e-6, nstart: Any = None, weight: bool = False
+    self: TakesVertexNumbers[T], max_iter: int = 100, tol: float = 1e-6, nstart: Any = None, weight: bool = False
 ) -> T:
     """Compute the eigenvector centrality of each vertex: large if its in-neighbours' are.
 
@@ -53,10 +67,9 @@ def eigenvector_centrality(
 
     Notes
     -----
-    The power iteration with the adjacency matrix plus the identity [1]_. An iteration is a `gather`, O(n + m), and five
-    calls of O(n). It has one superstep, in which each worker receives 8 bytes per vertex of the whole graph, or 4 if
-    `nstart` is a result of float32; the other calls send numbers only. If the graph changes meanwhile, the next
-    iteration uses the new graph.
+    The power iteration with the adjacency matrix plus the identity [1]_, O(n + m) each, on the workers. In an iteration
+    each worker receives 8 bytes per vertex of the whole graph, or 4 if `nstart` is a result of float32, and two
+    numbers.
 
     References
     ----------
@@ -68,13 +81,44 @@ def eigenvector_centrality(
     >>> g.eigenvector_centrality().to_numpy()  # doctest: +SKIP
     array([0.57735027, 0.57735027, 0.57735027])
     """
-    # Check the arguments.
-    edge = checked_edge(self, "eigenvector_centrality", max_iter, tol, weight)
-    start = 1 / max(self.num_vertices, 1) if nstart is None else self._by_vertex(nstart, "nstart", mean=True)
+    start = None if nstart is None else self._by_vertex(nstart, "nstart", mean=True)
+    result: T = warned(self.run("eigenvector_centrality", max_iter=max_iter, tol=tol, nstart=start, weight=weight))
+    return result
 
-    # Iterate x' = (x + A^T x) / |x + A^T x|.
-    x, info = iterate(self, lambda x: unit(x + self.gather(x, edge=edge)), start, max_iter, tol, weight)
-    if nstart is not None and self.num_vertices and x.norm() == 0:
+
+def check(
+    graph: GraphFacts, max_iter: Any = 100, tol: Any = 1e-6, nstart: Any = None, weight: Any = False
+) -> dict[str, Any]:
+    """Return the program's arguments."""
+    loop = check_loop(graph, "eigenvector_centrality", max_iter, tol, weight)
+    return {**loop, **({} if nstart is None else {"nstart": numbers(nstart)})}
+
+
+def run(shard: Shard, max_iter: int, tol: float, weight: bool, nstart: Array | float | None = None) -> Columns:
+    """Return the centrality of each own vertex, in the column "eigenvector_centrality", and the scalars of the loop.
+
+    Raises `InvalidOption` on every rank if values leave their dtype's range, or all become 0.
+    """
+    start = 1 / max(shard.n_vertices, 1) if nstart is None else nstart
+    sums, x = neighbor_sums(shard, "eigenvector_centrality", start, weight)
+
+    def step(x: Array) -> Array:
+        """Return (x + A^T x) / |x + A^T x|."""
+        following = sums.of(x)
+        following += x
+        return unit(shard, following)
+
+    x, info = iterate(shard, step, x, max_iter, tol, weight)
+    if nstart is not None and shard.n_vertices and not shard.exchange.allreduce(np.array([int(x.any())]))[0]:
         raise InvalidOption("with this nstart all values become 0; give another one, such as positive values")
-    centrality: T = x.named("eigenvector_centrality", **info)
-    return centrality
+    return {"eigenvector_centrality": x}, info
+
+
+ALGORITHM = Algorithm(
+    name="eigenvector_centrality",
+    check=check,
+    run=run,
+    columns={"eigenvector_centrality": "value"},
+    scalars=SCALARS,
+    warm=warm,
+)

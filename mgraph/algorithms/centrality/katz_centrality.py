@@ -1,22 +1,34 @@
-"""Method `katz_centrality`, written with `gather`."""
+"""Katz centrality: a fixed point of sums over in-neighbours, on the ranks."""
 
 from __future__ import annotations
 
 import math
 from typing import Any, TypeVar
 
-from mgraph.algorithms.primitives.gather.fixed_point_loop import Gathers, checked_edge, iterate, unit
+from mgraph.algorithms.algorithm import Algorithm, Columns, GraphFacts, Shard
+from mgraph.algorithms.primitives.gather.fixed_point_loop import (
+    SCALARS,
+    TakesVertexNumbers,
+    check_loop,
+    iterate,
+    neighbor_sums,
+    numbers,
+    unit,
+    warm,
+    warned,
+)
 from mgraph.checks import check_number
+from mgraph.device import Array
 from mgraph.errors import InvalidOption
 
-__all__ = ["katz_centrality"]
+__all__ = ["ALGORITHM", "katz_centrality"]
 
 
 T = TypeVar("T")
 
 
 def katz_centrality(
-    self: Gathers[T],
+    self: TakesVertexNumbers[T],
     alpha: float = 0.1,
     beta: Any = 1.0,
     max_iter: int = 1000,
@@ -68,10 +80,8 @@ def katz_centrality(
 
     Notes
     -----
-    The values are the limit of ``x = alpha A^T x + beta`` [1]_. An iteration is a `gather`, O(n + m), and four calls of
-    O(n). It has one superstep, in which each worker receives 8 bytes per vertex of the whole graph, or 4 if `nstart` is
-    a result of float32; the other calls send numbers only, but for a `beta` in this process. If the graph changes
-    meanwhile, the next iteration uses the new graph.
+    The values are the limit of ``x = alpha A^T x + beta`` [1]_. An iteration is O(n + m), on the workers. In it each
+    worker receives 8 bytes per vertex of the whole graph, or 4 if `nstart` is a result of float32, and a number.
 
     References
     ----------
@@ -83,15 +93,47 @@ def katz_centrality(
     >>> g.katz_centrality(normalized=False).to_numpy()  # doctest: +SKIP
     array([1.  , 1.1 , 1.11])
     """
-    # Check the arguments.
-    alpha = check_number(alpha, "alpha")
-    if not math.isfinite(alpha):
-        raise InvalidOption(f"alpha is {alpha}; it must be finite")
-    edge = checked_edge(self, "katz_centrality", max_iter, tol, weight)
-
-    # Iterate x' = alpha A^T x + beta.
     own = self._by_vertex(beta, "beta")
     start = 0.0 if nstart is None else self._by_vertex(nstart, "nstart", mean=True)
-    x, info = iterate(self, lambda x: alpha * self.gather(x, edge=edge) + own, start, max_iter, tol, weight)
-    centrality: T = (unit(x) if normalized else x).named("katz_centrality", **info)
-    return centrality
+    options = {"max_iter": max_iter, "tol": tol, "nstart": start, "normalized": normalized, "weight": weight}
+    result: T = warned(self.run("katz_centrality", alpha=alpha, beta=own, **options))
+    return result
+
+
+def check(
+    graph: GraphFacts, alpha: Any = 0.1, beta: Any = 1.0, max_iter: Any = 1000, tol: Any = 1e-6, nstart: Any = 0.0,
+    normalized: Any = True, weight: Any = False,
+) -> dict[str, Any]:  # fmt: skip
+    """Return the program's arguments."""
+    if not math.isfinite(check_number(alpha, "alpha")):
+        raise InvalidOption(f"alpha is {alpha}; it must be finite")
+    loop = check_loop(graph, "katz_centrality", max_iter, tol, weight)
+    vectors = {"beta": numbers(beta), "nstart": numbers(nstart)}
+    return {**loop, **vectors, "alpha": float(alpha), "normalized": bool(normalized)}
+
+
+def run(
+    shard: Shard, alpha: float, beta: Array | float, nstart: Array | float, normalized: bool, max_iter: int, tol: float,
+    weight: bool,
+) -> Columns:  # fmt: skip
+    """Return the centrality of each own vertex, in the column "katz_centrality", and the scalars of the loop.
+
+    Raises `InvalidOption` on every rank if values leave their dtype's range.
+    """
+    sums, x = neighbor_sums(shard, "katz_centrality", nstart, weight)
+    own = beta if isinstance(beta, float) else shard.device.asarray(beta, sums.dtype)
+
+    def step(x: Array) -> Array:
+        """Return alpha A^T x + beta."""
+        following = sums.of(x)
+        following *= alpha
+        following += own
+        return following
+
+    x, info = iterate(shard, step, x, max_iter, tol, weight)
+    return {"katz_centrality": unit(shard, x) if normalized else x}, info
+
+
+ALGORITHM = Algorithm(
+    name="katz_centrality", check=check, run=run, columns={"katz_centrality": "value"}, scalars=SCALARS, warm=warm
+)

@@ -11,7 +11,7 @@ All values are float64, and sums do not depend on timing.
 ================ =================================== ========== ======================================================
 step             launches                            read-backs exchange among p ranks
 ================ =================================== ========== ======================================================
-a product        1, 4 where there may be hubs        0          an allgather of 8 bytes per vertex
+a product        1, 3 where there may be hubs        0          an allgather of 8 bytes per vertex
 a step           two products, elementwise           2          two allreduces of a number
 an iteration     up to `STEPS` steps                 2          the same
 ================ =================================== ========== ======================================================
@@ -28,14 +28,12 @@ import math
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import LANES, Columns, Shard, kernels, task_room
-from mgraph.algorithms.primitives.replicated import all_gather, sides
-from mgraph.algorithms.primitives.transpose import CsrRows
+from mgraph.algorithms.algorithm import Columns, Shard
+from mgraph.algorithms.primitives.gather.reduction import Reduction, reduction_kernels
+from mgraph.algorithms.primitives.replicated import sides
 from mgraph.algorithms.primitives.weight_validation import check_weights
 from mgraph.device import Array
 from mgraph.errors import InvalidOption
-from mgraph.kernels import Library
-from mgraph.structures import Structure
 
 __all__ = ["STEPS", "run", "warm"]
 
@@ -43,37 +41,11 @@ STEPS = 20  #: vectors of a basis: 160 bytes per vertex
 WHAT = "hubs and authorities by weights"
 
 
-def _library(shard: Shard, rows: Structure | CsrRows, weight: bool) -> Library:
-    return kernels(shard, "algorithms/centrality/hits/gather.cuh", rows.view(), BY_WEIGHT=int(weight))
-
-
 def warm(shard: Shard) -> None:
     """Compile the launches of `run` on this shard, without weights."""
     for rows in (shard.out_edges, shard.in_edges):
         if rows is not None:
-            _library(shard, rows, False)
-
-
-class _Matrix:
-    """Out-edges or in-edges as a matrix."""
-
-    def __init__(self, shard: Shard, rows: Structure | CsrRows, weight: bool) -> None:
-        self.shard, self.device, self.n = shard, shard.device, shard.hi - shard.lo
-        self.kernels, self.view, self.room = _library(shard, rows, weight), rows.view(), task_room(rows)
-        self.tasks, self.n_tasks = self.device.empty(self.room, np.uint64), self.device.zeros(1, np.int64)
-        self.parts = self.device.empty(self.room, np.float64)
-        self.everyone = self.device.empty(shard.n_vertices if shard.size > 1 else 0, np.float64)
-
-    def product(self, own: Array) -> Array:
-        """Return the matrix times a vector, of which this rank has its own part: float64[hi - lo]."""
-        sums, values = self.device.empty(self.n, np.float64), all_gather(self.shard, own, self.everyone)
-        if self.room:
-            self.device.fill(self.n_tasks, 0)
-        tasks = {"tasks": self.tasks, "n_tasks": self.n_tasks}
-        self.kernels.GatherRows(-(-self.n // LANES), graph=self.view, values=values, sums=sums, n=self.n, **tasks)
-        self.kernels.GatherHubs(self.room, graph=self.view, values=values, parts=self.parts, **tasks)
-        self.kernels.JoinGathered(self.room, graph=self.view, sums=sums, parts=self.parts, **tasks)
-        return sums
+            reduction_kernels(shard, rows, "value")
 
 
 def _dot(shard: Shard, a: Array, b: Array) -> float:
@@ -87,7 +59,7 @@ def _dot(shard: Shard, a: Array, b: Array) -> float:
 
 
 class _Lanczos:
-    """The iteration on a rank, for the matrix `forth` and its transpose `back`.
+    """The iteration on a rank, for the matrix of the edges `forth` and its transpose `back`.
 
     Attributes
     ----------
@@ -97,7 +69,7 @@ class _Lanczos:
         Its residual, relative to the eigenvalue.
     """
 
-    def __init__(self, shard: Shard, forth: _Matrix, back: _Matrix, start: Array) -> None:
+    def __init__(self, shard: Shard, forth: Reduction, back: Reduction, start: Array) -> None:
         self.shard, self.forth, self.back = shard, forth, back
         self.vector, self.error = start / math.sqrt(_dot(shard, start, start)), math.inf
 
@@ -107,7 +79,7 @@ class _Lanczos:
         while True:
             # Multiply: w = B v_k, alpha_k = w . v_k.
             last = basis[-1]
-            more = self.back.product(self.forth.product(last))
+            more = self.back.of(self.forth.of(last))
             diagonal.append(_dot(shard, more, last))
             if not math.isfinite(diagonal[-1]):
                 check_weights(shard, WHAT, finite=True)
@@ -201,7 +173,8 @@ def run(
         check_weights(shard, WHAT)
 
     # Iterate until the residual is small.
-    matrices = [_Matrix(shard, rows, weight) for rows in sides(shard, "HITS")]
+    edge = "(value * weight)" if weight else "value"
+    matrices = [Reduction(shard, rows, edge) for rows in sides(shard, "HITS")]
     lanczos = _Lanczos(shard, matrices[0], matrices[-1], _first(shard, start, nstart))
     iterations, converged = 0, False
     while iterations < max_iter and not converged:
@@ -212,9 +185,9 @@ def run(
     # Hubs are A times the authorities. Rounding may leave authorities slightly below 0.
     authorities = lanczos.vector
     device.xp.maximum(authorities, 0, out=authorities)
-    hubs, ones = matrices[0].product(authorities), device.full(own, 1, np.float64)
+    hubs, ones = matrices[0].of(authorities), device.full(own, 1, np.float64)
     # Without a hub, no edge counts, or `start` is 0 at all destinations.
-    if iterations and _dot(shard, hubs, ones) == 0 and _dot(shard, matrices[0].product(ones), ones) > 0:
+    if iterations and _dot(shard, hubs, ones) == 0 and _dot(shard, matrices[0].of(ones), ones) > 0:
         name = "start" if nstart is None else "nstart"
         raise InvalidOption(f"{name} is 0 for each vertex that an edge leads to; one of them must be above 0")
 

@@ -1,50 +1,55 @@
-"""Fixed-point loop of algorithms that are written with `gather`, and the protocol of their graph."""
+"""Fixed points of sums over in-neighbours: the loop on the ranks, the check of its arguments, and its warning."""
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Runs
+from mgraph.algorithms.algorithm import GraphFacts, Runs, Shard, VertexData, incoming
+from mgraph.algorithms.primitives.gather.reduction import Reduction, reduction_kernels
+from mgraph.algorithms.primitives.user_ids import user_id
 from mgraph.checks import check_number, check_whole
+from mgraph.device import Array, Device
 from mgraph.errors import InvalidOption
 from mgraph.facade import warn
-from mgraph.tables.arrays import shown
 
-__all__ = ["Gathers", "checked_edge", "iterate", "unit"]
+__all__ = [
+    "SCALARS",
+    "TakesVertexNumbers",
+    "check_loop",
+    "iterate",
+    "neighbor_sums",
+    "numbers",
+    "unit",
+    "warm",
+    "warned",
+]
 
-Result_co = TypeVar("Result_co", covariant=True)
+T_co = TypeVar("T_co", covariant=True)
 
+SCALARS = ("iterations", "error", "converged", "growing")
+EDGES = {False: "value", True: "(value * weight)"}  #: in C++, by whether weights count
 ROUNDING = 1e-9  #: share of the values' sum: smaller changes do not show whether it converges
+NO_EDGE = 2**64 - 1
 
 
-class Gathers(Runs[Result_co], Protocol[Result_co]):
-    """A graph with the method `gather`.
+class TakesVertexNumbers(Runs[T_co], Protocol[T_co]):
+    """A graph whose methods take numbers by vertex."""
 
-    `Result_co` is the type of its algorithms' results.
-    """
-
-    @property
-    def num_vertices(self) -> int: ...  # noqa: D102
-    @property
-    def reverse(self) -> bool: ...  # noqa: D102
-    @property
-    def weighted(self) -> bool: ...  # noqa: D102
-    def gather(self, values: Any, reduce: str = "sum", edge: str = "value", direction: str = "in") -> Any: ...  # noqa: D102
-    def vertices(self) -> np.ndarray: ...  # noqa: D102
     def _by_vertex(self, values: Any, name: str, mean: bool = False) -> Any: ...
 
 
-def checked_edge(graph: Gathers[Any], what: str, max_iter: int, tol: float, weight: bool) -> str:
-    """Check a method's arguments, and return the expression of a neighbour's value, weighted on demand.
+def check_loop(graph: GraphFacts, what: str, max_iter: Any, tol: Any, weight: Any) -> dict[str, Any]:
+    """Return the arguments of `iterate`.
 
     Raises `InvalidOption` if `max_iter` is less than 1, `tol` is negative or not finite, or the graph lacks weights or
     in-edges.
     """
-    if check_whole(max_iter, "max_iter") == 0:
+    if (most := check_whole(max_iter, "max_iter")) == 0:
         raise InvalidOption(f"max_iter is {max_iter}; it must be 1 or more")
     if not 0 <= check_number(tol, "tol") < math.inf:
         raise InvalidOption(f"tol is {tol}; it must be finite and 0 or more")
@@ -52,55 +57,98 @@ def checked_edge(graph: Gathers[Any], what: str, max_iter: int, tol: float, weig
         raise InvalidOption("weight=True needs weights; create the graph with weighted=True")
     if not graph.reverse:
         raise InvalidOption(f"{what} needs in-edges; create the graph with reverse=True, or directed=False")
-    return "value * weight" if weight else "value"
+    return {"max_iter": min(most, sys.maxsize), "tol": float(tol), "weight": bool(weight)}
 
 
-def unit(x: Any) -> Any:
-    """Return `x` scaled to a Euclidean norm of 1.
-
-    First by its largest value, whose square may exceed float64.
-    """
-    x = x / (x.norm(math.inf) or 1)
-    return x / (x.norm() or 1)
+def numbers(values: Any) -> float | VertexData:
+    """Return checked numbers by vertex as an argument of a program."""
+    return float(values) if isinstance(values, int | float) else VertexData(values)
 
 
+def warm(shard: Shard) -> None:
+    """Compile the kernels of `neighbor_sums` for this shard, without weights."""
+    if shard.in_edges is not None:
+        reduction_kernels(shard, shard.in_edges, EDGES[False])
+
+
+def neighbor_sums(shard: Shard, what: str, start: Array | float, weight: bool) -> tuple[Reduction, Array]:
+    """Return the sums over in-neighbours, and the starting vector, float64 or, if `start` is float32, that."""
+    bits = 32 if not isinstance(start, float) and start.dtype == np.float32 else 64
+    sums, rows = Reduction(shard, incoming(shard, what), EDGES[weight], bits=bits), shard.hi - shard.lo
+    x = shard.device.empty(rows, sums.dtype)
+    x[:] = start if isinstance(start, float) else shard.device.asarray(start, sums.dtype)
+    return sums, x
+
+
+@np.errstate(all="ignore")  # the change shows whether a value has left its range
 def iterate(
-    graph: Gathers[Any], step: Callable[[Any], Any], x: Any, max_iter: int, tol: float, weight: bool
-) -> tuple[Any, dict[str, Any]]:
-    """Repeat ``x = step(x)`` until the L1 change is less than ``num_vertices * tol``, at most `max_iter` times.
+    shard: Shard, step: Callable[[Array], Array], x: Array, max_iter: int, tol: float, weight: bool
+) -> tuple[Array, dict[str, Any]]:
+    """Repeat ``x = step(x)`` until the L1 change of all ranks is less than ``n_vertices * tol``, `max_iter` times.
 
-    Returns the last x, and ``iterations``, ``error``, the last change, and ``converged``. Raises `InvalidOption` if a
-    value exceeds the range of its dtype, because of infinite weights or growth. Warns if changes do not get smaller.
+    Returns the last x and the `SCALARS`. An iteration has a read-back and an allreduce besides its step. Raises
+    `InvalidOption` on every rank if a value exceeds the range of its dtype, because of infinite weights or growth.
     """
     # Iterate.
-    error, before, steps, bound = math.inf, math.inf, 0, max(graph.num_vertices, 1) * tol
+    error, before, steps, bound, device = math.inf, math.inf, 0, max(shard.n_vertices, 1) * tol, shard.device
     while steps < max_iter and not error < bound:
         last, x = x, step(x)
-        error, before, steps = (x - last).norm(1), error, steps + 1
+        last -= x
+        error, before, steps = _total(shard, device.xp.abs(last, out=last)), error, steps + 1
         if not math.isfinite(error):
-            _refuse_infinite_weight(graph, weight)
+            if weight:
+                _refuse_infinite_weight(shard)
             raise InvalidOption(
                 f"iteration {steps} gave a value that is no finite number: values that it begins with must be finite; "
                 "or it grows without limit, as where alpha is too large"
             )
-    # Warn of divergence. Near the rounding error changes need not get smaller.
-    if not error < bound and error >= before and error > ROUNDING * x.norm(1):
+    # Near the rounding error changes need not get smaller.
+    growing = not error < bound and error >= before and error > ROUNDING * _total(shard, abs(x))
+    return x, {"iterations": steps, "error": error, "converged": error < bound, "growing": growing}
+
+
+@np.errstate(over="ignore")
+def unit(shard: Shard, x: Array) -> Array:
+    """Scale `x` to a Euclidean norm of 1, in place, and return it; 0 stays. A read-back and an allreduce, mostly."""
+    squares = _squares(shard, x)
+    if squares == 0 or not math.isfinite(squares):
+        # A square may exceed the dtype: scale by the largest value first.
+        largest = np.array([max(float(x.max()), -float(x.min())) if len(x) else 0.0])
+        x /= float(shard.exchange.allreduce(largest, "max")[0]) or 1.0
+        squares = _squares(shard, x)
+    x /= math.sqrt(squares) or 1.0
+    return x
+
+
+def _squares(shard: Shard, x: Array) -> float:
+    with shard.device.taking(x.nbytes, "the squares of a vector"):
+        return _total(shard, x * x)
+
+
+def _total(shard: Shard, values: Array) -> float:
+    """Return the sum of all ranks' values."""
+    return float(shard.exchange.allreduce(np.array([float(values.sum(dtype=np.float64))]))[0])
+
+
+def _refuse_infinite_weight(shard: Shard) -> None:
+    """Raise `InvalidOption` on every rank, naming the edge, if a weight is infinite."""
+    tails = Reduction(shard, incoming(shard, ""), "(MATH(fabs)(weight) > 3.5e38 ? u : -1.0)", "max", named=True).of(0.0)
+    rows = np.flatnonzero(Device.to_host(tails) >= 0)[:1]
+    edge = np.array([NO_EDGE if len(rows) == 0 else (shard.lo + int(rows[0])) << 32], np.uint64)
+    if len(rows):
+        edge |= np.uint64(Device.to_host(tails)[rows[0]])
+    first = int(shard.exchange.allreduce(edge, "min")[0])
+    if first != NO_EDGE:
+        text = "the edge from {} to {} has an infinite weight; weights must be finite"
+        raise InvalidOption.about(text, first & 0xFFFFFFFF, user_id(shard, first >> 32))
+
+
+def warned(result: Any) -> Any:
+    """Return a result of `iterate`, after a warning if its values grow."""
+    if result.growing:
         warn(
-            f"no convergence: iteration {steps} changed the values by {error:.3g} and the one before by {before:.3g}; "
-            "values grow without limit where alpha is too large",
+            f"no convergence: iteration {result.iterations} changed the values by {result.error:.3g}, and the one "
+            "before by no more; values grow without limit where alpha is too large",
             RuntimeWarning,
         )
-    return x, {"iterations": steps, "error": error, "converged": error < bound}
-
-
-def _refuse_infinite_weight(graph: Gathers[Any], weight: bool) -> None:
-    """Raise `InvalidOption`, naming the edge, if weights count and one is infinite.
-
-    One `gather`.
-    """
-    if not weight:
-        return
-    [(v, u)] = graph.gather(0, "max", "u if abs(weight) > 3.5e38 else -1").top(1)
-    if u >= 0:
-        tail = shown(graph.vertices()[int(u)])
-        raise InvalidOption(f"the edge from {tail} to {shown(v)} has an infinite weight; weights must be finite")
+    return result

@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, VertexData
 from mgraph.algorithms.primitives.gather.expression import parse_edge
-from mgraph.algorithms.primitives.gather.program import REDUCTIONS, run, warm
+from mgraph.algorithms.primitives.gather.program import run, warm
+from mgraph.algorithms.primitives.gather.reduction import REDUCTIONS
 from mgraph.checks import check_direction, check_number
 from mgraph.errors import InvalidOption
 
