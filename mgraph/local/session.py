@@ -69,10 +69,7 @@ class Session:
             if device is not None and device.kind == "cpu":
                 return function(calls, **args) or {}
             with self._on_device(args.get("device")):
-                answer = function(calls, **args) or {}
-                if device is not None and device.background:
-                    device.synchronize()  # users' streams do not wait for that of the background
-                return answer
+                return function(calls, **args) or {}
         except BaseException as error:
             # Settle a change that was stopped during its ballot.
             if calls.state.in_doubt:
