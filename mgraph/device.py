@@ -6,8 +6,8 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import Any
@@ -21,6 +21,9 @@ LINES = 128  #: bytes of two cache lines of a CPU
 PAGE = 4096
 STAGED = 32 << 20  #: maximum size in bytes of a GPU array that `Device.staged` copies through page-locked memory
 CHUNK = 1 << 16  #: items per step on a CPU where NumPy would copy its arguments
+PRIORITY = -1  #: of a graph's stream on a GPU; that of the background is 0, the lowest
+AHEAD = -2  #: priority of streams for work ahead of the graph's stream
+RELEASE_THRESHOLD, RESERVED, USED = 4, 5, 7  # attributes of CUDA's memory pools
 
 __all__ = ["STAGED", "Array", "Device", "gpu_count", "touch_pages"]
 
@@ -35,6 +38,9 @@ def gpu_count() -> int:
         return int(cupy.cuda.runtime.getDeviceCount())
     except Exception:  # no CuPy, no libcuda, no device: CuPy has an error type for each
         return 0
+
+
+_NOTHING = nullcontext()
 
 
 @lru_cache(256)
@@ -66,7 +72,11 @@ class Device:
     touch : callable
         ``touch(device, bytes)`` writes to every page of a new array. It is called if the budget has a limit.
     background : bool
-        True if CPU kernels take helper threads of the background, so that others find theirs free.
+        True if others go first. On a CPU, kernels take helper threads of the background, so that others find theirs
+        free. On a GPU, kernels whose blocks meet leave a part of it free, and leave it after a while; memory is mapped
+        and unmapped by CUDA's stream-ordered pool, because cudaFree waits for all running kernels.
+    stream : cupy.cuda.Stream or None
+        The stream of this device's work on a GPU; None for the calling thread's current one. `with_stream` makes it.
     """
 
     kind: str = "cpu"
@@ -75,8 +85,10 @@ class Device:
     budget: Budget = field(default_factory=Budget, compare=False, repr=False)
     touch: Callable[[Device, np.ndarray], None] = field(default=touch_pages, compare=False, repr=False)
     background: bool = False
+    stream: Any = field(default=None, compare=False, repr=False)
     key: str = field(init=False, compare=False, repr=False)  #: the same for equal devices; hashes faster than a device
     _put_off: dict[int, Callable[[], None]] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _ahead: list[Any] = field(default_factory=list, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", f"{self} {self.threads}{' background' if self.background else ''}")
@@ -113,6 +125,89 @@ class Device:
         """Make this the calling thread's current device, which CuPy keeps per thread."""
         if self.kind == "cuda":
             self.xp.cuda.Device(self.index).use()
+
+    # ---- streams -----------------------------------------------------------------------------------------------------
+
+    def with_stream(self) -> Device:
+        """Return this device with a stream of its own on a GPU; a CPU unchanged.
+
+        Streams of the background have the lowest priority, and wait for no other stream. The others wait for the null
+        stream, and it for them, so that arrays pass to users' CuPy code as before.
+        """
+        if self.kind == "cpu":
+            return self
+        cuda = self.xp.cuda
+        with cuda.Device(self.index):
+            stream = cuda.Stream(non_blocking=self.background, priority=0 if self.background else PRIORITY)
+            if self.background:  # keep freed memory until `release_unused`
+                pool = cuda.runtime.deviceGetMemPool(self.index)
+                cuda.runtime.memPoolSetAttribute(pool, RELEASE_THRESHOLD, self.memory_total)
+        return replace(self, stream=stream)
+
+    def stream_ahead(self) -> Any:
+        """Return a new stream of the GPU, for work that is ahead of the device's stream."""
+        cuda = self.xp.cuda
+        with cuda.Device(self.index):
+            self._ahead.append(cuda.Stream(non_blocking=True, priority=0 if self.background else AHEAD))
+        return self._ahead[-1]
+
+    def selected(self) -> AbstractContextManager[Any]:
+        """Select the device in a block of the calling thread: on a GPU with its stream, or the null stream.
+
+        In the background, CuPy's allocations of the block come from CUDA's stream-ordered pool.
+        """
+        if self.kind == "cpu":
+            return _NOTHING
+        cuda, stream = self.xp.cuda, self.xp.cuda.Stream.null if self.stream is None else self.stream
+        if not self.background and cuda.runtime.getDevice() == self.index:
+            return _NOTHING if cuda.get_current_stream() == stream else stream
+        blocks = ExitStack()
+        blocks.enter_context(cuda.Device(self.index))
+        blocks.enter_context(stream)
+        if self.background:
+            blocks.enter_context(cuda.using_allocator(self._allocate_mapped))
+        return blocks
+
+    def _allocate_mapped(self, nbytes: int) -> Any:
+        """Allocate in CUDA's stream-ordered pool, for CuPy; `MemoryError` if the GPU is full."""
+        cuda = self.xp.cuda
+        for again in (True, False):
+            try:
+                return cuda.malloc_async(max(nbytes, 1))
+            except cuda.runtime.CUDARuntimeError as error:
+                if error.status != cuda.runtime.errorMemoryAllocation:
+                    raise
+                if not again:
+                    raise MemoryError(f"{nbytes} bytes of {self}") from None
+                self.reclaim()
+        raise AssertionError("the second failure raises")
+
+    def release_unused(self) -> None:
+        """Return the unused memory of the device's own pool to the driver. Does nothing on a CPU."""
+        if self.background and self.kind == "cuda":
+            self.await_streams()  # memory is unused once the frees before are done
+            self._trim_mapped()
+        elif self.kind == "cuda":
+            self.xp.get_default_memory_pool().free_all_blocks()
+
+    def reclaim(self) -> None:
+        """Return the unused memory of all of the process's pools on a GPU to the driver: it has none left."""
+        self.xp.get_default_memory_pool().free_all_blocks()
+        with suppress(self.xp.cuda.runtime.CUDARuntimeError):  # a GPU without such pools
+            self._trim_mapped()
+
+    def _trim_mapped(self) -> None:
+        runtime = self.xp.cuda.runtime
+        runtime.memPoolTrimTo(runtime.deviceGetMemPool(self.index), 0)
+
+    def await_streams(self) -> None:
+        """Wait for all work of this device's streams; of a GPU without its own stream, for all work."""
+        if self.stream is not None:
+            for stream in (self.stream, *self._ahead):
+                stream.synchronize()
+        elif self.kind == "cuda":
+            with self.xp.cuda.Device(self.index) as gpu:
+                gpu.synchronize()
 
     @cached_property
     def host(self) -> Device:
@@ -156,9 +251,12 @@ class Device:
         # On a GPU the allocator knows the limit.
         n = int(n)
         if self.kind != "cpu":
+            with suppress(MemoryError):  # CuPy's
+                return self.xp.ndarray((n,), dtype)
+            self.reclaim()
             try:
                 return self.xp.ndarray((n,), dtype)
-            except MemoryError:  # CuPy's
+            except MemoryError:
                 raise self._refusal(n * np.dtype(dtype).itemsize, f"an array of {n} {np.dtype(dtype)}") from None
 
         # On the CPU, small arrays come from NumPy, larger ones are aligned, and from GRAIN on they are budgeted.
@@ -491,8 +589,17 @@ class Device:
         """Bytes that can still be allocated on this device."""
         if self.kind == "cpu":
             return min(host_memory_limit(), self.budget.left())
-        pool = self.xp.get_default_memory_pool()
-        return int(self.xp.cuda.runtime.memGetInfo()[0]) + int(pool.free_bytes())
+        runtime = self.xp.cuda.runtime
+        free = int(runtime.memGetInfo()[0]) + int(self.xp.get_default_memory_pool().free_bytes())
+        if self.background:
+            pool = runtime.deviceGetMemPool(self.index)
+            free += int(runtime.memPoolGetAttribute(pool, RESERVED)) - int(runtime.memPoolGetAttribute(pool, USED))
+        return free
+
+    @property
+    def memory_total(self) -> int:
+        """Bytes of the GPU's memory."""
+        return int(self.xp.cuda.runtime.memGetInfo()[1])
 
     def __str__(self) -> str:
         return self.kind if self.kind == "cpu" else f"cuda:{self.index}"

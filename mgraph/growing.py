@@ -211,10 +211,9 @@ class _DevicePages:
 
     def __init__(self, device: Device) -> None:
         xp, self._index = device.xp, device.index
-        self._pool = xp.get_default_memory_pool()
-        if self._pool.get_limit():
+        if xp.get_default_memory_pool().get_limit():
             raise _DriverError("CuPy's pool has a limit")
-        self._cupy, self._driver = xp, ctypes.CDLL("libcuda.so.1")
+        self._cupy, self._device, self._driver = xp, device, ctypes.CDLL("libcuda.so.1")
         # Describe the memory, and ask for the granularity of mappings.
         at = _Location(ON_DEVICE, device.index)
         self._kind, self._access = _Properties(PINNED, 0, at), _Access(at, READ_AND_WRITE)
@@ -231,7 +230,7 @@ class _DevicePages:
         self._first, self._parts = address.value, list[tuple[int, int]]()  # of memory: handle and bytes
 
         # Free memory and addresses with this object.
-        release = weakref.finalize(self, _release, xp, self._driver, device.index, self._first, self._most, self._parts)
+        release = weakref.finalize(self, _release, device, self._driver, self._first, self._most, self._parts)
         release.atexit = False  # the driver frees what a process leaves
 
     def _call(self, name: str, *arguments: Any) -> None:
@@ -261,11 +260,11 @@ class _DevicePages:
         handle, nbytes, kind = ctypes.c_uint64(), ctypes.c_size_t(size), ctypes.byref(self._kind)
         at, zero = ctypes.c_uint64(self._first + start), ctypes.c_uint64(0)
 
-        # Allocate; if the GPU is full, free CuPy's unused blocks and try again.
+        # Allocate; if the GPU is full, free the pools' unused memory and try again.
         try:
             self._call("cuMemCreate", ctypes.byref(handle), nbytes, kind, zero)
         except _DriverError:
-            self._pool.free_all_blocks()  # unused memory of CuPy's pool
+            self._device.reclaim()
             self._call("cuMemCreate", ctypes.byref(handle), nbytes, kind, zero)
 
         # Map the memory and allow the GPU to access it.
@@ -291,11 +290,11 @@ class _DevicePages:
         return self._cupy.ndarray((n,), dtype, cuda.MemoryPointer(memory, 0))
 
 
-def _release(cupy: Any, driver: Any, index: int, first: int, most: int, parts: list[tuple[int, int]]) -> None:
+def _release(device: Device, driver: Any, first: int, most: int, parts: list[tuple[int, int]]) -> None:
     """Unmap memory and free addresses."""
-    # Wait first: kernels in flight may still read the memory.
-    with cupy.cuda.Device(index) as device:
-        device.synchronize()
+    # Wait first for kernels in flight that may read the memory. Those of other graphs on the GPU run on.
+    with device.xp.cuda.Device(device.index):
+        device.await_streams()
         at = first
         for handle, size in parts:
             driver.cuMemUnmap(ctypes.c_uint64(at), ctypes.c_size_t(size))

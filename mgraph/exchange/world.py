@@ -29,9 +29,19 @@ MEETINGS_AT, STATE_AT, HEARD_AT = LAYOUT["meetings_at"], LAYOUT["state_at"], LAY
 ALONE_AT, SHARES_AT = LAYOUT["alone_at"], LAYOUT["shares_at"]
 COUNTS_AT, REPORT_AT = LAYOUT["counts_at"], LAYOUT["report_at"]
 OVERFLOWED = LAYOUT["overflowed"]
-ENDED = 0  # of the enum End
+ENDED, WAITS, STAYED = range(3)  # of the enum End
 PATIENCE = {"cuda": 2_000_000, "cpu": 5_000_000}  #: nanoseconds that a launch waits for another rank
+STAY = 1 << 60  #: nanoseconds after which a launch leaves a GPU
+STAY_IN_BACKGROUND = 2_000_000  #: of a copy, so that batches of its graph get through
+STAY_OF_CPU = 10  #: the same on a CPU, in times of its patience: the host looks for an abort
 GRANT_BYTES = 4096  #: of the segment with the word of rank 0
+
+
+def _stay(device: Device) -> int:
+    """Return the nanoseconds after which a launch leaves at a meeting."""
+    if device.kind == "cpu":
+        return STAY_OF_CPU * PATIENCE["cpu"]
+    return STAY_IN_BACKGROUND if device.background else STAY
 
 
 class World:
@@ -67,7 +77,7 @@ class World:
             self.mates = (self.rank,)
         self._strangers = [r for r in range(self.size) if r not in self.mates]
         self._apart = self._who_is_apart()
-        self.launches, self.runs = 0, 0
+        self.launches, self.stays = 0, 0
         self._region: Any = None
         self._control = device.zeros(HEARD_AT + self.size * SLOT, np.uint64)
         self._counts = self._control[COUNTS_AT : COUNTS_AT + self.size + NUMBERS].view(np.int64)
@@ -86,7 +96,7 @@ class World:
         """Return True if no two ranks have the same GPU.
 
         On a common GPU their kernels must not wait for each other. Rank 0 then has the tickets of the GPUs, and a word
-        that all ranks map, in which it writes the run for which it holds them.
+        that all ranks map, in which it writes the number of the stay for which it holds them.
         """
         if self.size == 1 or self.device.kind == "cpu":
             return True
@@ -168,6 +178,7 @@ class World:
             regions=device.asarray(regions), out=device.asarray(out.reshape(-1)),
             **{"in": device.asarray(inboxes.reshape(-1))}, control=self._control, counts=self._counts,
             host=device.address(self._host_words), patience=PATIENCE[device.kind], room=layout.room,
+            stay=_stay(device),
         )  # fmt: skip
 
     def array(self, layout: Layout, name: str, n: int, dtype: Any) -> Array:
@@ -230,32 +241,36 @@ class World:
             raise Aborted(f"rank {self.rank} of {self.size}: the exchange was aborted")
 
     def _drive(self, program: Any, items: int) -> np.ndarray:
-        report, resume = self._host[REPORT_AT:], 0
-        self.runs += 1
-        self._await_tickets()
+        report, resume, end = self._host[REPORT_AT:], 0, STAYED
         try:
             while True:
+                # All ranks of GPUs leave together after their stay, and give the tickets back.
+                if end == STAYED:
+                    self._await_tickets()
                 self._check()
                 self.launches += 1
                 program(items, launch=self.launches, resume=resume)
                 self.device.synchronize()
-                if report[0] == ENDED:
+                end, resume = int(report[0]), 1
+                if end == ENDED:
                     return report[1:]
-                resume = 1
+                if end == STAYED and self._tickets is not None:
+                    self._tickets.give()
         finally:
             if self._tickets is not None:
                 self._tickets.give()
 
     def _await_tickets(self) -> None:
-        """Return once rank 0 holds the tickets of all GPUs for this run."""
+        """Return once rank 0 holds the tickets of all GPUs for the next stay."""
+        self.stays += 1
         grant = self._grant
         if grant is None:
             return
         if self._tickets is not None:
-            self._tickets.take(self._check)
-            grant[0] = self.runs
+            self._tickets.take(self._check, last=self.device.background)
+            grant[0] = self.stays
         else:
-            wait_until(lambda: bool(grant[0] >= self.runs), self._check)
+            wait_until(lambda: bool(grant[0] >= self.stays), self._check)
 
     def _drive_by_host(self, library: Library, name: str, layout: Layout, items: int, fields: Any) -> np.ndarray:
         """Run the program phase by phase, with a read-back each.

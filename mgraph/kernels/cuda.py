@@ -19,6 +19,7 @@ __all__ = ["compile_cuda"]
 BLOCK = 256  # threads per block, unless an item needs more lanes
 THREADS = 1024  # resident threads per multiprocessor of kernels with larger blocks: 64 registers per thread
 TOGETHER = 512  # threads per block of a program of several ranks: fewer blocks meet faster
+BACKGROUND = 3, 4  # share of the GPU that kernels of the background take if their blocks stay
 WAVES = 32  # maximum blocks per multiprocessor: kernels stride over items, and many blocks balance their work
 
 
@@ -86,7 +87,7 @@ def _resident_blocks(device: Device, function: Any, kernel: KernelSource, proces
 
 
 def _launcher(device: Device, function: Any, kernel: KernelSource, most: int) -> Callable[[bytes, int, int], None]:
-    """Return a function that launches a kernel through the driver."""
+    """Return a function that launches a kernel through the driver, with at most `most` blocks."""
     # The driver's launch takes 3 us on the host, CuPy's RawKernel 7 us.
     launch_kernel, current_stream = device.xp.cuda.driver.launchKernel, device.xp.cuda.get_current_stream
     address, parameters, lanes = function.ptr, _Parameters(kernel.nbytes), kernel.lanes
@@ -105,14 +106,15 @@ def _cooperative_launcher(
     device: Device, function: Any, kernel: KernelSource, processors: int
 ) -> Callable[[bytes, int, int], None]:
     """Return a cooperative launcher, for kernels whose blocks meet."""
-    # All blocks must be resident, so launch no more than run at once.
+    # All blocks must be resident, so launch no more than run at once. From the background launch fewer: others run too.
     driver, current_stream = device.xp.cuda.driver, device.xp.cuda.get_current_stream
     address, parameters, lanes = function.ptr, _Parameters(kernel.nbytes), kernel.lanes
     size, shared, most = _block(kernel), kernel.shared, _resident_blocks(device, function, kernel, processors)
+    background = max(1, most * BACKGROUND[0] // BACKGROUND[1])
 
     def launch(fields: bytes, items: int, threads: int) -> None:
         parameters.fields[:] = fields
-        blocks = min(-(-items * lanes // size), most)
+        blocks = min(-(-items * lanes // size), most if threads > 0 else background)
         driver.launchCooperativeKernel(
             address, blocks, 1, 1, size, 1, 1, shared, current_stream().ptr, parameters.first
         )
@@ -121,17 +123,22 @@ def _cooperative_launcher(
     return launch
 
 
-@cache
 def compile_cuda(program: Program, device: Device) -> dict[str, Callable[[bytes, int, int], None]]:
     """Compile a program and return its kernels by name.
 
-    A kernel is called as ``function(packed fields, items, threads)``, asynchronously on the current stream.
+    A kernel is called as ``function(packed fields, items, threads)``, asynchronously on the current stream. From the
+    background, `threads` is negative.
 
     Raises
     ------
     DeviceError
         NVRTC rejects the program, or CuPy cannot write its cache.
     """
+    return _compiled(program, Device("cuda", device.index))  # the same for the background
+
+
+@cache
+def _compiled(program: Program, device: Device) -> dict[str, Callable[[bytes, int, int], None]]:
     # Compile.
     xp = device.xp
     module = xp.RawModule(code=program.text + _entries(program), options=("-std=c++17",))

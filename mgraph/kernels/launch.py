@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -370,4 +371,6 @@ def load(device: Device, file: str, view: View | None = None, **defines: int | s
 def _compiled(program: Program, device: Device) -> dict[str, Kernel]:
     """Compile a program unless it is cached, and return its kernels by name."""
     functions = compile_host(program) if device.kind == "cpu" else compile_cuda(program, device)
+    if device.stream is not None:
+        device = replace(device, stream=None)  # kernels outlive the graph that loads them, and its stream
     return {k.name: Kernel(k, functions[k.name], device) for k in program.kernels}

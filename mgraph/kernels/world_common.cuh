@@ -21,7 +21,8 @@ constexpr int state_words = 24;
 constexpr i64 bell_offset = 64, slots_offset = 256;  // in a region, which begins with a token; a CPU has a bell
 enum Flag : i64 { wants_to_leave = 1, overflowed = 2 };
 constexpr int flag_bits = 2;  // of the last word, above which are the messages sent to all
-enum End : i64 { ended = 0, waits = 1, left_together = 2 };  // between phases; on CPUs a rank leaves by itself
+// How a launch ended. After `stay` the ranks of GPUs leave together, at a meeting; on CPUs each leaves by itself.
+enum End : i64 { ended = 0, waits = 1, stayed = 2 };
 
 // The words of `control`, in the memory of one rank.
 constexpr int arrived_at = 0, intends_at = 16, stays_at = 17, leaves_at = 18;
@@ -33,9 +34,7 @@ static_assert(most_ranks + number_count <= 72 && heard_at % 2 == 0);
 
 // How a GPU waits.
 constexpr i64 clocks_per_nanosecond = 2;  // at most: the time is measured by the SM's own clock
-constexpr i64 stay_clocks = 20000000 * clocks_per_nanosecond;  // then a kernel leaves if another one waits for the GPU
 constexpr u32 clock_polls = 1 << 8, host_polls = 1 << 13;  // polls between two looks at the clock, and the host's word
-constexpr i64 looks_apart = 64;  // meetings between two looks whether another one waits
 constexpr int at_once = 2;  // numbers that a lane polls at once: those of 8 ranks
 
 // What a phase writes to the regions of all ranks, by the offsets there: the words of a bitmap that have own vertices; or,
@@ -94,8 +93,9 @@ struct World {
     const u64* in;  // where messages of each rank come in
     u64* control;
     i64* counts;  // messages to each rank since the last meeting, then the numbers
-    i64 host;  // address of two words of the host: 1 ends every wait; 1 asks to leave soon
+    i64 host;  // address of words of the host: 1 ends every wait; from `report_at` on, how a launch ended
     i64 patience;  // nanoseconds that a launch waits for another rank
+    i64 stay;  // nanoseconds after which a launch leaves at a meeting
     i64 room;  // messages that an inbox holds
     DEVICE u32* words(i64 r, i64 offset) const { return (u32*)(regions[r] + offset); }
     DEVICE bool reaches(i64 r) const { return regions[r] != 0; }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -38,7 +38,10 @@ class Session:
 
     def __init__(self, graph: str, stopped: Callable[[], bool]) -> None:
         threads = len(os.sched_getaffinity(0))
-        host = Host(_open_exchange, threads, Budget(), _itself, rank_of=lambda graph, number: _ranks.get(graph))
+        host = Host(
+            _open_exchange, threads, Budget(), _itself, rank_of=lambda graph, number: _ranks.get(graph),
+            thread_per_rank=False,
+        )  # fmt: skip
         self.calls = _ranks[graph] = Calls(graph, 0, 1, stopped, host)
 
     @property
@@ -87,22 +90,14 @@ class Session:
             self.calls.close()
 
     def _on_device(self, wanted: str | None = None) -> AbstractContextManager[Any]:
-        """Return a context that selects the shard's GPU and its default stream.
+        """Return a context that selects the shard's device.
 
         `wanted` is the device of a shard that does not exist yet.
         """
         device = self.calls.device
         if device is None and wanted == "cuda":
             device = Device(wanted)
-        if device is None or device.kind == "cpu":
-            return _NOWHERE
-        cuda = device.xp.cuda
-        if cuda.runtime.getDevice() == device.index and cuda.get_current_stream().ptr == cuda.Stream.null.ptr:
-            return _NOWHERE  # selected already
-        stack = ExitStack()
-        stack.enter_context(device.xp.cuda.Device(device.index))
-        stack.enter_context(device.xp.cuda.Stream.null)
-        return stack
+        return _NOWHERE if device is None else device.selected()
 
 
 def _open_exchange(name: str, rank: int, size: int, attempt: int, device: Any, aborted: Callable[[], bool]) -> Exchange:

@@ -278,6 +278,35 @@ def test_one_graph_holds_the_tickets_at_a_time() -> None:
     clear_tickets()
 
 
+def test_copies_take_tickets_after_graphs_that_wait() -> None:
+    copy, other, graph = Tickets(uuids()), Tickets(uuids()), Tickets(uuids())
+    copy.take(aborting, last=True)
+    turns = list[str]()
+
+    def wait(tickets: Tickets, name: str, last: bool) -> None:
+        tickets.take(lambda: None, last)
+        turns.append(name)
+        tickets.give()
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(wait, graph, "graph", False)
+        time.sleep(0.05)  # it is in the queue
+        copy.give()
+        wait(copy, "copy", True)
+        waiting.result()
+    assert turns == ["graph", "copy"]
+
+    # A graph that has stopped waiting is not in the way, nor is another copy.
+    other.take(aborting, last=True)
+    with pytest.raises(Aborted):
+        graph.take(aborting)
+    other.give()
+    copy.take(aborting, last=True)
+    for tickets in (copy, other, graph):
+        tickets.close()
+    clear_tickets()
+
+
 def test_the_tickets_of_a_process_that_ended_are_free() -> None:
     child = os.fork()
     if child == 0:

@@ -20,6 +20,7 @@ BENCHMARKS = (
     "algorithms",
     "communities",
     "live",
+    "copy",
     "memory",
     "calls",
     "keys",

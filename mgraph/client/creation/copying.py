@@ -56,7 +56,8 @@ def copy(self: G, *, structure: str | None = None) -> G:
 
     The call takes its turn among those of the graph, between two batches of a pipeline or a stream too. It waits for
     the batches in flight, and all workers copy the same epoch. In a published graph it holds the turn no longer than
-    any call. On a CPU the copy's calls leave a core to the graph, and do not take its helper threads.
+    any call. On a CPU the copy's calls leave a core to the graph, and do not take its helper threads. On a GPU its
+    kernels have the lowest priority; those that stay take at most three quarters of it, and leave it after 2 ms.
 
     After a Ctrl-C, or an error, nothing of the copy is left.
 

@@ -50,8 +50,7 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
         }
         for (int lanes = 16; lanes; lanes /= 2) sent += __shfl_xor_sync(~0u, sent, lanes);
         i64 flags = sent << flag_bits | (__any_sync(~0u, over) ? overflowed : 0);
-        bool looks = step % looks_apart == 0 && clock64() - born > stay_clocks;  // the host's word takes a microsecond
-        if (looks && load((const u32*)world.host + 1)) flags |= wants_to_leave;
+        if (clock64() - born > world.stay * clocks_per_nanosecond) flags |= wants_to_leave;
 #pragma unroll
         for (int j = 0; j < most; ++j)
             if (counts[j]) store(world.counts + j * 32 + lane, (i64)0);
@@ -156,8 +155,9 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
             if (all) {
                 meetings += !alone;
                 program.next(state, heard(world));
-                // A rank alone has not heard now who wants to leave.
-                left = !alone && heard(world).any(wants_to_leave) && state.phase ? left_together : ended;
+                // A rank alone among several has not heard now who wants to leave.
+                bool heard_all = !alone || world.size == 1;
+                left = heard_all && heard(world).any(wants_to_leave) && state.phase ? stayed : ended;
             } else {
                 --step;
                 left = waits;

@@ -134,8 +134,6 @@ void run_phase(const Program& program, const typename Program::State& state, Hea
     launch(Phase<Program>{&program, &state, heard}, greater(program.items(state, heard), (i64)1), threads);
 }
 
-constexpr i64 stays = 10;  // times its patience that a launch goes on without waiting
-
 template <class Program> void drive(const Program& program, i64, int threads) {
     const World& world = program.world;
     Gathering all(world, program.resume);
@@ -156,8 +154,8 @@ template <class Program> void drive(const Program& program, i64, int threads) {
         }
         waiting = false;
         program.next(state, all.heard());
-        if (state.phase && now_nanoseconds() - began > stays * world.patience) {  // the host looks for an abort
-            end = left_together;
+        if (state.phase && now_nanoseconds() - began > world.stay) {  // the host looks for an abort
+            end = stayed;
             break;
         }
     }

@@ -108,11 +108,12 @@ def create(
     """Make an empty shard on `device`, with `reserve` bytes of its memory reserved. The exchange is opened later."""
     rank.end_trial()
     rank.exchange_name = exchange
-    rank.device = _made_device(rank, device)
-    rank.device.reserve(reserve)
+    made = _made_device(rank, device).with_stream()
+    rank.select(made)
     shape = ShardSpec(rank.graph, rank.number, Partition(tuple(starts)), order=order, **spec)
-    with compile_together():
-        ballot = Ballot(Shard(shape, Unconnected(), rank.device))
+    with made.selected(), compile_together():
+        made.reserve(reserve)
+        ballot = Ballot(Shard(shape, Unconnected(), made))
         if shape.window_edges is not None and rank.number == 0:  # where keys order the edges of one time
             ballot.keys = KeyLog(generation=shape.generation)
         rank.take(ballot)
@@ -122,15 +123,19 @@ def create(
 def copy(rank: Rank, graph: str, structure: str) -> None:
     """Copy the shard for the rank with this number of another graph, which takes it over by `adopt`.
 
-    All ranks make their copies, or none does. On a CPU the copies' kernels leave a core to this graph.
+    All ranks make their copies, or none does. The copies' kernels leave a core of a CPU to this graph, and a part of a
+    GPU.
     """
     shard, device = rank.shard, rank.shard.device
     # Look for the memory on all ranks before any takes some.
     with all_or_none(shard):
         device.check_room(bytes_of_copy(shard, structure), f"a copy of {shard}")
-    with all_or_none(shard):
-        if device.kind == "cpu":
-            device = replace(device, threads=max(1, rank.host.threads - 1), background=True)
+
+    # Copy on the copy's stream, which waits for no other.
+    device.synchronize()
+    threads = max(1, rank.host.threads - 1) if device.kind == "cpu" else device.threads
+    device = replace(device, threads=threads, background=True, stream=None).with_stream()
+    with all_or_none(shard), device.selected():
         twin, other = copied(shard, graph, structure, device), rank.host.rank_of(graph, rank.number)
         device.synchronize()
         if other is None:
@@ -141,7 +146,7 @@ def copy(rank: Rank, graph: str, structure: str) -> None:
 def adopt(rank: Rank, exchange: str) -> None:
     """Take over the shard that was copied for this rank. The exchange is opened later."""
     shard = rank.take_offered()
-    shard.device.use()
+    rank.select(shard.device)
     rank.exchange_name = exchange
     rank.take(Ballot(shard))
     with compile_together():

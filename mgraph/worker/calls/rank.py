@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +56,8 @@ class Host:
         The name of the process in messages.
     rank_of : callable
         Returns the `Rank` of a graph and a number in this process, or None.
+    thread_per_rank : bool
+        False if the calls of a rank come from several threads, which select its device themselves.
     """
 
     open_exchange: ExchangeMaker
@@ -64,6 +66,7 @@ class Host:
     data_of: Callable[[str], Any]
     name: str = ""
     rank_of: Callable[[str, int], Rank | None] = lambda graph, number: None
+    thread_per_rank: bool = True
 
 
 class Rank:
@@ -110,6 +113,14 @@ class Rank:
         self.recoveries = 0  # losses before this incarnation of the graph
         self.shared: Shared | None = None  # memory shared with the client of the running call
         self.lent: dict[str, dict[str, np.ndarray]] = {}  # copies of results, by the tokens of Dask's tasks
+        self._selection = ExitStack()
+
+    def select(self, device: Device) -> None:
+        """Take a device, and select it for the rest of the rank's own thread."""
+        self.device = device
+        device.use()
+        if self.host.thread_per_rank:
+            self._selection.enter_context(device.selected())
 
     def take(self, ballot: Ballot) -> None:
         """Adopt the shard of this ballot."""
@@ -217,8 +228,9 @@ class Rank:
         storage, self.storage = self.storage, None
         if storage is not None:
             storage.close()
-        if self.device is not None and self.device.kind == "cuda":
-            self.device.xp.get_default_memory_pool().free_all_blocks()
+        if self.device is not None:
+            self.device.release_unused()
+        self._selection.close()
 
     @property
     def state(self) -> ShardState:

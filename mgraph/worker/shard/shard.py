@@ -184,9 +184,7 @@ class Shard:
         self.stream_ahead = self.stream_route = self.prefetch = None
         if device.kind == "cuda":
             # Priority before the commit's kernels: the array library's sort blocks the interpreter until it is done.
-            self.stream_ahead, self.stream_route = (
-                device.xp.cuda.Stream(non_blocking=True, priority=-1) for _ in range(2)
-            )
+            self.stream_ahead, self.stream_route = (device.stream_ahead() for _ in range(2))
             self.prefetch = Prefetch(device)
 
         # Structures and times.
