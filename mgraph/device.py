@@ -24,6 +24,7 @@ CHUNK = 1 << 16  #: items per step on a CPU where NumPy would copy its arguments
 PRIORITY = -1  #: of a graph's stream on a GPU; that of the background is 0, the lowest
 AHEAD = -2  #: priority of streams for work ahead of the graph's stream
 RELEASE_THRESHOLD, RESERVED, USED = 4, 5, 7  # attributes of CUDA's memory pools
+OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 
 __all__ = ["STAGED", "Array", "Device", "gpu_count", "touch_pages"]
 
@@ -175,7 +176,7 @@ class Device:
             try:
                 return cuda.malloc_async(max(nbytes, 1))
             except cuda.runtime.CUDARuntimeError as error:
-                if error.status != cuda.runtime.errorMemoryAllocation:
+                if error.status != OUT_OF_MEMORY:
                     raise
                 if not again:
                     raise MemoryError(f"{nbytes} bytes of {self}") from None
