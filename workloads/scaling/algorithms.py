@@ -50,6 +50,7 @@ CASES: dict[str, _Case] = {
     "strong components": _Case(lambda g, root: g.strongly_connected_components()),
     "label propagation, 10 rounds": _Case(lambda g, root: g.label_propagation(max_iter=10)),
     "Louvain": _Case(lambda g, root: g.louvain()),
+    "Leiden": _Case(lambda g, root: g.leiden()),
     "core numbers": _Case(lambda g, root: g.core_number()),
     "k-core, 8": _Case(lambda g, root: g.k_core(8)),
     "k-truss, 4": _Case(lambda g, root: g.k_truss(4)),

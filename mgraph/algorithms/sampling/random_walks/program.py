@@ -3,13 +3,11 @@
 ================= ========================================================= ===========================================
 step              launches                                                  exchange among p ranks
 ================= ========================================================= ===========================================
-a step            3; with several ranks also a sort and a read-back         an alltoallv of 8 bytes per walk
+a step            3; with several ranks also a read-back                    an alltoallv of 8 bytes per walk
 ================= ========================================================= ===========================================
 """
 
 from __future__ import annotations
-
-from itertools import pairwise
 
 import numpy as np
 
@@ -18,7 +16,7 @@ from mgraph.algorithms.primitives.user_ids import user_ids
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, constants
 
-__all__ = ["ROW_TILES", "run", "to_owners", "warm"]
+__all__ = ["ROW_TILES", "run", "warm"]
 
 NONE = 2**64 - 1  #: no draw
 ROW_TILES = constants("kernels/random_draws.cuh")["row_tiles"]  #: tiles of a GPU that read a row together
@@ -54,19 +52,22 @@ def run(shard: Shard, starts: np.ndarray, length: int, seed: int) -> Columns:
         ``walks`` and ``length``.
     """
     # Walks begin at the owners of their first vertices.
-    device, library, view = shard.device, _library(shard), shard.out_edges.view()
+    device, library, view, size = shard.device, _library(shard), shard.out_edges.view(), shard.size
     names = None if shard.order is None else user_ids(shard)
+    ranges = {"starts": device.asarray(np.asarray(shard.partition.starts, np.int64)), "owners": size}
     own = np.flatnonzero((starts >= shard.lo) & (starts < shard.hi)).astype(np.uint64)
     walks = device.asarray(own << np.uint64(32) | starts[own])
     visits = [walks]
 
     # Step by step: draw a neighbour, and go to its owner.
     for step in range(length):
-        after, n = device.full(len(walks), NONE, np.uint64), len(walks)
-        common = {"graph": view, "walks": {"at": walks, "n": n, "first": shard.lo, "seed": seed, "step": step}}
-        library.Draw(n * ROW_TILES, names=names, least=after, **common)
-        library.Move(n, order=shard.order, next=after, **common)
-        walks = to_owners(shard, after)
+        n = len(walks)
+        least, counts = device.full(n, NONE, np.uint64), device.zeros(size, np.int64)
+        parts = device.empty(size * n, np.uint64)
+        at = {"at": walks, "n": n, "first": shard.lo, "seed": seed, "step": step}
+        library.Draw(n * ROW_TILES, graph=view, walks=at, names=names, least=least)
+        library.Move(n, graph=view, walks=at, least=least, order=shard.order, parts=parts, counts=counts, **ranges)
+        walks = parts if size == 1 else _exchanged(shard, parts, n, counts)
         visits.append(walks)
 
     # Give each visit its place in the result.
@@ -82,19 +83,9 @@ def _places(device: Device, walks: Array, step: int, length: int) -> Array:
     return places
 
 
-def to_owners(shard: Shard, keys: Array) -> Array:
-    """Send keys, each with a vertex in its low 32 bits, to the owners of these.
-
-    An alltoallv and a read-back.
-    """
-    if shard.size == 1:
-        return keys
-    device, xp = shard.device, shard.device.xp
-    inner = device.asarray(np.asarray(shard.partition.starts[1:-1], np.int64))
-    with device.taking(32 * len(keys), f"the owners of {len(keys)} vertices"):
-        owner = xp.searchsorted(inner, device.astype(keys, np.uint32).astype(np.int64), side="right")
-        order = xp.argsort(owner, kind="stable")
-        cuts = Device.to_host(xp.searchsorted(owner[order], device.arange(0, shard.size + 1, np.int64))).tolist()
-        dealt = device.gather(keys, order)
-    parts = [dealt[first:end] for first, end in pairwise(cuts)]
-    return device.concatenate(shard.exchange.alltoallv(parts))
+def _exchanged(shard: Shard, parts: Array, room: int, counts: Array) -> Array:
+    """Send each rank its part, the first `counts` of `room` walks, and return those that came: uint64."""
+    ends = [rank * room + count for rank, count in enumerate(Device.to_host(counts).tolist())]
+    return shard.device.concatenate(
+        shard.exchange.alltoallv([parts[rank * room : end] for rank, end in enumerate(ends)])
+    )

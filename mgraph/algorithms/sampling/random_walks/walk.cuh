@@ -1,6 +1,7 @@
 // Makes a step of random walks, which go to a random neighbour, or stay without any.
 #pragma once
 #include "kernels/random_draws.cuh"
+#include "kernels/search.cuh"
 
 struct Walks {
     const u64* at;  // number << 32 | vertex
@@ -39,20 +40,26 @@ struct Draw {  // notes the least draw of each walk's neighbours, a part of a ro
 };
 
 template <class View>
-struct Move {  // replaces each walk's least draw by its number and next vertex, one lane per walk
+struct Move {  // writes each walk's number and next vertex to the part of that vertex's owner, one lane per walk
     static constexpr int lanes = 1;
     View graph;
     Walks walks;
+    const u64* least;
     const u32* order;  // vertex of each user's id; null if they are equal
-    u64* next;
+    const i64* starts;  // the first vertex of each rank's range, and one past the last
+    i64 owners;
+    u64* parts;  // out: per owner room for all walks
+    i64* counts;  // of each part; 0 before
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(walks.n)) {
             u32 to = walks.vertex(i);
             if (graph.degree(walks.row(i)) > 0) {  // else there was no draw
-                u32 name = (u32)(unscramble(next[i]) ^ walks.stream(i));
+                u32 name = (u32)(unscramble(least[i]) ^ walks.stream(i));
                 to = order ? order[name] : name;
             }
-            next[i] = walks.at[i] >> 32 << 32 | to;
+            i64 owner = owners > 1 ? upper_bound(starts, 0, owners, (i64)to) - 1 : 0;
+            i64 place = owners > 1 ? take_place(counts + owner) : i;
+            parts[owner * walks.n + place] = walks.at[i] >> 32 << 32 | to;
         }
     }
 };

@@ -13,11 +13,13 @@ a hop             3, two sorts and a unique; a read-back                    an a
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, incoming, kernels
 from mgraph.algorithms.primitives.user_ids import user_ids
-from mgraph.algorithms.sampling.random_walks.program import ROW_TILES, to_owners
+from mgraph.algorithms.sampling.random_walks.program import ROW_TILES
 from mgraph.device import Array
 from mgraph.kernels import Library
 from mgraph.structures import Structure
@@ -73,7 +75,7 @@ def run(shard: Shard, seeds: np.ndarray, fanouts: list[int], seed: int, directio
         vertex, neighbor = _sampled(shard, edges, frontier, names, seed, fanout)
         edges_of_hops.append((vertex, neighbor))
         with device.taking(16 * len(neighbor), f"{len(neighbor)} neighbours, each once"):
-            near = xp.unique(to_owners(shard, xp.unique(neighbor)))
+            near = _by_owners(shard, xp.unique(neighbor))
             frontier = near[seen[near - np.uint32(shard.lo)] == 0]
 
     # Lay out the columns.
@@ -88,6 +90,16 @@ def run(shard: Shard, seeds: np.ndarray, fanouts: list[int], seed: int, directio
         "place": place,
     }
     return columns, {"hops": len(fanouts)}
+
+
+def _by_owners(shard: Shard, ascending: Array) -> Array:
+    """Send vertices to their owners, and return those that came, each once. An alltoallv and a read-back."""
+    if shard.size == 1:
+        return ascending
+    device, xp = shard.device, shard.device.xp
+    starts = device.asarray(np.asarray(shard.partition.starts[:-1], np.uint32))
+    cuts = [*device.to_host(xp.searchsorted(ascending, starts)).tolist(), len(ascending)]
+    return xp.unique(device.concatenate(shard.exchange.alltoallv([ascending[a:b] for a, b in pairwise(cuts)])))
 
 
 def _sampled(
