@@ -82,3 +82,17 @@ def test_large_messages_and_odd_values_go_by_the_comm(value):
     data = pack_message({"value": 1})
     assert data is not None
     assert unpack(data) == {"value": 1}
+
+
+@pytest.mark.parametrize("cpus", [1, 64])
+def test_polling_awake_finds_what_comes_before_and_after_it_sleeps(monkeypatch: pytest.MonkeyPatch, cpus: int) -> None:
+    monkeypatch.setattr(channels, "_CPUS", cpus)
+    here, there = pair()
+    poll = select.poll()
+    poll.register(there, select.POLLIN)
+    assert channels.poll_awake(poll, 5) == []
+    here.send(b"a")
+    assert channels.poll_awake(poll) == [(there.fileno(), select.POLLIN)]
+    there.receive()
+    threading.Timer(10 * channels.AWAKE_SECONDS, lambda: here.send(b"b")).start()
+    assert channels.poll_awake(poll) == [(there.fileno(), select.POLLIN)]

@@ -63,8 +63,8 @@ def katz_centrality(
     Returns
     -------
     VertexValues
-        float64 (float32 if `nstart` is a result of float32), with ``.iterations``, ``.error``, the last change, and
-        ``.converged``.
+        float64 (float32 if `nstart` is a result of float32), with ``.iterations``, ``.error``, the last change,
+        ``.converged``, and ``.growing``, True if the changes do not get smaller.
 
     Raises
     ------

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sized
 from dataclasses import replace
 
 from mgraph.calls import RemoteCall
-from mgraph.channel import Bell, Channel, pack_message
+from mgraph.channel import Bell, Channel, pack_message, poll_awake
 from mgraph.client.calls.admission import SMALL
 from mgraph.client.calls.caller import Value
 from mgraph.client.calls.exchange_lifecycle import ExchangeLifecycle
@@ -174,7 +174,7 @@ class ChannelCalls:
                 return False  # a rank was lost, and others may wait for it
 
             # Wait for a message by a channel, or for the event loop's bell.
-            for descriptor, _ in poll.poll(1000 * seconds):
+            for descriptor, _ in poll_awake(poll, 1000 * seconds):
                 if descriptor == self._bell.fileno():
                     self._bell.silence()
                 else:

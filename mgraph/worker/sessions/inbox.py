@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from mgraph.channel import Bell, Channel, ChannelClosed
+from mgraph.channel import Bell, Channel, ChannelClosed, poll_awake
 
 __all__ = ["Inbox"]
 
@@ -55,7 +55,7 @@ class Inbox(Generic[T]):
             if self._queue:
                 return self._queue.popleft()
             # Wait for the bell or a message.
-            for descriptor, _ in self._poll.poll():
+            for descriptor, _ in poll_awake(self._poll):
                 if descriptor == self._bell.fileno():
                     self._bell.silence()
                     self._join()
