@@ -214,9 +214,7 @@ def test_abort_ends_a_run(size: int) -> None:
 @pytest.mark.parametrize("mapped", [True, False, "hosts"])
 @pytest.mark.parametrize("method", ["louvain", "leiden"])
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_both_drivers(
-    monkeypatch: pytest.MonkeyPatch, tables: str, size: int, method: str, mapped: bool
-) -> None:
+def test_both_drivers(monkeypatch: pytest.MonkeyPatch, tables: str, size: int, method: str, mapped: bool) -> None:
     """They give the same bits, also with inboxes that hold few of a turn's moves."""
     usual_room = level.inbox_room
     for seed, directed in ((1, True), (2, False)):
