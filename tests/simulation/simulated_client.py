@@ -33,7 +33,8 @@ __all__ = ["LONG", "Client"]
 PATH = "/data/store"
 PATIENCE = 4.0  #: of the graphs with silent workers
 LONG = 120.0  #: virtual seconds after the last fault, in which everything ends
-CALL = 25.0  #: virtual seconds that a call takes at most, however workers behave, if its graph is not opened again
+#: virtual seconds that a call takes at most, however workers behave: if its graph is not opened again, or if it is
+CALL, RECOVERED = 25.0, 60.0
 ENDS = (WorkerLost, GraphLost, GraphClosed)  #: errors after which a change may be there
 
 
@@ -131,7 +132,10 @@ class Client:
             self._lost(error)
         finally:
             seconds = self._cluster.world.now - began - self.process.slept + slept
-            if seconds > CALL and self._cluster.setting.kind in ("alone", "rivals"):
+            most = {"alone": CALL, "rivals": CALL}
+            if not self._cluster.history.damaged:
+                most["recovering"] = RECOVERED
+            if seconds > most.get(self._cluster.setting.kind, seconds):
                 raise Violation(f"{step} took {seconds:.0f} s: {self._cluster.world.waiting()}")
 
     def _lost(self, error: BaseException) -> None:
@@ -329,7 +333,9 @@ class Client:
         alive = cluster.alive
         if not alive:
             raise WorkerLost("there is no worker")
-        addresses = tuple(rng.sample(alive, rng.randint(1, len(alive)) if rng.random() < 0.3 else len(alive)))
+        addresses = tuple(
+            rng.sample(alive, rng.randint(1, len(alive)) if rng.random() < cluster.setting.few else len(alive))
+        )
         cluster.graphs += 1
         caller = self._coordinator(f"g{cluster.graphs}", addresses)
         try:
