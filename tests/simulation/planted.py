@@ -219,6 +219,20 @@ def the_send_lock_has_no_mutex(patch: Patch) -> None:
     _unlocked(patch, send_lock.SendLock, "_mutex")
 
 
+def a_sender_that_was_cancelled_keeps_its_place(patch: Patch) -> None:
+    async def enter(lock: send_lock.SendLock) -> None:
+        loop = asyncio.get_running_loop()
+        task, future = asyncio.current_task(), loop.create_future()
+        if lock._holder is None and not lock._waiting:
+            lock._holder = task
+            return
+        lock._waiting.append((loop, future))
+        await future
+        lock._holder = task
+
+    patch.setattr(send_lock.SendLock, "__aenter__", enter)
+
+
 def threads_share_the_graphs_lock(patch: Patch) -> None:
     _unlocked(patch, GraphLock, "_lock")
 
@@ -300,7 +314,7 @@ RULES = [
 LOCKS = [
     calls_are_sent_without_a_lock, every_client_gets_the_graphs_lock, a_store_has_no_lock,
     places_in_a_log_are_claimed_without_a_lock, a_log_is_appended_to_without_a_lock, two_threads_recover_a_graph,
-    a_store_has_no_locks_of_ranks,
+    a_store_has_no_locks_of_ranks, a_sender_that_was_cancelled_keeps_its_place,
 ]  # fmt: skip
 WAITS = [
     waits_of_ranks_are_not_aborted, a_call_waits_for_all_ranks,

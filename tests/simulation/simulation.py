@@ -114,6 +114,11 @@ SHAPES = {
         2, 1, (2, 4), (1, 2), (300, 1000), 1.0, 0.9, kinds=("recovering",), disks=("",), what=("kill worker",),
         moments=("", "answer"), traced=("mgraph/client/stores/recovery.py",), line=0.2,
     ),
+    # Ctrl-C of calls that wait behind those of other threads.
+    "interrupts": Shape(
+        2, 1, (3, 6), (3, 5), (300, 1500), 0.0, 0.9, kinds=("alone",), disks=("",), what=("interrupt",),
+        moments=("",),
+    ),
     # A rank that goes on while its graph is opened again elsewhere.
     "left behind": Shape(
         3, 1, (2, 4), (1, 2), (300, 1500), 0.0, kinds=("alone", "recovering"), syncs=("always",), disks=("",),

@@ -17,8 +17,26 @@ from simulated_cluster import simulated
 from simulation import LINES, SHAPES, Plan, Result, main, run, shrunk
 
 #: by shape, the seeds of `make test`, a few seconds each, and of twenty seeds of the slow set
-SEEDS = {"large": 20, "small": 40, "threads": 6, "log": 4, "durable": 6, "recoveries": 4, "left behind": 6}
-SHARES = {"large": 5, "small": 9, "threads": 2, "log": 1, "durable": 1, "recoveries": 1, "left behind": 1}
+SEEDS = {
+    "large": 20,
+    "small": 40,
+    "threads": 6,
+    "log": 4,
+    "durable": 6,
+    "recoveries": 4,
+    "interrupts": 4,
+    "left behind": 6,
+}
+SHARES = {
+    "large": 5,
+    "small": 8,
+    "threads": 2,
+    "log": 1,
+    "durable": 1,
+    "recoveries": 1,
+    "interrupts": 1,
+    "left behind": 1,
+}
 MORE = 10_000  #: of the slow set, where MGRAPH_SEEDS says no other number
 TRIES = 8  #: seeds from the one that found a planted fault, for the case that the product takes other steps now
 
@@ -143,6 +161,7 @@ FOUND = {
     "a_store_has_no_lock": ("large", 5),
     "places_in_a_log_are_claimed_without_a_lock": ("log", 57),
     "a_log_is_appended_to_without_a_lock": ("log", 70),
+    "a_sender_that_was_cancelled_keeps_its_place": ("interrupts", 71),
     "two_threads_recover_a_graph": ("recoveries", 10),
     "a_store_has_no_locks_of_ranks": ("left behind", 50),
     "waits_of_ranks_are_not_aborted": ("large", 227),

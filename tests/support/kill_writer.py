@@ -148,7 +148,7 @@ def write(address: str, path: str, seed: int, sync: str, device: str, stream: ty
     if address:
         options |= {"recover": "auto", "max_recoveries": 8, "patience": PATIENCE[device]}
     with Client(address) if address else nullcontext() as client:
-        if Path(path, "store.json").exists():
+        if any(Path(path).glob("**/*.json")):  # of the store, or of its ranks
             graph = again(lambda: DynamicGraph.open(client, path, **options))
         else:
             graph = DynamicGraph(client, store=path, disks=disks, **stream.options(), **options)
