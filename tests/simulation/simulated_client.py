@@ -227,6 +227,7 @@ class Client:
         """Make changes, several of which are in flight."""
         sent: list[tuple[int, Any]] = []
         end: MgraphError | None = None
+        interrupted = False
 
         def sending(batch: Any, args: Any, land: Any) -> Any:
             return nullcontext(Shares(self._shares(*batch)))
@@ -238,10 +239,15 @@ class Client:
                     sent.append((number, pipe.update((number, refuse, fail))))
         except KeyboardInterrupt:
             self._tell("a pipeline: Ctrl-C")
+            interrupted = True
         except MgraphError as error:
             self._tell(f"a pipeline: {type(error).__name__}: {error}")
             end = error if isinstance(error, (*ENDS, StoreError)) else None
         for number, report in sent:
+            # A second Ctrl-C ends the wait for the batches in flight, which then have their outcomes later.
+            end_of_wait = self._cluster.world.now + CALL * interrupted
+            while not report.done() and self._cluster.world.now < end_of_wait:
+                clock.sleep(0.05)
             if not report.done():
                 raise Violation(f"change {number} has no outcome after its pipeline")
             error = report.exception()
