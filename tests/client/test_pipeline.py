@@ -18,7 +18,7 @@ from patience import patience
 
 from mgraph.batch import COLUMNS
 from mgraph.calls import CallSize
-from mgraph.client.batches.pipeline import Pipeline
+from mgraph.client.batches.pipeline import Pipeline, _InFlight
 from mgraph.client.calls.batch_group import MOST, SmallBatch, layout
 from mgraph.client.calls.batch_queue import BatchQueue
 from mgraph.errors import CapacityError, GraphClosed, InvalidOption, MgraphError, WorkerLost
@@ -143,6 +143,21 @@ def test_keyboard_interrupt_drops_what_is_in_flight():
         assert pending[-1].exception() is not None
         assert 1 <= coordinator.status.epoch <= 3  # what a rank has committed, all have
         assert coordinator.call("update")[0]["epoch"] == coordinator.status.epoch
+
+
+def test_a_second_interrupt_leaves_no_lost_batch_without_an_outcome(monkeypatch):
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with fake_cluster(1) as (coordinator, _):
+        monkeypatch.setattr(coordinator, "recall", interrupted)
+        with pytest.raises(KeyboardInterrupt), pipeline(coordinator) as pipe:
+            report = pipe.update({})
+            report.result(10)
+            lost = _InFlight(lambda: None, type(report)(coordinator.runner, lambda: None), lost=True)
+            pipe._sent, pipe._lost = [lost], 1
+            raise KeyboardInterrupt
+        assert isinstance(lost.pending.exception(0), GraphClosed)
 
 
 def test_worker_is_lost_with_batches_in_flight():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 
 from fakes import LoopThread
 
@@ -60,6 +61,25 @@ def test_a_cancelled_waiter_hands_it_on():
 
     for when in ("waiting", "handed over"):
         asyncio.run(scenario(when))
+
+
+def test_a_thread_takes_it_while_another_one_looks_whether_it_is_free():
+    class Queue(deque):  # the queue of those that wait, at which a thread looks before it takes the lock
+        def __len__(self) -> int:
+            if threading.current_thread() is slow:
+                looks.set()
+                taken.wait(0.3)
+            return super().__len__()
+
+    lock, looks, taken, holders = SendLock(), threading.Event(), threading.Event(), []
+    lock._waiting = Queue()
+    slow = threading.Thread(target=lambda: holders.append(lock.try_acquire("slow")))
+    slow.start()
+    assert looks.wait(5)
+    holders.append(lock.try_acquire("quick"))
+    taken.set()
+    slow.join(5)
+    assert sorted(holders) == [False, True]
 
 
 def test_many_threads_and_coroutines_never_hold_it_together():

@@ -153,7 +153,12 @@ STREAMS: dict[str, tuple[Make, Call]] = {
 }
 CHANGES = {name: (make, no_answer(call)) for name, (make, call) in CHANGES.items()}
 STREAMS = {name: (make, no_answer(call)) for name, (make, call) in STREAMS.items()}
-STRUCTURAL = ("insert", "delete", "update", "add_vertices", "window")
+#: changes of graphs with each structure but the default one
+ON_STRUCTURES = {
+    f"{structure} {name}": (partial(CHANGES[name][0], structure=structure), CHANGES[name][1])
+    for structure in names()[1:]
+    for name in ("insert", "delete", "update", "add_vertices", "window")
+}
 
 PROGRAMS: dict[str, tuple[Make, Call]] = {
     "betweenness_centrality": (plain, lambda graph: graph.betweenness_centrality(k=2, seed=1).to_numpy()),
@@ -348,6 +353,16 @@ def test_a_sample_of_allocations(tmp_path, group):
         fail_each(name, cases[name], most=2, rng=rng)
 
 
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("device", DEVICES[1:])
+@pytest.mark.parametrize("group", ["changes", "structures", "programs", "reads"])
+def test_an_allocation_of_each_call_on_a_gpu(group, device):
+    rng = fresh_rng()
+    cases = {"changes": CHANGES | STREAMS, "structures": ON_STRUCTURES, "programs": PROGRAMS, "reads": READS}[group]
+    for name, case in cases.items():
+        fail_each(name, case, device, most=1, rng=rng)
+
+
 @pytest.mark.parametrize("name", ["snapshot", "read npz"])
 def test_what_is_written_or_read_without_memory_is_no_error_of_a_file(tmp_path, name):
     if name == "snapshot":
@@ -371,11 +386,9 @@ def test_every_allocation_of_a_change(name, device):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", STRUCTURAL)
-@pytest.mark.parametrize("structure", names()[1:])
-def test_every_allocation_of_a_structure(structure, name, device):
-    make, call = CHANGES[name]
-    fail_each(f"{structure} {name}", (partial(make, structure=structure), call), device)
+@pytest.mark.parametrize("name", ON_STRUCTURES)
+def test_every_allocation_of_a_structure(name, device):
+    fail_each(name, ON_STRUCTURES[name], device)
 
 
 @pytest.mark.slow

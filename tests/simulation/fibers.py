@@ -15,7 +15,7 @@ from functools import cache
 from types import CodeType, FrameType
 from typing import Any
 
-__all__ = ["YIELD", "Fiber", "Killed", "Process", "Runner", "Stuck", "World", "world"]
+__all__ = ["LINE", "YIELD", "Fiber", "Killed", "Process", "Runner", "Stuck", "World", "world"]
 
 YIELD = 0.15  #: probability that a fiber gives way where it does not have to
 LOOKS = 10_000  #: at the clock in one step
@@ -105,16 +105,18 @@ class World:
     seed : int
     lines : tuple of str
         Parts of the paths of files between whose lines a fiber may give way.
+    line : float
+        Probability that it does so at a line.
     most : int
         Steps after which the world is stuck.
     """
 
     current: World | None = None
 
-    def __init__(self, seed: int, lines: tuple[str, ...] = (), most: int = 60_000) -> None:
+    def __init__(self, seed: int, lines: tuple[str, ...] = (), line: float = LINE, most: int = 60_000) -> None:
         self.rng, self.now, self.steps, self._most = random.Random(seed), 0.0, 0, most
         self.problem: BaseException | None = None
-        self.lines = lines
+        self.lines, self.line = lines, line
         self._timers: list[tuple[float, int, Process | None, Callable[[], None]]] = []
         self._numbers = self._paused = self._looks = 0
         self._faults: list[tuple[int, Callable[[], None]]] = []
@@ -393,7 +395,7 @@ class World:
 
     def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "line" and self.fiber is not None and not self.fiber.process.dead and not self._over:
-            self.give_way(LINE)
+            self.give_way(self.line)
         return self._line
 
 

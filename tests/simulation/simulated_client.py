@@ -33,7 +33,8 @@ __all__ = ["LONG", "Client"]
 PATH = "/data/store"
 PATIENCE = 4.0  #: of the graphs with silent workers
 LONG = 120.0  #: virtual seconds after the last fault, in which everything ends
-CALL = 25.0  #: virtual seconds that a call takes at most, however workers behave, if its graph is not opened again
+#: virtual seconds that a call takes at most, however workers behave: if its graph is not opened again, or if it is
+CALL, RECOVERED = 25.0, 60.0
 ENDS = (WorkerLost, GraphLost, GraphClosed)  #: errors after which a change may be there
 
 
@@ -131,7 +132,10 @@ class Client:
             self._lost(error)
         finally:
             seconds = self._cluster.world.now - began - self.process.slept + slept
-            if seconds > CALL and self._cluster.setting.kind in ("alone", "rivals"):
+            most = {"alone": CALL, "rivals": CALL}
+            if not self._cluster.history.damaged:
+                most["recovering"] = RECOVERED
+            if seconds > most.get(self._cluster.setting.kind, seconds):
                 raise Violation(f"{step} took {seconds:.0f} s: {self._cluster.world.waiting()}")
 
     def _lost(self, error: BaseException) -> None:
@@ -223,6 +227,7 @@ class Client:
         """Make changes, several of which are in flight."""
         sent: list[tuple[int, Any]] = []
         end: MgraphError | None = None
+        interrupted = False
 
         def sending(batch: Any, args: Any, land: Any) -> Any:
             return nullcontext(Shares(self._shares(*batch)))
@@ -234,10 +239,15 @@ class Client:
                     sent.append((number, pipe.update((number, refuse, fail))))
         except KeyboardInterrupt:
             self._tell("a pipeline: Ctrl-C")
+            interrupted = True
         except MgraphError as error:
             self._tell(f"a pipeline: {type(error).__name__}: {error}")
             end = error if isinstance(error, (*ENDS, StoreError)) else None
         for number, report in sent:
+            # A second Ctrl-C ends the wait for the batches in flight, which then have their outcomes later.
+            end_of_wait = self._cluster.world.now + CALL * interrupted
+            while not report.done() and self._cluster.world.now < end_of_wait:
+                clock.sleep(0.05)
             if not report.done():
                 raise Violation(f"change {number} has no outcome after its pipeline")
             error = report.exception()
@@ -329,7 +339,9 @@ class Client:
         alive = cluster.alive
         if not alive:
             raise WorkerLost("there is no worker")
-        addresses = tuple(rng.sample(alive, rng.randint(1, len(alive)) if rng.random() < 0.3 else len(alive)))
+        addresses = tuple(
+            rng.sample(alive, rng.randint(1, len(alive)) if rng.random() < cluster.setting.few else len(alive))
+        )
         cluster.graphs += 1
         caller = self._coordinator(f"g{cluster.graphs}", addresses)
         try:

@@ -57,6 +57,10 @@ class Setting:
     workers, clients : int
     sync : "always" | "background"
     faults : Faults
+    few : float
+        Probability that a graph is opened on some of the workers only.
+    slow : float
+        See `Faults`.
     """
 
     kind: str
@@ -67,6 +71,8 @@ class Setting:
     full: float = 0.0
     lost: float = 0.0
     lying: float = 0.0
+    few: float = 0.3
+    slow: float = 0.1
 
 
 # ---- in place of threads, clocks and files ---------------------------------------------------------------------------
@@ -200,8 +206,8 @@ class Cluster:
     def __init__(self, world: World, setting: Setting, peaceful: bool) -> None:
         self.world, self.setting, self.peaceful = world, setting, peaceful
         self.network = Network(world, lambda: self.come("vote"))
-        self.faults = Faults(setting.eio, setting.full, setting.lost, setting.lying)
-        self.disk = Disk(world, self.faults)
+        self.faults = Faults(setting.eio, setting.full, setting.lost, setting.lying, setting.slow)
+        self.disk = Disk(world, self.faults, lambda: self.come("sync"))
         self.disk.now["/data"] = self.disk.disk["/data"] = None
         self.history = History(forgetful=setting.sync == "background", damaged=self.faults.damaging)
         self.workers: dict[str, Process] = {}
@@ -263,7 +269,7 @@ class Cluster:
     # ---- faults ------------------------------------------------------------------------------------------------------
 
     def inject(self, kind: str, target: int, amount: float, moment: str = "") -> None:
-        """Let a fault happen now, or at the next "answer" to a client or "vote" of a rank."""
+        """Let a fault happen now, or at the next "answer" to a client, or "sync" or "vote" of a rank."""
         if moment:
             self._armed.append((moment, kind, target, amount))
             return
@@ -285,6 +291,10 @@ class Cluster:
                     self.disk = self.disk.stopped(world.rng)
             case "pause worker":
                 world.pause(worker, PAUSE * amount)
+            case "kill and pause":
+                self._restart(address, amount)
+                others = [other for other in self.workers if other != address]
+                world.pause(self.workers[world.rng.choice(others or [address])], PAUSE * amount)
             case "hang worker":
                 world.pause(worker, 1000.0)
                 world.after(HANG, None, lambda: self._restart(address, amount) if worker.paused else None)

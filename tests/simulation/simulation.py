@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from fibers import World
+from fibers import LINE, World
 from simulated_client import LONG
 from simulated_cluster import Cluster, Setting, simulated
 from simulated_history import Violation
@@ -35,7 +35,13 @@ FAULTS = (
 )  # fmt: skip
 CALM = 300  #: steps after the last fault, from which on disks do not fail any more
 MOMENTS = ("", "", "answer", "vote")  #: at which a fault comes after its step
+DISKS = ("", "", "eio", "full", "eio full", "lost", "lying")
 LINES = ("mgraph/log/", "mgraph/client/calls/send_lock.py", "mgraph/client/stores/recovery.py")
+#: the steps of a program, with the probabilities up to and with each
+STEPS = (
+    ("insert", 0.45), ("pipeline", 0.65), ("read", 0.75), ("together", 0.8), ("durable", 0.9), ("sleep", 0.97),
+    ("reopen", 1.0),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,16 @@ class Shape:
         Probability that fibers give way between lines, too, which takes three times as long.
     threads : float
         Probability that a step is a change beside reads of several threads.
+    kinds, syncs, disks, what, moments : tuple of str
+        Of a setting and its faults, of which each is drawn.
+    mix : tuple
+        See `STEPS`.
+    few : float
+        Probability that a graph is opened on some of the workers only.
+    traced : tuple of str
+        Parts of the paths of files between whose lines fibers give way.
+    line, slow : float
+        Probabilities that they do so at a line, and that an operation of the disk takes long.
     """
 
     workers: int
@@ -65,13 +81,50 @@ class Shape:
     span: tuple[int, int]
     lines: float
     threads: float = 0.0
+    kinds: tuple[str, ...] = KINDS
+    syncs: tuple[str, ...] = ("always", "background")
+    disks: tuple[str, ...] = DISKS
+    what: tuple[str, ...] = FAULTS
+    moments: tuple[str, ...] = MOMENTS
+    mix: tuple[tuple[str, float], ...] = STEPS
+    few: float = 0.3
+    traced: tuple[str, ...] = LINES
+    line: float = LINE
+    slow: float = 0.1
 
 
 SHAPES = {
     "large": Shape(3, 3, (2, 9), (0, 1, 1, 2, 2, 3, 5), (50, 2000), 0.15),
     "small": Shape(2, 2, (1, 3), (0, 1, 1, 1, 2), (20, 600), 0.05),
     "threads": Shape(2, 2, (2, 4), (0, 1, 1, 2), (100, 1000), 1.0, 0.7),
-}
+    # The threads of a log, when the machine stops or a process ends just as a change is acknowledged.
+    "log": Shape(
+        2, 1, (2, 6), (1,), (300, 1200), 1.0, kinds=("alone",), disks=("",),
+        what=("power", "power", "end"), moments=("answer",),
+        mix=(("insert", 0.3), ("pipeline", 0.7), ("durable", 1.0)), traced=("mgraph/log/segments.py",), line=0.2,
+        slow=0.4,
+    ),
+    # A machine that stops just as a client is told how far the store is durable.
+    "durable": Shape(
+        3, 1, (2, 6), (1,), (200, 1000), 0.0, kinds=("alone",), syncs=("background",), disks=("",), what=("power",),
+        moments=("answer",), mix=(("insert", 0.5), ("durable", 1.0)), slow=0.5,
+    ),
+    # Threads of a client whose graph comes back after the loss of a worker.
+    "recoveries": Shape(
+        2, 1, (2, 4), (1, 2), (300, 1000), 1.0, 0.9, kinds=("recovering",), disks=("",), what=("kill worker",),
+        moments=("", "answer"), traced=("mgraph/client/stores/recovery.py",), line=0.2,
+    ),
+    # Ctrl-C of calls that wait behind those of other threads.
+    "interrupts": Shape(
+        2, 1, (3, 6), (3, 5), (300, 1500), 0.0, 0.9, kinds=("alone",), disks=("",), what=("interrupt",),
+        moments=("",),
+    ),
+    # A rank that goes on while its graph is opened again elsewhere.
+    "left behind": Shape(
+        3, 1, (2, 4), (1, 2), (300, 1500), 0.0, kinds=("alone", "recovering"), syncs=("always",), disks=("",),
+        what=("kill and pause",), moments=("sync",), mix=(("insert", 1.0),), few=0.6, slow=0.5,
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -82,48 +135,49 @@ class Plan:
     setting: Setting
     programs: tuple[tuple[tuple[Any, ...], ...], ...]
     faults: tuple[tuple[int, str, int, float, str], ...]
-    lines: bool = False
+    lines: tuple[str, ...] = ()
+    line: float = LINE
 
     @classmethod
     def of(cls, seed: int, shape: str = "large") -> Plan:
         """Draw the plan of a seed."""
         rng, size = random.Random(seed), SHAPES[shape]
-        kind = rng.choice(KINDS)
+        kind = rng.choice(size.kinds)
         clients = rng.randint(2, size.clients) if kind in ("rivals", "published") else 1
-        disk = rng.choice(["", "", "eio", "full", "eio full", "lost", "lying"])
+        disk = rng.choice(size.disks)
         rates = {name: rng.choice([0.005, 0.03]) for name in disk.split()}
-        setting = Setting(kind, rng.randint(1, size.workers), clients, rng.choice(["always", "background"]), **rates)
-        programs = tuple(_program(rng, rng.randint(*size.steps), size.threads) for _ in range(clients))
-        count = rng.choice(size.faults)
-        faults = tuple(
-            sorted(
-                (rng.randrange(*size.span), rng.choice(FAULTS), rng.randrange(6), rng.random(), rng.choice(MOMENTS))
-                for _ in range(count)
-            )
+        setting = Setting(
+            kind, rng.randint(1, size.workers), clients, rng.choice(size.syncs), few=size.few, slow=size.slow, **rates
         )
-        return cls(seed, setting, programs, faults, rng.random() < size.lines)
+        programs = tuple(_program(rng, rng.randint(*size.steps), size) for _ in range(clients))
+        count = rng.choice(size.faults)
+        faults = sorted(_fault(rng, size) for _ in range(count))
+        return cls(seed, setting, programs, tuple(faults), size.traced if rng.random() < size.lines else (), size.line)
 
 
-def _program(rng: random.Random, count: int, threads: float) -> tuple[tuple[Any, ...], ...]:
+def _fault(rng: random.Random, size: Shape) -> tuple[int, str, int, float, str]:
+    """A step, the kind of a fault, its target and amount, and the moment after the step at which it comes."""
+    return rng.randrange(*size.span), rng.choice(size.what), rng.randrange(6), rng.random(), rng.choice(size.moments)
+
+
+def _program(rng: random.Random, count: int, size: Shape) -> tuple[tuple[Any, ...], ...]:
     steps: list[tuple[Any, ...]] = []
     for _ in range(count):
         choice = rng.random()
-        if threads and rng.random() < threads:
+        if size.threads and rng.random() < size.threads:
             steps.append(("together", rng.randint(1, 3)))
-        elif choice < 0.45:
-            steps.append(("insert", *_batch(rng)))
-        elif choice < 0.65:
-            steps.append(("pipeline", tuple(_batch(rng) for _ in range(rng.randint(2, 6)))))
-        elif choice < 0.75:
-            steps.append(("read",))
-        elif choice < 0.8:
-            steps.append(("together", rng.randint(1, 2)))
-        elif choice < 0.9:
-            steps.append(("durable",))
-        elif choice < 0.97:
-            steps.append(("sleep", rng.random() * 0.3))
-        else:
-            steps.append(("reopen",))
+            continue
+        match next(step for step, upto in size.mix if choice < upto):
+            case "insert":
+                steps.append(("insert", *_batch(rng)))
+            case "pipeline":
+                steps.append(("pipeline", tuple(_batch(rng) for _ in range(rng.randint(2, 6)))))
+            case "together":
+                steps.append(("together", rng.randint(1, 2)))
+            case "sleep":
+                steps.append(("sleep", rng.random() * 0.3))
+            case step:
+                steps.append((step,))
     return tuple(steps)
 
 
@@ -162,7 +216,7 @@ class Result:
 
 def run(plan: Plan) -> Result:
     """Run a plan; the same plan always gives the same result."""
-    world = World(plan.seed, LINES if plan.lines else ())
+    world = World(plan.seed, plan.lines, plan.line)
     problem = None
     try:
         rates = (plan.setting.eio, plan.setting.full, plan.setting.lost, plan.setting.lying)
@@ -218,7 +272,7 @@ def _kind(result: Result) -> str:
 
 def _smaller(plan: Plan) -> Iterator[Plan]:
     if plan.lines:
-        yield replace(plan, lines=False)
+        yield replace(plan, lines=())
     for name in ("eio", "full", "lost", "lying"):
         if getattr(plan.setting, name):
             yield replace(plan, setting=replace(plan.setting, **{name: 0.0}))

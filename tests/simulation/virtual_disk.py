@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from crashing import CrashingFiles, Inode, MemoryFile
@@ -25,10 +25,12 @@ class Faults:
     lost, lying : float
         A write goes to another place; a sync returns, and has done nothing. Only these two are damage that a program
         cannot see.
+    slow : float
+        An operation that takes some time takes long.
     """
 
-    def __init__(self, eio: float = 0.0, full: float = 0.0, lost: float = 0.0, lying: float = 0.0) -> None:
-        self.eio, self.full, self.lost, self.lying = eio, full, lost, lying
+    def __init__(self, eio: float, full: float, lost: float, lying: float, slow: float) -> None:
+        self.eio, self.full, self.lost, self.lying, self.slow = eio, full, lost, lying, slow
 
     @property
     def damaging(self) -> bool:
@@ -81,11 +83,13 @@ class Disk(CrashingFiles):
     ----------
     world : World
     faults : Faults
+    synced : callable
+        Called when a rank has synced a file of its log.
     """
 
-    def __init__(self, world: World, faults: Faults) -> None:
+    def __init__(self, world: World, faults: Faults, synced: Callable[[], None]) -> None:
         super().__init__(self._operate)
-        self.world, self.faults, self.rng = world, faults, world.rng
+        self.world, self.faults, self.rng, self.synced = world, faults, world.rng, synced
         self.locks: dict[str, _Lock] = {}
 
     def _operate(self, what: str, path: str) -> None:
@@ -94,9 +98,11 @@ class Disk(CrashingFiles):
         if world.fiber is None:  # the disk itself crashes
             return
         if what == "sync":
-            world.sleep(0.0002 + rng.random() * (0.005 if rng.random() < 0.9 else 0.3))
+            world.sleep(0.0002 + rng.random() * (0.005 if rng.random() < 1 - faults.slow else 0.3))
+            if "/term-" in path:
+                self.synced()
         elif rng.random() < 0.3:
-            world.sleep(rng.random() * (0.001 if rng.random() < 0.9 else 0.2))
+            world.sleep(rng.random() * (0.001 if rng.random() < 1 - faults.slow else 0.2))
         else:
             world.give_way()
         if what in ("write", "sync", "sync folder") and rng.random() < faults.eio:
@@ -131,7 +137,7 @@ class Disk(CrashingFiles):
 
     def stopped(self, rng: random.Random) -> Disk:
         """Return what the disk has after its machine has stopped and is started again."""
-        after = Disk(self.world, self.faults)
+        after = Disk(self.world, self.faults, self.synced)
         files = self.crashed(rng)
         after.now, after.disk = files.now, files.disk
         return after

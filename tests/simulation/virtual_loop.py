@@ -145,7 +145,9 @@ class Loop(asyncio.AbstractEventLoop):
             self._handles.clear()
 
     def is_running(self) -> bool:
-        """Return True: who asks after the end of the process is killed, too."""
+        """Return True: who asks after the end of the process is killed, too. False after the simulation."""
+        if World.current is not self._world:
+            return False
         if self._process.dead:
             raise Killed
         return True

@@ -5,11 +5,13 @@ acknowledged. Workers are killed or stopped, and the writer goes on; then the wr
 writer, and another client opens the store.
 
     python tests/support/kill_sweep.py [--kills N] [--minutes M] [--seed S] [--jobs J] [--device cuda] [--keys]
+                                        [--disks local] [--in-process]
 
 prints how many processes of each kind were killed, and how long it took to open the store. With ``--jobs``, so many
 sweeps run at once, with seeds S, S + 1, ..., and share the kills; one table has the counts of all. With
 ``--device cuda`` each worker has a GPU, in turn. With ``--keys`` the stream has string keys, a window, and vertices
-that leave with their last edge. Several runs may go on beside each other.
+that leave with their last edge. With ``--disks local`` each rank has a store of its own; with ``--in-process`` the
+graph is in the process of its writer. Several runs may go on beside each other.
 """
 
 from __future__ import annotations
@@ -62,6 +64,10 @@ class Sweep:
         Of the graph.
     on : sequence of str or None
         The GPUs of the workers.
+    disks : "shared" | "local"
+        Of the store.
+    in_process : bool
+        True if the graph is in the process of its writer, which is all that is killed.
 
     Attributes
     ----------
@@ -77,6 +83,8 @@ class Sweep:
     stream: Ids | Keys = field(default_factory=Ids)
     device: str = "cpu"
     on: Sequence[str | None] = (None,)
+    disks: str = "shared"
+    in_process: bool = False
     counts: Counter[str] = field(default_factory=Counter)
     seconds: list[float] = field(default_factory=list)
     epoch: int = 0
@@ -89,26 +97,29 @@ class Sweep:
         """Kill so many processes or more, on one cluster after another; begin no round after so many minutes."""
         rng, end = random.Random(self.seed), time.monotonic() + 60 * minutes
         while self.kills < kills and time.monotonic() < end:
+            if self.in_process:
+                self.round(None, rng, 0)
+                continue
             with tempfile.TemporaryDirectory() as folder, processes(Path(folder), on=self.on) as cluster:
                 for _ in range(rng.randint(1, 3)):
                     self.round(cluster, rng, min(rng.randint(1, 3), max(1, kills - self.kills - 1)))
                     if self.kills >= kills or time.monotonic() >= end or cluster.scheduler.poll() is not None:
                         break
 
-    def round(self, cluster: Processes, rng: random.Random, losses: int) -> None:
+    def round(self, cluster: Processes | None, rng: random.Random, losses: int) -> None:
         """A writer that loses workers, and is then killed, alone or with the scheduler."""
-        sync = rng.choice(["always", "background"])
-        how = cluster.client.scheduler.address, self.path, self.seed, sync, self.device, type(self.stream).__name__
-        writer = Writer(how)
+        sync, address = rng.choice(["always", "background"]), cluster.client.scheduler.address if cluster else ""
+        writer = Writer([address, self.path, self.seed, sync, self.device, type(self.stream).__name__, self.disks])
         try:
             writer.wait(lambda: writer.acknowledged >= self.epoch + 1)
             for _ in range(losses):
+                assert cluster is not None
                 time.sleep(rng.random() * 0.5)
                 self.lose(cluster, rng)
                 there = writer.acknowledged
                 writer.wait(lambda there=there: writer.acknowledged > there + 8)
             time.sleep(rng.random() * 0.3)
-            if rng.random() < 0.2:
+            if cluster is not None and rng.random() < 0.2:
                 send(cluster.scheduler.pid, signal.SIGKILL)
                 cluster.scheduler.wait(10)
                 self.counts["scheduler"] += 1
@@ -126,10 +137,12 @@ class Sweep:
             send(pid, signal.SIGSTOP if kind == "stopped" else signal.SIGKILL)
         self.counts[kind] += 1
 
-    def check(self, cluster: Processes, acknowledged: int) -> None:
+    def check(self, cluster: Processes | None, acknowledged: int) -> None:
         """What was acknowledged is there, of the rest a beginning, and each epoch whole."""
         began = time.monotonic()
-        if cluster.scheduler.poll() is None:
+        if cluster is None:
+            graph = again(lambda: DynamicGraph.open(None, self.path, device=self.device))
+        elif cluster.scheduler.poll() is None:
             how = {"patience": PATIENCE[self.device], "device": self.device}
             graph = again(lambda: DynamicGraph.open(cluster.client, self.path, **how))
         else:  # another client on another cluster: this process, without a GPU
@@ -258,6 +271,7 @@ def several(options: argparse.Namespace, folder: str, on: list[str]) -> bool:
         for number in range(options.jobs):
             seed, turn = options.seed + number, number % max(1, len(on))
             mine = ["--seed", seed, "--on", ",".join(on[turn:] + on[:turn]), *["--keys"] * options.keys]
+            mine += ["--disks", options.disks, *["--in-process"] * options.in_process]
             jobs[seed] = Job(folder, *each, *mine)
         for seed in list(jobs):
             said, problem = jobs[seed].end(end - time.monotonic())
@@ -277,16 +291,19 @@ def several(options: argparse.Namespace, folder: str, on: list[str]) -> bool:
     print(f"seeds from {options.seed}, {options.jobs} sweeps, {failed} failed, {time.monotonic() - began:.0f} s")
     print(told(counts, seconds))
     if not failed:
-        note_counts(counts)
+        note_counts(counts, "kills-in-process" if options.in_process else RECORDS[options.disks])
         write()
     print(f"new names in /dev/shm, where other runs have theirs, too: {len(in_shared_memory() - shared)}")
     return not failed
 
 
-def note_counts(counts: Counter[str]) -> None:
+RECORDS = {"shared": "kills", "local": "kills-local"}  #: by the disks of the store
+
+
+def note_counts(counts: Counter[str], record: str = "kills") -> None:
     """Note the kills for the page of promises."""
     more = {"graphs_that_came_back": counts["recovered"], "stores_opened": counts["opened"], "epochs": counts["epochs"]}
-    note("kills", processes_killed_or_stopped=killed(counts), **more)
+    note(record, processes_killed_or_stopped=killed(counts), **more)
 
 
 def in_shared_memory() -> set[Path]:
@@ -302,6 +319,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--keys", action="store_true")
+    parser.add_argument("--disks", choices=["shared", "local"], default="shared")
+    parser.add_argument("--in-process", action="store_true")
     parser.add_argument("--on", help=argparse.SUPPRESS)  # of one sweep: its GPUs
     parser.add_argument("--warm", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -314,7 +333,8 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         stream = Keys() if options.keys else Ids()
-        sweep = Sweep(Path(folder) / "store", options.seed, stream=stream, device=options.device, on=on)
+        how = {"device": options.device, "on": on, "disks": options.disks, "in_process": options.in_process}
+        sweep = Sweep(Path(folder) / "store", options.seed, stream=stream, **how)
         try:
             sweep.run(options.kills, options.minutes)
             print("nothing acknowledged was lost, and no change is there in part")

@@ -2,9 +2,10 @@
 
 What an epoch changes follows from the seed and its number, so that the graph of any epoch is known.
 
-    python tests/support/kill_writer.py SCHEDULER STORE SEED SYNC DEVICE STREAM
+    python tests/support/kill_writer.py SCHEDULER STORE SEED SYNC DEVICE STREAM DISKS
 
-changes the graph in the store until the process is killed, and prints which epochs were acknowledged.
+changes the graph in the store until the process is killed, and prints which epochs were acknowledged. Without a
+scheduler the graph is in this process.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -139,18 +141,17 @@ class Keys:
 # ---- the writer ------------------------------------------------------------------------------------------------------
 
 
-def write(address: str, path: str, seed: int, sync: str, device: str, stream: type[Ids | Keys]) -> None:
+def write(address: str, path: str, seed: int, sync: str, device: str, stream: type[Ids | Keys], disks: str) -> None:
     """Open or make the graph, and change it until this process is killed."""
     rng = random.Random()
-    options: dict[str, Any] = {
-        "sync": sync, "recover": "auto", "max_recoveries": 8, "patience": PATIENCE[device], "snapshot_bytes": 300_000,
-        "device": device,
-    }  # fmt: skip
-    with Client(address) as client:
-        if Path(path, "store.json").exists():
+    options: dict[str, Any] = {"sync": sync, "snapshot_bytes": 300_000, "device": device}
+    if address:
+        options |= {"recover": "auto", "max_recoveries": 8, "patience": PATIENCE[device]}
+    with Client(address) if address else nullcontext() as client:
+        if any(Path(path).glob("**/*.json")):  # of the store, or of its ranks
             graph = again(lambda: DynamicGraph.open(client, path, **options))
         else:
-            graph = DynamicGraph(client, store=path, **stream.options(), **options)
+            graph = DynamicGraph(client, store=path, disks=disks, **stream.options(), **options)
         while True:
             print("ack", graph.epoch, len(graph.recoveries), flush=True)
             changes = [stream.change(seed, graph.epoch + i) for i in range(1, 1 + rng.choice([1, 4]))]
@@ -214,5 +215,5 @@ def warm(device: str, on: Sequence[str | None]) -> None:
 STREAMS: dict[str, type[Ids | Keys]] = {"Ids": Ids, "Keys": Keys}
 
 if __name__ == "__main__":
-    address, path, seed, sync, device, stream = sys.argv[1:]
-    write(address, path, int(seed), sync, device, STREAMS[stream])
+    address, path, seed, sync, device, stream, disks = sys.argv[1:]
+    write(address, path, int(seed), sync, device, STREAMS[stream], disks)

@@ -48,6 +48,18 @@ ROWS = (
         "python tests/support/kill_sweep.py",
     ),
     Row(
+        'The same with `disks="local"`.',
+        "The same; each rank keeps its part of the store by itself.",
+        "kills-local",
+        "python tests/support/kill_sweep.py --disks local",
+    ),
+    Row(
+        "The same without a cluster.",
+        "The process that has the graph is killed.",
+        "kills-in-process",
+        "python tests/support/kill_sweep.py --in-process",
+    ),
+    Row(
         'With `recover="auto"` a call returns what it would have returned without the loss.',
         "A worker is lost in each stage of each kind of call.",
         "losses",
@@ -59,6 +71,12 @@ ROWS = (
         "while regions grow, at the launch, between two stores, in a meeting, and when it leaves.",
         "ranks",
         "make test ARGS=\"-m 'slow or not slow' -k losses_in_a_program\"",
+    ),
+    Row(
+        "The same on several GPUs.",
+        "The same stages of a resident kernel.",
+        "ranks-gpus",
+        "make test ARGS=\"-m 'multigpu' -k losses_in_a_program\"",
     ),
     Row(
         "A flipped bit in a store is found, or changes nothing.",

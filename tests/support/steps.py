@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable
 from itertools import count
@@ -12,7 +11,7 @@ from pkgutil import resolve_name
 
 from mgraph import CapacityError
 
-__all__ = ["before", "cut", "hit", "hit_later", "refuse", "rest"]
+__all__ = ["before", "cut", "hit", "refuse", "rest"]
 
 STEPS = {
     "sort": "mgraph.worker.calls.changes.share_runs",
@@ -53,11 +52,6 @@ def hit(number: int, *_: object) -> None:
     """Send this process a signal, and do nothing until it has taken effect."""
     os.kill(os.getpid(), number)
     time.sleep(1)
-
-
-def hit_later(seconds: float, number: int, *_: object) -> None:
-    """Send this process a signal in so many seconds; the step goes on."""
-    threading.Timer(seconds, os.kill, (os.getpid(), number)).start()
 
 
 def cut(*_: object) -> None:

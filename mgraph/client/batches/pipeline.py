@@ -295,8 +295,10 @@ class Pipeline:
 
     def _recall(self) -> None:
         self._outcomes.end(self._outcomes.dropped())  # so batches in the queue are refused
-        self._coordinator.recall()
-        self._drop(self._outcomes.dropped(), [])
+        try:
+            self._coordinator.recall()
+        finally:  # also after a second Ctrl-C: nobody resends what was lost with a worker
+            self._drop(self._outcomes.dropped(), [])
 
     # ---- after a loss ------------------------------------------------------------------------------------------------
 

@@ -90,6 +90,22 @@ def test_calls_wait_behind_that_of_another_client():
         assert [worker.log.count("open_exchange") for worker in workers] == [1, 1]  # clients share it
 
 
+def test_another_thread_of_a_client_waits_until_the_lock_is_left():
+    with two() as (first, _, _):
+        entered = threading.Event()
+
+        def enter() -> None:
+            with first.lock:
+                entered.set()
+
+        thread = threading.Thread(target=enter)
+        with first.lock:
+            thread.start()
+            assert not entered.wait(0.3)
+        assert entered.wait(patience(10))
+        thread.join(10)
+
+
 def turns(coordinator: Coordinator) -> list[int]:
     """Return a list that gets the number of each turn that a client asks for from now on."""
     numbers: list[int] = []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from fakes import FakeServant
@@ -70,8 +72,9 @@ def test_the_lock_is_released_with_its_holder_and_leaves_nothing_known():
     assert a.given[1:] == [{"attempt": 5 + SPAN, "known": b"found out"}]
 
 
-def test_what_comes_late_of_a_lost_client_does_nothing():
-    """Its calls are refused, and its abort leaves the exchange of the client that went on."""
+@contextmanager
+def shard_thread() -> Iterator[tuple[ShardThread, Callable[[Call | Abort], Any], list[str]]]:
+    """A shard's thread, a function that asks it and returns its answer, and what its servant notes."""
     log: list[str] = []
     posted: list[Any] = []
     done = threading.Event()
@@ -89,6 +92,15 @@ def test_what_comes_late_of_a_lost_client_does_nothing():
 
     thread.start()
     try:
+        yield thread, ask, log
+    finally:
+        thread.stop()
+        thread.join(10)
+
+
+def test_what_comes_late_of_a_lost_client_does_nothing():
+    """Its calls are refused, and its abort leaves the exchange of the client that went on."""
+    with shard_thread() as (thread, ask, log):
         thread.abort(SPAN)
         assert isinstance(ask(Abort(1, SPAN)), Result)
         settled = log.count("settle")
@@ -98,6 +110,19 @@ def test_what_comes_late_of_a_lost_client_does_nothing():
         assert isinstance(ask(Abort(4, 2)), Result)
         assert log.count("settle") == settled
         assert isinstance(ask(Call(5, SPAN + 1, "echo")), Result)
-    finally:
-        thread.stop()
-        thread.join(10)
+
+
+def test_the_holder_after_one_that_is_lost_makes_calls_however_many_attempts_that_one_made():
+    lock = LockQueue(3, None)
+    lost, following = Client(lock), Client(lock)
+    lost.ask(1), following.ask(1)
+    with shard_thread() as (thread, ask, _):
+        for attempt in range(3, 10):
+            thread.abort(attempt)
+            assert isinstance(ask(Abort(attempt, attempt)), Result)
+        lock.leave(lost)
+        attempt = following.given[0]["attempt"]
+        thread.abort(attempt)
+        assert isinstance(ask(Abort(1, attempt)), Result)
+        assert isinstance(ask(Call(2, attempt + 1, "echo")), Result)
+        assert isinstance(ask(Call(10, 10, "echo")), Failure)  # late, of the one that is lost
