@@ -16,6 +16,7 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.errors import Aborted, WorkerLost
+from mgraph.exchange.cargo import Cargo, swap_cargo
 from mgraph.exchange.common import another_call, call_code, check_addresses, check_parts
 from mgraph.exchange.contract import Array, Exchange
 from mgraph.exchange.groups import Groups
@@ -114,9 +115,9 @@ class GroupedExchange(Exchange):
         """Implement `Exchange.allgather`."""
         return self._run(lambda: self._allgather(part, lengths))
 
-    def barrier_of_mates(self) -> None:
-        """Implement `Exchange.barrier_of_mates`, within the group."""
-        self._run(self._group.barrier)
+    def carry(self, words: np.ndarray, cargo: Cargo) -> list[np.ndarray]:
+        """Implement `Exchange.carry`: one message per pair of groups."""
+        return self._run(lambda: self._carry(words, cargo))
 
     def close(self) -> None:
         """Close all exchanges, from any thread. A running call of another thread ends at once."""
@@ -168,6 +169,28 @@ class GroupedExchange(Exchange):
                 raise Aborted(f"rank {gateway} has lost its connection to another group")
             for other, block in zip(self._groups.partners(gateway), unpack(packed.tobytes()), strict=True):
                 every.update(zip(self._groups.members(other), unpack(block)[1:], strict=True))
+        return [every[r] for r in range(self.size)]
+
+    def _carry(self, words: np.ndarray, cargo: Cargo) -> list[np.ndarray]:
+        # The group is ready, and says its words; then gateways swap those and the cargo.
+        groups, every = self._groups, dict(zip(self._members, self._group.gather_values(words, "swap"), strict=True))
+        mine = dict(every)
+        try:
+            for other, pair in self._pairs.items():
+                ends = sorted((self._own, other))
+                every |= swap_cargo(pair, [groups.members(end) for end in ends], mine, cargo)
+        except BaseException:
+            self._group.gather_values(words[:0], "swap")  # nothing tells the group that this gateway failed
+            raise
+        # The gateways have unloaded it, and say the words that have come.
+        theirs = {r: [t for other in groups.partners(r) for t in groups.members(other)] for r in self._members}
+        mine = [every[r] for r in theirs[self.rank]]
+        brought = self._group.gather_values(np.concatenate([words[:0], *mine]), "swap")
+        for gateway, ranks in theirs.items():
+            came = brought[self._members.index(gateway)]
+            if len(came) != len(ranks) * len(words):
+                raise Aborted(f"rank {gateway} has lost its connection to another group")
+            every.update(zip(ranks, came.reshape(-1, len(words)), strict=True))
         return [every[r] for r in range(self.size)]
 
     def _side(self, other: int) -> int:
