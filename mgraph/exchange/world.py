@@ -255,7 +255,7 @@ class World:
         # The words of a rank: messages to each rank, its numbers, and the fields of `Shared`.
         meetings, *words = self._host[MEETING_AT : MEETING_AT + 1 + self.size + NUMBERS + SHARES].tolist()
         cargo = Cargo(self.device, self._region, layout, self.mates, meetings)
-        every = np.stack(self.exchange.carry(np.array(words, np.int64), cargo))
+        every = np.concatenate(self.exchange.carry(np.array(words, np.int64), cargo)).reshape(self.size, -1)
         # What the program hears of a rank: messages to this one, the numbers, flags and all messages.
         sent, said = every[:, : self.size], np.empty((self.size, SAID), np.int64)
         said[:, 0], said[:, 1:-1] = sent[:, self.rank], every[:, self.size : self.size + NUMBERS]
