@@ -44,9 +44,7 @@ class Cargo:
     each of its ranks to each of theirs.
     """
 
-    def __init__(
-        self, device: Device, region: OwnRegion, layout: Layout, mates: Sequence[int], meetings: int
-    ) -> None:
+    def __init__(self, device: Device, region: OwnRegion, layout: Layout, mates: Sequence[int], meetings: int) -> None:
         self.device, self._region, self._layout, self._mates = device, region, layout, mates
         self._inboxes = layout.inboxes + (meetings & 1) * len(region.addresses) * layout.box
 
@@ -89,7 +87,7 @@ class Cargo:
 
     def _share_bytes(self, words: Words, of: Sequence[int]) -> list[int]:
         """Return where the share of each rank ends, and the last end rounded up to 8."""
-        ends = list(accumulate((self._share_nbytes(r, words[r]) for r in of)))
+        ends = list(accumulate(self._share_nbytes(r, words[r]) for r in of))
         return [*ends, -(-ends[-1] // 8) * 8]
 
     def _share_nbytes(self, rank: int, words: np.ndarray) -> int:
@@ -148,8 +146,11 @@ class Swap(Protocol):
 
     rank: int
 
-    def swap_values(self, parts: Sequence[np.ndarray]) -> list[np.ndarray]: ...
-    def alltoallv(self, parts: Sequence[Array], lengths: np.ndarray | None = None) -> list[Array]: ...
+    def swap_values(self, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """As `Exchange.swap_values`."""
+
+    def alltoallv(self, parts: Sequence[Array], lengths: np.ndarray | None = None) -> list[Array]:
+        """As `Exchange.alltoallv`."""
 
 
 def swap_cargo(exchange: Swap, groups: Sequence[Sequence[int]], words: Words, cargo: Cargo) -> dict[int, np.ndarray]:

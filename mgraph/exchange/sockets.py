@@ -63,12 +63,14 @@ class SocketExchange(TcpExchange):
         for receiver in self._from.values():
             receiver.socket.send(READY)
         # Take the opened sockets once the other rank is ready.
+        late = self.rank
         try:
             async with asyncio.timeout(self._patience):
                 for rank, comm in self._out.items():
-                    await comm.stream.read_bytes(1)
+                    late = rank
+                    await comm.stream.read_bytes(len(READY))
         except (OSError, TimeoutError) as error:
-            raise WorkerLost(f"rank {self.names[rank]} did not connect within {self._patience:g} s: {error}") from None
+            raise WorkerLost(f"rank {self.names[late]} did not connect within {self._patience:g} s: {error}") from None
         self._into = {rank: Sender(_take_socket(comm)) for rank, comm in self._out.items()}
 
     def close(self) -> None:
@@ -149,7 +151,7 @@ class Sender:
 
     def begin(self, head: bytes, data: np.ndarray) -> None:
         """Begin a message."""
-        view = memoryview(np.ascontiguousarray(data).view(np.uint8))
+        view = np.ascontiguousarray(data).view(np.uint8).data
         self._left = [memoryview(head), view] if len(view) > JOINED else [memoryview(head + view.tobytes())]
 
     def go_on(self) -> bool:
@@ -180,7 +182,7 @@ class Receiver:
                 if not self._fill(memoryview(self._head)):
                     return False
                 self._data, self._at = room(bytes(self._head)), 0
-            return self._fill(memoryview(self._data))
+            return self._fill(self._data.data)
         return False
 
     def _fill(self, view: memoryview) -> bool:
@@ -200,6 +202,6 @@ class Receiver:
 
 def _take_socket(comm: Comm) -> socket.socket:
     """Return the socket of a comm, which its event loop reads and writes no more."""
-    stream: Any = comm.stream  # type: ignore[attr-defined]
+    stream: Any = comm.stream
     stream.io_loop.remove_handler(stream.fileno())
     return stream.socket

@@ -80,8 +80,8 @@ class KernelSource:
 
     An item takes `lanes` lanes, and a block `shared` bytes of dynamic shared memory. The blocks of a `persistent`
     kernel meet. `resident` is the number of blocks per multiprocessor to limit registers for; 0 leaves it to the
-    compiler. If a kernel `draws` its items from counters, only as many blocks are launched as run at once. For a program
-    of several ranks, `entry` is the driver's function, and `state` names the words of its state.
+    compiler. If a kernel `draws` its items from counters, only as many blocks are launched as run at once. For a
+    program of several ranks, `entry` is the driver's function, and `state` names the words of its state.
     """
 
     name: str

@@ -133,7 +133,8 @@ struct World {
     template <class Program, class State>
     DEVICE void tell_host(const Program& program, const State& state, i64 meetings, int lane, int n) const {
         i64* told = (i64*)host + meeting_at;
-        for (int i = lane; i < size + number_count; i += n) store(told + 1 + i, load(counts + i)), store(counts + i, (i64)0);
+        for (int i = lane; i < size + number_count; i += n)
+            store(told + 1 + i, load(counts + i)), store(counts + i, (i64)0);
         if (lane) return;
         Shared shared = program.shares(state);
         i64 words[share_words] = {shared.bits,   shared.vertices, shared.count, shared.wide,
