@@ -87,7 +87,7 @@ def pagerank_seconds(scale: int, hosts: Hosts) -> float:
 
 
 def _one_host(scale: float) -> float:
-    """Return the seconds of a search on one host: between measured scales in proportion, above the largest as 2^scale."""
+    """Return the seconds of a search on one host: interpolated, and above the largest measured scale as 2^scale."""
     scales = sorted(BFS_MS)
     if scale >= scales[-1]:
         return BFS_MS[scales[-1]] * 1e-3 * 2 ** (scale - scales[-1])
@@ -130,7 +130,8 @@ def rows(scales: Sequence[int], counts: Sequence[int], gigabits: Sequence[float]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    parser.add_argument("--scales", default="30,31,32,33,34,36", help="logarithms of the number of vertices (%(default)s)")
+    scales = "logarithms of the number of vertices (%(default)s)"
+    parser.add_argument("--scales", default="30,31,32,33,34,36", help=scales)
     parser.add_argument("--hosts", default="1,2,4,8,16", help="numbers of hosts with 8 GPUs (%(default)s)")
     parser.add_argument("--gigabits", default="100,400", help="network of a host, each way (%(default)s)")
 
