@@ -25,7 +25,7 @@ __all__ = ["World"]
 
 LAYOUT = constants("kernels/world_common.cuh")
 NUMBERS, SAID, SLOT = LAYOUT["number_count"], LAYOUT["said_words"], LAYOUT["slot_words"]
-STATE_WORDS, FLAG_BITS = LAYOUT["state_words"], LAYOUT["flag_bits"]
+FLAG_BITS = LAYOUT["flag_bits"]
 COUNTS_AT, HEARD_AT, SHARES = LAYOUT["counts_at"], LAYOUT["heard_at"], LAYOUT["share_words"]
 REPORT_AT, MEETING_AT, REPORT_WORDS = LAYOUT["report_at"], LAYOUT["meeting_at"], LAYOUT["report_words"]
 OVERFLOWED, ENDED, AT_MEETING = LAYOUT["overflowed"], LAYOUT["ended"], LAYOUT["at_meeting"]
