@@ -16,6 +16,7 @@ COMMANDS = (
     "demo",
     "gap",
     "graphalytics",
+    "hosts",
     "longrun",
     "notebooks",
     "paper",

@@ -21,7 +21,7 @@ __all__ = [
 
 CODE_BITS = 16  #: bits of a call's code
 
-_CALLS = ("alltoallv", "allgather", "sum", "min", "max")
+_CALLS = ("alltoallv", "allgather", "sum", "min", "max", "swap")
 
 
 def check_addresses(addresses: Sequence[bytes], size: int) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.errors import InvalidOption, MgraphError
+from mgraph.exchange.cargo import Cargo, swap_cargo
 from mgraph.exchange.world import World
 
 __all__ = ["Array", "Exchange", "ExchangeError"]
@@ -118,10 +119,18 @@ class Exchange(ABC):
         """Wait for every rank to call this."""
         self.allreduce(np.zeros(1, np.int8), "max")
 
-    def barrier_of_mates(self) -> None:
-        """Wait for `mates` to call this. They are all ranks, unless a subclass says otherwise."""
-        if len(self.mates) > 1:
-            self.barrier()
+    def swap_values(self, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Send the small host array ``parts[r]`` to each rank r. Does not wait for the device. uint8."""
+        return self.alltoallv(parts)
+
+    def carry(self, words: np.ndarray, cargo: Cargo) -> list[np.ndarray]:
+        """Return the words of every rank, int64[k], and carry the cargo of a meeting to ranks that are no mates.
+
+        Mates have finished what they write before any cargo is loaded, and all of it has been unloaded on return.
+        One message per pair of groups of mates; without groups, each rank is its own.
+        """
+        every = swap_cargo(self, [(r,) for r in range(self.size)], {self.rank: words}, cargo)
+        return [every[r] for r in range(self.size)]
 
     def world(self, device: Device) -> World:
         """Return the `World` in which programs run on all ranks together.

@@ -11,7 +11,7 @@ from mgraph.exchange.grouped import GroupedExchange
 from mgraph.exchange.groups import Groups
 from mgraph.exchange.loopback import Loopback
 from mgraph.exchange.peer import PeerExchange
-from mgraph.exchange.tcp import TcpExchange
+from mgraph.exchange.sockets import SocketExchange
 from mgraph.exchange.ucx import UcxExchange
 
 __all__ = ["make_exchange"]
@@ -64,4 +64,4 @@ def make_exchange(
         return PeerExchange(rank, size, aborted, device, patience=patience, names=names)
     if name == "ucx":
         return UcxExchange(rank, size, aborted, device, patience=patience, names=names)
-    return TcpExchange(rank, size, aborted, device, dispatcher=dispatcher, key=key, patience=patience, names=names)
+    return SocketExchange(rank, size, aborted, device, dispatcher=dispatcher, key=key, patience=patience, names=names)

@@ -16,6 +16,7 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.errors import Aborted, WorkerLost
+from mgraph.exchange.cargo import Cargo, swap_cargo
 from mgraph.exchange.common import another_call, call_code, check_addresses, check_parts
 from mgraph.exchange.contract import Array, Exchange
 from mgraph.exchange.groups import Groups
@@ -63,6 +64,8 @@ class GroupedExchange(Exchange):
         self._own = groups.of[rank]
         self.mates = self._members = groups.members(self._own)
         self._pairs: dict[int, Exchange] = {}
+        # The ranks of other groups that each rank of the group is the gateway for.
+        self._away = {r: [t for g in groups.partners(r) for t in groups.members(g)] for r in self._members}
         self._group = open_part("peer" if len(self._members) > 1 else "loopback", self._members, "")
         try:
             for other in groups.partners(rank):
@@ -114,9 +117,9 @@ class GroupedExchange(Exchange):
         """Implement `Exchange.allgather`."""
         return self._run(lambda: self._allgather(part, lengths))
 
-    def barrier_of_mates(self) -> None:
-        """Implement `Exchange.barrier_of_mates`, within the group."""
-        self._run(self._group.barrier)
+    def carry(self, words: np.ndarray, cargo: Cargo) -> list[np.ndarray]:
+        """Implement `Exchange.carry`: one message per pair of groups."""
+        return self._run(lambda: self._carry(words, cargo))
 
     def close(self) -> None:
         """Close all exchanges, from any thread. A running call of another thread ends at once."""
@@ -170,6 +173,26 @@ class GroupedExchange(Exchange):
                 every.update(zip(self._groups.members(other), unpack(block)[1:], strict=True))
         return [every[r] for r in range(self.size)]
 
+    def _carry(self, words: np.ndarray, cargo: Cargo) -> list[np.ndarray]:
+        # The group is ready, and says its words; then gateways swap those and the cargo.
+        mine = dict(zip(self._members, self._group.gather_values(words, "swap"), strict=True))
+        every = dict(mine)
+        try:
+            for other, pair in self._pairs.items():
+                ends = [self._members, self._groups.members(other)]
+                every |= swap_cargo(pair, ends if pair.rank == 0 else ends[::-1], mine, cargo)
+        except BaseException:
+            self._group.gather_values(words[:0], "swap")  # nothing tells the group that this gateway failed
+            raise
+        # The gateways have unloaded it, and say the words that have come.
+        theirs = [every[r] for r in self._away[self.rank]]
+        brought = self._group.gather_values(np.concatenate([words[:0], *theirs]), "swap")
+        for (gateway, ranks), came in zip(self._away.items(), brought, strict=True):
+            if len(came) != len(ranks) * len(words):
+                raise Aborted(f"rank {gateway} has lost its connection to another group")
+            every.update(zip(ranks, came.reshape(-1, len(words)), strict=True))
+        return [every[r] for r in range(self.size)]
+
     def _side(self, other: int) -> int:
         """Return the number of the other gateway in the exchange with a group."""
         return int(other > self._own)
@@ -217,8 +240,7 @@ class GroupedExchange(Exchange):
         groups, join = self._groups, self._device.concatenate
         if lengths is None:
             lengths = self._lengths("alltoallv", parts[0].dtype, [len(part) for part in parts])
-        away = {r: [t for other in groups.partners(r) for t in groups.members(other)] for r in self._members}
-        none, apart = parts[0][:0], np.not_equal.outer(groups.of, groups.of)
+        none, apart, away = parts[0][:0], np.not_equal.outer(groups.of, groups.of), self._away
         if not lengths[apart].any():  # nothing leaves a group
             received = self._group.alltoallv([parts[r] for r in self._members])
             inside = dict(zip(self._members, received, strict=True))

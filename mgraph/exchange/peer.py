@@ -164,6 +164,10 @@ class PeerExchange(Exchange):
         """Implement `Exchange.gather_values`."""
         return self._swap(call, [values] * self.size, on_host=True)
 
+    def swap_values(self, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Implement `Exchange.swap_values`."""
+        return self._swap("swap", parts, on_host=True)
+
     def close(self) -> None:
         """Unmap all memory, from any thread.
 

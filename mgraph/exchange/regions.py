@@ -36,11 +36,9 @@ class Collectives(Protocol):
     region_nbytes: int
     aborted: Callable[[], bool]
 
-    def alltoallv(self, parts: Sequence[Array], lengths: np.ndarray | None = None) -> list[Array]: ...
-    def allgather(self, part: Array, lengths: np.ndarray | None = None) -> list[Array]: ...
     def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray: ...
     def barrier(self) -> None: ...
-    def barrier_of_mates(self) -> None: ...
+    def carry(self, words: np.ndarray, cargo: Any) -> list[np.ndarray]: ...
 
 
 def gather_bytes(exchange: Collectives, data: bytes) -> list[bytes]:
@@ -65,19 +63,25 @@ class Layout:
         The field ``World world`` of the program.
     offsets : dict of str to int
         The byte offset of each array.
+    inboxes, outboxes : int
+        The offsets of the inboxes, one per parity of the meeting and rank, and of the messages to each rank whose
+        memory is not mapped, if there are such ranks.
+    box : int
+        The bytes of an inbox and of an outbox.
     nbytes : int
         The bytes of a region.
     """
 
-    def __init__(self, size: int, room: int, message: int, arrays: Mapping[str, int]) -> None:
+    def __init__(self, size: int, room: int, message: int, apart: bool, arrays: Mapping[str, int]) -> None:
+        self.room, self.message, self.box = room, message, room * message
         self.inboxes = aligned(SLOTS_OFFSET + 2 * size * SLOT * 8)
-        self.room, self.message, at = room, message, aligned(self.inboxes + 2 * size * room * message)
+        self.outboxes = aligned(self.inboxes + 2 * size * self.box)
+        at = aligned(self.outboxes + size * self.box) if apart else self.outboxes
         self.offsets = {}
         for name, nbytes in arrays.items():
             self.offsets[name], at = at, aligned(at + nbytes)
         self.nbytes, self.starts = at, tuple[int, ...]()
         self.world = Struct()
-        self.outbox: Array = None  # where the host drives programs: messages to each rank
 
 
 class OwnRegion:
@@ -99,7 +103,8 @@ class OwnRegion:
     def free(self) -> None:
         self._bytes = None
 
-    def array(self, offset: int, n: int, dtype: Any) -> Array:
+    def array(self, offset: int, n: int, dtype: Any, rank: int | None = None) -> Array:
+        """Return n elements of the region of a mate, by default of the own one."""
         return self._bytes[offset : offset + n * np.dtype(dtype).itemsize].view(dtype)
 
 
@@ -112,7 +117,7 @@ class HostRegion(OwnRegion):
             own, self._place = Segment.create(nbytes, {"pid": os.getpid()})
         self._segments: list[Segment | None] = [None] * size
         self._segments[self.rank] = own
-        self.addresses[self.rank], self._bytes = own.address, own.data
+        self.addresses[self.rank] = own.address
         self.name = self._place.encode()
 
     def open(self, names: Mapping[int, bytes]) -> None:
@@ -120,6 +125,11 @@ class HostRegion(OwnRegion):
         for r, name in names.items():
             self._segments[r] = segment = Segment.open(Place.decode(name))
             self.addresses[r] = segment.address
+
+    def array(self, offset: int, n: int, dtype: Any, rank: int | None = None) -> Array:
+        segment = self._segments[self.rank if rank is None else rank]
+        assert segment is not None
+        return segment.data[offset : offset + n * np.dtype(dtype).itemsize].view(dtype)
 
     def opened(self) -> None:
         """Remove the segment's name: all ranks have mapped it."""
@@ -174,9 +184,10 @@ class DeviceRegion(OwnRegion):
             with suppress(self._runtime.CUDARuntimeError):
                 self._runtime.free(base)
 
-    def array(self, offset: int, n: int, dtype: Any) -> Array:
+    def array(self, offset: int, n: int, dtype: Any, rank: int | None = None) -> Array:
         cuda = self.device.xp.cuda
-        memory = cuda.UnownedMemory(self._base, self._nbytes, self, self.device.index)
+        base = self._base if rank is None else self.addresses[rank]
+        memory = cuda.UnownedMemory(base, self._nbytes, self, self.device.index)
         return self.device.xp.ndarray((n,), dtype, cuda.MemoryPointer(memory, offset))
 
 

@@ -110,17 +110,21 @@ class TcpExchange(Exchange):
         """Implement `Exchange.alltoallv`."""
         check_parts(parts, self.size)
         host = [part if rank == self.rank else self._device.fetch(part) for rank, part in enumerate(parts)]
-        return self._to_device(self._call(self._swap("alltoallv", host)))
+        return self._to_device(self._trade("alltoallv", host))
 
     def allgather(self, part: Array, lengths: np.ndarray | None = None) -> list[Array]:
         """Implement `Exchange.allgather`."""
         host = [self._device.fetch(part)] * self.size
         host[self.rank] = part
-        return self._to_device(self._call(self._swap("allgather", host)))
+        return self._to_device(self._trade("allgather", host))
 
     def gather_values(self, values: np.ndarray, call: str) -> list[np.ndarray]:
         """Implement `Exchange.gather_values`."""
-        return self._call(self._swap(call, [values] * self.size))
+        return self._trade(call, [values] * self.size)
+
+    def swap_values(self, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Implement `Exchange.swap_values`."""
+        return self._trade("swap", parts)
 
     def close(self) -> None:
         """Abort the comms, from any thread.
@@ -146,6 +150,13 @@ class TcpExchange(Exchange):
             asyncio.run_coroutine_threadsafe(self._close(), loop).result(5)
 
     # ---- on the shard's thread -------------------------------------------------------------------------------------
+
+    def _trade(self, call: str, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Send ``parts[r]`` to every other rank r and receive a part from each.
+
+        The own part stays in its place.
+        """
+        return self._call(self._swap(call, parts))
 
     def _call(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """Run `coroutine` on the loop and return its result.
@@ -216,11 +227,7 @@ class TcpExchange(Exchange):
             raise WorkerLost(f"{what}: {error}") from error
         self._out[rank] = comm
 
-    async def _swap(self, call: str, parts: list[np.ndarray]) -> list[np.ndarray]:
-        """Send ``parts[r]`` to every other rank r and receive a part from each.
-
-        The own part stays in its place.
-        """
+    async def _swap(self, call: str, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
         # Queue all sends, receive in turn, then wait until the sends have left.
         mine = Head(self._key, self._step, self.rank, call, parts[self.rank].dtype.str)
         received: list[Any] = list(parts)

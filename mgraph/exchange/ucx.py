@@ -154,6 +154,10 @@ class UcxExchange(Exchange):
         """Implement `Exchange.gather_values`."""
         return self._swap(call, [values] * self.size, on_host=True)
 
+    def swap_values(self, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Implement `Exchange.swap_values`."""
+        return self._swap("swap", parts, on_host=True)
+
     def close(self) -> None:
         """Free endpoints, worker and context.
 

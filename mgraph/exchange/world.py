@@ -1,8 +1,8 @@
 """Programs of all ranks of a graph, and the drivers of their phases.
 
 A program is a kernel file with phases (see ``kernels/world_common.cuh``). Where all ranks map each other's memory, one
-launch on each runs all phases, and the ranks meet in memory after each. Elsewhere the host runs the phases one by one,
-and the exchange carries their numbers, and what they send and share with ranks whose memory is not mapped.
+launch on each runs all phases, and the ranks meet in memory after each. Elsewhere a launch ends at each meeting of all
+ranks, and the exchange carries what ranks say, and what they send and share with ranks whose memory is not mapped.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ import numpy as np
 
 from mgraph.device import Array, Device
 from mgraph.errors import Aborted
+from mgraph.exchange.cargo import Cargo
 from mgraph.exchange.gpu_tickets import Tickets
 from mgraph.exchange.regions import Collectives, Layout, gather_bytes, open_region
 from mgraph.exchange.segment import Place, Segment
 from mgraph.exchange.waiting import wait_until
-from mgraph.kernels import Library, Struct, constants, load
+from mgraph.kernels import Library, Struct, constants
 from mgraph.partition import Partition
 
 __all__ = ["World"]
 
 LAYOUT = constants("kernels/world_common.cuh")
 NUMBERS, SAID, SLOT = LAYOUT["number_count"], LAYOUT["said_words"], LAYOUT["slot_words"]
-STATE_WORDS, FLAG_BITS = LAYOUT["state_words"], LAYOUT["flag_bits"]
-MEETINGS_AT, STATE_AT, HEARD_AT = LAYOUT["meetings_at"], LAYOUT["state_at"], LAYOUT["heard_at"]
-ALONE_AT, SHARES_AT = LAYOUT["alone_at"], LAYOUT["shares_at"]
-COUNTS_AT, REPORT_AT = LAYOUT["counts_at"], LAYOUT["report_at"]
-OVERFLOWED = LAYOUT["overflowed"]
-ENDED, WAITS, STAYED = range(3)  # of the enum End
+FLAG_BITS = LAYOUT["flag_bits"]
+COUNTS_AT, HEARD_AT, SHARES = LAYOUT["counts_at"], LAYOUT["heard_at"], LAYOUT["share_words"]
+REPORT_AT, MEETING_AT, REPORT_WORDS = LAYOUT["report_at"], LAYOUT["meeting_at"], LAYOUT["report_words"]
+OVERFLOWED, ENDED, STAYED, AT_MEETING = (LAYOUT[name] for name in ("overflowed", "ended", "stayed", "at_meeting"))
+GOES_ON, CARRIED = LAYOUT["goes_on"], LAYOUT["carried"]
 PATIENCE = {"cuda": 2_000_000, "cpu": 5_000_000}  #: nanoseconds that a launch waits for another rank
 STAY = 1 << 60  #: nanoseconds after which a launch leaves a GPU
 STAY_IN_BACKGROUND = 2_000_000  #: of a copy, so that batches of its graph get through
@@ -58,8 +58,8 @@ class World:
     mates : tuple of int
         The ranks whose regions this rank maps, itself among them.
     mapped : bool
-        True if these are all ranks, which then meet in memory. Otherwise the host drives programs; what they send and
-        share among mates goes through memory, what goes to others through the exchange.
+        True if these are all ranks, which then meet in memory. Otherwise what ranks say, send and share with others
+        goes through the exchange.
 
     Notes
     -----
@@ -76,21 +76,12 @@ class World:
         if len(self.mates) == self.size and not self.mapped:
             self.mates = (self.rank,)
         self._strangers = [r for r in range(self.size) if r not in self.mates]
-        self._apart = self._who_is_apart()
         self.launches, self.stays = 0, 0
         self._region: Any = None
         self._control = device.zeros(HEARD_AT + self.size * SLOT, np.uint64)
         self._counts = self._control[COUNTS_AT : COUNTS_AT + self.size + NUMBERS].view(np.int64)
-        self._host, self._host_words = device.mailbox(REPORT_AT + 1 + STATE_WORDS)
+        self._host, self._host_words = device.mailbox(REPORT_WORDS)
         self._layouts: dict[Any, Layout] = {}
-
-    def _who_is_apart(self) -> np.ndarray:
-        """Return which rank does not map the memory of which other: bool[size, size]."""
-        table = np.zeros((self.size, self.size), np.int64)
-        table[self.rank, self._strangers] = 1
-        if self.mapped:
-            return table > 0
-        return self.exchange.allreduce(table.reshape(-1)).reshape(table.shape) > 0
 
     def _gpus_differ(self) -> bool:
         """Return True if no two ranks have the same GPU.
@@ -131,8 +122,8 @@ class World:
         partition : Partition
             The ranges of the ranks.
         room : int
-            Messages that a rank may send to another between two meetings; 0 if it sends none. Where the host drives
-            the program, an inbox holds as many as the longest range has vertices.
+            Messages that a rank may send to another between two meetings; 0 if it sends none. Where ranks do not map
+            each other's memory, an inbox holds as many as the longest range has vertices.
         message : int
             Bytes of a message, a multiple of 4.
         **arrays
@@ -149,7 +140,7 @@ class World:
         key = partition.starts, room, message, tuple(arrays.items())
         layout = self._layouts.get(key)
         if layout is None:
-            layout = Layout(self.size, room, message, arrays)
+            layout = Layout(self.size, room, message, bool(self._strangers), arrays)
             if layout.nbytes > self.exchange.region_nbytes:
                 self._grow(layout.nbytes)
             layout.world, layout.starts = self._struct(layout, partition), partition.starts
@@ -163,22 +154,20 @@ class World:
         # A rank has an inbox per rank and parity of the meeting.
         device, size = self.device, self.size
         regions = np.array(self._region.addresses, np.uint64)
-        own, box = int(regions[self.rank]), layout.message * layout.room
+        own, box = int(regions[self.rank]), layout.box
         parities = [[layout.inboxes + (parity * size + r) * box for r in range(size)] for parity in (0, 1)]
         inboxes = np.array(parities, np.uint64) + np.uint64(own)
-        # Messages go to the mates' inboxes, and to an outbox for the host.
+        # Messages go to the mates' inboxes, and to outboxes for the others.
         mine = np.array([[row[self.rank]] for row in parities], np.uint64)
         out = regions[None, :] + mine
-        if self._strangers:
-            layout.outbox = device.empty(size * box // 4, np.uint32)
-            for r in self._strangers:
-                out[:, r] = device.address(layout.outbox) + r * box
+        for r in self._strangers:
+            out[:, r] = own + layout.outboxes + r * box
         return Struct(
             rank=self.rank, size=size, starts=device.asarray(np.asarray(partition.starts, np.int64)),
             regions=device.asarray(regions), out=device.asarray(out.reshape(-1)),
             **{"in": device.asarray(inboxes.reshape(-1))}, control=self._control, counts=self._counts,
             host=device.address(self._host_words), patience=PATIENCE[device.kind], room=layout.room,
-            stay=_stay(device),
+            stay=_stay(device), apart=int(not self.mapped),
         )  # fmt: skip
 
     def array(self, layout: Layout, name: str, n: int, dtype: Any) -> Array:
@@ -233,14 +222,14 @@ class World:
             The exchange was aborted. The program has ended on this rank.
         """
         bound = getattr(library, name).bind(world=layout.world, **fields)
-        words = self._drive(bound, items) if self.mapped else self._drive_by_host(library, name, layout, items, fields)
+        words = self._drive(bound, layout, items)
         return dict(zip(getattr(library, name).source.state, words.tolist(), strict=False))
 
     def _check(self) -> None:
         if self.exchange.aborted():
             raise Aborted(f"rank {self.rank} of {self.size}: the exchange was aborted")
 
-    def _drive(self, program: Any, items: int) -> np.ndarray:
+    def _drive(self, program: Any, layout: Layout, items: int) -> np.ndarray:
         report, resume, end = self._host[REPORT_AT:], 0, STAYED
         try:
             while True:
@@ -251,10 +240,13 @@ class World:
                 self.launches += 1
                 program(items, launch=self.launches, resume=resume)
                 self.device.synchronize()
-                end, resume = int(report[0]), 1
+                end, resume = int(report[0]), GOES_ON
                 if end == ENDED:
                     return report[1:]
-                if end == STAYED and self._tickets is not None:
+                if end == AT_MEETING:
+                    self._meet(layout)
+                    resume = CARRIED
+                elif end == STAYED and self._tickets is not None:
                     self._tickets.give()
         finally:
             if self._tickets is not None:
@@ -272,100 +264,16 @@ class World:
         else:
             wait_until(lambda: bool(grant[0] >= self.stays), self._check)
 
-    def _drive_by_host(self, library: Library, name: str, layout: Layout, items: int, fields: Any) -> np.ndarray:
-        """Run the program phase by phase, with a read-back each.
-
-        A phase is its work, the exchange of numbers and messages, and the choice of the next phase.
-        """
-        step, after = (
-            getattr(library, name + suffix).bind(world=layout.world, **fields) for suffix in ("_step", "_next")
-        )
-        said, resume = np.zeros((self.size, SAID), np.int64), 0
-        while True:
-            self._check()
-            # The work of the phase.
-            self.device.fill(self._counts, 0)
-            step(items, launch=0, resume=resume)
-            control = Device.to_host(self._control).view(np.int64)
-            if control[STATE_AT] == 0:
-                return control[STATE_AT:]
-            # The exchange, and the next phase.
-            counts = control[COUNTS_AT : COUNTS_AT + self.size + NUMBERS]
-            self._say(layout, said, counts, bool(control[ALONE_AT]), int(control[MEETINGS_AT]))
-            bits, vertices, count, wide, narrow, array, width = control[SHARES_AT : SHARES_AT + 7].tolist()
-            if vertices >= 0:
-                self._share_listed(layout, bits, vertices, count, wide, narrow)
-            elif bits >= 0:
-                self._share_bits(layout, bits)
-            elif array >= 0:
-                self._share_array(layout, array, width)
-            if max(vertices, bits, array) >= 0 and len(self.mates) > 1:  # what they store next may be in the same words
-                self.device.synchronize()
-                self.exchange.barrier_of_mates()
-            after(1, launch=0, resume=resume)
-            resume = 1
-
-    def _say(self, layout: Layout, said: np.ndarray, counts: np.ndarray, alone: bool, meetings: int) -> None:
-        """Exchange numbers and messages, and write all ranks' numbers to `control`."""
-        # Reduce the counts of messages and the numbers of all ranks.
-        own = np.zeros((self.size, self.size + NUMBERS), np.int64)
-        own[self.rank] = counts
-        every = own if alone else self.exchange.allreduce(own.reshape(-1)).reshape(own.shape)
-        for r in [self.rank] if alone else range(self.size):
-            sent = every[r, : self.size]
-            flags = OVERFLOWED if (sent > layout.room).any() else 0
-            said[r] = [sent[self.rank], *every[r, self.size :], sent.sum() << FLAG_BITS | flags]
-        # The program reads them as halves of 32 bits.
+    def _meet(self, layout: Layout) -> None:
+        """Carry what all ranks say, send and share at a meeting, and write what they said to `control`."""
+        # The words of a rank: messages to each rank, its numbers, and the fields of `Shared`.
+        meetings, *words = self._host[MEETING_AT : MEETING_AT + 1 + self.size + NUMBERS + SHARES].tolist()
+        cargo = Cargo(self.device, self._region, layout, self.mates, meetings)
+        every = np.concatenate(self.exchange.carry(np.array(words, np.int64), cargo)).reshape(self.size, -1)
+        # What the program hears of a rank: messages to this one, the numbers, flags and all messages.
+        sent, said = every[:, : self.size], np.empty((self.size, SAID), np.int64)
+        said[:, 0], said[:, 1:-1] = sent[:, self.rank], every[:, self.size : self.size + NUMBERS]
+        said[:, -1] = (sent.sum(1) << FLAG_BITS) | np.where((sent > layout.room).any(1), OVERFLOWED, 0)
+        # It reads them as halves of 32 bits.
         halves = said.reshape(-1).view(np.uint32).astype(np.uint64)
         self._control[HEARD_AT : HEARD_AT + len(halves)] = self.device.asarray(halves)
-        # Send the messages for other hosts to the inboxes of this meeting's parity.
-        if not alone and every[:, : self.size].any():
-            words = layout.message // 4
-            box = layout.outbox.reshape(self.size, layout.room * words)
-            parts = [box[r, :0] for r in range(self.size)]
-            for r in self._strangers:
-                parts[r] = box[r, : min(int(counts[r]), layout.room) * words]
-            inboxes = self._region.array(layout.inboxes, 2 * box.size, np.uint32)
-            inboxes = inboxes.reshape(2, *box.shape)[meetings & 1]
-            lengths = np.where(self._apart, np.minimum(every[:, : self.size], layout.room) * words, 0)
-            received = self.exchange.alltoallv(parts, lengths)
-            for r in self._strangers:
-                inboxes[r, : len(received[r])] = received[r]
-
-    def _share_array(self, layout: Layout, offset: int, width: int) -> None:
-        """All-gather each rank's elements of an array with `width` bytes per vertex."""
-        starts = layout.starts
-        array = self._region.array(offset, starts[-1], f"u{width}")
-        every = self.exchange.allgather(array[starts[self.rank] : starts[self.rank + 1]], np.diff(starts))
-        for r in self._strangers:
-            array[starts[r] : starts[r + 1]] = every[r]
-
-    def _share_bits(self, layout: Layout, offset: int) -> None:
-        """All-gather the words of a bitmap that hold each rank's vertices."""
-        starts, words = layout.starts, (layout.starts[-1] + 31) // 32
-        bitmap = self._region.array(offset, words, np.uint32)
-        spans = [slice(starts[r] // 32, -(-starts[r + 1] // 32)) for r in range(self.size)]
-        lengths = np.array([span.stop - span.start for span in spans])
-        every = self.exchange.allgather(bitmap[spans[self.rank]], lengths)
-        for r in self._strangers:
-            bitmap[spans[r]] |= every[r]
-
-    def _share_listed(self, layout: Layout, bits: int, vertices: int, count: int, wide: int, narrow: int) -> None:
-        """All-gather the bits and elements of each rank's listed vertices. The arguments are those of `Shared`."""
-        # The arrays of the own region; None for those that are not shared.
-        n = layout.starts[-1]
-        shapes = {
-            "bits": (bits, (n + 31) // 32, np.uint32),
-            "wide": (wide, n, np.uint64),
-            "narrow": (narrow, n, np.uint32),
-        }
-        arrays = {name: None if shape[0] < 0 else self._region.array(*shape) for name, shape in shapes.items()}
-        # A record of 16 bytes is a vertex with its elements.
-        library = load(self.device, "kernels/shared_values.cuh", CHUNK_WORDS=1)
-        listed, records = self._region.array(vertices, count, np.uint32), self.device.empty(2 * count, np.uint64)
-        library.PackValues(
-            count, vertices=listed, n=count, records=records, wide=arrays["wide"], narrow=arrays["narrow"]
-        )
-        every = self.exchange.allgather(records)
-        for r in self._strangers:
-            library.TakeValues(len(every[r]) // 2, records=every[r], n=len(every[r]) // 2, **arrays)

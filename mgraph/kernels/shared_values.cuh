@@ -1,7 +1,9 @@
 // Values of listed vertices as records, where the host carries what ranks would write to each other: `Shared` of
-// kernels/world_common.cuh. A record is narrow << 32 | vertex, then wide; arrays that are not shared are null.
+// kernels/world_common.cuh. A record is narrow << 32 | vertex, then wide; arrays that are not shared are null. Several
+// ranks write to one region at the same time, but never to the same element.
 #pragma once
 #include "kernels/bits.cuh"
+#include "kernels/world.cuh"
 
 struct PackValues {
     static constexpr int lanes = 1;
@@ -29,9 +31,20 @@ struct TakeValues {
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(n)) {
             u32 v = (u32)records[2 * i];
-            if (bits) set_bit(bits, v);
+            if (bits) or_everywhere(bits + v / word_bits, bit_of(v));
             if (wide) wide[v] = records[2 * i + 1];
             if (narrow) narrow[v] = (u32)(records[2 * i] >> 32);
         }
+    }
+};
+
+struct TakeBits {
+    static constexpr int lanes = 1;
+    const u32* taken;
+    i64 n;
+    u32* bits;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n))
+            if (taken[i]) or_everywhere(bits + i, taken[i]);
     }
 };

@@ -46,9 +46,6 @@ _CHOICE = re.compile(r"^#(?:el)?if (\w+) == (\d+)\n((?:using \w+ = \w+;[^\n]*\n)
 _ALIAS = re.compile(r"using (\w+) = (\w+);")
 
 
-ENTRIES = ("drive", "drive_step", "drive_next")  #: functions of world_*, one per kernel of a program
-
-
 def _is_kernel(body: str) -> bool:
     return "operator()(Grid" in body or "Numbers step(Grid" in body
 
@@ -83,9 +80,8 @@ class KernelSource:
 
     An item takes `lanes` lanes, and a block `shared` bytes of dynamic shared memory. The blocks of a `persistent`
     kernel meet. `resident` is the number of blocks per multiprocessor to limit registers for; 0 leaves it to the
-    compiler. If a kernel `draws` its items from counters, only as many blocks are launched as run at once. A program of
-    several ranks gives three kernels of one struct: `entry` is the driver's function that runs all phases, a single
-    phase, or the step after one, and `state` names the words of its state.
+    compiler. If a kernel `draws` its items from counters, only as many blocks are launched as run at once. For a
+    program of several ranks, `entry` is the driver's function, and `state` names the words of its state.
     """
 
     name: str
@@ -96,7 +92,6 @@ class KernelSource:
     persistent: bool = False
     resident: int = 0
     draws: bool = False
-    struct: str = ""
     entry: str = ""
     state: tuple[str, ...] = ()
 
@@ -107,8 +102,7 @@ class KernelSource:
 
     def kind(self, view: str | None) -> str:
         """Return the C++ type of the struct."""
-        name = self.struct or self.name
-        return f"{name}<{view}>" if self.template else name
+        return f"{self.name}<{view}>" if self.template else self.name
 
 
 @dataclass(frozen=True)
@@ -203,23 +197,12 @@ def read_program(
         resident = values.get(f"{name}::resident", 0)
         draws = bool(values.get(f"{name}::draws", 0))
         lanes = values[f"{name}::lanes"]
-        for entry in ENTRIES if "Numbers step(Grid" in match[3] else ("",):
-            own_name = name + entry.removeprefix("drive")
-            kernels.append(
-                KernelSource(
-                    own_name,
-                    fields,
-                    lanes,
-                    bool(match[1]),
-                    shared,
-                    persistent,
-                    resident,
-                    draws,
-                    name,
-                    entry,
-                    _state(match[3]),
-                )
+        entry = "drive" if "Numbers step(Grid" in match[3] else ""
+        kernels.append(
+            KernelSource(
+                name, fields, lanes, bool(match[1]), shared, persistent, resident, draws, entry, _state(match[3])
             )
+        )
     text += views_text + body
     return Program(file, _macros(defines, text) + text, tuple(kernels), view and view[1])
 

@@ -10,7 +10,8 @@
 //   void next(state, heard)           the next phase, computed alike by everyone from what the ranks said; 0 ends
 // and `i64 launch, resume`, which its driver counts. The driver `drive` runs phases in one kernel (a GPU) or one call (a
 // CPU): after each, the ranks meet. When another rank is late it keeps the state in memory and ends; launched again with
-// `resume`, it goes on where it was. Where ranks cannot map each other, the host runs `step` and `next` one by one.
+// `resume`, it goes on where it was. Where some ranks cannot map each other, a launch ends at each meeting of all ranks,
+// and the host carries to them what the ranks said, sent and shared; it is launched again with `carried`.
 #pragma once
 
 constexpr int number_count = 5;  // numbers that a rank says at a meeting, besides the messages sent
@@ -22,14 +23,16 @@ constexpr i64 bell_offset = 64, slots_offset = 256;  // in a region, which begin
 enum Flag : i64 { wants_to_leave = 1, overflowed = 2 };
 constexpr int flag_bits = 2;  // of the last word, above which are the messages sent to all
 // How a launch ended. After `stay` the ranks of GPUs leave together, at a meeting; on CPUs each leaves by itself.
-enum End : i64 { ended = 0, waits = 1, stayed = 2 };
+enum End : i64 { ended = 0, waits = 1, stayed = 2, at_meeting = 3 };
+enum Resume : i64 { begins = 0, goes_on = 1, carried = 2 };  // carried: `control` has what all ranks said
 
 // The words of `control`, in the memory of one rank.
 constexpr int arrived_at = 0, intends_at = 16, stays_at = 17, leaves_at = 18;
 constexpr int step_at = 32, meetings_at = 33, waiting_at = 34;
-constexpr int alone_at = 35, shares_at = 36;  // of the phase, for the host's driver; to 42
 constexpr int state_at = 48, counts_at = state_at + state_words, heard_at = counts_at + 72;
-constexpr int report_at = 8;  // words of the host: how a launch ended, and the state
+// Words of the host: how a launch ended and the state; at a meeting, the meetings before, the counts and what is shared.
+constexpr int report_at = 8, meeting_at = report_at + 1 + state_words, share_words = 7;
+constexpr int report_words = meeting_at + 1 + most_ranks + number_count + share_words;
 static_assert(most_ranks + number_count <= 72 && heard_at % 2 == 0);
 
 // How a GPU waits.
@@ -97,6 +100,7 @@ struct World {
     i64 patience;  // nanoseconds that a launch waits for another rank
     i64 stay;  // nanoseconds after which a launch leaves at a meeting
     i64 room;  // messages that an inbox holds
+    i64 apart;  // 1 if some ranks do not map each other's memory
     DEVICE u32* words(i64 r, i64 offset) const { return (u32*)(regions[r] + offset); }
     DEVICE bool reaches(i64 r) const { return regions[r] != 0; }
     DEVICE i64 lo() const { return starts[rank]; }
@@ -125,14 +129,18 @@ struct World {
         return load((const T*)in[heard.reads() * size + from] + i);
     }
     DEVICE i64* number(int k) const { return counts + size + k; }
-    // For the host's driver, before the first phase and before each.
-    template <class Program, class State> DEVICE void tell_host(const Program& program, const State& state) const {
-        store(control + alone_at, (u64)program.alone(state));
+    // What the host carries at a meeting of all ranks. Clears the counts. By `n` lanes.
+    template <class Program, class State>
+    DEVICE void tell_host(const Program& program, const State& state, i64 meetings, int lane, int n) const {
+        i64* told = (i64*)host + meeting_at;
+        for (int i = lane; i < size + number_count; i += n)
+            store(told + 1 + i, load(counts + i)), store(counts + i, (i64)0);
+        if (lane) return;
         Shared shared = program.shares(state);
-        i64 words[] = {shared.bits,   shared.vertices, shared.count, shared.wide,
-                       shared.narrow, shared.array,    shared.width};
-        for (int i = 0; i < 7; ++i) store(control + shares_at + i, (u64)words[i]);
-        keep_state(*this, state, ended);
+        i64 words[share_words] = {shared.bits,   shared.vertices, shared.count, shared.wide,
+                                  shared.narrow, shared.array,    shared.width};
+        store(told, meetings);
+        for (int i = 0; i < share_words; ++i) store(told + 1 + size + number_count + i, words[i]);
     }
     DEVICE u64* slot(i64 of, i64 meetings, i64 from) const {
         return (u64*)(regions[of] + slots_offset) + ((meetings & 1) * size + from) * slot_words;

@@ -40,7 +40,7 @@ def never() -> bool:
 @contextmanager
 def pair(aborted: Any = never, **options: Any) -> Iterator[list[TcpExchange]]:
     """Two connected ranks."""
-    with ranks("tcp", 2, [aborted, aborted], **options) as made, ThreadPoolExecutor(2) as pool:
+    with ranks("comms", 2, [aborted, aborted], **options) as made, ThreadPoolExecutor(2) as pool:
         addresses = [exchange.address for exchange in made]
         list(pool.map(lambda exchange: exchange.connect(addresses), made, timeout=LIMIT))
         yield made  # type: ignore[misc]

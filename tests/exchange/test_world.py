@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from exchange_ranks import run_processes
-from spmd import Meeting, ThreadExchange, mates
+from spmd import Meeting, thread_exchange
 
 from mgraph.device import Device
 from mgraph.errors import Aborted, CapacityError, DeviceError
@@ -48,9 +48,7 @@ def together(
 ) -> list[Any]:
     """What `work` returned or raised on each rank, a thread each."""
     meeting, device = Meeting(size), Device("cpu", threads=2)
-    exchanges = [ThreadExchange(rank, size, meeting, aborted) for rank in range(size)]
-    for exchange in exchanges:
-        exchange.mates = mates(exchange.rank, size, mapped)
+    exchanges = [thread_exchange(rank, size, meeting, aborted, device, mapped) for rank in range(size)]
     try:
         with ThreadPoolExecutor(size) as pool:
             futures = [pool.submit(work, exchange, device) for exchange in exchanges]
@@ -65,7 +63,7 @@ def together(
 @pytest.mark.parametrize(("size", "bits"), [(1, 32), (2, 64), (3, 32), (3, 64)])
 def test_every_rank_hears_what_all_say(size: int, bits: int, mapped: bool | str, messages: int) -> None:
     if mapped is not True and messages == ROOM + 36:
-        messages += 100 - ROOM  # where the host drives, an inbox holds a range
+        messages += 100 - ROOM  # where ranks are apart, an inbox holds a range
     room = ROOM if mapped is True else 100
     for state in together(size, lambda exchange, device: meet(exchange, device, 41, messages, room, bits=bits), mapped):
         assert state["round"] == 41

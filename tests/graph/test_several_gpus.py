@@ -1,4 +1,4 @@
-"""Every algorithm on several GPUs against the CPU: programs of all ranks by both drivers."""
+"""Every algorithm on several GPUs against the CPU: programs of all ranks, which map each other's memory or do not."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from test_gpu import gpu_workers
 
 from mgraph import DynamicGraph
 from mgraph.device import Device
+from mgraph.exchange.ucxx_api import ucx_installed
 from mgraph.sources.rmat import Rmat
 from workloads.scaling.algorithms import CASES, MAINTAINED, first_column
 
 pytestmark = pytest.mark.timeout(600)
+needs_ucx = pytest.mark.skipif(not ucx_installed(), reason="UCXX is not installed")
 
 #: a small graph first: programs of the larger one need larger regions
 SCALES = (8, 15)
@@ -50,7 +52,7 @@ def right() -> Iterator[list[DynamicGraph]]:
         graph.close()
 
 
-#: by "peer" a kernel of each rank drives a program, by "tcp" the host
+#: by "peer" a launch runs a program, by "tcp" it ends at each meeting of all ranks
 EVERY = list(product(["peer", "tcp"], CASES))
 
 
@@ -65,7 +67,11 @@ def on_gpus(client: Client, request: pytest.FixtureRequest) -> Iterator[list[Dyn
 
 @pytest.mark.parametrize(("on_gpus", "name"), EVERY, indirect=["on_gpus"])
 def test_as_on_the_cpu(on_gpus: list[DynamicGraph], right: list[DynamicGraph], name: str) -> None:
-    for ours, theirs in zip(on_gpus, right, strict=True):
+    compare(on_gpus, right, name)
+
+
+def compare(graphs: list[DynamicGraph], right: list[DynamicGraph], name: str) -> None:
+    for ours, theirs in zip(graphs, right, strict=True):
         for root in (1, ours.num_vertices - 1) if CASES[name].searches else (0,):
             got, want = (first_column(CASES[name].call(graph, root)) for graph in (ours, theirs))
             if name == "Louvain":  # whose labels depend on the kind of machine
@@ -75,6 +81,53 @@ def test_as_on_the_cpu(on_gpus: list[DynamicGraph], right: list[DynamicGraph], n
                 np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
             else:
                 np.testing.assert_array_equal(got, want)
+
+
+# ---- GPUs that are told they are on two hosts ------------------------------------------------------------------------
+
+
+def told_apart(client: Client, network: str) -> str:
+    """The exchange of two hosts, each with half of the workers: peer+tcp:0,0,1,1."""
+    size = len(client.scheduler_info(n_workers=-1)["workers"])
+    return f"peer+{network}:{','.join(str(2 * rank // size) for rank in range(size))}"
+
+
+@pytest.fixture(scope="module", params=["tcp", pytest.param("ucx", marks=needs_ucx)])
+def apart(client: Client, request: pytest.FixtureRequest) -> Iterator[list[DynamicGraph]]:
+    exchange = told_apart(client, request.param)
+    made = graphs(client, device="cuda", exchange=exchange)
+    assert made[0].exchange == exchange
+    yield made
+    for graph in made:
+        graph.close()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "BFS", "BFS, predecessors", "shortest paths", "distances, 64", "components", "strong components",
+        "core numbers", "label propagation, 10 rounds", "PageRank", "betweenness, 4 sources", "Louvain",
+        "triangles",
+    ],
+)  # fmt: skip
+def test_gpus_told_apart(apart: list[DynamicGraph], right: list[DynamicGraph], name: str) -> None:
+    compare(apart, right, name)
+
+
+@pytest.mark.parametrize("network", ["tcp", pytest.param("ucx", marks=needs_ucx)])
+def test_batches_and_cargo_of_gpus_told_apart(client: Client, network: str) -> None:
+    """Shares of the larger graph do not fit behind the words of a meeting: they go from GPU to GPU."""
+    rng, n = np.random.default_rng(11), 1 << 17
+    kind: dict[str, Any] = {"directed": False, "device": "cuda", "exchange": told_apart(client, network)}
+    with DynamicGraph(client, n, **kind) as graph, DynamicGraph(n_vertices=n, device="cpu", directed=False) as oracle:
+        for _ in range(3):
+            batch = rng.integers(0, n, (2, 200_000))
+            for g in (graph, oracle):
+                g.insert(*batch)
+                g.delete(*batch[:, :50_000])
+            assert graph.num_edges == oracle.num_edges
+            np.testing.assert_array_equal(graph.bfs(0).to_numpy(), oracle.bfs(0).to_numpy())
+            np.testing.assert_allclose(graph.pagerank().to_numpy(), oracle.pagerank().to_numpy(), rtol=1e-4, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", MAINTAINED.values())
@@ -139,6 +192,6 @@ def check_bits(client: Client, device: str, exchange: str, structure: str) -> No
 
 
 @pytest.mark.parametrize("structure", ["csr", "gpma+"])
-@pytest.mark.parametrize("exchange", ["peer", "tcp"])  # a kernel of each rank drives the program, or the host
+@pytest.mark.parametrize("exchange", ["peer", "tcp"])
 def test_bulk_programs_give_the_bits_of_one_gpu(client: Client, exchange: str, structure: str) -> None:
     check_bits(client, "cuda", exchange, structure)

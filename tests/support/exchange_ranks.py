@@ -22,6 +22,7 @@ from mgraph.exchange.comm_dispatcher import HANDLER, CommDispatcher
 from mgraph.exchange.grouped import GroupedExchange
 from mgraph.exchange.groups import Groups
 from mgraph.exchange.peer import PeerExchange
+from mgraph.exchange.sockets import SocketExchange
 from mgraph.exchange.tcp import TcpExchange
 from mgraph.exchange.ucx import UcxExchange
 
@@ -110,7 +111,7 @@ def ranks(
 
 def needs_dispatcher(kind: str) -> bool:
     """Return True if an exchange of this kind goes over Dask's comms."""
-    return kind in ("tcp", "inproc") or kind.startswith("groups")
+    return kind in ("tcp", "comms", "inproc") or kind.startswith("groups")
 
 
 def _make(
@@ -118,16 +119,17 @@ def _make(
 ) -> Exchange:
     """An exchange by its kind.
 
-    loopback, tcp, inproc (Dask's comms within the process), peer, buffers
-    (peer with the buffers of a GPU, in host memory), groups-001 (with the group of each rank; tcp in between), ucx,
+    loopback, tcp, comms (tcp without its sockets), inproc (Dask's comms within the process), peer, buffers (peer
+    with the buffers of a GPU, in host memory), groups-001 (with the group of each rank; tcp in between), ucx,
     ucx-tcp (UCX without shared memory).
     """
     where = Device.of(device)
     if kind == "loopback":
         return Loopback(aborted)
-    if kind == "tcp" or kind == "inproc":
+    if kind in ("tcp", "comms", "inproc"):
         assert dispatcher is not None
-        return TcpExchange(rank, size, aborted, where, dispatcher=dispatcher, key=KEY, **options)
+        make = TcpExchange if kind == "comms" else SocketExchange
+        return make(rank, size, aborted, where, dispatcher=dispatcher, key=KEY, **options)
     if kind.startswith("groups"):
         groups = Groups(tuple(map(int, kind.partition("-")[2])), "tcp")
 
@@ -137,7 +139,7 @@ def _make(
             some = {"rank": ranks.index(rank), "size": len(ranks), "aborted": aborted, "device": where, "names": ranks}
             if name == "peer":
                 return PeerExchange(**some, **options)
-            return TcpExchange(**some, dispatcher=dispatcher, key=(KEY[0] + pair, KEY[1]), **options)
+            return SocketExchange(**some, dispatcher=dispatcher, key=(KEY[0] + pair, KEY[1]), **options)
 
         return GroupedExchange(rank, size, aborted, where, groups=groups, open_part=open_part)
     if kind == "peer":

@@ -16,6 +16,8 @@ from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.errors import Aborted
 from mgraph.exchange import Exchange, Loopback
+from mgraph.exchange.grouped import GroupedExchange
+from mgraph.exchange.groups import Groups
 from mgraph.kernels import constants
 from mgraph.partition import Partition
 from mgraph.structures import Structure, create
@@ -30,7 +32,11 @@ class Meeting:
     def __init__(self, size: int) -> None:
         self.places: list[Any] = [None] * size
         self.barrier = threading.Barrier(size)
-        self.barriers: dict[tuple[int, ...], threading.Barrier] = {}  # of mates
+        self.parts: dict[str, Meeting] = {}  # of the groups, and of their gateways
+
+    def part(self, name: str, size: int) -> Meeting:
+        """Where some of the ranks meet."""
+        return self.parts.setdefault(name, Meeting(size))
 
     def swap(self, rank: int, call: str, mine: Any) -> list[Any]:
         """What every rank brought; all must be in the same call."""
@@ -85,14 +91,10 @@ class ThreadExchange(Exchange):
         self._check(values)
         assert isinstance(values, np.ndarray)
         self.calls.append(("allreduce", values.nbytes * (self.size - 1)))
-        return self.meeting.swap(self.rank, f"{call} {values.dtype} {values.shape}", values.copy())
-
-    def barrier_of_mates(self) -> None:
-        self.meeting.barriers.setdefault(self.mates, threading.Barrier(len(self.mates))).wait(LIMIT)
+        return self.meeting.swap(self.rank, f"{call} {values.dtype}", values.copy())
 
     def close(self) -> None:
-        for barrier in (self.meeting.barrier, *self.meeting.barriers.values()):
-            barrier.abort()
+        self.meeting.barrier.abort()
         self.close_world()
 
 
@@ -192,12 +194,22 @@ def cut(n: int, size: int, even: bool = True) -> Partition:
     return Partition((0, 0, *inner, n))
 
 
-def mates(rank: int, size: int, mapped: bool | str) -> tuple[int, ...]:
-    """The ranks that a rank maps: see `shards`."""
-    if mapped != "hosts":
-        return tuple(range(size)) if mapped else (rank,)
-    half = -(-size // 2)
-    return tuple(range(half)) if rank < half else tuple(range(half, size))
+def thread_exchange(
+    rank: int, size: int, meeting: Meeting, aborted: Callable[[], bool], device: Device, mapped: bool | str
+) -> Exchange:
+    """The exchange of a rank: see `shards`."""
+    if mapped == "hosts" and size > 1:
+        of = tuple(int(r >= -(-size // 2)) for r in range(size))
+
+        def open_part(name: str, ranks: Sequence[int], pair: str) -> Exchange:
+            return ThreadExchange(
+                ranks.index(rank), len(ranks), meeting.part(f"{name}{pair}{ranks}", len(ranks)), aborted
+            )
+
+        return GroupedExchange(rank, size, aborted, device, groups=Groups(of, "tcp"), open_part=open_part)
+    exchange = Loopback(aborted) if size == 1 else ThreadExchange(rank, size, meeting, aborted)
+    exchange.mates = tuple(range(size)) if mapped else (rank,)
+    return exchange
 
 
 def shards(
@@ -206,7 +218,7 @@ def shards(
 ) -> list[FakeShard]:  # fmt: skip
     """One shard a rank, with in-edges where the graph is undirected or `reverse` is asked for.
 
-    With `mapped` the ranks meet in memory that all have mapped; else the host drives programs. With "hosts" the first
+    With `mapped` the ranks meet in memory that all have mapped; else the exchange carries. With "hosts" the first
     half of the ranks map each other's memory, and so do the others.
     """
     (src, dst), weight = graph.arcs, graph.arc_weights
@@ -214,8 +226,8 @@ def shards(
     for rank in range(size):
         lo, hi = partition.range(rank)
         here = Device(device, 0, threads=2)
-        exchange = Loopback(aborted) if size == 1 else ThreadExchange(rank, size, meeting, aborted)
-        exchange.mates = mates(rank, size, mapped if device == "cpu" else False)  # ranks that share a GPU do not meet
+        apart = mapped if device == "cpu" else False  # ranks that share a GPU do not meet
+        exchange = thread_exchange(rank, size, meeting, aborted, here, apart)
         out = _rows(structure, here, lo, hi, graph.n, src, dst, weight)
         back = out if not graph.directed else None
         if graph.directed and reverse:

@@ -62,7 +62,7 @@ def test_every_exchange_has_the_patience_of_the_graph(name, monkeypatch):
 
         return make
 
-    for kind in ("PeerExchange", "TcpExchange", "UcxExchange"):
+    for kind in ("PeerExchange", "SocketExchange", "UcxExchange"):
         monkeypatch.setattr(factory, kind, recorder(kind))
     made = MgraphPlugin()
     made.dispatcher = object()  # type: ignore[assignment]
@@ -70,7 +70,7 @@ def test_every_exchange_has_the_patience_of_the_graph(name, monkeypatch):
     if name == "loopback":
         assert isinstance(exchange, Loopback)
         return
-    assert list(options_of) == [f"{name.capitalize()}Exchange"]
+    assert list(options_of) == ["SocketExchange" if name == "tcp" else f"{name.capitalize()}Exchange"]
     assert options_of[exchange]["patience"] == 7.5
     if name == "tcp":
         assert options_of[exchange]["key"] == ("g", 3)

@@ -148,6 +148,12 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
         __syncwarp();
         bool last = first && arrive_last(world.control + arrived_at, gridDim.x);
         last = __shfl_sync(~0u, last, 0);
+        if (!alone && world.apart) {  // all blocks leave, and the host carries what the rank has said
+            if (last) world.tell_host(program, state, meetings, threadIdx.x, 32);
+            if (first) --step, left = at_meeting;
+            __syncthreads();
+            return;
+        }
         if (last && !resumed) say(world, alone);
         bool all = hear(program, alone, last);
         __syncwarp();
@@ -182,11 +188,11 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
             atomic_add(world.number((int)threadIdx.x), (i64)sums[threadIdx.x]);
     }
     // The state and what was heard before this launch. Returns whether the ranks have not met after the phase's work.
-    DEVICE bool recall(const Program& program, bool heard_before) {
+    DEVICE bool recall(const Program& program) {
         const World& world = program.world;
         for (i64 i = threadIdx.x; i < world.size * said_words; i += blockDim.x) {
             u64 a = 0, b = 0;  // nothing before the first meeting
-            if (heard_before) load_pair(world.heard_of(0) + i * 2, a, b);
+            if (program.resume) load_pair(world.heard_of(0) + i * 2, a, b);
             said[i] = (i64)((u64)(u32)b << 32 | (u32)a);
         }
         if (threadIdx.x == 0) {
@@ -195,6 +201,11 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
             state = typename Program::State{};
             if (program.resume) load_state(world, state);
             else program.begin(state);
+        }
+        __syncthreads();
+        if (threadIdx.x == 0 && program.resume == carried) {
+            ++step, ++meetings;
+            program.next(state, heard(world));
         }
         __syncthreads();
         return program.resume && load(world.control + waiting_at);
@@ -215,31 +226,11 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
 template <class Program> DEVICE void drive(const Program& program) {
     __shared__ char memory[sizeof(Gathering<Program>)] __attribute__((aligned(16)));
     Gathering<Program>& all = *(Gathering<Program>*)memory;
-    bool waiting = all.recall(program, program.resume);
+    bool waiting = all.recall(program);
     while (all.state.phase && !all.left) {
         if (!waiting) all.add(program.world, program.step(Grid{}, all.state, all.heard(program.world)));
         all.meet(program, waiting);
         waiting = false;
     }
-    all.keep(program.world);
-}
-
-// One phase, and what follows it, for the host's driver, which passes on what the ranks said.
-template <class Program> DEVICE void drive_step(const Program& program) {
-    __shared__ char memory[sizeof(Gathering<Program>)] __attribute__((aligned(16)));
-    Gathering<Program>& all = *(Gathering<Program>*)memory;
-    all.recall(program, true);
-    if (all.state.phase) all.add(program.world, program.step(Grid{}, all.state, all.heard(program.world)));
-    if (blockIdx.x == 0 && threadIdx.x == 0) program.world.tell_host(program, all.state);
-}
-template <class Program> DEVICE void drive_next(const Program& program) {
-    __shared__ char memory[sizeof(Gathering<Program>)] __attribute__((aligned(16)));
-    Gathering<Program>& all = *(Gathering<Program>*)memory;
-    all.recall(program, true);
-    if (threadIdx.x == 0) {
-        all.meetings += !program.alone(all.state);
-        program.next(all.state, all.heard(program.world));
-    }
-    __syncthreads();
     all.keep(program.world);
 }

@@ -112,6 +112,10 @@ public:
         }
     }
     Heard heard() const { return {said, world.rank, world.size, meetings}; }
+    template <class Program> void pass(const Program& program, typename Program::State& state, bool alone) {
+        meetings += !alone;
+        program.next(state, heard());
+    }
     bool meet(bool alone, bool resumed) {
         ++step;
         if (!resumed) say(alone);
@@ -119,7 +123,6 @@ public:
             --step;
             return false;
         }
-        meetings += !alone;
         return true;
     }
     void keep(i64 end) const {
@@ -142,18 +145,25 @@ template <class Program> void drive(const Program& program, i64, int threads) {
     if (program.resume) {
         load_state(world, state);
         waiting = load(world.control + waiting_at) != 0;
+        if (program.resume == carried) ++all.step, all.pass(program, state, false);
     } else {
         program.begin(state);
     }
     i64 end = ended, began = now_nanoseconds();
     while (state.phase) {
+        bool alone = program.alone(state);
         if (!waiting) run_phase(program, state, all.heard(), threads);
-        if (!all.meet(program.alone(state), waiting)) {
+        if (!alone && world.apart) {
+            world.tell_host(program, state, all.meetings, 0, 1);
+            end = at_meeting;
+            break;
+        }
+        if (!all.meet(alone, waiting)) {
             end = waits;
             break;
         }
         waiting = false;
-        program.next(state, all.heard());
+        all.pass(program, state, alone);
         if (state.phase && now_nanoseconds() - began > world.stay) {  // the host looks for an abort
             end = stayed;
             break;
@@ -161,24 +171,4 @@ template <class Program> void drive(const Program& program, i64, int threads) {
     }
     keep_state(world, state, end);
     all.keep(end);
-}
-
-// One phase, and what follows it, for the host's driver, which passes on what the ranks said.
-template <class Program> void drive_step(const Program& program, i64, int threads) {
-    Gathering all(program.world, true);
-    typename Program::State state{};
-    if (program.resume) load_state(program.world, state);
-    else program.begin(state);
-    if (state.phase) run_phase(program, state, all.heard(), threads);
-    program.world.tell_host(program, state);
-}
-template <class Program> void drive_next(const Program& program, i64, int) {
-    Gathering all(program.world, true);
-    typename Program::State state{};
-    if (program.resume) load_state(program.world, state);
-    else program.begin(state);
-    all.meetings += !program.alone(state);
-    program.next(state, all.heard());
-    keep_state(program.world, state, ended);
-    all.keep(ended);
 }

@@ -25,7 +25,7 @@ CUTS = [(1, True), (2, True), (3, True), (3, False)]
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("mapped", [True, False, "hosts"])  # False: the host drives the program
+@pytest.mark.parametrize("mapped", [True, False, "hosts"])
 @pytest.mark.parametrize(("size", "even"), CUTS)
 def test_shapes(
     structure: str, device: str, pieces: str, size: int, even: bool, mapped: bool | str, reverse: bool

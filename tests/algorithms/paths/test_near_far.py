@@ -1,4 +1,4 @@
-"""The program of shortest paths against Dijkstra: both drivers, full inboxes, leaving and coming back, and abort."""
+"""The program of shortest paths against Dijkstra: mapped or not, full inboxes, leaving and coming back, and abort."""
 
 from __future__ import annotations
 

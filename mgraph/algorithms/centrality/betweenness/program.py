@@ -124,8 +124,8 @@ def run(shard: Shard, sources: np.ndarray | None, factor: float, source_factor: 
     ------
     CapacityError
         Too little memory: 13 bytes per vertex of the whole graph, 12 per owned vertex and 8 per level, a search, 1 / 25
-        byte per edge for hubs' tasks and, in directed graphs without in-edges, the memory of `transposed`. Where the
-        host drives programs, also 16 bytes per vertex of the largest level.
+        byte per edge for hubs' tasks and, in directed graphs without in-edges, the memory of `transposed`. Where ranks
+        do not map each other's memory, also 16 bytes per vertex of the largest level.
 
     Notes
     -----

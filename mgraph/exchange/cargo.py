@@ -1,0 +1,202 @@
+"""Cargo of a meeting: what programs send and share between ranks that do not map each other's memory.
+
+Ranks that map each other's memory are a group. A gateway takes what its group has for another one directly from the
+mates' regions, and writes what comes directly into them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Protocol
+
+import numpy as np
+
+from mgraph.device import Array, Device
+from mgraph.exchange.regions import Layout, OwnRegion
+from mgraph.kernels import Library, constants, load
+
+__all__ = ["Cargo", "Swap", "swap_cargo"]
+
+WORDS = constants("kernels/world_common.cuh")
+NUMBERS, SHARES = WORDS["number_count"], WORDS["share_words"]
+INLINE = 64 << 10  #: bytes of a GPU's cargo that go through host memory, in one message with the words
+
+Words = Mapping[int, np.ndarray]  #: of ranks: messages to each rank, the numbers, and the fields of `Shared`
+
+
+class Cargo:
+    """Messages and shares of one meeting.
+
+    Parameters
+    ----------
+    device : Device
+    region : OwnRegion
+        The own region, with those of `mates` mapped.
+    layout : Layout
+    mates : sequence of int
+    meetings : int
+        The meetings of all ranks before this one.
+
+    Notes
+    -----
+    The cargo from a group to another one: the shares of each of its ranks, padded to 8 bytes, then the messages from
+    each of its ranks to each of theirs.
+    """
+
+    def __init__(self, device: Device, region: OwnRegion, layout: Layout, mates: Sequence[int], meetings: int) -> None:
+        self.device, self._region, self._layout, self._mates = device, region, layout, mates
+        self._inboxes = layout.inboxes + (meetings & 1) * len(region.addresses) * layout.box
+
+    def nbytes(self, words: Words, of: Sequence[int], to: Sequence[int]) -> int:
+        """Return the bytes that the ranks `of` have for the ranks `to`."""
+        return self._share_bytes(words, of)[-1] + sum(self._sent(words[r], t) for r in of for t in to)
+
+    def load(self, words: Words, to: Sequence[int]) -> Array:
+        """Return what the mates have for the ranks `to`, uint8[nbytes]."""
+        layout, ends = self._layout, self._share_bytes(words, self._mates)
+        pieces = [self._share(r, words[r]) for r in self._mates] if ends[-1] else []
+        pieces.append(self.device.zeros(ends[-1] - ends[-2], np.uint8))
+        for r in self._mates:
+            for t in to:
+                if sent := self._sent(words[r], t):
+                    pieces.append(self._region.array(layout.outboxes + t * layout.box, sent, np.uint8, r))
+        return self.device.concatenate(pieces)
+
+    def unload(self, words: Words, of: Sequence[int], data: Array) -> None:
+        """Write what the ranks `of` have sent, uint8[nbytes], to the regions of the mates."""
+        # Shares go to all mates.
+        ends = self._share_bytes(words, of)
+        if ends[-1]:
+            for sender, first, end in zip(of, [0, *ends], ends, strict=False):
+                for r in self._mates:
+                    self._take_share(sender, words[sender], data[first:end], r)
+        # Messages go to the inboxes of their receivers.
+        at = ends[-1]
+        for sender in of:
+            for r in self._mates:
+                if sent := self._sent(words[sender], r):
+                    box = self._region.array(self._inboxes + sender * self._layout.box, sent, np.uint8, r)
+                    box[:] = data[at : at + sent]
+                    at += sent
+
+    def _sent(self, words: np.ndarray, to: int) -> int:
+        return min(int(words[to]), self._layout.room) * self._layout.message
+
+    # ---- shares ------------------------------------------------------------------------------------------------------
+
+    def _share_bytes(self, words: Words, of: Sequence[int]) -> list[int]:
+        """Return where the share of each rank ends, and the last end rounded up to 8."""
+        ends = list(accumulate(self._share_nbytes(r, words[r]) for r in of))
+        return [*ends, -(-ends[-1] // 8) * 8]
+
+    def _share_nbytes(self, rank: int, words: np.ndarray) -> int:
+        bits, vertices, count, _, _, array, width = words[-SHARES:].tolist()
+        if vertices >= 0:
+            return 16 * count
+        first, end = self._layout.starts[rank], self._layout.starts[rank + 1]
+        if bits >= 0:
+            return 4 * (-(-end // 32) - first // 32)
+        return width * (end - first) if array >= 0 else 0
+
+    def _share(self, rank: int, words: np.ndarray) -> Array:
+        """Return what a mate shares: it has written bitmaps and arrays to the own region, too."""
+        bits, vertices, count, wide, narrow, array, width = words[-SHARES:].tolist()
+        nbytes, first = self._share_nbytes(rank, words), self._layout.starts[rank]
+        if vertices < 0:
+            at = bits + 4 * (first // 32) if bits >= 0 else array + width * first
+            return self._region.array(at, nbytes, np.uint8)
+        # A record of 16 bytes is a vertex with its elements.
+        records = self.device.empty(2 * count, np.uint64)
+        self._library().PackValues(
+            count, vertices=self._region.array(vertices, count, np.uint32, rank), n=count, records=records,
+            **self._elements(wide, narrow),
+        )  # fmt: skip
+        return records.view(np.uint8)
+
+    def _take_share(self, sender: int, words: np.ndarray, data: Array, rank: int) -> None:
+        """Write what a rank of another group shares to the region of a mate."""
+        bits, vertices, _, wide, narrow, array, width = words[-SHARES:].tolist()
+        first, n = self._layout.starts[sender], self._layout.starts[-1]
+        if vertices >= 0:
+            bitmap = None if bits < 0 else self._region.array(bits, -(-n // 32), np.uint32, rank)
+            records, count = data.view(np.uint64), len(data) // 16
+            arrays = self._elements(wide, narrow, rank)
+            self._library().TakeValues(count, records=records, n=count, bits=bitmap, **arrays)
+        elif bits >= 0:
+            taken = data.view(np.uint32)
+            to = self._region.array(bits + 4 * (first // 32), len(taken), np.uint32, rank)
+            self._library().TakeBits(len(taken), taken=taken, n=len(taken), bits=to)
+        else:
+            self._region.array(array + width * first, len(data), np.uint8, rank)[:] = data
+
+    def _elements(self, wide: int, narrow: int, rank: int | None = None) -> dict[str, Array]:
+        n = self._layout.starts[-1]
+        return {
+            "wide": None if wide < 0 else self._region.array(wide, n, np.uint64, rank),
+            "narrow": None if narrow < 0 else self._region.array(narrow, n, np.uint32, rank),
+        }
+
+    def _library(self) -> Library:
+        return load(self.device, "kernels/shared_values.cuh", CHUNK_WORDS=1)
+
+
+class Swap(Protocol):
+    """Exchange of groups, as far as `swap_cargo` needs it: its rank k stands for a group."""
+
+    rank: int
+
+    def swap_values(self, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """As `Exchange.swap_values`."""
+
+    def alltoallv(self, parts: Sequence[Array], lengths: np.ndarray | None = None) -> list[Array]:
+        """As `Exchange.alltoallv`."""
+
+
+def swap_cargo(exchange: Swap, groups: Sequence[Sequence[int]], words: Words, cargo: Cargo) -> dict[int, np.ndarray]:
+    """Swap words and cargo with other groups; return the words of all their ranks.
+
+    One message per pair of groups and direction. On a GPU, cargo of more than `INLINE` bytes is a second one, which
+    goes from GPU to GPU where the exchange can do that.
+
+    Parameters
+    ----------
+    exchange : Exchange
+    groups : sequence of sequences of int
+        The ranks for which each rank of `exchange` stands.
+    words : mapping
+        The words of each rank of the own group.
+    cargo : Cargo
+    """
+    # Send the words, and what fits behind them.
+    device, place = cargo.device, exchange.rank
+    most = None if device.kind == "cpu" else INLINE
+    head = np.concatenate([words[r] for r in groups[place]])
+    others = [k for k in range(len(groups)) if k != place]
+    loads = {k: cargo.load(words, groups[k]) for k in others}
+    messages = [head.view(np.uint8)] * len(groups)
+    for k, data in loads.items():
+        if len(data) and (most is None or len(data) <= most):
+            messages[k] = np.concatenate([messages[k], device.fetch(data)])
+    received = exchange.swap_values(messages)
+
+    # What other ranks say.
+    every, n, data = dict(words), len(words[groups[place][0]]), dict[int, Array]()
+    for k in others:
+        end = 8 * n * len(groups[k])
+        every.update(zip(groups[k], received[k][:end].view(np.int64).reshape(-1, n), strict=True))
+        data[k] = device.asarray(received[k][end:])
+
+    # Send more cargo than fits. All ranks know from the words who does.
+    if most is not None:
+        sizes = np.array([[cargo.nbytes(every, of, to) * (of is not to) for to in groups] for of in groups])
+        sizes[sizes <= most] = 0
+        if sizes.any():
+            nothing = device.zeros(0, np.uint8)
+            parts = [loads[k] if sizes[place, k] else nothing for k in range(len(groups))]
+            later = exchange.alltoallv(parts, sizes)
+            data.update({k: later[k] for k in others if sizes[k, place]})
+    for k in others:
+        cargo.unload(every, groups[k], data[k])
+    device.synchronize()
+    return every
