@@ -76,7 +76,7 @@ class World:
         if len(self.mates) == self.size and not self.mapped:
             self.mates = (self.rank,)
         self._strangers = [r for r in range(self.size) if r not in self.mates]
-        self.launches, self.stays = 0, 0
+        self.runs, self.launches, self.stays = 0, 0, 0
         self._region: Any = None
         self._control = device.zeros(HEARD_AT + self.size * SLOT, np.uint64)
         self._counts = self._control[COUNTS_AT : COUNTS_AT + self.size + NUMBERS].view(np.int64)
@@ -221,6 +221,7 @@ class World:
         Aborted
             The exchange was aborted. The program has ended on this rank.
         """
+        self.runs += 1
         bound = getattr(library, name).bind(world=layout.world, **fields)
         words = self._drive(bound, layout, items)
         return dict(zip(getattr(library, name).source.state, words.tolist(), strict=False))
