@@ -1,9 +1,9 @@
 """The Leiden method on p ranks: communities are divided into connected parts, which become vertices.
 
-In each level of an iteration vertices move, each community is divided into connected parts (`multilevel.level`), and the
-parts become the vertices of the next level, which begin in the communities of their vertices. An iteration ends when
-each community is one vertex. The next one begins on the graph with the communities found so far. In the first sweep for
-the constant Potts model vertices choose in more turns: dense cores form only if vertices see who came before.
+In each level of an iteration vertices move, each community is divided into connected parts (`multilevel.level`), and
+the parts become the vertices of the next level, which begin in the communities of their vertices. An iteration ends
+when each community is one vertex. The next one begins on the graph with the communities found so far. In the first
+sweep for the constant Potts model vertices choose in more turns: dense cores form only if vertices see who came before.
 
 An iteration without refinement, as in Louvain's method, is faster, but joins more: later iterations do not divide again
 what it joined, and find fewer of the communities by which a graph was drawn.
