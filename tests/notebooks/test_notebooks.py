@@ -42,7 +42,8 @@ SAYS = {
     "8-communities.ipynb": ["88,451 packages, 415,172 pairs", "packages: libglib2.0-0t64, libx11-6"],
     "9-river.ipynb": ["329,910 e-mails of 986 people in 76 weeks", "split from name", "merged into name"],
 }
-DATA = {"7-live-window.ipynb": "CollegeMsg.npz", "9-river.ipynb": "email-Eu-core-temporal.npz"}  #: what is not in the repository
+#: what is not in the repository
+DATA = {"7-live-window.ipynb": "CollegeMsg.npz", "9-river.ipynb": "email-Eu-core-temporal.npz"}
 
 
 def environment(name: str, request: pytest.FixtureRequest) -> dict[str, str]:
