@@ -20,7 +20,7 @@ __all__ = ["HELP", "LIMIT", "add_arguments", "execute", "run"]
 HELP = "run the notebooks and store their outputs"
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "notebooks"
-LIMIT = 500_000  #: total size of the notebooks, at most
+LIMIT = 1_200_000  #: total size of the notebooks, at most
 CELL_SECONDS = 60
 
 

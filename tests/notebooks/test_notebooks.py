@@ -39,8 +39,11 @@ SAYS = {
     ],
     "6-tour.ipynb": ["sid        11 batches: 122,573 new,  77,685 gone; 419,156", "gcc-16-base", "among 90 packages"],
     "7-live-window.ipynb": ["193 batches: 23,193 edges came, 23,078 expired, 115 are left", "incremental"],
+    "8-communities.ipynb": ["88,451 packages, 415,172 pairs", "packages: libglib2.0-0t64, libx11-6"],
+    "9-river.ipynb": ["329,910 e-mails of 986 people in 76 weeks", "split from name", "merged into name"],
 }
-DATA = {"7-live-window.ipynb": "CollegeMsg.npz"}  #: what is not in the repository
+#: what is not in the repository
+DATA = {"7-live-window.ipynb": "CollegeMsg.npz", "9-river.ipynb": "email-Eu-core-temporal.npz"}
 
 
 def environment(name: str, request: pytest.FixtureRequest) -> dict[str, str]:

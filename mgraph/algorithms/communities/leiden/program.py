@@ -1,12 +1,12 @@
 """The Leiden method on p ranks: communities are divided into connected parts, which become vertices.
 
-The first iteration is like that of Louvain: vertices move while the quality gains, and communities become the vertices
-of a smaller graph. It finds communities fast. The other iterations begin on the graph with the communities found so
-far, and in each level vertices move, each community is divided into connected parts (`multilevel.level`), and the parts
-become the vertices of the next level, which begin in the communities of their vertices. An iteration ends when each
-community is one vertex. A small graph has more than three iterations while they gain. In the first sweep of a small
-graph, or with the constant Potts model, vertices choose in more turns: dense cores form only if vertices see who came
-before.
+In each level of an iteration vertices move, each community is divided into connected parts (`multilevel.level`), and
+the parts become the vertices of the next level, which begin in the communities of their vertices. An iteration ends
+when each community is one vertex. The next one begins on the graph with the communities found so far. In the first
+sweep for the constant Potts model vertices choose in more turns: dense cores form only if vertices see who came before.
+
+An iteration without refinement, as in Louvain's method, is faster, but joins more: later iterations do not divide again
+what it joined, and find fewer of the communities by which a graph was drawn.
 
 Each part is connected, and so is each community at the end: it is a part.
 
@@ -19,7 +19,7 @@ References
 from __future__ import annotations
 
 from mgraph.algorithms.algorithm import Columns, Shard
-from mgraph.algorithms.communities.multilevel import Hierarchy, Level, finest_level, warm
+from mgraph.algorithms.communities.multilevel import Hierarchy, finest_level, warm
 from mgraph.algorithms.communities.multilevel.level import FEW, MOST_TURNS, TURNS
 from mgraph.algorithms.primitives.replicated import all_gather
 
@@ -27,7 +27,7 @@ __all__ = ["descend", "run", "warm"]
 
 ITERATIONS, MOST_ITERATIONS = 3, 10  #: iterations; at most, in a small graph
 ITERATION_GAIN = 1e-3  #: the smallest gain, as a share of the quality, after which a small graph has another iteration
-TOLERANCE, DECAY = 1e-2, 0.1  #: the smallest gain of a sweep on the first level; its factor from level to level
+TOLERANCE, DECAY = 1e-3, 0.1  #: the smallest gain of a sweep of the first iteration; its factor from level to level
 SEEDS = 1 << 20  #: seeds per iteration, one for each level
 
 
@@ -75,7 +75,7 @@ def run(
         if iteration:
             finest.start(all_gather(shard, levels.members), levels.level.inside)
             levels = Hierarchy(finest)
-        descend(levels, max_levels, seed + SEEDS * iteration, iteration > 0)
+        descend(levels, max_levels, seed + SEEDS * iteration, alone=iteration == 0)
         before, value = value, levels.level.value()
 
     # Name the communities by their smallest user's ids.
@@ -84,19 +84,18 @@ def run(
     return {"community": own}, {"quality": reached, "communities": communities, "levels": levels.levels}
 
 
-def descend(levels: Hierarchy, max_levels: int, seed: int, refining: bool = True) -> None:
-    """Improve the communities level by level. At the end each is connected, and a vertex of the last level."""
-    # Vertices move, and parts or communities become vertices, until communities have one vertex.
+def descend(levels: Hierarchy, max_levels: int, seed: int, alone: bool = False) -> None:
+    """Improve the communities level by level. At the end each is connected, and a vertex of the last level.
+
+    With `alone`, each vertex begins as a community of its own.
+    """
+    # Vertices move, and parts become vertices, until communities have one vertex.
     for number in range(max_levels):
         level = levels.level
-        if refining:
-            level.improve(seed + number)
-        else:
-            first = _first_turns(level) if number == 0 else TURNS
-            level.improve(seed + number, TOLERANCE * DECAY**number, first_turns=first)
-        if level.inside == level.loops:
-            break
-        if not levels.coarsen(level.refine(seed + number, level.objective) if refining else None):
+        tolerance = TOLERANCE * DECAY**number if alone else 0.0
+        crowding = alone and number == 0 and level.objective.name == "cpm"
+        level.improve(seed + number, tolerance, first_turns=MOST_TURNS if crowding else TURNS)
+        if level.inside == level.loops or not levels.coarsen(level.refine(seed + number, level.objective)):
             break
 
     # At resolution 0, connected vertices of a community join, until no edge is left inside.
@@ -104,10 +103,3 @@ def descend(levels: Hierarchy, max_levels: int, seed: int, refining: bool = True
         seed += 1
         levels.coarsen(levels.level.refine(seed, levels.level.objective.free))
     levels.level.start(inside=levels.level.loops)
-
-
-def _first_turns(level: Level) -> int:
-    """Return the number of turns of the first sweep."""
-    if level.objective.name == "cpm":
-        return MOST_TURNS
-    return 2 * TURNS if level.n <= FEW else TURNS
