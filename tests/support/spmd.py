@@ -22,8 +22,14 @@ from mgraph.kernels import constants
 from mgraph.partition import Partition
 from mgraph.structures import Structure, create
 
-STEP = constants("kernels/world_common.cuh")["step_at"]
+_WORLD = constants("kernels/world_common.cuh")
+STEP = _WORLD["step_at"]
 LIMIT = 60  #: seconds after which a rank counts as hanging
+
+
+def said_bytes(size: int) -> int:
+    """The bytes that a rank says at a meeting: counts of messages, numbers, and what it shares."""
+    return 8 * (size + _WORLD["number_count"] + _WORLD["share_words"])
 
 
 class Meeting:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from graphs import random_graph, real_graph, shapes, slow_build
 from rank_oracle import iterate, with_networkx
-from spmd import Graph, cut, run, run_program, shards
+from spmd import Graph, cut, run, run_program, said_bytes, shards
 from sssp_oracle import random_weighted
 
 from mgraph.algorithms import ALGORITHMS
@@ -186,12 +186,12 @@ def test_the_host_makes_one_collective_an_iteration(options: dict[str, Any], nby
     if way == "made":
         assert [call for call, _ in more[1:5]] == ["allreduce", "allreduce", "allreduce", "alltoallv"]
         more = [more[0], *more[5:]]
-    sent = ("alltoallv", 8 * 1500) if way == "pushed" else ("allgather", nbytes * 1500)
-    # A program says the counts of messages and five numbers of both ranks at each meeting, of which push has two per
+    # A meeting is one message, of the words that a rank says, and what it sends or shares. Push has two meetings per
     # step. By pull the first shares are sent, too.
     pushed = way == "pushed"
-    said = {("allreduce", 2 * 7 * 8): 2 * steps + 1 if pushed else steps + 2, ("allreduce", 16): 1}
-    assert Counter(more) == {sent: steps + (not pushed), **said}
+    sent = said_bytes(2) + 1500 * (8 if pushed else nbytes)
+    meetings = {("alltoallv", sent): steps + (not pushed), ("alltoallv", said_bytes(2)): steps + 1 if pushed else 1}
+    assert Counter(more) == {**meetings, ("allreduce", 16): 1}
 
 
 def test_ranks_that_map_each_other_make_no_collective() -> None:
