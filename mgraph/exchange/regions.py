@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
@@ -25,6 +26,9 @@ WORDS = constants("kernels/world_common.cuh")
 SLOT, SLOTS_OFFSET = WORDS["slot_words"], WORDS["slots_offset"]
 ALIGNED = 256  #: bytes to which arrays of a region are aligned
 HANDLE_BYTES = 1024  #: the most bytes with which a rank names its region
+BLOCK = 2 << 20  #: bytes that CUDA maps at once
+ALREADY_MAPPED = 208  # cudaErrorAlreadyMapped
+CLOSING = 2.0  #: seconds that another graph of this process may take to unmap its regions
 
 
 class Collectives(Protocol):
@@ -141,9 +145,13 @@ class HostRegion(OwnRegion):
 
 
 class DeviceRegion(OwnRegion):
-    """Memory from the driver, which other processes map by CUDA IPC; a pool's memory cannot be mapped."""
+    """Memory from the driver, which other processes map by CUDA IPC; a pool's memory cannot be mapped.
+
+    CUDA maps blocks of 2 MiB, each once in a process. So a region has blocks of its own.
+    """
 
     def __init__(self, device: Device, rank: int, size: int, nbytes: int) -> None:
+        nbytes = -(-nbytes // BLOCK) * BLOCK
         self.device, self.rank, self.addresses = device, rank, [0] * size
         self._runtime = device.xp.cuda.runtime
         try:
@@ -165,10 +173,22 @@ class DeviceRegion(OwnRegion):
                 self.addresses[r] = place["address"]
                 continue
             try:
-                self.addresses[r] = int(self._runtime.ipcOpenMemHandle(bytes.fromhex(place["handle"])))
+                self.addresses[r] = self._open(bytes.fromhex(place["handle"]))
             except self._runtime.CUDARuntimeError as error:
                 raise DeviceError(f"the memory of rank {r}'s GPU cannot be mapped: {error}") from None
             self._mapped.append(self.addresses[r])
+
+    def _open(self, handle: bytes) -> int:
+        """Map the memory of a handle, and return its address."""
+        # A graph that is being closed here may not have unmapped yet what was at this address before.
+        end = time.monotonic() + CLOSING
+        while True:
+            try:
+                return int(self._runtime.ipcOpenMemHandle(handle))
+            except self._runtime.CUDARuntimeError as error:
+                if error.status != ALREADY_MAPPED or time.monotonic() > end:
+                    raise
+            time.sleep(CLOSING / 1000)
 
     def unmap(self) -> None:
         with suppress(self._runtime.CUDARuntimeError):

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -217,6 +218,8 @@ READS: dict[str, tuple[Make, Call]] = {
     "ego": (plain, lambda graph: closed(graph.ego(0, 2))),
     "copy": (plain, lambda graph: closed(graph.copy())),
 }
+if find_spec("polars") is None:
+    del READS["to_polars"]
 
 
 def closed(graph: DynamicGraph) -> tuple[int, ...]:
