@@ -10,8 +10,8 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import count
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from typing import Any
 
