@@ -61,6 +61,7 @@ def test_the_page_shows_each_rank_and_what_it_does(cluster, tmp_path):
             time.sleep(0.05)
         return [rank, 5], [1, 2]
 
+    names = "graph", "copy_of", "rank"
     doing = f"{slow.__qualname__}() in step 1 of an ingest"
     with DynamicGraph(cluster, n_vertices=10) as graph:
         thread = threading.Thread(target=lambda: graph.ingest(slow, steps=2))
@@ -80,6 +81,13 @@ def test_the_page_shows_each_rank_and_what_it_does(cluster, tmp_path):
             shown = table(address)
         assert (sum(shown["edges"]), sum(shown["operations"]), set(shown["epoch"])) == (3, 6, {2})
         assert set(shown["doing"]) == {"waits for a call"}
+        with graph.copy() as copied:
+            ranks = {(graph.id, "", 0), (graph.id, "", 1), (copied.id, graph.id, 0), (copied.id, graph.id, 1)}
+            end = time.monotonic() + patience(20)
+            while time.monotonic() < end and set(zip(*(shown[name] for name in names), strict=True)) != ranks:
+                time.sleep(0.3)
+                shown = table(address)
+            assert set(zip(*(shown[name] for name in names), strict=True)) == ranks
 
 
 def test_values_that_change_are_drawn_and_graphs_are_counted():
@@ -104,6 +112,7 @@ def test_values_that_change_are_drawn_and_graphs_are_counted():
     document.session_callbacks[0].callback()
     assert title.text.startswith("<b>2 graphs, 10 edges, ")
     assert table.source.data["graph"] == ["g", "h"]
+    assert table.source.data["copy_of"] == ["f", "f"]
 
 
 def test_without_bokeh_the_error_says_what_to_install(monkeypatch):

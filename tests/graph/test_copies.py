@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import threading
+import time
 import tracemalloc
 import weakref
 from copy import deepcopy
@@ -19,6 +20,8 @@ from graph_clusters import HERE, assert_clean, on, processes
 from graph_model import GraphModel, random_batch
 from patience import patience
 from plain_graph import fresh_rng
+from steps import before, hit, note, refuse
+from test_failures import raises_in_time
 from test_store import assert_graph
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, GraphClosed, InvalidOption, WorkerLost, structures
@@ -428,6 +431,36 @@ def test_workers_die_while_the_graph_is_copied(tmp_path):
     # The cluster ends with the block: workers that kept a shard would not end in time.
 
 
+STAGES = ("measure for a copy", "copy", "offer the copy", "adopt the copy")
+
+
+@pytest.mark.parametrize("recover", [True, False], ids=["recovered", "without a store"])
+@pytest.mark.parametrize("stage", [pytest.param(s, marks=() if s == "copy" else pytest.mark.slow) for s in STAGES])
+def test_a_worker_is_killed_before_it_does(own_client, tmp_path, stage, recover):
+    """A graph that recovers is copied from its new workers; the copy of another one raises, and leaves nothing."""
+    store: dict[str, Any] = {"store": tmp_path / "store", "recover": "auto"} if recover else {"patience": 4}
+    src, dst = fresh_rng().integers(0, N, (2, 300))
+    with DynamicGraph(own_client, N, **store) as g:
+        g.insert(src, dst)
+        survivor, victim = g.workers
+        own_client.run(before, stage, hit, signal.SIGKILL, workers=[victim])
+        if recover:
+            with g.copy() as h:
+                assert (h.epoch, h.fingerprint()) == (1, g.fingerprint())
+            assert len(g.recoveries) == 1
+            assert g.insert([0], [0]).epoch == 2
+            workers = g.workers
+        else:
+            with raises_in_time(WorkerLost, f"rank 1, the worker at {victim}"):
+                g.copy()
+            workers = [survivor]
+    assert_clean(own_client, workers)
+    with DynamicGraph(own_client, N, workers=[survivor]) as another:
+        another.insert(src, dst)
+        with another.copy() as h:
+            assert h.fingerprint() == another.fingerprint()
+
+
 def left_behind(graph: DynamicGraph, n: int) -> int:
     """The bytes that `n` copies leave in this process; one of three is only dropped."""
 
@@ -469,6 +502,59 @@ def test_copies_leave_no_memory_on_workers(client):
             assert after - before[worker] < 10 * nbytes, f"{after - before[worker]} bytes more after 1,000 copies"
         assert g.nbytes == nbytes
     assert_clean(client)
+
+
+def leave_room(nbytes: int | None, dask_worker: Any) -> None:
+    """Let a worker believe that its limit leaves so many bytes; None for what it does leave. Runs there."""
+    budget = dask_worker.plugins["mgraph"].budget
+    if nbytes is not None:
+        budget._as_it_was, budget._left = budget._left, lambda: nbytes
+    else:
+        budget._left = budget._as_it_was
+
+
+@pytest.mark.parametrize("short", [0, 1])
+def test_without_memory_on_one_rank_no_rank_makes_a_copy(client, tmp_path, short):
+    with DynamicGraph(client, N, weighted=True) as g:
+        src, dst = fresh_rng().integers(0, N, (2, 300))
+        g.insert(src, dst, np.ones(300))
+        client.run(before, "copy", note, tmp_path / "copied")
+        client.run(leave_room, 1000, workers=[g.workers[short]])
+        try:
+            with pytest.raises(CapacityError, match=rf"\d+ bytes are needed for a copy of .*{g.id}.* leaves 1000"):
+                g.copy()
+        finally:
+            client.run(leave_room, None, workers=[g.workers[short]])
+        assert not (tmp_path / "copied").exists()
+        assert_only(client, g)
+        with g.copy() as h:
+            assert (tmp_path / "copied").exists()
+            assert h.fingerprint() == g.fingerprint()
+    assert_clean(client)
+
+
+def test_a_rank_that_fails_while_it_copies_ends_the_copy_on_all(client):
+    with DynamicGraph(client, N) as g:
+        g.insert(*fresh_rng().integers(0, N, (2, 300)))
+        for worker in g.workers:
+            client.run(before, "copy", refuse, workers=[worker])
+            with pytest.raises(CapacityError, match="no room"):
+                g.copy()
+            assert_only(client, g)
+        assert g.insert([0], [1]).epoch == 2
+        with g.copy() as h:
+            assert h.fingerprint() == g.fingerprint()
+    assert_clean(client)
+
+
+def assert_only(client: Client, graph: DynamicGraph) -> None:
+    """Check that the workers soon hold the shards of this graph, and no other."""
+    end = time.monotonic() + patience(5)
+    while (held := [[shard["graph"] for shard in shards] for shards in client.run(measured).values()]) != [
+        [graph.id]
+    ] * 2:
+        assert time.monotonic() < end, held
+        time.sleep(0.05)
 
 
 def test_ctrl_c_in_a_copy_leaves_none(monkeypatch):

@@ -11,7 +11,7 @@ from pkgutil import resolve_name
 
 from mgraph import CapacityError
 
-__all__ = ["before", "cut", "hit", "refuse", "rest"]
+__all__ = ["before", "cut", "hit", "note", "refuse", "rest"]
 
 STEPS = {
     "sort": "mgraph.worker.calls.changes.share_runs",
@@ -28,6 +28,10 @@ STEPS = {
     "superstep": "mgraph.exchange.world.World._drive",
     "grow": "mgraph.exchange.world.World._grow",
     "gather": "mgraph.worker.shard.shard.Shard.result",
+    "measure for a copy": "mgraph.worker.calls.making.bytes_of_copy",
+    "copy": "mgraph.worker.calls.making.copied",
+    "offer the copy": "mgraph.worker.calls.rank.Rank.offer",
+    "adopt the copy": "mgraph.worker.calls.rank.Rank.take_offered",
 }
 
 
@@ -70,6 +74,11 @@ def rest(seconds: float, begun: Path | None, *_: object) -> None:
     if begun is not None:
         begun.touch()
     time.sleep(seconds)
+
+
+def note(file: Path, *_: object) -> None:
+    """Make a file, which says that the step was reached."""
+    file.touch()
 
 
 def refuse(shard: object, *_: object) -> None:

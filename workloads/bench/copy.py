@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=20,
         metavar="N",
-        help="pairs of batches that are timed alone (default: %(default)s)",
+        help="pairs of batches that are timed alone before the betweenness, and again after it (default: %(default)s)",
     )
     add("--sources", type=int, default=64, metavar="N", help="of the betweenness (default: %(default)s)")
     add("--repeats", type=int, default=10, metavar="N", help="copies that are timed (default: %(default)s)")
@@ -173,6 +173,9 @@ def _beside(bench: Bench, client: Any, graph: DynamicGraph) -> None:
             if not running.done():
                 beside.append(seconds)
         algorithm_beside, values = running.result()
+
+        # The batches alone again: other work on the machine comes and goes.
+        alone += [change(number) for number in range(2 * options.batches)]
 
     # Compare the results.
     if not np.array_equal(values, expected):

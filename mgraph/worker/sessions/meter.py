@@ -66,9 +66,10 @@ class Meter:
         return {key: shard.thread for shards in tables for key, shard in shards.items()}
 
     def _batch_rate(self, epochs: dict[tuple[str, int], int]) -> float:
+        """Return the rate; batches count from the first epoch over 0, at which copies and stored graphs begin."""
         now = self._clock()
         if now - self._at >= SPAN_SECONDS:
-            batches = sum(epoch - self._seen.get(key, 0) for key, epoch in epochs.items())
+            batches = sum(epoch - (self._seen.get(key) or epoch) for key, epoch in epochs.items())
             self._rate, self._at, self._seen = batches / (now - self._at), now, epochs
         return self._rate
 

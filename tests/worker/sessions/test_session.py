@@ -250,6 +250,12 @@ def test_the_meter_adds_up_what_the_shards_last_said():
         counted = of_rank(ShardState(epoch=2, edges=20, operations=60, seconds=0.25, nbytes=200))
         assert shard == {"graph": "g", "rank": 0, **counted, "copy_of": "", "queued": 0, "doing": ""}
         now[0] = 4.0
-        assert meter.read() == {"graphs": 1, "edges": 20, "bytes": 200, "epoch": 2, "batch_rate": 0.5}
+        # A graph's first epoch over 0 says nothing of batches: a copy begins at that of its graph.
+        assert meter.read() == {"graphs": 1, "edges": 20, "bytes": 200, "epoch": 2, "batch_rate": 0.0}
+        for epoch in (3, 4):
+            client.say(Call(epoch, 0, "update", {"epoch": epoch}))
+            client.hear()
+        now[0] = 8.0
+        assert meter.read() == {"graphs": 1, "edges": 40, "bytes": 400, "epoch": 4, "batch_rate": 0.5}
         client.stop()
         assert wait_for(lambda: meter.read()["graphs"] == 0)

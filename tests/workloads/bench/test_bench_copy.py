@@ -24,7 +24,7 @@ def test_all_measurements(tmp_path):
     (client,) = of(lines, "client", workers=2)
     assert client["n"] == 2
     (beside,) = of(lines, "beside", batch=50, sources=40)
-    assert beside["batches"]["alone"]["n"] == 4
+    assert beside["batches"]["alone"]["n"] == 8
     assert beside["batches"]["beside"]["n"] >= 1
     assert beside["shares"].keys() == {"p50_ms", "mean_ms", "max_ms"}
     assert beside["algorithm_share"] > 0
