@@ -18,9 +18,9 @@ from mgraph.structures import names
 #: by structure, those of the default set: rows in tables differ most from sorted ones; gpma and lpma are read as gpma+
 QUICK = {
     "slabgraph": (*WARM, "sssp", "triangles", "louvain", "random_walks", "hits"),
-    "csr": WARM,
-    "graphvine": WARM,
-    "hornet": WARM,
+    "csr": ("pagerank",),
+    "graphvine": ("bfs",),
+    "hornet": ("bfs",),
 }
 #: what an algorithm has to be given
 ARGUMENTS: dict[str, dict[str, Any]] = {

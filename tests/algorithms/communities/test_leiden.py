@@ -113,7 +113,7 @@ def test_the_order_of_the_vertices_changes_no_label(device: str, size: int, dire
 
 @pytest.mark.parametrize("directed", [True, False])
 def test_no_worse_than_networkx_s_louvain(directed: bool) -> None:
-    for seed in range(4):
+    for seed in (1, 2):
         print(f"seed {seed}")
         graph = random_graph(seed, 400, 2400, directed, skew=seed == 2)
         graph = weighted(graph, seed) if seed == 1 else graph
@@ -172,7 +172,7 @@ def test_after_batches(structure: str, device: str, small: None, size: int) -> N
 
 
 def test_many_threads(structure: str, tables: str) -> None:
-    graph = random_graph(12, 3000, 20000, directed=False, skew=True)
+    graph = random_graph(12, 1000, 6000, directed=False, skew=True)
     labels = []
     for threads in (1, 4):
         made = shards(graph, cut(graph.n, 1), structure)
