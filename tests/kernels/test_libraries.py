@@ -8,6 +8,7 @@ import os
 import stat
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +19,7 @@ from small_kernels import FILL
 
 from mgraph.device import Device
 from mgraph.errors import DeviceError
-from mgraph.kernels import libraries, load
+from mgraph.kernels import cuda, libraries, load
 from mgraph.kernels.cuda import compile_cuda
 from mgraph.kernels.source import read_program
 
@@ -260,6 +261,7 @@ def test_lock_that_is_never_given_back_is_named(machine, monkeypatch):
 
 FORK = """
 import os, sys
+from contextlib import nullcontext
 from pathlib import Path
 from mgraph.kernels import libraries
 libraries.WAIT, target = 5, Path(sys.argv[1])
@@ -283,7 +285,7 @@ def test_forked_child_does_not_keep_the_lock(tmp_path):
 
 
 def test_cupys_folder_that_refuses_is_named(write, monkeypatch):
-    class Device:
+    class Fake:
         index = 0
 
         def __init__(self) -> None:
@@ -296,15 +298,16 @@ def test_cupys_folder_that_refuses_is_named(write, monkeypatch):
             return SimpleNamespace(compile=refuse)
 
         def entered(self, _):
-            return open(os.devnull)
+            return nullcontext(SimpleNamespace(use=lambda: None))
 
     class Errors:
         CompileException = ZeroDivisionError
 
+    monkeypatch.setattr(cuda, "Device", lambda *_: Fake())
     monkeypatch.setenv("CUPY_CACHE_DIR", "/a/folder")
     program = read_program(write(FILL), "kernels/platform/cuda.cuh", (("VALUE", 1),), None)
     with pytest.raises(DeviceError, match="to /a/folder: .*Read-only file system.*CUPY_CACHE_DIR"):
-        compile_cuda(program, Device())
+        compile_cuda(program, Fake())
 
 
 def test_checksum_finds_any_bit_that_differs(machine):

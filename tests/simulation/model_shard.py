@@ -38,6 +38,9 @@ class _Device:
     def synchronize(self) -> None:
         """Wait for nothing."""
 
+    def release_unused(self) -> None:
+        """Release nothing."""
+
 
 class ModelShard:
     """Rows of a rank: an edge ``(number, dst)`` belongs to rank ``dst % size``, and each change has one `number`.
