@@ -52,10 +52,10 @@ class Cargo:
         """Return the bytes that the ranks `of` have for the ranks `to`."""
         return self._share_bytes(words, of)[-1] + sum(self._sent(words[r], t) for r in of for t in to)
 
-    def load(self, words: Words, to: Sequence[int]) -> Array:
-        """Return what the mates have for the ranks `to`, uint8[nbytes]."""
+    def load(self, words: Words, to: Sequence[int], *head: Array) -> Array:
+        """Return what the mates have for the ranks `to`, behind `head`, uint8."""
         layout, ends = self._layout, self._share_bytes(words, self._mates)
-        pieces = [self._share(r, words[r]) for r in self._mates] if ends[-1] else []
+        pieces = [*head, *(self._share(r, words[r]) for r in self._mates if ends[-1])]
         pieces.append(self.device.zeros(ends[-1] - ends[-2], np.uint8))
         for r in self._mates:
             for t in to:
@@ -171,13 +171,16 @@ def swap_cargo(exchange: Swap, groups: Sequence[Sequence[int]], words: Words, ca
     # Send the words, and what fits behind them.
     device, place = cargo.device, exchange.rank
     most = None if device.kind == "cpu" else INLINE
-    head = np.concatenate([words[r] for r in groups[place]])
+    head = np.concatenate([words[r] for r in groups[place]]).view(np.uint8)
     others = [k for k in range(len(groups)) if k != place]
-    loads = {k: cargo.load(words, groups[k]) for k in others}
-    messages = [head.view(np.uint8)] * len(groups)
-    for k, data in loads.items():
-        if len(data) and (most is None or len(data) <= most):
-            messages[k] = np.concatenate([messages[k], device.fetch(data)])
+    messages, loads = [head] * len(groups), dict[int, Array]()
+    for k in others:
+        if most is None:
+            messages[k] = cargo.load(words, groups[k], head)
+        else:
+            loads[k] = cargo.load(words, groups[k])
+            if 0 < len(loads[k]) <= most:
+                messages[k] = np.concatenate([head, device.fetch(loads[k])])
     received = exchange.swap_values(messages)
 
     # What other ranks say.
