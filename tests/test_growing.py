@@ -96,7 +96,10 @@ def test_what_an_array_grows_by_is_taken_from_the_budget():
 
 
 @pytest.mark.parametrize("kind", DEVICES)
-@pytest.mark.parametrize(("name", "weighted"), [("slabgraph", False), ("graphvine", True), ("hornet", True)])
+@pytest.mark.parametrize(
+    ("name", "weighted"),
+    [("slabgraph", False), *(pytest.param(name, True, marks=pytest.mark.slow) for name in ("graphvine", "hornet"))],
+)
 def test_a_pool_grows_where_it_is(name, weighted, kind):
     """Batches that grow a graph by half mostly move nothing; what they leave is what a dict says."""
     rng, device, n = fresh_rng(), Device(kind), 4_000 if name == "slabgraph" else 20_000

@@ -133,6 +133,7 @@ def test_the_command_starts_two_workers_and_prints_the_table(capsys) -> None:
     assert lines[at + 6].startswith("  ucx       ")
 
 
+@pytest.mark.slow
 def test_one_worker_has_nothing_to_time(capsys) -> None:
     calls = {"call_s": 8e-4, "calls_by_comm": "it is far"}
     found = {

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edge_model import BUILD
 from plain_graph import fresh_rng
 
 from mgraph.device import Device
@@ -153,7 +152,7 @@ def write(folder: Path, mailbox: str = f'#include "{FILE}"') -> Path:
     return path
 
 
-@pytest.mark.parametrize("size", [2, 3, 5] if BUILD == "plain" else [3])
+@pytest.mark.parametrize("size", [3, *(pytest.param(size, marks=pytest.mark.slow) for size in (2, 5))])
 def test_parts_arrive_whole(tmp_path, size):
     """In the thread build of tests/sanitize.sh, also without a race."""
     run(write(tmp_path), size, 400, int(fresh_rng().integers(1 << 62)))

@@ -146,7 +146,7 @@ def payments(rng: np.random.Generator, step: int, n: int = 40) -> tuple[np.ndarr
 
 
 @pytest.mark.parametrize("size", [HERE, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", ["leiden", "louvain"])
+@pytest.mark.parametrize("name", ["leiden", pytest.param("louvain", marks=pytest.mark.slow)])
 def test_names_while_accounts_leave(request, patient, name, size):
     """Edges expire, and accounts without edges leave; those that come back are new. Events and moves are by key."""
     rng, kinds, model = fresh_rng(), Counter[str](), NamesModel()

@@ -57,7 +57,7 @@ def timeless(monkeypatch: pytest.MonkeyPatch) -> None:
     ("kind", "size"),
     [
         ("reverse", HERE),
-        ("undirected", 3),
+        pytest.param("undirected", 3, marks=pytest.mark.slow),
         *(pytest.param(kind, HERE, marks=pytest.mark.slow) for kind in KINDS if kind != "reverse"),
         pytest.param("reverse", 3, marks=pytest.mark.slow),
     ],

@@ -92,7 +92,10 @@ class Twin:
 
 
 @pytest.mark.parametrize("method", ["leiden", pytest.param("louvain", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("where", ["here", "here and on workers", "on local disks"])
+@pytest.mark.parametrize(
+    "where",
+    ["here and on workers", *(pytest.param(where, marks=pytest.mark.slow) for where in ("here", "on local disks"))],
+)
 def test_random_lives(request, tmp_path, method, where):
     """Accounts leave and come back, between reads, snapshots, closes and crashes."""
     rng, kinds = fresh_rng(), set[str]()

@@ -185,6 +185,7 @@ def test_many_calls_leave_nothing(tmp_path):
     assert line["before"]["descriptors"] == line["after"]["descriptors"]
 
 
+@pytest.mark.slow
 def test_many_calls_find_a_leak(monkeypatch, capsys):
     insert, left = DynamicGraph.insert, []
     monkeypatch.setattr(DynamicGraph, "insert", lambda self, *edges: left.append([]) or insert(self, *edges))
@@ -352,27 +353,35 @@ def test_networkx(tmp_path, monkeypatch, capsys):
     [
         (["bench", "updates", *SMALL, "--structure", "treap"], "treap"),
         (["bench", "updates", *SMALL, "--batches", "ten"], "'ten'"),
-        (["bench", "updates", *SMALL, "--batches", "0"], "'0'"),
-        (["bench", "updates", *SMALL, "--repeats", "0"], "--repeats is 0"),
-        (["bench", "updates", *SMALL, "--resident", "-1"], "--resident is -1"),
-        (["bench", "updates", "--device", "cpu", "--scale", "99"], "scale is 99"),
-        (["bench", "updates", "--device", "tpu"], "tpu"),
-        (["bench", "updates", "--device", "cpu", "--threads", "0"], "--threads is 0"),
+        pytest.param(["bench", "updates", *SMALL, "--batches", "0"], "'0'", marks=pytest.mark.slow),
+        pytest.param(["bench", "updates", *SMALL, "--repeats", "0"], "--repeats is 0", marks=pytest.mark.slow),
+        pytest.param(["bench", "updates", *SMALL, "--resident", "-1"], "--resident is -1", marks=pytest.mark.slow),
+        pytest.param(["bench", "updates", "--device", "cpu", "--scale", "99"], "scale is 99", marks=pytest.mark.slow),
+        pytest.param(["bench", "updates", "--device", "tpu"], "tpu", marks=pytest.mark.slow),
+        pytest.param(
+            ["bench", "updates", "--device", "cpu", "--threads", "0"], "--threads is 0", marks=pytest.mark.slow
+        ),
         (["bench", "bfs", *SMALL, "--roots", "0"], "--roots is 0"),
-        (["bench", "bfs", *SMALL, "--parts", "0"], "--parts is 0"),
-        (["bench", "pagerank", *SMALL, "--iterations", "0"], "--iterations is 0"),
-        (["bench", "algorithms", *SMALL, "--repeats", "0"], "--repeats is 0"),
-        (["bench", "memory", *SMALL, "--growth", "0.5"], "--growth is 0.5"),
-        (["bench", "calls", "--device", "cpu", "--rounds", "0"], "--rounds is 0"),
-        (["bench", "calls", "--device", "cpu", "--many", "0"], "--many is 0"),
-        (["bench", "calls", "--device", "cpu", "--cold", "--worker"], "--cold takes a CPU in this process"),
-        (["bench", "handover", "--device", "cpu", "--repeats", "0"], "--repeats is 0"),
-        (["bench", "exchange", "--device", "cpu", "--sizes", "x"], "'x'"),
+        pytest.param(["bench", "bfs", *SMALL, "--parts", "0"], "--parts is 0", marks=pytest.mark.slow),
+        pytest.param(["bench", "pagerank", *SMALL, "--iterations", "0"], "--iterations is 0", marks=pytest.mark.slow),
+        pytest.param(["bench", "algorithms", *SMALL, "--repeats", "0"], "--repeats is 0", marks=pytest.mark.slow),
+        pytest.param(["bench", "memory", *SMALL, "--growth", "0.5"], "--growth is 0.5", marks=pytest.mark.slow),
+        pytest.param(["bench", "calls", "--device", "cpu", "--rounds", "0"], "--rounds is 0", marks=pytest.mark.slow),
+        pytest.param(["bench", "calls", "--device", "cpu", "--many", "0"], "--many is 0", marks=pytest.mark.slow),
+        pytest.param(
+            ["bench", "calls", "--device", "cpu", "--cold", "--worker"],
+            "--cold takes a CPU in this process",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            ["bench", "handover", "--device", "cpu", "--repeats", "0"], "--repeats is 0", marks=pytest.mark.slow
+        ),
+        pytest.param(["bench", "exchange", "--device", "cpu", "--sizes", "x"], "'x'", marks=pytest.mark.slow),
         (["bench", "exchange", "--device", "cpu", "--exchange", "tcp,nccl"], "'nccl'"),
-        (["scaling", "--scaling", "sideways"], "sideways"),
+        pytest.param(["scaling", "--scaling", "sideways"], "sideways", marks=pytest.mark.slow),
         (["scaling", "--gpus", "1,three"], "three"),
-        (["scaling", "--measure", "analytics,heat"], "heat"),
-        (["scaling", "--device", "cpu", "--batch", "0"], "--batch is 0"),
+        pytest.param(["scaling", "--measure", "analytics,heat"], "heat", marks=pytest.mark.slow),
+        pytest.param(["scaling", "--device", "cpu", "--batch", "0"], "--batch is 0", marks=pytest.mark.slow),
     ],
 )
 def test_a_mistake_is_one_line(capsys, options, named):
