@@ -98,7 +98,7 @@ def _one_host(scale: float) -> float:
 
 
 def lacks(scale: int, hosts: Hosts, per_vertex: float) -> str:
-    """Return what a GPU has too little of for arcs and `per_vertex` bytes of each vertex of the graph, or ""."""
+    """Return the limit of a graph with `per_vertex` bytes per vertex on each GPU: "memory", "ids", or "" for none."""
     vertices = 1 << scale
     needed = ARC_BYTES * ARCS * vertices / (hosts.gpus * hosts.count) + per_vertex * vertices
     if needed > GPU_BYTES:
