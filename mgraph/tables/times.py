@@ -225,7 +225,7 @@ def as_instant(before: Any, times: str) -> int:
 
 
 def as_span(window: Any, times: str | None, name: str = "window") -> tuple[int, str]:
-    """Return the option `window`, or another of that `name`, as a number of units, with its option `times`.
+    """Return the span `window`, the value of the option `name`, as a number of units, and the option `times` for it.
 
     A timedelta, or a string such as "1h" or "2 days 30 min", is of dates; without `times` these are datetime64[ns].
 
