@@ -16,8 +16,8 @@ __all__ = [
     "advised",
     "check_count",
     "check_direction",
+    "check_dtype",
     "check_flag",
-    "check_float",
     "check_growth",
     "check_number",
     "check_offset",
@@ -96,14 +96,14 @@ def check_number(value: Any, name: str) -> float:
     raise InvalidOption(f"{name} is {value!r}; it must be a number in the range of float64")
 
 
-def check_float(value: Any, name: str) -> str:
-    """Return the name of the dtype `value`, "float32" or "float64", or raise `InvalidOption`."""
+def check_dtype(value: Any) -> str:
+    """Return the name of the option `dtype`, "float32" or "float64", or raise `InvalidOption`."""
     try:
         if value is not None and np.dtype(value) in (np.float32, np.float64):
             return np.dtype(value).name
     except (TypeError, ValueError, SyntaxError):
         pass
-    raise InvalidOption(f"{name} is {value!r}; it must be float32 or float64")
+    raise InvalidOption(f"dtype is {value!r}; it must be float32 or float64")
 
 
 def check_count(value: Any, name: str) -> int:

@@ -21,7 +21,7 @@ LINES = 128  #: bytes of two cache lines of a CPU
 PAGE = 4096
 STAGED = 32 << 20  #: maximum size in bytes of a GPU array that `Device.staged` copies through page-locked memory
 CHUNK = 1 << 16  #: items per step on a CPU where NumPy would copy its arguments
-PRIORITY = -1  #: of a graph's stream on a GPU; that of the background is 0, the lowest
+PRIORITY = -1  #: priority of a graph's stream on a GPU; that of the background is 0, the lowest
 AHEAD = -2  #: priority of streams for work ahead of the graph's stream
 RELEASE_THRESHOLD, RESERVED, USED = 4, 5, 7  # attributes of CUDA's memory pools
 OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
@@ -73,9 +73,10 @@ class Device:
     touch : callable
         ``touch(device, bytes)`` writes to every page of a new array. It is called if the budget has a limit.
     background : bool
-        True if others go first. On a CPU, kernels take helper threads of the background, so that others find theirs
-        free. On a GPU, kernels whose blocks meet leave a part of it free, and leave it after a while; memory is mapped
-        and unmapped by CUDA's stream-ordered pool, because cudaFree waits for all running kernels.
+        True if other devices of the same hardware go first. On a CPU, kernels use a second set of helper threads, so
+        that the first set is free for others. On a GPU, kernels whose blocks meet use a part of the GPU, and end after
+        a while; memory is mapped and unmapped by CUDA's stream-ordered pool, because cudaFree waits for all running
+        kernels.
     stream : cupy.cuda.Stream or None
         The stream of this device's work on a GPU; None for the calling thread's current one. `with_stream` makes it.
     """
@@ -133,7 +134,7 @@ class Device:
         """Return this device with a stream of its own on a GPU; a CPU unchanged.
 
         Streams of the background have the lowest priority, and wait for no other stream. The others wait for the null
-        stream, and it for them, so that arrays pass to users' CuPy code as before.
+        stream, and it for them, so that users' CuPy code may use arrays without further waits.
         """
         if self.kind == "cpu":
             return self
@@ -192,7 +193,7 @@ class Device:
             self.xp.get_default_memory_pool().free_all_blocks()
 
     def reclaim(self) -> None:
-        """Return the unused memory of all of the process's pools on a GPU to the driver: it has none left."""
+        """Return the unused memory of all of the process's pools to the driver, once the GPU has none left."""
         self.xp.get_default_memory_pool().free_all_blocks()
         with suppress(self.xp.cuda.runtime.CUDARuntimeError):  # a GPU without such pools
             self._trim_mapped()
@@ -316,7 +317,7 @@ class Device:
 
     def fill(self, array: Array, value: Any) -> None:
         """Set all elements to `value`."""
-        # On a GPU a memset, where the bytes are alike: it takes a third of the host's time.
+        # A GPU uses memset if all bytes are equal, which takes a third of the host's time.
         byte = _repeated_byte(value, array.dtype) if self.kind == "cuda" else None
         if byte is None:
             array.fill(value)
@@ -350,7 +351,7 @@ class Device:
         cuda = self.xp.cuda
         memory = cuda.alloc_pinned_memory(8 * n)
         words = np.frombuffer(memory, np.int64, n)
-        words[:] = 0  # the pool gives memory that others have used
+        words[:] = 0  # the pool's memory may have been used before
         mapped = cuda.UnownedMemory(words.ctypes.data, 8 * n, memory, self.index)
         return words, self.xp.ndarray((n,), np.int64, cuda.MemoryPointer(mapped, 0))
 
@@ -381,8 +382,8 @@ class Device:
     def sent(self, array: np.ndarray) -> Array:
         """Copy a small contiguous host array, which may change after the call.
 
-        The driver reads a few bytes of pageable memory at once. CuPy would copy them to page-locked memory first, and
-        record an event to learn when that is free again.
+        The driver has read a few bytes of pageable memory when its call returns. CuPy would copy them to page-locked
+        memory first, and record an event that tells when this memory is free again.
         """
         if self.kind == "cpu":
             return array

@@ -13,7 +13,7 @@ from mgraph.batch import MAX_VERTICES
 from mgraph.checks import (
     check_count,
     check_direction,
-    check_float,
+    check_dtype,
     check_growth,
     check_number,
     check_vertex,
@@ -75,18 +75,18 @@ def test_no_numbers(value):
 
 @pytest.mark.parametrize("value", ["float32", "f4", np.float32, np.dtype("<f4"), "single"])
 def test_float32_by_any_of_its_names(value):
-    assert check_float(value, "dtype") == "float32"
+    assert check_dtype(value) == "float32"
 
 
 @pytest.mark.parametrize("value", ["float64", "f8", float, np.float64, "double"])
 def test_float64_by_any_of_its_names(value):
-    assert check_float(value, "dtype") == "float64"
+    assert check_dtype(value) == "float64"
 
 
 @pytest.mark.parametrize("value", ["float16", "int32", ">f8", None, 64, "double trouble", "f4,f4", [], np.complex64])
 def test_no_float(value):
     with pytest.raises(InvalidOption, match="dtype is .*; it must be float32 or float64"):
-        check_float(value, "dtype")
+        check_dtype(value)
 
 
 @pytest.mark.parametrize("value", [0, 9, np.uint32(9), np.int64(0)], ids=repr)

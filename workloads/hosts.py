@@ -1,8 +1,7 @@
 """``python -m workloads hosts``: predict BFS and PageRank on several hosts with eight GPUs each.
 
-The model adds, for each meeting of all ranks, what the hosts send to each other to the time of one host. Its bytes are
-those of `mgraph.exchange.cargo`, which a test compares; its times per host are measured (`BFS_MS`, `ARC_SECONDS`); the
-time of a meeting is assumed.
+The model adds the meetings between hosts to the time of one host. Its bytes are those of `mgraph.exchange.cargo`, which
+a test compares; its times per host are measured (`BFS_MS`, `ARC_SECONDS`); the time of a meeting is assumed.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ class Hosts:
     gpus : int
         Per host.
     meeting : float
-        Seconds of a meeting between hosts that carries nothing: a kernel that ends, two meetings of the mates' hosts, a
-        message, a launch. Assumed.
+        Seconds of an empty meeting between hosts: the end of a kernel, two meetings within the host, a message, a
+        launch. Assumed.
     efficiency : float
         The share of the network's rate that messages reach. Assumed.
     link : float
@@ -62,9 +61,9 @@ class Hosts:
         return self.meeting + nbytes / (self.efficiency * self.gigabits / 8 * 1e9) + deliver
 
 
-def pagerank_bytes(vertices: int, hosts: int, width: int = 4) -> float:
-    """Return the bytes that a host sends in an iteration: the shares of its vertices to each other host."""
-    return width * vertices / hosts * (hosts - 1)
+def pagerank_bytes(vertices: int, hosts: int) -> float:
+    """Return the bytes that a host sends in an iteration: the shares (float32) of its vertices to each other host."""
+    return 4 * vertices / hosts * (hosts - 1)
 
 
 def bfs_bytes(vertices: int, hosts: int) -> float:
@@ -98,7 +97,7 @@ def _one_host(scale: float) -> float:
 
 
 def lacks(scale: int, hosts: Hosts, per_vertex: float) -> str:
-    """Return what a GPU has too little of for arcs and `per_vertex` bytes of each vertex of the graph, or ""."""
+    """Return the limit of a graph with `per_vertex` bytes per vertex on each GPU: "memory", "ids", or "" for none."""
     vertices = 1 << scale
     needed = ARC_BYTES * ARCS * vertices / (hosts.gpus * hosts.count) + per_vertex * vertices
     if needed > GPU_BYTES:

@@ -1,7 +1,7 @@
-"""Cargo of a meeting: what programs send and share between ranks that do not map each other's memory.
+"""Cargo of a meeting: messages and shared values for ranks that do not map each other's memory.
 
-Ranks that map each other's memory are a group. A gateway takes what its group has for another one directly from the
-mates' regions, and writes what comes directly into them.
+Ranks that map each other's memory are a group. A gateway reads its group's cargo from the mates' regions, and writes
+the cargo of other groups into them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = ["Cargo", "Swap", "swap_cargo"]
 
 WORDS = constants("kernels/world_common.cuh")
 NUMBERS, SHARES = WORDS["number_count"], WORDS["share_words"]
-INLINE = 64 << 10  #: bytes of a GPU's cargo that go through host memory, in one message with the words
+INLINE = 64 << 10  #: largest cargo of a GPU, in bytes, that goes through host memory, in one message with the words
 
-Words = Mapping[int, np.ndarray]  #: of ranks: messages to each rank, the numbers, and the fields of `Shared`
+Words = Mapping[int, np.ndarray]  #: by rank: its messages to each rank, its numbers, and its fields of `Shared`
 
 
 class Cargo:
-    """Messages and shares of one meeting.
+    """Messages and shares (values for all ranks) of one meeting.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ class Cargo:
 
     Notes
     -----
-    The cargo from a group to another one: the shares of each of its ranks, padded to 8 bytes, then the messages from
-    each of its ranks to each of theirs.
+    The cargo from a group to another has the shares of its ranks, padded to a multiple of 8 bytes, then the messages
+    from each of its ranks to each of the others.
     """
 
     def __init__(self, device: Device, region: OwnRegion, layout: Layout, mates: Sequence[int], meetings: int) -> None:
@@ -49,11 +49,11 @@ class Cargo:
         self._inboxes = layout.inboxes + (meetings & 1) * len(region.addresses) * layout.box
 
     def nbytes(self, words: Words, of: Sequence[int], to: Sequence[int]) -> int:
-        """Return the bytes that the ranks `of` have for the ranks `to`."""
+        """Return the size of the cargo from the ranks `of` to the ranks `to`."""
         return self._share_bytes(words, of)[-1] + sum(self._sent(words[r], t) for r in of for t in to)
 
     def load(self, words: Words, to: Sequence[int], *head: Array) -> Array:
-        """Return what the mates have for the ranks `to`, behind `head`, uint8."""
+        """Return the cargo from the mates to the ranks `to`, behind `head`, uint8."""
         layout, ends = self._layout, self._share_bytes(words, self._mates)
         pieces = [*head, *(self._share(r, words[r]) for r in self._mates if ends[-1])]
         pieces.append(self.device.zeros(ends[-1] - ends[-2], np.uint8))
@@ -64,7 +64,7 @@ class Cargo:
         return self.device.concatenate(pieces)
 
     def unload(self, words: Words, of: Sequence[int], data: Array) -> None:
-        """Write what the ranks `of` have sent, uint8[nbytes], to the regions of the mates."""
+        """Write the cargo from the ranks `of`, uint8[nbytes], to the regions of the mates."""
         # Shares go to all mates.
         ends = self._share_bytes(words, of)
         if ends[-1]:
@@ -100,13 +100,13 @@ class Cargo:
         return width * (end - first) if array >= 0 else 0
 
     def _share(self, rank: int, words: np.ndarray) -> Array:
-        """Return what a mate shares: it has written bitmaps and arrays to the own region, too."""
+        """Return the share of a mate. Mates write bitmaps and arrays to the own region, too, so they are read there."""
         bits, vertices, count, wide, narrow, array, width = words[-SHARES:].tolist()
         nbytes, first = self._share_nbytes(rank, words), self._layout.starts[rank]
         if vertices < 0:
             at = bits + 4 * (first // 32) if bits >= 0 else array + width * first
             return self._region.array(at, nbytes, np.uint8)
-        # A record of 16 bytes is a vertex with its elements.
+        # A list of vertices: a record of 16 bytes per vertex, with its elements.
         records = self.device.empty(2 * count, np.uint64)
         self._library().PackValues(
             count, vertices=self._region.array(vertices, count, np.uint32, rank), n=count, records=records,
@@ -115,7 +115,7 @@ class Cargo:
         return records.view(np.uint8)
 
     def _take_share(self, sender: int, words: np.ndarray, data: Array, rank: int) -> None:
-        """Write what a rank of another group shares to the region of a mate."""
+        """Write the share of `sender`, a rank of another group, to the region of a mate."""
         bits, vertices, _, wide, narrow, array, width = words[-SHARES:].tolist()
         first, n = self._layout.starts[sender], self._layout.starts[-1]
         if vertices >= 0:
@@ -142,22 +142,22 @@ class Cargo:
 
 
 class Swap(Protocol):
-    """Exchange of groups, as far as `swap_cargo` needs it: its rank k stands for a group."""
+    """The methods of an `Exchange` that `swap_cargo` needs. Each of its ranks stands for a group."""
 
     rank: int
 
     def swap_values(self, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """As `Exchange.swap_values`."""
+        """Send ``parts[k]`` to rank k, and return the parts for this rank."""
 
     def alltoallv(self, parts: Sequence[Array], lengths: np.ndarray | None = None) -> list[Array]:
-        """As `Exchange.alltoallv`."""
+        """Send ``parts[k]`` to rank k, from GPU to GPU where possible; `lengths` are those of all ranks' parts."""
 
 
 def swap_cargo(exchange: Swap, groups: Sequence[Sequence[int]], words: Words, cargo: Cargo) -> dict[int, np.ndarray]:
     """Swap words and cargo with other groups; return the words of all their ranks.
 
-    One message per pair of groups and direction. On a GPU, cargo of more than `INLINE` bytes is a second one, which
-    goes from GPU to GPU where the exchange can do that.
+    Each group sends one message to each other group. On a GPU, cargo of more than `INLINE` bytes is a second message,
+    from GPU to GPU where the exchange can do that.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def swap_cargo(exchange: Swap, groups: Sequence[Sequence[int]], words: Words, ca
         The words of each rank of the own group.
     cargo : Cargo
     """
-    # Send the words, and what fits behind them.
+    # Send the words, and small cargo behind them.
     device, place = cargo.device, exchange.rank
     most = None if device.kind == "cpu" else INLINE
     head = np.concatenate([words[r] for r in groups[place]]).view(np.uint8)
@@ -183,14 +183,14 @@ def swap_cargo(exchange: Swap, groups: Sequence[Sequence[int]], words: Words, ca
                 messages[k] = np.concatenate([head, device.fetch(loads[k])])
     received = exchange.swap_values(messages)
 
-    # What other ranks say.
+    # Split the messages into words and cargo.
     every, n, data = dict(words), len(words[groups[place][0]]), dict[int, Array]()
     for k in others:
         end = 8 * n * len(groups[k])
         every.update(zip(groups[k], received[k][:end].view(np.int64).reshape(-1, n), strict=True))
         data[k] = device.asarray(received[k][end:])
 
-    # Send more cargo than fits. All ranks know from the words who does.
+    # Send large cargo. All ranks compute its sizes from the words.
     if most is not None:
         sizes = np.array([[cargo.nbytes(every, of, to) * (of is not to) for to in groups] for of in groups])
         sizes[sizes <= most] = 0

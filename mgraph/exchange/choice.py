@@ -24,12 +24,12 @@ __all__ = [
 EXCHANGES = ("auto", "loopback", "peer", *(WITHIN + network for network in NETWORKS), *NETWORKS)
 IN_CLEAR = ("ucx",)  #: exchanges without encryption, even on a cluster with TLS
 HERE = Apart()  #: all workers map each other's memory
-MOST_WORKERS = 64  #: of a graph: the words with which ranks meet have room for so many
+MOST_WORKERS = 64  #: the most workers of a graph, for which the slots of a meeting have room
 RETIRED = {"nccl": "auto"}  #: old names, accepted for another release with a warning, and their replacements
 
 
 def check_exchange(exchange: str, size: int) -> None:
-    """Raise `InvalidOption` if `exchange` is unknown, or cannot connect `size` workers, or these are too many.
+    """Raise `InvalidOption` if `exchange` is unknown, cannot connect `size` workers, or if these are too many.
 
     Warns
     -----
@@ -52,7 +52,6 @@ def check_exchange(exchange: str, size: int) -> None:
         raise InvalidOption(f"exchange 'loopback' is for 1 worker, and the graph has {size}")
 
 
-# Warn, check, then choose.
 def choose_exchange(
     exchange: str, device: str, workers: Sequence[str], inspections: Sequence[dict[str, Any]], apart: Apart = HERE
 ) -> str:

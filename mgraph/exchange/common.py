@@ -1,17 +1,19 @@
-"""Common parts of all exchanges: checks of arguments, and codes of calls."""
+"""Common parts of all exchanges: checks of arguments, codes of calls, and collectives by swaps."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 
 from mgraph.errors import InvalidOption
-from mgraph.exchange.contract import Array, ExchangeError
+from mgraph.exchange.contract import Array, Exchange, ExchangeError
 
 __all__ = [
     "CODE_BITS",
+    "SwapExchange",
     "another_call",
     "call_code",
     "call_name",
@@ -44,6 +46,31 @@ def check_parts(parts: Sequence[Array], size: int) -> np.dtype:
                 f"the part for rank {rank} has dtype {part.dtype} and that for rank 0 has {dtype}; all need the same"
             )
     return dtype
+
+
+class SwapExchange(Exchange):
+    """Exchange whose collectives are swaps: each rank sends a part to every other one."""
+
+    def alltoallv(self, parts: Sequence[Array], lengths: np.ndarray | None = None) -> list[Array]:
+        """Implement `Exchange.alltoallv`. Waits for the calling thread's stream before it sends data."""
+        check_parts(parts, self.size)
+        return self._swap("alltoallv", parts)
+
+    def allgather(self, part: Array, lengths: np.ndarray | None = None) -> list[Array]:
+        """Implement `Exchange.allgather`. Waits for the calling thread's stream before it sends data."""
+        return self._swap("allgather", [part] * self.size)
+
+    def gather_values(self, values: np.ndarray, call: str) -> list[np.ndarray]:
+        """Implement `Exchange.gather_values`."""
+        return self._swap(call, [values] * self.size, on_host=True)
+
+    def swap_values(self, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Implement `Exchange.swap_values`."""
+        return self._swap("swap", parts, on_host=True)
+
+    @abstractmethod
+    def _swap(self, call: str, parts: Sequence[Array], on_host: bool = False) -> list[Array]:
+        """Send ``parts[r]`` to every other rank r, and return a part from each. The own part stays in its place."""
 
 
 @cache

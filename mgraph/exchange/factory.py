@@ -29,12 +29,12 @@ def make_exchange(
     patience: float,
     names: Sequence[int] | None = None,
 ) -> Exchange:
-    """Open the exchange of that name. It contacts no rank yet.
+    """Open the exchange `name`. It contacts no rank yet.
 
     Parameters
     ----------
     name : str
-        One of `EXCHANGES`, but for "auto"; with groups as `Groups` writes them.
+        One of `EXCHANGES` except "auto"; with groups as `Groups` writes them.
     rank, size : int
     aborted : callable
         Polled by its waits.

@@ -52,9 +52,9 @@ class Tickets:
             raise DeviceError(f"the tickets of GPUs cannot be kept in {FOLDER}: {error.strerror}") from None
 
     def take(self, look: Callable[[], None], last: bool = False) -> None:
-        """Take all tickets; with `last` once nobody else waits for one of them.
+        """Take all tickets; with `last` only once no other graph waits for them.
 
-        `look` is called while waiting, and raises if that is pointless.
+        `look` is called during a wait, and raises an error to end it.
         """
         try:
             if last:
@@ -68,7 +68,7 @@ class Tickets:
             raise
 
     def _lock(self, file: int, look: Callable[[], None], queue: int | None = None) -> None:
-        """Lock a file. While it is another's, be in `queue`."""
+        """Lock a file. While another graph has the lock, stay in `queue`."""
         began = time.monotonic()
         while not _try_to_lock(file, fcntl.LOCK_EX):
             look()

@@ -1,8 +1,8 @@
 """Exchange of ranks on several hosts: shared memory within a host, and one message per pair of hosts between them.
 
 The ranks of a host are a group, with a `PeerExchange` of its own. For each pair of groups, a gateway on either side
-has an exchange of two. A collective has three steps: the group brings together what it has for others, gateways swap
-it, and the group gets what came.
+has an exchange of two. A collective has three steps: each rank gives the gateways its data for other groups, the
+gateways swap them, and give the ranks of their group the data that came.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class GroupedExchange(Exchange):
         The device of the arrays.
     groups : Groups
     open_part : callable
-        Opens an exchange of some ranks, this one among them: from its name, the ranks, and a name for them.
+        ``open_part(exchange, ranks, suffix)`` opens an exchange of some ranks, this one among them; `suffix` tells
+        apart the exchanges of a rank.
 
     Notes
     -----
@@ -161,10 +162,10 @@ class GroupedExchange(Exchange):
                 theirs.append(pair.gather_values(mine, "allgather")[self._side(other)].tobytes())
                 self._compare(code, unpack(theirs[-1])[0], other)
         except BaseException:
-            self._group.gather_values(NOTHING, call)  # nothing tells the group that this gateway failed
+            self._group.gather_values(NOTHING, call)  # tell the group that this gateway failed
             raise
 
-        # Within the group, what the gateways have received.
+        # Within the group: the blocks that the gateways have received.
         brought = self._group.gather_values(_as_array(theirs), call)
         for gateway, packed in zip(self._members, brought, strict=True):
             if not len(packed):
@@ -174,7 +175,7 @@ class GroupedExchange(Exchange):
         return [every[r] for r in range(self.size)]
 
     def _carry(self, words: np.ndarray, cargo: Cargo) -> list[np.ndarray]:
-        # The group is ready, and says its words; then gateways swap those and the cargo.
+        # Gather the words of the group, whose ranks are then ready; then gateways swap words and cargo.
         mine = dict(zip(self._members, self._group.gather_values(words, "swap"), strict=True))
         every = dict(mine)
         try:
@@ -182,9 +183,9 @@ class GroupedExchange(Exchange):
                 ends = [self._members, self._groups.members(other)]
                 every |= swap_cargo(pair, ends if pair.rank == 0 else ends[::-1], mine, cargo)
         except BaseException:
-            self._group.gather_values(words[:0], "swap")  # nothing tells the group that this gateway failed
+            self._group.gather_values(words[:0], "swap")  # tell the group that this gateway failed
             raise
-        # The gateways have unloaded it, and say the words that have come.
+        # The gateways have unloaded the cargo: they give the words of other groups to their own.
         theirs = [every[r] for r in self._away[self.rank]]
         brought = self._group.gather_values(np.concatenate([words[:0], *theirs]), "swap")
         for (gateway, ranks), came in zip(self._away.items(), brought, strict=True):
@@ -194,7 +195,7 @@ class GroupedExchange(Exchange):
         return [every[r] for r in range(self.size)]
 
     def _side(self, other: int) -> int:
-        """Return the number of the other gateway in the exchange with a group."""
+        """Return the rank of the other gateway in the exchange with a group."""
         return int(other > self._own)
 
     def _compare(self, code: int, theirs: int, other: int) -> None:
@@ -246,7 +247,7 @@ class GroupedExchange(Exchange):
             inside = dict(zip(self._members, received, strict=True))
             return self._in_order(parts, dict.fromkeys(range(self.size), none) | inside)
 
-        # Each rank of the group gets its part, and what it sends on as a gateway.
+        # Each rank of the group gets its part, and the parts that it sends on as a gateway.
         bundles = [join([none, *(parts[t] for t in [r] * (r != self.rank) + away[r])]) for r in self._members]
         received = self._group.alltoallv(bundles)
         result, onward = dict[int, Array](), dict[int, list[Array]]()
@@ -263,7 +264,7 @@ class GroupedExchange(Exchange):
         blocks = self._swap(
             blocks, [int(size.sum()) for size in sizes], lambda: self._group.alltoallv([none] * len(self._members))
         )
-        # Each rank of the group gets its part of what came.
+        # Each rank of the group gets its parts of the received blocks.
         pieces: dict[int, list[Array]] = {r: [none] for r in self._members}
         for block, size in zip(blocks, sizes, strict=True):
             ends = np.cumsum(size).reshape(size.shape)
@@ -291,7 +292,7 @@ class GroupedExchange(Exchange):
         return self._in_order([part] * self.size, result)
 
     def _in_order(self, parts: Sequence[Array], received: dict[int, Array]) -> list[Array]:
-        """Return what came in the order of ranks. The own part is the same array."""
+        """Return the received parts in the order of ranks. The own part is the same array."""
         return [parts[r] if r == self.rank else received[r] for r in range(self.size)]
 
 

@@ -19,8 +19,8 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.errors import Aborted, DeviceError, MgraphError, WorkerLost
-from mgraph.exchange.common import another_call, call_code, check_addresses, check_parts
-from mgraph.exchange.contract import Array, Exchange, ExchangeError
+from mgraph.exchange.common import SwapExchange, another_call, call_code, check_addresses
+from mgraph.exchange.contract import Array, ExchangeError
 from mgraph.exchange.ipc_buffers import BUFFER_BYTES, IpcBuffers
 from mgraph.exchange.segment import Place, Segment
 from mgraph.exchange.waiting import PATIENCE
@@ -42,7 +42,7 @@ def _segment_bytes(size: int, slot: int) -> int:
     return (LANES + 2 * size) * LINE + size * SLOTS * slot
 
 
-class PeerExchange(Exchange):
+class PeerExchange(SwapExchange):
     """Collectives through shared memory.
 
     Parameters
@@ -145,29 +145,6 @@ class PeerExchange(Exchange):
             finally:
                 Segment.unlink(self._place)
 
-    def alltoallv(self, parts: Sequence[Array], lengths: np.ndarray | None = None) -> list[Array]:
-        """Implement `Exchange.alltoallv`.
-
-        Waits for the device's stream if this rank sends data.
-        """
-        check_parts(parts, self.size)
-        return self._swap("alltoallv", parts)
-
-    def allgather(self, part: Array, lengths: np.ndarray | None = None) -> list[Array]:
-        """Implement `Exchange.allgather`.
-
-        Waits for the device's stream if this rank sends data.
-        """
-        return self._swap("allgather", [part] * self.size)
-
-    def gather_values(self, values: np.ndarray, call: str) -> list[np.ndarray]:
-        """Implement `Exchange.gather_values`."""
-        return self._swap(call, [values] * self.size, on_host=True)
-
-    def swap_values(self, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Implement `Exchange.swap_values`."""
-        return self._swap("swap", parts, on_host=True)
-
     def close(self) -> None:
         """Unmap all memory, from any thread.
 
@@ -220,10 +197,6 @@ class PeerExchange(Exchange):
         return f"rank {self.names[self.rank]} of {self.size}, step {self._step}"
 
     def _swap(self, call: str, parts: Sequence[Array], on_host: bool = False) -> list[Array]:
-        """Send ``parts[r]`` to every other rank r and receive a part from each.
-
-        The own part stays in its place.
-        """
         with self._lock:
             self._check()
             try:

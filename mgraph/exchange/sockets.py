@@ -1,10 +1,11 @@
 """Exchange over the sockets of Dask's comms, on the shard's own thread.
 
-Comms connect: they bring the cluster's TLS and interfaces, and the other worker's event loop finds the rank. Then each
-side takes the sockets from its event loop, and its shard's thread reads and writes them. A message wakes one thread
-per side; by comms it wakes two, and passes through two more queues.
+Dask's comms connect, with the cluster's TLS and interfaces, and the other worker's event loop finds the rank. Then each
+side takes the sockets from its event loop, and its shard's thread reads and writes them. So a message wakes one thread
+per side. Through comms it wakes two, and passes through two more queues.
 
-A message is its step, its call, its bytes (u64 each), and the data. A connection has messages of one direction.
+A message has a head, the numbers of its step, its call and its bytes (u64 each), and then the data. A connection
+carries messages in one direction.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from mgraph.exchange.waiting import POLL
 __all__ = ["SocketExchange"]
 
 HEAD = struct.Struct("<QQQ")
-JOINED = 64 << 10  #: bytes up to which data are copied behind the head, so that one packet may hold both
-READY = b"\1"  #: what an accepted socket sends once its event loop reads it no more
+JOINED = 64 << 10  #: largest data, in bytes, that are copied behind the head, so that one packet may hold both
+READY = b"\1"  #: sent by an accepted socket once its event loop no longer reads it
 NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -45,7 +46,7 @@ class SocketExchange(TcpExchange):
 
     Notes
     -----
-    Where a comm has no socket (within a process, or over UCX), all of them stay comms, as in `TcpExchange`. The
+    If a comm has no socket (within a process, or over UCX), all data go through comms, as in `TcpExchange`. The
     receiver knows the size before it reads, and raises `CapacityError` if its memory does not suffice.
     """
 
@@ -58,7 +59,7 @@ class SocketExchange(TcpExchange):
         await super()._connect(addresses)
         if not all(hasattr(comm, "stream") for comm in (*self._out.values(), *self._inbox.comms.values())):
             return
-        # Take the accepted sockets, and say so: before, the event loop may read what the other rank sends.
+        # Take the accepted sockets, then send READY. Until then the event loop might read the other rank's data.
         self._from = {rank: Receiver(_take_socket(comm)) for rank, comm in self._inbox.comms.items()}
         for receiver in self._from.values():
             receiver.socket.send(READY)
@@ -155,7 +156,7 @@ class Sender:
         self._left = [memoryview(head), view] if len(view) > JOINED else [memoryview(head + view.tobytes())]
 
     def go_on(self) -> bool:
-        """Send what the socket takes. Return True once it has taken all."""
+        """Send as much as the socket accepts now. Return True once the message is sent."""
         with suppress(*NOT_NOW):
             while self._left:
                 sent = self.socket.send(self._left[0])
@@ -176,7 +177,7 @@ class Receiver:
         self._at = 0
 
     def go_on(self, room: Any) -> bool:
-        """Receive what has come. Return True once a message is complete; `room(head)` is memory for its data."""
+        """Receive the available data, into ``room(head)``. Return True once a message is complete."""
         with suppress(*NOT_NOW):
             if self._data is None:
                 if not self._fill(memoryview(self._head)):
@@ -201,7 +202,7 @@ class Receiver:
 
 
 def _take_socket(comm: Comm) -> socket.socket:
-    """Return the socket of a comm, which its event loop reads and writes no more."""
+    """Remove the socket of a comm from its event loop, and return it."""
     stream: Any = comm.stream
     stream.io_loop.remove_handler(stream.fileno())
     return stream.socket

@@ -20,7 +20,7 @@ from distributed.comm import Comm
 
 from mgraph.comms import outlast
 from mgraph.device import Device
-from mgraph.errors import Aborted, InvalidOption, WorkerLost
+from mgraph.errors import Aborted, WorkerLost
 from mgraph.exchange.comm_dispatcher import CommDispatcher, Key
 from mgraph.exchange.common import check_addresses, check_parts
 from mgraph.exchange.contract import Array, Exchange
@@ -48,7 +48,7 @@ class TcpExchange(Exchange):
     key : tuple of str and int
         The graph's id and the number of the attempt. A message of another attempt is an `ExchangeError`.
     part_limit : int
-        The largest message in bytes.
+        The largest message in bytes, at least 8.
     patience : float
         Seconds after which `connect` raises `WorkerLost`. No connection is closed sooner because another rank does not
         read from it.
@@ -79,8 +79,6 @@ class TcpExchange(Exchange):
         patience: float = PATIENCE,
         names: Sequence[int] | None = None,
     ) -> None:
-        if part_limit < 8:
-            raise InvalidOption(f"part_limit is {part_limit} bytes; it must be at least 8, as one item may need 8")
         super().__init__(rank, size, aborted, names)
         self._device, self._dispatcher, self._key = device, dispatcher, key
         self._part_limit, self._patience = part_limit, patience

@@ -24,12 +24,12 @@ from mgraph.device import Device
 from mgraph.errors import Aborted, WorkerLost
 from mgraph.exchange.common import (
     CODE_BITS,
+    SwapExchange,
     another_call,
     call_code,
     check_addresses,
-    check_parts,
 )
-from mgraph.exchange.contract import Array, Exchange
+from mgraph.exchange.contract import Array
 from mgraph.exchange.staging import Staging
 from mgraph.exchange.ucxx_api import Ucxx
 from mgraph.exchange.waiting import PATIENCE, wait_until
@@ -47,7 +47,7 @@ _ANY_CODE = (1 << 64) - 1 ^ ((1 << CODE_BITS) - 1) << _SOURCE_BITS
 _NOTHING = np.zeros(0, np.uint8)
 
 
-class UcxExchange(Exchange):
+class UcxExchange(SwapExchange):
     """Collectives over UCXX endpoints.
 
     Parameters
@@ -141,23 +141,6 @@ class UcxExchange(Exchange):
         self._keeper.start()
         self._swap("max", [np.zeros(1, np.int8)] * self.size, on_host=True, timeout=self._patience)
 
-    def alltoallv(self, parts: Sequence[Array], lengths: np.ndarray | None = None) -> list[Array]:
-        """Implement `Exchange.alltoallv`. Waits for the calling thread's stream."""
-        check_parts(parts, self.size)
-        return self._swap("alltoallv", parts)
-
-    def allgather(self, part: Array, lengths: np.ndarray | None = None) -> list[Array]:
-        """Implement `Exchange.allgather`. Waits for the calling thread's stream."""
-        return self._swap("allgather", [part] * self.size)
-
-    def gather_values(self, values: np.ndarray, call: str) -> list[np.ndarray]:
-        """Implement `Exchange.gather_values`."""
-        return self._swap(call, [values] * self.size, on_host=True)
-
-    def swap_values(self, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Implement `Exchange.swap_values`."""
-        return self._swap("swap", parts, on_host=True)
-
     def close(self) -> None:
         """Free endpoints, worker and context.
 
@@ -195,10 +178,6 @@ class UcxExchange(Exchange):
     def _swap(
         self, call: str, parts: Sequence[Array], on_host: bool = False, timeout: float | None = None
     ) -> list[Array]:
-        """Send ``parts[r]`` to every other rank r and receive a part from each.
-
-        The own part stays in its place.
-        """
         with self._lock:
             if self._over or self.aborted():
                 raise Aborted(f"{self._here()} {self._over or 'was aborted'}")

@@ -2,7 +2,7 @@
 
 A program is a kernel file with phases (see ``kernels/world_common.cuh``). Where all ranks map each other's memory, one
 launch on each runs all phases, and the ranks meet in memory after each. Elsewhere a launch ends at each meeting of all
-ranks, and the exchange carries what ranks say, and what they send and share with ranks whose memory is not mapped.
+ranks, and the exchange carries the ranks' words, and their cargo for ranks whose memory is not mapped.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ OVERFLOWED, ENDED, STAYED, AT_MEETING = (LAYOUT[name] for name in ("overflowed",
 GOES_ON, CARRIED = LAYOUT["goes_on"], LAYOUT["carried"]
 PATIENCE = {"cuda": 2_000_000, "cpu": 5_000_000}  #: nanoseconds that a launch waits for another rank
 STAY = 1 << 60  #: nanoseconds after which a launch leaves a GPU
-STAY_IN_BACKGROUND = 2_000_000  #: of a copy, so that batches of its graph get through
-STAY_OF_CPU = 10  #: the same on a CPU, in times of its patience: the host looks for an abort
-GRANT_BYTES = 4096  #: of the segment with the word of rank 0
+STAY_IN_BACKGROUND = 2_000_000  #: the same for a copy, so that batches of its graph get through
+STAY_OF_CPU = 10  #: the same on a CPU, as a multiple of its patience: the host checks for an abort
+GRANT_BYTES = 4096  #: size of the segment that holds the word of rank 0
 
 
 def _stay(device: Device) -> int:
@@ -50,7 +50,7 @@ class World:
     Parameters
     ----------
     exchange : Exchange
-        Connected. It carries the regions' names, and everything where ranks do not map each other's memory.
+        A connected exchange. It carries the regions' names, and words and cargo if `mapped` is False.
     device : Device
 
     Attributes
@@ -58,8 +58,7 @@ class World:
     mates : tuple of int
         The ranks whose regions this rank maps, itself among them.
     mapped : bool
-        True if these are all ranks, which then meet in memory. Otherwise what ranks say, send and share with others
-        goes through the exchange.
+        True if `mates` are all ranks, which then meet in memory. Otherwise the exchange carries words and cargo.
 
     Notes
     -----
@@ -86,8 +85,8 @@ class World:
     def _gpus_differ(self) -> bool:
         """Return True if no two ranks have the same GPU.
 
-        On a common GPU their kernels must not wait for each other. Rank 0 then has the tickets of the GPUs, and a word
-        that all ranks map, in which it writes the number of the stay for which it holds them.
+        Kernels on the same GPU must not wait for each other. If the GPUs differ, rank 0 opens their tickets, and makes
+        a word that all ranks map: in it rank 0 writes the number of the stay for which it holds the tickets.
         """
         if self.size == 1 or self.device.kind == "cpu":
             return True
@@ -105,7 +104,7 @@ class World:
             place = where.encode()
         place = gather_bytes(self.exchange, place)[0]
         segment = segment or Segment.open(Place.decode(place))
-        # All have mapped it: its name can go.
+        # All have mapped it: remove its name.
         self.exchange.barrier()
         if self.rank == 0:
             Segment.unlink(Place.decode(place))
@@ -212,9 +211,9 @@ class World:
             The compiled file of the program.
         layout : Layout
         items : int
-            Lanes' worth of work on this rank, which bounds the blocks of a GPU.
+            The number of lanes that have work on this rank, which bounds the blocks of a GPU.
         **fields
-            The program's fields but for `world`, `launch` and `resume`.
+            The program's fields except `world`, `launch` and `resume`.
 
         Raises
         ------
@@ -266,15 +265,15 @@ class World:
             wait_until(lambda: bool(grant[0] >= self.stays), self._check)
 
     def _meet(self, layout: Layout) -> None:
-        """Carry what all ranks say, send and share at a meeting, and write what they said to `control`."""
+        """Carry the words and the cargo of a meeting, and write the words of all ranks to `control`."""
         # The words of a rank: messages to each rank, its numbers, and the fields of `Shared`.
         meetings, *words = self._host[MEETING_AT : MEETING_AT + 1 + self.size + NUMBERS + SHARES].tolist()
         cargo = Cargo(self.device, self._region, layout, self.mates, meetings)
         every = np.concatenate(self.exchange.carry(np.array(words, np.int64), cargo)).reshape(self.size, -1)
-        # What the program hears of a rank: messages to this one, the numbers, flags and all messages.
+        # The words of a rank that the program reads: messages to this one, the numbers, flags and all messages.
         sent, said = every[:, : self.size], np.empty((self.size, SAID), np.int64)
         said[:, 0], said[:, 1:-1] = sent[:, self.rank], every[:, self.size : self.size + NUMBERS]
         said[:, -1] = (sent.sum(1) << FLAG_BITS) | np.where((sent > layout.room).any(1), OVERFLOWED, 0)
-        # It reads them as halves of 32 bits.
+        # Each is two words with 32 bits of it, as at a meeting in memory.
         halves = said.reshape(-1).view(np.uint32).astype(np.uint64)
         self._control[HEARD_AT : HEARD_AT + len(halves)] = self.device.asarray(halves)

@@ -1,21 +1,22 @@
-// The ranks of one host that map each other's memory, as a program sees them. A program is a struct of 8-byte fields,
+// The ranks of a graph, as a program sees them. A program is a struct of 8-byte fields,
 // one of them `World world`, with
 //   struct State                      8-byte words, at most state_words; the first is `i64 phase`
 //   void begin(State&)                the state before the first phase
 //   Numbers step(grid, state, heard)  the work of one phase: it waits for nothing, and returns what this lane counted
 //   i64 items(state, heard)           how much work that is; a CPU wakes threads by it
-//   bool alone(state)                 whether only this rank's blocks meet after the phase; all ranks have the same
-//                                     phases, these too, since each phase is a tag of what ranks say
-//   Shared shares(state)              what the phase writes to the regions of all ranks; or i64, of a bitmap alone
-//   void next(state, heard)           the next phase, computed alike by everyone from what the ranks said; 0 ends
-// and `i64 launch, resume`, which its driver counts. The driver `drive` runs phases in one kernel (a GPU) or one call (a
-// CPU): after each, the ranks meet. When another rank is late it keeps the state in memory and ends; launched again with
-// `resume`, it goes on where it was. Where some ranks cannot map each other, a launch ends at each meeting of all ranks,
-// and the host carries to them what the ranks said, sent and shared; it is launched again with `carried`.
+//   bool alone(state)                 true if only this rank's blocks meet after the phase. All ranks have the same
+//                                     phases, these too, since the count of phases is the tag of a meeting
+//   Shared shares(state)              the values that the phase writes to the regions of all ranks; an i64 is the
+//                                     offset of a bitmap
+//   void next(state, heard)           the next phase, from the numbers of all ranks, so equal on all; 0 ends
+// and `i64 launch, resume`, which its driver sets. The driver `drive` runs the phases in one kernel (on a GPU) or one
+// call (on a CPU). After each phase the ranks meet. If another rank is late, the driver keeps the state in memory and
+// ends; launched again with `goes_on`, it continues there. If some ranks do not map each other's memory, a launch ends
+// at each meeting of all ranks. The host then carries numbers, messages and shares, and launches again with `carried`.
 #pragma once
 
 constexpr int number_count = 5;  // numbers that a rank says at a meeting, besides the messages sent
-constexpr int said_words = number_count + 2;  // of a rank: messages to the reader, the numbers, flags and messages
+constexpr int said_words = number_count + 2;  // of a rank: messages to the reader, the numbers; flags and all messages
 constexpr int slot_words = 2 * said_words;  // each half of a number carries the meeting's tag
 constexpr int most_ranks = 64;
 constexpr int state_words = 24;
@@ -24,24 +25,24 @@ enum Flag : i64 { wants_to_leave = 1, overflowed = 2 };
 constexpr int flag_bits = 2;  // of the last word, above which are the messages sent to all
 // How a launch ended. After `stay` the ranks of GPUs leave together, at a meeting; on CPUs each leaves by itself.
 enum End : i64 { ended = 0, waits = 1, stayed = 2, at_meeting = 3 };
-enum Resume : i64 { begins = 0, goes_on = 1, carried = 2 };  // carried: `control` has what all ranks said
+enum Resume : i64 { begins = 0, goes_on = 1, carried = 2 };  // carried: `control` has the words of all ranks
 
 // The words of `control`, in the memory of one rank.
 constexpr int arrived_at = 0, intends_at = 16, stays_at = 17, leaves_at = 18;
 constexpr int step_at = 32, meetings_at = 33, waiting_at = 34;
 constexpr int state_at = 48, counts_at = state_at + state_words, heard_at = counts_at + 72;
-// Words of the host: how a launch ended and the state; at a meeting, the meetings before, the counts and what is shared.
+// Words of the host: how a launch ended, and the state; at a meeting, the meetings before, the counts, and `Shared`.
 constexpr int report_at = 8, meeting_at = report_at + 1 + state_words, share_words = 7;
 constexpr int report_words = meeting_at + 1 + most_ranks + number_count + share_words;
 static_assert(most_ranks + number_count <= 72 && heard_at % 2 == 0);
 
 // How a GPU waits.
 constexpr i64 clocks_per_nanosecond = 2;  // at most: the time is measured by the SM's own clock
-constexpr u32 clock_polls = 1 << 8, host_polls = 1 << 13;  // polls between two looks at the clock, and the host's word
-constexpr int at_once = 2;  // numbers that a lane polls at once: those of 8 ranks
+constexpr u32 clock_polls = 1 << 8, host_polls = 1 << 13;  // polls between reads of the clock, and of the host's word
+constexpr int at_once = 2;  // words that a lane polls at once: those of 8 ranks
 
-// What a phase writes to the regions of all ranks, by the offsets there: the words of a bitmap that have own vertices; or,
-// of the own vertices in a list, the bits and the elements of other arrays; or the own part of an array.
+// Values that a phase writes to the regions of all ranks, by their offsets: the words of a bitmap with the own
+// vertices; or the bits and array elements of the own vertices in a list; or the own part of an array.
 struct Shared {
     i64 bits;  // offset of a bitmap, or -1
     i64 vertices = -1, count = 0;  // offset and length of the list, u32, or -1
@@ -54,7 +55,7 @@ struct Numbers {
     i64 of[number_count] = {};
 };
 
-struct Heard {  // what each rank said at the last meeting in which it took part
+struct Heard {  // the words of each rank at the last meeting
     const i64* said;
     i64 rank, size, meetings;
     DEVICE i64 messages(i64 from) const { return said[from * said_words]; }
@@ -65,7 +66,7 @@ struct Heard {  // what each rank said at the last meeting in which it took part
         for (i64 r = 0; r < size; ++r) sum += said[r * said_words + 1 + k];
         return sum;
     }
-    DEVICE i64 least(int k) const {  // of what the ranks said
+    DEVICE i64 least(int k) const {  // the minimum over all ranks
         i64 least = said[1 + k];
         for (i64 r = 1; r < size; ++r) least = lesser(least, said[r * said_words + 1 + k]);
         return least;
@@ -92,15 +93,15 @@ struct World {
     i64 size;
     const i64* starts;  // the first vertex of each rank's range, and one past the last
     const u64* regions;  // the address of each rank's region in this process; 0: it cannot be reached
-    const u64* out;  // where messages to each rank go, for two parities
-    const u64* in;  // where messages of each rank come in
+    const u64* out;  // where to write messages to each rank, for two parities
+    const u64* in;  // the inbox of messages from each rank, for two parities
     u64* control;
     i64* counts;  // messages to each rank since the last meeting, then the numbers
     i64 host;  // address of words of the host: 1 ends every wait; from `report_at` on, how a launch ended
     i64 patience;  // nanoseconds that a launch waits for another rank
     i64 stay;  // nanoseconds after which a launch leaves at a meeting
     i64 room;  // messages that an inbox holds
-    i64 apart;  // 1 if some ranks do not map each other's memory
+    i64 apart;  // 1 if some ranks do not map each other's memory, or share a GPU
     DEVICE u32* words(i64 r, i64 offset) const { return (u32*)(regions[r] + offset); }
     DEVICE bool reaches(i64 r) const { return regions[r] != 0; }
     DEVICE i64 lo() const { return starts[rank]; }
@@ -116,8 +117,8 @@ struct World {
         }
         return first;
     }
-    // Messages are words of 4 or 8 bytes, all of a program alike. Those past the room of an inbox are counted, not
-    // written: the meeting's flags then say `overflowed`.
+    // Messages have 4 or 8 bytes, the same for all of a program. If the inbox has no room, a message is counted but not
+    // written, and the meeting's flags say `overflowed`.
     template <class T> DEVICE void send(const Heard& heard, i64 to, T message) const {
         i64 place = take_place(counts + to);
         if (place < room) put(heard, to, place, message);
@@ -129,7 +130,7 @@ struct World {
         return load((const T*)in[heard.reads() * size + from] + i);
     }
     DEVICE i64* number(int k) const { return counts + size + k; }
-    // What the host carries at a meeting of all ranks. Clears the counts. By `n` lanes.
+    // Writes the words that the host carries at a meeting of all ranks, and clears the counts. Called by `n` lanes.
     template <class Program, class State>
     DEVICE void tell_host(const Program& program, const State& state, i64 meetings, int lane, int n) const {
         i64* told = (i64*)host + meeting_at;

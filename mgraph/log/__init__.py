@@ -1,1 +1,1 @@
-"""The log of a graph, its snapshots, and what they hold after a crash. It knows neither Dask nor shards."""
+"""The log of a graph, its snapshots, and their recovery after a crash. It knows neither Dask nor shards."""

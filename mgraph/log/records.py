@@ -92,7 +92,7 @@ _WORD = struct.Struct("<Q")
 
 
 class SnapshotState(IntEnum):
-    """What a rank says of snapshots with its vote; the ranks learn the least of all."""
+    """State of a rank's snapshot, sent with its vote. The ranks learn the minimum over all of them."""
 
     WRITING = 1  #: a snapshot is being written
     WANTED = 2  #: one is due

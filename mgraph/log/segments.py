@@ -34,7 +34,7 @@ APART = 1 << 20  #: bytes of columns from which on they are hashed while they ar
 
 
 class Segments:
-    """Appends records.
+    """Log of records in segment files.
 
     `claim` is called by a single thread; `stage`, `put`, `sync` and `append` by others too.
 
@@ -44,20 +44,20 @@ class Segments:
     folder : str
         Made if it does not exist.
     log : int
-        See `mgraph.log.records.log_id`.
+        The id of the log in its records, from `mgraph.log.records.log_id`.
     segment : int
         Bytes after which a new segment is begun.
 
     Attributes
     ----------
     end : int
-        The place behind the last record.
+        The offset behind the last record.
     last : int
-        The place behind the last change.
+        The offset behind the last change.
     synced : int
-        The place up to which all records are on the disk.
+        The offset up to which all records are on the disk.
     apart : int
-        See `APART`.
+        Columns of at least so many bytes are hashed while they are written; by default `APART`.
     """
 
     apart = APART
@@ -262,7 +262,7 @@ class Segments:
                 raise
 
     def await_appended(self) -> None:
-        """Wait until the file has what other threads append: a reader stops at a place that is claimed and empty.
+        """Wait until the records of other threads are in the file: a reader stops at a place that is claimed and empty.
 
         `OSError` if it cannot be written.
         """

@@ -236,7 +236,7 @@ class _LeftTail:
             self._describe(self._data[TEXT : TEXT + int(words[LENGTH])].tobytes())
 
     def _describe(self, text: bytes) -> None:
-        """Read the JSON of the first page. What no version writes is unknown."""
+        """Read the JSON of the first page. `known` is False if no version writes such JSON."""
         try:
             about = json.loads(text)
             names = [about[name] for name in ("store", "folder", "sees")]

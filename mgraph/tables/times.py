@@ -214,18 +214,18 @@ def as_window(span: int | None, times: str | None) -> Any:
     return np.array(span, times.replace("datetime64", "timedelta64"))[()]
 
 
-def as_instant(value: Any, times: str, name: str) -> int:
-    """Return a user's time in the unit of a graph; `InvalidOption` if it is no time."""
-    if np.ndim(value) != 0:
-        raise InvalidOption(f"{name} is {value!r}; it must be one time")
+def as_instant(before: Any, times: str) -> int:
+    """Return the argument `before` in the unit of a graph's times; `InvalidOption` if it is no time."""
+    if np.ndim(before) != 0:
+        raise InvalidOption(f"before is {before!r}; it must be one time")
     try:
-        return int(_in_unit(as_times(value, 1), times, name)[0])
+        return int(_in_unit(as_times(before, 1), times, "before")[0])
     except InvalidBatch as error:
-        raise InvalidOption(f"{name} is {value!r}: {error}") from None
+        raise InvalidOption(f"before is {before!r}: {error}") from None
 
 
 def as_span(window: Any, times: str | None, name: str = "window") -> tuple[int, str]:
-    """Return the option `window`, or another of that `name`, as a number of units, with its option `times`.
+    """Return the span `window`, the value of the option `name`, as a number of units, and the option `times` for it.
 
     A timedelta, or a string such as "1h" or "2 days 30 min", is of dates; without `times` these are datetime64[ns].
 

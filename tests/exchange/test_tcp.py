@@ -24,7 +24,7 @@ from exchange_ranks import KEY, LIMIT, dispatcher_on, ranks, running_loop
 from patience import patience
 
 from mgraph.device import Device
-from mgraph.errors import Aborted, InvalidOption, WorkerLost
+from mgraph.errors import Aborted, WorkerLost
 from mgraph.exchange import ExchangeError
 from mgraph.exchange.comm_dispatcher import CommDispatcher
 from mgraph.exchange.messages import own
@@ -115,15 +115,6 @@ def test_a_rank_has_one_exchange() -> None:
             TcpExchange(0, 1, never, CPU, dispatcher=dispatcher, key=KEY)
         first.close()
         TcpExchange(0, 1, never, CPU, dispatcher=dispatcher, key=KEY).close()
-
-
-def test_a_part_limit_below_one_item() -> None:
-    with (
-        running_loop() as loop,
-        dispatcher_on(loop) as dispatcher,
-        pytest.raises(InvalidOption, match="part_limit is 7 bytes"),
-    ):
-        TcpExchange(0, 1, never, CPU, dispatcher=dispatcher, key=KEY, part_limit=7)
 
 
 def test_a_worker_without_a_dispatcher_is_named() -> None:

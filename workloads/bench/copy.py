@@ -1,4 +1,4 @@
-"""``bench copy``: copies of a graph, and what a graph and its copy cost each other.
+"""``bench copy``: copies of a graph, and the slowdown of a graph and its copy by each other.
 
 - ``clone``: the clone of a shard in this process, per structure, against a copy of as many bytes.
 - ``client``: `g.copy()` on workers, until its first call could run.

@@ -206,7 +206,7 @@ def _superstep(shard: Shard) -> None:
 
 
 def _nothing() -> None:
-    """Do nothing after a series of calls: exchanges need no help to send what is queued."""
+    """Do nothing after a series of calls: exchanges need no help to send queued messages."""
 
 
 def _times(shard: Shard, function: Callable[[], Any], count: int, settle: Callable[[], None]) -> dict[str, float]:

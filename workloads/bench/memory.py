@@ -121,7 +121,7 @@ def _high_water(bench: Bench) -> Iterator[list[int]]:
 
 
 def held_bytes(plan: Plan, structure: Structure) -> int:
-    """Return the bytes of a plan's arrays, without its run's and the structure's own."""
+    """Return the bytes of a plan's arrays, without those of its run and of the structure."""
     own, planned = dict(_memory(vars(structure))), dict(_memory([plan.outcome, plan.work]))
     run = dict(_memory(plan.run))
     return sum(n for at, n in planned.items() if at not in own and at not in run)

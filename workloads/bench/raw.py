@@ -92,7 +92,7 @@ class RawTcp:
         return n
 
     def settle(self) -> None:
-        """Do nothing: the system sends what it has accepted."""
+        """Do nothing: the system sends accepted data by itself."""
 
     def close(self) -> None:
         """Close the sockets."""

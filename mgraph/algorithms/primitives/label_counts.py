@@ -71,7 +71,7 @@ class LabelCounts:
         self.marks = np.array([0, self.rows])  # where each turn begins in them
 
     def deal(self, active: Array, turns: int, turns_of: Callable[[Array], Array]) -> None:
-        """Sort the rows that are active, 1 in `active`, by their turns, of which there are less than 255.
+        """Sort the active rows, those with 1 in `active`, by turn. At most 254 turns.
 
         ``turns_of(rows)`` returns the turn of each of these rows, uint8, and `turns` for rows that are not active. A
         sort of a byte per active row, another per wide row, and up to five read-backs.

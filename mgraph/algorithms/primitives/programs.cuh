@@ -55,7 +55,7 @@ struct Finds {
         if (tile.rank() == 0) *count() = 0;
         tile.sync();
     }
-    DEVICE bool add(u32 id) const {  // whether there was room
+    DEVICE bool add(u32 id) const {  // true if there was room
         u32 at = add_nearby(count(), 1u);
         if (at < most) ids[at] = id;
         return at < most;

@@ -33,7 +33,7 @@ LOST_SECONDS = 30.0  #: time for all batches in flight to end after a loss
 
 @dataclass(frozen=True)
 class Shares:
-    """Each rank's share of a batch, and the number of edges to delete that were left out as unknown."""
+    """Each rank's share of a batch, and the number of deletions left out because a key is unknown."""
 
     shares: list[Value]
     absent: int = 0

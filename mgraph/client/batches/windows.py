@@ -73,7 +73,7 @@ def expire(self: Any, before: Any) -> UpdateReport:
     times = self._options.times
     if times is None:
         raise InvalidOption("expire needs times of the edges; create the graph with times=True")
-    done: UpdateReport = self._updates.expire(as_instant(before, times, "before"))
+    done: UpdateReport = self._updates.expire(as_instant(before, times))
     return done
 
 

@@ -93,7 +93,7 @@ class PendingAnswers:
             future.set_result(outcome)
 
     def finish_from_thread(self, message: Result | Failure) -> None:
-        """End a call whose answer came whole. Any thread."""
+        """End a call whose complete answer came. Any thread."""
         waiter, outcome = self._waiters.get(message.seq), _outcome(message, {})
         if isinstance(waiter, ChannelAnswer):
             waiter.outcome = outcome

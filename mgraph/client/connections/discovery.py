@@ -21,8 +21,8 @@ async def find_published(
 ) -> list[Value]:
     """Return each worker's parts of published graphs, within `seconds`.
 
-    Each part has the worker's `address`. The graph with the name `end` is withdrawn first. Workers that do not answer
-    are left out.
+    Each part has the worker's `address`. If `end` is given, the workers first withdraw the graph of that name. Workers
+    that do not answer are left out.
     """
     answers = await asyncio.gather(*(_ask(address, connection_args, seconds, end) for address in addresses))
     return [{**part, "address": address} for address, parts in answers for part in parts]

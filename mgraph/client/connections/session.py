@@ -359,7 +359,7 @@ class Session:
                 task.cancel()
 
     def abandon(self) -> None:
-        """Close the comm only, even after the event loop has ended."""
+        """Close only the comm. Works even after the event loop has ended."""
         with suppress(RuntimeError, OSError):
             self._comm.abort()
 

@@ -120,7 +120,7 @@ class _Side:
 
 
 def _sides(before: Any, after: Any) -> tuple[tuple[_Side, _Side], KeyTable | None]:
-    """Return both graphs, and with keys the table that numbers all vertices: those of `after` first."""
+    """Return both graphs. With keys, also a table that numbers the vertices of both, those of `after` first."""
     kind = next((graph.keys for graph in (after, before) if graph._directory.has_keys), None)
     if kind is None:
         return (_Side(before), _Side(after)), None

@@ -98,7 +98,7 @@ class Properties:
 
     @property
     def _current(self) -> Directory:
-        """The directory, brought up to date with the workers after a Ctrl-C, unless the graph is lost."""
+        """The directory. After a Ctrl-C it is first updated from the workers, unless the graph is lost."""
         if self._directory.coordinator.status.unsettled:
             with suppress(MgraphError, RuntimeError):  # RuntimeError on the event loop, which cannot wait
                 self._directory.check()

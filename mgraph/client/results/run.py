@@ -49,7 +49,7 @@ def run_algorithm(
     live : str, optional
         The id of a maintained result to bring up to date.
     first_name : int
-        A name that no community of it has had, nor any larger.
+        For communities of a maintained result: new names are this number and larger ones, which none has had yet.
     handle : bool
         Return a handle to the main column, or the algorithm's own result. If False, return the `RemoteColumns`.
     """

@@ -35,7 +35,7 @@ class Keyed(Generic[Batch]):
     n_vertices : int
         The number of vertices after the batch.
     brought : uint8[bytes]
-        The batch's new keys, for the log; see `mgraph.keys.KeyArray.packed`.
+        The batch's new keys, for the log, from `mgraph.keys.KeyArray.packed`.
     """
 
     batch: Batch

@@ -85,7 +85,7 @@ public:
 
 namespace mgraph {  // visible symbols, which the linker merges over all kernel libraries of the process
 
-// Those of copies of graphs are others, so that a copy's long kernels leave the graph its helpers.
+// Copies of graphs have helpers of their own, so that their long kernels leave the graph its helpers.
 __attribute__((visibility("default"))) inline Helpers helpers, background_helpers;
 
 // A forked child has a copy of the state without the parent's threads, and with locks that no thread will open. It

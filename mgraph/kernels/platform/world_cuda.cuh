@@ -1,6 +1,6 @@
 // Meetings of ranks on GPUs: each rank has one resident kernel, whose blocks are all on the GPU at once. The last block
-// to arrive is the leader: it says the rank's numbers to the others. All blocks poll what the others say, in memory of
-// their own GPU. Leaving is the leader's decision, and one warp of a GPU looks at the host's word.
+// to arrive is the leader: it writes the rank's numbers to the others. All blocks poll the numbers of the others, in
+// memory of their own GPU. The leader decides whether to leave, and its warp alone reads the host's word.
 #pragma once
 
 // For words that another rank may write, too.
@@ -35,7 +35,7 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
 
     DEVICE Heard heard(const World& world) const { return {said, world.rank, world.size, meetings}; }
 
-    // Says this rank's numbers to all, and clears them. By the leader's first warp, as all up to `meet`.
+    // Writes this rank's numbers to all, and clears them. Called by the leader's first warp.
     DEVICE void say(const World& world, bool alone) const {
         // each count is read once: the messages to each rank, then the numbers
         constexpr int most = (most_ranks + number_count + 31) / 32;
@@ -71,8 +71,8 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
             store_pair(to + 2 * k, tagged((u32)value, step), tagged((u32)((u64)value >> 32), step));
         }
     }
-    // f(i, a, b) with each number of the ranks from `first` to `last` once both words have this meeting's tag; `from(i)`
-    // is where it comes in. False as soon as stop(polls) is true, which is asked by all lanes.
+    // Calls f(i, a, b) for each number of the ranks from `first` to `last` once both words, at from(i), have this
+    // meeting's tag. Returns false as soon as stop(polls) is true, which all lanes call.
     template <class From, class Stop, class F>
     DEVICE bool poll(i64 first, i64 last, From from, Stop stop, F f) const {
         int lane = threadIdx.x & 31;
@@ -95,9 +95,10 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
         }
         return true;
     }
-    // What the ranks said, into `said`, by the first warp of every block. Returns false if the launch ends instead. The
-    // leader decides that: it says that it intends to leave, then looks once more; whoever has heard all looks whether
-    // that was said. The fences put these four accesses into one order, so no block goes on when others leave.
+    // Reads the numbers of the ranks into `said`, by the first warp of every block. Returns false if the launch ends
+    // instead. The leader decides that: it announces that it intends to leave, then looks once more; a block that has
+    // heard all checks for the announcement. The fences put these four accesses into one order, so no block goes on
+    // when others leave.
     DEVICE bool hear(const Program& program, bool alone, bool leads) {
         const World& world = program.world;
         i64 rank = world.rank, first = alone ? rank : 0, last = alone ? rank + 1 : world.size, began = clock64();
@@ -135,7 +136,8 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
         }
         return all;
     }
-    // All threads of all blocks. After it the state is that of the next phase, and `left` says whether the launch ends.
+    // Called by all threads of all blocks. Afterwards the state is that of the next phase, and `left` tells if the launch
+    // ends.
     DEVICE void meet(const Program& program, bool resumed) {
         const World& world = program.world;
         __syncthreads();
@@ -148,7 +150,7 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
         __syncwarp();
         bool last = first && arrive_last(world.control + arrived_at, gridDim.x);
         last = __shfl_sync(~0u, last, 0);
-        if (!alone && world.apart) {  // all blocks leave, and the host carries what the rank has said
+        if (!alone && world.apart) {  // all blocks leave, and the host carries the rank's words
             if (last) world.tell_host(program, state, meetings, threadIdx.x, 32);
             if (first) --step, left = at_meeting;
             __syncthreads();
@@ -161,7 +163,7 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
             if (all) {
                 meetings += !alone;
                 program.next(state, heard(world));
-                // A rank alone among several has not heard now who wants to leave.
+                // A meeting of the own blocks alone does not tell which ranks want to leave.
                 bool heard_all = !alone || world.size == 1;
                 left = heard_all && heard(world).any(wants_to_leave) && state.phase ? stayed : ended;
             } else {
@@ -187,7 +189,8 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
         if (threadIdx.x < number_count && sums[threadIdx.x])
             atomic_add(world.number((int)threadIdx.x), (i64)sums[threadIdx.x]);
     }
-    // The state and what was heard before this launch. Returns whether the ranks have not met after the phase's work.
+    // Loads the state, and the numbers heard before this launch. Returns true if the ranks have not met yet since the
+    // phase's work.
     DEVICE bool recall(const Program& program) {
         const World& world = program.world;
         for (i64 i = threadIdx.x; i < world.size * said_words; i += blockDim.x) {
@@ -213,7 +216,7 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
     DEVICE void keep(const World& world) const {
         if (blockIdx.x || threadIdx.x) return;
         keep_state(world, state, left);
-        for (i64 i = 0; i < world.size * said_words; ++i) {  // what the others said is in memory that they write again
+        for (i64 i = 0; i < world.size * said_words; ++i) {  // the others write to their slots again
             if (i / said_words == world.rank) continue;
             store_pair(world.heard_of(0) + 2 * i, tagged((u32)said[i], step), tagged((u32)((u64)said[i] >> 32), step));
         }

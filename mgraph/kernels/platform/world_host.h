@@ -1,6 +1,5 @@
-// Meetings of ranks on CPUs: phases run as ordinary kernels, one after another, and the thread that runs them meets the
-// other ranks in memory that all have mapped. It looks for 20 us, yields its core up to 200 us, then sleeps until its bell
-// is rung.
+// Meetings of ranks on CPUs: phases run as ordinary kernels, and the thread that runs them meets the other ranks in
+// memory that all have mapped. It polls for 20 us, yields its core up to 200 us, then sleeps until its bell is rung.
 #pragma once
 #include <linux/futex.h>
 #include <sched.h>
@@ -57,7 +56,7 @@ class Gathering {
         }
         for (i64 i = 0; i < world.size + number_count; ++i) store(world.counts + i, (i64)0);
     }
-    bool take(i64 r) {  // what rank r says, if it has said all of it
+    bool take(i64 r) {  // reads the numbers of rank r; false if not all of them are there
         const u64* from = r == world.rank ? world.heard_of(r) : world.slot(world.rank, meetings, r);
         for (int k = 0; k < said_words; ++k) {
             u64 low = __atomic_load_n(from + 2 * k, __ATOMIC_ACQUIRE);

@@ -81,7 +81,7 @@ class GraphVinePool(NamedTuple):
         return None
 
     def clone(self, device: Device, used: int) -> GraphVinePool:
-        """Return a copy of the pool, of which `used` quanta were used. `CapacityError` if memory runs out."""
+        """Return a copy of the pool, whose first `used` quanta hold data. `CapacityError` if memory runs out."""
         kind = self.weights is not None, self.children is not None
         pool = GraphVinePool.empty(device, self.shift, self.quanta, *kind)
         lengths = (used << (self.shift - 2),) * 2 + (_children(used), len(self.rings))

@@ -104,7 +104,7 @@ def _sizes(bits: int, unit: int, count: int) -> tuple[int, ...]:
 
 
 class Needs(NamedTuple):
-    """Blocks and arrays needed by a batch, and those of the pool."""
+    """Blocks and arrays needed by a batch, and the pool's totals."""
 
     taken: int  # blocks
     slots: int  # gained by the rows' blocks

@@ -71,9 +71,10 @@ def numbers_of(body: bytes, first_line: int = 1) -> tuple[np.ndarray, np.ndarray
 
 
 def rows_of(body: bytes, width: int, n: int, line: int) -> np.ndarray:
-    """Parse `n` rows of `width` numbers, as line number `line` before them announces: [n, width].
+    """Parse `n` rows of `width` numbers, [n, width]. Skips blank lines.
 
-    Skips blank lines. `ReadError` if a row has more or fewer numbers, or there are more or fewer rows.
+    `line` is the number of the line before them, which announces `n`. Raises `ReadError` if a row has more or fewer
+    numbers, or if there are more or fewer rows.
     """
     numbers, counts = numbers_of(body, line + 1)
     wrong = (counts != 0) & (counts != width)

@@ -17,7 +17,7 @@ from mgraph.worker.shard.keys import KeyLog
 from mgraph.worker.stores import restore as again
 from mgraph.worker.stores.all_or_none import all_or_none
 from mgraph.worker.stores.communities import restore_communities
-from mgraph.worker.stores.disks import LocalStorage
+from mgraph.worker.stores.local_storage import LocalStorage
 from mgraph.worker.stores.storage import How, Storage
 
 __all__ = [

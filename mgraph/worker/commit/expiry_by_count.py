@@ -143,7 +143,7 @@ def _oldest(shard: Shard, named: Run, n: int) -> tuple[Array, np.ndarray]:
 
 
 def _gathered(shard: Shard, column: np.ndarray) -> np.ndarray:
-    """Return a column of all ranks, one after another."""
+    """Concatenate a column of all ranks."""
     device = shard.device
     with shard.waiting():
         return device.to_host(device.concatenate(shard.exchange.allgather(device.asarray(column))))
@@ -156,7 +156,7 @@ def _distinct(ids: np.ndarray) -> np.ndarray:
 
 
 def _last_by_id(shard: Shard, arcs: Array, time: np.ndarray, n: int) -> _Last:
-    """Return the `n`-th oldest edge of all ranks, where users' ids order those of one time."""
+    """Return the `n`-th oldest edge of all ranks. Edges of the same time are ordered by users' ids."""
     edges = shard.device.to_host(_edges(shard, 0, arcs))
     order = np.lexsort((edges, time))[:n]
     time, edges = _gathered(shard, time[order]), _gathered(shard, edges[order])
@@ -167,7 +167,7 @@ def _last_by_id(shard: Shard, arcs: Array, time: np.ndarray, n: int) -> _Last:
 def _last_by_key(
     shard: Shard, arcs: Array, time: np.ndarray, n: int, keys: KeyLog | None, brought: np.ndarray | None
 ) -> _Last:
-    """Return the `n`-th oldest edge of all ranks, where the keys of the vertices order those of one time."""
+    """Return the `n`-th oldest edge of all ranks. Edges of the same time are ordered by their vertices' keys."""
     device = shard.device
 
     # Find the last time that leaves, and how many of its edges do.

@@ -149,9 +149,16 @@ def end(shard: Shard, live: str) -> None:
 
 
 class _Agreed(NamedTuple):
-    """What all ranks know before an update: their arcs, and since the result at most so many batches, and deletions.
+    """Counts that all ranks have agreed on before an update.
 
-    `logged` is the number of changes in all batches.
+    Attributes
+    ----------
+    arcs : int
+        The arcs of the graph.
+    batches : int
+        The most batches since the result on a rank.
+    deleted, logged : int
+        The deletions and all changes in the batches since the result.
     """
 
     arcs: int
@@ -161,7 +168,7 @@ class _Agreed(NamedTuple):
 
 
 def _agree(shard: Shard, state: MaintainedState) -> _Agreed | None:
-    """Return what all ranks know if each has the same result and all later changes, else None. One allreduce."""
+    """Return the agreed counts if each rank has the same result and all later changes, else None. One allreduce."""
     log, result = shard.change_log, state.result
     first = log.first
     same = state.generation == shard.generation and state.starts == shard.partition.starts[:-1]

@@ -56,7 +56,7 @@ class CostModel:
         return most if changed <= most else 0
 
     def completed(self, seconds: float, arcs: int, changed: int, visited: int) -> None:
-        """Learn from an update that visited so many edges."""
+        """Learn from an update that visited `visited` edges."""
         self._learn(seconds, arcs, changed + visited)
         if seconds <= self.seconds + SLOWER:
             self.times = max(0, self.times - 1)
@@ -64,7 +64,7 @@ class CostModel:
             self._suspend(changed)
 
     def gave_up(self, seconds: float, arcs: int, changed: int, visited: int = 0) -> None:
-        """Learn from an update that gave up after so many edges, 0 if that is not known."""
+        """Learn from an update that gave up after `visited` edges; 0 if their number is unknown."""
         if visited:
             self._learn(seconds, arcs, changed + visited)
         elif seconds > self.seconds:
@@ -78,7 +78,7 @@ class CostModel:
             self._allow(self.seconds * work / (max(seconds, 1e-9) * arcs))
 
     def _suspend(self, changed: int) -> None:
-        """Count a slow update. From TIMES on suspend those of this size, each time for twice as long."""
+        """Count a slow update. After TIMES of them, suspend updates of this size, each time for twice as long."""
         self.times, self.slow = self.times + 1, changed
         self.pause = min(2 ** (self.times - TIMES), LONGEST) if self.times >= TIMES else 0
 

@@ -43,7 +43,7 @@ class Result:
 
 
 class Tried(NamedTuple):
-    """An update on a rank: its seconds, its result, the arcs of the graph, and the changed ones."""
+    """An update of a maintained result on a rank: its seconds and outcome, and the numbers of arcs and changed arcs."""
 
     seconds: float
     applied: ApplyResult | None

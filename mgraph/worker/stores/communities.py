@@ -63,7 +63,10 @@ def restore_communities(shard: Shard, storage: Storage, stored: StoredGraph, rep
 
 
 def _seen(shard: Shard, storage: Storage, stored: StoredGraph, repair: bool) -> list[Value]:
-    """Return what this rank is to read: of a close, and else of the snapshot. A repair does without damaged ones."""
+    """Read the communities that this rank finds: those saved at a close, else those of the snapshot.
+
+    A repair leaves out damaged ones.
+    """
     store, of, snapshot = storage.store, stored.about["id"], stored.snapshot or {"term": 0}
     files = [(store, FILE)] if storage.sees_communities and store.files.exists(store.at(FILE)) else []
     about, contents = snapshot.get("communities"), list[Value]()

@@ -247,7 +247,7 @@ class _Replay:
     def _batches(
         self, group: Sequence[Entry], parts: Sequence[_Part], read: Iterator[Columns], brought: np.ndarray | None
     ) -> dict[str, int]:
-        """Apply the parts of a group, each as a batch; on rank 0 with the keys that are `brought`.
+        """Apply each part of a group as a batch; on rank 0 with the new keys `brought`.
 
         Returns the counts of the last.
         """

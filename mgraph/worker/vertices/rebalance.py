@@ -164,7 +164,7 @@ def all_edges(shard: Shard, structure: Structure) -> Run:
 
 
 def _arrived(shard: Shard, partition: Partition, run: Run) -> Run:
-    """Exchange a run's parts, and return those of this rank's new rows, in local rows."""
+    """Exchange a run's parts, and return the edges of this rank's new rows, by local row numbers."""
     parts = run.split(partition.starts)
     with shard.waiting():
         keys = shard.exchange.alltoallv([part.keys for part in parts])

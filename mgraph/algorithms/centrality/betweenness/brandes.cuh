@@ -75,7 +75,7 @@ struct Brandes {
     struct State {
         i64 phase = 0;
         i64 level = 0, backward = 0;
-        i64 raised = 0;  // whether a power is above 0; until then no power is read
+        i64 raised = 0;  // 1 if a power is above 0; until then no power is read
         i64 tasks = 0;
     };
     enum Stage : i64 { finished, clear, count, begin_levels, list, sum_rows, sum_hubs, join_hubs };
@@ -92,7 +92,7 @@ struct Brandes {
     DEVICE i64 marked(const State& s) const { return near(s.backward || s.level == levels - 1, s.level); }
     DEVICE i64 length(i64 level) const { return load(firsts + level + 1) - load(firsts + level); }
 
-    // ---- what the phases do ------------------------------------------------------------------------------------------
+    // ---- phases -----------------------------------------------------------------------------------------------------
 
     DEVICE void begin(State& s) const { s.phase = clear; }
     DEVICE bool alone(const State& s) const {

@@ -71,7 +71,7 @@ def decayed(shard: Shard, decay: float, weight: bool) -> WeightedRows:
 def _weighted(
     shard: Shard, csr: Csr, times: Array, latest: Array, decay: float, weight: bool, edges: Structure
 ) -> CsrRows:
-    """Return the rows of a CSR with the weights of its arcs, of which each has the latest time of its source's row."""
+    """Return the rows of a CSR with decayed weights. `latest` has, per arc, the latest time in its source's row."""
     device, xp, n = shard.device, shard.device.xp, len(csr.dst)
     with device.taking(BYTES * n, f"the decay of {n} arcs"):
         weights = xp.exp2((times - latest) / decay)

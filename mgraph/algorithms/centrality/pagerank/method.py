@@ -13,7 +13,7 @@ from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, VertexData,
 from mgraph.algorithms.centrality.pagerank.maintain import Ranks
 from mgraph.algorithms.centrality.pagerank.program import run, warm
 from mgraph.algorithms.primitives.vertex_mappings import is_mapping, mapping_array, numbers, pairs, starting_vector
-from mgraph.checks import check_float, check_number, check_whole
+from mgraph.checks import check_dtype, check_number, check_whole
 from mgraph.errors import InvalidOption
 from mgraph.tables.times import INTEGERS, as_span
 
@@ -160,7 +160,7 @@ def check(
         "alpha": float(alpha),
         "tol": float(tol),
         "max_iter": most,
-        "dtype": check_float(dtype, "dtype"),
+        "dtype": check_dtype(dtype),
         **distributions,
     }
 

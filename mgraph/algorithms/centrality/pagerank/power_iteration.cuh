@@ -82,7 +82,7 @@ struct PowerIteration {
         return {};
     }
 
-    // ---- what the phases do ------------------------------------------------------------------------------------------
+    // ---- phases -----------------------------------------------------------------------------------------------------
 
     DEVICE static Numbers numbers(const RankSums<whole>& all) {
         Numbers mine;

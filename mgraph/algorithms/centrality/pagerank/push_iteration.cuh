@@ -88,7 +88,7 @@ struct PushIteration {
         return mine;
     }
 
-    // ---- what the phases do ------------------------------------------------------------------------------------------
+    // ---- phases -----------------------------------------------------------------------------------------------------
 
     // `rows` is a copy, which no store can change.
     APART void do_push(Grid grid, View rows) const {

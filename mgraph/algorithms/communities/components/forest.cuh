@@ -1,11 +1,12 @@
 // Connected components by all ranks together. Each rank has a forest over all vertices, as link.cuh says.
-//   plant, sample, link  join what the own rows join. Where all arcs are in two rows, the rows of the largest tree's
-//                        vertices are not read: an arc that leaves it is in the row of its other end, too
-//   agree, share         On several ranks that tree must be one tree for all before. So all ranks name the root of their
-//                        largest tree, and say with whose it is one. Those that are one with the least root, the
-//                        reference, set the bits of their own vertices in it, and write them to all ranks, who link them
-//   tell                 A rank tells all others which vertices it has joined besides, as pairs of a vertex and its
-//                        root. Where these are more than an inbox holds, it tells them part by part
+//   plant, sample, link  join the ends of the arcs in own rows. If each arc is in two rows, the rows of the largest
+//                        tree's vertices are not read: an arc that leaves it is in the row of its other end, too
+//   agree, share         On several ranks, the largest tree must be one tree for all first. So each rank names the root
+//                        of its largest tree, and which of the others' roots are in that tree. The least root is the
+//                        reference. Ranks whose trees are one with its tree set the bits of their own vertices in it,
+//                        and write them to all ranks, which link them
+//   tell                 A rank sends the other vertices that it has joined to all, as pairs of a vertex and its root,
+//                        in as many parts as inboxes need
 // After that all forests join the same vertices.
 #pragma once
 #include "algorithms/communities/components/link.cuh"
@@ -24,11 +25,11 @@ struct Forest {
     View graph;
     View back;
     i64 views;  // 2 where `back` has the in-edges of a directed graph
-    i64 skips;  // whether each arc is in the rows of both its ends
+    i64 skips;  // 1 if each arc is in the rows of both its ends
     u32* parent;  // of all vertices
     const u32* order;  // the vertex of each name; null where they are the same
-    u32* spare;  // for all vertices: the roots that are told part by part, then the least name in the tree of each root
-    i64 named;  // whether `labels` and the number of components are wanted; the same on all ranks
+    u32* spare;  // for all vertices: the roots to send in parts, then the least name in the tree of each root
+    i64 named;  // 1 if `labels` and the number of components are wanted; the same on all ranks
     i64* labels;  // out: of the own vertices
     u64* largest;  // votes << 32 | root
     i64 shared_offset;  // of a bitmap of all vertices, in each rank's region
@@ -38,9 +39,9 @@ struct Forest {
         i64 phase = 0;
         i64 tasks = 0, back_tasks = 0;
         i64 reference = 0;  // a vertex of the tree that all ranks know, or no_vertex
-        i64 agrees = 0;  // whether this rank's largest tree is part of it
-        i64 part = 0, parts = 0;  // of the vertices, when they are told; 0: all at once
-        i64 inbox = 0;  // whether pairs have come in
+        i64 agrees = 0;  // 1 if this rank's largest tree is part of it
+        i64 part = 0, parts = 0;  // of the vertices to send; 0: all at once
+        i64 inbox = 0;  // 1 if pairs have come in
         i64 components = 0;
     };
     enum Stage : i64 {
@@ -130,7 +131,7 @@ struct Forest {
         return mine;
     }
 
-    // ---- what the phases do ------------------------------------------------------------------------------------------
+    // ---- phases -----------------------------------------------------------------------------------------------------
 
     DEVICE void do_plant(Grid grid, const View& edges, u32* trees, i64 first, i64 rows) const {
         for (i64 v : grid.items(vertices())) {
@@ -174,7 +175,7 @@ struct Forest {
         }
         return (i64)ranks;
     }
-    // Whether this rank's largest tree is one with the reference's, by what all ranks know together.
+    // Returns true if this rank's largest tree is one with the reference's, by the numbers of all ranks.
     DEVICE bool agrees(const Heard& heard, i64 reference) const {
         u64 ranks = 0;
         for (i64 r = 0; r < world.size; ++r) ranks |= (u64)(heard.number(r, REFERENCE) == reference) << r;

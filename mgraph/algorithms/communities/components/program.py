@@ -53,8 +53,8 @@ def run(shard: Shard) -> Columns:
     Raises
     ------
     CapacityError
-        There is too little memory for 4 bytes a vertex of the whole graph (8 if the graph has an order, and on several
-        ranks), 8 bytes an owned vertex and 1 / 64 byte an edge for hubs' tasks.
+        There is too little memory for 4 bytes per vertex of the whole graph (8 if the graph has an order, and on
+        several ranks), 8 bytes per owned vertex and 1 / 64 byte per edge for hubs' tasks.
 
     Notes
     -----

@@ -151,7 +151,7 @@ class Names:
         self.labels, self.alive = device.asarray(least[old]), device.asarray(alive)
 
     def pass_on(self, device: Device, labels: Array) -> None:
-        """Name the communities of `labels`, uint32[n] by users' ids, and write what changed to `passed`.
+        """Name the communities of `labels`, uint32[n] by users' ids, and write the changes to `passed`.
 
         O(n) to compare the labels, else O(k log k) for k vertices with another label.
         """

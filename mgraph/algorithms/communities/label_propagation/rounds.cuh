@@ -101,7 +101,7 @@ struct Rounds {
         return mine;
     }
 
-    // ---- what the phases do ------------------------------------------------------------------------------------------
+    // ---- phases -----------------------------------------------------------------------------------------------------
 
     DEVICE MostFrequent votes(i64 round) const {
         return {labels(world.rank, round), labels(world.rank, round + 1) + world.lo(), tabled};

@@ -1,13 +1,13 @@
 // The turns of a sweep by all ranks together.
-//   enter   the ranks say how many groups of wide rows a turn has at most
-//   vote    the own rows of a turn choose, but for wide ones: moves
-//   cast, rank, settle  let wide rows choose, a group after another whose tables fit into memory
-//   tell    the moves go to all other ranks, part by part where they are more than an inbox holds
-//   apply   all moves change labels and sums
-//   follow, follow_hubs  the edges of own vertices that have moved
-//   tell_changes  in a refinement, what own moves change of the weights of parts to the rest of their communities
-//   remember  the labels before the next moves, and these weights
-// Parts of what is told are read in the next tell, or the phase after it.
+//   enter   agrees on the largest number of groups of wide rows in a turn
+//   vote    lets the own rows of a turn choose, except wide rows, and lists the moves
+//   cast, rank, settle  let wide rows choose, group by group; the tables of a group fit into memory
+//   tell    sends the moves to all other ranks, in as many parts as inboxes need
+//   apply   applies all moves to labels and sums
+//   follow, follow_hubs  visit the edges of own vertices that have moved
+//   tell_changes  in a refinement, sends the changes of the weights of parts to the rest of their communities
+//   remember  keeps the labels before the next moves, and these weights
+// A part is read in the next `tell`, or in the phase after it.
 #pragma once
 #include "algorithms/communities/multilevel/local_moving.cuh"
 #include "algorithms/communities/multilevel/votes.cuh"
@@ -36,7 +36,7 @@ struct Sweep {
     const i64* back_tasks;
     const i64* groups;
     const i64* group_marks;  // where each turn's groups begin
-    i64 n_groups;  // of the turn with the most of them
+    i64 n_groups;  // the maximum over all turns
     u32* keys;  // tables of a group
     u64* sums;
     u64* scores;  // of their pieces
@@ -47,10 +47,10 @@ struct Sweep {
     struct State {
         i64 phase = 0;
         i64 turn = 0;
-        i64 group = 0, groups = 0;  // groups are as many as the rank with the most of them has
+        i64 group = 0, groups = 0;  // groups: the maximum over all ranks
         i64 moves = 0, others = 0;  // in the turn: own vertices, and those of other ranks that are known
         i64 part = 0, parts = 0;
-        i64 inbox = 0;  // whether messages wait
+        i64 inbox = 0;  // 1 if messages wait
         i64 tasks = 0, back_tasks = 0;
         i64 moved = 0;  // in the sweep, by all ranks
     };

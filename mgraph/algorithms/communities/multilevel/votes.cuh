@@ -1,4 +1,4 @@
-// The rule by which vertices of a level choose, in turns.
+// The rule by which the vertices of a level choose their communities. They do so in turns.
 #pragma once
 #include "algorithms/primitives/label_counts.cuh"
 #include "kernels/splitmix.cuh"
@@ -8,27 +8,27 @@ DEVICE u64 ordered(f64 v) {  // order-preserving bits of v
     return bits >> 63 ? ~bits : bits | 1ull << 63;
 }
 
-// The label with the largest gain: the weight of a vertex's edges to the label's vertices, less their expected weight.
-// This is `price` times the product of the strengths, or on a directed graph of out- and in-strengths both ways.
+// A vertex chooses the label with the largest gain: the weight of its edges to the label's vertices, less their
+// expected weight. That is `price` times the product of the strengths; on a directed graph, of the out- and
+// in-strengths both ways.
 //
-// With `bounds`, the refinement of Leiden, labels are parts of communities. Only a vertex that is a part of its own may
-// choose, and only a part of its own community, which is well connected to the rest, and which no vertex leaves in this
-// turn.
+// With `bounds` (the refinement of Leiden) labels are parts of communities. Only a vertex that is alone in its part may
+// choose. It may choose parts of its own community that are well connected to the rest and lose no vertex in this turn.
 struct Votes {
     const u32* labels;  // per vertex of the graph
     i64 first;  // the vertex of row 0
     f64 unit;
-    i64 tabled;  // most edges of a row that is not wide
+    i64 tabled;  // longer rows are wide
     const i64* strength;  // per vertex of the graph: weight of its out-edges
     const i64* strength_in;  // of its in-edges; null if they are the same
     const i64* sums;  // sums of strengths per label
     const i64* sums_in;
     f64 price;
-    const u32* names;  // names by which turns are dealt, per vertex of the graph; null for ids
+    const u32* names;  // per vertex of the graph: the name that decides its turn; null for ids
     i64 classes;  // number of turns in which vertices choose
     i64 turn;
     u64 seed;
-    i64 lone;  // a vertex may move to label `lone` + its name, if that is empty; 0 if it may not
+    i64 lone;  // a vertex may move to label `lone` + its name, if no vertex has that; 0 if it may not
     const u32* bounds;  // community per vertex; or null
     const i64* bound_sums;  // sums of strengths per community
     const i64* bound_sums_in;

@@ -1,18 +1,19 @@
-// Strong components by all ranks together. Searches follow each other: two that trim, then forward and backward, first
-// from one vertex, then from all that are open, in no component yet, until none is.
-//   count       trimming: the edges of own rows that lead to a vertex, or from it; those without any are listed
-//   list_open   the own rows that are open, and at first the one of most edges, the pivot
-//   tell_pivot  all ranks name theirs
-//   color       each vertex from which the search forward begins gets its color. Each then gets the largest color of
-//               those that reach it
-//   share       colors of open rows, written to all ranks
-//   find_roots  those that keep their color. Backward, the vertices of the color that reach a root get its id
-//   spread, hubs  a search follows the edges of the listed rows, and of rows of high degree
-//   tell          and tells the owners what it has brought to their vertices, once for each. Where these are more than
-//                 an inbox holds, it tells them part by part. They are read in the next spread or tell
-//   name, learn, share_names, label  the least name in each component, which its root's owner finds
-// A vertex has one word: while edges are counted those that it has left, then its color, at last a name. Of another
-// rank's vertex it is what this rank knows: the edges that it takes away, or the largest color that it brings.
+// Strong components by all ranks together. Vertices without a component yet are open. Two searches trim; then searches
+// forward and backward alternate, first from one vertex, then from all open ones, until no vertex is open.
+//   count       trimming: counts the in-edges or out-edges of own rows, and lists rows without any
+//   list_open   lists the open own rows, and at first chooses the one with the most edges, the pivot
+//   tell_pivot  sends the pivot of each rank to all
+//   color       gives a color to each vertex from which the search forward begins. The search then gives each vertex
+//               the largest color among those that reach it
+//   share       writes the colors of open rows to all ranks
+//   find_roots  lists the vertices that keep their color, the roots. Backward, the vertices of its color that reach a
+//               root get its id
+//   spread, hubs  follow the edges of the listed rows, and of rows of high degree
+//   tell          sends the changes of other ranks' vertices to their owners, one per vertex, in as many parts as
+//                 inboxes need. They are read in the next spread or tell
+//   name, learn, share_names, label  find the least name in each component, at the root's owner
+// A vertex has one word: its remaining edges while edges are counted, then its color, at last a name. The word of
+// another rank's vertex has this rank's part: the edges to take away, or the largest color to give it.
 #pragma once
 #include "algorithms/communities/strong_components/color_of.cuh"
 #include "algorithms/primitives/programs.cuh"
@@ -28,11 +29,11 @@ struct Colors {
     World world;
     View graph;
     View back;  // the in-edges
-    i64 searched;  // whether rows can be searched by `find`; a copy of unsorted rows cannot
+    i64 searched;  // 1 if rows can be searched by `find`; a copy of unsorted rows cannot
     i64 color_offset;  // in each rank's region: the words of all vertices
     i64 open_offset;  // two lists of open own vertices, of `widest`
     i64 widest;
-    u32* root;  // of all vertices: the component, no_vertex while there is none; of others what this rank has sent
+    u32* root;  // of all vertices: the component, or no_vertex; of other ranks' vertices the last one sent
     u32* lists;  // two lists of own vertices, to follow
     u32* changed;  // other ranks' vertices to tell of, by owner, in the place of its range
     i64* lengths;  // how many of each rank: two, used in turn
@@ -47,7 +48,7 @@ struct Colors {
         i64 turn = 0;  // which lists are read: its lowest bit
         i64 listed = 0, next = 0;  // own vertices in the lists
         i64 tasks = 0;
-        i64 inbox = 0;  // whether messages wait
+        i64 inbox = 0;  // 1 if messages wait
         i64 part = 0, parts = 0;  // of the vertices that are told
         i64 all_next = 0;  // vertices that all ranks have listed
         i64 scans = 0, open = 0;  // how often open vertices were listed, and the own ones
@@ -223,7 +224,7 @@ struct Colors {
             }
         }
     };
-    // A message, which is a vertex and what is brought to it: returns its row if that changes it, or -1.
+    // Reads a message, a vertex and its new value. Returns the row if that changes it, or -1.
     DEVICE i64 receive(const Heard& heard, i64 from, i64 i, const Finds& finds) const {
         u64 message = world.message<u64>(heard, from, i);
         u32 id = (u32)(message >> 32), value = (u32)message;
@@ -426,7 +427,7 @@ struct Colors {
         case spread:
         case hubs:
             s.next += heard.own(NEXT), s.tasks = heard.own(TASKS), s.inbox = 0;
-            // Ranks meet after the same phases, so that several have this one whether there are tasks or not.
+            // All ranks have the same phases, so several ranks have this one even without tasks.
             if (s.phase == spread && (several || s.tasks)) s.phase = hubs;
             else if (several) s.phase = tell, s.part = s.all_next = 0;
             else end_turn(s, s.next);

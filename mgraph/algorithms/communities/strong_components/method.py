@@ -27,7 +27,7 @@ def strongly_connected_components(self: Runs[T]) -> T:
     ------
     CapacityError
         A worker has too little memory. It needs 12 bytes for each vertex of the whole graph, 24 for each of its own,
-        and inboxes. In-edges that the graph does not store are made for the call, which takes 32 bytes an arc
+        and inboxes. In-edges that the graph does not store are made for the call, which takes 32 bytes per arc
         meanwhile.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.

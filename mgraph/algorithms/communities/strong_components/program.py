@@ -54,8 +54,9 @@ def run(shard: Shard) -> Columns:
     Raises
     ------
     CapacityError
-        There is too little memory for 12 bytes a vertex of the whole graph, 24 bytes an owned vertex, 1 / 64 byte an
-        arc for tasks and, on several ranks, inboxes; or for the in-edges of a directed graph that does not store them.
+        There is too little memory for 12 bytes per vertex of the whole graph, 24 bytes per owned vertex, 1 / 64 byte
+        per arc for tasks and, on several ranks, inboxes; or for the in-edges of a directed graph that does not store
+        them.
 
     Notes
     -----

@@ -1,10 +1,9 @@
-// Core numbers by all ranks together. A level removes the vertices that have at most so many edges left, and goes on
-// while that brings others down to it.
+// Core numbers by all ranks together. Level k removes the vertices that have at most k edges left, until none has.
 //   scan  lists the own rows that the level removes, and those that stay
-//   peel  takes the edges of the rows in the list away, those of rows of high degree one round later. An edge to
-//         another rank's vertex is a message with its id, which the owner reads in the next round. Where few rows are
-//         removed, a tile goes on with what it has removed; a CPU does so always.
-// Rows take room in the inboxes before they are expanded, and wait for the next round where there is none.
+//   peel  removes the edges of the listed rows, those of rows of high degree one round later. An edge to another rank's
+//         vertex is a message with its id, which the owner reads in the next round. If few rows are removed, a tile
+//         expands the rows that it has removed itself, too; a CPU always does.
+// Rows reserve room in the inboxes before they are expanded. Without room they wait for the next round.
 #pragma once
 #include "algorithms/primitives/programs.cuh"
 #include "kernels/buffered_append.cuh"
@@ -25,10 +24,10 @@ struct Cores {
     World world;
     View graph;
     View back;  // the other edges of each row, where there are two VIEWS
-    i64 searched;  // whether rows can be searched by `find`; a copy of unsorted rows cannot
+    i64 searched;  // 1 if rows can be searched by `find`; a copy of unsorted rows cannot
     i64 first_level;
     i64 last_level;
-    u32* left;  // the edges that each own row has left; once it was removed, at most the level of that time
+    u32* left;  // edges left of each own row; of a removed one, at most the level that removed it
     i64* core;  // out: the level at which each own row was removed, or -1
     u32* lists;  // two lists of own rows, to remove
     u32* alive;  // two lists of own rows, those that are left
@@ -42,9 +41,9 @@ struct Cores {
         i64 scans = 0;
         i64 alive = 0;  // own rows in the list of those that are left
         i64 listed = 0, tasks = 0, back_tasks = 0;  // own rows and tasks to expand
-        i64 inbox = 0;  // whether messages wait
-        i64 fresh = 0;  // whether the level has just begun
-        i64 took = 0, least_left = 0;  // whether it removes vertices of any rank; the least number of edges above it
+        i64 inbox = 0;  // 1 if messages wait
+        i64 fresh = 0;  // 1 if the level has just begun
+        i64 took = 0, least_left = 0;  // 1 if it removes vertices of any rank; the least number of edges above it
         i64 largest = 0, too_long = 0;
     };
     enum Stage : i64 { finished, count, count_hubs, scan, peel };
@@ -173,7 +172,7 @@ struct Cores {
         const State& s;
         const Heard& heard;
         Finds finds;
-        bool single;  // whether no other thread takes edges away
+        bool single;  // true if no other thread takes edges away
         const World& world = all.world;
         u32 first = (u32)world.lo(), rows = (u32)world.rows();
 
@@ -305,13 +304,13 @@ struct Cores {
             }
         }
 
-        // Whether the messages of so many edges fit into every inbox. More than an inbox ever holds are let through: if
-        // they go to one rank, the meeting says so.
+        // Returns true if `edges` messages fit into every inbox. More than an inbox can hold are let through: if they
+        // go to one rank, the meeting says `overflowed`.
         DEVICE bool reserve(i64 edges) const {
             return edges == 0 || edges > world.room || atomic_add(world.number(RESERVED), edges) + edges <= world.room;
         }
         DEVICE bool is_full() const { return world.size > 1 && load(world.number(RESERVED)) > world.room; }
-        // Each lane brings a row or -1. Those for whose messages there is no room are found anew.
+        // Each lane has a row or -1. Rows without room for their messages are listed again.
         template <class Tile32> DEVICE i64 admit(Tile32 tile, i64 row) const {
             u32 sum = 0;
             if (row >= 0)
@@ -326,8 +325,8 @@ struct Cores {
             if (!fits && row >= 0 && !finds.add((u32)row + first) && !always_fits) enlist((u32)row);
             return fits ? row : -1;
         }
-        // Each lane brings a row or -1. The tile goes on with what they remove while that is little, and hands it on
-        // where it is `least` or more.
+        // Each lane has a row or -1. The tile expands the rows that these remove, too, while they are fewer than `least`;
+        // more of them go to the next round.
         template <class Tile32> DEVICE void expand(Tile32 tile, i64 row, u32 least) const {
             constexpr bool cpu = Tile32::size() == 1;
             for (int step = 0;; ++step) {

@@ -28,7 +28,7 @@ def core_number(self: Runs[T]) -> T:
     CapacityError
         A worker has too little memory. It needs 28 bytes for each of its own vertices and, on several workers with
         GPUs, 16 for each vertex of the whole graph. In-edges that a directed graph does not store are made for the
-        call, which takes 32 bytes an arc meanwhile.
+        call, which takes 32 bytes per arc meanwhile.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 

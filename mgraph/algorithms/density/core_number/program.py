@@ -66,7 +66,7 @@ def removal_levels(
     Raises
     ------
     CapacityError
-        There is too little memory for 28 bytes an owned vertex, 1 / 32 byte an arc for tasks and, on several ranks,
+        There is too little memory for 28 bytes per owned vertex, 1 / 32 byte per arc for tasks and, on several ranks,
         inboxes for each rank of 8 MiB, or together of 8% of the edges' memory; or of a hash structure's rows a unit has
         more edges than an inbox holds.
     """

@@ -57,7 +57,7 @@ struct BreadthFirst {
     static constexpr int tile_words = (int)sizeof(BlockOfRows) / 4;  // of shared memory for a tile's BlockOfRows
     static_assert(tile_words > Finds::most, "finds and their count fit, too");
 
-    // ---- what the phases do ------------------------------------------------------------------------------------------
+    // ---- phases -----------------------------------------------------------------------------------------------------
 
     DEVICE void begin(State& s) const { s.phase = clear; }
     DEVICE bool alone(const State& s) const { return s.phase == settle || s.phase == list; }

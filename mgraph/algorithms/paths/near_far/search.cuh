@@ -111,7 +111,7 @@ struct NearFar {
         }
     };
 
-    // ---- what the phases do ------------------------------------------------------------------------------------------
+    // ---- phases -----------------------------------------------------------------------------------------------------
 
     DEVICE void begin(State& s) const { s.phase = clear, s.limit = (i64)limit; }
     DEVICE bool alone(const State& s) const { return s.phase == clear; }

@@ -38,7 +38,7 @@ _logged: set[tuple[object, ...]] = set()  # kernels that this process has compil
 def reduction_kernels(
     shard: Shard, edges: Structure | CsrRows, edge: str, reduce: str = "sum", bits: int = 64
 ) -> Library:
-    """Return the kernels of an expression in C++ over some edges, for values of so many bits."""
+    """Return the kernels of an expression in C++ over `edges`, for values of `bits` bits."""
     view, result = edges.view(), 0 if reduce == "count" else bits
     what = (str(shard.device), view.type, reduce, edge, bits)
     if what not in _logged:
@@ -48,9 +48,9 @@ def reduction_kernels(
 
 
 class Reduction:
-    """Edges of a rank, and what is reduced over each row.
+    """Reduction of an expression over each own row.
 
-    Takes 1 / 32 byte an arc for the tasks of hubs, and on several ranks `bits` per vertex of the whole graph.
+    Takes 1 / 32 byte per arc for the tasks of hubs, and on several ranks `bits` bits per vertex of the whole graph.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class Reduction:
         self.dtype = np.dtype(np.float32 if bits == 32 else np.float64)
         self.result = np.dtype(np.int64) if reduce == "count" else self.dtype
 
-        # List the hubs' tasks, and make room for what is reduced.
+        # List the hubs' tasks, and allocate their results and the gathered values.
         device = shard.device
         self.names = user_ids(shard) if named and shard.order is not None else None
         self.tasks, self.turns = self._hubs(edges)
@@ -102,7 +102,7 @@ class Reduction:
             return tasks, device.xp.argsort(ids, kind="stable").astype(np.int64, copy=False)
 
     def of(self, values: Array | float) -> Array:
-        """Return the reduction of each own row; `values` are those of own vertices, or one for all vertices."""
+        """Return the reduction of each own row. `values` has one per own vertex, or is a number for all vertices."""
         # Gather the values of all vertices.
         device = self.shard.device
         if isinstance(values, float):

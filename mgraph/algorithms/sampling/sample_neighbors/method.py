@@ -53,8 +53,8 @@ def sample_neighbors(
     seeds : array of ints, shape (k,)
         Vertex ids, all different.
     fanouts : list of int
-        The number of neighbours to sample, for each hop and each vertex that was new in the hop before; all of a vertex
-        that has fewer, and all of each for -1.
+        The number of neighbours to sample per vertex, for each hop; -1 for all. A hop samples the neighbours of the
+        vertices that were new in the hop before. Of a vertex with fewer neighbours, all are taken.
     seed : int, optional
         0 to 2**64 - 1. Equal seeds give equal samples of equal graphs, whatever the number of workers, the structure,
         the order and the device. By default each call draws a seed.
