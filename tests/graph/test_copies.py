@@ -103,7 +103,13 @@ def play(place: dict[str, Any], kind: dict[str, Any], structure: str, other: str
         assert_graph(g, model)
 
 
-@pytest.mark.parametrize("number", range(len(NAMES)), ids=NAMES)
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(number, id=name, marks=() if name in ("gpma+", "hornet") else pytest.mark.slow)
+        for number, name in enumerate(NAMES)
+    ],
+)
 def test_copies_in_this_process_over_a_random_stream(number):
     kind = KINDS[number % len(KINDS)]
     play(on(None, HERE), kind, NAMES[number], NAMES[number - 1], 7)

@@ -58,7 +58,7 @@ KEYED = [
 ]
 
 
-@pytest.mark.parametrize("size", [HERE, 3])
+@pytest.mark.parametrize("size", [HERE, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("kind", "keys"), KEYED, ids=str)
 def test_of_edges_of_one_time_those_with_the_least_keys_leave(client3, tmp_path, kind, keys, size):
     """Whatever the order in which keys come, live and again from the log, after snapshots and removals."""

@@ -18,8 +18,8 @@ from simulation import LINES, SHAPES, Plan, Result, main, run, shrunk
 
 #: by shape, the seeds of `make test`, a few seconds each, and of twenty seeds of the slow set
 SEEDS = {
-    "large": 20,
-    "small": 40,
+    "large": 10,
+    "small": 20,
     "threads": 6,
     "log": 4,
     "durable": 6,
@@ -38,6 +38,13 @@ SHARES = {
     "left behind": 1,
 }
 MORE = 10_000  #: of the slow set, where MGRAPH_SEEDS says no other number
+#: faults that take seconds to find
+LONG = (
+    "every_client_gets_the_graphs_lock", "what_was_read_is_not_made_durable", "heads_name_what_is_not_synced",
+    "names_are_not_synced", "a_withdrawn_request_gets_the_graphs_lock", "votes_before_the_record_is_synced",
+    "a_store_has_no_locks_of_ranks", "a_lost_holder_leaves_its_state", "refusals_are_not_logged",
+    "a_dead_client_keeps_the_graphs_lock", "two_threads_recover_a_graph",
+)  # fmt: skip
 TRIES = 8  #: seeds from the one that found a planted fault, for the case that the product takes other steps now
 
 
@@ -119,7 +126,13 @@ def test_a_failing_seed_prints_itself_and_shrinks(monkeypatch, capsys):
         assert run(small).problem is None
 
 
-@pytest.mark.parametrize("fault", [*planted.RULES, *planted.LOCKS, *planted.WAITS])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(fault, marks=pytest.mark.slow) if fault.__name__ in LONG else fault
+        for fault in (*planted.RULES, *planted.LOCKS, *planted.WAITS)
+    ],
+)
 def test_a_planted_fault_is_found(installed, fault: Callable[[pytest.MonkeyPatch], None], monkeypatch):
     shape, first = FOUND[fault.__name__]
     for seed in range(first, first + TRIES):

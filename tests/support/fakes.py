@@ -221,6 +221,11 @@ class LoopThread:
     def stop(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(10)
+        tasks = asyncio.all_tasks(self.loop)  # such as a lock's that would be given back a moment later
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            self.loop.run_until_complete(asyncio.wait(tasks, timeout=10))
         self.loop.close()
 
 

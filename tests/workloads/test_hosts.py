@@ -24,10 +24,10 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """The bytes of shares and of everything in the cargo of each meeting, from the first of two hosts."""
     sizes, load = list[tuple[int, int]](), cargo.Cargo.load
 
-    def noted(self: cargo.Cargo, words: cargo.Words, to: list[int]) -> np.ndarray:
-        data = load(self, words, to)
+    def noted(self: cargo.Cargo, words: cargo.Words, to: list[int], head: np.ndarray) -> np.ndarray:
+        data = load(self, words, to, head)
         if 0 in words:
-            sizes.append((self._share_bytes(words, self._mates)[-1], len(data)))
+            sizes.append((self._share_bytes(words, self._mates)[-1], len(data) - len(head)))
         return data
 
     monkeypatch.setattr(cargo.Cargo, "load", noted)

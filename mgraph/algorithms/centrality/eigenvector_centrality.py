@@ -13,8 +13,8 @@ from mgraph.algorithms.primitives.gather.fixed_point_loop import (
     check_loop,
     iterate,
     neighbor_sums,
-    numbers,
     unit,
+    vertex_argument,
     warm,
     warned,
 )
@@ -91,7 +91,7 @@ def check(
 ) -> dict[str, Any]:
     """Return the program's arguments."""
     loop = check_loop(graph, "eigenvector_centrality", max_iter, tol, weight)
-    return {**loop, **({} if nstart is None else {"nstart": numbers(nstart)})}
+    return {**loop, **({} if nstart is None else {"nstart": vertex_argument(nstart)})}
 
 
 def run(shard: Shard, max_iter: int, tol: float, weight: bool, nstart: Array | float | None = None) -> Columns:

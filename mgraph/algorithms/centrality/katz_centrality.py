@@ -12,8 +12,8 @@ from mgraph.algorithms.primitives.gather.fixed_point_loop import (
     check_loop,
     iterate,
     neighbor_sums,
-    numbers,
     unit,
+    vertex_argument,
     warm,
     warned,
 )
@@ -108,7 +108,7 @@ def check(
     if not math.isfinite(check_number(alpha, "alpha")):
         raise InvalidOption(f"alpha is {alpha}; it must be finite")
     loop = check_loop(graph, "katz_centrality", max_iter, tol, weight)
-    vectors = {"beta": numbers(beta), "nstart": numbers(nstart)}
+    vectors = {"beta": vertex_argument(beta), "nstart": vertex_argument(nstart)}
     return {**loop, **vectors, "alpha": float(alpha), "normalized": bool(normalized)}
 
 

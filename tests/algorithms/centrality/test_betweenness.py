@@ -202,7 +202,7 @@ def test_ranges_of_any_length(starts: tuple[int, ...], mapped: bool | str) -> No
         check(random_graph(seed, 90, 300, directed), Partition(starts), sampled=True, mapped=mapped)
 
 
-@pytest.mark.parametrize("mapped", [True, False, "hosts"])
+@pytest.mark.parametrize("mapped", [True, *(pytest.param(way, marks=pytest.mark.slow) for way in (False, "hosts"))])
 @pytest.mark.parametrize("size", [1, 3])
 def test_more_paths_than_a_float_can_count_on_a_grid(size: int, mapped: bool | str) -> None:
     """A grid of 270 x 270: about 2^533 paths from corner to corner, and the powers travel among the ranks."""

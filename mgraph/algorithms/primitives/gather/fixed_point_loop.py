@@ -23,8 +23,8 @@ __all__ = [
     "check_loop",
     "iterate",
     "neighbor_sums",
-    "numbers",
     "unit",
+    "vertex_argument",
     "warm",
     "warned",
 ]
@@ -60,7 +60,7 @@ def check_loop(graph: GraphFacts, what: str, max_iter: Any, tol: Any, weight: An
     return {"max_iter": min(most, sys.maxsize), "tol": float(tol), "weight": bool(weight)}
 
 
-def numbers(values: Any) -> float | VertexData:
+def vertex_argument(values: Any) -> float | VertexData:
     """Return checked numbers by vertex as an argument of a program."""
     return float(values) if isinstance(values, int | float) else VertexData(values)
 
