@@ -29,7 +29,7 @@ import math
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard
-from mgraph.algorithms.primitives.gather.reduction import Reduction, reduction_kernels
+from mgraph.algorithms.primitives.gather.reduction import Reduction, dot, reduction_kernels
 from mgraph.algorithms.primitives.replicated import sides
 from mgraph.algorithms.primitives.weight_validation import check_weights
 from mgraph.device import Array
@@ -48,16 +48,6 @@ def warm(shard: Shard) -> None:
             reduction_kernels(shard, rows, "value")
 
 
-def _dot(shard: Shard, a: Array, b: Array) -> float:
-    """Return the sum of products over all ranks.
-
-    A read-back and an allreduce.
-    """
-    with shard.device.taking(a.nbytes, "the products of two vectors"):
-        mine = np.array([float((a * b).sum())])
-    return float(shard.exchange.allreduce(mine)[0])
-
-
 class _Lanczos:
     """The iteration on a rank, for the matrix of the edges `forth` and its transpose `back`.
 
@@ -71,7 +61,7 @@ class _Lanczos:
 
     def __init__(self, shard: Shard, forth: Reduction, back: Reduction, start: Array) -> None:
         self.shard, self.forth, self.back = shard, forth, back
-        self.vector, self.error = start / math.sqrt(_dot(shard, start, start)), math.inf
+        self.vector, self.error = start / math.sqrt(dot(shard, start, start)), math.inf
 
     def iterate(self, tol: float) -> None:
         """Make an iteration. It ends early if the basis is complete."""
@@ -80,7 +70,7 @@ class _Lanczos:
             # Multiply: w = B v_k, alpha_k = w . v_k.
             last = basis[-1]
             more = self.back.of(self.forth.of(last))
-            diagonal.append(_dot(shard, more, last))
+            diagonal.append(dot(shard, more, last))
             if not math.isfinite(diagonal[-1]):
                 check_weights(shard, WHAT, finite=True)
                 raise InvalidOption("a sum of weights is past the range of float64")
@@ -89,7 +79,7 @@ class _Lanczos:
             more -= diagonal[-1] * last
             if beside:
                 more -= beside[-1] * basis[-2]
-            left = math.sqrt(_dot(shard, more, more))
+            left = math.sqrt(dot(shard, more, more))
 
             # The residual of the best vector is beta_k times its last coefficient.
             value, weights = _largest(diagonal, beside)
@@ -106,7 +96,7 @@ class _Lanczos:
         combined = basis[0] * weights[0]
         for vector, weight in zip(basis[1:], weights[1:], strict=True):
             combined += weight * vector
-        self.vector = combined / math.sqrt(_dot(shard, combined, combined))
+        self.vector = combined / math.sqrt(dot(shard, combined, combined))
 
 
 def _largest(diagonal: list[float], beside: list[float]) -> tuple[float, list[float]]:
@@ -187,14 +177,14 @@ def run(
     device.xp.maximum(authorities, 0, out=authorities)
     hubs, ones = matrices[0].of(authorities), device.full(own, 1, np.float64)
     # Without a hub, no edge counts, or `start` is 0 at all destinations.
-    if iterations and _dot(shard, hubs, ones) == 0 and _dot(shard, matrices[0].of(ones), ones) > 0:
+    if iterations and dot(shard, hubs, ones) == 0 and dot(shard, matrices[0].of(ones), ones) > 0:
         name = "start" if nstart is None else "nstart"
         raise InvalidOption(f"{name} is 0 for each vertex that an edge leads to; one of them must be above 0")
 
     # Scale to sums of 1; equal values without edges.
     if normalized:
         for column in (hubs, authorities):
-            total = _dot(shard, column, ones)
+            total = dot(shard, column, ones)
             column += 0 if total > 0 else 1
             column /= total if total > 0 else shard.n_vertices
     info = {"iterations": iterations, "error": lanczos.error, "converged": converged}

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from mgraph.algorithms.algorithm import GraphFacts, Runs, Shard, VertexData, incoming
-from mgraph.algorithms.primitives.gather.reduction import Reduction, reduction_kernels
+from mgraph.algorithms.primitives.gather.reduction import Reduction, dot, reduction_kernels
 from mgraph.algorithms.primitives.user_ids import user_id
 from mgraph.checks import check_number, check_whole
 from mgraph.device import Array, Device
@@ -110,19 +110,14 @@ def iterate(
 @np.errstate(over="ignore")
 def unit(shard: Shard, x: Array) -> Array:
     """Scale `x` to a Euclidean norm of 1, in place, and return it; 0 stays. A read-back and an allreduce, mostly."""
-    squares = _squares(shard, x)
+    squares = dot(shard, x, x)
     if squares == 0 or not math.isfinite(squares):
         # A square may exceed the dtype: scale by the largest value first.
         largest = np.array([max(float(x.max()), -float(x.min())) if len(x) else 0.0])
         x /= float(shard.exchange.allreduce(largest, "max")[0]) or 1.0
-        squares = _squares(shard, x)
+        squares = dot(shard, x, x)
     x /= math.sqrt(squares) or 1.0
     return x
-
-
-def _squares(shard: Shard, x: Array) -> float:
-    with shard.device.taking(x.nbytes, "the squares of a vector"):
-        return _total(shard, x * x)
 
 
 def _total(shard: Shard, values: Array) -> float:
