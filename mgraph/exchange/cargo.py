@@ -7,7 +7,6 @@ the cargo of other groups into them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
@@ -40,8 +39,8 @@ class Cargo:
 
     Notes
     -----
-    The cargo from a group to another has the shares of its ranks, padded to a multiple of 8 bytes, then the messages
-    from each of its ranks to each of the others.
+    The cargo from a group to another has the shares of its ranks, each padded to a multiple of 8 bytes, then the
+    messages from each of its ranks to each of the others.
     """
 
     def __init__(self, device: Device, region: OwnRegion, layout: Layout, mates: Sequence[int], meetings: int) -> None:
@@ -50,13 +49,15 @@ class Cargo:
 
     def nbytes(self, words: Words, of: Sequence[int], to: Sequence[int]) -> int:
         """Return the size of the cargo from the ranks `of` to the ranks `to`."""
-        return self._share_bytes(words, of)[-1] + sum(self._sent(words[r], t) for r in of for t in to)
+        shares = sum(_padded(self._share_nbytes(r, words[r])) for r in of)
+        return shares + sum(self._sent(words[r], t) for r in of for t in to)
 
     def load(self, words: Words, to: Sequence[int], *head: Array) -> Array:
         """Return the cargo from the mates to the ranks `to`, behind `head`, uint8."""
-        layout, ends = self._layout, self._share_bytes(words, self._mates)
-        pieces = [*head, *(self._share(r, words[r]) for r in self._mates if ends[-1])]
-        pieces.append(self.device.zeros(ends[-1] - ends[-2], np.uint8))
+        layout, pieces = self._layout, list(head) or [self.device.empty(0, np.uint8)]
+        for r in self._mates:
+            if nbytes := self._share_nbytes(r, words[r]):
+                pieces += [self._share(r, words[r]), self.device.zeros(_padded(nbytes) - nbytes, np.uint8)]
         for r in self._mates:
             for t in to:
                 if sent := self._sent(words[r], t):
@@ -66,13 +67,13 @@ class Cargo:
     def unload(self, words: Words, of: Sequence[int], data: Array) -> None:
         """Write the cargo from the ranks `of`, uint8[nbytes], to the regions of the mates."""
         # Shares go to all mates.
-        ends = self._share_bytes(words, of)
-        if ends[-1]:
-            for sender, first, end in zip(of, [0, *ends], ends, strict=False):
+        at = 0
+        for sender in of:
+            if nbytes := self._share_nbytes(sender, words[sender]):
                 for r in self._mates:
-                    self._take_share(sender, words[sender], data[first:end], r)
+                    self._take_share(sender, words[sender], data[at : at + nbytes], r)
+                at += _padded(nbytes)
         # Messages go to the inboxes of their receivers.
-        at = ends[-1]
         for sender in of:
             for r in self._mates:
                 if sent := self._sent(words[sender], r):
@@ -84,11 +85,6 @@ class Cargo:
         return min(int(words[to]), self._layout.room) * self._layout.message
 
     # ---- shares ------------------------------------------------------------------------------------------------------
-
-    def _share_bytes(self, words: Words, of: Sequence[int]) -> list[int]:
-        """Return where the share of each rank ends, and the last end rounded up to 8."""
-        ends = list(accumulate(self._share_nbytes(r, words[r]) for r in of))
-        return [*ends, -(-ends[-1] // 8) * 8]
 
     def _share_nbytes(self, rank: int, words: np.ndarray) -> int:
         bits, vertices, count, _, _, array, width = words[-SHARES:].tolist()
@@ -139,6 +135,10 @@ class Cargo:
 
     def _library(self) -> Library:
         return load(self.device, "kernels/shared_values.cuh", CHUNK_WORDS=1)
+
+
+def _padded(nbytes: int) -> int:
+    return -(-nbytes // 8) * 8
 
 
 class Swap(Protocol):

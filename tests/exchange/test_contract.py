@@ -18,6 +18,7 @@ from patience import patience
 from mgraph.device import Device
 from mgraph.errors import Aborted, DeviceError, InvalidOption, WorkerLost
 from mgraph.exchange import Exchange, ExchangeError
+from mgraph.exchange.columns import join_columns, split_columns
 from mgraph.exchange.ucx import UcxExchange
 from mgraph.exchange.ucxx_api import ucx_installed
 
@@ -83,6 +84,25 @@ def test_every_dtype(kind: str, size: int, dtype: str) -> None:
         total = exchange.allreduce(np.array([1, exchange.rank + 1], dtype))
         assert total.dtype == dtype
         assert total.tolist() == [size, size * (size + 1) // 2]
+
+    run_threads(kind, size, program)
+
+
+@each_kind
+def test_columns_that_travel_together_are_aligned(kind: str, size: int) -> None:
+    dtypes = {"keys": np.dtype("u8"), "weight": np.dtype("f4"), "op": np.dtype("i1")}
+
+    def columns(source: int, target: int) -> list[np.ndarray]:
+        return [part(source, target, 3 + source + 5 * target, dtype.str) for dtype in dtypes.values()]
+
+    def program(exchange: Exchange) -> None:
+        sent = [join_columns(Device("cpu"), columns(exchange.rank, r)) for r in range(size)]
+        for r, data in enumerate(exchange.alltoallv(sent)):
+            for got, want in zip(split_columns(data, dtypes).values(), columns(r, exchange.rank), strict=True):
+                assert_same(got, want)
+        for r, data in enumerate(exchange.allgather(sent[0])):
+            for got, want in zip(split_columns(data, dtypes).values(), columns(r, 0), strict=True):
+                assert_same(got, want)
 
     run_threads(kind, size, program)
 

@@ -27,7 +27,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     def noted(self: cargo.Cargo, words: cargo.Words, to: list[int], head: np.ndarray) -> np.ndarray:
         data = load(self, words, to, head)
         if 0 in words:
-            sizes.append((self._share_bytes(words, self._mates)[-1], len(data) - len(head)))
+            sizes.append((self.nbytes(words, self._mates, []), len(data) - len(head)))
         return data
 
     monkeypatch.setattr(cargo.Cargo, "load", noted)

@@ -36,6 +36,7 @@ import numpy as np
 
 from mgraph.batch import check_ids
 from mgraph.device import Array
+from mgraph.exchange.columns import join_columns, split_columns
 from mgraph.kernels import load
 from mgraph.partition import Partition
 from mgraph.structures import Run
@@ -141,23 +142,16 @@ def own_rows(shard: Shard, run: Run) -> Run:
 
 def _swapped(shard: Shard, run: Run, parts: list[Run]) -> list[Run]:
     """Exchange runs of several columns, packed into bytes."""
-    device, names = shard.device, [name for name in SENT if getattr(run, name) is not None]
-    # Pack each part's columns one after another; the own part stays.
+    device, dtypes = shard.device, {name: kind for name, kind in SENT.items() if getattr(run, name) is not None}
+    # Pack each part's columns; the own part stays.
     packed = [
-        device.concatenate([getattr(part, name).view(np.uint8) for name in names])
+        join_columns(device, [getattr(part, name) for name in dtypes])
         for part in (part if rank != shard.rank else part.take(slice(0)) for rank, part in enumerate(parts))
     ]
-
-    # Unpack the parts: all columns have the same length.
-    width = sum(SENT[name].itemsize for name in names)
-    arrived = []
-    for rank, data in enumerate(shard.exchange.alltoallv(packed)):
-        n, at, columns = len(data) // width, 0, {}
-        for name in names:
-            end = at + n * SENT[name].itemsize
-            columns[name], at = data[at:end].view(SENT[name]), end
-        arrived.append(parts[rank] if rank == shard.rank else Run(**columns))
-    return arrived
+    received = shard.exchange.alltoallv(packed)
+    return [
+        parts[rank] if rank == shard.rank else Run(**split_columns(data, dtypes)) for rank, data in enumerate(received)
+    ]
 
 
 def incident_runs(shard: Shard, ids: Any) -> list[Run]:

@@ -26,6 +26,7 @@ import numpy as np
 from mgraph.algorithms.algorithm import Algorithm, EdgeDelta, Memory, Renumbering
 from mgraph.device import Array
 from mgraph.errors import CapacityError
+from mgraph.exchange.columns import join_columns, split_columns
 from mgraph.kernels import load
 from mgraph.structures.plan import DELETED, INSERTED, UPDATED
 from mgraph.structures.sort import sort_keys
@@ -337,15 +338,9 @@ def _gathered(shard: Shard, since: list[tuple[int, Touched]], ordered: bool) -> 
     if ordered:
         epochs = np.repeat([at for at, _ in since], [len(touched) for _, touched in since]).astype(np.int64)
         dtypes, columns["epochs"] = {"epochs": np.int64, **dtypes}, device.asarray(epochs)
-    # Send the bytes of all columns, and take them apart.
-    packed = shard.exchange.allgather(device.concatenate([columns[name].view(np.uint8) for name in dtypes]))
-    width, begin, parts = sum(np.dtype(dtype).itemsize for dtype in dtypes.values()), 0, {}
-    for name, dtype in dtypes.items():
-        end = begin + np.dtype(dtype).itemsize
-        counts = [len(part) // width for part in packed]
-        slices = [part[begin * n : end * n].view(dtype) for part, n in zip(packed, counts, strict=True)]
-        parts[name], begin = device.concatenate(slices), end
-    return parts
+    packed = shard.exchange.allgather(join_columns(device, [columns[name] for name in dtypes]))
+    parts = [split_columns(data, dtypes) for data in packed]
+    return {name: device.concatenate([part[name] for part in parts]) for name in dtypes}
 
 
 def _loops(shard: Shard, changes: EdgeDelta) -> Array:
