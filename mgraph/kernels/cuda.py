@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from time import monotonic
 from typing import Any
 
 from mgraph.device import Device
@@ -20,6 +21,12 @@ BLOCK = 256  # threads per block, unless an item needs more lanes
 THREADS = 1024  # resident threads per multiprocessor of kernels with larger blocks: 64 registers per thread
 TOGETHER = 512  # threads per block of a program of several ranks: fewer blocks meet faster
 BACKGROUND = 3, 4  # share of the GPU that kernels of the background take if their blocks stay
+CARVEOUT = 9  # CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, in percent; -1 leaves it to the driver
+STATIC = 1  # CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
+DIVISION = 58  # percent of a multiprocessor's memory that is shared memory while the background runs: 132 KiB of 228
+RESERVED = 1024  # bytes of shared memory that the driver takes per block
+LITTLE = 4096  # bytes of shared memory per block that every division has
+AFTER = 0.05  # seconds after a launch of the background in which others launch beside it
 WAVES = 32  # maximum blocks per multiprocessor: kernels stride over items, and many blocks balance their work
 
 
@@ -86,14 +93,44 @@ def _resident_blocks(device: Device, function: Any, kernel: KernelSource, proces
     return int(occupancy) * processors
 
 
+class _Division:
+    """The division of the multiprocessors' memory into cache and shared memory that a kernel asks for.
+
+    A multiprocessor changes its division only while it is idle. A kernel that asks for another one than that of the
+    background, whose blocks stay, would wait until they leave. So while the background runs, all kernels with shared
+    memory ask for the same.
+    """
+
+    background_until = 0.0  #: time until which kernels of the background count as running
+
+    def __init__(self, device: Device, function: Any, kernel: KernelSource, blocks: int = 1) -> None:
+        cuda = device.xp.cuda
+        capacity = cuda.Device(device.index).attributes["MaxSharedMemoryPerMultiprocessor"]
+        self.nbytes = cuda.driver.funcGetAttribute(STATIC, function.ptr) + kernel.shared  #: shared memory of a block
+        self._percent = min(100, max(DIVISION, -(-100 * blocks * (self.nbytes + RESERVED) // capacity)))
+        self._set, self._address, self._beside = cuda.driver.funcSetAttribute, function.ptr, False
+
+    def ask(self, background: bool) -> None:
+        """Ask for the common division if the background runs, and otherwise leave it to the driver."""
+        now = monotonic()
+        if background:
+            _Division.background_until = now + AFTER
+        if self._beside != (now < _Division.background_until):
+            self._beside = not self._beside
+            self._set(self._address, CARVEOUT, self._percent if self._beside else -1)
+
+
 def _launcher(device: Device, function: Any, kernel: KernelSource, most: int) -> Callable[[bytes, int, int], None]:
     """Return a function that launches a kernel through the driver, with at most `most` blocks."""
     # The driver's launch takes 3 us on the host, CuPy's RawKernel 7 us.
     launch_kernel, current_stream = device.xp.cuda.driver.launchKernel, device.xp.cuda.get_current_stream
     address, parameters, lanes = function.ptr, _Parameters(kernel.nbytes), kernel.lanes
-    size, shared = _block(kernel), kernel.shared
+    size, shared, division = _block(kernel), kernel.shared, _Division(device, function, kernel)
+    ask = division.ask if division.nbytes > LITTLE else None
 
     def launch(fields: bytes, items: int, threads: int) -> None:
+        if ask is not None:
+            ask(False)
         parameters.fields[:] = fields
         blocks = min(-(-items * lanes // size), most)
         launch_kernel(address, blocks, 1, 1, size, 1, 1, shared, current_stream().ptr, 0, parameters.address)
@@ -111,8 +148,10 @@ def _cooperative_launcher(
     address, parameters, lanes = function.ptr, _Parameters(kernel.nbytes), kernel.lanes
     size, shared, most = _block(kernel), kernel.shared, _resident_blocks(device, function, kernel, processors)
     background = max(1, most * BACKGROUND[0] // BACKGROUND[1])
+    division = _Division(device, function, kernel, most // processors)
 
     def launch(fields: bytes, items: int, threads: int) -> None:
+        division.ask(threads < 0)
         parameters.fields[:] = fields
         blocks = min(-(-items * lanes // size), most if threads > 0 else background)
         driver.launchCooperativeKernel(

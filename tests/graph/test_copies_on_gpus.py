@@ -183,10 +183,14 @@ def test_copies_leave_no_memory(gpus, n):
                     h.bfs(1)
 
     with filled(gpus, scale=18) as g:
+        # Kernels that a thread compiles and loads meanwhile take memory, too, but not again and again.
         copies(10)
-        before = free()
-        copies(n)
-        assert free() > before - g.nbytes / 2
+        lost = []
+        while len(lost) < 3 and (not lost or lost[-1] > g.nbytes / 2):
+            before = free()
+            copies(n)
+            lost.append(before - free())
+        assert lost[-1] <= g.nbytes / 2, f"{lost} bytes are less free, each after {n} copies"
 
 
 @pytest.mark.gpu
@@ -196,9 +200,12 @@ def test_without_memory_no_copy_is_made():
     with filled(None, scale=20) as g:
         with g.copy() as h:
             expected = h.bfs(1).to_numpy()
-        cupy.get_default_memory_pool().free_all_blocks()
-        room = g.nbytes // 2
-        taken = cupy.cuda.alloc(int(cupy.cuda.runtime.memGetInfo()[0]) - room)
+        # Take all memory but half of what a copy needs, and what is freed a moment later.
+        room, taken = g.nbytes // 2, list[Any]()
+        for _ in range(10):
+            if (more := free_bytes() - room) > 0:
+                taken.append(cupy.cuda.alloc(more))
+            time.sleep(0.05)
         with pytest.raises(CapacityError, match=rf"are needed for a copy of graph {g.id}.*GPU 0 has \d+ left"):
             g.copy()
         assert g.insert([1], [2]).epoch == 2

@@ -11,7 +11,7 @@ import pytest
 
 from mgraph.device import Device
 from mgraph.kernels import Struct, View, load
-from mgraph.kernels.cuda import _launcher
+from mgraph.kernels.cuda import CARVEOUT, _Division, _launcher
 from mgraph.kernels.source import Field, KernelSource
 
 ADD = """
@@ -139,10 +139,12 @@ def test_threads_hand_over_their_own_fields_to_a_gpu():
         seen[threading.current_thread().name] = ctypes.string_at(buffer, ctypes.c_size_t.from_address(size).value)
 
     cuda = SimpleNamespace(
-        driver=SimpleNamespace(launchKernel=launch_kernel), get_current_stream=lambda: SimpleNamespace(ptr=0)
+        driver=SimpleNamespace(launchKernel=launch_kernel, funcGetAttribute=lambda *_: 0, funcSetAttribute=None),
+        get_current_stream=lambda: SimpleNamespace(ptr=0),
+        Device=lambda _: SimpleNamespace(attributes={"MaxSharedMemoryPerMultiprocessor": 1 << 17}),
     )
     kernel = KernelSource("K", (Field("n", "int64"), Field("m", "int64")), 1, False)
-    launch = _launcher(SimpleNamespace(xp=SimpleNamespace(cuda=cuda)), SimpleNamespace(ptr=1), kernel, 100)
+    launch = _launcher(SimpleNamespace(xp=SimpleNamespace(cuda=cuda), index=0), SimpleNamespace(ptr=1), kernel, 100)
     names = [name * 16 for name in "ab"]
     team = [threading.Thread(target=launch, args=(name.encode(), 10, 1), name=name) for name in names]
     for thread in team:
@@ -150,3 +152,32 @@ def test_threads_hand_over_their_own_fields_to_a_gpu():
     for thread in team:
         thread.join(10)
     assert seen == {name: name.encode() for name in names}
+
+
+def test_kernels_beside_the_background_divide_memory_as_it_does(monkeypatch):
+    """A multiprocessor divides its memory only while it is idle, and kernels of the background stay on it."""
+    now, asked = [0.0], list[tuple[int, int, int]]()
+    driver = SimpleNamespace(
+        funcGetAttribute=lambda what, address: 1000 * address, funcSetAttribute=lambda *what: asked.append(what)
+    )
+    gpu = SimpleNamespace(attributes={"MaxSharedMemoryPerMultiprocessor": 228 << 10})
+    device = SimpleNamespace(xp=SimpleNamespace(cuda=SimpleNamespace(driver=driver, Device=lambda _: gpu)), index=0)
+    monkeypatch.setattr("mgraph.kernels.cuda.monotonic", lambda: now[0])
+    monkeypatch.setattr(_Division, "background_until", 0.0)
+    # Blocks with 5000 and 27,000 bytes, and two of 80,000 that need more than the common division.
+    few, some, many = (
+        _Division(device, SimpleNamespace(ptr=ptr), SimpleNamespace(shared=shared), blocks)
+        for ptr, shared, blocks in ((5, 0, 1), (7, 20_000, 1), (9, 71_000, 2))
+    )
+    some.ask(False)
+    assert asked == []  # the driver chooses
+    few.ask(True)
+    for kernel in (some, some, few, many):
+        kernel.ask(False)
+    assert asked == [(5, CARVEOUT, 58), (7, CARVEOUT, 58), (9, CARVEOUT, 70)]
+    # The background has ended.
+    asked.clear()
+    now[0] = 1.0
+    for kernel in (some, some, few, many):
+        kernel.ask(False)
+    assert asked == [(7, CARVEOUT, -1), (5, CARVEOUT, -1), (9, CARVEOUT, -1)]
