@@ -76,6 +76,7 @@ figures: setup
 	for page in $$(grep -l '^<!-- results:begin' README.md docs/*.md); do \
 	  $(BIN)/python -m workloads report --write $$page || exit 1; done
 	$(BIN)/python -m workloads report --latencies docs/_static/latency.svg
+	$(BIN)/python -m workloads report --speedups docs/_static/speedups.svg
 
 setup: $(VENV)/.installed-dev
 setup-docs: $(VENV)/.installed-docs

@@ -7,20 +7,24 @@ from typing import Any
 from workloads.bench.harness import short
 from workloads.results.archive import Run, of, parameters, provenance
 
-__all__ = ["by_gpus", "six_by_gpus"]
+__all__ = ["by_gpus", "points_by_gpus", "six_by_gpus"]
 
 #: six rows that stand for all
-SIX = ("BFS", "components", "PageRank", "triangles", "label propagation, 10 rounds", "Louvain")
+SIX = ("BFS", "shortest paths", "distances, 64", "components", "PageRank", "betweenness, 4 sources")
+
+
+def points_by_gpus(runs: list[Run]) -> tuple[Run, Run]:
+    """Return the newest run that timed algorithms, and its lines of strong scaling; empty lists without one."""
+    measured = [run for run in runs if any("algorithms" in line for line in of(run, "scaling"))]
+    run = max(measured, key=lambda run: run[0]["time"], default=[])
+    return run, [line for line in of(run, "scaling") if line["scaling"] == "strong"]
 
 
 def by_gpus(runs: list[Run], names: tuple[str, ...] = ()) -> tuple[str, list[str], list[list[Any]]]:
     """Return the provenance, the columns, and a row per algorithm. A star marks a time that broke the rule twice."""
-    measured = [run for run in runs if any("algorithms" in line for line in of(run, "scaling"))]
-    if not measured:
+    run, lines = points_by_gpus(runs)
+    if not lines:
         return "", [], []
-    # The newest run, strong scaling.
-    run = max(measured, key=lambda run: run[0]["time"])
-    lines = [line for line in of(run, "scaling") if line["scaling"] == "strong"]
     arcs = short(2 * int(parameters(run[0])["edge_factor"]) << lines[0]["scale"])
     lost = {(name, many) for line in of(run, "losses") for _, many, name in line["pairs"]}
     counts = [f"{line['workers']} GPU{'s' * (line['workers'] > 1)}" for line in lines]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     instead = parser.add_mutually_exclusive_group().add_argument
     instead("--write", type=Path, metavar="FILE", help="write them between the markers of this file instead")
     instead("--latencies", type=Path, metavar="FILE", help="draw the batches that double a graph into this SVG instead")
+    instead("--speedups", type=Path, metavar="FILE", help="draw algorithms on several GPUs into this SVG instead")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -74,7 +76,9 @@ def run(options: argparse.Namespace) -> int:
 
     # Choose the output.
     if options.latencies is not None:
-        _draw([run for folder in folders for run in doubling(newest(folder))], options.latencies)
+        _draw_latencies([run for folder in folders for run in doubling(newest(folder))], options.latencies)
+    elif options.speedups is not None:
+        _draw_speedups([run for folder in folders for run in newest(folder)], options.speedups)
     elif options.write is not None:
         _write(options.write, lambda wanted: tables(options.only or wanted))
     else:
@@ -82,13 +86,29 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _draw(runs: list[Run], path: Path) -> None:
+def _draw_latencies(runs: list[Run], path: Path) -> None:
     if not runs:
         raise InvalidOption("no run to draw has the time of each batch: bench updates --double keeps it")
     from workloads.report.latency_plot import save_latencies  # tables need no Matplotlib
 
-    try:
+    with _written(path):
         save_latencies(runs, path)
+
+
+def _draw_speedups(runs: list[Run], path: Path) -> None:
+    from workloads.report.speedup_plot import save_speedups
+
+    with _written(path):
+        if not save_speedups(runs, path):
+            raise InvalidOption(
+                "no run to draw has algorithms on several GPUs: scaling --measure algorithms has"
+            )
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise InvalidOption(f"{path}: {error.strerror}") from None
 
@@ -116,7 +136,9 @@ def _sections(folder: Path, names: Sequence[str]) -> Iterator[str]:
     for lines in runs:
         if lines[0]["name"] in names and lines[0]["name"] in TABLES:
             title, table = TABLES[lines[0]["name"]]
-            yield f"**{title}**: {_says(lines[0])}\n\n{_markdown(*table(lines))}\n"
+            head, body = table(lines)
+            if body:
+                yield f"**{title}**: {_says(lines[0])}\n\n{_markdown(head, body)}\n"
 
 
 def _says(first: dict[str, Any]) -> str:
@@ -251,6 +273,11 @@ GRAPHALYTICS = {"algorithm": "algorithm", "mean ms": "mean_ms", "edges and verti
 GRAPHALYTICS |= {"validated by": "validation"}
 
 
+def _scaling(lines: Run) -> tuple[list[str], list[Row]]:
+    """Return a row per point, without those at which only algorithms were timed."""
+    return _plain("scaling", SCALING)([line for line in lines if "algorithms" not in line])
+
+
 def _longrun(lines: Run) -> tuple[list[str], list[Row]]:
     """Return the first, the middle and the last measurement, with the gigabytes of the graph and of other memory."""
     columns, rows = _plain("batches", LONGRUN)(lines)
@@ -325,7 +352,7 @@ TABLES: dict[str, tuple[str, Callable[[Run], tuple[list[str], list[Row]]]]] = {
     "bench-networkx": ("NetworkX", _plain("networkx", NETWORKX)),
     "bench-keys": ("Own ids", _plain("keys", keys.COLUMNS)),
     "bench-store": ("Stores", _store),
-    "scaling": ("Scaling", _plain("scaling", SCALING)),
+    "scaling": ("Scaling", _scaling),
     "longrun": ("Long run", _longrun),
     "bench-gap": ("GAP, mean ms of the trials", _gap),
     "bench-graphalytics": ("Graphalytics, unaudited", _graphalytics),

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from matplotlib import rc_context
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from workloads.report.picture import picture
 from workloads.report.slow_batches import named
 from workloads.results.archive import Run, of, provenance
 
 __all__ = ["save_latencies"]
 
-#: reproducible files: no date, no random ids
-SETTINGS: Any = {"svg.fonttype": "none", "svg.hashsalt": "mgraph", "font.size": 9}
-
 
 def save_latencies(runs: list[Run], path: Path) -> None:
-    """Write an SVG of the batches of `runs`, without reserved memory.
-
-    Needs no display.
-    """
+    """Write an SVG of the batches of `runs`, without reserved memory."""
     # A panel per run, a line per structure.
-    with rc_context(SETTINGS):
-        figure = Figure(figsize=(9, 3.4 * len(runs)), layout="constrained")
-        FigureCanvasSVG(figure)
+    with picture(path, 9, 3.4 * len(runs)) as figure:
         for panel, run in zip(figure.subplots(len(runs), 1, squeeze=False)[:, 0], runs, strict=True):
             for line in of(run, "double"):
                 if not line["reserved_bytes"]:
@@ -44,4 +33,3 @@ def save_latencies(runs: list[Run], path: Path) -> None:
             panel.set_ylabel("time of the batch [ms]")
             panel.grid(alpha=0.3)
             panel.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
-        figure.savefig(path, format="svg", metadata={"Date": None})
