@@ -100,9 +100,7 @@ def _draw_speedups(runs: list[Run], path: Path) -> None:
 
     with _written(path):
         if not save_speedups(runs, path):
-            raise InvalidOption(
-                "no run to draw has algorithms on several GPUs: scaling --measure algorithms has"
-            )
+            raise InvalidOption("no run to draw has algorithms on several GPUs: scaling --measure algorithms has")
 
 
 @contextmanager
