@@ -110,14 +110,14 @@ class EdgeBatch:
         columns["src"], columns["dst"], columns["weight"] = src, dst, weight
         columns["op"], columns["time"], columns["keys"] = op, time, keys
         # All columns have the length of `src`.
-        shape = src.shape
-        for column in (dst, weight, op, time):
-            if not (column is None or type(column) is int or column.shape == shape):
-                name = next(name for name in COLUMNS[1:] if columns[name] is column)
-                raise InvalidBatch(
-                    f"{labels.get(name, name)} has shape {column.shape} and {names[0]} has shape {shape}; "
-                    "both need one entry for each edge"
-                )
+        if dst.shape != src.shape or not (weight is op is time is None):
+            for name in COLUMNS[1:]:
+                column = columns[name]
+                if not (column is None or type(column) is int or column.shape == src.shape):
+                    raise InvalidBatch(
+                        f"{labels.get(name, name)} has shape {column.shape} and {names[0]} has shape {src.shape}; "
+                        "both need one entry for each edge"
+                    )
 
     @classmethod
     def of(

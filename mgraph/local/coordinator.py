@@ -22,6 +22,7 @@ __all__ = ["Coordinator"]
 
 ADDRESS = "this process"  #: stands where other graphs have the addresses of workers
 _ADDRESSES = (ADDRESS,)
+_READ = Kind.READ
 CLOSE_SECONDS = 5.0  #: for which `close` waits for a call of another thread
 
 
@@ -101,7 +102,7 @@ class Coordinator:
                 self.check()
                 assert session is not None, "an open graph has a session"
             # A read changes nothing, so Ctrl-C may stop it anywhere.
-            if call.kind is Kind.READ and not self._garbage:
+            if call.kind is _READ and not self._garbage:
                 return [session.ask(call.handler, arguments)]
             if call.exchange and not self._connected:
                 self._connect(session)

@@ -176,9 +176,10 @@ class Updates:
             )
 
         # The largest ids show if any is unknown; only then search for it.
-        if n_vertices is not None and len(batch.src) and max(largest_ids(batch.src, batch.dst)) >= n_vertices:
-            check_ids(batch.src, n_vertices, "src", GROW)
-            check_ids(batch.dst, n_vertices, "dst", GROW)
+        src, dst = batch.src, batch.dst
+        if n_vertices is not None and len(src) and max(largest_ids(src, dst)) >= n_vertices:
+            check_ids(src, n_vertices, "src", GROW)
+            check_ids(dst, n_vertices, "dst", GROW)
         if batch.weight is not None and not self._options.weighted:
             raise InvalidBatch("the batch has weights and the graph is unweighted; create it with weighted=True")
         if batch.rounded and self._options.combine == "sum" and not self._rounds:
@@ -226,7 +227,8 @@ class Updates:
                 self._warn_of_sums()
             done = report.of_batch(answers, time.perf_counter() - began, absent)
             kind = "delete_vertices" if method == "remove_vertices" else method
-            self.history.batches(kind, self._coordinator, done)
+            operations = max(0, done.inserted + done.updated + done.deleted + done.missing + done.expired)
+            self.history.add(kind, self._coordinator, done.epoch, operations, done.seconds)
             return done
 
     def _vertices_after(self, batch: Any) -> int | None:
@@ -303,12 +305,13 @@ class Updates:
 
         It is checked first, its ids against `n_vertices`, unless it was `checked`.
         """
-        status, times = self._coordinator.status, self._options.times
+        status, options = self._coordinator.status, self._options
+        times = options.times
         if not checked:
             self._check(batch, n_vertices)
         if times is not None or batch.time is not None:
             batch = EdgeBatch.checked(batch.src, batch.dst, batch.weight, batch.op, as_stamps(batch, times))
-        shared_gpu = status.one_process and self._options.device == "cuda"
+        shared_gpu = status.one_process and options.device == "cuda"
         return deal(batch, len(status.addresses), shared_gpu, whole=True)
 
     # ---- vertices ----------------------------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ class Directory:
 
         After a Ctrl-C in a change, ask the ranks for its outcome.
         """
-        coordinator = self.coordinator
+        coordinator, numbering = self.coordinator, self.numbering
         status = coordinator.status
         if status.unsettled or not status.usable:
             coordinator.check()
@@ -115,13 +115,17 @@ class Directory:
                 coordinator.call("inspect")  # waits for the release of all ranks, and returns their states
             status = coordinator.status
 
-        # Another client or thread may have changed the ranges or the order.
-        numbering = self.numbering
-        changed = status.states[0].generation != numbering.generation or self._after_removal is not None
-        if changed or self._ranges(status.states) is not numbering.partition:
+            numbering = self.numbering
+
+        # Another client or thread may have changed the ranges or the order. A single rank has one range.
+        states = status.states
+        changed = states[0].generation != numbering.generation or self._after_removal is not None
+        same = states[0].hi == numbering.n_vertices if len(states) == 1 else self._ranges(states) is numbering.partition
+        if changed or not same:
             with self._alone(), suppress(Recovered):  # another thread may recover the graph
                 self._catch_up()
-        return self.numbering
+            return self.numbering
+        return numbering
 
     def ids(self, values: Any, name: str) -> np.ndarray:
         """Return the ids of vertices in users' names, uint32[n]; raises the errors of `Numbering.ids`."""

@@ -63,7 +63,8 @@ class GpmaPlus(Pma):
 
     name: ClassVar[str] = "gpma+"
     _files: ClassVar[dict[str, str]] = {
-        **{part: f"structures/pma/{part}.cuh" for part in ("prepare", "commit", "build")},
+        "prepare": "structures/pma/small.cuh",
+        **{part: f"structures/pma/{part}.cuh" for part in ("commit", "build")},
         "view": "structures/gpma_plus/view.cuh",
     }
     slots: Array

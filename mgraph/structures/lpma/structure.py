@@ -206,10 +206,10 @@ class Lpma(Pma):
         arrays = [a for level in self.levels for a in level.values()]
         return [*arrays, self._frame.arrays["table"], self.counts, self.groups, self.heads]
 
-    def _prepare(self, run: Run) -> Plan:
+    @property
+    def _top_down(self) -> bool:  # type: ignore[override]
         dense = self.num_edges > self.pi * self.leaves * self.leaf
-        self._top_down = self.strategy == "top-down" or (self.strategy == "hybrid" and dense)
-        return super()._prepare(run)
+        return self.strategy == "top-down" or (self.strategy == "hybrid" and dense)
 
     def _take(self, frame: Frame) -> None:
         super()._take(frame)

@@ -12,7 +12,7 @@ from mgraph.kernels import Library, Struct, constants
 from mgraph.structures.run import Run
 from mgraph.structures.shift_sums import chunk_shift
 
-__all__ = ["GROUP", "PART_SLOTS", "TASK_ROWS", "TASK_SLOTS", "PmaScratch"]
+__all__ = ["AT_ONCE", "GROUP", "PART_SLOTS", "TASK_ROWS", "TASK_SLOTS", "PmaScratch"]
 
 Array = Any
 _STATUS = constants("structures/pma/locate.cuh").enums["Status"]
@@ -23,6 +23,7 @@ TASK_ROWS, INLINE_ROWS, LEAF_KEYS, FEW_KEYS = (_SIZES[s] for s in ("task_rows", 
 FEW_SLOTS, BLOCK_SLOTS, TASK_SLOTS, PART_SLOTS = (_SIZES[f"{of}_slots"] for of in ("few", "block", "task", "part"))
 GROUP = _SIZES["group_leaves"]
 WINDOW = _SIZES.size("Window") // 4  # words
+AT_ONCE = {"cpu": 1023, "cuda": 0}  #: maximum operations prepared and written by one launch; on GPUs not tried
 SMALL = {"cpu": 1023, "cuda": 1 << 17}  #: maximum operations prepared by one launch; on a CPU by one thread
 
 
@@ -81,7 +82,7 @@ class PmaScratch:
             sums=zeroed[len(STATUS) + 4 + (nodes + 1) // 2 :],
         )
 
-    def bind(self, kernels: Library, commit: Library, frame: Any, rows: int, vertices: int) -> None:
+    def bind(self, kernels: Library, frame: Any, rows: int, vertices: int) -> None:
         """Bind the kernels to this memory and to the array."""
         # Common fields.
         self.frame, status, arrived = frame, self.status, self.arrived
@@ -93,12 +94,14 @@ class PmaScratch:
         batch = {"located": self.located, "before": self.before, "chunks": self.chunks, "shift": self.shift}
         located = {**batch, "graph": frame.view, "rows": rows, "vertices": vertices, "outcome": self.outcome}
 
-        # Small batches: one kernel prepares, one writes.
-        self._prepare = kernels.Prepare.bind(
-            **located, **array, **lists, start=frame.starts, leaf_list=self.leaf_list, crowded=self.crowded,
-            arrived=arrived[:1], met=self.met, mailbox=self.mailbox,
-        )  # fmt: skip
-        self.write_leaves = commit.WriteLeaves.bind(
+        # Small batches: one kernel prepares, one writes, one does both.
+        prepared = {
+            **located, **array, **lists, "start": frame.starts, "leaf_list": self.leaf_list, "crowded": self.crowded,
+            "arrived": arrived[:1], "met": self.met, "mailbox": self.mailbox,
+        }  # fmt: skip
+        self._prepare = kernels.Prepare.bind(**prepared)
+        self._apply = kernels.Apply.bind(**prepared, array=frame.array, degrees=frame.degrees)
+        self.write_leaves = kernels.WriteLeaves.bind(
             **batch, **array, first_keys=self.leaf_list, array=frame.array, start=frame.starts,
             degrees=frame.degrees, rows=rows, met=self.met,
         )  # fmt: skip
@@ -124,13 +127,18 @@ class PmaScratch:
             n=len(run.keys),
         )  # fmt: skip
 
-    def locate(self, run: Run, top_down: bool) -> Any:
-        """Locate the keys and choose the windows; return the status, after the batch's only wait for the device."""
+    def locate(self, run: Run, top_down: bool, at_once: bool = False) -> Any:
+        """Locate the keys and choose the windows; return the status, after the batch's only wait for the device.
+
+        With `at_once`, a small batch is written too, if it changes single leaves, has no unknown id and no new weight.
+        """
         n = len(run.keys)
         if not self._cleared:
             self.device.fill(self.zeroed, 0)
         small = n <= self.most_small and not top_down
-        if small:
+        if at_once:
+            self._apply((n >> self.shift) + 1, keys=run.keys, op=run.op, n=n, weight=run.weight)
+        elif small:
             self._prepare((n >> self.shift) + 1, keys=run.keys, op=run.op, n=n)
         else:
             # A large batch takes a launch per phase.

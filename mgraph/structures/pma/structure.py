@@ -22,7 +22,7 @@ from mgraph.structures.contract import KEPT, Structure
 from mgraph.structures.plan import Counts, Plan
 from mgraph.structures.pma.build import Build, commit_build, prepare_build
 from mgraph.structures.pma.frame import Frame, Work
-from mgraph.structures.pma.scratch import GROUP, PART_SLOTS, TASK_ROWS, TASK_SLOTS, PmaScratch
+from mgraph.structures.pma.scratch import AT_ONCE, GROUP, PART_SLOTS, TASK_ROWS, TASK_SLOTS, PmaScratch
 from mgraph.structures.run import Run
 from mgraph.structures.sums import running_sums
 
@@ -31,6 +31,13 @@ __all__ = ["NOBODY", "Pma"]
 Array = Any
 
 NOBODY = np.uint32(constants("structures/pma/layout.cuh")["nobody"])  # value of slots without an edge
+
+
+def _counts(status: Any) -> Counts:
+    """Return the outcomes of a located run."""
+    moves = status.all_moves
+    counts: Counts = tuple.__new__(Counts, (moves >> 32, status.updates, moves & 0xFFFFFFFF, status.misses))
+    return counts
 
 
 class Pma(Structure):
@@ -158,7 +165,7 @@ class Pma(Structure):
     ) -> Frame:
         """Pack these arrays for kernels; allocates nothing if the bounds are given."""
         bounds = self.level_arrays(len(arrays["counts"])) if bounds is None else bounds
-        return Frame(arrays, start, degrees, bounds, *self._pack(arrays, start, degrees), self._kernels["commit"])
+        return Frame(arrays, start, degrees, bounds, *self._pack(arrays, start, degrees), self._kernels)
 
     def _take(self, frame: Frame) -> None:
         """Adopt a frame's arrays."""
@@ -228,16 +235,33 @@ class Pma(Structure):
         if not self.num_edges:
             return Plan(run, *prepare_build(self, self._kernels["build"], run), self._state)
 
-        # Locate and count.
-        frame, kept = self._frame, self._take_scratch(run)
-        scratch, top_down, n = kept, self._top_down, len(run.keys)
-        status = scratch.locate(run, top_down)
+        scratch = self._take_scratch(run)
+        return self._plan(run, scratch, scratch.locate(run, self._top_down))
+
+    def apply_run(self, run: Run) -> Counts:
+        """Apply a sorted run. A small one on a CPU takes one launch if its changed leaves stay within bounds."""
+        n = len(run.keys)
+        if not 0 < n <= AT_ONCE[self.device.kind] or not self.num_edges or self._top_down:
+            return super().apply_run(run)
+        scratch = self._take_scratch(run)
+        status = scratch.locate(run, False, at_once=True)
+        if status.crowded_leaves or status.unknown or (self.weighted and status.updates):
+            return self.commit(self._plan(run, scratch, status))
+
+        # The kernel has written the batch.
+        counts = inserted, _, deleted, _ = _counts(status)
+        self._state, self._kept, self.num_edges = object(), scratch, self.num_edges + inserted - deleted
+        self._prepare_growth(self.num_edges, n, scratch.capacity)
+        return counts
+
+    def _plan(self, run: Run, kept: PmaScratch, status: Any) -> Plan:
+        """Return the plan of a run that was located in the scratch `kept`."""
+        frame, scratch, top_down, n = self._frame, kept, self._top_down, len(run.keys)
         if status.unknown:
             self._keep(scratch)
             self._refuse(run, status.unknown)
-        inserted, deleted = status.all_moves >> 32, status.all_moves & 0xFFFFFFFF
-        counts: Counts = tuple.__new__(Counts, (inserted, status.updates, deleted, status.misses))
-        num_edges = self.num_edges + inserted - deleted
+        counts = _counts(status)
+        num_edges = self.num_edges + counts.inserted - counts.deleted
 
         # If the root is too full, grow and locate again; otherwise prepare a later growth.
         grown = self._grown(num_edges) if status.resize else None
@@ -264,7 +288,7 @@ class Pma(Structure):
         """Allocate memory for a batch of `capacity` operations on a frame's arrays."""
         leaves = len(frame.arrays["counts"])
         scratch = PmaScratch(self.device, capacity, leaves, self.leaf, self.n_rows, frame.bounds)
-        scratch.bind(self._kernels["prepare"], self._kernels["commit"], frame, self.n_rows, self.n_vertices)
+        scratch.bind(self._kernels["prepare"], frame, self.n_rows, self.n_vertices)
         return scratch
 
     def _keep(self, scratch: Any) -> None:

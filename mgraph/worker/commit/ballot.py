@@ -12,8 +12,11 @@ from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
 from typing import Any, Protocol
 
+import numpy as np
+
 from mgraph.errors import Aborted
 from mgraph.log.records import WITHIN, SnapshotState
+from mgraph.structures.run import FEW, sort_few
 from mgraph.worker.commit.change import Change, Record
 from mgraph.worker.shard.keys import KeyLog
 from mgraph.worker.shard.shard import Shard
@@ -99,6 +102,39 @@ class Ballot:
         if self.log is None or record is None:
             return self._working
         return _Logged(self, self.log, record, ahead, self._working)
+
+    def apply_few(
+        self, src: Any, dst: Any, weight: Any = None, op: Any = None, time: Any = None
+    ) -> Mapping[str, int] | None:
+        """Commit a small batch in host memory at once, if it concerns this rank's out-edges alone; return its counts.
+
+        Otherwise return None, and change nothing: `decide` is for batches with other ranks, a log, times, or results.
+        The errors are those of `decide`.
+        """
+        shard = self.shard
+        alone = shard.size == 1 and self.log is self.keys is shard.clock is shard.change_log.first is None
+        plain = shard.directed and shard.in_edges is shard.order is None and shard.spec.combine == "last"
+        few = type(src) is type(dst) is np.ndarray and len(src) <= FEW
+        if not (alone and plain and few):
+            return None
+
+        # The structure prepares and writes it. There is no vote, but a call that was stopped ends here.
+        structure, device, began = shard.out_edges, shard.device, perf_counter()
+        shard.exchange.least(IDLE)
+        before = structure.state
+        try:
+            inserted, updated, deleted, missing = structure.apply_run(sort_few(device, src, dst, op, weight))
+            shard.num_edges += inserted - deleted
+            shard.operations += inserted + updated + deleted + missing
+            shard.changes += 1
+            shard.epoch += 1
+            device.synchronize()
+        except BaseException as error:
+            if structure.state is not before:
+                self._break(error)
+            raise
+        shard.note_batch(perf_counter() - began)
+        return {"inserted": inserted, "updated": updated, "deleted": deleted, "missing": missing}
 
     def decide(self, change: Change, settle: bool = True) -> None:
         """Commit the change on all ranks, or on none.

@@ -300,6 +300,12 @@ class Shard:
         self.operations, self.batches, self.batch_seconds = 0, 0, 0.0
         self.batch_times = [0] * (len(BATCH_SECONDS) + 1)
 
+    def note_batch(self, seconds: float) -> None:
+        """Count a committed batch and its time."""
+        self.seconds, self.batches = seconds, self.batches + 1
+        self.batch_seconds += seconds
+        self.batch_times[bisect_left(BATCH_SECONDS, seconds)] += 1
+
     def waiting(self) -> AbstractContextManager[None]:
         """Return a block whose time counts as waiting for other ranks."""
         return _Waiting(self)
@@ -417,6 +423,4 @@ class _Working(_Waiting):
         shard = self.shard
         seconds = shard.seconds = time.perf_counter() - self.began - (shard.waited - self.waited)
         if error[0] is None:
-            shard.batches += 1
-            shard.batch_seconds += seconds
-            shard.batch_times[bisect_left(BATCH_SECONDS, seconds)] += 1
+            shard.note_batch(seconds)
