@@ -92,7 +92,7 @@ class EdgeBatch:
         if keys is not None and keys not in KINDS:
             raise InvalidOption(f'keys {keys!r} is none of "int64", "string" and None')
         # Convert each column to its stored dtype.
-        names = (labels.get("src", "src"), labels.get("dst", "dst")) if labels else COLUMNS[:2]
+        names = (labels.get("src", "src"), labels.get("dst", "dst")) if labels else ("src", "dst")
         if keys is None:
             src, dst = as_ids(src, names[0]), as_ids(dst, names[1])
         else:

@@ -15,8 +15,7 @@ from mgraph.calls import CALLS, CallSize, Kind
 from mgraph.client.calls.caller import Flight, GraphStatus, Value
 from mgraph.errors import Aborted, GraphClosed, GraphLost, MgraphError
 from mgraph.local.interrupts import Interrupts
-from mgraph.local.session import Session
-from mgraph.protocol import ShardState
+from mgraph.local.session import LiveState, Session
 
 __all__ = ["Coordinator"]
 
@@ -67,15 +66,21 @@ class Coordinator:
         self._lost: str | None = None
         self._kept: Session | None = None
         self._lock, self._owner = threading.Lock(), 0
-        self._note(ShardState())
+        self._live: LiveState | None = None
+        self._note()
         _OPEN.add(self)
 
-    def _note(self, state: ShardState) -> None:
+    def _note(self) -> None:
         """Replace the status after a change of the shard's state."""
-        closed = self._interrupts.closed
+        closed, session, live = self._interrupts.closed, self._session, self._live
         usable = not closed and self._lost is None
+        if live is not None and usable:
+            states, epoch, changes = live.states, live.shard.epoch, live.shard.changes
+        else:
+            states = self.status.states if session is None else [session.calls.state]
+            epoch, changes = states[0].epoch, states[0].changes
         # In the order of `GraphStatus`, whose own constructor takes twice as long.
-        status = self.graph, _ADDRESSES, True, 0, [state], state.epoch, state.changes, closed, usable, False, ()
+        status = self.graph, _ADDRESSES, True, 0, states, epoch, changes, closed, usable, False, ()
         self.status = tuple.__new__(GraphStatus, status)
 
     # ---- calls -------------------------------------------------------------------------------------------------------
@@ -87,9 +92,7 @@ class Coordinator:
         shares: Sequence[Value] | None = None,
     ) -> list[Value]:
         """Run a call and return the shard's answer, in a list."""
-        call, arguments = CALLS[name], {**args} if args else {}
-        if shares:
-            arguments.update(shares[0])
+        call, arguments = CALLS[name], {**(args or {}), **(shares[0] if shares else {})}
         # Lock the graph, unless this thread would wait for itself.
         lock = self._lock
         if not lock.acquire(False):
@@ -106,6 +109,7 @@ class Coordinator:
                 return [session.ask(call.handler, arguments)]
             if call.exchange and not self._connected:
                 self._connect(session)
+                self._live = session.live()
             if call.epoch:
                 arguments["epoch"] = self.status.epoch + 1
             return [self._change(session, call.handler, arguments)]
@@ -133,10 +137,9 @@ class Coordinator:
                 try:
                     return session.ask(handler, arguments, free)
                 finally:
-                    state = session.calls.state
-                    if state.broken is not None:
-                        self._lost = f"a change was interrupted while it was made ({state.broken})"
-                    self._note(state)
+                    if (broken := session.broken) is not None:
+                        self._lost = f"a change was interrupted while it was made ({broken})"
+                    self._note()
         except Aborted as error:
             epoch = self.status.epoch
             raise GraphClosed(f"graph {self.graph} was closed while a call was running (epoch {epoch})") from error
@@ -178,7 +181,7 @@ class Coordinator:
     def close(self) -> None:
         """Free the shard, after stopping a call of another thread. Idempotent."""
         self._interrupts.closed = True
-        self._note(self.status.states[0])
+        self._note()
         # Wait for a call of another thread; at worst that thread frees the shard.
         if self._owner != threading.get_ident():
             if not self._lock.acquire(timeout=CLOSE_SECONDS):
@@ -212,7 +215,7 @@ class Coordinator:
             self._session = None
         if self._session is not None:
             self._session.forked()
-        self._note(self.status.states[0])
+        self._note()
 
     def _free(self) -> None:
         session, self._session = self._session, None

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.batch import COLUMNS, share_of
+from mgraph.batch import share_of
 from mgraph.client.calls.batch_group import SMALL
 from mgraph.device import Device
 from mgraph.kernels import load
@@ -44,10 +44,8 @@ def _gpu(index: int) -> Device:
     return Device("cuda", index)
 
 
-def deal(
-    batch: Any, size: int, shared_gpu: bool = False, names: tuple[str, ...] = COLUMNS, whole: bool = False
-) -> list[dict[str, Any]]:
-    """Split the columns `names` of a batch into contiguous shares, one per rank, so that rank order is stream order.
+def deal(columns: dict[str, Any], size: int, shared_gpu: bool = False, whole: bool = False) -> list[dict[str, Any]]:
+    """Split the columns of a batch into contiguous shares, one per rank, so that rank order is stream order.
 
     If `whole` is allowed, and all copies together have at most `SMALL` bytes, each rank gets the whole batch, and takes
     its own rows: it then exchanges nothing, and all messages are equal.
@@ -56,19 +54,15 @@ def deal(
     (measured on one H200: 54 GB/s, and 6.5 from pageable memory); with `shared_gpu`, where workers and client are one
     process on GPU 0, those of GPU 0 stay there.
     """
-    arrays = batch.__dict__
-    columns = {name: arrays[name] for name in names}
-
     # Move columns that are on a GPU to where a comm can read them.
     if not _HERE.issuperset(map(type, columns.values())):
-        for name, column in columns.items():
-            if hasattr(column, "get"):
-                columns[name] = _sendable(column, shared_gpu)
+        columns = {n: _sendable(c, shared_gpu) if hasattr(c, "get") else c for n, c in columns.items()}
     if size == 1:
         return [columns]
     if whole and size * sum(getattr(column, "nbytes", 0) for column in columns.values()) <= SMALL:
         return [{**columns, "whole": True}] * size
-    return [share_of(columns, len(batch), rank, size) for rank in range(size)]
+    n = len(next(iter(columns.values())))
+    return [share_of(columns, n, rank, size) for rank in range(size)]
 
 
 def _sendable(column: Any, shared_gpu: bool) -> Any:

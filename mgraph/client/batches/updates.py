@@ -131,7 +131,7 @@ class Updates:
         with self._coordinator.lock:
             numbering = directory.check()
             # Translate keys into ids first.
-            if directory.takes(batch):
+            if (numbering.keys is not None or batch.keys is not None or directory.undecided) and directory.takes(batch):
                 with self._keyed(batch) as keyed:
                     done = self._send_keyed(keyed, args)
                 self._leave_isolated()
@@ -306,13 +306,13 @@ class Updates:
         It is checked first, its ids against `n_vertices`, unless it was `checked`.
         """
         status, options = self._coordinator.status, self._options
-        times = options.times
         if not checked:
             self._check(batch, n_vertices)
-        if times is not None or batch.time is not None:
-            batch = EdgeBatch.checked(batch.src, batch.dst, batch.weight, batch.op, as_stamps(batch, times))
-        shared_gpu = status.one_process and options.device == "cuda"
-        return deal(batch, len(status.addresses), shared_gpu, whole=True)
+        stamps = batch.time
+        if stamps is not None or options.times is not None:
+            stamps = as_stamps(batch, options.times)
+        columns = {"src": batch.src, "dst": batch.dst, "weight": batch.weight, "op": batch.op, "time": stamps}
+        return deal(columns, len(status.addresses), status.one_process and options.device == "cuda", whole=True)
 
     # ---- vertices ----------------------------------------------------------------------------------------------------
 

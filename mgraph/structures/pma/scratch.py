@@ -12,7 +12,7 @@ from mgraph.kernels import Library, Struct, constants
 from mgraph.structures.run import Run
 from mgraph.structures.shift_sums import chunk_shift
 
-__all__ = ["AT_ONCE", "GROUP", "PART_SLOTS", "TASK_ROWS", "TASK_SLOTS", "PmaScratch"]
+__all__ = ["GROUP", "PART_SLOTS", "TASK_ROWS", "TASK_SLOTS", "PmaScratch"]
 
 Array = Any
 _STATUS = constants("structures/pma/locate.cuh").enums["Status"]
@@ -44,6 +44,8 @@ class PmaScratch:
     ----------
     most_small : int
         The largest batch, in operations, that is prepared and written by few launches.
+    at_once : int
+        The largest batch, in operations, for `apply`.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class PmaScratch:
         self._cleared = False  # True if all of `zeroed` except the barrier is 0
         self.mail, self.mailbox = device.mailbox(len(STATUS))
         self.most_small = SMALL[device.kind]
+        self.at_once = min(capacity, AT_ONCE[device.kind])
         self.levels = Struct(
             least=bounds[0],
             most=bounds[1],
@@ -127,18 +130,26 @@ class PmaScratch:
             n=len(run.keys),
         )  # fmt: skip
 
-    def locate(self, run: Run, top_down: bool, at_once: bool = False) -> Any:
-        """Locate the keys and choose the windows; return the status, after the batch's only wait for the device.
+    def apply(self, run: Run) -> Any:
+        """Locate a batch of at most `at_once` operations, and write it; return the status as `locate` does.
 
-        With `at_once`, a small batch is written too, if it changes single leaves, has no unknown id and no new weight.
+        It is not written if a window has several leaves, an id is unknown, or an edge gets a new weight.
         """
+        n = len(run.keys)
+        if not self._cleared:
+            self.zeroed.fill(0)
+        self._apply((n >> self.shift) + 1, keys=run.keys, op=run.op, n=n, weight=run.weight)
+        status: Any = tuple.__new__(Status, self.mail.tolist())
+        self._cleared = not status.crowded_leaves
+        return status
+
+    def locate(self, run: Run, top_down: bool) -> Any:
+        """Locate the keys and choose the windows; return the status, after the batch's only wait for the device."""
         n = len(run.keys)
         if not self._cleared:
             self.device.fill(self.zeroed, 0)
         small = n <= self.most_small and not top_down
-        if at_once:
-            self._apply((n >> self.shift) + 1, keys=run.keys, op=run.op, n=n, weight=run.weight)
-        elif small:
+        if small:
             self._prepare((n >> self.shift) + 1, keys=run.keys, op=run.op, n=n)
         else:
             # A large batch takes a launch per phase.

@@ -22,7 +22,7 @@ from mgraph.structures.contract import KEPT, Structure
 from mgraph.structures.plan import Counts, Plan
 from mgraph.structures.pma.build import Build, commit_build, prepare_build
 from mgraph.structures.pma.frame import Frame, Work
-from mgraph.structures.pma.scratch import AT_ONCE, GROUP, PART_SLOTS, TASK_ROWS, TASK_SLOTS, PmaScratch
+from mgraph.structures.pma.scratch import GROUP, PART_SLOTS, TASK_ROWS, TASK_SLOTS, PmaScratch
 from mgraph.structures.run import Run
 from mgraph.structures.sums import running_sums
 
@@ -233,25 +233,26 @@ class Pma(Structure):
         One launch for a small batch, 5 for another; up to 3 more for wide windows.
         """
         if not self.num_edges:
-            return Plan(run, *prepare_build(self, self._kernels["build"], run), self._state)
+            return Plan(run, *prepare_build(self, self._kernels["build"], run), self.state)
 
         scratch = self._take_scratch(run)
         return self._plan(run, scratch, scratch.locate(run, self._top_down))
 
     def apply_run(self, run: Run) -> Counts:
         """Apply a sorted run. A small one on a CPU takes one launch if its changed leaves stay within bounds."""
-        n = len(run.keys)
-        if not 0 < n <= AT_ONCE[self.device.kind] or not self.num_edges or self._top_down:
+        n, scratch = len(run.keys), self._kept
+        if scratch is None or not 0 < n <= scratch.at_once or self._top_down:
             return super().apply_run(run)
-        scratch = self._take_scratch(run)
-        status = scratch.locate(run, False, at_once=True)
+        status = scratch.apply(run)
         if status.crowded_leaves or status.unknown or (self.weighted and status.updates):
+            self._kept = None
             return self.commit(self._plan(run, scratch, status))
 
         # The kernel has written the batch.
         counts = inserted, _, deleted, _ = _counts(status)
-        self._state, self._kept, self.num_edges = object(), scratch, self.num_edges + inserted - deleted
-        self._prepare_growth(self.num_edges, n, scratch.capacity)
+        num_edges = self.num_edges + inserted - deleted
+        self.state, self.num_edges = object(), num_edges
+        self._prepare_growth(num_edges, n, scratch.capacity)
         return counts
 
     def _plan(self, run: Run, kept: PmaScratch, status: Any) -> Plan:
@@ -279,7 +280,7 @@ class Pma(Structure):
             work.widen(status)
             if status.resize or status.scratch_leaves:
                 self._plan_wide(work, 0 if status.resize else status.scratch_leaves)
-        return Plan(run, counts, scratch.outcome[:n], work, self._state, kept)
+        return Plan(run, counts, scratch.outcome[:n], work, self.state, kept)
 
     def _new_scratch(self, capacity: int, run: Run) -> PmaScratch:
         return self.new_scratch(capacity, self._frame)

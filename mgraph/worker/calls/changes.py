@@ -67,9 +67,9 @@ def update(
         _check_epoch(rank, epoch)
     # Most small batches of a single rank take the short way.
     if n_vertices is None and offset is None and keys is None and not whole:
-        counts = ballot.apply_few(**share)
-        if counts is not None:
-            return {**counts, "epoch": shard.epoch, **({AFTER: None} if ahead else {})}
+        answer = ballot.apply_few(**share)
+        if answer is not None:
+            return answer
     if whole:
         logged_share = share_of(share, len(share["src"]), shard.rank, shard.size)
         if shard.clock is not None:  # late edges are counted by share

@@ -88,6 +88,8 @@ class Ballot:
         self.keys: KeyLog | None = None
         self._snapshot_due = False
         self._working = shard.working()  # of one change at a time
+        spec = shard.spec
+        self._alone = (shard.size, spec.directed, spec.reverse, spec.combine, spec.times) == (1, True, False, "last", None)
 
     def attempt(self, record: Record | None, ahead: bool = False) -> AbstractContextManager[None]:
         """Return a block that logs the change prepared and decided in it; does nothing without a log.
@@ -105,36 +107,37 @@ class Ballot:
 
     def apply_few(
         self, src: Any, dst: Any, weight: Any = None, op: Any = None, time: Any = None
-    ) -> Mapping[str, int] | None:
-        """Commit a small batch in host memory at once, if it concerns this rank's out-edges alone; return its counts.
+    ) -> dict[str, Any] | None:
+        """Commit a small batch in host memory at once, if it concerns this rank's out-edges alone; return the answer.
 
         Otherwise return None, and change nothing: `decide` is for batches with other ranks, a log, times, or results.
         The errors are those of `decide`.
         """
         shard = self.shard
-        alone = shard.size == 1 and self.log is self.keys is shard.clock is shard.change_log.first is None
-        plain = shard.directed and shard.in_edges is shard.order is None and shard.spec.combine == "last"
-        few = type(src) is type(dst) is np.ndarray and len(src) <= FEW
-        if not (alone and plain and few):
+        alone = self._alone and self.log is self.keys is shard.order is shard.change_log.first is None
+        if not alone or len(src) > FEW or not type(src) is type(dst) is np.ndarray:
             return None
 
         # The structure prepares and writes it. There is no vote, but a call that was stopped ends here.
-        structure, device, began = shard.out_edges, shard.device, perf_counter()
-        shard.exchange.least(IDLE)
+        began, structure, device = perf_counter(), shard.out_edges, shard.device
         before = structure.state
+        shard.exchange.least(IDLE)
         try:
             inserted, updated, deleted, missing = structure.apply_run(sort_few(device, src, dst, op, weight))
             shard.num_edges += inserted - deleted
             shard.operations += inserted + updated + deleted + missing
             shard.changes += 1
             shard.epoch += 1
-            device.synchronize()
+            if device.kind != "cpu":
+                device.synchronize()
         except BaseException as error:
             if structure.state is not before:
                 self._break(error)
             raise
         shard.note_batch(perf_counter() - began)
-        return {"inserted": inserted, "updated": updated, "deleted": deleted, "missing": missing}
+        return {
+            "inserted": inserted, "updated": updated, "deleted": deleted, "missing": missing, "epoch": shard.epoch,
+        }  # fmt: skip
 
     def decide(self, change: Change, settle: bool = True) -> None:
         """Commit the change on all ranks, or on none.
