@@ -54,6 +54,7 @@ class Coordinator:
         Of the shard after the last call; replaced as a whole. A call is always answered, so nothing is unsettled.
     """
 
+    status: GraphStatus
     runner, client, groups, queued = _Here(), None, False, 0
     lock: AbstractContextManager[None] = nullcontext()
 

@@ -31,7 +31,8 @@ class LiveState:
     """
 
     def __init__(self, rank: Calls) -> None:
-        self._rank, self.shard, self.states = rank, rank.shard, [self]
+        self._rank, self.shard = rank, rank.shard
+        self.states: list[Any] = [self]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._rank.state, name)

@@ -45,11 +45,9 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption
 from mgraph.kernels import Struct, View, constants
-from mgraph.structures.plan import Plan
 from mgraph.structures.pma.frame import Frame
 from mgraph.structures.pma.scratch import PmaScratch
 from mgraph.structures.pma.structure import NOBODY, Pma
-from mgraph.structures.run import Run
 
 __all__ = ["Lpma"]
 

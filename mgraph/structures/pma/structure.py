@@ -249,15 +249,15 @@ class Pma(Structure):
             return self.commit(self._plan(run, scratch, status))
 
         # The kernel has written the batch.
-        counts = inserted, _, deleted, _ = _counts(status)
-        num_edges = self.num_edges + inserted - deleted
-        self.state, self.num_edges = object(), num_edges
+        counts = _counts(status)
+        self.state, self.num_edges = object(), (num_edges := self.num_edges + counts[0] - counts[2])
         self._prepare_growth(num_edges, n, scratch.capacity)
         return counts
 
-    def _plan(self, run: Run, kept: PmaScratch, status: Any) -> Plan:
+    def _plan(self, run: Run, kept: Any, status: Any) -> Plan:
         """Return the plan of a run that was located in the scratch `kept`."""
-        frame, scratch, top_down, n = self._frame, kept, self._top_down, len(run.keys)
+        frame, top_down, n = self._frame, self._top_down, len(run.keys)
+        scratch: PmaScratch = kept
         if status.unknown:
             self._keep(scratch)
             self._refuse(run, status.unknown)

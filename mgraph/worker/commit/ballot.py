@@ -89,7 +89,8 @@ class Ballot:
         self._snapshot_due = False
         self._working = shard.working()  # of one change at a time
         spec = shard.spec
-        self._alone = (shard.size, spec.directed, spec.reverse, spec.combine, spec.times) == (1, True, False, "last", None)
+        kind = spec.directed, spec.reverse, spec.combine, spec.times
+        self._alone = shard.size == 1 and kind == (True, False, "last", None)  # in `apply_few`
 
     def attempt(self, record: Record | None, ahead: bool = False) -> AbstractContextManager[None]:
         """Return a block that logs the change prepared and decided in it; does nothing without a log.
@@ -113,15 +114,17 @@ class Ballot:
         Otherwise return None, and change nothing: `decide` is for batches with other ranks, a log, times, or results.
         The errors are those of `decide`.
         """
-        shard = self.shard
-        alone = self._alone and self.log is self.keys is shard.order is shard.change_log.first is None
-        if not alone or len(src) > FEW or not type(src) is type(dst) is np.ndarray:
+        shard, array = self.shard, np.ndarray
+        alone = self._alone and self.log is None and self.keys is None
+        plain = alone and shard.order is None and shard.change_log.first is None
+        if not plain or len(src) > FEW or type(src) is not array or type(dst) is not array:
             return None
 
         # The structure prepares and writes it. There is no vote, but a call that was stopped ends here.
         began, structure, device = perf_counter(), shard.out_edges, shard.device
         before = structure.state
-        shard.exchange.least(IDLE)
+        if shard.exchange.aborted():
+            shard.exchange.barrier()  # raises the error
         try:
             inserted, updated, deleted, missing = structure.apply_run(sort_few(device, src, dst, op, weight))
             shard.num_edges += inserted - deleted
