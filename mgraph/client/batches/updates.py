@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,9 @@ from mgraph.client.batches.pipeline import Pipeline, Shares
 from mgraph.client.batches.split import deal, largest_ids
 from mgraph.client.batches.windows import leave_isolated, remove_isolated
 from mgraph.client.options import Options
-from mgraph.client.reports import report
 from mgraph.client.reports.history import History
 from mgraph.client.reports.progress import Done, shown
-from mgraph.client.reports.report import Balance, UpdateReport, balance_of
+from mgraph.client.reports.report import Balance, UpdateReport, balance_of, of_batch
 from mgraph.client.results.maintained import Live
 from mgraph.client.vertices.directory import Directory
 from mgraph.client.vertices.keyed import Keyed
@@ -156,25 +155,14 @@ class Updates:
             stopped = f"graph {status.graph}: a batch of {edges:,} edges was stopped"
             error.add_note(f"{stopped}; {outcome}, epoch {status.epoch}")
 
-    def _has_keys(self, batch: Any) -> bool:
-        """Return True if the graph has keys. The first batch decides if the user did not."""
-        return self._directory.takes(batch) if isinstance(batch, EdgeBatch) else self._directory.has_keys
-
     def _check(self, batch: EdgeBatch, n_vertices: int | None) -> None:
         """Check a batch, its ids against `n_vertices` unless that is None; warn once of rounding in sums.
 
         Raises
         ------
-        TypeError, UnknownVertex, InvalidBatch
-            It is no `EdgeBatch`; an id is past the graph's vertices; or the graph is unweighted and the batch has
-            weights.
+        UnknownVertex, InvalidBatch
+            An id is past the graph's vertices; or the graph is unweighted and the batch has weights.
         """
-        if not isinstance(batch, EdgeBatch):
-            raise TypeError(
-                f"a pipeline takes an EdgeBatch, got {type_name(batch)}; stream() of the graph takes tables and sends "
-                "several batches in flight, too"
-            )
-
         # The largest ids show if any is unknown; only then search for it.
         src, dst = batch.src, batch.dst
         if n_vertices is not None and len(src) and max(largest_ids(src, dst)) >= n_vertices:
@@ -217,23 +205,23 @@ class Updates:
 
         The ranks' shares are made again after the graph came back on other workers.
         """
-        began = time.perf_counter()
+        coordinator, began = self._coordinator, perf_counter()
         while True:
             try:
-                answers = self._coordinator.call(method, args, shares())
+                answers = coordinator.call(method, args, shares())
             except Recovered:
                 continue
             if self._options.combine == "sum":
                 self._warn_of_sums()
-            done = report.of_batch(answers, time.perf_counter() - began, absent)
+            done = of_batch(answers, perf_counter() - began, absent)
             kind = "delete_vertices" if method == "remove_vertices" else method
             operations = max(0, done.inserted + done.updated + done.deleted + done.missing + done.expired)
-            self.history.add(kind, self._coordinator, done.epoch, operations, done.seconds)
+            self.history.add(kind, coordinator, done.epoch, operations, done.seconds)
             return done
 
     def _vertices_after(self, batch: Any) -> int | None:
         """Return the number of vertices after a batch with new ones."""
-        if not isinstance(batch, EdgeBatch) or not len(batch):
+        if not len(batch):
             return None
         n, (src, dst) = self._directory.n_vertices, largest_ids(batch.src, batch.dst)
         if max(src, dst) < n:
@@ -268,9 +256,14 @@ class Updates:
         eager; its report is yielded.
         """
         alone = self._eager
+        if not isinstance(batch, EdgeBatch):
+            raise TypeError(
+                f"a pipeline takes an EdgeBatch, got {type_name(batch)}; stream() of the graph takes tables and sends "
+                "several batches in flight, too"
+            )
 
         # Ids are sent as they are. Keys may be new, and a batch with new vertices cannot overlap.
-        if not self._has_keys(batch):
+        if not self._directory.takes(batch):
             if not alone:
                 yield Shares(self._shares(batch, self._directory.n_vertices))
                 return
@@ -351,13 +344,13 @@ class Updates:
 
         Rank 0 gets the keys.
         """
-        began, n, caller = time.perf_counter(), n_vertices - self._directory.n_vertices, self._coordinator
+        began, n, caller = perf_counter(), n_vertices - self._directory.n_vertices, self._coordinator
         while True:
             shares: list[dict[str, Any]] = [{} for _ in self._coordinator.status.addresses]
             shares[0]["keys"] = keys
             with suppress(Recovered):
                 self._coordinator.call("add_vertices", {"n_vertices": n_vertices}, shares)
-                self.history.add("add_vertices", caller, caller.status.epoch, n, time.perf_counter() - began)
+                self.history.add("add_vertices", caller, caller.status.epoch, n, perf_counter() - began)
                 return
 
     def expire(self, before: int) -> UpdateReport:
@@ -390,7 +383,7 @@ class Updates:
         if isinstance(keys, int | str | np.number):
             raise InvalidOption(f"n is {keys!r}; to a graph with keys an array of keys is added")
         batch = EdgeBatch.of({"src": keys, "dst": keys}, self._directory.keys, {})
-        if not self._has_keys(batch):
+        if not self._directory.takes(batch):
             raise InvalidOption("these are ids of a graph without keys; give the number of vertices to add, or keys=")
         with self._keyed(batch) as keyed:
             first = self._directory.n_vertices
