@@ -15,8 +15,6 @@ from mgraph.parallel_copy import largest
 
 __all__ = ["deal", "largest_ids"]
 
-_HERE = {np.ndarray, int, type(None)}  #: types of columns that a comm can read
-
 
 def largest_ids(src: Any, dst: Any) -> tuple[int, int]:
     """Return the largest ids of two equally long columns. O(n).
@@ -55,8 +53,10 @@ def deal(columns: dict[str, Any], size: int, shared_gpu: bool = False, whole: bo
     process on GPU 0, those of GPU 0 stay there.
     """
     # Move columns that are on a GPU to where a comm can read them.
-    if not _HERE.issuperset(map(type, columns.values())):
-        columns = {n: _sendable(c, shared_gpu) if hasattr(c, "get") else c for n, c in columns.items()}
+    for column in columns.values():
+        if column is not None and type(column) is not np.ndarray and hasattr(column, "get"):
+            columns = {n: _sendable(c, shared_gpu) if hasattr(c, "get") else c for n, c in columns.items()}
+            break
     if size == 1:
         return [columns]
     if whole and size * sum(getattr(column, "nbytes", 0) for column in columns.values()) <= SMALL:
