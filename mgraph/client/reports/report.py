@@ -80,10 +80,10 @@ def of_batch(answers: Sequence[dict[str, Any]], seconds: float, absent: int = 0)
     counts, epoch = answers[0], answers[0]["epoch"]
     if len(answers) > 1:
         counts = {name: sum([answer.get(name, 0) for answer in answers]) for name in TOLD}
-    missing, late, expired = counts["missing"] + absent, counts.get("late", 0), counts.get("expired", 0)
     return UpdateReport(
-        counts["inserted"], counts["updated"], counts["deleted"], missing, epoch, seconds, late, expired
-    )
+        int(counts["inserted"]), int(counts["updated"]), int(counts["deleted"]), int(counts["missing"]) + absent, epoch,
+        seconds, int(counts.get("late", 0)), int(counts.get("expired", 0)),
+    )  # fmt: skip
 
 
 def of_steps(answers: Sequence[dict[str, Any]], before: np.ndarray | None = None) -> list[UpdateReport]:

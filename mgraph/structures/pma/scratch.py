@@ -75,6 +75,7 @@ class PmaScratch:
         self._cleared = False  # True if all of `zeroed` except the barrier is 0
         self.mail, self.mailbox = device.mailbox(len(STATUS))
         self.most_small = SMALL[device.kind]
+        self._key = device.empty(1, np.uint64)  # of a batch of one insertion
         self.at_once = min(capacity, AT_ONCE[device.kind])
         self.levels = Struct(
             least=bounds[0],
@@ -103,7 +104,9 @@ class PmaScratch:
             "arrived": arrived[:1], "met": self.met, "mailbox": self.mailbox,
         }  # fmt: skip
         self._prepare = kernels.Prepare.bind(**prepared)
-        self._apply = kernels.Apply.bind(**prepared, array=frame.array, degrees=frame.degrees)
+        written = {**prepared, "array": frame.array, "degrees": frame.degrees}
+        self._apply = kernels.Apply.bind(**written)
+        self._apply_one = kernels.Apply.bind(**written, keys=self._key, op=None, n=1, weight=None)
         self.write_leaves = kernels.WriteLeaves.bind(
             **batch, **array, first_keys=self.leaf_list, array=frame.array, start=frame.starts,
             degrees=frame.degrees, rows=rows, met=self.met,
@@ -135,10 +138,14 @@ class PmaScratch:
 
         It is not written if a window has several leaves, an id is unknown, or an edge gets a new weight.
         """
-        n = len(run.keys)
+        keys, n = run.keys, len(run.keys)
         if not self._cleared:
             self.zeroed.fill(0)
-        self._apply((n >> self.shift) + 1, keys=run.keys, op=run.op, n=n, weight=run.weight)
+        if n == 1 and run.op is run.weight is None:  # all fields are packed already
+            self._key[0] = keys.item()
+            self._apply_one(1)
+        else:
+            self._apply((n >> self.shift) + 1, keys=keys, op=run.op, n=n, weight=run.weight)
         status: Any = tuple.__new__(Status, self.mail.tolist())
         self._cleared = not status.crowded_leaves
         return status
