@@ -121,7 +121,7 @@ class Structure(Reads):
         """
         twin = copy(self)
         twin.device = self.device if device is None else device
-        twin.state, twin._kept, twin._readers, twin._single = object(), None, None, None
+        twin.state, twin._kept, twin._readers, twin.single = object(), None, None, None
         twin._own_arrays()
         return twin
 

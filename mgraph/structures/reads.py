@@ -34,7 +34,7 @@ class Csr:
     time: Array = None
 
 
-class _SingleRead:
+class SingleRead:
     """Search of one edge on a CPU: the kernel is packed once per view, with memory for two ids and the answer."""
 
     def __init__(self, kernels: Library, view: View) -> None:
@@ -42,16 +42,21 @@ class _SingleRead:
         self.view, self._ids, self._exists = view, ids, exists.view(_BOOL)
         self._launch = kernels.HasEdges.bind(graph=view, src=ids[:1], dst=ids[1:], n=1, found=exists)
 
-    def find(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
-        """Return True if the edge exists: bool[1]."""
-        ids = self._ids
-        ids[0], ids[1] = src.item(), dst.item()
+    def find(self, row: int, dst: int) -> np.ndarray:
+        """Return True if the edge exists: bool[1]. Valid until the structure has another view."""
+        self._ids[0], self._ids[1] = row, dst
         self._launch(1)
         return self._exists.copy()
 
 
 class Reads(ABC):
-    """Reads of a structure. Answers are on its device."""
+    """Reads of a structure. Answers are on its device.
+
+    Attributes
+    ----------
+    single : SingleRead or None
+        On a CPU: the search of one edge in a view that was searched before.
+    """
 
     n_rows: int
     n_vertices: int
@@ -60,7 +65,7 @@ class Reads(ABC):
     sorted_rows: ClassVar[bool]  #: True if neighbours ascend
     contiguous_rows: ClassVar[bool] = False  #: True if a row's edges are contiguous
     _readers: tuple[Any, Library] | None = None  # the kernels of reads, by the view's macros
-    _single: _SingleRead | None = None
+    single: SingleRead | None = None
     _searched: View | None = None  # the view of the last search of one edge
 
     @abstractmethod
@@ -88,10 +93,7 @@ class Reads(ABC):
         """
         if not checked:
             src, dst = self._pairs(src, dst)
-        n, single = len(src), self._single
-        if n == 1 and single is not None and out is None and single.view is self.view():
-            return single.find(src, dst)
-        return self._find(src, dst, self.device.empty(n, np.uint8) if out is None else out)
+        return self._find(src, dst, self.device.empty(len(src), np.uint8) if out is None else out)
 
     def _pairs(self, src: Any, dst: Any) -> tuple[Array, Array]:
         src, dst = self._ids(src, "src", self.n_rows), self._ids(dst, "dst", self.n_vertices)
@@ -105,7 +107,7 @@ class Reads(ABC):
         n = len(src)
         kernels.HasEdges(n, graph=view, src=src, dst=dst, n=n, found=out)
         if n == 1 and self.device.kind == "cpu":
-            self._single = _SingleRead(kernels, view) if view is self._searched else None
+            self.single = SingleRead(kernels, view) if view is self._searched else None
             self._searched = view  # a new one may be of each search
         return out.view(_BOOL)
 

@@ -115,19 +115,19 @@ class Directory:
             coordinator.check()
             if coordinator.status.unsettled:
                 coordinator.call("inspect")  # waits for the release of all ranks, and returns their states
-            status = coordinator.status
-
-            numbering = self.numbering
+            status, numbering = coordinator.status, self.numbering
 
         # Another client or thread may have changed the ranges or the order. A single rank has one range.
         states = status.states
-        changed = states[0].generation != numbering.generation or self._after_removal is not None
-        same = states[0].hi == numbering.n_vertices if len(states) == 1 else self._ranges(states) is numbering.partition
-        if changed or not same:
-            with self._alone(), suppress(Recovered):  # another thread may recover the graph
-                self._catch_up()
-            return self.numbering
-        return numbering
+        state = states[0]
+        if state.generation == numbering.generation and self._after_removal is None:
+            if len(states) == 1 and state.hi == numbering.n_vertices:
+                return numbering
+            if self._ranges(states) is numbering.partition:
+                return numbering
+        with self._alone(), suppress(Recovered):  # another thread may recover the graph
+            self._catch_up()
+        return self.numbering
 
     def ids(self, values: Any, name: str) -> np.ndarray:
         """Return the ids of vertices in users' names, uint32[n]; raises the errors of `Numbering.ids`."""

@@ -341,7 +341,10 @@ class Shard:
 
     def has_edges(self, src: Any, dst: Any) -> np.ndarray:
         """Return True for each edge that exists, bool[n]; internal ids, with own sources."""
-        ask = self.out_edges.has_edges
+        edges = self.out_edges
+        if len(src) == 1 and (single := edges.single) is not None and single.view is edges.view():
+            return single.find(src.item() - self.lo, dst.item())
+        ask = edges.has_edges
         if self._mapped_reads is not None and len(src) <= MOST:
             return self._mapped_reads.ask(ask, np.bool_, self.lo, src, dst)
         exists = ask(self._rows(src), self.device.asarray(dst), checked=True)
