@@ -104,9 +104,10 @@ class PmaScratch:
             "arrived": arrived[:1], "met": self.met, "mailbox": self.mailbox,
         }  # fmt: skip
         self._prepare = kernels.Prepare.bind(**prepared)
-        written = {**prepared, "array": frame.array, "degrees": frame.degrees}
-        self._apply = kernels.Apply.bind(**written)
-        self._apply_one = kernels.Apply.bind(**written, keys=self._key, op=None, n=1, weight=None)
+        if self.at_once:
+            written = {**prepared, "array": frame.array, "degrees": frame.degrees}
+            self._apply = kernels.Apply.bind(**written)
+            self._apply_one = kernels.Apply.bind(**written, keys=self._key, op=None, n=1, weight=None)
         self.write_leaves = kernels.WriteLeaves.bind(
             **batch, **array, first_keys=self.leaf_list, array=frame.array, start=frame.starts,
             degrees=frame.degrees, rows=rows, met=self.met,
