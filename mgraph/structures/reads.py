@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -66,7 +67,7 @@ class Reads(ABC):
     contiguous_rows: ClassVar[bool] = False  #: True if a row's edges are contiguous
     _readers: tuple[Any, Library] | None = None  # the kernels of reads, by the view's macros
     single: SingleRead | None = None
-    _searched: View | None = None  # the view of the last search of one edge
+    _searched: weakref.ref[View] | None = None  # the view of the last search of one edge
 
     @abstractmethod
     def view(self) -> View:
@@ -107,8 +108,8 @@ class Reads(ABC):
         n = len(src)
         kernels.HasEdges(n, graph=view, src=src, dst=dst, n=n, found=out)
         if n == 1 and self.device.kind == "cpu":
-            self.single = SingleRead(kernels, view) if view is self._searched else None
-            self._searched = view  # a new one may be of each search
+            again = self._searched is not None and self._searched() is view  # csr makes a view per search
+            self.single, self._searched = SingleRead(kernels, view) if again else None, weakref.ref(view)
         return out.view(_BOOL)
 
     def find_weights(self, src: Any, dst: Any, *, checked: bool = False, out: Array = None) -> Array:

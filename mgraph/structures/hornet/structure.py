@@ -138,6 +138,7 @@ class Hornet(Structure):
         """Pack the arrays for kernels, once until they are replaced."""
         pool = self.pool
         fields = {"rows": self.rows, "slots": pool.slots, "weights": pool.weights, "unit": pool.unit}
+        self.single = None
         self._view = View("structures/hornet/view.cuh", "HornetView", fields)
         self._arrays = pool.struct()
 

@@ -170,7 +170,7 @@ class Pma(Structure):
     def _take(self, frame: Frame) -> None:
         """Adopt a frame's arrays."""
         vars(self).update(frame.arrays)
-        self._frame, self._kept = frame, None
+        self._frame, self._kept, self.single = frame, None, None
         self._nbytes = sum(int(a.nbytes) for a in (*self._columns(), frame.start, frame.degrees) if a is not None)
         self.start, self._degrees = frame.start, frame.degrees
 
@@ -235,8 +235,7 @@ class Pma(Structure):
         if not self.num_edges:
             return Plan(run, *prepare_build(self, self._kernels["build"], run), self.state)
 
-        scratch = self._take_scratch(run)
-        return self._plan(run, scratch, scratch.locate(run, self._top_down))
+        return self._plan(run, self._take_scratch(run))  # which alone holds it, and may free it
 
     def apply_run(self, run: Run) -> Counts:
         """Apply a sorted run. A small one on a CPU takes one launch if its changed leaves stay within bounds."""
@@ -254,10 +253,12 @@ class Pma(Structure):
         self._prepare_growth(num_edges, n, scratch.capacity)
         return counts
 
-    def _plan(self, run: Run, kept: Any, status: Any) -> Plan:
-        """Return the plan of a run that was located in the scratch `kept`."""
+    def _plan(self, run: Run, kept: Any, status: Any = None) -> Plan:
+        """Return the plan of a run in the scratch `kept`; `status` if it was located already."""
         frame, top_down, n = self._frame, self._top_down, len(run.keys)
         scratch: PmaScratch = kept
+        if status is None:
+            status = scratch.locate(run, top_down)
         if status.unknown:
             self._keep(scratch)
             self._refuse(run, status.unknown)

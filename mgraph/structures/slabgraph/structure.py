@@ -180,6 +180,7 @@ class SlabGraph(Structure):
         self._kept = None
         rows, words, weights = self.rows, self.pool.words, self.pool.weights
         fields = {"rows": rows, "slabs": words, "weights": weights}
+        self.single = None
         self._view = View("structures/slabgraph/view.cuh", "SlabView", fields, self._defines)
         self._slabs = Struct(rows=rows, words=words, weights=weights, late=None)
 
