@@ -70,10 +70,10 @@ class EdgeBatch:
 
     src: Any
     dst: Any
-    weight: Any
-    op: Any
-    time: Any
-    keys: str | None
+    weight: Any = None
+    op: Any = None
+    time: Any = None
+    keys: str | None = None
     unused: ClassVar[tuple[str, ...]] = ()  #: ignored columns of the table that have names of batch columns
 
     rounded: ClassVar[str] = ""  #: the first weight that float32 changed, in words
@@ -92,32 +92,33 @@ class EdgeBatch:
         if keys is not None and keys not in KINDS:
             raise InvalidOption(f'keys {keys!r} is none of "int64", "string" and None')
         # Convert each column to its stored dtype.
-        names = (labels.get("src", "src"), labels.get("dst", "dst")) if labels else COLUMNS[:2]
+        names = (labels.get("src", "src"), labels.get("dst", "dst")) if labels else ("src", "dst")
         if keys is None:
             src, dst = as_ids(src, names[0]), as_ids(dst, names[1])
         else:
             src, dst = as_keys(src, keys, names[0]), as_keys(dst, keys, names[1])
-        if weight is not None:
-            weight = as_weights(weight, labels.get("weight", "weight"), notes := list[str]())
-            if notes:
-                self.__dict__["rounded"] = notes[0]
-        if op is not None:
-            op = as_ops(op, labels.get("op", "op"))
-        if time is not None:
-            time = as_times(time, len(src), labels.get("time", "time"))
-        # The class is frozen, so set the fields by its dict.
+        # The class is frozen, so set the fields by its dict, but for those that are None.
         columns = self.__dict__
-        columns["src"], columns["dst"], columns["weight"] = src, dst, weight
-        columns["op"], columns["time"], columns["keys"] = op, time, keys
+        columns["src"], columns["dst"] = src, dst
+        if keys is not None:
+            columns["keys"] = keys
+        if weight is not None:
+            columns["weight"] = as_weights(weight, labels.get("weight", "weight"), notes := list[str]())
+            if notes:
+                columns["rounded"] = notes[0]
+        if op is not None:
+            columns["op"] = as_ops(op, labels.get("op", "op"))
+        if time is not None:
+            columns["time"] = as_times(time, len(src), labels.get("time", "time"))
         # All columns have the length of `src`.
-        shape = src.shape
-        for column in (dst, weight, op, time):
-            if not (column is None or type(column) is int or column.shape == shape):
-                name = next(name for name in COLUMNS[1:] if columns[name] is column)
-                raise InvalidBatch(
-                    f"{labels.get(name, name)} has shape {column.shape} and {names[0]} has shape {shape}; "
-                    "both need one entry for each edge"
-                )
+        if len(dst) != len(src) or not (weight is op is time is None):
+            for name in COLUMNS[1:]:
+                column = getattr(self, name)
+                if not (column is None or type(column) is int or column.shape == src.shape):
+                    raise InvalidBatch(
+                        f"{labels.get(name, name)} has shape {column.shape} and {names[0]} has shape {src.shape}; "
+                        "both need one entry for each edge"
+                    )
 
     @classmethod
     def of(

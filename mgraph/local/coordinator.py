@@ -15,13 +15,13 @@ from mgraph.calls import CALLS, CallSize, Kind
 from mgraph.client.calls.caller import Flight, GraphStatus, Value
 from mgraph.errors import Aborted, GraphClosed, GraphLost, MgraphError
 from mgraph.local.interrupts import Interrupts
-from mgraph.local.session import Session
-from mgraph.protocol import ShardState
+from mgraph.local.session import LiveState, Session
 
 __all__ = ["Coordinator"]
 
 ADDRESS = "this process"  #: stands where other graphs have the addresses of workers
 _ADDRESSES = (ADDRESS,)
+_READ = Kind.READ
 CLOSE_SECONDS = 5.0  #: for which `close` waits for a call of another thread
 
 
@@ -54,6 +54,7 @@ class Coordinator:
         Of the shard after the last call; replaced as a whole. A call is always answered, so nothing is unsettled.
     """
 
+    status: GraphStatus
     runner, client, groups, queued = _Here(), None, False, 0
     lock: AbstractContextManager[None] = nullcontext()
 
@@ -66,15 +67,21 @@ class Coordinator:
         self._lost: str | None = None
         self._kept: Session | None = None
         self._lock, self._owner = threading.Lock(), 0
-        self._note(ShardState())
+        self._live: LiveState | None = None
+        self._note()
         _OPEN.add(self)
 
-    def _note(self, state: ShardState) -> None:
+    def _note(self) -> None:
         """Replace the status after a change of the shard's state."""
-        closed = self._interrupts.closed
+        closed, session, live = self._interrupts.closed, self._session, self._live
         usable = not closed and self._lost is None
+        if live is not None and usable:
+            states, epoch, changes = live.states, live.shard.epoch, live.shard.changes
+        else:
+            states = self.status.states if session is None else [session.calls.state]
+            epoch, changes = states[0].epoch, states[0].changes
         # In the order of `GraphStatus`, whose own constructor takes twice as long.
-        status = self.graph, _ADDRESSES, True, 0, [state], state.epoch, state.changes, closed, usable, False, ()
+        status = self.graph, _ADDRESSES, True, 0, states, epoch, changes, closed, usable, False, ()
         self.status = tuple.__new__(GraphStatus, status)
 
     # ---- calls -------------------------------------------------------------------------------------------------------
@@ -86,9 +93,7 @@ class Coordinator:
         shares: Sequence[Value] | None = None,
     ) -> list[Value]:
         """Run a call and return the shard's answer, in a list."""
-        call, arguments = CALLS[name], {**args} if args else {}
-        if shares:
-            arguments.update(shares[0])
+        call, arguments = CALLS[name], {**(args or {}), **(shares[0] if shares else {})}
         # Lock the graph, unless this thread would wait for itself.
         lock = self._lock
         if not lock.acquire(False):
@@ -101,10 +106,11 @@ class Coordinator:
                 self.check()
                 assert session is not None, "an open graph has a session"
             # A read changes nothing, so Ctrl-C may stop it anywhere.
-            if call.kind is Kind.READ and not self._garbage:
+            if call.kind is _READ and not self._garbage:
                 return [session.ask(call.handler, arguments)]
             if call.exchange and not self._connected:
                 self._connect(session)
+                self._live = session.live()
             if call.epoch:
                 arguments["epoch"] = self.status.epoch + 1
             return [self._change(session, call.handler, arguments)]
@@ -132,10 +138,9 @@ class Coordinator:
                 try:
                     return session.ask(handler, arguments, free)
                 finally:
-                    state = session.calls.state
-                    if state.broken is not None:
-                        self._lost = f"a change was interrupted while it was made ({state.broken})"
-                    self._note(state)
+                    if (broken := session.broken) is not None:
+                        self._lost = f"a change was interrupted while it was made ({broken})"
+                    self._note()
         except Aborted as error:
             epoch = self.status.epoch
             raise GraphClosed(f"graph {self.graph} was closed while a call was running (epoch {epoch})") from error
@@ -177,7 +182,7 @@ class Coordinator:
     def close(self) -> None:
         """Free the shard, after stopping a call of another thread. Idempotent."""
         self._interrupts.closed = True
-        self._note(self.status.states[0])
+        self._note()
         # Wait for a call of another thread; at worst that thread frees the shard.
         if self._owner != threading.get_ident():
             if not self._lock.acquire(timeout=CLOSE_SECONDS):
@@ -211,7 +216,7 @@ class Coordinator:
             self._session = None
         if self._session is not None:
             self._session.forked()
-        self._note(self.status.states[0])
+        self._note()
 
     def _free(self) -> None:
         session, self._session = self._session, None

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # `signal` wraps it: 3 us a call for conversions to enums
 import signal
 import threading
+
+# `signal` wraps these: 3 us per call for conversions to enums.
+from _signal import getsignal  # type: ignore[import-not-found]
+from _signal import signal as set_handler
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 __all__ = ["Interrupts"]
@@ -29,6 +33,7 @@ class Interrupts:
     def __init__(self) -> None:
         self.closed = self._hit = False
         self._before: Callable[..., Any] | None = None
+        self._handler = self._note
 
     def stopped(self) -> bool:
         """Return True if the running call must stop."""
@@ -36,16 +41,16 @@ class Interrupts:
 
     def __enter__(self) -> None:
         self._hit, self._before = False, None
-        if threading.get_ident() == _MAIN and callable(before := _signal.getsignal(_INT)):
+        if get_ident() == _MAIN and callable(before := getsignal(_INT)):
             self._before = before
-            _signal.signal(_INT, self._note)
+            set_handler(_INT, self._handler)
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         # Restore the handler, and run it if the signal came.
         before, self._before = self._before, None
         if before is None:
             return
-        _signal.signal(_INT, before)
+        set_handler(_INT, before)
         if self._hit:
             before(signal.SIGINT, None)  # raises KeyboardInterrupt, unless the application has a handler of its own
             if kind is not None:

@@ -20,6 +20,39 @@ _NOWHERE = nullcontext()
 _ranks: WeakValueDictionary[str, Calls] = WeakValueDictionary()  # of the graphs in this process, by id
 
 
+class LiveState:
+    """The state of a shard in this process, with the attributes of `ShardState`, as they are when they are read.
+
+    Attributes
+    ----------
+    shard : Shard
+    states : list of LiveState
+        This alone, as the states of a graph's only rank.
+    """
+
+    def __init__(self, rank: Calls) -> None:
+        self._rank, self.shard = rank, rank.shard
+        self.states: list[Any] = [self]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._rank.state, name)
+
+    @property
+    def generation(self) -> int:
+        """The number of changes of the vertices' order."""
+        return self.shard.generation
+
+    @property
+    def hi(self) -> int:
+        """The number of vertices."""
+        return self.shard.hi
+
+    @property
+    def edges(self) -> int:
+        """The number of edges."""
+        return self.shard.num_edges
+
+
 class Session:
     """Calls on the single shard, as in a worker's session. Not thread-safe.
 
@@ -48,6 +81,15 @@ class Session:
     def device(self) -> str:
         """The kind of the shard's device: "cpu" or "cuda"."""
         return "cpu" if self.calls.device is None else self.calls.device.kind
+
+    @property
+    def broken(self) -> str | None:
+        """Why a commit failed; None if none has."""
+        return None if self.calls._ballot is None else self.calls._ballot.broken
+
+    def live(self) -> LiveState | None:
+        """Return the shard's state as it is whenever it is read; None on a GPU, whose memory a child cannot read."""
+        return LiveState(self.calls) if self.device == "cpu" else None
 
     @property
     def reached(self) -> int:

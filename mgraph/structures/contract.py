@@ -45,6 +45,11 @@ class Structure(Reads):
         Made the calling thread's current device. Another thread that uses the structure calls `Device.use` first.
     weighted : bool
         True if edges have a float32 weight; inserts without one get 1.
+
+    Attributes
+    ----------
+    state : object
+        Token that every change of the structure replaces.
     """
 
     name: ClassVar[str]
@@ -58,13 +63,8 @@ class Structure(Reads):
         self.n_rows, self.n_vertices, self.device, self.weighted = n_rows, n_vertices, device, weighted
         device.use()
         self.num_edges = 0
-        self._state = object()  # replaced by every change, so that older plans can be refused
+        self.state = object()  # replaced by every change, so that older plans can be refused
         self._kept: Any = None  # scratch of the last batch
-
-    @property
-    def state(self) -> object:
-        """Token that every change of the structure replaces."""
-        return self._state
 
     @property
     def checks_ids(self) -> bool:
@@ -121,7 +121,7 @@ class Structure(Reads):
         """
         twin = copy(self)
         twin.device = self.device if device is None else device
-        twin._state, twin._kept, twin._readers = object(), None, None
+        twin.state, twin._kept, twin._readers, twin.single = object(), None, None, None
         twin._own_arrays()
         return twin
 
@@ -142,7 +142,7 @@ class Structure(Reads):
         if (n := len(run.keys)) > MOST:
             raise CapacityError(f"a run of {n} operations; at most {MOST} at once")
         if n == 0:
-            return Plan(run, Counts(), self.device.empty(0, np.uint8), (), self._state)
+            return Plan(run, Counts(), self.device.empty(0, np.uint8), (), self.state)
         if run.unchecked is not None and not self.checks_ids:
             check_batch(run.unchecked, self.n_rows, self.n_vertices)
         return self._prepare(run)
@@ -154,22 +154,22 @@ class Structure(Reads):
         or structure. A valid plan is never refused.
         """
         work, state = plan.work, plan.state
-        if work is None or state is not self._state:
+        if work is None or state is not self.state:
             self._check_plan(work is not None, state)
-        plan.work, self._state = None, object()
+        plan.work, self.state = None, object()
         if len(plan.run.keys):
             self._commit(plan, work)
         return plan.counts
 
     def discard(self, plan: Plan) -> None:
         """Discard a plan. Its memory is freed or reused."""
-        if plan.work is not None and plan.state is self._state:
+        if plan.work is not None and plan.state is self.state:
             self._keep(plan.scratch)
         plan.work = None
 
     def _check_plan(self, unused: bool, state: object) -> None:
         """Raise `InvalidOption` for a used or outdated plan."""
-        if not unused or state is not self._state:
+        if not unused or state is not self.state:
             raise InvalidOption(
                 "this plan was committed or discarded before, or the structure has changed since it was made, "
                 "or another structure made it"
@@ -223,7 +223,7 @@ class Structure(Reads):
         n_rows, n_vertices = self.n_rows + rows, self.n_vertices + n
         if max(n_rows, n_vertices) > MAX_VERTICES:
             raise CapacityError(f"{self.n_vertices} vertices and {n} more; 32-bit ids allow {MAX_VERTICES}")
-        return VerticesPlan(n_rows, n_vertices, self._prepare_vertices(n_rows), self._state)
+        return VerticesPlan(n_rows, n_vertices, self._prepare_vertices(n_rows), self.state)
 
     def commit_vertices(self, plan: VerticesPlan) -> None:
         """Increase n_vertices and n_rows as prepared; the new rows are empty. O(1), allocates nothing.
@@ -247,7 +247,7 @@ class Structure(Reads):
     def _take_vertices(self, plan: VerticesPlan) -> None:
         arrays = dict(plan.work)
         plan.work.clear()
-        self.n_rows, self.n_vertices, self._state = plan.n_rows, plan.n_vertices, object()
+        self.n_rows, self.n_vertices, self.state = plan.n_rows, plan.n_vertices, object()
         self._commit_vertices(arrays)
 
     def add_vertices(self, n: int, rows: int | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -34,8 +35,29 @@ class Csr:
     time: Array = None
 
 
+class SingleRead:
+    """Search of one edge on a CPU: the kernel is packed once per view, with memory for two ids and the answer."""
+
+    def __init__(self, kernels: Library, view: View) -> None:
+        ids, exists = np.empty(2, np.uint32), np.empty(1, np.uint8)
+        self.view, self._ids, self._exists = view, ids, exists.view(_BOOL)
+        self._launch = kernels.HasEdges.bind(graph=view, src=ids[:1], dst=ids[1:], n=1, found=exists)
+
+    def find(self, row: int, dst: int) -> np.ndarray:
+        """Return True if the edge exists: bool[1]. Valid until the structure has another view."""
+        self._ids[0], self._ids[1] = row, dst
+        self._launch(1)
+        return self._exists.copy()
+
+
 class Reads(ABC):
-    """Reads of a structure. Answers are on its device."""
+    """Reads of a structure. Answers are on its device.
+
+    Attributes
+    ----------
+    single : SingleRead or None
+        On a CPU: the search of one edge in a view that was searched before.
+    """
 
     n_rows: int
     n_vertices: int
@@ -44,6 +66,8 @@ class Reads(ABC):
     sorted_rows: ClassVar[bool]  #: True if neighbours ascend
     contiguous_rows: ClassVar[bool] = False  #: True if a row's edges are contiguous
     _readers: tuple[Any, Library] | None = None  # the kernels of reads, by the view's macros
+    single: SingleRead | None = None
+    _searched: weakref.ref[View] | None = None  # the view of the last search of one edge
 
     @abstractmethod
     def view(self) -> View:
@@ -83,6 +107,9 @@ class Reads(ABC):
         kernels, view = self._reads()
         n = len(src)
         kernels.HasEdges(n, graph=view, src=src, dst=dst, n=n, found=out)
+        if n == 1 and self.device.kind == "cpu":
+            again = self._searched is not None and self._searched() is view  # csr makes a view per search
+            self.single, self._searched = SingleRead(kernels, view) if again else None, weakref.ref(view)
         return out.view(_BOOL)
 
     def find_weights(self, src: Any, dst: Any, *, checked: bool = False, out: Array = None) -> Array:

@@ -15,8 +15,8 @@ from mgraph.structures.run import FEW
 
 RANGES = find_spec("nvtx") is not None  #: each call is then in a range, which takes one function more
 MOST = {"update": 14, "run": 16}
-#: different functions, and files, of a whole call in process: those of an insert of one edge, and of a search
-WIDEST = {"insert": (58, 26), "bfs": (74, 28)}
+#: different functions, and files, of a whole call in process: an insert of one edge, its query, and a search
+WIDEST = {"insert": (38, 20), "has_edges": (19, 13), "bfs": (71, 27)}
 
 
 @pytest.fixture
@@ -49,11 +49,18 @@ def test_few_functions_lie_between_a_call_and_its_first_kernel(graph, hops, name
 
 @pytest.mark.parametrize("name", WIDEST)
 def test_few_functions_and_files_take_part_in_a_whole_call_in_process(name):
+    ids = np.array([0], np.uint32), np.array([1], np.uint32)
     with DynamicGraph(n_vertices=100) as graph:
-        call = {"insert": lambda: graph.insert([0], [1]), "bfs": lambda: graph.bfs(0)}[name]
-        for _ in range(2):  # the first calls compile, and open the exchange
-            graph.insert([0], [1])
-            graph.bfs(0)
+        calls = {
+            "insert": lambda: graph.insert(*ids),
+            "has_edges": lambda: graph.has_edges(*ids),
+            "bfs": lambda: graph.bfs(0),
+        }
+        call = calls[name]
+        for _ in range(3):  # the first calls compile, open the exchange, and pack the kernels of single edges
+            for each in calls.values():
+                each()
+        call()  # frees the results of others
         found = breadth(call)
     for file, functions in found.items():
         print(f"{file}: {', '.join(functions)}")

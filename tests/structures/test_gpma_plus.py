@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from itertools import product
 
 import numpy as np
@@ -260,3 +262,16 @@ def test_batches_of_one_launch_and_of_several_follow_each_other(name, device, mo
         s.check_invariants()
     row = np.repeat(np.arange(n), np.diff(Device.to_host(s.to_csr().offsets)))
     assert (row * n + Device.to_host(s.to_csr().dst)).tolist() == sorted(held)
+
+
+def test_the_search_of_one_edge_keeps_no_replaced_array_alive():
+    s = GpmaPlus(50, 50, Device("cpu"), False)
+    s.build(EdgeBatch([0], [1]))
+    assert [s.has_edges([0], [1])[0], s.has_edges([0], [2])[0]] == [True, False]
+    assert s.single is not None
+    assert s.single.find(0, 1)[0]
+    old = weakref.ref(s.view())
+    s.insert(EdgeBatch(np.repeat(np.arange(50), 20), np.tile(np.arange(20), 50)))  # a larger array
+    gc.collect()
+    assert old() is None
+    assert s.single is None

@@ -164,7 +164,8 @@ def _send_keyed(directory: Directory, options: Options, keyed: Keyed[Operations]
 def shares_of(operations: Operations, coordinator: Caller, options: Options) -> list[dict[str, Any]]:
     """Split checked operations into contiguous shares, one per rank, each with its first place in the stream."""
     n, size = len(operations), len(coordinator.status.addresses)
-    shares = deal(operations, size, coordinator.status.one_process and options.device == "cuda", COLUMNS)
+    columns = {name: getattr(operations, name) for name in COLUMNS}
+    shares = deal(columns, size, coordinator.status.one_process and options.device == "cuda")
     if size == 1:
         return [{**shares[0], "first": 0, "counts": list(operations.counts.values())}]
     return [{**share, "first": n * rank // size} for rank, share in enumerate(shares)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.batch import COLUMNS, share_of
+from mgraph.batch import share_of
 from mgraph.client.calls.batch_group import SMALL
 from mgraph.device import Device
 from mgraph.kernels import load
@@ -21,9 +21,9 @@ def largest_ids(src: Any, dst: Any) -> tuple[int, int]:
 
     Columns on one GPU take one launch and one read-back; CuPy's maxima take 0.1 to 0.2 ms of the host's time.
     """
+    if len(src) == 1:  # NumPy's scan takes 2 us
+        return src.item(), dst.item()
     if isinstance(src, np.ndarray) or isinstance(dst, np.ndarray) or src.device != dst.device:
-        if len(src) == 1:  # NumPy's scan takes 2 us
-            return int(src.item()), int(dst.item())
         of_src, of_dst = [largest(ids) if isinstance(ids, np.ndarray) else int(ids.max()) for ids in (src, dst)]
         return of_src, of_dst
 
@@ -42,10 +42,8 @@ def _gpu(index: int) -> Device:
     return Device("cuda", index)
 
 
-def deal(
-    batch: Any, size: int, shared_gpu: bool = False, names: tuple[str, ...] = COLUMNS, whole: bool = False
-) -> list[dict[str, Any]]:
-    """Split the columns `names` of a batch into contiguous shares, one per rank, so that rank order is stream order.
+def deal(columns: dict[str, Any], size: int, shared_gpu: bool = False, whole: bool = False) -> list[dict[str, Any]]:
+    """Split the columns of a batch into contiguous shares, one per rank, so that rank order is stream order.
 
     If `whole` is allowed, and all copies together have at most `SMALL` bytes, each rank gets the whole batch, and takes
     its own rows: it then exchanges nothing, and all messages are equal.
@@ -54,19 +52,17 @@ def deal(
     (measured on one H200: 54 GB/s, and 6.5 from pageable memory); with `shared_gpu`, where workers and client are one
     process on GPU 0, those of GPU 0 stay there.
     """
-    arrays, columns = batch.__dict__, {}
-
     # Move columns that are on a GPU to where a comm can read them.
-    for name in names:
-        column = arrays[name]
-        if not (column is None or type(column) is np.ndarray) and hasattr(column, "get"):
-            column = _sendable(column, shared_gpu)
-        columns[name] = column
+    for column in columns.values():
+        if column is not None and type(column) is not np.ndarray and hasattr(column, "get"):
+            columns = {n: _sendable(c, shared_gpu) if hasattr(c, "get") else c for n, c in columns.items()}
+            break
     if size == 1:
         return [columns]
     if whole and size * sum(getattr(column, "nbytes", 0) for column in columns.values()) <= SMALL:
         return [{**columns, "whole": True}] * size
-    return [share_of(columns, len(batch), rank, size) for rank in range(size)]
+    n = len(next(iter(columns.values())))
+    return [share_of(columns, n, rank, size) for rank in range(size)]
 
 
 def _sendable(column: Any, shared_gpu: bool) -> Any:

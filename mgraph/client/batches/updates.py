@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,9 @@ from mgraph.client.batches.pipeline import Pipeline, Shares
 from mgraph.client.batches.split import deal, largest_ids
 from mgraph.client.batches.windows import leave_isolated, remove_isolated
 from mgraph.client.options import Options
-from mgraph.client.reports import report
 from mgraph.client.reports.history import History
 from mgraph.client.reports.progress import Done, shown
-from mgraph.client.reports.report import Balance, UpdateReport, balance_of
+from mgraph.client.reports.report import Balance, UpdateReport, balance_of, of_batch
 from mgraph.client.results.maintained import Live
 from mgraph.client.vertices.directory import Directory
 from mgraph.client.vertices.keyed import Keyed
@@ -131,7 +130,7 @@ class Updates:
         with self._coordinator.lock:
             numbering = directory.check()
             # Translate keys into ids first.
-            if directory.takes(batch):
+            if (numbering.keys is not None or batch.keys is not None or directory.undecided) and directory.takes(batch):
                 with self._keyed(batch) as keyed:
                     done = self._send_keyed(keyed, args)
                 self._leave_isolated()
@@ -156,29 +155,19 @@ class Updates:
             stopped = f"graph {status.graph}: a batch of {edges:,} edges was stopped"
             error.add_note(f"{stopped}; {outcome}, epoch {status.epoch}")
 
-    def _has_keys(self, batch: Any) -> bool:
-        """Return True if the graph has keys. The first batch decides if the user did not."""
-        return self._directory.takes(batch) if isinstance(batch, EdgeBatch) else self._directory.has_keys
-
     def _check(self, batch: EdgeBatch, n_vertices: int | None) -> None:
         """Check a batch, its ids against `n_vertices` unless that is None; warn once of rounding in sums.
 
         Raises
         ------
-        TypeError, UnknownVertex, InvalidBatch
-            It is no `EdgeBatch`; an id is past the graph's vertices; or the graph is unweighted and the batch has
-            weights.
+        UnknownVertex, InvalidBatch
+            An id is past the graph's vertices; or the graph is unweighted and the batch has weights.
         """
-        if not isinstance(batch, EdgeBatch):
-            raise TypeError(
-                f"a pipeline takes an EdgeBatch, got {type_name(batch)}; stream() of the graph takes tables and sends "
-                "several batches in flight, too"
-            )
-
         # The largest ids show if any is unknown; only then search for it.
-        if n_vertices is not None and len(batch.src) and max(largest_ids(batch.src, batch.dst)) >= n_vertices:
-            check_ids(batch.src, n_vertices, "src", GROW)
-            check_ids(batch.dst, n_vertices, "dst", GROW)
+        src, dst = batch.src, batch.dst
+        if n_vertices is not None and len(src) and max(largest_ids(src, dst)) >= n_vertices:
+            check_ids(src, n_vertices, "src", GROW)
+            check_ids(dst, n_vertices, "dst", GROW)
         if batch.weight is not None and not self._options.weighted:
             raise InvalidBatch("the batch has weights and the graph is unweighted; create it with weighted=True")
         if batch.rounded and self._options.combine == "sum" and not self._rounds:
@@ -216,22 +205,23 @@ class Updates:
 
         The ranks' shares are made again after the graph came back on other workers.
         """
-        began = time.perf_counter()
+        coordinator, began = self._coordinator, perf_counter()
         while True:
             try:
-                answers = self._coordinator.call(method, args, shares())
+                answers = coordinator.call(method, args, shares())
             except Recovered:
                 continue
             if self._options.combine == "sum":
                 self._warn_of_sums()
-            done = report.of_batch(answers, time.perf_counter() - began, absent)
+            done = of_batch(answers, perf_counter() - began, absent)
             kind = "delete_vertices" if method == "remove_vertices" else method
-            self.history.batches(kind, self._coordinator, done)
+            operations = max(0, done.inserted + done.updated + done.deleted + done.missing + done.expired)
+            self.history.add(kind, coordinator, done.epoch, operations, done.seconds)
             return done
 
     def _vertices_after(self, batch: Any) -> int | None:
         """Return the number of vertices after a batch with new ones."""
-        if not isinstance(batch, EdgeBatch) or not len(batch):
+        if not len(batch):
             return None
         n, (src, dst) = self._directory.n_vertices, largest_ids(batch.src, batch.dst)
         if max(src, dst) < n:
@@ -266,9 +256,14 @@ class Updates:
         eager; its report is yielded.
         """
         alone = self._eager
+        if not isinstance(batch, EdgeBatch):
+            raise TypeError(
+                f"a pipeline takes an EdgeBatch, got {type_name(batch)}; stream() of the graph takes tables and sends "
+                "several batches in flight, too"
+            )
 
         # Ids are sent as they are. Keys may be new, and a batch with new vertices cannot overlap.
-        if not self._has_keys(batch):
+        if not self._directory.takes(batch):
             if not alone:
                 yield Shares(self._shares(batch, self._directory.n_vertices))
                 return
@@ -303,13 +298,14 @@ class Updates:
 
         It is checked first, its ids against `n_vertices`, unless it was `checked`.
         """
-        status, times = self._coordinator.status, self._options.times
+        status, options = self._coordinator.status, self._options
         if not checked:
             self._check(batch, n_vertices)
-        if times is not None or batch.time is not None:
-            batch = EdgeBatch.checked(batch.src, batch.dst, batch.weight, batch.op, as_stamps(batch, times))
-        shared_gpu = status.one_process and self._options.device == "cuda"
-        return deal(batch, len(status.addresses), shared_gpu, whole=True)
+        stamps = batch.time
+        if stamps is not None or options.times is not None:
+            stamps = as_stamps(batch, options.times)
+        columns = {"src": batch.src, "dst": batch.dst, "weight": batch.weight, "op": batch.op, "time": stamps}
+        return deal(columns, len(status.addresses), status.one_process and options.device == "cuda", whole=True)
 
     # ---- vertices ----------------------------------------------------------------------------------------------------
 
@@ -348,13 +344,13 @@ class Updates:
 
         Rank 0 gets the keys.
         """
-        began, n, caller = time.perf_counter(), n_vertices - self._directory.n_vertices, self._coordinator
+        began, n, caller = perf_counter(), n_vertices - self._directory.n_vertices, self._coordinator
         while True:
             shares: list[dict[str, Any]] = [{} for _ in self._coordinator.status.addresses]
             shares[0]["keys"] = keys
             with suppress(Recovered):
                 self._coordinator.call("add_vertices", {"n_vertices": n_vertices}, shares)
-                self.history.add("add_vertices", caller, caller.status.epoch, n, time.perf_counter() - began)
+                self.history.add("add_vertices", caller, caller.status.epoch, n, perf_counter() - began)
                 return
 
     def expire(self, before: int) -> UpdateReport:
@@ -387,7 +383,7 @@ class Updates:
         if isinstance(keys, int | str | np.number):
             raise InvalidOption(f"n is {keys!r}; to a graph with keys an array of keys is added")
         batch = EdgeBatch.of({"src": keys, "dst": keys}, self._directory.keys, {})
-        if not self._has_keys(batch):
+        if not self._directory.takes(batch):
             raise InvalidOption("these are ids of a graph without keys; give the number of vertices to add, or keys=")
         with self._keyed(batch) as keyed:
             first = self._directory.n_vertices

@@ -52,7 +52,7 @@ class GraphStatus(NamedTuple):
     incarnation : int
         The number of times the graph was opened again after a loss.
     states : list of ShardState
-        The last state of each rank; another list after each call.
+        The last state of each rank. A graph on a CPU of this process has its present state.
     epoch : int
         The last epoch that every rank acknowledged.
     changes : int

@@ -64,11 +64,12 @@ class UpdateReport:
         fields = self.__dict__
         fields["inserted"], fields["updated"], fields["deleted"] = inserted, updated, deleted
         fields["missing"], fields["epoch"], fields["seconds"] = missing, epoch, seconds
-        fields["late"], fields["expired"] = late, expired
+        if late or expired:
+            fields["late"], fields["expired"] = late, expired
 
     def __repr__(self) -> str:
-        fields = (f"{n}={v:.6g}" if isinstance(v, float) else f"{n}={v}" for n, v in vars(self).items())
-        return f"UpdateReport({', '.join(fields)})"
+        values = ((name, getattr(self, name)) for name in self.__dataclass_fields__)
+        return f"UpdateReport({', '.join(f'{n}={v:.6g}' if isinstance(v, float) else f'{n}={v}' for n, v in values)})"
 
 
 def of_batch(answers: Sequence[dict[str, Any]], seconds: float, absent: int = 0) -> UpdateReport:

@@ -50,6 +50,8 @@ class Directory:
     device : Device
     shared : bool
         True if other clients add and remove keys. Rank 0 then collects new keys, and passes them to the next caller.
+    undecided : bool
+        True until the first batch decides about keys.
     moved : bool
         True if `move_to` has moved the graph, which has another directory now.
     """
@@ -65,7 +67,7 @@ class Directory:
         self.coordinator, self.numbering, self.options = coordinator, numbering, options
         self.device = device or Device("cpu")
         self._lock = threading.RLock()
-        self._undecided, self.shared, self.moved = undecided, False, False
+        self.undecided, self.shared, self.moved = undecided, False, False
         self._after_removal: KeyTable | None = None  # the keys after a removal whose outcome is unknown
 
     @contextmanager
@@ -91,9 +93,9 @@ class Directory:
     def keys(self) -> str | None:
         """The kind of the vertices' keys: "int64", "string" or None; "auto" before the first batch decides."""
         numbering = self.numbering
-        if self._undecided:
-            self._undecided = numbering.n_vertices == 0
-            if self._undecided:
+        if self.undecided:
+            self.undecided = numbering.n_vertices == 0
+            if self.undecided:
                 return "auto"
         return None if numbering.keys is None else numbering.keys.kind
 
@@ -107,20 +109,24 @@ class Directory:
 
         After a Ctrl-C in a change, ask the ranks for its outcome.
         """
-        coordinator = self.coordinator
+        coordinator, numbering = self.coordinator, self.numbering
         status = coordinator.status
         if status.unsettled or not status.usable:
             coordinator.check()
             if coordinator.status.unsettled:
                 coordinator.call("inspect")  # waits for the release of all ranks, and returns their states
-            status = coordinator.status
+            status, numbering = coordinator.status, self.numbering
 
-        # Another client or thread may have changed the ranges or the order.
-        numbering = self.numbering
-        changed = status.states[0].generation != numbering.generation or self._after_removal is not None
-        if changed or self._ranges(status.states) is not numbering.partition:
-            with self._alone(), suppress(Recovered):  # another thread may recover the graph
-                self._catch_up()
+        # Another client or thread may have changed the ranges or the order. A single rank has one range.
+        states = status.states
+        state = states[0]
+        if state.generation == numbering.generation and self._after_removal is None:
+            if len(states) == 1 and state.hi == numbering.n_vertices:
+                return numbering
+            if self._ranges(states) is numbering.partition:
+                return numbering
+        with self._alone(), suppress(Recovered):  # another thread may recover the graph
+            self._catch_up()
         return self.numbering
 
     def ids(self, values: Any, name: str) -> np.ndarray:
@@ -179,7 +185,7 @@ class Directory:
 
         The first batch or stream decides if the user did not. Raises `InvalidBatch` if the batch has other keys.
         """
-        if self._undecided and self.keys == "auto":
+        if self.undecided and self.keys == "auto":
             self.decide(kind_of(batch))
         keys = self.numbering.keys
         if keys is not None or batch.keys is not None:
@@ -220,7 +226,7 @@ class Directory:
         self.check()
 
     def _table(self, packed: np.ndarray) -> KeyTable:
-        names, self._undecided = KeyArray.unpacked(packed, self.device), False
+        names, self.undecided = KeyArray.unpacked(packed, self.device), False
         return KeyTable(names.kind, self.device, names)
 
     def announce_keys(self, logged: bool) -> None:
@@ -258,7 +264,7 @@ class Directory:
         kind, column = columns_in(difference["keys"])
         if table is None or kind != table.kind:
             return self._table(difference["keys"])
-        removed, self._undecided = difference["gone"], False
+        removed, self.undecided = difference["gone"], False
         table.drop(n)  # keys of a change that was refused
         if len(removed):
             table = table.without(n, removed)

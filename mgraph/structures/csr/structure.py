@@ -85,7 +85,7 @@ class CsrStructure(Structure):
         # A first batch needs no search.
         if not self.num_edges:
             counted, outcome, numbers = number_first_batch(device, self._kernels, run)
-            return Plan(run, counted, outcome, self._new_arrays(_Work(numbers=numbers), counted.inserted), self._state)
+            return Plan(run, counted, outcome, self._new_arrays(_Work(numbers=numbers), counted.inserted), self.state)
 
         # Locate the keys, and sum up their shifts.
         place, outcome = device.empty(n, np.int64), device.empty(n, np.uint8)
@@ -100,7 +100,7 @@ class CsrStructure(Structure):
         work = _Work(place, shift)
         if counted.inserted or counted.deleted:
             self._new_arrays(work, self.num_edges + counted.inserted - counted.deleted)
-        return Plan(run, counted, outcome, work, self._state)
+        return Plan(run, counted, outcome, work, self.state)
 
     def _new_arrays(self, work: _Work, edges: int) -> _Work:
         room = _room(edges)

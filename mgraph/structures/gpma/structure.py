@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mgraph.kernels import Struct
+from mgraph.structures.contract import Structure
 from mgraph.structures.gpma_plus import GpmaPlus
 from mgraph.structures.plan import Counts, Plan
 from mgraph.structures.pma.frame import Work
@@ -63,6 +64,8 @@ class Gpma(GpmaPlus):
 
     name: ClassVar[str] = "gpma"
     _files: ClassVar[dict[str, str]] = {**GpmaPlus._files, "attempt": "structures/gpma/attempt.cuh"}
+
+    apply_run = Structure.apply_run
 
     def _prepare(self, run: Run) -> Plan:
         """Prepare like gpma+, with memory for the attempts if the array keeps its bounds throughout."""

@@ -56,14 +56,15 @@ class GpmaPlus(Pma):
     Notes
     -----
     A batch of b operations is located in O(b log m), and the windows around its keys are rewritten. It takes one
-    read-back, whatever the array's height, and 2 to 4 launches up to 131,072 operations (1,023 on a CPU), 7 to 9 above,
-    and up to 6 more for wide windows. Memory: 4 bytes per slot (8 with weights), 5 per leaf, 12 per row. Neighbours are
-    sorted.
+    read-back, whatever the array's height, and 2 to 4 launches up to 131,072 operations (1 to 4 up to 1,023 on a CPU),
+    7 to 9 above, and up to 6 more for wide windows. Memory: 4 bytes per slot (8 with weights), 5 per leaf, 12 per row.
+    Neighbours are sorted.
     """
 
     name: ClassVar[str] = "gpma+"
     _files: ClassVar[dict[str, str]] = {
-        **{part: f"structures/pma/{part}.cuh" for part in ("prepare", "commit", "build")},
+        "prepare": "structures/pma/small.cuh",
+        **{part: f"structures/pma/{part}.cuh" for part in ("commit", "build")},
         "view": "structures/gpma_plus/view.cuh",
     }
     slots: Array

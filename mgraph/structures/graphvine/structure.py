@@ -174,7 +174,7 @@ class GraphVine(Structure):
             self._keep(scratch)
             self._refuse(run, seen.unknown)
         counts, work = seen.counts, _Work(seen)
-        plan = Plan(run, counts, scratch.outcome[:n], work, self._state, scratch)
+        plan = Plan(run, counts, scratch.outcome[:n], work, self.state, scratch)
         if not (counts.inserted or counts.deleted):
             return plan
 
@@ -289,14 +289,14 @@ class GraphVine(Structure):
     def _delete_vertices(self, vertices: Array) -> Counts:
         """Delete in place, without a batch: O(n_rows + m), one pass over the rows (``vertices.py``)."""
         deleted = sever(self, vertices)
-        self._state = object()
+        self.state = object()
         return Counts(deleted=deleted)
 
     def rebuild(self) -> None:
         """Move all rows into a new pool of the needed size; `CapacityError`, without a change, if it does not fit."""
         new = plan_rebuild(self, self._choose_shift(Counts(), 0), self._least_quanta())
         self._rebuild(self.view(), new)
-        self._state = object()
+        self.state = object()
 
     def _prepare_vertices(self, n_rows: int) -> dict[str, Array]:
         """Return the arrays; O(1), or O(n_rows) if the dictionary doubles."""

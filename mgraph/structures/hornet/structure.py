@@ -138,6 +138,7 @@ class Hornet(Structure):
         """Pack the arrays for kernels, once until they are replaced."""
         pool = self.pool
         fields = {"rows": self.rows, "slots": pool.slots, "weights": pool.weights, "unit": pool.unit}
+        self.single = None
         self._view = View("structures/hornet/view.cuh", "HornetView", fields)
         self._arrays = pool.struct()
 
@@ -154,7 +155,7 @@ class Hornet(Structure):
         if not self.num_edges:
             counts, outcome, numbers = number_first_batch(self.device, self.kernels["layout"], run)
             new = plan_build(self, run, numbers) if counts.inserted else None
-            return Plan(run, counts, outcome, _Work(rebuild=new), self._state)
+            return Plan(run, counts, outcome, _Work(rebuild=new), self.state)
 
         # Inspect the batch.
         scratch = self._take_scratch(run)
@@ -166,7 +167,7 @@ class Hornet(Structure):
             self._refuse(run, seen.unknown)
 
         # Grow the pool in place, or plan a new one; allocate pieces of huge rows.
-        plan = Plan(run, seen.counts, scratch.outcome[: len(run)], _Work(seen), self._state, scratch)
+        plan = Plan(run, seen.counts, scratch.outcome[: len(run)], _Work(seen), self.state, scratch)
         if seen.counts.inserted or seen.counts.deleted:
             lack = seen.needs.lack(self.pool)
             plan.work.larger = self.pool.longer(self.device, lack) if lack else None
@@ -283,7 +284,7 @@ class Hornet(Structure):
         new = plan_rebuild(self, self._view)
         self._copy(new)
         self._take_over(new)
-        self._state = object()
+        self.state = object()
 
     def _prepare_vertices(self, n_rows: int) -> dict[str, Array]:
         rows = self.device.empty(n_rows, np.uint64)

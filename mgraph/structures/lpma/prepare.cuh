@@ -1,6 +1,6 @@
 // lpma, prepare: that of gpma+, windows from the top down, and the directory of an array with a new level.
 #pragma once
-#include "structures/pma/prepare.cuh"
+#include "structures/pma/small.cuh"
 
 // Chooses windows from the top down: a window is the widest range with a half out of bounds. One lane per changed leaf
 // examines the ranges in which its leaf is the first changed one, so each range is examined once.

@@ -45,11 +45,9 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidOption
 from mgraph.kernels import Struct, View, constants
-from mgraph.structures.plan import Plan
 from mgraph.structures.pma.frame import Frame
 from mgraph.structures.pma.scratch import PmaScratch
 from mgraph.structures.pma.structure import NOBODY, Pma
-from mgraph.structures.run import Run
 
 __all__ = ["Lpma"]
 
@@ -206,10 +204,10 @@ class Lpma(Pma):
         arrays = [a for level in self.levels for a in level.values()]
         return [*arrays, self._frame.arrays["table"], self.counts, self.groups, self.heads]
 
-    def _prepare(self, run: Run) -> Plan:
+    @property
+    def _top_down(self) -> bool:  # type: ignore[override]
         dense = self.num_edges > self.pi * self.leaves * self.leaf
-        self._top_down = self.strategy == "top-down" or (self.strategy == "hybrid" and dense)
-        return super()._prepare(run)
+        return self.strategy == "top-down" or (self.strategy == "hybrid" and dense)
 
     def _take(self, frame: Frame) -> None:
         super()._take(frame)

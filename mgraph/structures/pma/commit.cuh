@@ -2,9 +2,7 @@
 // few lanes merge a window of one leaf, a tile a window of up to few_leaves, a block one of up to block_leaves. Wider
 // windows are merged into a copy and copied back.
 #pragma once
-#include "structures/pma/leaf.cuh"
 #include "structures/pma/merge.cuh"
-#include "structures/pma/rows.cuh"
 #include "structures/pma/merge_parts.cuh"
 #include "structures/outcome.cuh"
 
@@ -112,34 +110,5 @@ struct MoveRows {  // one tile per task: writes the starts of up to task_rows ro
             i64 last = out_leaves ? lesser(first + task_rows, rows) : (i64)w.last_row;
             move_rows(tile, merge, spread, out_leaves ? 0 : (i64)w.leaf * LEAF, start, moved, first, last);
         }
-    }
-};
-
-// Runs MergeLeaves and UpdateRows in one launch, like Prepare.
-struct WriteLeaves {
-    static constexpr int lanes = 256;
-    static constexpr int persistent = 1;
-    const u64* keys;
-    i64 n;
-    const f32* weight;
-    i64 windows;
-    const i64* located;
-    const u32* before;
-    const u64* chunks;
-    i64 shift;
-    WindowTree levels;
-    const u32* first_keys;
-    Leaves leaves;
-    Array array;
-    Starts start;
-    u32* degrees;
-    i64 rows;
-    u64* met;
-    DEVICE void operator()(Grid grid) const {
-        Batch batch{keys, located, before, chunks, shift, n};
-        u64 goal = 0;
-        if (windows) MergeLeaves{batch, levels, weight, first_keys, windows, leaves, array}(grid);
-        grid.meet(met, goal);
-        UpdateRows{batch, levels, first_keys, windows, leaves, start, degrees, rows}(grid);
     }
 };

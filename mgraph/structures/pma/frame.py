@@ -29,8 +29,8 @@ class Frame:
     array, starts : Struct
         Array and Starts of the structure's view.cuh.
     view : View
-    kernels : Library
-        The kernels of the commit.
+    kernels : dict of str to Library
+        The structure's kernels, by part.
     """
 
     arrays: dict[str, Any]
@@ -40,15 +40,16 @@ class Frame:
     array: Struct
     starts: Struct
     view: View
-    kernels: InitVar[Library]
+    kernels: InitVar[dict[str, Library]]
 
-    def __post_init__(self, kernels: Library) -> None:
+    def __post_init__(self, kernels: dict[str, Library]) -> None:
         counts, groups = self.arrays["counts"], self.arrays["groups"]
         self.leaves = Struct(counts=counts, groups=groups, before=None, within=None, leaves=len(counts))
         merged = {"leaves": self.leaves, "array": self.array}
-        self.merge_leaves = kernels.MergeLeaves.bind(**merged)
-        self.merges = [k.bind(**merged, start=self.starts) for k in (kernels.MergeFew, kernels.MergeBlocks)]
-        self.update_rows = kernels.UpdateRows.bind(
+        leaves, windows = kernels["prepare"], kernels["commit"]
+        self.merge_leaves = leaves.MergeLeaves.bind(**merged)
+        self.merges = [k.bind(**merged, start=self.starts) for k in (windows.MergeFew, windows.MergeBlocks)]
+        self.update_rows = leaves.UpdateRows.bind(
             leaves=self.leaves, start=self.starts, degrees=self.degrees, rows=len(self.degrees)
         )
 

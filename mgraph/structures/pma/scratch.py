@@ -23,6 +23,7 @@ TASK_ROWS, INLINE_ROWS, LEAF_KEYS, FEW_KEYS = (_SIZES[s] for s in ("task_rows", 
 FEW_SLOTS, BLOCK_SLOTS, TASK_SLOTS, PART_SLOTS = (_SIZES[f"{of}_slots"] for of in ("few", "block", "task", "part"))
 GROUP = _SIZES["group_leaves"]
 WINDOW = _SIZES.size("Window") // 4  # words
+AT_ONCE = {"cpu": 1023, "cuda": 0}  #: maximum operations prepared and written by one launch; on GPUs not tried
 SMALL = {"cpu": 1023, "cuda": 1 << 17}  #: maximum operations prepared by one launch; on a CPU by one thread
 
 
@@ -43,6 +44,8 @@ class PmaScratch:
     ----------
     most_small : int
         The largest batch, in operations, that is prepared and written by few launches.
+    at_once : int
+        The largest batch, in operations, for `apply`.
     """
 
     def __init__(
@@ -72,6 +75,8 @@ class PmaScratch:
         self._cleared = False  # True if all of `zeroed` except the barrier is 0
         self.mail, self.mailbox = device.mailbox(len(STATUS))
         self.most_small = SMALL[device.kind]
+        self._key = device.empty(1, np.uint64)  # of a batch of one insertion
+        self.at_once = min(capacity, AT_ONCE[device.kind])
         self.levels = Struct(
             least=bounds[0],
             most=bounds[1],
@@ -81,7 +86,7 @@ class PmaScratch:
             sums=zeroed[len(STATUS) + 4 + (nodes + 1) // 2 :],
         )
 
-    def bind(self, kernels: Library, commit: Library, frame: Any, rows: int, vertices: int) -> None:
+    def bind(self, kernels: Library, frame: Any, rows: int, vertices: int) -> None:
         """Bind the kernels to this memory and to the array."""
         # Common fields.
         self.frame, status, arrived = frame, self.status, self.arrived
@@ -93,12 +98,17 @@ class PmaScratch:
         batch = {"located": self.located, "before": self.before, "chunks": self.chunks, "shift": self.shift}
         located = {**batch, "graph": frame.view, "rows": rows, "vertices": vertices, "outcome": self.outcome}
 
-        # Small batches: one kernel prepares, one writes.
-        self._prepare = kernels.Prepare.bind(
-            **located, **array, **lists, start=frame.starts, leaf_list=self.leaf_list, crowded=self.crowded,
-            arrived=arrived[:1], met=self.met, mailbox=self.mailbox,
-        )  # fmt: skip
-        self.write_leaves = commit.WriteLeaves.bind(
+        # Small batches: one kernel prepares, one writes, one does both.
+        prepared = {
+            **located, **array, **lists, "start": frame.starts, "leaf_list": self.leaf_list, "crowded": self.crowded,
+            "arrived": arrived[:1], "met": self.met, "mailbox": self.mailbox,
+        }  # fmt: skip
+        self._prepare = kernels.Prepare.bind(**prepared)
+        if self.at_once:
+            written = {**prepared, "array": frame.array, "degrees": frame.degrees}
+            self._apply = kernels.Apply.bind(**written)
+            self._apply_one = kernels.Apply.bind(**written, keys=self._key, op=None, n=1, weight=None)
+        self.write_leaves = kernels.WriteLeaves.bind(
             **batch, **array, first_keys=self.leaf_list, array=frame.array, start=frame.starts,
             degrees=frame.degrees, rows=rows, met=self.met,
         )  # fmt: skip
@@ -123,6 +133,23 @@ class PmaScratch:
             keys=run.keys, located=self.located, before=self.before, chunks=self.chunks, shift=self.shift,
             n=len(run.keys),
         )  # fmt: skip
+
+    def apply(self, run: Run) -> Any:
+        """Locate a batch of at most `at_once` operations, and write it; return the status as `locate` does.
+
+        It is not written if a window has several leaves, an id is unknown, or an edge gets a new weight.
+        """
+        keys, n = run.keys, len(run.keys)
+        if not self._cleared:
+            self.zeroed.fill(0)
+        if n == 1 and run.op is run.weight is None:  # all fields are packed already
+            self._key[0] = keys.item()
+            self._apply_one(1)
+        else:
+            self._apply((n >> self.shift) + 1, keys=keys, op=run.op, n=n, weight=run.weight)
+        status: Any = tuple.__new__(Status, self.mail.tolist())
+        self._cleared = not status.crowded_leaves
+        return status
 
     def locate(self, run: Run, top_down: bool) -> Any:
         """Locate the keys and choose the windows; return the status, after the batch's only wait for the device."""

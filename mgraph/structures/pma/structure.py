@@ -33,6 +33,13 @@ Array = Any
 NOBODY = np.uint32(constants("structures/pma/layout.cuh")["nobody"])  # value of slots without an edge
 
 
+def _counts(status: Any) -> Counts:
+    """Return the outcomes of a located run."""
+    moves = status.all_moves
+    counts: Counts = tuple.__new__(Counts, (moves >> 32, status.updates, moves & 0xFFFFFFFF, status.misses))
+    return counts
+
+
 class Pma(Structure):
     """Packed memory array updated in batches: base of gpma, gpma+ and lpma.
 
@@ -158,12 +165,12 @@ class Pma(Structure):
     ) -> Frame:
         """Pack these arrays for kernels; allocates nothing if the bounds are given."""
         bounds = self.level_arrays(len(arrays["counts"])) if bounds is None else bounds
-        return Frame(arrays, start, degrees, bounds, *self._pack(arrays, start, degrees), self._kernels["commit"])
+        return Frame(arrays, start, degrees, bounds, *self._pack(arrays, start, degrees), self._kernels)
 
     def _take(self, frame: Frame) -> None:
         """Adopt a frame's arrays."""
         vars(self).update(frame.arrays)
-        self._frame, self._kept = frame, None
+        self._frame, self._kept, self.single = frame, None, None
         self._nbytes = sum(int(a.nbytes) for a in (*self._columns(), frame.start, frame.degrees) if a is not None)
         self.start, self._degrees = frame.start, frame.degrees
 
@@ -226,18 +233,37 @@ class Pma(Structure):
         One launch for a small batch, 5 for another; up to 3 more for wide windows.
         """
         if not self.num_edges:
-            return Plan(run, *prepare_build(self, self._kernels["build"], run), self._state)
+            return Plan(run, *prepare_build(self, self._kernels["build"], run), self.state)
 
-        # Locate and count.
-        frame, kept = self._frame, self._take_scratch(run)
-        scratch, top_down, n = kept, self._top_down, len(run.keys)
-        status = scratch.locate(run, top_down)
+        return self._plan(run, self._take_scratch(run))  # which alone holds it, and may free it
+
+    def apply_run(self, run: Run) -> Counts:
+        """Apply a sorted run. A small one on a CPU takes one launch if its changed leaves stay within bounds."""
+        n, scratch = len(run.keys), self._kept
+        if scratch is None or not 0 < n <= scratch.at_once or self._top_down:
+            return super().apply_run(run)
+        status = scratch.apply(run)
+        if status.crowded_leaves or status.unknown or (self.weighted and status.updates):
+            self._kept = None
+            return self.commit(self._plan(run, scratch, status))
+
+        # The kernel has written the batch.
+        counts = _counts(status)
+        self.state, self.num_edges = object(), (num_edges := self.num_edges + counts[0] - counts[2])
+        self._prepare_growth(num_edges, n, scratch.capacity)
+        return counts
+
+    def _plan(self, run: Run, kept: Any, status: Any = None) -> Plan:
+        """Return the plan of a run in the scratch `kept`; `status` if it was located already."""
+        frame, top_down, n = self._frame, self._top_down, len(run.keys)
+        scratch: PmaScratch = kept
+        if status is None:
+            status = scratch.locate(run, top_down)
         if status.unknown:
             self._keep(scratch)
             self._refuse(run, status.unknown)
-        inserted, deleted = status.all_moves >> 32, status.all_moves & 0xFFFFFFFF
-        counts: Counts = tuple.__new__(Counts, (inserted, status.updates, deleted, status.misses))
-        num_edges = self.num_edges + inserted - deleted
+        counts = _counts(status)
+        num_edges = self.num_edges + counts.inserted - counts.deleted
 
         # If the root is too full, grow and locate again; otherwise prepare a later growth.
         grown = self._grown(num_edges) if status.resize else None
@@ -255,7 +281,7 @@ class Pma(Structure):
             work.widen(status)
             if status.resize or status.scratch_leaves:
                 self._plan_wide(work, 0 if status.resize else status.scratch_leaves)
-        return Plan(run, counts, scratch.outcome[:n], work, self._state, kept)
+        return Plan(run, counts, scratch.outcome[:n], work, self.state, kept)
 
     def _new_scratch(self, capacity: int, run: Run) -> PmaScratch:
         return self.new_scratch(capacity, self._frame)
@@ -264,7 +290,7 @@ class Pma(Structure):
         """Allocate memory for a batch of `capacity` operations on a frame's arrays."""
         leaves = len(frame.arrays["counts"])
         scratch = PmaScratch(self.device, capacity, leaves, self.leaf, self.n_rows, frame.bounds)
-        scratch.bind(self._kernels["prepare"], self._kernels["commit"], frame, self.n_rows, self.n_vertices)
+        scratch.bind(self._kernels["prepare"], frame, self.n_rows, self.n_vertices)
         return scratch
 
     def _keep(self, scratch: Any) -> None:

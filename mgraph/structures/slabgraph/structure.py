@@ -180,6 +180,7 @@ class SlabGraph(Structure):
         self._kept = None
         rows, words, weights = self.rows, self.pool.words, self.pool.weights
         fields = {"rows": rows, "slabs": words, "weights": weights}
+        self.single = None
         self._view = View("structures/slabgraph/view.cuh", "SlabView", fields, self._defines)
         self._slabs = Struct(rows=rows, words=words, weights=weights, late=None)
 
@@ -204,7 +205,7 @@ class SlabGraph(Structure):
             scratch.late = self.device.empty(LATE * late_edges, np.uint32)
             self._bind_commit(scratch)
         work = _Work(keys, seen, late_edges, before, after, looked)
-        return Plan(run, seen.counts, outcome, work, self._state, scratch)
+        return Plan(run, seen.counts, outcome, work, self.state, scratch)
 
     def _new_scratch(self, capacity: int, run: Run) -> SlabScratch:
         scratch = SlabScratch(self.device, capacity, self.pool.slabs, self.n_rows)
@@ -353,7 +354,7 @@ class SlabGraph(Structure):
         self.num_edges, self.buckets, self._deleted = (
             self.num_edges - deleted, self.buckets - buckets, self._deleted + deleted
         )  # fmt: skip
-        self._state = object()
+        self.state = object()
         return Counts(deleted=deleted)
 
     def _own_arrays(self) -> None:

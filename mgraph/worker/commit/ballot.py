@@ -12,8 +12,11 @@ from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
 from typing import Any, Protocol
 
+import numpy as np
+
 from mgraph.errors import Aborted
 from mgraph.log.records import WITHIN, SnapshotState
+from mgraph.structures.run import FEW, sort_few
 from mgraph.worker.commit.change import Change, Record
 from mgraph.worker.shard.keys import KeyLog
 from mgraph.worker.shard.shard import Shard
@@ -85,6 +88,9 @@ class Ballot:
         self.keys: KeyLog | None = None
         self._snapshot_due = False
         self._working = shard.working()  # of one change at a time
+        spec = shard.spec
+        kind = spec.directed, spec.reverse, spec.combine, spec.times
+        self._alone = shard.size == 1 and kind == (True, False, "last", None)  # in `apply_few`
 
     def attempt(self, record: Record | None, ahead: bool = False) -> AbstractContextManager[None]:
         """Return a block that logs the change prepared and decided in it; does nothing without a log.
@@ -99,6 +105,42 @@ class Ballot:
         if self.log is None or record is None:
             return self._working
         return _Logged(self, self.log, record, ahead, self._working)
+
+    def apply_few(
+        self, src: Any, dst: Any, weight: Any = None, op: Any = None, time: Any = None
+    ) -> dict[str, Any] | None:
+        """Commit a small batch in host memory at once, if it concerns this rank's out-edges alone; return the answer.
+
+        Otherwise return None, and change nothing: `decide` is for batches with other ranks, a log, times, or results.
+        The errors are those of `decide`.
+        """
+        shard, array = self.shard, np.ndarray
+        alone = self._alone and self.log is None and self.keys is None
+        plain = alone and shard.order is None and shard.change_log.first is None
+        if not plain or len(src) > FEW or type(src) is not array or type(dst) is not array:
+            return None
+
+        # The structure prepares and writes it. There is no vote, but a call that was stopped ends here.
+        began, structure, device = perf_counter(), shard.out_edges, shard.device
+        before = structure.state
+        if shard.exchange.aborted():
+            shard.exchange.barrier()  # raises the error
+        try:
+            inserted, updated, deleted, missing = structure.apply_run(sort_few(device, src, dst, op, weight))
+            shard.num_edges += inserted - deleted
+            shard.operations += inserted + updated + deleted + missing
+            shard.changes += 1
+            shard.epoch += 1
+            if device.kind != "cpu":
+                device.synchronize()
+        except BaseException as error:
+            if structure.state is not before:
+                self._break(error)
+            raise
+        shard.note_batch(perf_counter() - began)
+        return {
+            "inserted": inserted, "updated": updated, "deleted": deleted, "missing": missing, "epoch": shard.epoch,
+        }  # fmt: skip
 
     def decide(self, change: Change, settle: bool = True) -> None:
         """Commit the change on all ranks, or on none.

@@ -300,6 +300,12 @@ class Shard:
         self.operations, self.batches, self.batch_seconds = 0, 0, 0.0
         self.batch_times = [0] * (len(BATCH_SECONDS) + 1)
 
+    def note_batch(self, seconds: float) -> None:
+        """Count a committed batch and its time."""
+        self.seconds, self.batches = seconds, self.batches + 1
+        self.batch_seconds += seconds
+        self.batch_times[bisect_left(BATCH_SECONDS, seconds)] += 1
+
     def waiting(self) -> AbstractContextManager[None]:
         """Return a block whose time counts as waiting for other ranks."""
         return _Waiting(self)
@@ -335,7 +341,10 @@ class Shard:
 
     def has_edges(self, src: Any, dst: Any) -> np.ndarray:
         """Return True for each edge that exists, bool[n]; internal ids, with own sources."""
-        ask = self.out_edges.has_edges
+        edges = self.out_edges
+        if len(src) == 1 and (single := edges.single) is not None and single.view is edges.view():
+            return single.find(src.item() - self.lo, dst.item())
+        ask = edges.has_edges
         if self._mapped_reads is not None and len(src) <= MOST:
             return self._mapped_reads.ask(ask, np.bool_, self.lo, src, dst)
         exists = ask(self._rows(src), self.device.asarray(dst), checked=True)
@@ -417,6 +426,4 @@ class _Working(_Waiting):
         shard = self.shard
         seconds = shard.seconds = time.perf_counter() - self.began - (shard.waited - self.waited)
         if error[0] is None:
-            shard.batches += 1
-            shard.batch_seconds += seconds
-            shard.batch_times[bisect_left(BATCH_SECONDS, seconds)] += 1
+            shard.note_batch(seconds)
