@@ -125,7 +125,7 @@ def test_abort_ends_a_run(size: int) -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 def test_both_drivers(monkeypatch: pytest.MonkeyPatch, size: int, mapped: bool | str) -> None:
     """Also with inboxes that hold few of the vertices that a turn changes."""
-    graphs = [chain(40, 5, 7), random_graph(8, 700, 1500), random_graph(9, 600, 2500, skew=True), hubs_of_loops(10)]
+    graphs = [chain(20, 5, 7), random_graph(8, 300, 650), random_graph(9, 250, 1000, skew=True), hubs_of_loops(10)]
     for graph in graphs:
         for even in (True, False):
             partition = cut(graph.n, size, even)
