@@ -71,19 +71,19 @@ def fuzz(place: Any, kind: dict[str, Any], rounds: int, n: int, **options: Any) 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_they_equal_fresh_runs(kind):
-    assert fuzz(None, kind, 16, n=150)["incremental"]
+    assert fuzz(None, kind, 10, n=100)["incremental"]
 
 
 @pytest.mark.parametrize("kind", ["undirected, weighted", pytest.param("with in-edges", marks=pytest.mark.slow)])
 def test_on_two_workers(client, kind):
-    assert fuzz(client, KINDS[kind], 12, n=150)["incremental"]
+    assert fuzz(client, KINDS[kind], 8, n=100)["incremental"]
     assert_clean(client)
 
 
 @pytest.mark.parametrize("n", [1, 12])
 def test_small_graphs(n):
     for kind in KINDS.values():
-        fuzz(None, kind, 12, n)
+        fuzz(None, kind, 8, n)
 
 
 @pytest.mark.slow
