@@ -30,6 +30,7 @@ class TestGraphVineSmallBlocks(OptionsConformance):
     options = {"block": 4, "spare": 0.02}
 
 
+@pytest.mark.slow  # the streams below have these options
 @pytest.mark.paper
 class TestGraphVinePlain(OptionsConformance):
     name = "graphvine"
@@ -45,7 +46,10 @@ def device(request):
     return Device.of(request.param)
 
 
-@pytest.mark.parametrize("options", TRIED)
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param(name, marks=() if name in ("all", "plain", "wide") else pytest.mark.slow) for name in TRIED],
+)
 @pytest.mark.parametrize("seed", range(SEED, SEED + (2 if BUILD == "plain" else 1)))
 def test_streams_in_one_pool(device, options, seed):
     """Few long rows in a pool with room, so that blocks and directories come and go one by one and not by a rebuild."""

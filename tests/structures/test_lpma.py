@@ -23,6 +23,7 @@ from mgraph.structures.pma.structure import NOBODY
 
 class TestLpma(StructureConformance):
     name = "lpma"
+    weighted = OptionsConformance.weighted  # without weights its kernels are as gpma+'s
 
 
 @pytest.mark.slow

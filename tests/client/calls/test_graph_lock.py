@@ -204,7 +204,7 @@ def test_closing_ends_a_wait_for_the_turn():
             except MgraphError as error:
                 errors.append(error)
 
-        with under_way(first, workers, "wait", ranks=[0, 1], seconds=patience(2)):
+        with under_way(first, workers, "wait", ranks=[0, 1], seconds=patience(1)):
             thread = threading.Thread(target=ask)
             thread.start()
             assert not wait_for(lambda: bool(errors), 0.3)
