@@ -27,8 +27,9 @@ def drawn(rng: np.random.Generator, kind: str, bound: int, n: int) -> list:
     if kind == "int64":
         some = (rng.integers(-bound, bound, n) * 2**40).tolist()
         return [*some, *EDGES]
-    some = [f"{'x' * int(i % 23)}{i}{'y' * int(i % 19)}" for i in rng.integers(0, bound, n)]  # digits at any place
-    return [*some, *WORDS]
+    some = [f"{'x' * int(i % 23)}{i}" for i in rng.integers(0, bound, n)]
+    middle = [f"xxxxxxxx{i:05}yyyyyyyy" for i in rng.integers(0, bound, n)]  # of ends that are alike
+    return [*some, *middle, *WORDS]
 
 
 def as_list(kind: str, column) -> list:
