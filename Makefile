@@ -16,9 +16,9 @@ export PYTHONDONTWRITEBYTECODE =
 demo: $(VENV)/.installed-demo
 	@$(BIN)/python -m workloads demo $(ARGS)
 
-# JOBS is two more than there are cores, since many tests wait. A file's tests run in one process, in order, and the
-# short files come last. ARGS='-m "slow or combination"' runs the others: further stages at which a process is killed,
-# real graphs and options, and the combinations of parameters that bring no new value of one.
+# JOBS is two more than there are cores, since many tests wait. A file's tests run in one process, in order; half of the
+# processes prefer files that wait. ARGS='-m "slow or combination"' runs the others: further stages at which a process is
+# killed, real graphs and options, and the combinations of parameters that bring no new value of one.
 # ARGS='-m slurm' runs the batch scripts under a real Slurm. The CPU kernels are optimized less than for users, and so
 # compiled in 40% of the time; MGRAPH_HOST_BUILD=plain before `make` tests them as users have them.
 test: export MGRAPH_HOST_BUILD ?= quick

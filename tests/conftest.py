@@ -140,6 +140,16 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Mix files that wait with files that compute, where each file is run by one process."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from scheduling import MixedScheduling
+
+    return MixedScheduling(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     output = getattr(node, "workeroutput", {})
     node.config.stash[WITHOUT_GPUS] = output.get("without_gpus", 0)

@@ -17,7 +17,7 @@ from mgraph.structures import names
 
 #: by structure, those of the default set: rows in tables differ most from sorted ones; gpma and lpma are read as gpma+
 QUICK = {
-    "slabgraph": (*WARM, "sssp", "triangles", "louvain", "random_walks", "hits"),
+    "slabgraph": (*WARM, "triangles", "random_walks"),
     "csr": ("pagerank",),
     "graphvine": ("bfs",),
     "hornet": ("bfs",),

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from mgraph import DynamicGraph, InvalidOption, ReadError, UnknownVertex
 
 some = settings(
-    max_examples=15,
+    max_examples=8,
     deadline=None,
     phases=set(Phase) - {Phase.explain},
     suppress_health_check=[HealthCheck.function_scoped_fixture],

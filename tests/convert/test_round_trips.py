@@ -31,7 +31,7 @@ class Tensor:
         return self.array.__dlpack_device__()
 
 
-some = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+some = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 IDS = st.integers(0, 12)
 WEIGHTS = st.floats(width=32, allow_nan=False)

@@ -17,8 +17,6 @@ from mgraph import AsyncDynamicGraph, DynamicGraph, EdgeBatch, GraphClosed, Unkn
 from mgraph.client.batches.pipeline import Pipeline
 from mgraph.client.calls.coordinator import Coordinator
 
-pytestmark = pytest.mark.both_ways
-
 N = 100
 
 
@@ -80,6 +78,7 @@ def test_a_program_on_a_cluster_of_its_own():
     asyncio.run(body())
 
 
+@pytest.mark.both_ways
 def test_calls_of_many_tasks(client):
     rng = fresh_rng()
     edges = rng.integers(0, N, (20, 2, 30))
@@ -137,6 +136,7 @@ def test_a_cancelled_batch_is_whole_or_not_there(client, seconds):
     run(client, body)
 
 
+@pytest.mark.both_ways
 def test_cancellation_ends_a_call_that_waits(client, monkeypatch):
     """As by a timeout; a call behind it that has not begun is cancelled too, and never begins."""
     entered = threading.Event()

@@ -32,7 +32,7 @@ def test_a_store_on_other_numbers_of_workers(client3, tmp_path, kind):
     for size in (HERE, 3, 2):
         with graph:
             workers = workers or list(graph.workers)
-            for step in range(5):
+            for step in range(4):
                 src, dst = (keys_of(kind, ends) for ends in rng.integers(1, 60, (2, 25)))
                 graph.insert(src, dst)
                 then.append(stored(graph))

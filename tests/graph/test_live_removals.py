@@ -66,7 +66,7 @@ def test_results_go_on_while_accounts_leave(request, timeless, kind, size):
     client3 = None if size == HERE else request.getfixturevalue("client3")
     rng, how, gone, live = fresh_rng(), Counter(), 0, []
     with DynamicGraph(**on(client3, size), **FRAUD, **KINDS[kind]) as graph:
-        for step in range(60 if size == HERE else 45):
+        for step in range(45):
             src, dst, weight, time = payments(rng, step)
             before = len(graph) + len({*src.tolist(), *dst.tolist()} - set(graph.vertices().tolist()))
             graph.insert(src, dst, weight if graph.weighted else None, time)
@@ -86,7 +86,7 @@ def test_results_go_on_while_accounts_leave(request, timeless, kind, size):
 def test_reads_between_several_removals(timeless, kind):
     rng, how, live = fresh_rng(), Counter(), []
     with DynamicGraph(**FRAUD, **KINDS[kind]) as graph:
-        for step in range(70):
+        for step in range(50):
             src, dst, weight, time = payments(rng, step)
             graph.insert(src, dst, weight, time)
             if step >= 30 and step % 4 == 0:

@@ -1,11 +1,9 @@
-"""Misspelt options, arguments and attributes: mypy finds them in a user's script, and errors say what was meant."""
+"""Misspelt options, arguments and attributes: errors say what was meant. mypy finds them, too: see test_types.py."""
 
 from __future__ import annotations
 
 import inspect
 import re
-import subprocess
-import sys
 import traceback
 from pathlib import Path
 
@@ -16,54 +14,6 @@ import pytest
 import mgraph
 from mgraph import DynamicGraph, InvalidOption, MgraphError
 from mgraph.client.options import GraphOptions, StoreOptions
-
-SCRIPT = """
-import pandas as pd
-from mgraph import DynamicGraph
-
-frame = pd.DataFrame({"source": [0], "target": [1]})
-g = DynamicGraph(structre="lpma")  # structure
-g = DynamicGraph(store="roads", lagbytes=3)  # lag_bytes
-g = DynamicGraph(n_vertices="3")  # n_vertices
-g = DynamicGraph.from_pandas(frame, weigthed=True)  # weighted
-g = DynamicGraph.from_arrow(frame, keyz="int64")  # keys
-g = DynamicGraph.from_polars(frame, windw=3)  # window
-g = DynamicGraph.from_cudf(frame, revers=True)  # reverse
-g = DynamicGraph.from_dask(frame, exchang="tcp")  # exchange
-g = DynamicGraph.from_csv("a.csv", devise="cpu")  # device
-g = DynamicGraph.from_parquet("a.parquet", stor="roads")  # store
-g = DynamicGraph.from_dlpack([0], [1], direct=True)  # directed
-g = DynamicGraph.from_networkx(None, combin="sum")  # combine
-g = DynamicGraph.from_scipy(None, combine="summ")  # combine
-g = DynamicGraph.read("a.mtx", balanse=None)  # balance
-g = DynamicGraph.open("roads", repare=True)  # repair
-g = DynamicGraph.open("roads", pacience=3)  # patience
-g = DynamicGraph.open("roads", sync="allways")  # always
-g = DynamicGraph.open("roads", weighted=True)  # what the store says
-g = DynamicGraph.load("roads", devise="cpu")  # device
-g = g.at(3, structre="csr")  # structure
-g.move_to(exchang="tcp")  # exchange
-g.copy(structur="csr")  # structure
-g.page_rank()  # pagerank
-g.pagerank(damping=0.85)  # damping
-good = DynamicGraph.from_pandas(frame, weighted=True, keys=None, directed=False, store="roads", retain=3)
-good = DynamicGraph.open("roads", repair=True, device="cpu", retain=3).at(3, structure="csr")
-good = DynamicGraph(None, 3, window=5, combine="last", lag_seconds=1.5)
-"""
-
-
-def test_mypy_finds_misspelt_options(tmp_path: Path) -> None:
-    pytest.importorskip("mypy")
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    root = Path(inspect.getfile(DynamicGraph)).parents[1]
-    command = [sys.executable, "-m", "mypy", "--config-file", root / "pyproject.toml", script]  # with the cache of lint
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
-    lines = SCRIPT.splitlines()
-    found = {int(n): text for n, text in re.findall(r"script\.py:(\d+): error: (.*)", done.stdout)}
-    assert set(found) == {n for n, line in enumerate(lines, 1) if "# " in line}, done.stdout
-    kinds = "Unexpected keyword argument|has no attribute|has incompatible type"
-    assert all(re.search(kinds, text) for text in found.values()), found
 
 
 def test_signatures_name_the_options() -> None:

@@ -28,3 +28,34 @@ def test_graphs_and_results_have_types(tmp_path: Path) -> None:
     for one in made:
         assert type(one) is DynamicGraph
         one.close()
+
+
+def misspelt(frame: pd.DataFrame) -> None:
+    """Nobody calls this: mypy finds what is misspelt, since an ignored error that is none is an error to it."""
+    g = DynamicGraph(structre="lpma")  # type: ignore[call-arg]  # structure
+    g = DynamicGraph(store="roads", lagbytes=3)  # type: ignore[call-arg]  # lag_bytes
+    g = DynamicGraph(n_vertices="3")  # type: ignore[arg-type]  # n_vertices
+    g = DynamicGraph.from_pandas(frame, weigthed=True)  # type: ignore[call-arg]  # weighted
+    g = DynamicGraph.from_arrow(frame, keyz="int64")  # type: ignore[call-arg]  # keys
+    g = DynamicGraph.from_polars(frame, windw=3)  # type: ignore[call-arg]  # window
+    g = DynamicGraph.from_cudf(frame, revers=True)  # type: ignore[call-arg]  # reverse
+    g = DynamicGraph.from_dask(frame, exchang="tcp")  # type: ignore[call-arg]  # exchange
+    g = DynamicGraph.from_csv("a.csv", devise="cpu")  # type: ignore[call-arg]  # device
+    g = DynamicGraph.from_parquet("a.parquet", stor="roads")  # type: ignore[call-arg]  # store
+    g = DynamicGraph.from_dlpack([0], [1], direct=True)  # type: ignore[call-arg]  # directed
+    g = DynamicGraph.from_networkx(None, combin="sum")  # type: ignore[call-arg]  # combine
+    g = DynamicGraph.from_scipy(None, combine="summ")  # type: ignore[arg-type]  # combine
+    g = DynamicGraph.read("a.mtx", balanse=None)  # type: ignore[call-arg]  # balance
+    g = DynamicGraph.open("roads", repare=True)  # type: ignore[call-arg]  # repair
+    g = DynamicGraph.open("roads", pacience=3)  # type: ignore[call-arg]  # patience
+    g = DynamicGraph.open("roads", sync="allways")  # type: ignore[arg-type]  # always
+    g = DynamicGraph.open("roads", weighted=True)  # type: ignore[call-arg]  # what the store says
+    g = DynamicGraph.load("roads", devise="cpu")  # type: ignore[call-arg]  # device
+    g = g.at(3, structre="csr")  # type: ignore[call-arg]  # structure
+    g.move_to(exchang="tcp")  # type: ignore[call-arg]  # exchange
+    g.copy(structur="csr")  # type: ignore[call-arg]  # structure
+    g.page_rank()  # type: ignore[attr-defined]  # pagerank
+    g.pagerank(damping=0.85)  # type: ignore[call-arg]  # damping
+    g = DynamicGraph.from_pandas(frame, weighted=True, keys=None, directed=False, store="roads", retain=3)
+    g = DynamicGraph.open("roads", repair=True, device="cpu", retain=3).at(3, structure="csr")
+    g = DynamicGraph(None, 3, window=5, combine="last", lag_seconds=1.5)

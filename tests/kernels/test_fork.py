@@ -14,7 +14,7 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.kernels import load
 
-CHILDREN, LIMIT, N, HELPERS = 120, 20, 20_000, 2
+CHILDREN, LIMIT, N, HELPERS = 40, 20, 20_000, 2
 sys.setswitchinterval(0.0005)  # seconds; the threads at work leave the interpreter to what forks
 kernel = load(Device("cpu", threads=3), sys.argv[1]).Count
 
@@ -75,4 +75,4 @@ def test_children_forked_beside_running_kernels_end(write):
     environment = {**os.environ, "MGRAPH_HOST_BUILD": "plain", "LD_PRELOAD": ""}
     command = [sys.executable, "-c", RUN, write(COUNT)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=environment)
-    assert done.stdout == "120 children of 120 and True\n", done.stderr
+    assert done.stdout == "40 children of 40 and True\n", done.stderr

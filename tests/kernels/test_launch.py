@@ -36,6 +36,21 @@ struct Add {  // one lane an item
 """
 
 
+LATE = """
+struct Late {  // its last item takes milliseconds
+    static constexpr int lanes = 1;
+    i64 n;
+    i64* out;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) {
+            for (volatile i64 turn = 0; i == n - 1 && turn < 2000000; turn = turn + 1) {}
+            out[i] = i + 1;
+        }
+    }
+};
+"""
+
+
 @pytest.fixture
 def add(write):
     return load(Device("cpu", threads=2), write(ADD)).Add
@@ -50,6 +65,15 @@ def test_runs(add):
     given = fields()
     add(5, **given)
     np.testing.assert_array_equal(given["sum"], np.arange(5) * 5.5 + 1)
+
+
+def test_a_launch_ends_after_the_last_helper(write):
+    late, n = load(Device("cpu", threads=3), write(LATE)).Late, 100_000
+    for _ in range(20):  # the last item is a helper's at one time or another
+        out = np.zeros(n, np.int64)
+        late(n, n=n, out=out)
+        assert out[-1] == n
+        np.testing.assert_array_equal(out, np.arange(1, n + 1))
 
 
 @pytest.mark.parametrize("kind", [dict, Struct, lambda **f: View("x.cuh", "Pair", f)], ids=["dict", "Struct", "View"])

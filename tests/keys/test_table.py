@@ -28,7 +28,8 @@ def drawn(rng: np.random.Generator, kind: str, bound: int, n: int) -> list:
         some = (rng.integers(-bound, bound, n) * 2**40).tolist()
         return [*some, *EDGES]
     some = [f"{'x' * int(i % 23)}{i}" for i in rng.integers(0, bound, n)]
-    return [*some, *WORDS]
+    middle = [f"xxxxxxxx{i:05}yyyyyyyy" for i in rng.integers(0, bound, n)]  # of ends that are alike
+    return [*some, *middle, *WORDS]
 
 
 def as_list(kind: str, column) -> list:

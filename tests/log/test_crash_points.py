@@ -25,13 +25,13 @@ def seeds(count: int, first: int) -> list[int]:
 @pytest.mark.parametrize("snapshots", [False, True])
 def test_a_sample_of_crash_points(snapshots):
     points = refused = 0
-    for seed in seeds(10, 100 + 1000 * snapshots):
+    for seed in seeds(5, 100 + 1000 * snapshots):
         more, errors = stream(seed, openings=4, changes=8, every=0.15, snapshots=snapshots)
         points, refused = points + more, refused + errors
     print(points, "crash points,", refused, "changes refused")
     note("crash-points", crash_points=points, changes_refused=refused)
-    assert points > 150
-    assert refused > 5
+    assert points > 75
+    assert refused > 2
 
 
 # ---- the same with one of the rules left out: it is found ------------------------------------------------------------

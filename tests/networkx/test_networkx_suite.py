@@ -75,8 +75,10 @@ def run_suite(tmp_path, fallback: bool) -> tuple[str, dict[str, dict[str, int]]]
         "NETWORKX_FALLBACK_TO_NX": "1" if fallback else "",
         "MGRAPH_NETWORKX_CALLS": str(tmp_path / "calls.json"),
     }
-    # 560 graphs of ten nodes, each measured eight times; and weights that are refused, then once more for each node
-    left_out = ["-k", "not test_use_bounds_on_off_consistency and not TestWeightedDistance"]
+    # 560 graphs of ten nodes, each measured eight times; weights that are refused, then once more for each node; large
+    # graphs of known communities; and arguments that no algorithm of mgraph gets
+    slow = ("test_use_bounds_on_off_consistency", "TestWeightedDistance", "test_modularity_increase", "test_sentinel")
+    left_out = ["-k", " and ".join(f"not {name}" for name in slow)]
     how = ["-q", "-rfEX", *left_out, "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "networkx_calls"]
     found = [f"--rootdir={WHERE}", f"--confcutdir={WHERE}", "-c", str(tmp_path / "pytest.ini")]
     tests = [str(WHERE / "algorithms" / test) for test in TESTS]

@@ -51,7 +51,10 @@ class OptionsConformance(Shapes, Failures, Streams, Clones):
     def device(self, request: pytest.FixtureRequest) -> Device:
         return Device.of(request.param)
 
-    @pytest.fixture(params=WEIGHTS, ids=lambda weighted: "weighted" if weighted else "plain")
+    @pytest.fixture(  # with weights there are all arrays that there are without them
+        params=[True, *(pytest.param(False, marks=pytest.mark.slow) for weighted in WEIGHTS if not weighted)],
+        ids=lambda weighted: "weighted" if weighted else "plain",
+    )
     def weighted(self, request: pytest.FixtureRequest) -> bool:
         return request.param
 
@@ -74,6 +77,10 @@ class OptionsConformance(Shapes, Failures, Streams, Clones):
 
 class StructureConformance(OptionsConformance, Vertices, BadInput, Races):
     """Subclass with a `name`; the structure has its default options."""
+
+    @pytest.fixture(params=WEIGHTS, ids=lambda weighted: "weighted" if weighted else "plain")
+    def weighted(self, request: pytest.FixtureRequest) -> bool:
+        return request.param
 
     # --- batches ---
 
@@ -116,7 +123,7 @@ class StructureConformance(OptionsConformance, Vertices, BadInput, Races):
             assert Device.to_host(s.neighbors([2, 3]).weight).tolist() == [4, 6]
 
     def test_one_edge_repeated(self, make):
-        s, n = make(4), scaled(1_000_000)
+        s, n = make(4), scaled(100_000)
         src = np.full(n, 2, np.uint32)
         op = np.ones(n, np.int8)
         op[:-1:2] = -1

@@ -141,9 +141,9 @@ class Failures:
         check(s, model)
 
     def test_commit_asks_for_no_memory(self, make, monkeypatch):
-        s, model = make.full(1000, scaled(20_000))
+        s, model = make.full(1000, scaled(6000))
         for inserts in (0.9, 0.1):
-            batch = random_batch(s, np.random.default_rng(1), scaled(20_000), inserts=inserts)
+            batch = random_batch(s, np.random.default_rng(1), scaled(6000), inserts=inserts)
             plan = s.prepare(run_of(s, batch))
             with no_allocation(monkeypatch, s):
                 counts = s.commit(plan)

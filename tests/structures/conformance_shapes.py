@@ -12,7 +12,7 @@ from mgraph.structures import Counts
 
 class Shapes:
     def test_growth_from_empty_and_shrinking_to_nothing(self, make):
-        n, rng = scaled(50_000), np.random.default_rng(5)
+        n, rng = scaled(20_000), np.random.default_rng(5)
         s, total = make(5000), 0
         everything = np.zeros(0, np.uint64)
         for size in (1, 10, 100, 1000, n // 4, n):
@@ -60,7 +60,7 @@ class Shapes:
         step(s, model, edges(s, [(v, v) for v in range(0, 100, 3)], op=[-1] * 34))
 
     def test_hub(self, make):
-        n = scaled(100_000)
+        n = scaled(40_000)
         s = make(n)
         ids = np.random.default_rng(2).permutation(n).astype(np.uint32)
         hub = np.full(n, n // 2, np.uint32)

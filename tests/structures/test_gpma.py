@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conformance import StructureConformance
+from conformance import OptionsConformance, StructureConformance
 from edge_model import Model, edges, random_batch, step
 
 from mgraph.device import Device
@@ -14,6 +14,7 @@ from mgraph.structures.gpma import Gpma
 
 class TestGpma(StructureConformance):
     name = "gpma"
+    weighted = OptionsConformance.weighted  # without weights its kernels are as gpma+'s
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

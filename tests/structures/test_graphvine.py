@@ -30,6 +30,7 @@ class TestGraphVineSmallBlocks(OptionsConformance):
     options = {"block": 4, "spare": 0.02}
 
 
+@pytest.mark.slow  # the streams below have these options
 @pytest.mark.paper
 class TestGraphVinePlain(OptionsConformance):
     name = "graphvine"
@@ -45,8 +46,11 @@ def device(request):
     return Device.of(request.param)
 
 
-@pytest.mark.parametrize("options", TRIED)
-@pytest.mark.parametrize("seed", range(SEED, SEED + (4 if BUILD == "plain" else 1)))
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param(name, marks=() if name in ("all", "plain", "wide") else pytest.mark.slow) for name in TRIED],
+)
+@pytest.mark.parametrize("seed", range(SEED, SEED + (2 if BUILD == "plain" else 1)))
 def test_streams_in_one_pool(device, options, seed):
     """Few long rows in a pool with room, so that blocks and directories come and go one by one and not by a rebuild."""
     print(f"seed {seed}")
@@ -134,7 +138,7 @@ def test_block_size_follows_the_mean_degree():
     assert (s.pool.shift, fixed.pool.shift) == (6, 2)  # 40 edges: a block of 64; the paper keeps the first batch's
 
 
-@pytest.mark.parametrize(("weighted", "options"), [*((False, name) for name in TRIED), (True, "all")])
+@pytest.mark.parametrize(("weighted", "options"), [(False, "all"), (False, "plain"), (True, "all")])
 def test_vertices_deleted_at_once(device, weighted, options):
     s, model = create("graphvine", 3000, device=device, weighted=weighted, **{"block": 8, **OPTIONS[options]}), Model()
     rng = np.random.default_rng(4)

@@ -69,9 +69,7 @@ def test_buckets_that_outgrow_their_slots(device, shape):
     check(device, SHAPES[shape](rng, scaled(5000)), bucket=100, room=110)
 
 
-@pytest.mark.parametrize(
-    "buckets", [2, 3, 4, 1023, 1024, 1025, 4095, 4096, 4097, 5000] if BUILD == "plain" else [3, 1025]
-)
+@pytest.mark.parametrize("buckets", [2, 3, 1023, 1024, 1025, 4097] if BUILD == "plain" else [3, 1025])
 def test_numbers_of_buckets(device, buckets):
     rng = np.random.default_rng(buckets)
     keys = rng.integers(0, 1 << 40, 4 * buckets, dtype=np.uint64)

@@ -23,6 +23,7 @@ class TestSlabGraph(StructureConformance):
     name = "slabgraph"
 
 
+@pytest.mark.slow
 @pytest.mark.paper
 class TestSlabGraphPlain(OptionsConformance):
     name = "slabgraph"

@@ -67,7 +67,7 @@ def test_a_graph_that_grows_is_not_compacted(device, monkeypatch):
     s = create("slabgraph", 1 << 15, device=device)
     s.insert(random_batch(s, rng, n, inserts=1.0, skew=4))
     monkeypatch.setattr(pool.Move, "compact", None)
-    for _ in range(40):
+    for _ in range(20):
         s.insert(random_batch(s, rng, n // 20, inserts=1.0, skew=4))
         s.check_invariants()
     found = s.chains()

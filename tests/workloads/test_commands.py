@@ -203,8 +203,8 @@ def _leave(process):
 
 
 def test_ctrl_c_ends_a_stream_with_what_was_measured(tmp_path):
-    command = [sys.executable, "-u", "-m", "workloads", "stream", "--data", "rmat:15:16", "--device", "cpu"]
-    command += ["--workers", "2", "--batch", "100", "--initial", "0.1", "--out", str(tmp_path)]
+    command = [sys.executable, "-u", "-m", "workloads", "stream", "--data", "rmat:14:16", "--device", "cpu"]
+    command += ["--workers", "2", "--batch", "50", "--initial", "0.1", "--out", str(tmp_path)]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True
     )

@@ -1,10 +1,19 @@
 // Helper threads of CPU kernels: they draw ranks while any are left. No kernel waits for a helper that is late or never
 // comes: on busy cores OpenMP's barrier waited a time slice of 4 ms for kernels of 0.1 ms.
 #pragma once
-#include <atomic>
 #include <new>
 #include <pthread.h>  // C++'s headers of threads would take a third of a program's compilation
 #include <sched.h>
+
+// A sequentially consistent value; the header <atomic> would take a sixth of a program's compilation.
+template <class T> class Atomic {
+    T value = 0;
+
+public:
+    T load() const { return __atomic_load_n(&value, __ATOMIC_SEQ_CST); }
+    void operator=(T x) { __atomic_store_n(&value, x, __ATOMIC_SEQ_CST); }
+    T fetch_add(T n) { return __atomic_fetch_add(&value, n, __ATOMIC_SEQ_CST); }
+};
 
 struct HelpedJob {
     void (*run)(const void* kernel, long long rank, long long ranks);
@@ -15,8 +24,8 @@ struct HelpedJob {
 class Helpers {  // one job at a time; no destructor, since its threads end with the process
     pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER, asleep = PTHREAD_MUTEX_INITIALIZER;
     pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
-    std::atomic<const HelpedJob*> job{nullptr};
-    std::atomic<long long> next{0}, most{0}, inside{0}, sleepers{0}, posted{0};
+    Atomic<const HelpedJob*> job;
+    Atomic<long long> next, most, inside, sleepers, posted;
     long long threads = 0;
 
     static constexpr int spins = 400;  // about 20 us: the time between two kernels of a batch
@@ -34,9 +43,9 @@ class Helpers {  // one job at a time; no destructor, since its threads end with
         for (int i = 0; i < spins && posted.load() == seen; ++i) pause();
         if (posted.load() != seen) return;
         pthread_mutex_lock(&asleep);
-        ++sleepers;
+        sleepers.fetch_add(1);
         while (posted.load() == seen) pthread_cond_wait(&wake, &asleep);
-        --sleepers;
+        sleepers.fetch_add(-1);
         pthread_mutex_unlock(&asleep);
     }
     void help() {
@@ -47,7 +56,7 @@ class Helpers {  // one job at a time; no destructor, since its threads end with
             // other's write.)
             if (inside.fetch_add(1) < most.load())
                 if (const HelpedJob* now = job.load()) take(*now);
-            inside.fetch_sub(1);
+            inside.fetch_add(-1);
         }
     }
     static void* start(void* all) {
@@ -70,7 +79,7 @@ public:
         }
         hire(now.helpers);
         next = 0, most = now.helpers, job = &now;
-        ++posted;
+        posted.fetch_add(1);
         if (sleepers.load()) {
             pthread_mutex_lock(&asleep);
             pthread_cond_broadcast(&wake);

@@ -197,9 +197,8 @@ def test_both_drivers(size: int, mapped: bool | str) -> None:
 @pytest.mark.parametrize("starts", [(0, 5, 5, 70, 71, 90), (0, 0, 0, 90), (0, 90, 90, 90), (0, 31, 33, 65, 90)])
 @pytest.mark.parametrize("mapped", [True, False, "hosts"])
 def test_ranges_of_any_length(starts: tuple[int, ...], mapped: bool | str) -> None:
-    for seed, directed in ((3, True), (4, False)):
-        print(f"seed {seed}")
-        check(random_graph(seed, 90, 300, directed), Partition(starts), sampled=True, mapped=mapped)
+    directed = len(starts) < 5  # one list of ranges with directed graphs, the others without
+    check(random_graph(3 + (not directed), 90, 300, directed), Partition(starts), sampled=True, mapped=mapped)
 
 
 @pytest.mark.parametrize("mapped", [True, *(pytest.param(way, marks=pytest.mark.slow) for way in (False, "hosts"))])

@@ -91,7 +91,7 @@ def test_dropped(way: str, weight: bool) -> None:
     plain = Graph(graph.n, graph.src, graph.dst)
     dtype, tol = ("float64", 1e-14) if way == "float64" else ("float32", 1e-7 if way == "narrow" else 1e-8)
     p = np.random.default_rng(2).random(graph.n)
-    for size in (1, 2):
+    for size in (1, 2) if way in ("float32", "pushed") else (2,):
         made = shards(graph, cut(graph.n, size), "gpma+", reverse=way != "pushed")
         given = {"dangling": "drop", "weight": weight, "dtype": dtype, "tol": tol, "max_iter": 500}
         for personal in (None, p):

@@ -75,9 +75,9 @@ def simple(graph: Graph) -> Graph:
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_shapes(structure: str, device: str, small: None, size: int) -> None:
-    for graph in shapes():
-        check(graph, cut(graph.n, size, even=False), structure=structure, device=device)
-        check(replace(graph, directed=False), cut(graph.n, size, even=False), structure=structure, device=device)
+    for number, graph in enumerate(shapes()):  # the directed ones both ways, each way on other numbers of ranks
+        one = replace(graph, directed=graph.directed and (number + size) % 4 < 2)
+        check(one, cut(one.n, size, even=False), structure=structure, device=device)
 
 
 def test_planted_communities_are_found(structure: str, device: str, tables: str) -> None:
@@ -91,31 +91,27 @@ def test_planted_communities_are_found(structure: str, device: str, tables: str)
 def test_ranks_and_structures_change_no_label(
     device: str, tables: str, make: Callable[[Graph, int], Graph], directed: bool
 ) -> None:
-    for seed in (1, 2):
-        print(f"seed {seed}")
-        graph = make(random_graph(seed, 200, 600 * seed, directed, skew=seed == 1), seed)
-        want = check(graph, cut(graph.n, 1), device=device)
-        for structure, size in (("slabgraph", 2), ("gpma+", 4), ("gpma+", 5)):
-            got = check(graph, cut(graph.n, size, even=False), structure=structure, device=device)
-            np.testing.assert_array_equal(got, want)
+    graph = make(random_graph(1, 120, 500, directed, skew=True), 1)
+    want = check(graph, cut(graph.n, 1), device=device)
+    for structure, size in (("slabgraph", 2), ("gpma+", 5)):
+        got = check(graph, cut(graph.n, size, even=False), structure=structure, device=device)
+        np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("directed", [True, False])
 def test_the_order_of_the_vertices_changes_no_label(device: str, size: int, directed: bool) -> None:
-    for seed in range(2):
-        print(f"seed {seed}")
-        graph = weighted(random_graph(seed, 200, 900, directed), seed)
-        made, order = reordered(graph, size, seed, device, reverse=directed)
-        got, _ = run(made, LEIDEN, seed=1)
-        np.testing.assert_array_equal(got[order], check(graph, cut(graph.n, 1), device=device))
+    graph = weighted(random_graph(0, 150, 700, directed), 0)
+    made, order = reordered(graph, size, 0, device, reverse=directed)
+    got, _ = run(made, LEIDEN, seed=1)
+    np.testing.assert_array_equal(got[order], check(graph, cut(graph.n, 1), device=device))
 
 
 @pytest.mark.parametrize("directed", [True, False])
 def test_no_worse_than_networkx_s_louvain(directed: bool) -> None:
     for seed in (1, 2):
         print(f"seed {seed}")
-        graph = random_graph(seed, 400, 2400, directed, skew=seed == 2)
+        graph = random_graph(seed, 200, 1200, directed, skew=seed == 2)
         graph = weighted(graph, seed) if seed == 1 else graph
         oracle = networkx_graph(graph)
         theirs = [nx.community.louvain_communities(oracle, seed=one) for one in range(3)]
@@ -172,7 +168,7 @@ def test_after_batches(structure: str, device: str, small: None, size: int) -> N
 
 
 def test_many_threads(structure: str, tables: str) -> None:
-    graph = random_graph(12, 1000, 6000, directed=False, skew=True)
+    graph = random_graph(12, 300, 2000, directed=False, skew=True)
     labels = []
     for threads in (1, 4):
         made = shards(graph, cut(graph.n, 1), structure)
@@ -188,9 +184,9 @@ def test_many_threads(structure: str, tables: str) -> None:
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("make", [lambda graph, seed: graph, weighted], ids=["plain", "weighted"])
 def test_cpm(device: str, make: Callable[[Graph, int], Graph], directed: bool) -> None:
-    for seed, resolution in enumerate((0.01, 0.05, 0.3)):
+    for seed, resolution in enumerate((0.01, 0.3)):
         print(f"seed {seed}")
-        graph = make(simple(random_graph(seed, 150, 700, directed)), seed)
+        graph = make(simple(random_graph(seed, 80, 350, directed)), seed)
         options = {"quality": "cpm", "resolution": resolution}
         got = check(graph, cut(graph.n, 1), device=device, **options)
         np.testing.assert_array_equal(check(graph, cut(graph.n, 3, even=False), device=device, **options), got)

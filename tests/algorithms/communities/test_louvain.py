@@ -60,20 +60,18 @@ def test_planted_communities_are_found(structure: str, device: str, tables: str)
 
 @pytest.mark.parametrize("make", [lambda graph, seed: graph, weighted], ids=["plain", "weighted"])
 def test_ranks_and_structures_change_no_label(device: str, tables: str, make: Callable[[Graph, int], Graph]) -> None:
-    for seed in (1, 2):
-        print(f"seed {seed}")
-        graph = make(random_graph(seed, 200, 600 * seed, directed=False, skew=seed == 1), seed)
-        want = check(graph, cut(graph.n, 1), device=device)
-        for structure, size in (("gpma+", 2), ("slabgraph", 3)):
-            got = check(graph, cut(graph.n, size, even=False), structure=structure, device=device)
-            np.testing.assert_array_equal(got, want)
+    graph = make(random_graph(1, 120, 500, directed=False, skew=True), 1)
+    want = check(graph, cut(graph.n, 1), device=device)
+    for structure, size in (("gpma+", 2), ("slabgraph", 3)):
+        got = check(graph, cut(graph.n, size, even=False), structure=structure, device=device)
+        np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize("make", [lambda graph, seed: graph, weighted], ids=["plain", "weighted"])
 def test_directed_graphs(device: str, tables: str, make: Callable[[Graph, int], Graph]) -> None:
-    for seed in range(3):
+    for seed in range(2):
         print(f"seed {seed}")
-        graph = make(random_graph(seed, 200, 1000, True, skew=seed == 1), seed)
+        graph = make(random_graph(seed, 120, 600, True, skew=seed == 1), seed)
         want = check(graph, cut(graph.n, 1), device=device)
         np.testing.assert_array_equal(check(graph, cut(graph.n, 3, even=False), device=device), want)
         oracle = networkx_graph(graph)
@@ -98,18 +96,16 @@ def test_most_levels() -> None:
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_the_order_of_the_vertices_changes_no_label(device: str, size: int) -> None:
-    for seed in range(2):
-        print(f"seed {seed}")
-        graph = weighted(random_graph(seed, 200, 900, directed=False), seed)
-        made, order = reordered(graph, size, seed, device)
-        got, _ = run(made, LOUVAIN, seed=1)
-        np.testing.assert_array_equal(got[order], check(graph, cut(graph.n, 1), device=device))
+    graph = weighted(random_graph(0, 150, 700, directed=False), 0)
+    made, order = reordered(graph, size, 0, device)
+    got, _ = run(made, LOUVAIN, seed=1)
+    np.testing.assert_array_equal(got[order], check(graph, cut(graph.n, 1), device=device))
 
 
 def test_as_good_as_networkx() -> None:
-    for seed in range(3):
+    for seed in (1, 2):
         print(f"seed {seed}")
-        graph = random_graph(seed, 500, 2500, directed=False, skew=seed == 2)
+        graph = random_graph(seed, 250, 1200, directed=False, skew=seed == 2)
         graph = weighted(graph, seed) if seed == 1 else graph
         oracle = networkx_graph(graph)
         theirs = [nx.community.louvain_communities(oracle, seed=one) for one in range(3)]
@@ -219,7 +215,7 @@ def test_both_drivers(monkeypatch: pytest.MonkeyPatch, tables: str, size: int, m
     usual_room = level.inbox_room
     for seed, directed in ((1, True), (2, False)):
         print(f"seed {seed}")
-        graph = weighted(random_graph(seed, 300, 1500, directed, skew=True), seed)
+        graph = weighted(random_graph(seed, 120, 600, directed, skew=True), seed)
         results = []
         for room in (usual_room, lambda *_: 3 * (size > 1)):
             monkeypatch.setattr(level, "inbox_room", room)

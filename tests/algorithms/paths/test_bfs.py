@@ -45,8 +45,8 @@ def test_random(
     monkeypatch.setattr(importlib.import_module("mgraph.algorithms.paths.bfs.program"), "ROOM", room)
     kind = {"structure": structure, "device": device, "mapped": mapped}
     pulled = 0
-    for seed in range(4):
-        graph = random_graph(seed, 700 + 31 * seed, 2500, directed, skew=seed % 2 == 1)
+    for seed in range(2):
+        graph = random_graph(seed, 500 + 31 * seed, 1800, directed, skew=seed % 2 == 1)
         print(f"seed {seed}")
         source = int(graph.src[seed])
         for direction in ("out", "in"):
@@ -121,9 +121,8 @@ def test_every_source_agrees_with_networkx() -> None:
 def test_ranges_of_any_length(starts: tuple[int, ...]) -> None:
     for seed, directed in ((3, True), (4, False)):
         graph = random_graph(seed, 90, 200, directed)
-        for reverse in (False, True):
-            for source in (0, 5, 33, 89):
-                check(graph, Partition(starts), source, reverse)
+        for source in (0, 33, 89):
+            check(graph, Partition(starts), source, reverse=source == 33)
 
 
 @pytest.mark.parametrize("name", ["web-NotreDame", "cit-HepPh", "ego-twitter", "luxembourg_osm"])

@@ -150,7 +150,7 @@ def test_programs_with_full_inboxes_and_both_drivers(
     monkeypatch.setitem(world.PATIENCE, "cpu", 0)
     for seed in range(2):
         print(f"seed {seed}")
-        graph = random_graph(seed, 300, 1500, skew=seed == 1)
+        graph = random_graph(seed, 150, 700, skew=seed == 1)
         sources = np.random.default_rng(seed).integers(0, graph.n, 40)
         cuts = cut(graph.n, ranks, even=ranks < 5)
         made, far = shards(graph, cuts, device=device, mapped=mapped), every(graph, sources)

@@ -120,10 +120,10 @@ def test_commit_fails_alike_on_all_ranks_and_the_graph_is_lost():
 
 
 def test_a_rank_that_polls_nothing_for_longer_than_the_patience_loses_the_graph():
-    with fake_cluster(2, patience=3.0) as (coordinator, workers):
+    with fake_cluster(2, patience=1.0) as (coordinator, workers):
         with after(0.2, ctrl_c), pytest.raises(KeyboardInterrupt):
-            coordinator.call("deaf", {"ranks": [1], "seconds": 9})
-        what = rf"ranks \[1\], the workers at {workers[1].address}, have not returned .* within 3 s"
+            coordinator.call("deaf", {"ranks": [1], "seconds": 4})
+        what = rf"ranks \[1\], the workers at {workers[1].address}, have not returned .* within 1 s"
         with pytest.raises(GraphLost, match=what):
             coordinator.call("echo")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from fakes import FakeWorker, LoopThread, by_comm, fake_cluster, wait_for
 from patience import patience
 
+from mgraph.client.calls import graph_lock
 from mgraph.client.calls.coordinator import Coordinator
 from mgraph.client.calls.loop_runner import LoopRunner
 from mgraph.errors import CapacityError, GraphClosed, GraphLost, MgraphError, WorkerLost
@@ -79,10 +81,13 @@ def test_a_client_is_lost_after_the_vote(lost, committed, doubting, epoch):
         assert [answer["epoch"] for answer in answers] == [epoch + 1] * 3
 
 
-def test_calls_wait_behind_that_of_another_client():
+def test_calls_wait_behind_that_of_another_client_and_no_longer(monkeypatch):
+    monkeypatch.setattr(graph_lock, "KEEP_SECONDS", 3600.0)  # a client that is waited for keeps nothing
     with two() as (first, other, workers):
         with under_way(first, workers, "wait", ranks=[0, 1], seconds=0.5):
+            began = time.monotonic()
             assert epochs(other) == [0, 0]
+            assert time.monotonic() - began < patience(5)
             assert [worker.log.index("echo") > worker.log.index("wait") for worker in workers] == [True, True]
         first.call("update")
         assert epochs(other) == [1, 1]
@@ -204,7 +209,7 @@ def test_closing_ends_a_wait_for_the_turn():
             except MgraphError as error:
                 errors.append(error)
 
-        with under_way(first, workers, "wait", ranks=[0, 1], seconds=patience(2)):
+        with under_way(first, workers, "wait", ranks=[0, 1], seconds=patience(1)):
             thread = threading.Thread(target=ask)
             thread.start()
             assert not wait_for(lambda: bool(errors), 0.3)

@@ -196,7 +196,7 @@ def test_a_half_copied_file_is_read_again_when_it_changes(tmp_path, caplog):
     with DynamicGraph(n_vertices=50, weighted=True, store=tmp_path / "store") as graph:
         thread = threading.Thread(target=finish)
         thread.start()
-        assert graph.follow(Folder(folder, idle=10, settle=30), weight="weight") == 1
+        assert graph.follow(Folder(folder, idle=2, settle=30), weight="weight") == 1
         thread.join()
         assert "edges-1.parquet" in caplog.text
         (folder / "edges-2.parquet").write_bytes(whole[:900])

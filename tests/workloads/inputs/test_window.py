@@ -49,7 +49,7 @@ def play(edges, batch, directed=True):
 operations = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.sampled_from([1, 1, 1, -1])), min_size=1)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(operations, st.integers(1, 12), st.integers(1, 9), st.booleans())
 def test_window_is_the_model(ops, window, size, directed):
     stream = make(ops, directed=directed)
@@ -61,7 +61,7 @@ def test_window_is_the_model(ops, window, size, directed):
         assert edges == states[at - 1]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.just(1)), min_size=1), st.integers(1, 9))
 def test_no_expiry_is_of_an_edge_that_is_gone(ops, window):
     stream = make(ops)
