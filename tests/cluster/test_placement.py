@@ -14,7 +14,8 @@ from graph_clusters import addresses, assert_clean
 from interrupts import after
 from steps import before, rest
 
-from mgraph import DynamicGraph, InvalidOption, WorkerLost
+from mgraph import DynamicGraph, EdgeBatch, InvalidOption, WorkerLost
+from mgraph.structures.run import FEW
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,7 @@ def test_a_graph_is_not_disturbed_by_the_loss_of_anothers_worker_during_updates_
             assert (graph.exchange, other.exchange) == ("peer", "loopback")
             graph.update(batch())
             other.update(batch())
-            reports = []
+            reports, large = [], EdgeBatch(*np.random.default_rng(1).integers(0, N, (2, FEW + 1)))  # prepared and voted
             cluster.client.run(before, "prepare", rest, 1.5, None)
             calls = threading.Thread(target=lambda: reports.append(graph.update(batch(1))), daemon=True)
             calls.start()
@@ -42,7 +43,7 @@ def test_a_graph_is_not_disturbed_by_the_loss_of_anothers_worker_during_updates_
                 after(0.5, lambda: send(cluster.workers[victim], signal.SIGKILL)),
                 pytest.raises(WorkerLost, match=f"graph {other.id}: rank 0, the worker at {victim}"),
             ):
-                other.update(batch(1))
+                other.update(large)
             assert reports == []  # it is still under way, and ends well
             calls.join(10)
             assert [report.epoch for report in reports] == [2]

@@ -59,7 +59,8 @@ class ModelShard:
     n_vertices = N
 
     def __init__(self, graph: str, rank: int, size: int) -> None:
-        self.spec, self.rank, self.size, self.exchange = SimpleNamespace(graph=graph, copy_of=""), rank, size, None
+        self.spec = SimpleNamespace(graph=graph, copy_of="", directed=False, reverse=False, combine="last", times=None)
+        self.rank, self.size, self.exchange = rank, size, None
         self.lo, self.hi, self.epoch, self.changes = rank * N // size, (rank + 1) * N // size, 0, 0
         self.device, self.structures, self.results, self.maintained = _Device(), (), dict[str, Any](), dict[str, Any]()
         self.remembered = Remembered()

@@ -1,7 +1,7 @@
 """``python -m workloads report``: archived JSON lines as Markdown tables, on the terminal or in a document.
 
 In a document a table goes between two markers. The first may name the tables to put there, and the folders of the
-archive to take them from: ``<!-- results:begin headline -->``, ``<!-- results:begin bench-networkx amd-epyc -->`` and
+archive to take them from: ``<!-- results:begin summary -->``, ``<!-- results:begin bench-networkx amd-epyc -->`` and
 ``<!-- results:end -->``.
 """
 
@@ -23,7 +23,7 @@ from workloads.paper.papers import PAPERS
 from workloads.report.by_gpus import by_gpus, six_by_gpus
 from workloads.report.published_results import published_results
 from workloads.report.slow_batches import doubling, slow_batches
-from workloads.report.summary import headline, summary
+from workloads.report.summary import summary
 from workloads.results.archive import Run, newest, of, parameters, provenance
 from workloads.results.result_table import pivot
 
@@ -32,7 +32,6 @@ __all__ = ["HELP", "add_arguments", "inside", "run", "shown"]
 HELP = "turn archived results into Markdown tables"
 #: tables of all benchmarks of a machine
 OVERVIEWS = {
-    "headline": headline,
     "summary": summary,
     "pauses": slow_batches,
     "others": published_results,

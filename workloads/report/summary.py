@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,20 +9,10 @@ from typing import Any
 from workloads.bench.harness import short
 from workloads.results.archive import Run, of, parameters, provenance
 
-__all__ = ["headline", "summary"]
+__all__ = ["summary"]
 
 Table = tuple[str, list[str], list[list[Any]]]  #: provenance, columns, rows
 SHAPES = {"rmat": "", "hub": "one hub", "road": "road-like"}
-
-#: six rows that stand for all: patterns of the summary's rows
-HEADLINE = (
-    r"build from [\d.]+M edges, ms",
-    r"insert 1M into [\d.]+M edges, ms",
-    r"delete 1M from [\d.]+M edges, ms",
-    r"BFS, [\d,]+M arcs, symmetric, ms",
-    r"PageRank iteration, [\d,]+M arcs, symmetric, ms",
-    r"bytes per edge, [\d.]+M after the batches",
-)
 
 
 @dataclass
@@ -38,28 +27,6 @@ class _Row:
 def summary(runs: list[Run]) -> Table:
     """Return all measurements of runs on the same hardware."""
     return _table(_rows(runs))
-
-
-def headline(runs: list[Run]) -> Table:
-    """Return the rows of `HEADLINE`, for the structures common to all.
-
-    Each row is of the run that compared most structures. Without one of the rows, none is returned.
-
-    No row where one of them is missing.
-    """
-    # Choose a run for each row.
-    chosen = []
-    for pattern in HEADLINE:
-        matches = [row for row in _rows(runs) if re.fullmatch(pattern, row.what)]
-        chosen += sorted(matches, key=lambda row: len(row.values))[-1:]
-    if len(chosen) < len(HEADLINE):
-        return _table([])
-
-    # Keep the common structures.
-    common = set.intersection(*(set(row.values) for row in chosen))
-    for row in chosen:
-        row.values = {name: value for name, value in row.values.items() if name in common}
-    return _table(chosen)
 
 
 def _rows(runs: list[Run]) -> list[_Row]:
