@@ -67,7 +67,7 @@ def update(
         _check_epoch(rank, epoch)
     # Most small batches of a single rank take the short way.
     if n_vertices is None and offset is None and keys is None and not whole:
-        answer = ballot.apply_few(**share)
+        answer = ballot.apply_few(share)
         if answer is not None:
             return answer
     if whole:

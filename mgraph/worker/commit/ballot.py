@@ -106,18 +106,18 @@ class Ballot:
             return self._working
         return _Logged(self, self.log, record, ahead, self._working)
 
-    def apply_few(
-        self, src: Any, dst: Any, weight: Any = None, op: Any = None, time: Any = None
-    ) -> dict[str, Any] | None:
+    def apply_few(self, share: dict[str, Any]) -> dict[str, Any] | None:
         """Commit a small batch in host memory at once, if it concerns this rank's out-edges alone; return the answer.
 
-        Otherwise return None, and change nothing: `decide` is for batches with other ranks, a log, times, or results.
-        The errors are those of `decide`.
+        `share` has the batch's columns. Otherwise return None, and change nothing: `decide` is for batches with other
+        ranks, a log, times, or results. The errors are those of `decide`.
         """
         shard, array = self.shard, np.ndarray
         alone = self._alone and self.log is None and self.keys is None
-        plain = alone and shard.order is None and shard.change_log.first is None
-        if not plain or len(src) > FEW or type(src) is not array or type(dst) is not array:
+        if not (alone and shard.order is None and shard.change_log.first is None):
+            return None
+        src, dst = share["src"], share["dst"]
+        if len(src) > FEW or type(src) is not array or type(dst) is not array:
             return None
 
         # The structure prepares and writes it. There is no vote, but a call that was stopped ends here.
@@ -126,7 +126,9 @@ class Ballot:
         if shard.exchange.aborted():
             shard.exchange.barrier()  # raises the error
         try:
-            inserted, updated, deleted, missing = structure.apply_run(sort_few(device, src, dst, op, weight))
+            inserted, updated, deleted, missing = structure.apply_run(
+                sort_few(device, src, dst, share.get("op"), share.get("weight"))
+            )
             shard.num_edges += inserted - deleted
             shard.operations += inserted + updated + deleted + missing
             shard.changes += 1
