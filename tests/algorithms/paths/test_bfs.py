@@ -165,6 +165,19 @@ def test_a_vertex_is_found_here_before_its_message_is_read() -> None:
     assert (info["levels"], info["reached"]) == (3, 4)
 
 
+@pytest.mark.parametrize("mapped", [True, False, "hosts"])
+def test_a_last_level_that_came_in_messages_before_a_level_upwards_counts(mapped: bool | str) -> None:
+    # 0 leads to 60 .. 79 of the other range; 10 .. 29, at their places in the own range, have many edges
+    far, ring = np.arange(60, 80), np.arange(10, 30)
+    graph = Graph(
+        100, np.concatenate([np.zeros(20), far, ring, np.roll(ring, 1)]).astype(np.uint32),
+        np.concatenate([far, np.zeros(20), np.roll(ring, 1), ring]).astype(np.uint32),
+    )  # fmt: skip
+    got, info = run(shards(graph, cut(100, 2), reverse=True, mapped=mapped), BFS, 0)
+    np.testing.assert_array_equal(got, levels(graph, 0))
+    assert info["bottom_up"] > 0 and (info["levels"], info["reached"]) == (2, 21)
+
+
 def test_sparse_levels_travel_as_lists_without_repeats() -> None:
     n = 6400  # 0 .. 9 all point at ten vertices of the other range, which point back and at 20
     far = np.arange(3200, 3210)

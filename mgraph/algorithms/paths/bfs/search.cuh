@@ -42,6 +42,7 @@ struct BreadthFirst {
         i64 listed = 0, next_listed = 0;  // own rows in the frontier's list, and in the next one
         i64 inbox = 0;  // 1 if messages belong to the frontier
         i64 lowered = 0;  // 1 if the frontier's list has rows of the level before
+        i64 settled = 0;  // own vertices that messages added to the frontier before a level upwards
         i64 tasks = 0;
         i64 found = 0, found_arcs = 0;  // vertices of the next level, and their arcs, on all ranks
         i64 left = 0;  // arcs not yet explored, about
@@ -94,7 +95,10 @@ struct BreadthFirst {
             down.settle(grid, s.level + 1, true);
             break;
         case settle: down.settle(grid, s.level, false); break;
-        case publish: down.publish(grid); break;
+        case publish:
+            down.publish(grid);
+            for (i64 i : grid.items(1)) mine.of[LATE] = s.settled + i;
+            break;
         case up: upwards.look(grid, *(BlockOfRows*)own); break;
         case up_hubs: upwards.look_at_tasks(grid); break;
         case list: down.list(grid); break;
@@ -171,10 +175,14 @@ struct BreadthFirst {
             else end_level(s, 0);
             break;
         case settle:
-            s.reached += heard.own(LATE), s.inbox = 0;
+            s.settled = heard.own(LATE), s.reached += s.settled, s.inbox = 0;
             s.phase = publish;
             break;
-        case publish: s.phase = up; break;
+        case publish:
+            if (heard.total(LATE) > 0) s.levels = greater(s.levels, s.level + 1);
+            s.settled = 0;
+            s.phase = up;
+            break;
         case up:
             s.tasks = heard.own(TASKS);
             ++s.pulled;
