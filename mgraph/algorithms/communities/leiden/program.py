@@ -25,8 +25,8 @@ from mgraph.algorithms.primitives.replicated import all_gather
 
 __all__ = ["descend", "run", "warm"]
 
-ITERATIONS, MOST_ITERATIONS = 3, 10  #: iterations; at most, in a small graph
-ITERATION_GAIN = 1e-3  #: the smallest gain, as a share of the quality, after which a small graph has another iteration
+LEAST_ITERATIONS, ITERATIONS, MOST_ITERATIONS = 2, 3, 10  #: at least; at most; at most in a small graph
+ITERATION_GAIN = 1e-3  #: the smallest gain, as a share of the quality, after which another iteration follows
 TOLERANCE, DECAY = 1e-3, 0.1  #: the smallest gain of a sweep of the first iteration; its factor from level to level
 SEEDS = 1 << 20  #: seeds per iteration, one for each level
 
@@ -70,7 +70,7 @@ def run(
     most = MOST_ITERATIONS if shard.n_vertices <= FEW else ITERATIONS
     before, value = 0.0, levels.level.value()
     for iteration in range(most if finest.objective.total else 0):
-        if iteration >= ITERATIONS and value - before < ITERATION_GAIN * value:
+        if iteration >= LEAST_ITERATIONS and value - before < ITERATION_GAIN * value:
             break
         if iteration:
             finest.start(all_gather(shard, levels.members), levels.level.inside)
