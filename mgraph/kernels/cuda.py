@@ -103,12 +103,10 @@ class _Division:
 
     background_until = 0.0  #: time until which kernels of the background count as running
 
-    def __init__(self, device: Device, function: Any, kernel: KernelSource, blocks: int = 1) -> None:
-        cuda = device.xp.cuda
-        capacity = cuda.Device(device.index).attributes["MaxSharedMemoryPerMultiprocessor"]
-        self.nbytes = cuda.driver.funcGetAttribute(STATIC, function.ptr) + kernel.shared  #: shared memory of a block
+    def __init__(self, driver: Any, function: Any, kernel: KernelSource, capacity: int, blocks: int = 1) -> None:
+        self.nbytes = driver.funcGetAttribute(STATIC, function.ptr) + kernel.shared  #: shared memory of a block
         self._percent = min(100, max(DIVISION, -(-100 * blocks * (self.nbytes + RESERVED) // capacity)))
-        self._set, self._address, self._beside = cuda.driver.funcSetAttribute, function.ptr, False
+        self._set, self._address, self._beside = driver.funcSetAttribute, function.ptr, False
 
     def ask(self, background: bool) -> None:
         """Ask for the common division if the background runs, and otherwise leave it to the driver."""
@@ -120,12 +118,18 @@ class _Division:
             self._set(self._address, CARVEOUT, self._percent if self._beside else -1)
 
 
-def _launcher(device: Device, function: Any, kernel: KernelSource, most: int) -> Callable[[bytes, int, int], None]:
-    """Return a function that launches a kernel through the driver, with at most `most` blocks."""
+def _launcher(
+    device: Device, function: Any, kernel: KernelSource, most: int, capacity: int
+) -> Callable[[bytes, int, int], None]:
+    """Return a function that launches a kernel through the driver, with at most `most` blocks.
+
+    `capacity` is the shared memory of a multiprocessor, in bytes.
+    """
     # The driver's launch takes 3 us on the host, CuPy's RawKernel 7 us.
-    launch_kernel, current_stream = device.xp.cuda.driver.launchKernel, device.xp.cuda.get_current_stream
-    address, parameters, lanes = function.ptr, _Parameters(kernel.nbytes), kernel.lanes
-    size, shared, division = _block(kernel), kernel.shared, _Division(device, function, kernel)
+    driver, current_stream = device.xp.cuda.driver, device.xp.cuda.get_current_stream
+    launch_kernel, address, lanes = driver.launchKernel, function.ptr, kernel.lanes
+    parameters = _Parameters(kernel.nbytes)
+    size, shared, division = _block(kernel), kernel.shared, _Division(driver, function, kernel, capacity)
     ask = division.ask if division.nbytes > LITTLE else None
 
     def launch(fields: bytes, items: int, threads: int) -> None:
@@ -140,7 +144,7 @@ def _launcher(device: Device, function: Any, kernel: KernelSource, most: int) ->
 
 
 def _cooperative_launcher(
-    device: Device, function: Any, kernel: KernelSource, processors: int
+    device: Device, function: Any, kernel: KernelSource, processors: int, capacity: int
 ) -> Callable[[bytes, int, int], None]:
     """Return a cooperative launcher, for kernels whose blocks meet."""
     # All blocks must be resident, so launch no more than run at once. From the background launch fewer: others run too.
@@ -148,7 +152,7 @@ def _cooperative_launcher(
     address, parameters, lanes = function.ptr, _Parameters(kernel.nbytes), kernel.lanes
     size, shared, most = _block(kernel), kernel.shared, _resident_blocks(device, function, kernel, processors)
     background = max(1, most * BACKGROUND[0] // BACKGROUND[1])
-    division = _Division(device, function, kernel, most // processors)
+    division = _Division(driver, function, kernel, capacity, most // processors)
 
     def launch(fields: bytes, items: int, threads: int) -> None:
         division.ask(threads < 0)
@@ -195,13 +199,14 @@ def _compiled(program: Program, device: Device) -> dict[str, Callable[[bytes, in
             ) from None
 
         # Choose each kernel's launcher and its maximum number of blocks.
-        processors = gpu.attributes["MultiProcessorCount"]
+        attributes = gpu.attributes
+        processors, capacity = attributes["MultiProcessorCount"], attributes["MaxSharedMemoryPerMultiprocessor"]
         launchers = {}
         for k in program.kernels:
             function = _function(module, k)
             if k.persistent or k.entry == "drive":
-                launchers[k.name] = _cooperative_launcher(device, function, k, processors)
+                launchers[k.name] = _cooperative_launcher(device, function, k, processors, capacity)
             else:
                 most = _resident_blocks(device, function, k, processors) if k.draws else processors * WAVES
-                launchers[k.name] = _launcher(device, function, k, most)
+                launchers[k.name] = _launcher(device, function, k, most, capacity)
     return launchers

@@ -165,10 +165,9 @@ def test_threads_hand_over_their_own_fields_to_a_gpu():
     cuda = SimpleNamespace(
         driver=SimpleNamespace(launchKernel=launch_kernel, funcGetAttribute=lambda *_: 0, funcSetAttribute=None),
         get_current_stream=lambda: SimpleNamespace(ptr=0),
-        Device=lambda _: SimpleNamespace(attributes={"MaxSharedMemoryPerMultiprocessor": 1 << 17}),
     )
     kernel = KernelSource("K", (Field("n", "int64"), Field("m", "int64")), 1, False)
-    launch = _launcher(SimpleNamespace(xp=SimpleNamespace(cuda=cuda), index=0), SimpleNamespace(ptr=1), kernel, 100)
+    launch = _launcher(SimpleNamespace(xp=SimpleNamespace(cuda=cuda)), SimpleNamespace(ptr=1), kernel, 100, 1 << 17)
     names = [name * 16 for name in "ab"]
     team = [threading.Thread(target=launch, args=(name.encode(), 10, 1), name=name) for name in names]
     for thread in team:
@@ -184,13 +183,11 @@ def test_kernels_beside_the_background_divide_memory_as_it_does(monkeypatch):
     driver = SimpleNamespace(
         funcGetAttribute=lambda what, address: 1000 * address, funcSetAttribute=lambda *what: asked.append(what)
     )
-    gpu = SimpleNamespace(attributes={"MaxSharedMemoryPerMultiprocessor": 228 << 10})
-    device = SimpleNamespace(xp=SimpleNamespace(cuda=SimpleNamespace(driver=driver, Device=lambda _: gpu)), index=0)
     monkeypatch.setattr("mgraph.kernels.cuda.monotonic", lambda: now[0])
     monkeypatch.setattr(_Division, "background_until", 0.0)
     # Blocks with 5000 and 27,000 bytes, and two of 80,000 that need more than the common division.
     few, some, many = (
-        _Division(device, SimpleNamespace(ptr=ptr), SimpleNamespace(shared=shared), blocks)
+        _Division(driver, SimpleNamespace(ptr=ptr), SimpleNamespace(shared=shared), 228 << 10, blocks)
         for ptr, shared, blocks in ((5, 0, 1), (7, 20_000, 1), (9, 71_000, 2))
     )
     some.ask(False)
