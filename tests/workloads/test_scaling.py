@@ -45,7 +45,8 @@ def test_scaling(tmp_path, capsys):
     assert "**BFS**" not in out
 
 
-@pytest.mark.parametrize("part", [pytest.param("analytics", marks=pytest.mark.slow), "updates"])
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["analytics", "updates"])
 def test_scaling_of_one_part(tmp_path, capsys, part):
     options = ["--gpus", "1", "--device", "cpu", "--scale", "7", "--batch", "100", "--batches", "2", "--roots", "1"]
     assert main(["scaling", *options, "--scaling", "strong", "--measure", part, "--out", str(tmp_path)]) == 0
