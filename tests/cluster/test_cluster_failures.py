@@ -152,7 +152,8 @@ print("not killed", flush=True)
 """
 
 
-@pytest.mark.parametrize("step", [*each_step("commit"), pytest.param("route, while stopped", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [*STAGES, "route, while stopped"])
 def test_client_is_killed_during_a(lasting, step):
     """The workers free its graph: at once where it died, and once it is gone where it was only stopped."""
     cluster = lasting

@@ -14,7 +14,15 @@ from patience import patience
 
 MARKED = [page for page in sorted(DOCS.rglob("*.md")) if "_build" not in page.parts and blocks(page, "pycon")]
 #: pages whose examples take seconds, and call what the other pages' examples and the tests of graphs do
-LONG = ("live-communities", "mixed-streams", "own-algorithms", "read-while-it-changes", "results", "windows")
+LONG = (
+    "live-communities",
+    "mixed-streams",
+    "own-algorithms",
+    "read-while-it-changes",
+    "results",
+    "which-algorithm",
+    "windows",
+)
 
 
 @pytest.fixture(scope="module")

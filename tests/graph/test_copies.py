@@ -440,7 +440,9 @@ def test_workers_die_while_the_graph_is_copied(tmp_path):
 STAGES = ("measure for a copy", "copy", "offer the copy", "adopt the copy")
 
 
-@pytest.mark.parametrize("recover", [True, False], ids=["recovered", "without a store"])
+@pytest.mark.parametrize(
+    "recover", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["recovered", "without a store"]
+)
 @pytest.mark.parametrize("stage", [pytest.param(s, marks=() if s == "copy" else pytest.mark.slow) for s in STAGES])
 def test_a_worker_is_killed_before_it_does(own_client, tmp_path, stage, recover):
     """A graph that recovers is copied from its new workers; the copy of another one raises, and leaves nothing."""

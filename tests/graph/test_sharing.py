@@ -127,7 +127,7 @@ def test_maintained_results_follow_the_changes_of_others(client, other):
         g.unpublish()
 
 
-@pytest.mark.both_ways
+@pytest.mark.both_ways(comms="slow")
 def test_calls_of_many_threads_and_clients(client, other):
     """Each epoch is one client's whole batch, whatever runs beside it."""
     rng = fresh_rng()
