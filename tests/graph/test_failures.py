@@ -278,6 +278,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_terminal_reaches_the_workers_too_and_the_graph_goes_on(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(TERMINAL)

@@ -58,7 +58,7 @@ def operations(s, batch: EdgeBatch) -> list[tuple[int, int, int]]:
     [
         *product([8], range(SEED, SEED + (6 if BUILD == "plain" else 2))),
         *product([32] if BUILD == "plain" else [], (SEED + 1, SEED + 4)),
-        *(pytest.param(128, SEED + more, marks=pytest.mark.options) for more in (2,)),
+        pytest.param(128, SEED + 2, marks=(pytest.mark.options, pytest.mark.slow)),
     ],
 )
 def test_equals_its_model(device, leaf, seed):

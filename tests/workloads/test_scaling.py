@@ -14,6 +14,7 @@ from workloads.inputs.generators import Generator
 from workloads.scaling.command import _compare
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_scaling(tmp_path, capsys):
     folder = tmp_path / "archive" / "cpu"
@@ -45,8 +46,7 @@ def test_scaling(tmp_path, capsys):
     assert "**BFS**" not in out
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("part", ["analytics", "updates"])
+@pytest.mark.parametrize("part", [pytest.param("analytics", marks=pytest.mark.slow), "updates"])
 def test_scaling_of_one_part(tmp_path, capsys, part):
     options = ["--gpus", "1", "--device", "cpu", "--scale", "7", "--batch", "100", "--batches", "2", "--roots", "1"]
     assert main(["scaling", *options, "--scaling", "strong", "--measure", part, "--out", str(tmp_path)]) == 0
