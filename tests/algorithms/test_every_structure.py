@@ -19,8 +19,6 @@ from mgraph.structures import names
 QUICK = {
     "slabgraph": (*WARM, "triangles", "random_walks"),
     "csr": ("pagerank",),
-    "graphvine": ("bfs",),
-    "hornet": ("bfs",),
 }
 #: what an algorithm has to be given
 ARGUMENTS: dict[str, dict[str, Any]] = {

@@ -55,7 +55,7 @@ def test_no_more_bytes_are_in_flight_than_allowed():
     with fake_cluster(2) as (coordinator, _):
         half = np.zeros(40, np.uint8)  # 80 bytes for two ranks
         with pipeline(coordinator, 200) as pipe:
-            slow = patience(1.0)
+            slow = patience(0.5)
             first, second = (pipe.update({"array": half, "seconds": slow}) for _ in range(2))
             assert not first.done()
             pipe.update({"array": half})

@@ -80,7 +80,7 @@ def test_small_batches_share_messages(monkeypatch):
             assert len(groups(worker)) < 40
 
 
-@pytest.mark.parametrize("ahead", [0, 1, 5])
+@pytest.mark.parametrize("ahead", [0, pytest.param(1, marks=pytest.mark.slow), 5])
 @pytest.mark.parametrize("rank", [0, 1])
 def test_small_batches_in_flight_and_waiting_outlast_a_worker(monkeypatch, ahead, rank):
     """Those that the store has are reported by it, and the others are sent again, in their order."""

@@ -70,7 +70,9 @@ CAUSES = {
 }
 
 
-@pytest.mark.parametrize("cause", CAUSES)
+@pytest.mark.parametrize(
+    "cause", [pytest.param(cause, marks=pytest.mark.slow if cause == "a container" else ()) for cause in CAUSES]
+)
 def test_without_mapped_memory_the_probe_the_log_and_the_graph_agree(client, cause, monkeypatch, caplog) -> None:
     name, instead, says = CAUSES[cause]
     with monkeypatch.context() as patched, caplog.at_level(logging.INFO, "mgraph"):

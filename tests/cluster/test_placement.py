@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 
 import graph_clusters
 import numpy as np
 import pytest
-from cluster_processes import N, assert_usable, batch, processes, send
+from cluster_processes import N, assert_usable, batch, send
 from distributed import Client
 from graph_clusters import addresses, assert_clean
 from interrupts import after
@@ -24,23 +25,24 @@ def shared():
         yield client
 
 
-def test_a_graph_is_not_disturbed_by_the_loss_of_anothers_worker_during_updates_of_both(tmp_path):
-    with processes(tmp_path, 3) as cluster:
-        first, second, victim = sorted(cluster.workers)
+def test_a_graph_is_not_disturbed_by_the_loss_of_anothers_worker_during_updates_of_both():
+    with graph_clusters.processes(3) as client:
+        pids = client.run(os.getpid)
+        first, second, victim = sorted(pids)
         with (
-            DynamicGraph(cluster.client, N, workers=[first, second]) as graph,
-            DynamicGraph(cluster.client, N, workers=[victim]) as other,
+            DynamicGraph(client, N, workers=[first, second]) as graph,
+            DynamicGraph(client, N, workers=[victim]) as other,
         ):
             assert (graph.workers, other.workers) == ((first, second), (victim,))
             assert (graph.exchange, other.exchange) == ("peer", "loopback")
             graph.update(batch())
             other.update(batch())
             reports, large = [], EdgeBatch(*np.random.default_rng(1).integers(0, N, (2, FEW + 1)))  # prepared and voted
-            cluster.client.run(before, "prepare", rest, 1.5, None)
+            client.run(before, "prepare", rest, 1.5, None)
             calls = threading.Thread(target=lambda: reports.append(graph.update(batch(1))), daemon=True)
             calls.start()
             with (
-                after(0.5, lambda: send(cluster.workers[victim], signal.SIGKILL)),
+                after(0.5, lambda: send(pids[victim], signal.SIGKILL)),
                 pytest.raises(WorkerLost, match=f"graph {other.id}: rank 0, the worker at {victim}"),
             ):
                 other.update(large)
@@ -49,7 +51,7 @@ def test_a_graph_is_not_disturbed_by_the_loss_of_anothers_worker_during_updates_
             assert [report.epoch for report in reports] == [2]
             assert_usable(graph)
             assert graph.epoch == 3
-        assert_clean(cluster.client, [first, second])
+        assert_clean(client, [first, second])
 
 
 def test_ranks_follow_the_order_of_the_addresses(shared):

@@ -35,7 +35,7 @@ def test_the_command_names_the_workers(cluster, capsys):
 def test_a_file_that_is_of_an_earlier_job_and_then_written_anew(cluster, tmp_path):
     file = tmp_path / "scheduler.json"
     file.write_text(json.dumps({"address": "tcp://127.0.0.1:9"}))
-    written = after(1.0, lambda: file.write_text(cluster.file.read_text()))
+    written = after(0.3, lambda: file.write_text(cluster.file.read_text()))
     with written, connect(file, workers=2, timeout=20) as client:
         assert client.scheduler.address == cluster.client.scheduler.address
 
@@ -55,8 +55,8 @@ def test_nobody_there_ends_in_time(tmp_path, content, named):
         file.write_text(content)
     began = time.monotonic()
     with pytest.raises(ClusterNotReady, match=named):
-        connect(file, timeout=0.8)
-    assert 0.7 < time.monotonic() - began < patience(5)
+        connect(file, timeout=0.3)
+    assert 0.25 < time.monotonic() - began < patience(5)
 
 
 def test_missing_workers_are_counted(cluster, capsys):

@@ -26,6 +26,7 @@ trap 'kill -USR1 -- $groups' USR1  # as the real one does: handed on to every pr
 trap 'kill -KILL -- $groups' TERM  # and not this one
 while [[ $(jobs -r) ]]; do wait; done
 """
+SRUN_OF_NO_NODE = '#!/bin/sh\necho "$@" >>"$SRUN_LOG"\nexit 1\n'
 PYTHON = sys.executable
 
 
@@ -115,19 +116,30 @@ def test_mistakes_end_before_anything_starts(job, tmp_path):
     assert_gone(process, tmp_path)
 
 
-def test_gpu_workers_are_dask_cudas_and_the_job_ends_where_they_do_not_come(job, tmp_path):
-    """With the command that a GPU node would run, as srun was given it."""
-    (tmp_path / "srun").write_text('#!/bin/sh\necho "$@" >>"$SRUN_LOG"\nexit 1\n')
+def test_gpu_workers_are_dask_cudas(job, tmp_path):
+    """By the command that a GPU node would run, as srun was given it."""
+    (tmp_path / "srun").write_text(SRUN_OF_NO_NODE)
+    process, log = job("launch.sh", "echo", "never", DEVICE="gpu", PER_NODE="4"), tmp_path / "srun.log"
+    assert wait_until(log.exists, 30)
+    assert wait_until(lambda: log.read_text().endswith("\n"), 10)
+    words = log.read_text().split()
+    at = words.index("dask")
+    assert words[at - 2 : at + 3] == [PYTHON, "-m", "dask", "cuda", "worker"]
+    assert words[words.index("--device-memory-limit") + 1] == "0"
+    assert words[words.index("--interface") + 1] == "lo"
+    assert "--scheduler-file" in words
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(patience(40)) == 143
+    assert_gone(process, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_job_ends_where_its_workers_do_not_come(job, tmp_path):
+    (tmp_path / "srun").write_text(SRUN_OF_NO_NODE)
     # Its scheduler must be up within these seconds: the message differs where it is not.
     process = job("launch.sh", "echo", "never", DEVICE="gpu", START_SECONDS=f"{patience(4):.0f}", PER_NODE="4")
     out, err = process.communicate(timeout=patience(60))
     assert "0 of 4 workers joined" in err
     assert "never" not in out
     assert_gone(process, tmp_path)
-    words = (tmp_path / "srun.log").read_text().split()
-    at = words.index("dask")
-    assert words[at - 2 : at + 3] == [PYTHON, "-m", "dask", "cuda", "worker"]
-    assert words[words.index("--device-memory-limit") + 1] == "0"
-    assert words[words.index("--interface") + 1] == "lo"
-    assert "--scheduler-file" in words
     assert process.returncode == 2

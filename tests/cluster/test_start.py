@@ -54,25 +54,25 @@ def test_starts_processes_and_closes_them():
     assert cluster.status.name == "closed"
     assert _wait_dead(pids) == []
     client.close()  # a second close is no error
-
-
-def test_closes_when_the_block_raises():
-    with pytest.raises(ZeroDivisionError), start(workers=1, device="cpu") as client:
-        pids = list(client.run(os.getpid).values())
-        raise ZeroDivisionError
-    assert _wait_dead(pids) == []
-
-
-def test_collecting_a_closed_client_takes_no_lock():
-    """It happens in any thread, such as one that holds the lock of Dask's loops because it starts another cluster."""
-    with start(workers=1, device="cpu") as client:
-        lock = client.cluster._loop_runner._lock
+    # A closed client is collected without a lock. That happens in any thread, such as one that holds the lock of Dask's
+    # loops because it starts another cluster.
     collected = threading.Event()
     worker = threading.Thread(target=lambda: (client.__del__(), collected.set()), daemon=True)
-    with lock:
+    with cluster._loop_runner._lock:
         worker.start()
         assert collected.wait(10)
     worker.join(10)
+
+
+def test_closes_when_the_block_raises():
+    """Its worker has the memory limit and the threads that were asked for."""
+    options = {"workers": 1, "device": "cpu", "threads": 2, "memory_limit": 2**30}
+    with pytest.raises(ZeroDivisionError), start(**options) as client:
+        (worker,) = workers_of(client).values()
+        pids = list(client.run(os.getpid).values())
+        raise ZeroDivisionError
+    assert _wait_dead(pids) == []
+    assert (worker["nthreads"], worker["memory_limit"]) == (2, 2**30)
 
 
 def test_a_taken_dashboard_port_is_nothing_to_those_who_want_none():
@@ -84,12 +84,6 @@ def test_a_taken_dashboard_port_is_nothing_to_those_who_want_none():
             other.listen()
         with start(workers=1, device="cpu") as client:
             assert client.cluster.scheduler.http_server.port != 8787
-
-
-def test_memory_limit_and_threads_reach_the_worker():
-    with start(workers=1, device="cpu", threads=2, memory_limit=2**30) as client:
-        (worker,) = workers_of(client).values()
-    assert (worker["nthreads"], worker["memory_limit"]) == (2, 2**30)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("options", KINDS, ids=str)
+@pytest.mark.parametrize("options", [*KINDS[:2], pytest.param(KINDS[2], marks=pytest.mark.slow), KINDS[3]], ids=str)
 @pytest.mark.parametrize("named", NAMES)
 def test_parts_against_networkx(named, options):
     rng = fresh_rng()

@@ -13,6 +13,16 @@ from pages import DOCS, ROOT, blocks, name, only
 from patience import patience
 
 MARKED = [page for page in sorted(DOCS.rglob("*.md")) if "_build" not in page.parts and blocks(page, "pycon")]
+#: pages whose examples take seconds, and call what the other pages' examples and the tests of graphs do
+LONG = (
+    "live-communities",
+    "mixed-streams",
+    "own-algorithms",
+    "read-while-it-changes",
+    "results",
+    "which-algorithm",
+    "windows",
+)
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +31,9 @@ def client():
         yield client
 
 
-@pytest.mark.parametrize("page", MARKED, ids=name)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, id=name(page), marks=pytest.mark.slow if page.stem in LONG else ()) for page in MARKED]
+)
 def test_examples_run(page, client, capsys):
     given = {"client": client, "__name__": "__main__"}  # by that name a function travels to the workers by value
     test = doctest.DocTestParser().get_doctest(only(page, "pycon"), given, page.stem, str(page), 0)

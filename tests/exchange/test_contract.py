@@ -34,13 +34,18 @@ CASES = [
     pytest.param("comms", 3, id="comms-3", marks=pytest.mark.slow),
     pytest.param("inproc", 3, id="inproc-3"),
     pytest.param("buffers", 1, id="peer-buffers-1", marks=pytest.mark.slow),
-    pytest.param("buffers", 3, id="peer-buffers-3"),
+    pytest.param("buffers", 3, id="peer-buffers-3", marks=pytest.mark.slow),
     pytest.param("groups-001", 3, id="groups-001", marks=pytest.mark.slow),
     pytest.param("groups-01102", 5, id="groups-01102"),
     *[pytest.param("ucx", size, id=f"ucx-{size}", marks=needs_ucx) for size in (1, 2, 3)],
     pytest.param("ucx-tcp", 2, id="ucx-tcp-2", marks=needs_ucx),
 ]
 SEVERAL = [case for case in CASES if case.values[1] > 1]
+#: for tests of what is copied: buffers are peers in everything else
+BUFFERS = pytest.param("buffers", 3, id="peer-buffers-3")
+every_copy = pytest.mark.parametrize(
+    ("kind", "size"), [BUFFERS if case.values == BUFFERS.values else case for case in CASES]
+)
 every_exchange = pytest.mark.parametrize(("kind", "size"), CASES)
 every_exchange_of_several = pytest.mark.parametrize(("kind", "size"), SEVERAL)
 
@@ -74,7 +79,7 @@ def check_alltoallv(exchange: Exchange, lengths: np.ndarray, dtype: str, step: i
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@every_exchange
+@every_copy
 def test_every_dtype(kind: str, size: int, dtype: str) -> None:
     lengths = np.arange(size * size).reshape(size, size) * 13
 
@@ -111,7 +116,7 @@ def test_columns_that_travel_together_are_aligned(kind: str, size: int) -> None:
     run_threads(kind, size, program)
 
 
-@every_exchange
+@every_copy
 def test_empty_parts(kind: str, size: int) -> None:
     def program(exchange: Exchange) -> None:
         check_alltoallv(exchange, np.zeros((size, size), int), "uint64")
@@ -132,7 +137,7 @@ def test_parts_past_the_limit_of_a_message_are_split(kind: str, size: int) -> No
     run_threads(kind, size, program, part_limit=100_001)
 
 
-@every_exchange
+@every_copy
 def test_many_steps_of_random_sizes_against_a_model(kind: str, size: int) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")

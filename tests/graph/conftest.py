@@ -1,6 +1,7 @@
 """Clusters of CPU processes for the tests of whole graphs, and the ways of calls to them.
 
-Tests with the marker `both_ways` run twice on a cluster: with channels, and with every call by the comms.
+Tests with the marker `both_ways` run twice on a cluster: with channels, and with every call by the comms. With
+`both_ways(comms="slow")` those by the comms run on request.
 """
 
 from __future__ import annotations
@@ -49,15 +50,20 @@ def client3(clusters: Clusters) -> Iterator[Client]:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run tests with the marker `both_ways` by channels and by comms, and those of `place` in both places."""
-    names, marked = metafunc.fixturenames, metafunc.definition.get_closest_marker("both_ways") is not None
+    names, mark = metafunc.fixturenames, metafunc.definition.get_closest_marker("both_ways")
+    marks = pytest.mark.slow if mark is not None and mark.kwargs.get("comms") == "slow" else ()
     if "way" not in names and {"place", "client", "client3", "own_client"}.intersection(names):
         names.insert(0, "way")
     if "place" in names:
-        places = [("channels", "cluster"), ("channels", "in process"), *([("comms", "cluster")] if marked else [])]
-        ids = [" by ".join(pair[::-1]) if pair[1] == "cluster" else pair[1] for pair in places]
-        metafunc.parametrize(("way", "place"), places, indirect=True, scope="module", ids=ids)
-    elif "way" in names and marked:
-        metafunc.parametrize("way", ["channels", "comms"], indirect=True, scope="module")
+        places = [
+            pytest.param("channels", "cluster", id="cluster by channels"),
+            pytest.param("channels", "in process", id="in process"),
+            *([pytest.param("comms", "cluster", id="cluster by comms", marks=marks)] if mark is not None else []),
+        ]
+        metafunc.parametrize(("way", "place"), places, indirect=True, scope="module")
+    elif "way" in names and mark is not None:
+        ways = ["channels", pytest.param("comms", marks=marks)]
+        metafunc.parametrize("way", ways, indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module")

@@ -78,7 +78,7 @@ def test_a_program_on_a_cluster_of_its_own():
     asyncio.run(body())
 
 
-@pytest.mark.both_ways
+@pytest.mark.both_ways(comms="slow")
 def test_calls_of_many_tasks(client):
     rng = fresh_rng()
     edges = rng.integers(0, N, (20, 2, 30))
@@ -113,7 +113,7 @@ def test_graphs_that_others_make(client, tmp_path):
     run(client, body)
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.02, 0.1, 0.4])
+@pytest.mark.parametrize("seconds", [0.02, 0.4, *(pytest.param(s, marks=pytest.mark.slow) for s in (0.0, 0.1))])
 def test_a_cancelled_batch_is_whole_or_not_there(client, seconds):
     rng = fresh_rng()
     batch = EdgeBatch(rng.integers(0, N, 300_000), rng.integers(0, N, 300_000))

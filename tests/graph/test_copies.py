@@ -106,7 +106,7 @@ def play(place: dict[str, Any], kind: dict[str, Any], structure: str, other: str
 @pytest.mark.parametrize(
     "number",
     [
-        pytest.param(number, id=name, marks=() if name in ("gpma+", "hornet") else pytest.mark.slow)
+        pytest.param(number, id=name, marks=() if name == "gpma+" else pytest.mark.slow)
         for number, name in enumerate(NAMES)
     ],
 )
@@ -115,7 +115,7 @@ def test_copies_in_this_process_over_a_random_stream(number):
     play(on(None, HERE), kind, NAMES[number], NAMES[number - 1], 7)
 
 
-@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_copies_on_workers_over_a_random_stream(client, number):
     play(on(client, 2), KINDS[2 + number], ["gpma+", "hornet"][number], "csr", 4)
     assert_clean(client)
@@ -440,7 +440,9 @@ def test_workers_die_while_the_graph_is_copied(tmp_path):
 STAGES = ("measure for a copy", "copy", "offer the copy", "adopt the copy")
 
 
-@pytest.mark.parametrize("recover", [True, False], ids=["recovered", "without a store"])
+@pytest.mark.parametrize(
+    "recover", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["recovered", "without a store"]
+)
 @pytest.mark.parametrize("stage", [pytest.param(s, marks=() if s == "copy" else pytest.mark.slow) for s in STAGES])
 def test_a_worker_is_killed_before_it_does(own_client, tmp_path, stage, recover):
     """A graph that recovers is copied from its new workers; the copy of another one raises, and leaves nothing."""
@@ -486,7 +488,7 @@ def left_behind(graph: DynamicGraph, n: int) -> int:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("n", [30, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [10, pytest.param(1000, marks=pytest.mark.slow)])
 def test_copies_in_this_process_leave_no_memory(n):
     with DynamicGraph(n_vertices=20_000) as g:
         g.insert(*fresh_rng().integers(0, 20_000, (2, 100_000)))

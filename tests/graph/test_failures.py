@@ -21,7 +21,7 @@ from steps import before, hit, refuse, rest
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, GraphLost, UnknownVertex, WorkerLost
 
-pytestmark = pytest.mark.both_ways
+pytestmark = pytest.mark.both_ways(comms="slow")
 
 N = 50
 
@@ -52,6 +52,7 @@ def batch(seed: int = 0) -> EdgeBatch:
     return random_batch(np.random.default_rng(seed), N, 200, False, 0)
 
 
+@pytest.mark.both_ways
 @pytest.mark.parametrize("step", ["route", "prepare"])
 def test_worker_is_killed_during_a_batch_before_its_vote(own_client, step):
     with DynamicGraph(own_client, N) as graph:
@@ -66,6 +67,7 @@ def test_worker_is_killed_during_a_batch_before_its_vote(own_client, step):
     assert_clean(own_client, [survivor])
 
 
+@pytest.mark.both_ways
 def test_worker_is_killed_during_the_commit(own_client):
     with DynamicGraph(own_client, N) as graph:
         graph.update(batch())
@@ -104,7 +106,7 @@ def test_worker_is_killed_during_an_algorithm(own_client):
 def test_worker_is_lost_while_the_other_polls_nothing(own_client):
     with DynamicGraph(own_client, N) as graph:
         survivor, victim = graph.workers
-        own_client.run(before, "prepare", rest, 4.0, None, workers=[survivor])
+        own_client.run(before, "prepare", rest, 2.0, None, workers=[survivor])
         own_client.run(before, "prepare", hit, signal.SIGKILL, workers=[victim])
         with raises_in_time(WorkerLost, "rank 1"):
             graph.update(batch())
@@ -112,7 +114,7 @@ def test_worker_is_lost_while_the_other_polls_nothing(own_client):
 
 
 def test_a_stopped_worker_frees_its_shard_when_it_goes_on(own_client):
-    graph = DynamicGraph(own_client, N, patience=4)
+    graph = DynamicGraph(own_client, N, patience=2)
     victim = graph.workers[1]
     pid = own_client.run(os.getpid, workers=[victim])[victim]
     os.kill(pid, signal.SIGSTOP)
@@ -152,6 +154,7 @@ def test_prepare_fails_on_one_rank_and_the_graph_goes_on(client):
     assert_clean(client)
 
 
+@pytest.mark.both_ways
 @pytest.mark.parametrize("step", ["route", "prepare"])
 def test_keyboard_interrupt_during_a_batch(client, step, tmp_path):
     with DynamicGraph(client, N) as graph:
@@ -165,6 +168,7 @@ def test_keyboard_interrupt_during_a_batch(client, step, tmp_path):
     assert_clean(client)
 
 
+@pytest.mark.both_ways
 def test_keyboard_interrupt_while_one_rank_commits(client, tmp_path):
     with DynamicGraph(client, N) as graph:
         client.run(before, "commit", rest, 1.0, tmp_path / "begun", workers=[graph.workers[1]])
@@ -179,8 +183,8 @@ def test_keyboard_interrupt_while_one_rank_commits(client, tmp_path):
 @pytest.mark.parametrize(
     ("stage", "first"),
     [
-        ("commit vertices", "num_vertices"),
         ("commit vertices", "insert"),
+        pytest.param("commit vertices", "num_vertices", marks=pytest.mark.slow),
         pytest.param("prepare vertices", "insert", marks=pytest.mark.slow),
         pytest.param("commit vertices", "degrees", marks=pytest.mark.slow),
         pytest.param("prepare vertices", "num_vertices", marks=pytest.mark.slow),
@@ -227,8 +231,8 @@ def test_keyboard_interrupt_twice_while_vertices_are_added(client, stage, first,
     ("stage", "first"),
     [
         ("commit", "epoch"),
-        ("commit", "num_edges"),
         ("prepare", "epoch"),
+        pytest.param("commit", "num_edges", marks=pytest.mark.slow),
         pytest.param("prepare", "num_edges", marks=pytest.mark.slow),
         pytest.param("commit", "nbytes", marks=pytest.mark.slow),
         pytest.param("route", "epoch", marks=pytest.mark.slow),
@@ -259,7 +263,9 @@ import sys
 from dask.distributed import Client, LocalCluster
 from mgraph import DynamicGraph
 if __name__ == "__main__":
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster) as client:
+    page = {"dashboard_address": "127.0.0.1:0"}
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "scheduler_kwargs": page}
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
         with DynamicGraph(client, 50) as graph:
             try:
                 graph.insert([1], [2])
@@ -272,6 +278,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_terminal_reaches_the_workers_too_and_the_graph_goes_on(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(TERMINAL)

@@ -18,7 +18,7 @@ def right(arcs):
     return sum(splitmix_finaliser(src << 32 | dst) for src, dst in arcs) % 2**64
 
 
-@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("directed", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_it_depends_on_the_edges_alone(client, directed):
     rng = np.random.default_rng(11)
     src, dst = rng.integers(0, N, (2, 500))

@@ -9,7 +9,7 @@ from graph_model import GraphModel, random_batch
 
 from mgraph import DynamicGraph, EdgeBatch, UpdateReport
 
-pytestmark = pytest.mark.both_ways
+pytestmark = pytest.mark.both_ways(comms="slow")
 
 N = 50
 
@@ -33,6 +33,7 @@ def make(client, size, rng, kind) -> tuple[DynamicGraph, GraphModel]:
     return graph, GraphModel(N, graph.directed, graph.weighted)
 
 
+@pytest.mark.both_ways
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [HERE, 1, 2, 3])
 def test_random_stream_against_the_model(client3, size, kind):
@@ -143,6 +144,7 @@ def test_several_graphs_on_one_cluster(client):
     assert_clean(client)
 
 
+@pytest.mark.both_ways
 def test_calls_go_the_way_that_is_asked_for(client, way):
     with DynamicGraph(client, 4) as graph:
         sessions = graph._directory.coordinator.sessions.all
@@ -160,6 +162,7 @@ def test_two_clients_on_one_cluster(client):
     assert_clean(client)
 
 
+@pytest.mark.both_ways
 def test_threads_take_turns(place):
     from concurrent.futures import ThreadPoolExecutor
 
@@ -177,6 +180,7 @@ def set_part_bytes(n: int) -> int:
     return before
 
 
+@pytest.mark.both_ways
 def test_answers_that_come_in_parts(client):
     rng = np.random.default_rng(1)
     n, m = 10_000, 200_000

@@ -116,9 +116,9 @@ def test_keyboard_interrupt_during_an_ingest_keeps_whole_epochs(client, tmp_path
 def test_keyboard_interrupt_while_a_part_does_not_come(client, tmp_path):
     def stuck(rank, size, step):
         if step == 2:
-            time.sleep(1.0)  # meanwhile the steps before are committed
+            time.sleep(0.5)  # meanwhile the steps before are committed
             (tmp_path / "begun").touch()
-            time.sleep(3.0)
+            time.sleep(2.0)
         return [step % N], [(step + rank) % N]
 
     with DynamicGraph(client, N) as graph:

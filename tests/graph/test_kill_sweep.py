@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kill_sweep import Sweep, note_counts
 
 
-def sweep(path: Path, kills: int, **options: dict[str, int]) -> None:
+def sweep(path: Path, kills: int, **options: Any) -> None:
     swept = Sweep(path, random.randrange(1 << 30), **options)
     try:
         swept.run(kills)
@@ -20,6 +21,11 @@ def sweep(path: Path, kills: int, **options: dict[str, int]) -> None:
     assert swept.counts["opened"] == swept.counts["client"] > 0
 
 
+def test_a_sample_of_kills_in_a_process(tmp_path):
+    sweep(tmp_path / "store", 2, in_process=True)
+
+
+@pytest.mark.slow
 def test_a_sample_of_kills(tmp_path):
     sweep(tmp_path / "store", 2, losses={"worker": 1})
 

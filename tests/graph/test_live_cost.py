@@ -17,7 +17,7 @@ from mgraph.worker.shard import change_log, cost
 
 
 def test_few_edges_are_visited_for_few_changes():
-    rng, n, m = fresh_rng(), 200_000, 1_000_000
+    rng, n, m = fresh_rng(), 100_000, 500_000
     src, dst = rng.integers(0, n, (2, m), dtype=IDS)
     with DynamicGraph(n_vertices=n, directed=False, device="cpu") as graph:
         graph.insert(src, dst)

@@ -82,7 +82,7 @@ def test_results_go_on_while_accounts_leave(request, timeless, kind, size):
         assert how["again"] <= 0.1 * how.total(), how
 
 
-@pytest.mark.parametrize("kind", ["weighted", "reverse"])
+@pytest.mark.parametrize("kind", ["weighted", pytest.param("reverse", marks=pytest.mark.slow)])
 def test_reads_between_several_removals(timeless, kind):
     rng, how, live = fresh_rng(), Counter(), []
     with DynamicGraph(**FRAUD, **KINDS[kind]) as graph:

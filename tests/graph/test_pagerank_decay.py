@@ -90,7 +90,9 @@ def test_ranks_are_those_of_the_definition(kind, device):
         np.testing.assert_allclose(graph.pagerank(decay=2.5, tol=1e-7).to_numpy(), want, rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["directed", "with in-edges", "undirected"])
+@pytest.mark.parametrize(
+    "kind", ["directed", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("with in-edges", "undirected"))]
+)
 def test_several_workers(client, kind):
     options = KINDS[kind]
     stream = Stream(200, options.get("directed", True), False)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dask.distributed import Client, LocalCluster
-from graph_clusters import assert_clean
+from graph_clusters import NO_DASHBOARD, assert_clean
 from graph_model import GraphModel, random_batch
 from patience import patience
 
@@ -33,7 +33,7 @@ main()
 @contextmanager
 def plain_workers(n: int, site: Path) -> Iterator[Client]:
     """A cluster of `dask worker` processes that find mgraph in the folder `site` only."""
-    with LocalCluster(n_workers=0, dashboard_address=":0") as cluster, Client(cluster) as client:
+    with LocalCluster(n_workers=0, **NO_DASHBOARD) as cluster, Client(cluster) as client:
         options = ["worker", cluster.scheduler_address, "--no-nanny", "--nthreads", "1", "--no-dashboard"]
         command = [sys.executable, "-c", WORKER, str(CHECKOUT), str(site), *options]
         workers = [subprocess.Popen(command, cwd=site, stderr=subprocess.DEVNULL) for _ in range(n)]
@@ -107,7 +107,7 @@ def test_sessions_and_exchange_behind_tls(tmp_path):
     security = Security(tls_ca_file=cert, require_encryption=True, **roles)
     with (
         LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=":0", security=security, protocol="tls://"
+            n_workers=2, threads_per_worker=1, **NO_DASHBOARD, security=security, protocol="tls://"
         ) as cluster,
         Client(cluster, security=security) as client,
     ):

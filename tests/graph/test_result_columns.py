@@ -50,6 +50,9 @@ CALLS: dict[str, list[Callable[[Any, list], VertexValues]]] = {
     "strongly_connected_components": [lambda g, v: g.strongly_connected_components()],
     "triangles": [lambda g, v: g.triangles()],
 }  # fmt: skip
+#: have columns of all kinds and types; make test leaves out the others
+QUICK = ("bfs", "distances", "k_core", "leiden", "multi_source_bfs", "pagerank", "sssp")
+NAMES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in sorted(CALLS)]
 
 
 @pytest.fixture(scope="module", params=[None, "int64", "string"])
@@ -82,7 +85,7 @@ def test_all_algorithms_are_here():
     assert set(CALLS) == {name for name, known in own.items() if known.result is None}  # other tests add some
 
 
-@pytest.mark.parametrize("name", sorted(CALLS))
+@pytest.mark.parametrize("name", NAMES)
 def test_numbers_are_numpy_s(graph, name):
     for column, names in columns_of(graph, name):
         if column._kind not in ("value", "rows"):
@@ -138,7 +141,7 @@ def test_numbers_are_numpy_s(graph, name):
                 np.testing.assert_array_equal(value, a[names.index(vertex)])
 
 
-@pytest.mark.parametrize("name", sorted(CALLS))
+@pytest.mark.parametrize("name", NAMES)
 def test_vertices_are_spoken_of_as_users_name_them(graph, name):
     for column, names in columns_of(graph, name):
         if column._kind not in ("vertex", "label"):
@@ -181,7 +184,7 @@ def test_vertices_are_spoken_of_as_users_name_them(graph, name):
         np.testing.assert_array_equal(labels != column, ids != labels.to_numpy())
 
 
-@pytest.mark.parametrize("name", sorted(CALLS))
+@pytest.mark.parametrize("name", NAMES)
 def test_vertices_are_no_numbers(graph, name):
     numbers = graph[0].degree_centrality()
     for column, _ in columns_of(graph, name):

@@ -54,7 +54,7 @@ def shares(graph: DynamicGraph) -> list[bool]:
 
 def test_it_is_the_graph_that_comes_of_comms(client):
     rng = fresh_rng()
-    batches = [random_batch(rng) for _ in range(8)]
+    batches = [random_batch(rng) for _ in range(4)]
     src, dst, ids = batches[0].src, batches[0].dst, rng.permutation(N)
     found = []
     for nbytes in ("8 MiB", 0):

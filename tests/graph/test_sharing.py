@@ -34,7 +34,7 @@ def nothing_is_left(client):
     assert_clean(client)
 
 
-@pytest.mark.both_ways
+@pytest.mark.both_ways(comms="slow")
 def test_a_graph_outlives_its_publisher(client, other):
     rng = fresh_rng()
     model = GraphModel(N)
@@ -64,7 +64,7 @@ def measured(dask_worker) -> tuple[int, int]:
     return meter.read()["graphs"], len(meter.shards())
 
 
-@pytest.mark.both_ways
+@pytest.mark.both_ways(comms="slow")
 def test_two_clients_see_each_others_changes(client, other):
     rng = fresh_rng()
     model = GraphModel(N, weighted=True)
@@ -127,7 +127,7 @@ def test_maintained_results_follow_the_changes_of_others(client, other):
         g.unpublish()
 
 
-@pytest.mark.both_ways
+@pytest.mark.both_ways(comms="slow")
 def test_calls_of_many_threads_and_clients(client, other):
     """Each epoch is one client's whole batch, whatever runs beside it."""
     rng = fresh_rng()

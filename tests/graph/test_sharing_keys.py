@@ -139,7 +139,7 @@ def test_ctrl_c_and_then_another_client(client, other, tmp_path):
                 ("commit", lambda: g.insert(["d"], ["a"]), lambda: h.insert(["y"], ["y"]), ["a", "b", "x", "d", "y"]),
                 ("remove", lambda: g.delete_vertices(["a"]), lambda: h.delete_vertices(["b"]), ["a", "x", "d", "y"]),
             ):
-                client.run(before, step, rest, 1.0, tmp_path / step, workers=[g.workers[1]])
+                client.run(before, step, rest, 0.5, tmp_path / step, workers=[g.workers[1]])
                 with when((tmp_path / step).exists, ctrl_c), pytest.raises(KeyboardInterrupt):
                     stopped()
                 then()
@@ -198,7 +198,8 @@ def others():
         yield others
 
 
-@pytest.mark.parametrize("kind", ["string", pytest.param("int64", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["string", "int64"])
 def test_a_client_is_killed_in_the_middle_of_a_change(client, others, kind):
     rng = fresh_rng()
     seed = int(rng.integers(1 << 30))

@@ -113,7 +113,7 @@ def test_snapshots_saves_and_earlier_epochs(client3, tmp_path):
             if turn == 3:
                 assert graph.snapshot() == 4
                 assert graph.store.snapshots == (4,)
-        for epoch in (0, 3, 4, 5):
+        for epoch in (0, 4, 5):
             with graph.at(epoch) as then:
                 assert (then.epoch, then.structure, then.workers) == (epoch, "csr", graph.workers)
                 assert_graph(then, models[epoch])

@@ -207,6 +207,7 @@ def kill_clients(client: Client, rng: np.random.Generator, folder: Path, kills: 
             assert_graph(graph, model)
 
 
+@pytest.mark.slow
 def test_clients_are_killed(own_client, tmp_path):
     kill_clients(own_client, fresh_rng(), tmp_path, 1)
     assert_clean(own_client)

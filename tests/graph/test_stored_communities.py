@@ -101,13 +101,15 @@ def test_random_lives(request, tmp_path, method, where):
     rng, kinds = fresh_rng(), set[str]()
     client = None if where == "here" else request.getfixturevalue("client")
     places = [client] if where == "on local disks" else [None, client]
-    options: dict[str, Any] = {"keys": "int64", "window": 1500, "drop_isolated": True, "directed": False}
+    steps = {"here": 60, "on local disks": 30}.get(where, 12)
+    options: dict[str, Any] = {"keys": "int64", "window": 50 * steps, "drop_isolated": True, "directed": False}
     options |= {"disks": "local"} if where == "on local disks" else {}
     twin = Twin(tmp_path / "store", places[0], **options, weighted=True)
-    for step in range(60 if where == "here" else 30):
+    acts = rng.choice(["read", "snapshot", "close", "crash", "go on"], steps, p=[0.4, 0.15, 0.1, 0.15, 0.2])
+    acts[-5:] = ["read", "snapshot", "go on", "read", "crash"]  # however few steps there are, a read is lost
+    for step, act in enumerate(acts):
         twin.graph.insert(*payments(rng, step))
         twin.keep(twin.graph.vertices().tolist())
-        act = rng.choice(["read", "snapshot", "close", "crash", "go on"], p=[0.4, 0.15, 0.1, 0.15, 0.2])
         if act == "read":
             twin.check(method, kinds)
         elif act == "snapshot":
@@ -348,6 +350,7 @@ def test_a_store_of_the_format_before_names(tmp_path):
             assert set(live.names().to_series()) >= names
 
 
+@pytest.mark.slow
 def test_a_lost_worker(tmp_path):
     """The result goes on, with the names of the last snapshot; what it told since is marked."""
     with (

@@ -97,16 +97,16 @@ def test_vertices_without_edges_leave_in_a_store_too(client3, tmp_path, kind, sn
     made = {**kind, "drop_isolated": True, "keys": "int64", "snapshot_bytes": snapshots, "retain": 0}
     with DynamicGraph(**on(client3, 3), store=store, **made) as graph:
         both.graph = graph
-        both.steps(6)
+        both.steps(4)
         if not snapshots:
             graph.snapshot()
-        both.steps(3)
+        both.steps(2)
     for size in (HERE, 2):
         place = {"client": None, **on(client3, size)}
         with DynamicGraph.open(store=store, **place) as graph:
             both.graph = graph
             both.check()
-            both.steps(3)
+            both.steps(2)
             for epoch in rng.choice(list(both.then), 2 if size == HERE else 1):
                 with graph.at(int(epoch)) as earlier:
                     assert found(earlier) == both.then[epoch]

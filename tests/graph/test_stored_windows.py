@@ -53,7 +53,7 @@ def test_a_store_gives_times_and_window_back(client3, tmp_path, kind, opened, sn
 
 KEYED = [
     pytest.param({}, "int64", marks=pytest.mark.slow),
-    ({"directed": False, "weighted": True, "combine": "sum"}, "string"),
+    pytest.param({"directed": False, "weighted": True, "combine": "sum"}, "string", marks=pytest.mark.slow),
     ({"reverse": True, "drop_isolated": True}, "string"),
 ]
 

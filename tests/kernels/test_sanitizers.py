@@ -61,6 +61,8 @@ ALIKE = (
     "relaxed, thread",
     "read beside a write, thread",
     "blocks that meet, thread",
+    "blocks that do not meet, thread",
+    "shift past the width, address",
 )
 RUNTIMES = {"address": "libasan.so", "thread": "libtsan.so"}
 

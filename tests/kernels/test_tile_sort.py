@@ -76,7 +76,7 @@ print("merged")
 """
 
 
-@pytest.mark.parametrize("placed", [0, 1])
+@pytest.mark.parametrize("placed", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_merge_reads_nothing_past_its_runs(write, placed):
     compiler = [*shlex.split(os.environ.get("CXX", "g++")), "-print-file-name=libasan.so"]
     library = subprocess.run(compiler, capture_output=True, text=True).stdout.strip()

@@ -21,7 +21,7 @@ def rows(graph: DynamicGraph) -> list[list[int]]:
     return [csr.dst[a:b].tolist() for a, b in zip(csr.offsets[:-1], csr.offsets[1:], strict=True)]
 
 
-@pytest.mark.parametrize("sync", ["always", "background"])
+@pytest.mark.parametrize("sync", [pytest.param("always", marks=pytest.mark.slow), "background"])
 def test_everything_is_there_again(tmp_path, sync):
     rng, model, store = fresh_rng(), GraphModel(30, weighted=True), tmp_path / "store"
     with DynamicGraph(n_vertices=30, weighted=True, store=store, sync=sync) as graph:

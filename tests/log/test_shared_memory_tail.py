@@ -352,7 +352,8 @@ while True:
 """
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
 def test_a_graph_that_is_killed_has_all_that_it_acknowledged(tmp_path, seed):
     path, wait = str(tmp_path / "store"), 0.2 + 0.2 * seed
     with subprocess.Popen([sys.executable, "-c", CHILD, path, str(seed)], stdout=subprocess.PIPE, text=True) as child:

@@ -133,6 +133,7 @@ def test_scaling_is_plotted_from_what_is_archived(tmp_path):
     assert images(book) == 1
 
 
+@pytest.mark.slow
 def test_scaling_says_so_where_nothing_is_archived(tmp_path):
     book = execute(FOLDER / "4-scaling.ipynb", MGRAPH_RESULTS=str(tmp_path))
     assert "nothing is archived yet" in printed(book)

@@ -88,7 +88,7 @@ def test_many_seeds_hold_what_is_promised(installed, shape):
 
 
 def test_a_seed_replays_in_another_process(installed):
-    plans = [replace(Plan.of(seed, "small"), lines=lines) for seed in range(2) for lines in ((), LINES)]
+    plans = [replace(Plan.of(seed, "small"), lines=lines) for seed in range(1) for lines in ((), LINES)]
     here = [_mark(run(plan)) for plan in plans]
     assert here == [_mark(run(plan)) for plan in plans]
     assert len(set(here)) == len(here)

@@ -58,7 +58,7 @@ def operations(s, batch: EdgeBatch) -> list[tuple[int, int, int]]:
     [
         *product([8], range(SEED, SEED + (6 if BUILD == "plain" else 2))),
         *product([32] if BUILD == "plain" else [], (SEED + 1, SEED + 4)),
-        *(pytest.param(128, SEED + more, marks=pytest.mark.options) for more in (2,)),
+        pytest.param(128, SEED + 2, marks=(pytest.mark.options, pytest.mark.slow)),
     ],
 )
 def test_equals_its_model(device, leaf, seed):
@@ -88,7 +88,7 @@ def test_equals_its_model(device, leaf, seed):
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-@pytest.mark.parametrize(("weighted", "small"), [(False, 1 << 20), (True, 0)] if BUILD == "plain" else [(True, 0)])
+@pytest.mark.parametrize(("weighted", "small"), [pytest.param(False, 1 << 20, marks=pytest.mark.slow), (True, 0)])
 def test_windows_of_every_width_equal_the_model(device, small, weighted, monkeypatch):
     """A dense region that moves: windows merged by lanes, tiles, blocks and in parts, several kinds in one batch.
 

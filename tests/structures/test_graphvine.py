@@ -48,7 +48,7 @@ def device(request):
 
 @pytest.mark.parametrize(
     "options",
-    [pytest.param(name, marks=() if name in ("all", "plain", "wide") else pytest.mark.slow) for name in TRIED],
+    [pytest.param(name, marks=() if name in ("all", "wide") else pytest.mark.slow) for name in TRIED],
 )
 @pytest.mark.parametrize("seed", range(SEED, SEED + (2 if BUILD == "plain" else 1)))
 def test_streams_in_one_pool(device, options, seed):

@@ -39,7 +39,7 @@ def holes_of(s) -> int:
     return int(s.supply[2])
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("weighted", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_tables_are_laid_in_the_hole_that_another_left(device, weighted):
     s = with_hole(device, weighted=weighted)
     tail = int(s.supply[1])

@@ -30,7 +30,9 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Store.lock, "__defaults__", ("lock", "", 0.2))
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize(
+    "kind", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[:-1]), KINDS[-1]], ids=str
+)
 def test_opened_again_and_again_by_workers_of_other_disks_in_another_order(tmp_path, kind, monkeypatch):
     monkeypatch.setattr(restore, "CHUNK", 64)  # several pieces
     rng = fresh_rng()

@@ -66,7 +66,7 @@ def test_real_streams(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in ("gpma", "lpma") else pytest.param(name, marks=pytest.mark.slow) for name in PAPERS]
+    "name", [name if name == "gpma" else pytest.param(name, marks=pytest.mark.slow) for name in PAPERS]
 )
 def test_every_experiment_runs(name, tmp_path, capsys):
     """On the smallest of the paper's graphs, and on a real one."""

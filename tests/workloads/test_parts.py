@@ -78,7 +78,10 @@ def test_closing_table():
         assert row in rows, text
 
 
-@pytest.mark.parametrize("kinds", [{"analytic"}, {"batch"}, {"batch", "analytic"}])
+@pytest.mark.parametrize(
+    "kinds",
+    [*(pytest.param(kinds, marks=pytest.mark.slow) for kinds in ({"analytic"}, {"batch"})), {"batch", "analytic"}],
+)
 def test_plot(tmp_path, kinds):
     record = a_record()
     record.lines = [line for line in record.lines if line["kind"] in kinds]

@@ -14,6 +14,7 @@ from workloads.inputs.generators import Generator
 from workloads.scaling.command import _compare
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_scaling(tmp_path, capsys):
     folder = tmp_path / "archive" / "cpu"

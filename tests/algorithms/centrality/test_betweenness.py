@@ -185,7 +185,7 @@ def want_of_grid() -> np.ndarray:
 
 
 @pytest.mark.parametrize("mapped", [True, False, "hosts"])
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("size", [1, 2, 3, *(pytest.param(size, marks=pytest.mark.slow) for size in (4, 5))])
 def test_both_drivers(size: int, mapped: bool | str) -> None:
     for graph in (hubs(), replace(hubs(), directed=False), grid(9)):
         check(graph, cut(graph.n, size, even=False), sampled=True, structure="gpma+", mapped=mapped)

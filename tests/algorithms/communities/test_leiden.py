@@ -73,7 +73,7 @@ def simple(graph: Graph) -> Graph:
 # ---- communities -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_shapes(structure: str, device: str, small: None, size: int) -> None:
     for number, graph in enumerate(shapes()):  # the directed ones both ways, each way on other numbers of ranks
         one = replace(graph, directed=graph.directed and (number + size) % 4 < 2)
@@ -107,7 +107,7 @@ def test_the_order_of_the_vertices_changes_no_label(device: str, size: int, dire
     np.testing.assert_array_equal(got[order], check(graph, cut(graph.n, 1), device=device))
 
 
-@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("directed", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_no_worse_than_networkx_s_louvain(directed: bool) -> None:
     for seed in (1, 2):
         print(f"seed {seed}")
@@ -121,9 +121,10 @@ def test_no_worse_than_networkx_s_louvain(directed: bool) -> None:
         assert max(ours) > least * 0.998
 
 
-def test_small_graphs_against_all_partitions() -> None:
+@pytest.mark.parametrize("seeds", [2, pytest.param(10, marks=pytest.mark.slow)])
+def test_small_graphs_against_all_partitions(seeds: int) -> None:
     """The best of a few seeds is within 1% of the best of all partitions of 7 vertices."""
-    for seed in range(4):
+    for seed in range(seeds):
         print(f"seed {seed}")
         graph = weighted(random_graph(seed, 7, 12, directed=False), seed)
         best = max(quality(graph, np.array(labels)) for labels in partitions(7))
@@ -158,7 +159,7 @@ def test_seeds_and_levels() -> None:
     np.testing.assert_array_equal(run(made, LEIDEN, max_levels=100)[0], whole)
 
 
-@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_after_batches(structure: str, device: str, small: None, size: int) -> None:
     for graph, made in apply_to(structure, device, size, n=100, each=200, directed=False):
         got, info = run(made, LEIDEN)

@@ -45,7 +45,7 @@ def tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, smal
 # ---- Louvain ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_shapes(structure: str, device: str, small: None, size: int) -> None:
     for graph in shapes():
         one = replace(graph, directed=False)

@@ -122,7 +122,7 @@ def test_abort_ends_a_run(size: int) -> None:
 
 
 @pytest.mark.parametrize("mapped", [True, False, "hosts"])
-@pytest.mark.parametrize("size", [1, 2, 3, 5])
+@pytest.mark.parametrize("size", [1, 2, 3, pytest.param(5, marks=pytest.mark.slow)])
 def test_both_drivers(monkeypatch: pytest.MonkeyPatch, size: int, mapped: bool | str) -> None:
     """Also with inboxes that hold few of the vertices that a turn changes."""
     graphs = [chain(20, 5, 7), random_graph(8, 300, 650), random_graph(9, 250, 1000, skew=True), hubs_of_loops(10)]

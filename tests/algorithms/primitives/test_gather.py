@@ -92,7 +92,7 @@ def test_shapes(device: str, ranks: int) -> None:
     [
         ("value and weight or u - 3", lambda value, weight: (value and weight) or -3),
         ("0.5 and (value or weight) and 2 + value", lambda value, weight: (value or weight) and 2 + value),
-        ("value > 1 or weight > 2", lambda value, weight: value > 1 or weight > 2),
+        pytest.param("value > 1 or weight > 2", lambda value, weight: value > 1 or weight > 2, marks=pytest.mark.slow),
         ("9 if not value or weight else 8", lambda value, weight: 9 if not value or weight else 8),
     ],
 )

@@ -75,7 +75,14 @@ def test_bfs_catches_a_wrong_predecessor(monkeypatch, capsys, wrong):
     assert "predecessor" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("way", [["--symmetric", "--degree-order"], ["--directed"], ["--directed", "--reverse"]])
+@pytest.mark.parametrize(
+    "way",
+    [
+        ["--symmetric", "--degree-order"],
+        pytest.param(["--directed"], marks=pytest.mark.slow),
+        pytest.param(["--directed", "--reverse"], marks=pytest.mark.slow),
+    ],
+)
 def test_pagerank_goes_on_after_a_batch(tmp_path, way):
     lines = bench(tmp_path, "pagerank", *way, "--iterations", "2", "--repeats", "1", "--warm", "40")
     found = of(lines, "warm")

@@ -15,6 +15,7 @@ from workloads.bench import copy as copies
 OPTIONS = ["--workers", "2", "--batch", "50", "--batches", "2", "--sources", "40", "--repeats", "2", "--copies", "3"]
 
 
+@pytest.mark.slow
 def test_all_measurements(tmp_path):
     lines = bench(tmp_path, "copy", *OPTIONS)
     clones = of(lines, "clone")

@@ -30,7 +30,9 @@ def test_communities_have_the_quality_of_fresh_runs(tmp_path):
     assert all(line["quality"] > 0.9 * line["fresh_quality"] > 0 for line in lines)
 
 
-@pytest.mark.parametrize("name", ["pagerank", "bfs", "leiden"])
+@pytest.mark.parametrize(
+    "name", ["bfs", *(pytest.param(name, marks=pytest.mark.slow) for name in ("pagerank", "leiden"))]
+)
 def test_a_result_that_did_not_follow_is_caught(name, monkeypatch, capsys):
     first, read = {}, Live.result
     monkeypatch.setattr(Live, "result", lambda live: first.setdefault(live, read(live)))
