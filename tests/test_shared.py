@@ -153,6 +153,9 @@ def test_what_cannot_be_shared_or_is_not_there():
         Shared.make(1 << 60)
     with pytest.raises(DeviceError, match="cannot be mapped: No such file"):
         Shared.of_worker(Place("/dev/shm/mgraph-not-there", "00", 4096, {}).encode(), Loop, lambda places: None)
+    for name in ("mgraph-\0", "mgraph-\ud800"):  # no names of files
+        with pytest.raises(DeviceError, match="is no segment of 4096 bytes in /dev/shm"):
+            Shared.of_worker(Place(f"/dev/shm/{name}", "00", 4096, {}).encode(), Loop, lambda places: None)
     sender, receiver = ends(MIB)
     with pytest.raises(MgraphError, match="8 bytes at 1048570 are not in a segment of 1048576"):
         receiver.view({"mgraph shared": [MIB - 6, "<i8", [1]]})

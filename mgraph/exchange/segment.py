@@ -125,7 +125,8 @@ class Segment:
             It is absent: the rank is on another host, in another container or of another user. Or it is no segment:
             a file elsewhere, or one of another user, who could cut it while it is mapped, which ends the process.
         """
-        if os.path.dirname(place.path) != FOLDER or "\0" in place.path or place.nbytes < TOKEN_BYTES:
+        named = os.path.dirname(place.path) == FOLDER and place.path.isascii() and "\0" not in place.path
+        if not named or place.nbytes < TOKEN_BYTES:
             raise DeviceError(f"{place.path!r} is no segment of {place.nbytes} bytes in {FOLDER}")
         # Map the file, unless it is too short.
         try:
