@@ -257,7 +257,7 @@ class Segments:
                 self.mark_staged(place)
             try:
                 self.put(record, place)
-            except OSError:
+            except BaseException:  # MemoryError, too
                 self._unappended[place] = record
                 raise
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from patience import patience
 
 from mgraph.errors import StoreError
 from mgraph.log.files import DISK, File
@@ -65,17 +66,17 @@ def begin(log: Log, epoch: int) -> None:
     log.begin("batch", {"src": np.array([epoch], np.uint32), "dst": np.array([1], np.uint32)}, epoch)
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_change_is_not_ready_while_a_mark_before_it_is_not_written(tmp_path, monkeypatch, fails):
+@pytest.mark.parametrize("problem", [None, OSError(errno.EIO, "Input/output error"), MemoryError()], ids=repr)
+def test_a_change_is_not_ready_while_a_mark_before_it_is_not_written(tmp_path, monkeypatch, problem):
     """Who reads the log of a killed process stops at a place that is claimed and empty."""
     put, await_appended, claimed, go_on = Segments.put, Segments.await_appended, threading.Event(), threading.Event()
 
     def slow_mark(segments: Segments, record: Draft, place: int, *hasher: object) -> None:
         if record.kind == "mark":
             claimed.set()
-            assert go_on.wait(20)
-            if fails:
-                raise OSError(errno.EIO, "Input/output error")
+            assert go_on.wait(patience(20))
+            if problem is not None:
+                raise problem
         put(segments, record, place, *hasher)
 
     def awaited(segments: Segments) -> None:
@@ -88,10 +89,10 @@ def test_a_change_is_not_ready_while_a_mark_before_it_is_not_written(tmp_path, m
         begin(log, 1)
         log.ready()
         log.keep()
-        assert claimed.wait(20)
+        assert claimed.wait(patience(20))
         begin(log, 2)
         patch.setattr(Segments, "await_appended", awaited)
-        if fails:
+        if problem is not None:
             with pytest.raises(StoreError, match="cannot be written"):
                 log.ready()
         else:
