@@ -73,7 +73,7 @@ notebooks: setup
 
 # the tables of the archived benchmarks, where the pages have their markers
 figures: setup
-	for page in $$(grep -l '^<!-- results:begin' README.md docs/*.md); do \
+	for page in $$(grep -l '^<!-- results:begin' README.md docs/*.md docs/guide/*.md); do \
 	  $(BIN)/python -m workloads report --write $$page || exit 1; done
 	$(BIN)/python -m workloads report --latencies docs/_static/latency.svg
 	$(BIN)/python -m workloads report --speedups docs/_static/speedups.svg
