@@ -167,6 +167,24 @@ DEVICE void read_unit(const View& graph, Group group, i64 row, i64 unit, F f, lo
     graph.visit(group, row, unit, f);
 }
 
+// Reads the ids of a unit, several of each lane at once if the View can: f(ids), with ~0 for none.
+template <class View, class Group, class F>
+DEVICE auto read_ids(const View& graph, Group group, i64 row, i64 unit, F f, int)
+    -> decltype(graph.read_ids(group, row, unit, f)) {
+    graph.read_ids(group, row, unit, f);
+}
+template <class View, class Group, class F>
+DEVICE void read_ids(const View& graph, Group group, i64 row, i64 unit, F f, long) {
+    read_unit(
+        graph, group, row, unit,
+        [&](u32 id, i64, bool live) {
+            const u32 one[] = {live ? id : ~0u};
+            f(one);
+            return false;
+        },
+        0);
+}
+
 template <class View, class Group, class Fold, class Part>
 DEVICE Part fold_unit(const View& graph, Group group, i64 row, i64 unit, Part part, const Fold& fold) {
     auto take = [&](u32 id, i64 slot, bool live) {

@@ -38,7 +38,7 @@ static_assert(most_ranks + number_count <= 72 && heard_at % 2 == 0);
 
 // How a GPU waits.
 constexpr i64 clocks_per_nanosecond = 2;  // at most: the time is measured by the SM's own clock
-constexpr u32 clock_polls = 1 << 8, host_polls = 1 << 13;  // polls between reads of the clock, and of the host's word
+constexpr u32 clock_polls = 1 << 8;  // polls between reads of the clock
 constexpr int at_once = 2;  // words that a lane polls at once: those of 8 ranks
 
 // Values that a phase writes to the regions of all ranks, by their offsets: the words of a bitmap with the own
@@ -97,7 +97,7 @@ struct World {
     const u64* in;  // the inbox of messages from each rank, for two parities
     u64* control;
     i64* counts;  // messages to each rank since the last meeting, then the numbers
-    i64 host;  // address of words of the host: 1 ends every wait; from `report_at` on, how a launch ended
+    i64 host;  // address of words of the host: 1 ends every wait of a CPU; from `report_at` on, how a launch ended
     i64 patience;  // nanoseconds that a launch waits for another rank
     i64 stay;  // nanoseconds after which a launch leaves at a meeting
     i64 room;  // messages that an inbox holds

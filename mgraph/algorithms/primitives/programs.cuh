@@ -60,6 +60,18 @@ struct Finds {
         if (at < most) ids[at] = id;
         return at < most;
     }
+    // Each lane of a tile adds an id, or nothing. There must be room.
+    template <class Group> DEVICE void add_together(Group group, bool wanted, u32 id) const {
+        if constexpr (Group::width < 32) {
+            if (wanted) add(id);
+        } else {
+            u32 all = group.ballot(wanted), at = load(count());
+            if (wanted) ids[at + popcount(all & ((1u << group.rank()) - 1))] = id;
+            group.sync();  // all have read the count
+            if (group.rank() == 0 && all) store(count(), at + popcount(all));
+            group.sync();
+        }
+    }
     // The last of n ids, one for each lane, which leave the list; `none` for lanes without one.
     template <class Tile> DEVICE u32 take_last(Tile tile, u32 n, u32 none) const {
         u32 first = n > (u32)tile.size() ? n - tile.size() : 0, at = first + tile.rank();

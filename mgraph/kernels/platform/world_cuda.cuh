@@ -1,6 +1,6 @@
 // Meetings of ranks on GPUs: each rank has one resident kernel, whose blocks are all on the GPU at once. The last block
 // to arrive is the leader: it writes the rank's numbers to the others. All blocks poll the numbers of the others, in
-// memory of their own GPU. The leader decides whether to leave, and its warp alone reads the host's word.
+// memory of their own GPU. The leader decides whether to leave.
 #pragma once
 
 // For words that another rank may write, too.
@@ -95,13 +95,16 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
         }
         return true;
     }
-    // Reads the numbers of the ranks into `said`, by the first warp of every block. Returns false if the launch ends
-    // instead. The leader decides that: it announces that it intends to leave, then looks once more; a block that has
-    // heard all checks for the announcement. The fences put these four accesses into one order, so no block goes on
-    // when others leave.
-    DEVICE bool hear(const Program& program, bool alone, bool leads) {
+    // Reads the numbers of the ranks into `said`, by the first warp of every block, which arrived at the meeting at clock
+    // `began` or later. Returns false if the launch ends instead. The leader decides that, once it has waited for its
+    // patience. So a block that hears all within half of that goes on. Otherwise the leader announces that it intends to
+    // leave, then looks once more; a block that has heard all checks for the announcement. The fences put these four
+    // accesses into one order, so no block goes on when others leave.
+    DEVICE bool hear(const Program& program, bool alone, bool leads, i64 began) {
         const World& world = program.world;
-        i64 rank = world.rank, first = alone ? rank : 0, last = alone ? rank + 1 : world.size, began = clock64();
+        i64 rank = world.rank, first = alone ? rank : 0, last = alone ? rank + 1 : world.size;
+        i64 patience = world.patience * clocks_per_nanosecond;
+        if (leads) began = clock64();  // the others arrived before
         u64 tag = (u64)program.launch << 32 | (u32)step;
         auto from = [&](i64 i) {
             i64 r = i / said_words;
@@ -110,8 +113,7 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
         auto take = [&](i64 i, u64 a, u64 b) { said[i] = (i64)((u64)(u32)b << 32 | (u32)a); };
         auto stop = [&](u32 polls) {
             if (!leads) return polls % 16 == 0 && __any_sync(~0u, load(world.control + leaves_at) == tag);
-            bool late = polls % clock_polls == 0 && clock64() - began > world.patience * clocks_per_nanosecond;
-            late |= polls % host_polls == 0 && load((const u32*)world.host);
+            bool late = polls % clock_polls == 0 && clock64() - began > patience;
             return (bool)__any_sync(~0u, late);
         };
         bool all = poll(first, last, from, stop, take);
@@ -119,7 +121,11 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
             fence_device();
             return true;
         }
-        if (leads && !all) {
+        if (all && (leads || __all_sync(~0u, clock64() - began < patience / 2))) {
+            fence_system();
+            return true;
+        }
+        if (leads) {
             store(world.control + intends_at, tag);
             fence_in_order();
             all = poll(first, last, from, [](u32) { return true; }, take);  // one look
@@ -146,6 +152,7 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
             return;
         }
         bool alone = program.alone(state), first = threadIdx.x == 0;
+        i64 began = clock64();
         if (first) ++step;
         __syncwarp();
         bool last = first && arrive_last(world.control + arrived_at, gridDim.x);
@@ -157,7 +164,7 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
             return;
         }
         if (last && !resumed) say(world, alone);
-        bool all = hear(program, alone, last);
+        bool all = hear(program, alone, last, began);
         __syncwarp();
         if (first) {
             if (all) {

@@ -36,14 +36,25 @@ struct CsrView {
         i64 first = offsets[v] + unit * grain, last = lesser(first + grain, offsets[v + 1]);
         for (i64 base = first; base < last; base += ahead * tile.size()) {
             u32 ids[ahead];
-            for (int j = 0; j < ahead; ++j) {
-                i64 slot = base + j * tile.size() + tile.rank();
-                ids[j] = slot < last ? load_once(dst + slot) : 0u;
-            }
+            load_ids(tile, base, last, ids);
             for (int j = 0; j < ahead && base + j * tile.size() < last; ++j) {
                 i64 slot = base + j * tile.size() + tile.rank();
                 f(ids[j], slot, slot < last);
             }
+        }
+    }
+    template <class T, class F> DEVICE void read_ids(T tile, i64 v, i64 unit, F f) const {
+        i64 first = offsets[v] + unit * grain, last = lesser(first + grain, offsets[v + 1]);
+        for (i64 base = first; base < last; base += ahead * tile.size()) {
+            u32 ids[ahead];
+            load_ids(tile, base, last, ids);
+            f(ids);
+        }
+    }
+    template <class T, int n> DEVICE void load_ids(T tile, i64 first, i64 last, u32 (&ids)[n]) const {
+        for (int j = 0; j < n; ++j) {
+            i64 slot = first + j * tile.size() + tile.rank();
+            ids[j] = slot < last ? load_once(dst + slot) : ~0u;
         }
     }
     static constexpr int ahead = Tile<32>::size() == 1 ? 1 : 4;

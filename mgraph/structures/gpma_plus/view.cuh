@@ -55,12 +55,11 @@ struct PmaView {
         if (weights) fetch_line(weights + slot);
     }
     template <class T, class F> DEVICE void visit(T tile, i64 v, i64 unit, F f) const {
-        i64 a = start[v], stretch = unit_of(a) + unit;
-        i64 first = greater(a, stretch * unit_slots), end = lesser(start[v + 1], (stretch + 1) * unit_slots);
+        Range its = range(v, unit);
         if constexpr (Tile<32>::size() == 1) {  // a CPU leaves a leaf at its first dead slot
-            for (i64 next; first < end; first = next) {
-                next = (leaf_of(first) + 1) * LEAF;
-                for (i64 s = first, last = lesser(next, end); s < last; ++s) {
+            for (i64 next; its.first < its.end; its.first = next) {
+                next = (leaf_of(its.first) + 1) * LEAF;
+                for (i64 s = its.first, last = lesser(next, its.end); s < last; ++s) {
                     u32 id = slots[s];
                     if (id == nobody) break;
                     if (f(id, s, true)) return;
@@ -68,14 +67,34 @@ struct PmaView {
             }
             return;
         }
-        for (i64 s = first; s < end; s += ahead * tile.size()) {
+        for (i64 s = its.first; s < its.end; s += ahead * tile.size()) {
             u32 ids[ahead];
-            for (int j = 0; j < ahead; ++j) {
-                i64 slot = s + j * tile.size() + tile.rank();
-                ids[j] = slot < end ? load_once(slots + slot) : nobody;
-            }
-            for (int j = 0; j < ahead && s + j * tile.size() < end; ++j)
+            load_ids(tile, slots + s, (u32)(its.end - s), ids);
+            for (int j = 0; j < ahead && s + j * tile.size() < its.end; ++j)
                 if (f(ids[j], s + j * tile.size() + tile.rank(), ids[j] != nobody)) return;
+        }
+    }
+    template <class T, class F> DEVICE void read_ids(T tile, i64 v, i64 unit, F f) const {
+        Range its = range(v, unit);
+        const u32* from = slots + its.first;
+        u32 n = (u32)(its.end - its.first);  // 32 bits, for want of registers
+        for (u32 at = 0; at < n; at += ahead * tile.size()) {
+            u32 ids[ahead];
+            load_ids(tile, from + at, n - at, ids);
+            f(ids);
+        }
+    }
+    struct Range {
+        i64 first, end;
+    };
+    DEVICE Range range(i64 v, i64 unit) const {  // slots of a unit
+        i64 a = start[v], stretch = unit_of(a) + unit;
+        return {greater(a, stretch * unit_slots), lesser(start[v + 1], (stretch + 1) * unit_slots)};
+    }
+    template <class T> static DEVICE void load_ids(T tile, const u32* from, u32 n, u32 (&ids)[4]) {
+        for (int j = 0; j < ahead; ++j) {
+            u32 at = j * tile.size() + tile.rank();
+            ids[j] = at < n ? load_once(from + at) : nobody;
         }
     }
     static constexpr int ahead = 4;  // loads in flight per lane

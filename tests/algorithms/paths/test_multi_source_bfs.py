@@ -96,6 +96,19 @@ def test_ranges_of_any_length(starts: tuple[int, ...]) -> None:
         check(random_graph(seed, 90, 200, directed), Partition(starts), np.array([3, 88, 32]))
 
 
+@pytest.mark.parametrize("longest", [3, 2**31 - 2])
+def test_rows_of_any_number_are_sorted(longest: int) -> None:
+    """As one number of 64 bits each where they fit, and otherwise by three columns."""
+    rng = np.random.default_rng(7)
+    row, hop, vertex = rng.integers(0, 5, 200), rng.choice([0, 1, longest], 200), rng.integers(0, 2**32 - 1, 200)
+    parts = {"vertex": np.split(vertex, [90]), "row": np.split(row, [90]), "hop": np.split(hop.astype(np.int32), [90])}
+    rows = K_HOP.result(parts, {"rows": 5}, lambda ids: ids)
+    want = np.lexsort((vertex, hop, row))
+    np.testing.assert_array_equal(rows.dst, vertex[want])
+    np.testing.assert_array_equal(rows.hop, hop[want])
+    np.testing.assert_array_equal(rows.offsets, np.searchsorted(row[want], np.arange(6)))
+
+
 @pytest.mark.parametrize("size", [1, 3])
 def test_the_nearest_is_by_users_ids(size: int) -> None:
     graph = random_graph(6, 400, 1000, directed=False)

@@ -1,16 +1,14 @@
 // Core numbers by all ranks together. Level k removes the vertices that have at most k edges left, until none has.
-//   scan  lists the own rows that the level removes, and those that stay
-//   peel  removes the edges of the listed rows, those of rows of high degree one round later. An edge to another rank's
-//         vertex is a message with its id, which the owner reads in the next round. If few rows are removed, a tile
-//         expands the rows that it has removed itself, too; a CPU always does.
-// Rows reserve room in the inboxes before they are expanded. Without room they wait for the next round.
+//   scan     lists the own rows that the level removes, and those that stay
+//   receive  takes the edges away that messages tell of, and lists the rows that this removes; a CPU does that in `peel`
+//   peel     removes the edges of the listed rows. An edge to another rank's vertex is a message with its id. The rows
+//            that this removes are listed for the next round; a CPU's thread goes on with them at once.
+// A row of high degree is listed as tasks. A list knows how many edges its rows have together. If they do not all fit into
+// an inbox, rows reserve room before they are expanded, and wait for the next round where there is none.
 #pragma once
-#include "algorithms/primitives/programs.cuh"
-#include "kernels/buffered_append.cuh"
+#include "algorithms/density/core_number/round.cuh"
 
 constexpr i64 never = (i64)1 << 62;  // the least number of edges among no vertices
-constexpr int chase = 3;  // frontiers that a tile of a GPU removes by itself
-constexpr u32 no_id = ~0u;
 
 #ifndef VIEWS
 #define VIEWS 2
@@ -19,6 +17,7 @@ constexpr u32 no_id = ~0u;
 template <class View>
 struct Cores {
     static constexpr int lanes = 32;
+    static constexpr int resident = 1;  // more blocks would meet later, and have too few registers
     i64 launch;
     i64 resume;
     World world;
@@ -32,6 +31,7 @@ struct Cores {
     u32* lists;  // two lists of own rows, to remove
     u32* alive;  // two lists of own rows, those that are left
     i64* least;  // the least number of edges among these: two, used in turn
+    i64* frontier;  // the edges of all rows of a list: three, used in turn
     u64* tasks;  // two lists for each view, of task_room
     i64 task_room;
     struct State {
@@ -46,13 +46,14 @@ struct Cores {
         i64 took = 0, least_left = 0;  // 1 if it removes vertices of any rank; the least number of edges above it
         i64 largest = 0, too_long = 0;
     };
-    enum Stage : i64 { finished, count, count_hubs, scan, peel };
+    enum Stage : i64 { finished, count, count_hubs, scan, receive, peel };
     enum Number { LISTED, TASKS, BACK_TASKS, RESERVED, KEPT, LEAST = KEPT };
     static constexpr int tile_words = Finds::most + 1;
 
     DEVICE u32* listing(i64 turn) const { return lists + (turn & 1) * world.rows(); }
     DEVICE u32* living(i64 turn) const { return alive + (turn & 1) * world.rows(); }
     DEVICE u64* task_list(i64 side, i64 turn) const { return tasks + (2 * side + (turn & 1)) * task_room; }
+    DEVICE i64* edges_of(i64 turn) const { return frontier + turn % 3; }
     template <class Visit> DEVICE void visit_views(Visit visit) const {  // visit(rows, side)
         visit(graph, 0);
         if constexpr (VIEWS > 1) visit(back, 1);
@@ -70,6 +71,7 @@ struct Cores {
         case count: return world.rows() / 16;
         case count_hubs: return s.tasks + s.back_tasks;
         case scan: return remaining(s) / 128;
+        case receive: return received(world, heard, s.inbox) / 64;
         default: return s.listed / 2 + (s.tasks + s.back_tasks) * 8 + received(world, heard, s.inbox) / 64;
         }
     }
@@ -81,6 +83,7 @@ struct Cores {
         case count: do_count(grid, s); break;
         case count_hubs: do_count_hubs(grid, s); break;
         case scan: do_scan(grid, s); break;
+        case receive: do_receive(grid, s, heard); break;
         default: do_peel(grid, s, heard, finds, mine);
         }
         return mine;
@@ -104,6 +107,7 @@ struct Cores {
             core[row] = -1;
         }
         for (i64 i : grid.items(2)) store(least + i, never);
+        for (i64 i : grid.items(3)) store(frontier + i, (i64)0);
     }
     DEVICE bool reads_loops() const { return !View::sorted || !searched; }  // from the whole row of a vertex
     DEVICE bool has_loop(const View& rows, i64 row) const {
@@ -127,269 +131,165 @@ struct Cores {
         });
     }
 
-    // ---- a level's first rows ----------------------------------------------------------------------------------------
+    // ---- lists of removed rows ---------------------------------------------------------------------------------------
 
-    // Appends the values of lanes that want it.
-    template <class Tile32> static DEVICE void append(Tile32 tile, bool wanted, u32 value, BufferedAppender& to) {
+    // Adds the tasks of a row's sides of high degree to the list of a turn, after `before` of each side. Returns true if
+    // the row is to be listed, too.
+    DEVICE bool add_hubs(i64 row, i64 turn, i64 before = 0, i64 back_before = 0) const {
+        bool hubs = false, others = false;
+        visit_views([&](const View& edges, int side) {
+            i64 degree = edges.degree(row);
+            others |= degree > 0 && degree <= HUB_DEGREE;
+            if (degree <= HUB_DEGREE) return;
+            hubs = true;
+            add_tasks(edges, row, task_list(side, turn) + (side ? back_before : before), world.number(TASKS + side));
+            if (world.size > 1) atomic_add(edges_of(turn), degree);
+        });
+        return !hubs || others;
+    }
+    DEVICE u32 edges_to_visit(i64 row) const {  // those that are no task's
+        u32 sum = 0;
+        visit_views([&](const View& edges, int) {
+            i64 degree = edges.degree(row);
+            sum += degree > HUB_DEGREE ? 0 : (u32)degree;
+        });
+        return sum;
+    }
+    // Counts the edges of the rows that lanes list in a turn, -1 for none.
+    template <class Group> DEVICE void count_listed(Group group, i64 row, i64 turn) const {
+        if (world.size == 1) return;
+        u32 sum = group.sum(row < 0 ? 0 : edges_to_visit(row));
+        if (group.rank() == 0 && sum) atomic_add(edges_of(turn), (i64)sum);
+    }
+    // Lists rows for the next peel, after what is listed already.
+    template <class Group>
+    DEVICE void list(Group group, const State& s, bool wanted, u32 row, BufferedAppender& to) const {
+        if (!group.any(wanted)) return;
+        bool goes = wanted && add_hubs(row, s.turn, s.tasks, s.back_tasks);
+        count_listed(group, goes ? (i64)row : -1, s.turn);
         if constexpr (BufferedIds::holds) {
-            if (wanted) to.add(value);
+            if (goes) to.add(row);
         } else {
-            i64 place = places(tile, wanted, to.count);
-            if (wanted) store(to.list + place, value);
+            i64 place = places(group, goes, to.count);
+            if (goes) store(to.list + place, row);
         }
     }
+    DEVICE BufferedAppender to_list(const State& s) const {
+        return BufferedAppender(listing(s.turn) + s.listed, world.number(LISTED));
+    }
+
+    // ---- a level's first rows ----------------------------------------------------------------------------------------
+
     DEVICE void do_scan(Grid grid, const State& s) const {
         Tile<lanes> tile;
-        BufferedAppender list(listing(s.turn), world.number(LISTED));
-        BufferedAppender kept(living(s.scans + 1), world.number(KEPT));
+        constexpr int several = Tile<lanes>::size() > 1 ? 4 : 1;  // rows of a lane that take places together
+        BufferedAppender gone = to_list(s), kept(living(s.scans + 1), world.number(KEPT));
         const u32* before = living(s.scans);
-        i64 n = remaining(s);
+        i64 n = remaining(s), at_once = several * tile.size();
         u32 most = 0;  // of ~left: the least of `left`
-        for (i64 i : grid.items((n + tile.size() - 1) / tile.size() * tile.size())) {  // whole tiles
-            u32 row = i >= n ? 0u : s.alive < 0 ? (u32)i : load(before + i);
-            i64 edges_left = i >= n ? -1 : (i64)load(left + row);
-            bool stays = edges_left > s.level, goes = edges_left > s.below && !stays;
-            if (goes) core[row] = s.level;
-            if (stays) most = greater(most, ~(u32)edges_left);
-            append(tile, stays, row, kept);
-            append(tile, goes, row, list);
+        for (i64 i : grid.items(tile, (n + at_once - 1) / at_once)) {
+            u32 row[several], count = 0;
+            i64 edges_left[several];
+            for (int k = 0; k < several; ++k) {
+                i64 at = i * at_once + k * tile.size() + tile.rank();
+                row[k] = at >= n ? no_id : s.alive < 0 ? (u32)at : load(before + at);
+            }
+            for (int k = 0; k < several; ++k) edges_left[k] = row[k] == no_id ? -1 : (i64)load(left + row[k]);
+            for (int k = 0; k < several; ++k) {
+                bool stays = edges_left[k] > s.level, goes = edges_left[k] > s.below && !stays;
+                if (goes) core[row[k]] = s.level;
+                if (stays) most = greater(most, ~(u32)edges_left[k]);
+                list(tile, s, goes, row[k], gone);
+                count += popcount(tile.ballot(stays));
+            }
+            if constexpr (BufferedIds::holds) {
+                if (edges_left[0] > s.level) kept.add(row[0]);
+            } else if (count) {  // one atomic for all of them
+                i64 place = tile.shfl(tile.rank() == 0 ? atomic_add(kept.count, (i64)count) : 0, 0);
+                for (int k = 0; k < several; ++k) {
+                    u32 stay = tile.ballot(edges_left[k] > s.level);
+                    i64 to = place + popcount(stay & ((1u << tile.rank()) - 1));
+                    if (edges_left[k] > s.level) store(kept.list + to, row[k]);
+                    place += popcount(stay);
+                }
+            }
         }
         most = tile.most(most);
         if (tile.rank() == 0 && most) atomic_min(least + (s.scans & 1), (i64)(u32)~most);
         for (i64 i : grid.items(1)) store(least + ((s.scans + 1) & 1) + i, never);
     }
 
+    // ---- messages ----------------------------------------------------------------------------------------------------
+
+    // Takes an edge from each row of a lane, no_id for none: their reads and their atomics do not wait for each other.
+    // Sets edges[k] to level + 1 where that removes the row.
+    template <int n> DEVICE void lower_several(const State& s, const u32 (&rows)[n], u32 (&edges)[n]) const {
+#pragma unroll
+        for (int k = 0; k < n; ++k) edges[k] = rows[k] == no_id ? 0 : load(left + rows[k]);
+#pragma unroll
+        for (int k = 0; k < n; ++k) edges[k] = edges[k] > (u32)s.level ? atomic_add(left + rows[k], ~0u) : 0;
+#pragma unroll
+        for (int k = 0; k < n; ++k)
+            if (edges[k] == (u32)s.level + 1) core[rows[k]] = s.level;
+    }
+    DEVICE void do_receive(Grid grid, const State& s, const Heard& heard) const {
+        Tile<lanes> tile;
+        constexpr int several = 4;
+        BufferedAppender gone = to_list(s);
+        u32 first = (u32)world.lo();
+        for (i64 r = 0; r < world.size; ++r) {
+            i64 n = heard.messages(r);
+            for (i64 i : grid.items(tile, (n + several * lanes - 1) / (several * lanes))) {
+                u32 rows[several], edges[several];
+                for (int k = 0; k < several; ++k) {
+                    i64 at = (i * several + k) * lanes + tile.rank();
+                    rows[k] = at < n ? world.message(heard, r, at) - first : no_id;
+                }
+                lower_several(s, rows, edges);
+                for (int k = 0; k < several; ++k) list(tile, s, edges[k] == (u32)s.level + 1, rows[k], gone);
+            }
+        }
+    }
+
     // ---- removing ----------------------------------------------------------------------------------------------------
 
-    static constexpr u32 enough = Finds::most / 3;  // finds that a tile hands on at once
-    // On a GPU a tile has less than `enough` before it visits a unit, or a short row of each lane. Units of sorted rows
-    // have at most 256 edges.
-    static constexpr bool always_fits = View::sorted && Tile<lanes>::size() > 1;
-    static_assert(enough + 256 <= Finds::most && short_degree * lanes <= 256);
-
-    struct Round {  // one lane's, of a phase
-        const Cores& all;
-        const State& s;
-        const Heard& heard;
-        Finds finds;
-        bool single;  // true if no other thread takes edges away
-        const World& world = all.world;
-        u32 first = (u32)world.lo(), rows = (u32)world.rows();
-
-        // Takes an edge from an own row; true if that removes it.
-        DEVICE bool lower(u32 row) const {
-            u32 *edges = all.left + row, level = (u32)s.level;
-            if (load(edges) <= level) return false;
-            if ((single ? add_nearby(edges, ~0u) : atomic_add(edges, ~0u)) != level + 1) return false;
-            all.core[row] = level;
-            return true;
-        }
-        DEVICE u32 row_of(u32 id) const { return id - first; }
-        DEVICE bool owns(u32 row) const { return row < rows; }  // those before its first one wrap around
-        DEVICE void take(u32 id, u32 from) const {
-            u32 row = row_of(id);
-            if (row == from || (owns(row) && !lower(row))) return;
-            if (single && !owns(row)) return send_alone(id);
-            if (finds.add(id) || always_fits) return;
-            if (owns(row)) enlist(row);
-            else world.send(heard, world.owner(id), id);
-        }
-        DEVICE void send_alone(u32 id) const {
-            i64 owner = world.owner(id), place = world.counts[owner]++;
-            if (place < world.room) world.put(heard, owner, place, id);
-        }
-        DEVICE void enlist(u32 row) const { store(all.listing(s.turn + 1) + take_place(world.number(LISTED)), row); }
-        // Takes the edges away that messages tell of. A tile of a GPU expands the rows that this removes once it has
-        // enough of them.
-        template <class Tile32> DEVICE void receive_all(Grid grid, Tile32 tile) const {
-            constexpr bool cpu = Tile32::size() == 1;
-            constexpr i64 ahead = cpu ? 16 : 4;  // messages whose rows' memory has been asked for
-            for (i64 r = 0; r < world.size; ++r) {
-                i64 n = heard.messages(r);
-                if constexpr (cpu) {
-                    for (i64 i : grid.items(n)) {
-                        if (i + ahead < n) prefetch_to_write(all.left + row_of(world.message(heard, r, i + ahead)));
-                        u32 row = row_of(world.message(heard, r, i));
-                        if (lower(row) && !finds.add(row + first)) enlist(row);
-                    }
-                } else {
-                    constexpr i64 several = ahead * Tile32::size();
-                    for (i64 i : grid.items(tile, (n + several - 1) / several)) {
-                        u32 rows_told[ahead], edges[ahead];
-                        for (int k = 0; k < ahead; ++k) {
-                            i64 at = i * several + k * tile.size() + tile.rank();
-                            rows_told[k] = at < n ? row_of(world.message(heard, r, at)) : no_id;
-                        }
-                        for (int k = 0; k < ahead; ++k)
-                            edges[k] = rows_told[k] == no_id ? 0 : load(all.left + rows_told[k]);
-                        for (int k = 0; k < ahead; ++k)
-                            if (edges[k] > (u32)s.level && lower(rows_told[k])) finds.add(rows_told[k] + first);
-                        for (u32 found; (found = waiting(tile)) >= (u32)tile.size();) {
-                            if (is_full()) {
-                                hand_on(tile, 1);
-                                break;
-                            }
-                            expand(tile, deliver(tile, finds.take_last(tile, found, no_id), true), enough);
-                        }
-                    }
-                }
-            }
-        }
-        // Own vertices go to the next list, others to their ranks; a lane without one brings no_id. Returns the row of an
-        // own one instead if the tile goes on with it, else -1.
-        template <class Group> DEVICE i64 deliver(Group group, u32 id, bool goes_on) const {
-            bool own = owns(row_of(id));
-            int me = (int)world.rank, owner = own ? me : id != no_id ? (int)world.owner(id) : -1;
-            for (int r = 0; r < (int)world.size; ++r) {
-                bool now = owner == r && !(r == me && goes_on);
-                if (!group.any(now)) continue;
-                i64 place = places(group, now, r == me ? world.number(LISTED) : world.counts + r);
-                if (now && r == me) store(all.listing(s.turn + 1) + place, row_of(id));
-                else if (now && place < world.room) world.put(heard, r, place, id);
-            }
-            return own && goes_on ? (i64)row_of(id) : -1;
-        }
-        template <class Tile32> DEVICE u32 waiting(Tile32 tile) const {
-            tile.sync();
-            return lesser(tile.shfl(load(finds.count()), 0), Finds::most);  // before any lane finds more
-        }
-        // What the tile has found leaves it, if that is `least` or more: one atomic for each rank.
-        template <class Tile32> DEVICE void hand_on(Tile32 tile, u32 least) const {
-            u32 n = waiting(tile);
-            if (n < least) return;
-            for (int r = 0; r < (int)world.size; ++r) {
-                bool mine = r == (int)world.rank;
-                u32 sum = 0;
-                for (u32 at = 0; at < n; at += tile.size())
-                    sum += popcount(tile.ballot(goes_to(r, at + tile.rank(), n)));
-                if (sum == 0) continue;
-                i64* counter = mine ? world.number(LISTED) : world.counts + r;
-                i64 place = tile.shfl(tile.rank() == 0 ? atomic_add(counter, (i64)sum) : 0, 0);
-                for (u32 at = 0; at < n; at += tile.size()) {
-                    bool goes = goes_to(r, at + tile.rank(), n);
-                    u32 others = tile.ballot(goes);
-                    i64 to = place + popcount(others & ((1u << tile.rank()) - 1));
-                    if (goes && mine) store(all.listing(s.turn + 1) + to, row_of(finds.ids[at + tile.rank()]));
-                    else if (goes && to < world.room) world.put(heard, r, to, finds.ids[at + tile.rank()]);
-                    place += popcount(others);
-                }
-            }
-            tile.sync();
-            finds.clear(tile);
-        }
-        DEVICE bool goes_to(int r, u32 at, u32 n) const { return at < n && (int)world.owner(finds.ids[at]) == r; }
-        template <class Group> DEVICE void expand_unit(const View& edges, Group group, i64 row, i64 unit) const {
-            if constexpr (Tile<lanes>::size() == 1) {  // a CPU asks for the memory of a few at once
-                constexpr int few = 16;
-                u32 ids[few];
-                int n = 0;
-                auto take_all = [&] {
-                    for (int k = 0; k < n; ++k) take(ids[k], (u32)row);
-                    n = 0;
-                };
-                edges.visit(group, row, unit, [&](u32 id, i64, bool live) {
-                    if (!live) return false;
-                    prefetch_to_write(all.left + row_of(id));
-                    ids[n++] = id;
-                    if (n == few) take_all();
-                    return false;
-                });
-                take_all();
-            } else {
-                if constexpr (Group::width == lanes) hand_on(group, enough);
-                edges.visit(group, row, unit, [&](u32 id, i64, bool live) {
-                    if (live) take(id, (u32)row);
-                    return false;
-                });
-            }
-        }
-
-        // Returns true if `edges` messages fit into every inbox. More than an inbox can hold are let through: if they
-        // go to one rank, the meeting says `overflowed`.
-        DEVICE bool reserve(i64 edges) const {
-            return edges == 0 || edges > world.room || atomic_add(world.number(RESERVED), edges) + edges <= world.room;
-        }
-        DEVICE bool is_full() const { return world.size > 1 && load(world.number(RESERVED)) > world.room; }
-        // Each lane has a row or -1. Rows without room for their messages are listed again.
-        template <class Tile32> DEVICE i64 admit(Tile32 tile, i64 row) const {
-            u32 sum = 0;
-            if (row >= 0)
-                all.visit_views([&](const View& edges, int) {
-                    i64 degree = edges.degree(row);
-                    sum += degree > HUB_DEGREE ? 0 : (u32)degree;  // tasks are admitted one by one
-                });
-            u32 whole = tile.sum(sum);
-            bool fits = true;
-            if (whole > world.room / 8) fits = reserve(sum);
-            else if (whole > 0) fits = tile.any(tile.rank() == 0 && reserve(whole));
-            if (!fits && row >= 0 && !finds.add((u32)row + first) && !always_fits) enlist((u32)row);
-            return fits ? row : -1;
-        }
-        // Each lane has a row or -1. The tile expands the rows that these remove, too, while they are fewer than `least`;
-        // more of them go to the next round.
-        template <class Tile32> DEVICE void expand(Tile32 tile, i64 row, u32 least) const {
-            constexpr bool cpu = Tile32::size() == 1;
-            for (int step = 0;; ++step) {
-                if (world.size > 1) row = admit(tile, row);
-                all.visit_views([&](const View& edges, int side) {
-                    if (side) hand_on(tile, enough);
-                    if (row >= 0 && edges.degree(row) > HUB_DEGREE)
-                        add_tasks(edges, row, all.task_list(side, s.turn + 1), world.number(TASKS + side));
-                    visit_rows(edges, tile, row, nullptr, nullptr,
-                               [&](auto group, i64 next, i64 unit) { expand_unit(edges, group, next, unit); });
-                });
-                u32 n = waiting(tile);
-                bool goes_on = (cpu || (n <= tile.size() && step < chase)) && !is_full();
-                if (n == 0 || (!goes_on && n < least)) return;
-                row = deliver(tile, finds.take_last(tile, n, no_id), goes_on);
-            }
-        }
-        template <class Tile32> DEVICE void expand_task(const View& edges, Tile32 tile, int side, u64 task) const {
-            i64 count = world.size > 1 ? count_edges(edges, tile, task) : 0;
-            if (!tile.any(tile.rank() == 0 && reserve(count))) {
-                u64* later = all.task_list(side, s.turn + 1);
-                if (tile.rank() == 0) store(later + take_place(world.number(TASKS + side)), task);
-                return;
-            }
-            visit_task(edges, task, [&](i64 row, i64 unit) {
-                expand_unit(edges, tile, row, unit);
-                return false;
-            });
-        }
-        template <class Tile32> DEVICE i64 count_edges(const View& edges, Tile32 tile, u64 task) const {
-            u32 n = 0;
-            visit_task(edges, task, [&](i64 row, i64 unit) {
-                edges.visit(tile, row, unit, [&](u32, i64, bool live) {
-                    n += live;
-                    return false;
-                });
-                return false;
-            });
-            return tile.sum(n);
-        }
-    };
     DEVICE void do_peel(Grid grid, const State& s, const Heard& heard, Finds finds, Numbers& mine) const {
         Tile<lanes> tile;
-        Round round{*this, s, heard, finds, grid.alone()};
+        Round<View> round{*this, s, heard, finds, grid.alone()};
         finds.clear(tile);
+        for (i64 i : grid.items(1)) store(edges_of(s.turn + 2) + i, (i64)0);
+        // the tasks
         visit_views([&](const View& edges, int side) {
-            for (i64 i : grid.items(tile, side ? s.back_tasks : s.tasks))
-                round.expand_task(edges, tile, side, load(task_list(side, s.turn) + i));
+            i64 tasks = side ? s.back_tasks : s.tasks;
+            u32 parts = round.parts_of(grid, tile, tasks);
+            for (i64 i : grid.scattered(tile, tasks * parts))
+                round.expand_task(edges, tile, side, load(task_list(side, s.turn) + i / parts), i % parts, parts);
         });
-        // those that messages remove, and the listed rows
-        if (s.inbox) round.receive_all(grid, tile);
-        u32 n = (u32)s.listed, few = (u32)rows_at_once(grid, tile, n);
-        Items share = grid.items(tile, (n + few - 1) / few);
+        if (Tile<lanes>::size() == 1 && s.inbox) round.receive(grid);
+        // the listed rows: parts of one, or several at once
+        u32 n = (u32)s.listed, parts = round.parts_of(grid, tile, n), few = (u32)rows_at_once(grid, tile, n);
+        Items share = parts > 1 ? grid.scattered(tile, n * parts) : grid.items(tile, (n + few - 1) / few);
+        const u32* rows = listing(s.turn);
         for (u32 i = (u32)share.first; i < (u32)share.last; i += (u32)share.step) {  // 32 bits, for want of registers
-            u32 at = i * few + tile.rank();
-            const u32* rows = listing(s.turn);
-            fetch_row(graph, at, s.listed, [&](i64 next) { return (i64)load(rows + next); });
-            round.expand(tile, (u32)tile.rank() < few && at < n ? (i64)load(rows + at) : -1, enough);
+            i64 row = -1;
+            if (parts > 1) {
+                u32 one = load(rows + i / parts);
+                visit_views([&](const View& edges, int) {
+                    if (edges.degree(one) <= HUB_DEGREE)
+                        round.expand_part(edges, tile, one, i % parts, edges.units(one), parts);
+                });
+            } else {
+                u32 at = i * few + tile.rank();
+                fetch_row(graph, at, s.listed, [&](i64 next) { return (i64)load(rows + next); });
+                if ((u32)tile.rank() < few && at < n) row = (i64)load(rows + at);
+            }
+            round.expand(tile, row);
         }
-        if (s.inbox) round.expand(tile, -1, enough);
+        if (Tile<lanes>::size() == 1) round.expand(tile, -1);
         round.hand_on(tile, 1);
         if (s.fresh)  // 0 where the level has removed rows of this rank
-            for (i64 i : grid.items(1)) mine.of[LEAST] = s.listed ? i : load(least + ((s.scans - 1) & 1));
+            for (i64 i : grid.items(1))
+                mine.of[LEAST] = s.listed + s.tasks + s.back_tasks ? i : load(least + ((s.scans - 1) & 1));
     }
 
     // ---- which phase follows -----------------------------------------------------------------------------------------
@@ -405,10 +305,14 @@ struct Cores {
             s.phase = scan;
             break;
         case scan:
-            s.alive = heard.own(KEPT), s.listed = heard.own(LISTED);
+            s.alive = heard.own(KEPT);
             ++s.scans;
             s.fresh = 1;
-            s.phase = peel;
+            begin_peel(s, heard);
+            break;
+        case receive:
+            s.inbox = 0;
+            begin_peel(s, heard);
             break;
         default:
             if (s.fresh) s.least_left = heard.least(LEAST), s.took = s.least_left == 0;
@@ -418,7 +322,12 @@ struct Cores {
             ++s.turn;
             if (heard.any(overflowed)) s.too_long = 1, s.phase = finished;
             else if (!s.inbox && heard.total(LISTED) + heard.total(TASKS) + heard.total(BACK_TASKS) == 0) end_level(s);
+            else if (s.inbox && Tile<lanes>::size() > 1) s.phase = receive;
         }
+    }
+    DEVICE void begin_peel(State& s, const Heard& heard) const {
+        s.listed += heard.own(LISTED), s.tasks += heard.own(TASKS), s.back_tasks += heard.own(BACK_TASKS);
+        s.phase = peel;
     }
     DEVICE void end_level(State& s) const {
         if (s.took) s.largest = s.level;

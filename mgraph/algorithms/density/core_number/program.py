@@ -80,15 +80,15 @@ def removal_levels(
     searched = int(rows_alike is edges or shard.out_edges.sorted_rows)
     # The vertices' state.
     room = max(task_room(side) for side in edges)
-    core, least, tasks, left, lists, alive = device.carve(
-        (rows, np.int64), (2, np.int64), (2 * room * len(edges), np.uint64), (rows, np.uint32),
+    core, least, frontier, tasks, left, lists, alive = device.carve(
+        (rows, np.int64), (2, np.int64), (3, np.int64), (2 * room * len(edges), np.uint64), (rows, np.uint32),
         (2 * rows, np.uint32), (2 * rows, np.uint32),
     )  # fmt: skip
     library = kernels(shard, PROGRAM, views[0], VIEWS=len(edges))
     state = world.run(
         library, "Cores", layout, 1 + sum(rows + side.num_edges for side in edges) // 256, graph=views[0],
         back=views[-1], searched=searched, first_level=first, last_level=last, left=left, core=core,
-        lists=lists, alive=alive, least=least, tasks=tasks, task_room=room,
+        lists=lists, alive=alive, least=least, frontier=frontier, tasks=tasks, task_room=room,
     )  # fmt: skip
     if state["too_long"]:
         raise CapacityError(f"a unit of a row has more edges than the {layout.room} messages that an inbox holds")
