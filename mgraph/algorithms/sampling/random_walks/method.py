@@ -40,7 +40,8 @@ def random_walks(self: Runs[Any], starts: Any, length: int, seed: int | None = N
     UnknownVertex
         A start is not a vertex of the graph.
     InvalidOption
-        `starts` is empty or no array of whole numbers, `length` is negative, or `seed` is out of range.
+        `starts` is empty, no array of whole numbers or longer than 2**32, `length` is negative, or `seed` is out of
+        range.
     CapacityError
         This process has too little memory for the walks, or a worker has too little: 16 bytes per visit of its
         vertices, in a graph with an order 8 per vertex of the whole graph, and for up to a million walks at a time 8
@@ -69,6 +70,8 @@ def check(graph: GraphFacts, starts: Any, length: Any, seed: Any = None) -> dict
     """Return the program's arguments."""
     vertices = graph.vertices(starts, "starts")
     steps = check_whole(length, "length")
+    if len(vertices) > 2**32:
+        raise InvalidOption(f"starts has {len(vertices)} vertices; it may have 2**32")
     wanted, free = 8 * (steps + 1) * len(vertices), host_memory_limit()
     if wanted > free:
         raise CapacityError(f"length is {length}; {len(vertices)} walks take {wanted} bytes here, and {free} are free")

@@ -16,7 +16,7 @@ from mgraph.kernels import Library
 __all__ = ["run", "warm"]
 
 WALKS, VISITS = 1 << 20, 1 << 25  #: walks at a time, at most, and their visits if there are several
-ROOM = 1 << 16  #: walks for which an inbox has room, at least: regions grow seldom
+ROOM = 1 << 12  #: walks for which an inbox has room, at least: regions grow seldom
 PIECES = 1 << 22  #: pieces of the rows of present walks, at most, if these are fewer
 
 
@@ -65,9 +65,9 @@ def run(shard: Shard, starts: np.ndarray, length: int, seed: int) -> Columns:
     for first in range(0, k, most):
         some, visits = every[first : first + most], device.zeros(length + 1, np.int64)
         state = world.run(
-            _library(shard), "Walking", layout, len(some), graph=edges.view(), starts=some, walks=len(some),
-            first_walk=first, length=length, seed=seed, names=names, order=shard.order, vertex=vertex, walk=walk,
-            visits=visits, tasks=tasks, most_pieces=pieces, least=least,
+            _library(shard), "Walking", layout, len(some) + task_room(edges), graph=edges.view(), starts=some,
+            walks=len(some), first_walk=first, length=length, seed=seed, names=names, order=shard.order,
+            vertex=vertex, walk=walk, visits=visits, tasks=tasks, most_pieces=pieces, least=least,
         )  # fmt: skip
         n = state["first"] + state["here"]
         parts.append([device.concatenate([vertex[:n]]), device.concatenate([walk[:n]]), visits])

@@ -100,8 +100,9 @@ struct Walking {
         for (i64 i : grid.items(tile, s.tasks)) {
             u64 task = load(tasks + i);
             i64 present = (i64)(task >> 32), piece = (i64)(u32)task, row = row_of(s.first + present);
-            i64 n = pieces_of(graph.degree(row)), units = graph.units(row);
-            u64 mine = draw(tile, row, units * piece / n, units * (piece + 1) / n, stream(s.first + present, s.step));
+            u32 n = (u32)pieces_of(graph.degree(row)), units = (u32)graph.units(row), size = (units + n - 1) / n;
+            i64 unit = piece * size, end = lesser(unit + size, (i64)units);
+            u64 mine = draw(tile, row, unit, end, stream(s.first + present, s.step));
             u64 all = ~tile.most(~mine);
             if (tile.rank() == 0) atomic_min(least + present, all);
         }
@@ -119,8 +120,8 @@ struct Walking {
     DEVICE void do_move(Grid grid, const State& s, const Heard& heard) const {
         Tile<32> tile;
         i64 few = rows_at_once(grid, tile, s.here);
-        // The most edges of a row for one lane, and for eight.
-        i64 brief = few > 1 ? short_degree : 0, middling = few > 1 ? narrow_degree : 0;
+        bool crowded = few * narrow > tile.size();  // else each row is read by all lanes
+        i64 brief = crowded ? short_degree : 0, middling = crowded ? narrow_degree : 0;
         for (i64 i : grid.items(tile, (s.here + few - 1) / few)) {
             i64 present = i * few + tile.rank(), at = s.first + present;
             bool mine = tile.rank() < few && present < s.here;
