@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests of the kernels, the structures, the exchange's mailbox and seven programs of ranks on the CPU: under
+# The tests of the kernels, the structures, the exchange's mailbox and eight programs of ranks on the CPU: under
 # AddressSanitizer and UBSan, under ThreadSanitizer, and with 32-lane tiles. One failure ends it. BUILDS names some of the
 # three; SAMPLE=1 leaves out what is much like the rest, and has each structure in one; arguments go to pytest.
 set -euo pipefail
@@ -21,7 +21,7 @@ if [[ ${SAMPLE:-} ]]; then  # one such program; structures with weights, which h
 else
   tests+=(tests/algorithms/{communities/test_{components,label_propagation},centrality/test_betweenness}.py::test_both_drivers)
   tests+=(tests/algorithms/centrality/test_pagerank.py::test_both_drivers_give_the_same_bits_on_any_ranks)
-  tests+=(tests/algorithms/communities/test_{strong_components,louvain}.py::test_both_drivers)
+  tests+=(tests/algorithms/{communities/test_{strong_components,louvain},sampling/test_sampling}.py::test_both_drivers)
 fi
 
 export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=66  # the interpreter frees nothing at its end

@@ -425,7 +425,7 @@ ON_RANKS = {
        "rebalance", "reorder", "execute", "int64 insert", "window", "window_edges")},
     **{name: PROGRAMS[name] for name in ("bfs", "pagerank", "connected_components", "triangles", "sssp",
        "label_propagation", "k_truss", "core_number", "betweenness_centrality", "strongly_connected_components",
-       "maintained components")},
+       "random_walks", "maintained components")},
     **{name: READS[name] for name in ("neighbors", "to_csr", "copy")},
     "ingest": (plain, no_answer(lambda graph: graph.ingest(a_part, steps=1))),
 }  # fmt: skip

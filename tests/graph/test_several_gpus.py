@@ -178,6 +178,8 @@ def check_bits(client: Client, device: str, exchange: str, structure: str) -> No
                     assert result.iterations == want.iterations
                 else:
                     np.testing.assert_allclose(result.to_numpy(), want.to_numpy(), rtol=1e-4)
+            walks, want = (one.random_walks(np.arange(1 << scale), 20, seed=1) for one in (graph, alone))
+            np.testing.assert_array_equal(walks, want)
         # A directed graph without in-edges pushes, if it makes few iterations.
         kind_pushed: dict[str, Any] = {**kind, "directed": True}
         with (

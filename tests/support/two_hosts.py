@@ -171,6 +171,7 @@ OTHERS: dict[str, Call] = {
     "hits": lambda g: g.hits(),
     "k-hop": lambda g: g.k_hop([3, 5], 2),
     "strong components": lambda g: g.strongly_connected_components(),
+    "walks": lambda g: g.random_walks(np.arange(100), 5, seed=1),
 }
 
 

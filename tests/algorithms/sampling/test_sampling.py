@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,12 @@ from graphs import NONE, random_graph, shapes
 from spmd import FakeShard, Graph, cut, facts, run, shards
 
 from mgraph.algorithms import ALGORITHMS
+from mgraph.algorithms.algorithm import GraphFacts
+from mgraph.algorithms.sampling.random_walks import program
 from mgraph.algorithms.sampling.sample_neighbors.method import SampledNeighbors
-from mgraph.errors import CapacityError, InvalidOption, UnknownVertex
+from mgraph.errors import Aborted, CapacityError, InvalidOption, UnknownVertex
+from mgraph.exchange import world
+from mgraph.splitmix import mix64
 
 WALKS, SAMPLE = ALGORITHMS["random_walks"], ALGORITHMS["sample_neighbors"]
 
@@ -28,25 +34,36 @@ def neighbors(graph: Graph, direction: str = "out") -> list[set[int]]:
 # ---- walks -----------------------------------------------------------------------------------------------------------
 
 
-def walk(graph: Graph, made: list[FakeShard], seed: int, length: int = 7) -> np.ndarray:
-    """Checked walks from all vertices, twice."""
-    starts, rows = np.tile(np.arange(graph.n), 2), neighbors(graph)
-    walks, _ = run(made, WALKS, starts, length, seed)
-    assert (walks.shape, walks.dtype) == ((2 * graph.n, length + 1), np.int64)
-    np.testing.assert_array_equal(walks[:, 0], starts)
-    for before, after in zip(walks[:, :-1].ravel().tolist(), walks[:, 1:].ravel().tolist(), strict=True):
-        assert after in rows[before] or (after == before and not rows[before])
+def scramble(z: np.ndarray) -> np.ndarray:
+    return mix64(z + np.uint64(0x9E3779B97F4A7C15))
+
+
+def expected(graph: Graph, starts: np.ndarray, length: int, seed: int) -> np.ndarray:
+    """To the neighbour with the least hash of seed, walk, step and its id."""
+    rows = [np.array(sorted(row), np.uint64) for row in neighbors(graph)]
+    walks = np.empty((len(starts), length + 1), np.int64)
+    walks[:, 0] = starts
+    of_walks = scramble(scramble(np.array([seed], np.uint64)) ^ np.arange(len(starts), dtype=np.uint64))
+    for step in range(length):
+        streams = scramble(of_walks ^ np.uint64(step))
+        for walk, at in enumerate(walks[:, step].tolist()):
+            row = rows[at]
+            walks[walk, step + 1] = row[np.argmin(scramble(streams[walk] ^ row))] if len(row) else at
     return walks
+
+
+def walk(graph: Graph, made: list[FakeShard], seed: int, length: int = 7) -> None:
+    """Check walks from all vertices, twice."""
+    starts = np.tile(np.arange(graph.n), 2)
+    walks, info = run(made, WALKS, starts, length, seed)
+    assert (walks.dtype, info) == (np.int64, {"walks": 2 * graph.n, "length": length})
+    np.testing.assert_array_equal(walks, expected(graph, starts, length, seed))
 
 
 def test_the_same_walks_wherever(structure: str, device: str, ranks: int) -> None:
     for directed in (True, False):
         graph = random_graph(1, 60, 500, directed, skew=True)
-        plain = walk(graph, shards(graph, cut(60, 1)), 5)
-        np.testing.assert_array_equal(
-            walk(graph, shards(graph, cut(60, ranks, False), structure, False, device), 5), plain
-        )
-        assert (walk(graph, shards(graph, cut(60, 1)), 6) != plain).any()
+        walk(graph, shards(graph, cut(60, ranks, False), structure, False, device), 5)
 
 
 def test_walks_of_shapes_and_after_batches(device: str) -> None:
@@ -70,6 +87,70 @@ def test_an_order_changes_no_walk(device: str) -> None:
     inside, _ = run(made, WALKS, order[np.arange(60)], 5, 9)
     back = np.argsort(order)
     np.testing.assert_array_equal(back[inside], run(shards(graph, cut(60, 1)), WALKS, np.arange(60), 5, 9)[0])
+
+
+@pytest.fixture(params=["whole", "few"])
+def rooms(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Also with few walks at a time, in inboxes and lists with room for no more, and rows in one or two pieces."""
+    if request.param == "few":
+        for name, value in {"WALKS": 37, "VISITS": 200, "ROOM": 1, "PIECES": 70}.items():
+            monkeypatch.setattr(program, name, value)
+    return request.param
+
+
+@pytest.mark.parametrize("mapped", [True, False, "hosts"])
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_both_drivers(size: int, mapped: bool | str, rooms: str) -> None:
+    """Also where a rank owns no vertex, and where all walks are at the same rank."""
+    star = Graph(70, np.arange(1, 70, dtype=np.uint32), np.zeros(69, np.uint32), directed=False)
+    for graph in (random_graph(4, 70, 600, True, skew=True), random_graph(5, 90, 300, False), star):
+        for even in (True,) if size == 1 else (True, False):
+            made = shards(graph, cut(graph.n, size, even), mapped=mapped)
+            for length in (4, 7, 0):
+                walk(graph, made, 5, length)
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+def test_only_the_program_meets_where_ranks_map_each_other(mapped: bool) -> None:
+    made = shards(random_graph(1, 300, 900, False), cut(300, 2), mapped=mapped)
+    walk(random_graph(1, 300, 900, False), made, 1, 3)
+    before = len(made[0].exchange.calls)
+    run(made, WALKS, [5, 299], 3, 1)
+    calls = [call for call, _ in made[0].exchange.calls[before:]]
+    # One exchange carries numbers and walks of a meeting: of the first one, and of three steps.
+    assert Counter(calls) == ({} if mapped else {"alltoallv": 4})
+
+
+def test_a_program_that_leaves_at_each_meeting_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(world.PATIENCE, "cpu", 0)
+    graph = random_graph(7, 80, 700, skew=True)
+    made = shards(graph, cut(80, 3))
+    walk(graph, made, 3)
+    assert sum(shard.exchange.world(shard.device).launches for shard in made) > 3
+
+
+def test_many_threads(structure: str, rooms: str) -> None:
+    graph = random_graph(8, 700, 20_000, skew=True)
+    made = shards(graph, cut(700, 1), structure)
+    for shard in made:
+        shard.device = replace(shard.device, threads=4)
+    walk(graph, made, 4, 3)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_abort_ends_walks(size: int) -> None:
+    made = shards(random_graph(1, 100, 200, False), cut(100, size), aborted=lambda: True)
+    with pytest.raises(Aborted):
+        run(made, WALKS, [1], 5)
+
+
+def test_a_call_is_one_program_without_a_read_back(counted: Counter[str]) -> None:
+    made = shards(random_graph(1, 300, 900, False), cut(300, 1))
+    counted.clear()
+    WALKS.run(made[0], starts=np.arange(300, dtype=np.uint32), length=9, seed=1)
+    assert counted.pop("Walking") > 0  # more on a busy machine
+    assert +counted == {}
+    assert made[0].exchange.world(made[0].device).runs == 1
 
 
 # ---- neighbours ------------------------------------------------------------------------------------------------------
@@ -156,6 +237,13 @@ def test_bad_arguments(algorithm: Any, given: tuple[Any, ...], error: type[Excep
     made = shards(Graph(10, NONE, NONE), cut(10, 1))
     with pytest.raises(error, match=message):
         algorithm.check(facts(made), *given)
+
+
+def test_more_walks_than_numbers() -> None:
+    many = np.broadcast_to(np.uint32(0), 2**32 + 1)
+    graph = GraphFacts(10, True, False, False, ids=lambda values, name: values)
+    with pytest.raises(InvalidOption, match="starts has 4294967297 vertices"):
+        WALKS.check(graph, many, 1)
 
 
 def test_a_seed_is_drawn() -> None:

@@ -40,17 +40,19 @@ def random_walks(self: Runs[Any], starts: Any, length: int, seed: int | None = N
     UnknownVertex
         A start is not a vertex of the graph.
     InvalidOption
-        `starts` is empty or no array of whole numbers, `length` is negative, or `seed` is out of range.
+        `starts` is empty, no array of whole numbers or longer than 2**32, `length` is negative, or `seed` is out of
+        range.
     CapacityError
-        This process has too little memory for the walks, or a worker has too little: 24 bytes per visit of its
-        vertices, 40 per present walk, and in a graph with an order 8 per vertex of the whole graph.
+        This process has too little memory for the walks, or a worker has too little: 16 bytes per visit of its
+        vertices, in a graph with an order 8 per vertex of the whole graph, and for up to a million walks at a time 8
+        bytes per visit, 16 per walk and worker, and 40 MB for rows of more than 1,024 edges.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
     Notes
     -----
-    `length` supersteps, in each of which 8 bytes per walk travel. A step reads the whole row of the walk's vertex,
-    O(d): each neighbour gets a hash of seed, walk, step and its id, and the smallest is taken. That makes walks
+    The workers make all steps together, and 8 bytes per walk travel in each. A step reads the whole row of the walk's
+    vertex, O(d): each neighbour gets a hash of seed, walk, step and its id, and the smallest is taken. That makes walks
     independent of where and how rows are stored. L. Lovász, "Random walks on graphs: a survey", 1993, has the theory.
 
     Examples
@@ -68,6 +70,8 @@ def check(graph: GraphFacts, starts: Any, length: Any, seed: Any = None) -> dict
     """Return the program's arguments."""
     vertices = graph.vertices(starts, "starts")
     steps = check_whole(length, "length")
+    if len(vertices) > 2**32:
+        raise InvalidOption(f"starts has {len(vertices)} vertices; it may have 2**32")
     wanted, free = 8 * (steps + 1) * len(vertices), host_memory_limit()
     if wanted > free:
         raise CapacityError(f"length is {length}; {len(vertices)} walks take {wanted} bytes here, and {free} are free")
@@ -85,17 +89,20 @@ def check_seed(seed: Any) -> int:
 
 def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Names) -> np.ndarray:
     """Join the walks from the visits on each rank."""
-    walks = np.empty((info["walks"], info["length"] + 1), np.int64)
-    for vertex, place in zip(columns["vertex"], columns["place"], strict=True):
-        walks.reshape(-1)[place] = vertex
-    return names(walks.reshape(-1)).reshape(walks.shape)
+    n_steps = info["length"] + 1
+    walks = np.empty(info["walks"] * n_steps, np.int64)
+    for vertex, walk, visits in zip(*columns.values(), strict=True):
+        place = np.repeat(np.arange(len(visits)) % n_steps, visits)
+        place += np.multiply(walk, n_steps, dtype=np.int64)
+        walks[place] = vertex
+    return names(walks).reshape(-1, n_steps)
 
 
 ALGORITHM = Algorithm(
     name="random_walks",
     check=check,
     run=run,
-    columns={"vertex": "vertex", "place": "value"},
+    columns={"vertex": "vertex", "walk": "value", "visits": "value"},
     scalars=("walks", "length"),
     warm=warm,
     result=result,

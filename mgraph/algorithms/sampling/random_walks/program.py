@@ -1,25 +1,23 @@
 """Random walks: each is at the rank that owns its vertex, and moves on to the owner of the next.
 
-================= ========================================================= ===========================================
-step              launches                                                  exchange among p ranks
-================= ========================================================= ===========================================
-a step            3; with several ranks also a read-back                    an alltoallv of 8 bytes per walk
-================= ========================================================= ===========================================
+All steps are one program that all ranks run together (`walk.cuh`, `mgraph.exchange.world`). A step is a message of 8
+bytes per walk, one meeting of the ranks and two of the own blocks. Walks depend on no other walk, so of many walks some
+are made at a time: inboxes and lists have room for all of these at any rank.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Columns, Shard, kernels
+from mgraph.algorithms.algorithm import Columns, Shard, kernels, task_room
 from mgraph.algorithms.primitives.user_ids import user_ids
-from mgraph.device import Array, Device
-from mgraph.kernels import Library, constants
+from mgraph.kernels import Library
 
-__all__ = ["ROW_TILES", "run", "warm"]
+__all__ = ["run", "warm"]
 
-NONE = 2**64 - 1  #: no draw
-ROW_TILES = constants("kernels/random_draws.cuh")["row_tiles"]  #: tiles of a GPU that read a row together
+WALKS, VISITS = 1 << 20, 1 << 25  #: walks at a time, at most, and their visits if there are several
+ROOM = 1 << 12  #: walks for which an inbox has room, at least: regions grow seldom
+PIECES = 1 << 22  #: pieces of the rows of present walks, at most, if these are fewer
 
 
 def _library(shard: Shard) -> Library:
@@ -46,46 +44,34 @@ def run(shard: Shard, starts: np.ndarray, length: int, seed: int) -> Columns:
     Returns
     -------
     columns : dict
-        A line per visit of an own vertex: "vertex", int64[rows], the internal id, and "place", int64[rows], the walk's
-        number times ``length + 1`` plus the step's.
+        An entry per visit of an own vertex, step by step: "vertex", uint32[rows], the internal id, and "walk",
+        uint32[rows], the walk's number; "visits", int64[length + 1], the number of visits in each step. Of many walks
+        some follow after all steps of the others, with `length` + 1 numbers of their own.
     scalars : dict
         ``walks`` and ``length``.
     """
-    # Walks begin at the owners of their first vertices.
-    device, library, view, size = shard.device, _library(shard), shard.out_edges.view(), shard.size
+    # Inboxes and lists have room for as many walks as are made at a time.
+    device, edges, k = shard.device, shard.out_edges, len(starts)
+    most = min(k, WALKS, max(VISITS // (length + 1), 1))
+    world = shard.exchange.world(device)
+    layout = world.layout(shard.partition, max(ROOM, 1 << (most - 1).bit_length()), message=8)
+    vertex, walk = (device.empty(most * (length + 1), np.uint32) for _ in range(2))
+    pieces = max(min(PIECES // most, task_room(edges)), 1)
+    tasks, least = (device.empty(n if pieces > 1 else 0, np.uint64) for n in (most * pieces, most))
     names = None if shard.order is None else user_ids(shard)
-    ranges = {"starts": device.asarray(np.asarray(shard.partition.starts, np.int64)), "owners": size}
-    own = np.flatnonzero((starts >= shard.lo) & (starts < shard.hi)).astype(np.uint64)
-    walks = device.asarray(own << np.uint64(32) | starts[own])
-    visits = [walks]
 
-    # Step by step: draw a neighbour, and go to its owner.
-    for step in range(length):
-        n = len(walks)
-        least, counts = device.full(n, NONE, np.uint64), device.zeros(size, np.int64)
-        parts = device.empty(size * n, np.uint64)
-        at = {"at": walks, "n": n, "first": shard.lo, "seed": seed, "step": step}
-        library.Draw(n * ROW_TILES, graph=view, walks=at, names=names, least=least)
-        library.Move(n, graph=view, walks=at, least=least, order=shard.order, parts=parts, counts=counts, **ranges)
-        walks = parts if size == 1 else _exchanged(shard, parts, n, counts)
-        visits.append(walks)
+    # Make the walks.
+    every, parts = device.asarray(starts), []
+    for first in range(0, k, most):
+        some, visits = every[first : first + most], device.zeros(length + 1, np.int64)
+        state = world.run(
+            _library(shard), "Walking", layout, len(some) + task_room(edges), graph=edges.view(), starts=some,
+            walks=len(some), first_walk=first, length=length, seed=seed, names=names, order=shard.order,
+            vertex=vertex, walk=walk, visits=visits, tasks=tasks, most_pieces=pieces, least=least,
+        )  # fmt: skip
+        n = state["first"] + state["here"]
+        parts.append([device.concatenate([vertex[:n]]), device.concatenate([walk[:n]]), visits])
 
-    # Give each visit its place in the result.
-    places = [_places(device, walks, step, length) for step, walks in enumerate(visits)]
-    vertices = device.astype(device.astype(device.concatenate(visits), np.uint32), np.int64)
-    return {"vertex": vertices, "place": device.concatenate(places)}, {"walks": len(starts), "length": length}
-
-
-def _places(device: Device, walks: Array, step: int, length: int) -> Array:
-    places = device.astype(walks >> np.uint64(32), np.int64)
-    places *= length + 1
-    places += step
-    return places
-
-
-def _exchanged(shard: Shard, parts: Array, room: int, counts: Array) -> Array:
-    """Send each rank its part, the first `counts` of `room` walks, and return those that came: uint64."""
-    ends = [rank * room + count for rank, count in enumerate(Device.to_host(counts).tolist())]
-    return shard.device.concatenate(
-        shard.exchange.alltoallv([parts[rank * room : end] for rank, end in enumerate(ends)])
-    )
+    # Join those that were made one after another.
+    columns = [some[0] if len(some) == 1 else device.concatenate(some) for some in zip(*parts, strict=True)]
+    return dict(zip(("vertex", "walk", "visits"), columns, strict=True)), {"walks": k, "length": length}

@@ -1,65 +1,159 @@
-// Makes a step of random walks, which go to a random neighbour, or stay without any.
+// Random walks by all ranks together. A walk is at the rank that owns its vertex; it goes to a random neighbour, or stays
+// without any. A step of all walks has three phases:
+//   pieces  the pieces of rows of high degree draw
+//   move    the other rows draw, and each walk goes to the owner of its next vertex
+//   arrive  the walks that came are listed
+// In the first phase, `enter`, each rank lists the walks that begin here. All ranks are in the program then, so that
+// others may write to their inboxes.
 #pragma once
+#include "algorithms/primitives/programs.cuh"
 #include "kernels/random_draws.cuh"
-#include "kernels/search.cuh"
-
-struct Walks {
-    const u64* at;  // number << 32 | vertex
-    i64 n;
-    i64 first;  // the vertex of row 0
-    u64 seed;
-    i64 step;
-    DEVICE u32 vertex(i64 i) const { return (u32)at[i]; }
-    DEVICE i64 row(i64 i) const { return (i64)vertex(i) - first; }
-    DEVICE u64 stream(i64 i) const { return stream_of(seed, at[i] >> 32, (u64)step); }
-};
 
 template <class View>
-struct Draw {  // notes the least draw of each walk's neighbours, a part of a row per tile
+struct Walking {
     static constexpr int lanes = 32;
+    i64 launch;
+    i64 resume;
+    World world;
     View graph;
-    Walks walks;
+    const u32* starts;  // the vertex at which each walk begins
+    i64 walks;
+    i64 first_walk;  // the number of the first
+    i64 length;
+    u64 seed;
     const u32* names;  // user's id of each vertex; null if it is the internal id
-    u64* least;  // all ones before
-    DEVICE void operator()(Grid grid) const {
-        u64 stream = 0, mine = ~(u64)0;
-        visit_parts(
-            grid, graph, walks.n,
-            [&](i64 i) {
-                stream = walks.stream(i), mine = ~(u64)0;
-                return walks.row(i);
-            },
-            [&](auto, u32 id, bool live) {
-                if (live) mine = lesser(mine, scramble(stream ^ (names ? names[id] : id)));
-            },
-            [&](auto tile, i64 i) {
-                u64 all = ~tile.most(~mine);
-                if (tile.rank() == 0) atomic_min(least + i, all);
-            });
-    }
-};
-
-template <class View>
-struct Move {  // writes each walk's number and next vertex to the part of that vertex's owner, one lane per walk
-    static constexpr int lanes = 1;
-    View graph;
-    Walks walks;
-    const u64* least;
     const u32* order;  // vertex of each user's id; null if they are equal
-    const i64* starts;  // the first vertex of each rank's range, and one past the last
-    i64 owners;
-    u64* parts;  // out: per owner room for all walks
-    i64* counts;  // of each part; 0 before
-    DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(walks.n)) {
-            u32 to = walks.vertex(i);
-            if (graph.degree(walks.row(i)) > 0) {  // else there was no draw
-                u32 name = (u32)(unscramble(least[i]) ^ walks.stream(i));
-                to = order ? order[name] : name;
-            }
-            i64 owner = owners > 1 ? upper_bound(starts, 0, owners, (i64)to) - 1 : 0;
-            i64 place = owners > 1 ? take_place(counts + owner) : i;
-            parts[owner * walks.n + place] = walks.at[i] >> 32 << 32 | to;
+    u32* vertex;  // out: of each visit of an own vertex, step by step
+    u32* walk;
+    i64* visits;  // out: visits in each step; 0 before
+    u64* tasks;  // present walk << 32 | piece of its row
+    i64 most_pieces;  // of a row
+    u64* least;  // of each present walk: the least draw of its row's pieces
+    struct State {
+        i64 phase = 0, step = 0;
+        i64 first = 0, here = 0;  // the visits before this step, and in it: the present walks
+        i64 tasks = 0;
+    };
+    enum Stage : i64 { finished, enter, pieces, move, arrive };
+    enum Number { HERE, TASKS };
+    static constexpr u64 none = ~(u64)0;
+
+    DEVICE void begin(State& s) const { s.phase = enter; }
+    DEVICE bool alone(const State& s) const { return s.phase == pieces || s.phase == arrive; }
+    DEVICE Shared shares(const State&) const { return -1; }
+    DEVICE i64 items(const State& s, const Heard&) const {
+        switch (s.phase) {
+        case enter: return walks / 64;
+        case pieces: return s.tasks * 32;
+        case move: return s.here;
+        default: return s.here / 16;
         }
+    }
+    DEVICE Numbers step(Grid grid, const State& s, const Heard& heard) const {
+        Numbers mine;
+        switch (s.phase) {
+        case enter:
+            for (i64 i : grid.items(walks)) {
+                i64 row = (i64)starts[i] - world.lo();
+                if (row < 0 || row >= world.rows()) continue;
+                list(take_place(visits), (u64)(first_walk + i) << 32 | starts[i], s);
+                ++mine.of[HERE];
+            }
+            break;
+        case pieces: draw_pieces(grid, s); break;
+        case move: do_move(grid, s, heard); break;
+        default:
+            for (i64 r = 0, at = s.first; r < world.size; at += heard.messages(r++))
+                for (i64 i : grid.items(heard.messages(r))) list(at + i, world.message<u64>(heard, r, i), s);
+            for (i64 i : grid.items(1)) visits[s.step + i] = s.here;
+        }
+        return mine;
+    }
+
+    // ---- phases ------------------------------------------------------------------------------------------------------
+
+    DEVICE i64 row_of(i64 at) const { return (i64)load(vertex + at) - world.lo(); }
+    DEVICE u64 stream(i64 at, i64 step) const { return stream_of(seed, load(walk + at), (u64)step); }
+    DEVICE i64 pieces_of(i64 degree) const { return lesser((degree + HUB_DEGREE - 1) / HUB_DEGREE, most_pieces); }
+
+    // Lists a walk, number << 32 | vertex, as a visit, and the pieces of its row if there are several.
+    DEVICE void list(i64 at, u64 message, const State& s) const {
+        store(vertex + at, (u32)message), store(walk + at, (u32)(message >> 32));
+        i64 n = s.step < length ? pieces_of(graph.degree((i64)(u32)message - world.lo())) : 0;
+        if (n <= 1) return;
+        i64 first = atomic_add(world.number(TASKS), n), present = at - s.first;
+        for (i64 piece = 0; piece < n; ++piece) store(tasks + first + piece, (u64)present << 32 | (u64)piece);
+        store(least + present, none);
+    }
+    // Returns this lane's part of the least draw of a row's units.
+    template <class Group> DEVICE u64 draw(Group group, i64 row, i64 unit, i64 end, u64 stream) const {
+        u64 mine = none;
+        auto take = [&](u32 id, i64, bool live) {
+            if (live) mine = lesser(mine, scramble(stream ^ (names ? names[id] : id)));
+            return false;
+        };
+        for (; unit < end; ++unit) read_unit(graph, group, row, unit, take, 0);
+        return mine;
+    }
+    DEVICE void draw_pieces(Grid grid, const State& s) const {
+        Tile<32> tile;
+        for (i64 i : grid.items(tile, s.tasks)) {
+            u64 task = load(tasks + i);
+            i64 present = (i64)(task >> 32), piece = (i64)(u32)task, row = row_of(s.first + present);
+            u32 n = (u32)pieces_of(graph.degree(row)), units = (u32)graph.units(row), size = (units + n - 1) / n;
+            i64 unit = piece * size, end = lesser(unit + size, (i64)units);
+            u64 mine = draw(tile, row, unit, end, stream(s.first + present, s.step));
+            u64 all = ~tile.most(~mine);
+            if (tile.rank() == 0) atomic_min(least + present, all);
+        }
+    }
+    // Draws for each lane that `wants` it, one after another by the whole group.
+    template <class Group> DEVICE void draw_together(Group group, bool wants, i64 row, u64 stream, u64& least) const {
+        for (u32 rest = group.ballot(wants); rest; rest &= rest - 1) {
+            int lane = lowest_bit(rest);
+            i64 next = group.shfl(row, lane);
+            u64 mine = draw(group, next, 0, graph.units(next), group.shfl(stream, lane));
+            u64 all = ~group.most(~mine);
+            if (group.rank() == lane) least = all;
+        }
+    }
+    DEVICE void do_move(Grid grid, const State& s, const Heard& heard) const {
+        Tile<32> tile;
+        i64 few = rows_at_once(grid, tile, s.here);
+        bool crowded = few * narrow > tile.size();  // else each row is read by all lanes
+        i64 brief = crowded ? short_degree : 0, middling = crowded ? narrow_degree : 0;
+        for (i64 i : grid.items(tile, (s.here + few - 1) / few)) {
+            i64 present = i * few + tile.rank(), at = s.first + present;
+            bool mine = tile.rank() < few && present < s.here;
+            i64 row = mine ? row_of(at) : 0, degree = mine ? (i64)graph.degree(row) : 0;
+            u64 hashes = mine ? stream(at, s.step) : 0, draws = none;
+            bool whole = pieces_of(degree) <= 1;
+            if (!whole) draws = load(least + present);
+            else if (degree > 0 && degree <= brief) draws = draw(Tile<1>{}, row, 0, graph.units(row), hashes);
+            draw_together(Tile<narrow>{}, whole && degree > brief && degree <= middling, row, hashes, draws);
+            draw_together(tile, whole && degree > middling, row, hashes, draws);
+
+            // Without an edge there was no draw.
+            u32 name = (u32)(unscramble(draws) ^ hashes), to = (u32)(world.lo() + row);
+            if (degree > 0) to = order ? order[name] : name;
+            u64 number = mine ? load(walk + at) : 0;
+            send_together(tile, world, heard, mine, world.owner(to), number << 32 | to);
+        }
+    }
+
+    // ---- which phase follows -----------------------------------------------------------------------------------------
+
+    DEVICE void next(State& s, const Heard& heard) const {
+        switch (s.phase) {
+        case pieces: s.phase = move; return;
+        case move:
+            s.first += s.here, s.here = received(world, heard, 1);
+            ++s.step;
+            s.phase = arrive;
+            return;
+        case enter: s.here = heard.own(HERE);
+        }
+        s.tasks = heard.own(TASKS);
+        s.phase = s.step < length ? (i64)pieces : (i64)finished;
     }
 };

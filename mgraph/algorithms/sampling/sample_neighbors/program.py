@@ -19,16 +19,18 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, incoming, kernels
 from mgraph.algorithms.primitives.user_ids import user_ids
-from mgraph.algorithms.sampling.random_walks.program import ROW_TILES
 from mgraph.device import Array
-from mgraph.kernels import Library
+from mgraph.kernels import Library, constants
 from mgraph.structures import Structure
 
 __all__ = ["run", "warm"]
 
+_FILE = "algorithms/sampling/sample_neighbors/sample.cuh"
+ROW_TILES = constants(_FILE)["row_tiles"]  #: tiles of a GPU that read a row together
+
 
 def _library(shard: Shard, edges: Structure) -> Library:
-    return kernels(shard, "algorithms/sampling/sample_neighbors/sample.cuh", edges.view())
+    return kernels(shard, _FILE, edges.view())
 
 
 def warm(shard: Shard) -> None:
