@@ -3,6 +3,7 @@
 // m edges has at most 2 m / HUB_DEGREE tasks, so their list never overflows.
 #pragma once
 
+constexpr u32 no_id = ~0u;  // no vertex
 constexpr i64 short_degree = 8;
 constexpr i64 narrow_degree = 64;  // up to this degree 8 lanes fold a row, so a warp reads four rows concurrently
 static_assert(HUB_DEGREE >= short_degree, "a row is short, long or a hub");
@@ -167,22 +168,25 @@ DEVICE void read_unit(const View& graph, Group group, i64 row, i64 unit, F f, lo
     graph.visit(group, row, unit, f);
 }
 
-// Reads the ids of a unit, several of each lane at once if the View can: f(ids), with ~0 for none.
+// Reads the ids of a unit, on a GPU several of each lane at once if the View can: f(ids), with no_id for none.
 template <class View, class Group, class F>
-DEVICE auto read_ids(const View& graph, Group group, i64 row, i64 unit, F f, int)
+DEVICE auto read_several(const View& graph, Group group, i64 row, i64 unit, F f, int)
     -> decltype(graph.read_ids(group, row, unit, f)) {
     graph.read_ids(group, row, unit, f);
 }
 template <class View, class Group, class F>
-DEVICE void read_ids(const View& graph, Group group, i64 row, i64 unit, F f, long) {
-    read_unit(
-        graph, group, row, unit,
-        [&](u32 id, i64, bool live) {
-            const u32 one[] = {live ? id : ~0u};
-            f(one);
-            return false;
-        },
-        0);
+DEVICE void read_several(const View& graph, Group group, i64 row, i64 unit, F f, long) {
+    auto one_by_one = [&](u32 id, i64, bool live) {
+        const u32 one[] = {live ? id : no_id};
+        f(one);
+        return false;
+    };
+    read_unit(graph, group, row, unit, one_by_one, 0);
+}
+template <class View, class Group, class F>
+DEVICE void read_ids(const View& graph, Group group, i64 row, i64 unit, F f) {
+    if constexpr (Tile<32>::size() > 1) read_several(graph, group, row, unit, f, 0);
+    else read_several(graph, group, row, unit, f, 0L);
 }
 
 template <class View, class Group, class Fold, class Part>

@@ -3,7 +3,6 @@
 #include "algorithms/primitives/programs.cuh"
 #include "kernels/buffered_append.cuh"
 
-constexpr u32 no_id = ~0u;
 constexpr i64 most_parts = 8;  // tiles of a GPU that share a row where there are few
 template <class View> struct Cores;
 
@@ -163,7 +162,7 @@ struct Round {  // one lane's
             take_all();
         } else if constexpr (always_fits) {
             if constexpr (Group::width == lanes) hand_on(group, enough);
-            read_ids(edges, group, row, unit, [&](const auto& ids) { take_several(group, ids, (u32)row); }, 0);
+            read_ids(edges, group, row, unit, [&](const auto& ids) { take_several(group, ids, (u32)row); });
         } else {
             if constexpr (Group::width == lanes) hand_on(group, enough);
             edges.visit(group, row, unit, [&](u32 id, i64, bool live) {

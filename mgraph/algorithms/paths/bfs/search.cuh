@@ -13,7 +13,6 @@
 
 constexpr i64 steep = 50;  // go up while the frontier has more than 1 / steep of the arcs not yet explored
 constexpr i64 crowded = 1 << 16;  // rows of a frontier that finds most vertices more than once
-constexpr u32 no_id = ~0u;
 
 #include "algorithms/paths/bfs/down.cuh"
 #include "algorithms/paths/bfs/up.cuh"

@@ -12,6 +12,7 @@
 template <class View>
 struct Walking {
     static constexpr int lanes = 32;
+    static constexpr int resident = 1;  // more blocks would meet later, and have too few registers
     i64 launch;
     i64 resume;
     World world;
@@ -88,11 +89,16 @@ struct Walking {
     // Returns this lane's part of the least draw of a row's units.
     template <class Group> DEVICE u64 draw(Group group, i64 row, i64 unit, i64 end, u64 stream) const {
         u64 mine = none;
-        auto take = [&](u32 id, i64, bool live) {
-            if (live) mine = lesser(mine, scramble(stream ^ (names ? names[id] : id)));
-            return false;
+        auto take = [&](const auto& ids) {
+            constexpr int n = sizeof(ids) / sizeof(u32);
+            u32 named[n];
+#pragma unroll
+            for (int k = 0; k < n; ++k) named[k] = names && ids[k] != no_id ? names[ids[k]] : ids[k];
+#pragma unroll
+            for (int k = 0; k < n; ++k)
+                if (ids[k] != no_id) mine = lesser(mine, scramble(stream ^ named[k]));
         };
-        for (; unit < end; ++unit) read_unit(graph, group, row, unit, take, 0);
+        for (; unit < end; ++unit) read_ids(graph, group, row, unit, take);
         return mine;
     }
     DEVICE void draw_pieces(Grid grid, const State& s) const {
