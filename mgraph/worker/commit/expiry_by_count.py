@@ -16,9 +16,9 @@ import numpy as np
 
 from mgraph.device import Array
 from mgraph.structures import Run
+from mgraph.structures.merge import merge_in_order
 from mgraph.worker.shard.edge_expiry import EdgeExpiry
 from mgraph.worker.shard.keys import KeyLog
-from mgraph.worker.shard.merge import merge_in_order
 from mgraph.worker.shard.shard import Shard
 from mgraph.worker.shard.times import NEVER, completed, deletions, is_in, last_of_keys
 

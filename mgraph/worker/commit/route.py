@@ -40,9 +40,9 @@ from mgraph.exchange.columns import join_columns, split_columns
 from mgraph.kernels import load
 from mgraph.partition import Partition
 from mgraph.structures import Run
+from mgraph.structures.merge import merge_in_order
 from mgraph.structures.run import FEW, sort_few, sort_run
 from mgraph.tables.ids import GROW
-from mgraph.worker.shard.merge import merge_in_order
 from mgraph.worker.shard.shard import Shard
 
 __all__ = ["incident_runs", "least_bytes", "own_rows", "route", "share_runs"]

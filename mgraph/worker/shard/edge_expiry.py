@@ -14,7 +14,7 @@ import numpy as np
 
 from mgraph.device import Array, Device
 from mgraph.structures import Run
-from mgraph.worker.shard.merge import merge_in_order
+from mgraph.structures.merge import merge_in_order
 from mgraph.worker.shard.times import NEVER, Times, completed, is_in
 
 __all__ = ["Clock", "EdgeExpiry"]

@@ -30,8 +30,8 @@ import numpy as np
 from mgraph.device import Array, Device
 from mgraph.parallel_copy import cloned
 from mgraph.structures import Run
+from mgraph.structures.merge import merge_in_order
 from mgraph.tables.times import LEAST, MOST
-from mgraph.worker.shard.merge import merge_in_order
 
 __all__ = ["NEVER", "Level", "Times", "completed", "deletions", "is_in", "last_of_keys"]
 

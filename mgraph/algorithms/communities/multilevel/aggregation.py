@@ -1,8 +1,8 @@
 """The graph of communities: their numbers by their smallest names, and the rows of their own vertices.
 
-A GPU writes the arcs between communities as keys, piece by piece, and adds them up by sorting. A CPU adds them up in
-arrays of a sum per community, one for each of a few ranges of communities. On several ranks each adds up its own arcs,
-sends them to the owners of their sources, and adds up again.
+A GPU writes the arcs between communities as keys, piece by piece, adds them up by sorting, and merges the pieces. A CPU
+adds them up in arrays of a sum per community, one for each of a few ranges of communities. On several ranks each adds
+up its own arcs, sends them to the owners of their sources, and adds up again.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from mgraph.algorithms.communities.multilevel.level import Level
 from mgraph.device import Array, Device
 from mgraph.kernels import View, load
 from mgraph.partition import Partition
+from mgraph.structures.merge import merge_in_order
+from mgraph.structures.run import Run
 from mgraph.structures.sort import sort_keys
 
 __all__ = ["CoarseRows", "add_up", "next_level", "number_communities"]
@@ -134,17 +136,15 @@ def _coarse(level: Level, numbers: Array, n: int, partition: Partition) -> Coars
             len(keys), offsets=rows.offsets, dst=rows.dst, n=len(keys), rows=n, lo=0, keys=keys
         )
     else:
-        pairs = _pairs(level, numbers)
-        keys, sums = (device.concatenate(list(column)) for column in zip(*pairs, strict=True))
-        keys, sums = add_up(device, keys, sums)
+        keys, sums = _joined(device, _pairs(level, numbers))
 
     # Send the pairs to the owners of their sources, and add up again.
     if shard.size > 1:
         marks = np.asarray(partition.starts[1:-1], np.uint64) << np.uint64(32)
         inner = device.xp.searchsorted(keys, device.asarray(marks))
         cuts = list(pairwise([0, *device.to_host(inner).tolist(), len(keys)]))
-        sent = [shard.exchange.alltoallv([column[a:b] for a, b in cuts]) for column in (keys, sums)]
-        keys, sums = add_up(device, *(device.concatenate(parts) for parts in sent))
+        parts = zip(*(shard.exchange.alltoallv([column[a:b] for a, b in cuts]) for column in (keys, sums)), strict=True)
+        keys, sums = _joined(device, list(parts), ascending=device.kind in SORTING)
 
     # Rows begin where their keys do.
     first, end = partition.range(shard.rank)
@@ -240,9 +240,29 @@ def add_up(device: Device, keys: Array, weights: Array) -> tuple[Array, Array]:
     keys, places = sort_keys(device, keys, with_places=True)
     weights = device.gather(weights, places)
     del places
+    return _different(device, keys, weights)
 
+
+def _joined(device: Device, pairs: list[tuple[Array, Array]], ascending: bool = True) -> tuple[Array, Array]:
+    """Add up lists of keys and weights. Those with ascending keys are merged, not sorted."""
+    some = [pair for pair in pairs if len(pair[0])] or pairs[:1]
+    keys, weights = (list(column) for column in zip(*some, strict=True))
+    if not ascending:
+        return add_up(device, device.concatenate(keys), device.concatenate(weights))
+    if len(some) == 1:
+        return some[0]
+    ends = np.cumsum([len(part) for part in keys]).tolist()
+    runs = [
+        Run(part, place=device.arange(end - len(part), end, np.uint32)) for part, end in zip(keys, ends, strict=True)
+    ]
+    merged = merge_in_order(device, runs)
+    return _different(device, merged.keys, device.gather(device.concatenate(weights), merged.place))
+
+
+def _different(device: Device, keys: Array, weights: Array) -> tuple[Array, Array]:
+    """Return each different one of ascending keys once, with the sum of its weights."""
     # Sums are the differences of the running sum at the last of equal keys.
-    library = load(device, SUMS_FILE, None, HUB_DEGREE=algorithm.HUB_DEGREE)
+    n, library = len(keys), load(device, SUMS_FILE, None, HUB_DEGREE=algorithm.HUB_DEGREE)
     lasts, upto = device.empty(n, np.uint8), device.zeros(n + 1, np.int64)
     library.MarkLast(n, keys=keys, n=n, lasts=lasts)
     device.cumsum(lasts, out=upto[1:])

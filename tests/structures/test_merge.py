@@ -9,9 +9,8 @@ from mgraph.device import Device
 from mgraph.errors import InvalidOption
 from mgraph.kernels import load
 from mgraph.sources.rmat import Rmat
-from mgraph.structures import Run
-from mgraph.worker.shard import merge
-from mgraph.worker.shard.merge import merge_in_order
+from mgraph.structures import Run, merge
+from mgraph.structures.merge import merge_in_order
 
 
 @pytest.fixture(params=["chosen", "lanes", pytest.param("cuda", marks=pytest.mark.gpu)])

@@ -9,7 +9,7 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.kernels import load
-from mgraph.structures import Run
+from mgraph.structures.run import Run
 
 __all__ = ["merge_in_order"]
 
