@@ -35,7 +35,8 @@ def plain_workers(n: int, site: Path) -> Iterator[Client]:
     """A cluster of `dask worker` processes that find mgraph in the folder `site` only."""
     with LocalCluster(n_workers=0, **NO_DASHBOARD) as cluster, Client(cluster) as client:
         options = ["worker", cluster.scheduler_address, "--no-nanny", "--nthreads", "1", "--no-dashboard"]
-        command = [sys.executable, "-c", WORKER, str(CHECKOUT), str(site), *options]
+        # -B: the bytecode of a copy in a temporary folder would stay in the cache of bytecode
+        command = [sys.executable, "-B", "-c", WORKER, str(CHECKOUT), str(site), *options]
         workers = [subprocess.Popen(command, cwd=site, stderr=subprocess.DEVNULL) for _ in range(n)]
         try:
             client.wait_for_workers(n, timeout=patience(30))
