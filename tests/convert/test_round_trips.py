@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 import scipy.sparse as sp
+from graph_clusters import NO_DASHBOARD
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -198,7 +199,7 @@ def test_onto_the_workers_of_a_cluster():
 
     frame = pd.DataFrame({"source": [0, 1, 5], "target": [1, 2, 0]})
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, **NO_DASHBOARD) as cluster,
         Client(cluster) as client,
         DynamicGraph.from_pandas(frame, client=client) as graph,
     ):

@@ -8,6 +8,7 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 from dask.distributed import Client, LocalCluster
+from graph_clusters import NO_DASHBOARD
 
 from mgraph import DynamicGraph, InvalidBatch, InvalidOption
 
@@ -46,7 +47,7 @@ def test_pyg(torch, structure):
 
 def test_pyg_of_a_cluster_and_of_keys(torch):
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, **NO_DASHBOARD) as cluster,
         Client(cluster) as client,
         DynamicGraph(client, 4, device="cpu") as graph,
     ):

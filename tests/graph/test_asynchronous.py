@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 import numpy as np
 import pytest
 from dask.distributed import Client, LocalCluster
+from graph_clusters import NO_DASHBOARD
 from plain_graph import fresh_rng
 
 from mgraph import AsyncDynamicGraph, DynamicGraph, EdgeBatch, GraphClosed, UnknownVertex
@@ -51,7 +52,7 @@ async def ticking():
 def test_a_program_on_a_cluster_of_its_own():
     async def body() -> None:
         async with (
-            LocalCluster(n_workers=2, processes=False, asynchronous=True, dashboard_address=":0") as cluster,
+            LocalCluster(n_workers=2, processes=False, asynchronous=True, **NO_DASHBOARD) as cluster,
             Client(cluster, asynchronous=True) as client,
             DynamicGraph(client, n_vertices=5) as g,
             ticking(),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from dask.distributed import Client, LocalCluster
 from fakes import wait_for
-from graph_clusters import assert_clean, sessions
+from graph_clusters import NO_DASHBOARD, assert_clean, sessions
 
 from mgraph import (
     MAX_VERTICES,
@@ -208,7 +208,7 @@ def test_clients_that_cannot_be_used(client):
 
 def test_a_cluster_without_workers():
     with (
-        LocalCluster(n_workers=0, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=0, **NO_DASHBOARD) as cluster,
         Client(cluster) as empty,
         pytest.raises(InvalidOption, match="the cluster has 0 workers"),
     ):

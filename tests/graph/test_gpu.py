@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 from dask.distributed import Client, LocalCluster
-from graph_clusters import assert_clean, check_graph
+from graph_clusters import NO_DASHBOARD, assert_clean, check_graph
 from graph_model import GraphModel, random_batch
 from patience import patience
 
@@ -23,7 +23,7 @@ N = 200
 @contextmanager
 def gpu_workers(n: int) -> Iterator[Client]:
     """Worker processes, each with a GPU of its own."""
-    with LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=":0", memory_limit=0) as cluster:
+    with LocalCluster(n_workers=0, threads_per_worker=1, **NO_DASHBOARD, memory_limit=0) as cluster:
         for index in range(n):  # CUDA reads its variable once, at the first use in a process
             cluster.new_spec["options"]["env"] = {"CUDA_VISIBLE_DEVICES": str(index)}
             cluster.scale(index + 1)
@@ -205,7 +205,7 @@ def test_ingest_pipeline_and_rebalance_on_one_gpu():
 def test_batches_in_device_memory_of_the_same_process():
     import cupy
 
-    with LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster, Client(cluster) as client:
+    with LocalCluster(n_workers=1, processes=False, **NO_DASHBOARD) as cluster, Client(cluster) as client:
         with DynamicGraph(client, N, device="cuda") as graph, graph.pipeline() as pipe:
             src, dst = (cupy.random.permutation(N).astype(np.uint32) for _ in range(2))
             assert pipe.update(EdgeBatch(src, dst)).result().inserted == N

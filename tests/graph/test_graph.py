@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from graph_clusters import HERE, assert_clean, check_graph, on
+from graph_clusters import HERE, NO_DASHBOARD, assert_clean, check_graph, on
 from graph_model import GraphModel, random_batch
 
 from mgraph import DynamicGraph, EdgeBatch, UpdateReport
@@ -200,7 +200,7 @@ def test_answers_that_come_in_parts(client):
 def test_workers_of_the_same_process(client):
     from dask.distributed import Client, LocalCluster
 
-    with LocalCluster(n_workers=2, processes=False, dashboard_address=":0") as cluster, Client(cluster) as local:
+    with LocalCluster(n_workers=2, processes=False, **NO_DASHBOARD) as cluster, Client(cluster) as local:
         rng = np.random.default_rng(5)
         with DynamicGraph(local, N, directed=False) as graph:
             model = GraphModel(N, directed=False)

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 from dask.distributed import Client, LocalCluster
+from graph_clusters import NO_DASHBOARD
 from hops import Hops, breadth
 from launches import watched
 
@@ -28,7 +29,7 @@ def hops():
 def graph(hops):
     with (
         watched(hops.launching),
-        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, **NO_DASHBOARD) as cluster,
         Client(cluster) as client,
         DynamicGraph(client, 100) as graph,
     ):

@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 from dask.distributed import Client, LocalCluster
-from graph_clusters import assert_clean, check_graph
+from graph_clusters import NO_DASHBOARD, assert_clean, check_graph
 from graph_model import GraphModel
 from plain_graph import fresh_rng
 
@@ -228,7 +228,7 @@ def test_coroutines(client):
 
 def test_asking_a_cluster_that_never_had_a_graph_logs_nothing(caplog):
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, **NO_DASHBOARD) as cluster,
         Client(cluster) as fresh,
         caplog.at_level("WARNING"),
     ):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from dask import delayed
 from dask.distributed import Client, LocalCluster
+from graph_clusters import NO_DASHBOARD, quick_start
 from patience import patience
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, MgraphError
@@ -87,7 +88,8 @@ def summary(outcomes: list[Outcome]) -> str:
 def limited(limit: str) -> Iterator[Client]:
     """Two worker processes, each of which its nanny kills past `limit`."""
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=limit) as cluster,
+        quick_start(),
+        LocalCluster(n_workers=2, threads_per_worker=1, **NO_DASHBOARD, memory_limit=limit) as cluster,
         Client(cluster) as client,
     ):
         yield client

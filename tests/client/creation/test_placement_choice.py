@@ -5,6 +5,7 @@ from __future__ import annotations
 import dask
 import pytest
 from dask.distributed import Client, LocalCluster
+from graph_clusters import NO_DASHBOARD
 
 from mgraph.client.creation.placement import choose_workers
 
@@ -14,7 +15,7 @@ def client():
     """A client that updates what it knows of the scheduler a thousand times a second, instead of every two."""
     with (
         dask.config.set({"distributed.client.scheduler-info-interval": "1ms"}),
-        LocalCluster(n_workers=2, processes=False, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=2, processes=False, **NO_DASHBOARD) as cluster,
         Client(cluster) as client,
     ):
         yield client
