@@ -239,7 +239,11 @@ template <class Program> DEVICE void drive(const Program& program) {
     Gathering<Program>& all = *(Gathering<Program>*)memory;
     bool waiting = all.recall(program);
     while (all.state.phase && !all.left) {
-        if (!waiting) all.add(program.world, program.step(Grid{}, all.state, all.heard(program.world)));
+        Grid grid;
+        // The compiler cannot know that this is the same in all phases. Otherwise it would compute before the loop what
+        // phases make of it, and keep it in registers, or spill it.
+        asm volatile("" : "+r"(grid.thread));
+        if (!waiting) all.add(program.world, program.step(grid, all.state, all.heard(program.world)));
         all.meet(program, waiting);
         waiting = false;
     }
