@@ -116,11 +116,9 @@ struct Block {
 };
 
 struct Grid {
-    u32 thread = threadIdx.x;
+    u32 thread = threadIdx.x;  // a program hides from the compiler that this is the same in all phases
     static constexpr DEVICE bool alone() { return false; }
-    DEVICE Items items(i64 n) const {
-        return {(i64)blockIdx.x * blockDim.x + thread, n, (i64)gridDim.x * blockDim.x};
-    }
+    DEVICE Items items(i64 n) const { return {(i64)blockIdx.x * blockDim.x + thread, n, (i64)gridDim.x * blockDim.x}; }
     template <int W> DEVICE Items items(Tile<W>, i64 n) const {
         return {((i64)blockIdx.x * blockDim.x + thread) / W, n, (i64)gridDim.x * blockDim.x / W};
     }
