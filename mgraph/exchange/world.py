@@ -7,6 +7,7 @@ ranks, and the exchange carries the ranks' words, and their cargo for ranks whos
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from mgraph.device import Array, Device
 from mgraph.errors import Aborted
 from mgraph.exchange.cargo import Cargo
-from mgraph.exchange.gpu_tickets import Tickets
+from mgraph.exchange.gpu_tickets import Tickets, Watch
 from mgraph.exchange.regions import Collectives, Layout, gather_bytes, open_region
 from mgraph.exchange.segment import Place, Segment
 from mgraph.exchange.waiting import wait_until
@@ -32,9 +33,9 @@ REPORT_AT, MEETING_AT, REPORT_WORDS = LAYOUT["report_at"], LAYOUT["meeting_at"],
 OVERFLOWED, ENDED, STAYED, AT_MEETING = (LAYOUT[name] for name in ("overflowed", "ended", "stayed", "at_meeting"))
 GOES_ON, CARRIED = LAYOUT["goes_on"], LAYOUT["carried"]
 PATIENCE = {"cuda": 2_000_000, "cpu": 5_000_000}  #: nanoseconds that a launch waits for another rank
-STAY = 1 << 60  #: nanoseconds after which a launch leaves a GPU
+STAY = 1 << 60  #: nanoseconds after which a launch leaves a GPU, unless it is told to
 STAY_IN_BACKGROUND = 2_000_000  #: the same for a copy, so that batches of its graph get through
-STAY_OF_CPU = 10  #: the same on a CPU, as a multiple of its patience: the host checks for an abort
+STAY_OF_CPU = 10  #: the same on a CPU, as a multiple of its patience: its host checks for an abort
 GRANT_BYTES = 4096  #: size of the segment that holds the word of rank 0
 
 
@@ -70,7 +71,9 @@ class World:
         self.exchange, self.device = exchange, device
         self.rank, self.size = exchange.rank, exchange.size
         self._tickets: Tickets | None = None
+        self._watch: Watch | None = None
         self._grant: np.ndarray | None = None
+        self._host, self._host_words = device.mailbox(REPORT_WORDS)
         self.mates = exchange.mates
         self.mapped = len(self.mates) == self.size and self._gpus_differ()
         if len(self.mates) == self.size and not self.mapped:
@@ -80,14 +83,12 @@ class World:
         self._region: Any = None
         self._control = device.zeros(HEARD_AT + self.size * SLOT, np.uint64)
         self._counts = self._control[COUNTS_AT : COUNTS_AT + self.size + NUMBERS].view(np.int64)
-        self._host, self._host_words = device.mailbox(REPORT_WORDS)
         self._layouts: dict[Any, Layout] = {}
 
     def _gpus_differ(self) -> bool:
         """Return True if no two ranks have the same GPU.
 
-        Kernels on the same GPU must not wait for each other. If the GPUs differ, rank 0 opens their tickets, and makes
-        a word that all ranks map: in it rank 0 writes the number of the stay for which it holds the tickets.
+        Kernels on the same GPU must not wait for each other. If the GPUs differ, their tickets are opened.
         """
         if self.size == 1 or self.device.kind == "cpu":
             return True
@@ -97,10 +98,20 @@ class World:
         uuids = gather_bytes(self.exchange, uuid)
         if len(set(uuids)) < self.size:
             return False
+        self._open_tickets(uuids)
+        return True
+
+    def _open_tickets(self, uuids: Sequence[bytes]) -> None:
+        """Open the tickets of GPUs on rank 0, and make a word that all ranks map. Collective.
+
+        In it rank 0 writes the number of the stay for which it holds the tickets.
+        """
         # Rank 0 opens the tickets, and creates the segment of its word, which all others map.
         place, segment = b"", None
         if self.rank == 0:
             self._tickets = Tickets(uuids)
+            if not self.device.background:
+                self._watch = Watch(uuids, self._host)
             segment, where = Segment.create(GRANT_BYTES, {})
             place = where.encode()
         place = gather_bytes(self.exchange, place)[0]
@@ -110,7 +121,6 @@ class World:
         if self.rank == 0:
             Segment.unlink(Place.decode(place))
         self._grant = segment.data[GRANT_BYTES - 8 :].view(np.int64)
-        return True
 
     # ---- memory ------------------------------------------------------------------------------------------------------
 
@@ -196,6 +206,8 @@ class World:
 
     def close(self) -> None:
         """Unmap the other regions and free the own region, without waiting for other ranks."""
+        if self._watch is not None:
+            self._watch.close()
         if self._tickets is not None:
             self._tickets.close()
         region, self._region, self.exchange.region_nbytes = self._region, None, 0
@@ -238,7 +250,7 @@ class World:
         report, resume, end = self._host[REPORT_AT:], 0, STAYED
         try:
             while True:
-                # All ranks of GPUs leave together after their stay, and give the tickets back.
+                # All ranks leave together after their stay, and give the tickets back.
                 if end == STAYED:
                     self._await_tickets()
                 self._check()
@@ -252,10 +264,16 @@ class World:
                     self._meet(layout)
                     resume = CARRIED
                 elif end == STAYED and self._tickets is not None:
-                    self._tickets.give()
+                    self._unwatch()
+                    self._tickets.hand_on()
         finally:
+            self._unwatch()
             if self._tickets is not None:
                 self._tickets.give()
+
+    def _unwatch(self) -> None:
+        if self._watch is not None:
+            self._watch.end()
 
     def _await_tickets(self) -> None:
         """Return once rank 0 holds the tickets of all GPUs for the next stay."""
@@ -265,6 +283,8 @@ class World:
             return
         if self._tickets is not None:
             self._tickets.take(self._check, last=self.device.background)
+            if self._watch is not None:
+                self._watch.begin()
             grant[0] = self.stays
         else:
             wait_until(lambda: bool(grant[0] >= self.stays), self._check)

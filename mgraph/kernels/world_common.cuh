@@ -23,13 +23,13 @@ constexpr int state_words = 24;
 constexpr i64 bell_offset = 64, slots_offset = 256;  // in a region, which begins with a token; a CPU has a bell
 enum Flag : i64 { wants_to_leave = 1, overflowed = 2 };
 constexpr int flag_bits = 2;  // of the last word, above which are the messages sent to all
-// How a launch ended. After `stay` the ranks of GPUs leave together, at a meeting; on CPUs each leaves by itself.
+// How a launch ended. After `stay`, or if the host of rank 0 says so, the ranks leave together, at a meeting of all.
 enum End : i64 { ended = 0, waits = 1, stayed = 2, at_meeting = 3 };
 enum Resume : i64 { begins = 0, goes_on = 1, carried = 2 };  // carried: `control` has the words of all ranks
 
 // The words of `control`, in the memory of one rank.
 constexpr int arrived_at = 0, intends_at = 16, stays_at = 17, leaves_at = 18;
-constexpr int step_at = 32, meetings_at = 33, waiting_at = 34;
+constexpr int step_at = 32, meetings_at = 33, waiting_at = 34, told_at = 35;
 constexpr int state_at = 48, counts_at = state_at + state_words, heard_at = counts_at + 72;
 // Words of the host: how a launch ended, and the state; at a meeting, the meetings before, the counts, and `Shared`.
 constexpr int report_at = 8, meeting_at = report_at + 1 + state_words, share_words = 7;
@@ -97,8 +97,8 @@ struct World {
     const u64* in;  // the inbox of messages from each rank, for two parities
     u64* control;
     i64* counts;  // messages to each rank since the last meeting, then the numbers
-    i64 host;  // address of words of the host: 1 ends every wait of a CPU; from `report_at` on, how a launch ended
-    i64 patience;  // nanoseconds that a launch waits for another rank
+    i64 host;  // address of words of the host: 1 if rank 0 wants to leave; from `report_at` on, how a launch ended
+    i64 patience;  // nanoseconds that a launch waits for another rank, and a GPU until it looks at the host's word
     i64 stay;  // nanoseconds after which a launch leaves at a meeting
     i64 room;  // messages that an inbox holds
     i64 apart;  // 1 if some ranks do not map each other's memory, or share a GPU

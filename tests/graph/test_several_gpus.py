@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
-from itertools import product
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count, product
 from typing import Any
 
 import numpy as np
 import pytest
 from dask.distributed import Client
+from patience import patience
 from test_gpu import gpu_workers
 
 from mgraph import DynamicGraph
@@ -197,3 +201,61 @@ def check_bits(client: Client, device: str, exchange: str, structure: str) -> No
 @pytest.mark.parametrize("exchange", ["peer", "tcp"])
 def test_bulk_programs_give_the_bits_of_one_gpu(client: Client, exchange: str, structure: str) -> None:
     check_bits(client, "cuda", exchange, structure)
+
+
+# ---- two graphs on the same GPUs -------------------------------------------------------------------------------------
+
+
+def test_short_programs_do_not_wait_for_the_end_of_long_ones(client: Client) -> None:
+    kind: dict[str, Any] = {"directed": False, "device": "cuda", "exchange": "peer"}
+    with DynamicGraph(client, 1 << 22, **kind) as long, DynamicGraph(client, 1 << 15, **kind) as short:
+        long.insert(*edges(22))
+        short.insert(*edges(15))
+        distances, times, ends = short.bfs(1).to_numpy(), list[float](), threading.Event()
+        ranks = long.pagerank(tol=0, max_iter=2000).to_numpy()
+
+        def analyse() -> int:
+            for n in count(1):
+                np.testing.assert_allclose(long.pagerank(tol=0, max_iter=2000).to_numpy(), ranks, rtol=1e-5)
+                if ends.is_set():
+                    return n
+            raise AssertionError("it counts for ever")
+
+        with ThreadPoolExecutor(1) as pool:
+            analyses = pool.submit(analyse)
+            for _ in range(50):
+                time.sleep(0.01)
+                began = time.monotonic()
+                found = short.bfs(1)
+                times.append(time.monotonic() - began)
+                np.testing.assert_array_equal(found.to_numpy(), distances)
+            assert not analyses.done()
+            ends.set()
+            n = analyses.result(patience(60))
+        print(f"{n} long programs; a search took {np.median(times):.4f} s, at most {max(times):.4f} s")
+        assert np.median(times) < patience(0.06)
+
+
+def test_long_programs_of_two_graphs_take_turns(client: Client) -> None:
+    kind: dict[str, Any] = {"directed": False, "device": "cuda", "exchange": "peer"}
+    with DynamicGraph(client, 1 << 22, **kind) as graph, DynamicGraph(client, 1 << 22, **kind) as other:
+        batch = edges(22)
+        for g in (graph, other):
+            g.insert(*batch)
+        calls = [
+            lambda g: g.pagerank(tol=0, max_iter=1000),
+            lambda g: g.core_number(),
+            lambda g: g.label_propagation(max_iter=10),
+        ]
+        want = [first_column(call(graph)) for call in calls]
+
+        def run(g: DynamicGraph) -> float:
+            began = time.monotonic()
+            for call, values in zip(calls, want, strict=True):
+                np.testing.assert_allclose(first_column(call(g)), values, rtol=1e-5)
+            return time.monotonic() - began
+
+        alone = run(graph)
+        with ThreadPoolExecutor(2) as pool:
+            took = [done.result(patience(200)) for done in [pool.submit(run, g) for g in (graph, other)]]
+        print(f"the calls took {alone:.3f} s alone, {took} beside each other")

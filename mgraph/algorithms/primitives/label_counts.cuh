@@ -121,10 +121,12 @@ struct Voting {
                 if (degree > short_degree && degree <= votes.tabled) votes.settle(row, by_thread(row, degree));
             } else {
                 TileTable table = table_of(tile, words);
-                for (u32 rest = tile.ballot(degree > short_degree && degree <= votes.tabled); rest; rest &= rest - 1) {
+                bool tabled = degree > short_degree && degree <= votes.tabled;
+                u32 own = (u32)row, slots = tabled ? 1u << bit_width((u64)(degree + degree / 3 - 1)) : 0;
+                for (u32 rest = tile.ballot(slots); rest; rest &= rest - 1) {
                     int lane = lowest_bit(rest);
-                    i64 next = tile.shfl(row, lane), m = tile.shfl(degree, lane);
-                    Best best = by_tile(tile, next, 1ll << bit_width((u64)(m + m / 3 - 1)), table);
+                    u32 next = tile.shfl(own, lane);
+                    Best best = by_tile(tile, next, tile.shfl(slots, lane), table);
                     if (tile.rank() == 0) votes.settle(next, best);
                 }
                 tile.sync();
@@ -176,16 +178,16 @@ struct Voting {
         for (int at = 0; at < n; ++at) best.meet(votes.score(row, label[at], sum[at]), label[at]);
         return best;
     }
-    template <class Tile32> DEVICE Best by_tile(Tile32 tile, i64 row, i64 slots, const TileTable& table) const {
+    template <class Tile32> DEVICE Best by_tile(Tile32 tile, u32 row, u32 slots, const TileTable& table) const {
         // Clear the table, add up the edges, and find the best label.
-        for (i64 at = tile.rank(); at < slots; at += tile.size()) table.clear(at);
+        for (u32 at = tile.rank(); at < slots; at += tile.size()) table.clear(at);
         tile.sync();
         auto into = [&](u32 found, u64 amount) { table.add(slot_of(table.keys, slots, found), amount); };
         cast_row(graph, tile, row, votes, into);
         if (both) cast_row(back, tile, row, votes, into);
         tile.sync();
         Best best = {0, no_label};
-        for (i64 at = tile.rank(); at < slots; at += tile.size())
+        for (u32 at = tile.rank(); at < slots; at += tile.size())
             if (table.keys[at] != no_label) best.meet(votes.score(row, table.keys[at], table.sum(at)), table.keys[at]);
         best = best_of(tile, best);
         tile.sync();

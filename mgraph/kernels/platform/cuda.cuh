@@ -116,17 +116,16 @@ struct Block {
 };
 
 struct Grid {
+    u32 thread = threadIdx.x;  // a program hides from the compiler that this is the same in all phases
     static constexpr DEVICE bool alone() { return false; }
-    DEVICE Items items(i64 n) const {
-        return {(i64)blockIdx.x * blockDim.x + threadIdx.x, n, (i64)gridDim.x * blockDim.x};
-    }
+    DEVICE Items items(i64 n) const { return {(i64)blockIdx.x * blockDim.x + thread, n, (i64)gridDim.x * blockDim.x}; }
     template <int W> DEVICE Items items(Tile<W>, i64 n) const {
-        return {((i64)blockIdx.x * blockDim.x + threadIdx.x) / W, n, (i64)gridDim.x * blockDim.x / W};
+        return {((i64)blockIdx.x * blockDim.x + thread) / W, n, (i64)gridDim.x * blockDim.x / W};
     }
     DEVICE Items items(Block, i64 n) const { return {(i64)blockIdx.x, n, (i64)gridDim.x}; }
     // Neighbouring items go to different multiprocessors.
     template <int W> DEVICE Items scattered(Tile<W>, i64 n) const {
-        return {(i64)(threadIdx.x / W) * gridDim.x + blockIdx.x, n, (i64)gridDim.x * blockDim.x / W};
+        return {(i64)(thread / W) * gridDim.x + blockIdx.x, n, (i64)gridDim.x * blockDim.x / W};
     }
     // The word counts barriers above its low 24 bits, which return to 0 after each, so it need not be cleared.
     DEVICE void meet(u64* arrived, u64& goal) const {

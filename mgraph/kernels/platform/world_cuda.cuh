@@ -29,7 +29,7 @@ DEVICE void store_pair(u64* p, u64 a, u64 b) {
 template <class Program> struct OVERLAY Gathering {  // the meetings of one launch; one for each block, in shared memory
     i64 said[most_ranks * said_words];
     typename Program::State state;
-    i64 step, meetings, born;
+    i64 step, meetings, born, looked;
     u64 sums[number_count];
     int heard_all, left;
 
@@ -41,7 +41,7 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
         constexpr int most = (most_ranks + number_count + 31) / 32;
         int lane = threadIdx.x & 31;
         i64 counts[most], sent = 0;
-        bool over = false;
+        bool over = false, told = load(world.control + told_at);
 #pragma unroll
         for (int j = 0; j < most; ++j) {
             i64 i = j * 32 + lane;
@@ -50,7 +50,7 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
         }
         for (int lanes = 16; lanes; lanes /= 2) sent += __shfl_xor_sync(~0u, sent, lanes);
         i64 flags = sent << flag_bits | (__any_sync(~0u, over) ? overflowed : 0);
-        if (clock64() - born > world.stay * clocks_per_nanosecond) flags |= wants_to_leave;
+        if (told || clock64() - born > world.stay * clocks_per_nanosecond) flags |= wants_to_leave;
 #pragma unroll
         for (int j = 0; j < most; ++j)
             if (counts[j]) store(world.counts + j * 32 + lane, (i64)0);
@@ -142,6 +142,13 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
         }
         return all;
     }
+    // Notes for the leader that the host wants the ranks to leave. One block of rank 0 looks, once in a while: to read the
+    // host's word takes as long as a meeting.
+    DEVICE void look(const World& world) {
+        if (world.rank || clock64() - looked < world.patience * clocks_per_nanosecond) return;
+        looked = clock64();
+        if (load((const u32*)world.host)) store(world.control + told_at, (u64)1);
+    }
     // Called by all threads of all blocks. Afterwards the state is that of the next phase, and `left` tells if the launch
     // ends.
     DEVICE void meet(const Program& program, bool resumed) {
@@ -154,6 +161,7 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
         bool alone = program.alone(state), first = threadIdx.x == 0;
         i64 began = clock64();
         if (first) ++step;
+        if (first && !alone && blockIdx.x == 0) look(world);
         __syncwarp();
         bool last = first && arrive_last(world.control + arrived_at, gridDim.x);
         last = __shfl_sync(~0u, last, 0);
@@ -207,10 +215,11 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
         }
         if (threadIdx.x == 0) {
             step = (i64)load(world.control + step_at), meetings = (i64)load(world.control + meetings_at);
-            born = clock64(), left = ended;
+            born = looked = clock64(), left = ended;
             state = typename Program::State{};
             if (program.resume) load_state(world, state);
             else program.begin(state);
+            if (blockIdx.x == 0) store(world.control + told_at, (u64)0);
         }
         __syncthreads();
         if (threadIdx.x == 0 && program.resume == carried) {
@@ -238,7 +247,11 @@ template <class Program> DEVICE void drive(const Program& program) {
     Gathering<Program>& all = *(Gathering<Program>*)memory;
     bool waiting = all.recall(program);
     while (all.state.phase && !all.left) {
-        if (!waiting) all.add(program.world, program.step(Grid{}, all.state, all.heard(program.world)));
+        Grid grid;
+        // The compiler cannot know that this is the same in all phases. Otherwise it would compute before the loop what
+        // phases make of it, and keep it in registers, or spill it.
+        asm volatile("" : "+r"(grid.thread));
+        if (!waiting) all.add(program.world, program.step(grid, all.state, all.heard(program.world)));
         all.meet(program, waiting);
         waiting = false;
     }

@@ -36,7 +36,8 @@ class Gathering {
     u32* bell(i64 r) const { return world.words(r, bell_offset); }  // its changes; then whether its rank sleeps
 
     void say(bool alone) const {
-        i64 flags = 0;
+        bool leaves = load((const u32*)world.host) || now_nanoseconds() - born > world.stay;
+        i64 flags = leaves ? wants_to_leave : 0;
         for (i64 r = 0; r < world.size; ++r) {
             i64 count = load(world.counts + r);
             flags += count << flag_bits;
@@ -78,7 +79,7 @@ class Gathering {
             if (r == world.size) break;
             i64 now = now_nanoseconds();
             if (r != before) moved = now;
-            if (now - began > world.patience || load((const u32*)world.host)) {
+            if (now - began > world.patience) {
                 store(own + 1, 0u);
                 return false;
             }
@@ -101,7 +102,7 @@ class Gathering {
 
 public:
     i64 said[most_ranks * said_words] = {};  // nothing before the first meeting
-    i64 step, meetings;
+    i64 step, meetings, born = now_nanoseconds();
 
     Gathering(const World& world, bool recall)
         : world(world), step((i64)load(world.control + step_at)), meetings((i64)load(world.control + meetings_at)) {
@@ -111,6 +112,8 @@ public:
         }
     }
     Heard heard() const { return {said, world.rank, world.size, meetings}; }
+    // True if a rank wants to leave. A meeting of the own rank alone does not tell that.
+    bool leaves(bool alone) const { return (!alone || world.size == 1) && heard().any(wants_to_leave); }
     template <class Program> void pass(const Program& program, typename Program::State& state, bool alone) {
         meetings += !alone;
         program.next(state, heard());
@@ -148,7 +151,7 @@ template <class Program> void drive(const Program& program, i64, int threads) {
     } else {
         program.begin(state);
     }
-    i64 end = ended, began = now_nanoseconds();
+    i64 end = ended;
     while (state.phase) {
         bool alone = program.alone(state);
         if (!waiting) run_phase(program, state, all.heard(), threads);
@@ -163,7 +166,7 @@ template <class Program> void drive(const Program& program, i64, int threads) {
         }
         waiting = false;
         all.pass(program, state, alone);
-        if (state.phase && now_nanoseconds() - began > world.stay) {  // the host looks for an abort
+        if (state.phase && all.leaves(alone)) {
             end = stayed;
             break;
         }

@@ -122,11 +122,11 @@ struct Rounds {
     }
     // Views are copies, which no store can change.
     APART i64 do_vote(Grid grid, const State& s, View rows, View back_rows, u32* words) const {
+        clear_tables(grid, 0);  // first: afterwards the loop would have to keep what this needs
         i64 changed = 0;
         MostFrequent rule = votes(s.round);
         Voting<View, MostFrequent>{rows, back_rows, both != 0, nullptr, world.rows(), rule, words}.run(
             grid, [&](i64 row) { changed += row >= 0 && put(s.round, row); });
-        clear_tables(grid, 0);
         return changed;
     }
     APART void do_cast(Grid grid, MostFrequent rule, View rows, WideRows now, const i64* task_of, i64 n,

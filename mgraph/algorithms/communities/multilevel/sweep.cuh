@@ -137,10 +137,10 @@ struct Sweep {
     }
     // Views are copies, which no store can change.
     DEVICE void do_vote(Grid grid, const State& s, View rows, View back_rows, u32* nearer) const {
+        clear_tables(grid, s, 0);  // first: afterwards the loop would have to keep what this needs
         i64 first = marks[s.turn];
         Voting<View, Votes>{rows, back_rows, both != 0, list + first, marks[s.turn + 1] - first, votes_of(s), nearer}
             .run(grid, [](i64) {});
-        clear_tables(grid, s, 0);
     }
     DEVICE void do_cast(Grid grid, const State& s, View rows, const i64* task_of, i64 n, u32* nearer) const {
         if (n) cast_wide(grid, rows, votes_of(s), rows_of(s), task_of, n, nearer);
