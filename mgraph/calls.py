@@ -98,6 +98,10 @@ class RemoteCall:
 
 def _nbytes(value: Any) -> int:
     """Return the bytes of the arrays and byte strings in a value."""
+    if value is None:
+        return 0
+    if type(value) is np.ndarray:
+        return value.nbytes
     if isinstance(value, Mapping):
         return sum(map(_nbytes, value.values()))
     return len(value) if isinstance(value, bytes) else int(getattr(value, "nbytes", 0))

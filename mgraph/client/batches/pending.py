@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from mgraph.client.batches.mixed import Answers
-from mgraph.client.calls.caller import Alive
+from mgraph.client.calls.caller import Caller
 from mgraph.client.reports.report import UpdateReport
 from mgraph.errors import GraphClosed
 
@@ -26,15 +26,28 @@ class Pending(Future[T]):
     Waiting for it raises `GraphClosed` if the Dask client is closed meanwhile.
     """
 
-    def __init__(self, runner: Alive, mend: Callable[[], object]) -> None:
+    def __init__(self, caller: Caller, mend: Callable[[], object]) -> None:
         super().__init__()
-        self.set_running_or_notify_cancel()
-        self._runner, self._mend = runner, mend
-        self.add_done_callback(lambda _: self._end())
+        self._caller: Caller | None = caller
+        self._mend = mend
+
+    def cancel(self) -> bool:
+        """Return False: the batch may be on its way."""
+        return False
+
+    def set_result(self, result: T) -> None:
+        """Set the outcome."""
+        super().set_result(result)
+        self._end()
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        """Set the batch's error."""
+        super().set_exception(exception)
+        self._end()
 
     def _end(self) -> None:
         # So that a report does not keep the graph alive.
-        self._mend = lambda: None
+        self._caller, self._mend = None, _nothing
 
     def result(self, timeout: float | None = None) -> T:
         """Return the outcome, or raise the batch's error; `TimeoutError` after `timeout` seconds."""
@@ -46,6 +59,8 @@ class Pending(Future[T]):
 
     def _polled(self, wait: Callable[[float], U], timeout: float | None) -> U:
         end = float("inf") if timeout is None else time.monotonic() + timeout
+        if (caller := self._caller) is not None:
+            caller.flush()
         while True:
             # Wait in short intervals, to resend batches after a loss and to notice a closed client.
             try:
@@ -57,8 +72,11 @@ class Pending(Future[T]):
                 if time.monotonic() >= end:
                     raise
                 self._mend()
-                if not self._runner.alive:
+                if caller is not None and not caller.runner.alive:
                     raise GraphClosed("the Dask client of this graph was closed while a batch was in flight") from None
+
+
+def _nothing() -> None: ...
 
 
 class PendingReport(Pending[UpdateReport]):
