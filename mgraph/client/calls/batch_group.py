@@ -153,6 +153,8 @@ def committed_counts(outcomes: list[Any]) -> np.ndarray:
         counts.append(np.asarray(rank_counts, np.int64).reshape(-1, len(TOLD)))
 
     # Ranks may have stopped at different batches: only the common prefix is committed.
+    if len(counts) == 1:
+        return counts[0]
     least = min(map(len, counts))
     total: np.ndarray = np.sum([rows[:least] for rows in counts], axis=0)
     return total
