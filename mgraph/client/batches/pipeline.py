@@ -43,7 +43,7 @@ Sending = Callable[[Any, Value, Callable[[], None]], AbstractContextManager[Shar
 Prepared = Shares | tuple[str, list[Value], MakeOutcome[Any]] | UpdateReport | Answers
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class _InFlight:
     """A batch that is not known to be committed, kept to be sent again after a loss.
 

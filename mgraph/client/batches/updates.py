@@ -18,6 +18,7 @@ from mgraph.client.batches.mixed import Answers, in_flight
 from mgraph.client.batches.pipeline import Pipeline, Shares
 from mgraph.client.batches.split import deal, largest_ids
 from mgraph.client.batches.windows import leave_isolated, remove_isolated
+from mgraph.client.calls.caller import GraphStatus
 from mgraph.client.options import Options
 from mgraph.client.reports.history import History
 from mgraph.client.reports.progress import Done, shown
@@ -260,7 +261,9 @@ class Updates:
         # Ids are sent as they are.
         if self._eager or self._directory.takes(batch):
             return self._sending_apart(batch, args, land)
-        return nullcontext(Shares(_with(args, self._shares(batch, self._directory.n_vertices))))
+        status = self._coordinator.status
+        n_vertices = self._directory.ranges(status.states).n_vertices
+        return nullcontext(Shares(_with(args, self._shares(batch, n_vertices, status=status))))
 
     @contextmanager
     def _sending_apart(
@@ -297,13 +300,18 @@ class Updates:
         yield prepared
 
     def _shares(
-        self, batch: EdgeBatch, n_vertices: int | None = None, *, checked: bool = False
+        self,
+        batch: EdgeBatch,
+        n_vertices: int | None = None,
+        *,
+        checked: bool = False,
+        status: GraphStatus | None = None,
     ) -> list[dict[str, Any]]:
         """Return each rank's share of a batch: a contiguous part, or the whole batch if it is small.
 
-        It is checked first, its ids against `n_vertices`, unless it was `checked`.
+        It is checked first, its ids against `n_vertices`, unless it was `checked`. `status` is that of now, if known.
         """
-        status, options = self._coordinator.status, self._options
+        status, options = status or self._coordinator.status, self._options
         if not checked:
             self._check(batch, n_vertices)
         stamps = batch.time
