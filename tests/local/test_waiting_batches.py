@@ -81,7 +81,9 @@ def test_a_callback_may_call_the_graph(graph):
     seen = []
     with graph.pipeline() as pipe:
         for i in range(5):
-            pipe.update(batch(i)).add_done_callback(lambda done: seen.append((done.result().epoch, graph.degrees([0])[0])))
+            pipe.update(batch(i)).add_done_callback(
+                lambda done: seen.append((done.result().epoch, graph.degrees([0])[0]))
+            )
     assert [epoch for epoch, _ in seen] == [1, 2, 3, 4, 5]
 
 

@@ -80,8 +80,8 @@ class Pipeline:
     ----------
     coordinator : Caller
     sending : callable
-        ``sending(batch, args, land)`` checks a batch and returns a context manager that yields its `Shares`, with `args`
-        in each. A batch that cannot overlap is applied there, after ``land()`` has waited for those in flight; its
+        ``sending(batch, args, land)`` checks a batch and returns a context manager that yields its `Shares`, each with
+        `args`. A batch that cannot overlap is applied there, after ``land()`` has waited for those in flight; its
         report is yielded.
     stream : callable
         ``stream(operations, land)`` does the same for a stream of updates and queries, and yields its `Prepared`.
@@ -197,7 +197,7 @@ class Pipeline:
         while True:
             try:
                 return self._launch(batch)
-            except Recovered:  # noqa: PERF203
+            except Recovered:
                 pass
             self._mend()
             self._outcomes.check()

@@ -20,7 +20,9 @@ from mgraph.batch import COLUMNS, TOLD
 from mgraph.calls import CallSize
 from mgraph.client.calls.caller import Flight, Value
 
-__all__ = ["MOST", "SMALL", "WAITING", "BatchGroup", "Sender", "SmallBatch", "committed_counts", "first_group", "layout"]
+__all__ = [
+    "MOST", "SMALL", "WAITING", "BatchGroup", "Sender", "SmallBatch", "committed_counts", "first_group", "layout",
+]  # fmt: skip
 
 SMALL = 16 << 10  #: most bytes of a batch that shares messages
 MOST = 64  #: batches per group
