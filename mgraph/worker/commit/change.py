@@ -237,7 +237,7 @@ def forward_counts(shard: Shard, plan: Plan, lo: int) -> Counts:
 
 
 def batch_counts(shard: Shard, plan: Plan, batches: int) -> np.ndarray:
-    """Count the outcomes of each batch of a plan: int64[batches, 4]. An undirected edge counts as in `forward_counts`."""
+    """Count the outcomes of each batch of a plan, int64[batches, 4]; undirected edges by `forward_counts`."""
     run, counts = plan.run, shard.device.zeros(5 * batches, np.int64)
     load(shard.device, "structures/counts.cuh").CountBatches(
         len(run), keys=run.keys, op=run.op, batch=run.batch, outcome=plan.outcome, n=len(run),
