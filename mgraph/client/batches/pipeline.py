@@ -106,8 +106,9 @@ class Pipeline:
     that the workers have not voted on. If the vote on a batch was interrupted, its report says that it is committed,
     without counts; or dropped; or, while workers do not answer or after a loss, that this is not known.
 
-    Small batches share messages (`mgraph.client.calls.batch_group`): up to 256 of them wait beside those in flight.
-    Each has its own epoch and report all the same.
+    Small batches share calls (`mgraph.client.calls.batch_group`): up to 256 of them wait beside those in flight. Each
+    has its own epoch and report all the same. In the user's process up to 63 of them wait for others: until a report is
+    asked for or another call is made, at most about 10 ms.
 
     With ``recover="auto"``, batches in flight survive a loss: those in the store are reported, and the others are sent
     again. Until then the pipeline refers to their arrays.
