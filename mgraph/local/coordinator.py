@@ -47,6 +47,8 @@ class Coordinator:
     change. The graph then stays at its last committed epoch. A forked child gets a copy of a graph on the CPU, unless a
     call was running; it cannot use a graph on a GPU.
 
+    Small batches of a pipeline wait for others, and share a call (`mgraph.client.calls.batch_group`).
+
     Parameters
     ----------
     graph : str
@@ -210,13 +212,19 @@ class Coordinator:
 
         Those that wait are applied when there are `MOST`, before any other call, or after `SWEEP_SECONDS`.
         """
+        if self._owner:
+            self._check_thread()
         self._waiting.append(small)
         before, self._posted = self._posted, perf_counter()
-        if len(self._waiting) >= MOST or self._posted - before > ALONE_SECONDS:
-            self.flush()
-        elif not self._sweeping:
+        alone = self._posted - before > ALONE_SECONDS
+        if not alone and not self._sweeping:
             self._sweeping = True
-            threading.Thread(target=self._sweep, name="mgraph-sweep").start()
+            try:
+                threading.Thread(target=self._sweep, name="mgraph-sweep").start()
+            except RuntimeError:  # no more threads
+                self._sweeping, alone = False, True
+        if alone or len(self._waiting) >= MOST:
+            self.flush()
 
     def flush(self) -> None:
         """Apply the small batches that wait."""

@@ -34,12 +34,12 @@ def graph():
 @pytest.fixture
 def never_alone(monkeypatch):
     """Batches wait, also if none came before them, until somebody asks."""
-    monkeypatch.setattr(coordinator, "ALONE_SECONDS", 3600.0)
+    monkeypatch.setattr(coordinator, "ALONE_SECONDS", float("inf"))
     monkeypatch.setattr(coordinator.Coordinator, "_sweep", lambda self: None)
 
 
 def test_batches_are_applied_though_nobody_asks(graph, monkeypatch):
-    monkeypatch.setattr(coordinator, "ALONE_SECONDS", 3600.0)
+    monkeypatch.setattr(coordinator, "ALONE_SECONDS", float("inf"))
     with graph.pipeline() as pipe:
         pending = [pipe.update(batch(i)) for i in range(40)]
         assert not wait(pending, patience(5)).not_done

@@ -155,10 +155,14 @@ class BatchChange(Change):
             first = self._plans[0][1]
             if log.first is not None:
                 self._touched = log.look(shard.out_edges, first, shard.lo)
-            self.counts = first.counts if shard.directed else forward_counts(shard, first, shard.lo)
+            self.counts = self._count(first)
         except BaseException:
             self.discard()
             raise
+
+    def _count(self, plan: Plan) -> Counts:
+        """Count the outcomes of the out-edges' plan."""
+        return plan.counts if self.shard.directed else forward_counts(self.shard, plan, self.shard.lo)
 
     @property
     def checks_ids(self) -> bool:
@@ -274,10 +278,12 @@ class GroupChange(BatchChange):
 
     def prepare(self) -> None:
         """Sort the batches, plan them as one, and count the outcomes of each."""
-        shard, self._runs = self.shard, self._sort()
+        self._runs = self._sort()
         super().prepare()
-        self.by_batch = batch_counts(shard, self._plans[0][1], self.epochs)
-        self.counts = Counts(*self.by_batch.sum(axis=0).tolist())
+
+    def _count(self, plan: Plan) -> Counts:
+        self.by_batch = batch_counts(self.shard, plan, self.epochs)
+        return Counts(*self.by_batch.sum(axis=0).tolist())
 
 
 class VerticesChange(Change):
