@@ -92,14 +92,17 @@ class RemoteCall:
         if not self.columns or "src" not in args:
             return CallSize(nbytes)
         # Only operations with ops or weights have further columns.
-        wide = "kind" in self.columns or any(isinstance(args.get(name), np.ndarray) for name in ("op", "weight"))
+        op, weight = args.get("op"), args.get("weight")
+        wide = "kind" in self.columns or isinstance(op, np.ndarray) or isinstance(weight, np.ndarray)
         return CallSize(nbytes, len(args["src"]), wide)
 
 
 def _nbytes(value: Any) -> int:
     """Return the bytes of the arrays and byte strings in a value."""
+    if type(value) is np.ndarray:
+        return value.nbytes
     if isinstance(value, Mapping):
-        return sum(map(_nbytes, value.values()))
+        return sum([_nbytes(part) for part in value.values() if part is not None])
     return len(value) if isinstance(value, bytes) else int(getattr(value, "nbytes", 0))
 
 

@@ -66,6 +66,10 @@ class _Thread:
         finally:
             del job, done  # an error's traceback refers to this frame
 
+    def later(self, function: Callable[[], object]) -> None:
+        """Run `function` in the thread, after the calls that wait for it."""
+        self._pool.submit(function)
+
 
 def _stoppable(function: Callable[[], T], stopped: threading.Event) -> T:
     STOPPED.set(stopped)
@@ -192,6 +196,8 @@ def _handle(value: Any, thread: _Thread) -> Any:
     """Wrap an object that makes calls in a handle; return other values unchanged."""
     # Objects that make calls get a handle; a tuple or list, a handle per item.
     if isinstance(value, PendingReport | PendingAnswers):
+        if not value.done():  # after the batches that come meanwhile
+            thread.later(value.hurry)
         return asyncio.wrap_future(value)
     if isinstance(value, VertexValues | Live | Pipeline):
         return AsyncHandle(value, thread)

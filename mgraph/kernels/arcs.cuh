@@ -1,5 +1,5 @@
-// Converts a batch's columns to keys of arcs, and rows to keys; counts the outcomes of an undirected graph's edges.
-// One lane per item. Only the largest ids and the counts are shared, by atomics.
+// Converts a batch's columns to keys of arcs, and rows to keys. One lane per item. Only the largest ids are shared, by
+// atomics.
 #pragma once
 #include "kernels/search.cuh"
 
@@ -48,26 +48,6 @@ struct LargestIds {
         for (i64 i : grid.items(n))
             most_src = greater(most_src, (u64)src[i]), most_dst = greater(most_dst, (u64)dst[i]);
         note_largest(largest, most_src, most_dst);
-    }
-};
-
-// Counts the outcomes of arcs whose source, `lo` + row, is at most their destination: one per undirected edge.
-struct CountForward {
-    static constexpr int lanes = 1;
-    const u64* keys;
-    const u8* outcome;
-    i64 n;
-    i64 lo;
-    i64* counts;
-    DEVICE void operator()(Grid grid) const {
-        i64 found[5] = {};
-        for (i64 k : grid.items(n))
-            if ((keys[k] >> 32) + (u64)lo <= (keys[k] & 0xffffffffu)) ++found[outcome[k]];
-        Tile<32> tile;
-        for (int c = 0; c < 5; ++c) {
-            i64 sum = tile.sum(found[c]);
-            if (tile.rank() == 0 && sum) atomic_add(counts + c, sum);
-        }
     }
 };
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
+from time import perf_counter
 from typing import Any
 from weakref import WeakSet
 
 from mgraph.calls import CALLS, CallSize, Kind
+from mgraph.client.calls.batch_group import MOST, BatchGroup, SmallBatch, committed_counts, first_group
 from mgraph.client.calls.caller import Flight, GraphStatus, Value
 from mgraph.errors import Aborted, GraphClosed, GraphLost, MgraphError
 from mgraph.local.interrupts import Interrupts
@@ -22,7 +25,10 @@ __all__ = ["Coordinator"]
 ADDRESS = "this process"  #: stands where other graphs have the addresses of workers
 _ADDRESSES = (ADDRESS,)
 _READ = Kind.READ
+_NOT_AHEAD = {"ahead": False}  # a group is safe when its call returns
 CLOSE_SECONDS = 5.0  #: for which `close` waits for a call of another thread
+ALONE_SECONDS = 1e-3  #: after which a small batch finds no others to share a call with
+SWEEP_SECONDS = 5e-3  #: for which small batches wait for others, or twice that
 
 
 _OPEN: WeakSet[Coordinator] = WeakSet()  # of this process, for its children
@@ -41,6 +47,8 @@ class Coordinator:
     change. The graph then stays at its last committed epoch. A forked child gets a copy of a graph on the CPU, unless a
     call was running; it cannot use a graph on a GPU.
 
+    Small batches of a pipeline wait for others, and share a call (`mgraph.client.calls.batch_group`).
+
     Parameters
     ----------
     graph : str
@@ -48,14 +56,14 @@ class Coordinator:
 
     Attributes
     ----------
-    runner, client, groups, queued, lock
-        As on a cluster. No batches share messages, and the graph has no other clients.
+    runner, client, groups, lock
+        As on a cluster. The graph has no other clients.
     status : GraphStatus
         Of the shard after the last call; replaced as a whole. A call is always answered, so nothing is unsettled.
     """
 
     status: GraphStatus
-    runner, client, groups, queued = _Here(), None, False, 0
+    runner, client, groups = _Here(), None, True
     lock: AbstractContextManager[None] = nullcontext()
 
     def __init__(self, graph: str) -> None:
@@ -68,6 +76,9 @@ class Coordinator:
         self._kept: Session | None = None
         self._lock, self._owner = threading.Lock(), 0
         self._live: LiveState | None = None
+        # Small batches that wait, the order in which pipelines' batches are applied, and the time of the last one.
+        self._waiting, self._order, self._posted = deque[SmallBatch](), threading.RLock(), 0.0
+        self._sweeping = False  # True while a thread applies batches that wait for long
         self._note()
         _OPEN.add(self)
 
@@ -91,8 +102,14 @@ class Coordinator:
         name: str,
         args: Value | None = None,
         shares: Sequence[Value] | None = None,
+        sent: Callable[[int], None] | None = None,
     ) -> list[Value]:
-        """Run a call and return the shard's answer, in a list."""
+        """Run a call and return the shard's answer, in a list. Small batches that wait come first.
+
+        `sent` is for batches of pipelines: it gets the epoch before the call begins, and no others come first.
+        """
+        if self._waiting and sent is None:
+            self.flush()
         call, arguments = CALLS[name], {**(args or {}), **(shares[0] if shares else {})}
         # Lock the graph, unless this thread would wait for itself.
         lock = self._lock
@@ -112,7 +129,9 @@ class Coordinator:
                 self._connect(session)
                 self._live = session.live()
             if call.epoch:
-                arguments["epoch"] = self.status.epoch + 1
+                arguments["epoch"] = epoch = self.status.epoch + 1
+                if sent is not None:
+                    sent(epoch)
             return [self._change(session, call.handler, arguments)]
         finally:
             # Unlock the graph; if it was closed meanwhile, free it.
@@ -153,27 +172,114 @@ class Coordinator:
         room: Callable[[], Awaitable[None]],
         sent: Callable[[Flight, int], None],
     ) -> None:
-        """Apply a batch of a pipeline at once. `sent` gets its flight, done on return."""
-        _run(room())
-        flight: Future[list[Value]] = Future()
-        sent(flight, self.status.epoch + 1)
-        try:
-            flight.set_result(self.call(name, shares=shares))
-        except Exception as error:
-            flight.set_exception(error)
-        except BaseException:
-            flight.cancel()
-            raise
+        """Apply a batch of a pipeline, after those that wait. `sent` gets its flight, done on return."""
+        with self._order:
+            self.flush()
+            self._launch(name, shares, room, sent)
 
-    def post(self, small: Any) -> None:
-        """Refuse small batches: `groups` is False."""
-        raise AssertionError("a graph of this process sends no messages that batches could share")
+    def _launch(
+        self,
+        name: str,
+        shares: Sequence[Value],
+        room: Callable[[], Awaitable[None]],
+        sent: Callable[[Flight, int], None],
+        group: BatchGroup | None = None,
+    ) -> None:
+        """Apply a batch, or a group. Exceptions before it was `sent` are raised; others are those of its flight."""
+        _run(room())
+        flight, begun = Future[list[Value]](), list[int]()
+
+        def begin(epoch: int) -> None:
+            begun.append(epoch)
+            sent(flight, epoch)
+
+        try:
+            answers = self.call(name, None if group is None else _NOT_AHEAD, shares, begin)
+        except BaseException as error:
+            if not begun:
+                raise
+            if group is not None:
+                group.done = committed_counts([error])
+            if not isinstance(error, Exception):
+                flight.cancel()
+                raise
+            flight.set_exception(error)
+        else:
+            flight.set_result(answers)
+
+    def post(self, small: SmallBatch) -> None:
+        """Take a small batch. It is applied at once if none came just before, otherwise with others, soon.
+
+        Those that wait are applied when there are `MOST`, before any other call, or after `SWEEP_SECONDS`.
+        """
+        if self._owner:
+            self._check_thread()
+        self._waiting.append(small)
+        before, self._posted = self._posted, perf_counter()
+        alone = self._posted - before > ALONE_SECONDS
+        if not alone and not self._sweeping:
+            self._sweeping = True
+            try:
+                threading.Thread(target=self._sweep, name="mgraph-sweep").start()
+            except RuntimeError:  # no more threads
+                self._sweeping, alone = False, True
+        if alone or len(self._waiting) >= MOST:
+            self.flush()
+
+    def flush(self) -> None:
+        """Apply the small batches that wait."""
+        if not self._waiting:
+            return
+        self._check_thread()
+        with self._order:
+            while self._waiting:
+                self._apply_group(first_group(self._waiting))
+
+    def _apply_group(self, group: BatchGroup) -> None:
+        """Apply the first batches of the queue, or refuse them if their pipeline has ended or the graph is closed."""
+        sender = group.items[0].sender
+
+        def sent(flight: Flight, epoch: int) -> None:
+            self._remove(group)
+            sender.group_sent(group, flight, epoch)
+
+        try:
+            self._launch("updates", group.shares(), sender.room(group.nbytes), sent, group)
+        except Exception as error:
+            self._remove(group)
+            sender.group_refused(group, error)
+
+    def _remove(self, group: BatchGroup) -> None:
+        for _ in group.items:
+            self._waiting.popleft()
+
+    def _sweep(self) -> None:
+        """Apply batches that wait for long, in a thread that ends when none do."""
+        while True:
+            with self._order:
+                first = self._waiting[0] if self._waiting else None
+            time.sleep(SWEEP_SECONDS)
+            with self._order:
+                if self._waiting and self._waiting[0] is first:
+                    self.flush()
+            self._sweeping = False
+            # A batch that came before the line above started no other thread.
+            if not self._waiting:
+                return
+            self._sweeping = True
+
+    @property
+    def queued(self) -> int:
+        """The number of small batches that wait."""
+        return len(self._waiting)
 
     def land(self) -> None:
-        """Nothing is in flight."""
+        """Apply the small batches that wait."""
+        self.flush()
 
     def recall(self) -> None:
-        """Nothing is in flight."""
+        """Refuse the small batches that wait."""
+        self.flush()
 
     def forget(self, result: str) -> None:
         """Queue a result to be freed with the next call. Safe in a finalizer."""
@@ -188,6 +294,7 @@ class Coordinator:
             if not self._lock.acquire(timeout=CLOSE_SECONDS):
                 return  # the call that runs frees it
             self._lock.release()
+            self.flush()  # which refuses the batches that wait
         self._free()
 
     # ---- lock --------------------------------------------------------------------------------------------------------
@@ -205,7 +312,7 @@ class Coordinator:
         """Take over the copy of the graph in a child process."""
         # The parent's lock may be held by a thread that does not exist here.
         running, self._owner = self._owner, 0
-        self._lock = threading.Lock()
+        self._lock, self._order, self._sweeping = threading.Lock(), threading.RLock(), False
         if running:
             self._lost = "this process was forked while a call was running"
 

@@ -43,6 +43,11 @@ class LiveState:
         return self.shard.generation
 
     @property
+    def lo(self) -> int:
+        """0: the first vertex."""
+        return self.shard.lo
+
+    @property
     def hi(self) -> int:
         """The number of vertices."""
         return self.shard.hi

@@ -40,6 +40,8 @@ class Run:
         `mgraph.structures.mixed_stream`.
     time : int64[n] or None
         The time of each insertion, in a graph with times; not used for deletions. Structures ignore it.
+    batch : uint32[n] or None
+        The number of each operation's batch in a run of several; ascends among equal keys. Structures ignore it.
     """
 
     keys: Array
@@ -48,13 +50,14 @@ class Run:
     unchecked: EdgeBatch | None = None
     place: Array = None
     time: Array = None
+    batch: Array = None
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def take(self, part: Any) -> Run:
         """Return the run of a slice, a mask or ascending indices."""
-        columns = {name: getattr(self, name) for name in ("keys", "op", "weight", "place", "time")}
+        columns = {name: getattr(self, name) for name in ("keys", "op", "weight", "place", "time", "batch")}
         return Run(**{name: a if a is None else a[part] for name, a in columns.items()})
 
     def split(self, starts: Sequence[int]) -> list[Run]:
@@ -84,6 +87,7 @@ def sort_run(
     op: Array | int | None = None,
     weight: Array = None,
     time: Array = None,
+    batch: Array = None,
     *,
     src: Array = None,
     dst: Array = None,
@@ -93,10 +97,12 @@ def sort_run(
     Without `keys` they are made of the columns `src` and `dst`, uint32[n]. O(n log n); no read-back. With other columns
     the keys' places are sorted along, by `sort_keys`.
     """
-    return _sort(device, op, weight, None, time, keys=keys, src=src, dst=dst)
+    return _sort(device, op, weight, None, time, batch, keys=keys, src=src, dst=dst)
 
 
-def sort_few(device: Device, src: Any, dst: Any, op: Any = None, weight: Any = None, time: Any = None) -> Run:
+def sort_few(
+    device: Device, src: Any, dst: Any, op: Any = None, weight: Any = None, time: Any = None, batch: Any = None
+) -> Run:
     """Sort at most `FEW` operations in host memory, and copy the run to `device`.
 
     On a GPU this saves a copy and a launch over copying the columns first.
@@ -106,11 +112,11 @@ def sort_few(device: Device, src: Any, dst: Any, op: Any = None, weight: Any = N
     if n == 1:
         keys = np.empty(1, np.uint64)  # filled in a third of the time of `np.array`
         keys[0] = src.item() << 32 | dst.item()
-        if weight is op is time is None:
+        if weight is op is time is batch is None:
             return Run(device.sent(keys))
     else:
         keys = src.astype(np.uint64) << np.uint64(32) | dst.astype(np.uint64)
-        if weight is None and time is None and (op is None or type(op) is int):
+        if weight is time is batch is None and (op is None or type(op) is int):
             keys.sort()
         else:
             order = keys.argsort(kind="stable")
@@ -125,7 +131,9 @@ def sort_few(device: Device, src: Any, dst: Any, op: Any = None, weight: Any = N
         weight = device.sent(Device.to_host(weight)[order])
     if time is not None:
         time = device.sent(Device.to_host(time)[order])
-    return Run(device.sent(keys), op, weight, None, None, time)
+    if batch is not None:
+        batch = device.sent(batch[order])
+    return Run(device.sent(keys), op, weight, None, None, time, batch)
 
 
 def sort_batch(device: Device, batch: EdgeBatch, n_rows: int, n_vertices: int, check: bool = True) -> Run:
@@ -152,12 +160,13 @@ def _sort(
     weight: Array,
     unchecked: EdgeBatch | None = None,
     time: Array = None,
+    batch: Array = None,
     **columns: Array,
 ) -> Run:
     """Sort operations, given for `sort_keys`, into a run."""
     # Other columns follow the places of the keys.
     ops = None if op is None or isinstance(op, int) else op
-    with_places = not (ops is None and weight is None and time is None)
+    with_places = not (ops is weight is time is batch is None)
     keys, places = sort_keys(device, **columns, with_places=with_places)
     if ops is not None:
         ops = device.gather(ops, places)
@@ -167,7 +176,9 @@ def _sort(
         weight = device.gather(weight, places)
     if time is not None:
         time = device.gather(time, places)
-    return Run(keys, ops, weight, unchecked, None, time)
+    if batch is not None:
+        batch = device.gather(batch, places)
+    return Run(keys, ops, weight, unchecked, None, time, batch)
 
 
 def check_batch(batch: EdgeBatch, n_rows: int, n_vertices: int) -> None:

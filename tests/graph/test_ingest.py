@@ -263,21 +263,30 @@ def test_many_small_batches_in_a_pipeline_and_reads_between_them_against_the_mod
 
 
 def refuse(epoch: int) -> None:
-    """The worker refuses this epoch before it has exchanged anything."""
+    """The worker refuses this epoch before it has exchanged anything, and votes against groups with it."""
     from mgraph.worker.calls import changes
+    from mgraph.worker.commit.change import GroupChange
 
     def update(rank, at, **share):
         if at == epoch and rank.number == 1:
             raise MgraphError("this one is refused")
         return changes.applied(rank, at, **share)
 
+    def prepare(group):
+        group.prepare_all()
+        if 0 < epoch - group.shard.epoch <= group.epochs and group.shard.rank == 1:
+            raise MgraphError("a group is refused")
+
     changes.applied, changes.update = getattr(changes, "applied", changes.update), update
+    GroupChange.prepare_all = getattr(GroupChange, "prepare_all", GroupChange.prepare)
+    GroupChange.prepare = prepare
 
 
 def accept() -> None:
     from mgraph.worker.calls import changes
+    from mgraph.worker.commit.change import GroupChange
 
-    changes.update = changes.applied
+    changes.update, GroupChange.prepare = changes.applied, GroupChange.prepare_all
 
 
 def test_a_small_batch_that_one_rank_refuses_is_the_first_that_is_not_applied(client):

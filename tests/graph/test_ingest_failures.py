@@ -15,6 +15,7 @@ from steps import before, hit, refuse, rest
 from test_failures import N, batch, raises_in_time
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, GraphLost, WorkerLost
+from mgraph.client.calls.batch_group import SMALL
 
 GRID = np.divmod(np.arange(400), 20)  #: edges among the first 20 vertices, all of which the first worker owns
 
@@ -146,7 +147,7 @@ def test_prepare_fails_in_a_later_step_of_an_ingest_and_the_graph_goes_on(client
 def test_worker_is_killed_with_batches_in_flight(own_client, step):
     with DynamicGraph(own_client, N) as graph:
         survivor, victim = graph.workers
-        own_client.run(before, step, hit, signal.SIGKILL, at=3, workers=[victim])
+        own_client.run(before, step, hit, signal.SIGKILL, workers=[victim])
         pending = []
         with raises_in_time(WorkerLost, r"rank 1.*the batch of epoch [1234] in a pipeline"), graph.pipeline() as pipe:
             pending.extend(pipe.update(batch(seed)) for seed in range(8))
@@ -162,7 +163,7 @@ def test_prepare_fails_with_batches_in_flight_and_the_graph_goes_on(client):
         client.run(before, "prepare", refuse, at=2, workers=[graph.workers[0]])
         with raises_in_time(CapacityError, "no room.*the batch of epoch 3 in a pipeline"), graph.pipeline() as pipe:
             for k in range(8):
-                pipe.update(EdgeBatch([k], [k]))
+                pipe.update(EdgeBatch(np.full(SMALL, k), np.full(SMALL, k)))  # too large to share a call
         assert graph.epoch == graph.num_edges == 2
         assert graph.update(batch()).epoch == 3
     assert_clean(client)

@@ -146,7 +146,7 @@ def test_ctrl_c_in_a_pipeline(graph, monkeypatch):
     with pytest.raises(KeyboardInterrupt), graph.pipeline() as pipe:
         first = pipe.update(EdgeBatch([0], [30]))
         with resting(monkeypatch, BatchChange, "prepare") as begun, when(begun.is_set, ctrl_c):
-            pipe.update(EdgeBatch([0], [31]))
+            pipe.update(EdgeBatch([0], [31])).result()
     assert first.result().epoch == 2
     check_whole(graph, 2, 21)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +21,9 @@ from mgraph.worker.commit.ballot import Ballot
 from mgraph.worker.commit.change import Change
 from mgraph.worker.shard.results import Remembered
 
-__all__ = ["BatchOfModel", "ModelShard", "contents", "create", "restore", "route", "share_runs"]
+__all__ = [
+    "BatchOfModel", "GroupOfModel", "ModelShard", "contents", "create", "own_rows", "restore", "route", "share_runs",
+]  # fmt: skip
 
 N = 1 << 16  #: vertices
 
@@ -53,6 +55,7 @@ class ModelShard:
     """
 
     clock = prefetch = order = names = None
+    change_log = SimpleNamespace(first=None)
     generation = nbytes = operations = batches = 0
     seconds = waited = batch_seconds = 0.0
     stuck_words = (0,)
@@ -78,7 +81,7 @@ class ModelShard:
     def restart_counters(self) -> None:
         """Count nothing."""
 
-    def working(self) -> AbstractContextManager[None]:
+    def working(self, batches: int = 1) -> AbstractContextManager[None]:
         """Return a block that measures nothing."""
         return nullcontext()
 
@@ -111,14 +114,62 @@ class BatchOfModel(Change):
         """Free nothing."""
 
 
+class GroupOfModel(Change):
+    """Batches of one call, in place of `GroupChange`."""
+
+    def __init__(self, shard: Any, batches: int, sort: Callable[[], list[Any]]) -> None:
+        super().__init__(shard)
+        self.epochs, self._sort = batches, sort
+        self._batches: list[Any] = []
+
+    @property
+    def by_batch(self) -> np.ndarray:
+        """The counts of each batch."""
+        return np.array([[len(edges), 0, 0, 0] for _, edges, _ in self._batches], np.int64)
+
+    def prepare(self) -> None:
+        """Sort the batches; refuse them now and then."""
+        world().give_way()
+        (self._batches,) = self._sort()
+        if world().rng.random() < 0.1:
+            raise CapacityError(f"{self.shard}: no room for {self.epochs} changes")
+
+    def commit(self) -> None:
+        """Add the edges of each batch."""
+        shard: Any = self.shard
+        for epoch, (number, edges, _) in enumerate(self._batches, shard.epoch + 1):
+            shard.history.append((epoch, number))
+            shard.edges.update((number, dst) for dst in edges)
+
+    def discard(self) -> None:
+        """Free nothing."""
+
+
 def share_runs(
-    shard: Any, src: Any, dst: Any, refuse: Sequence[int] = (), fail: Sequence[int] = (), **columns: Any
+    shard: Any,
+    src: Any,
+    dst: Any,
+    refuse: Sequence[int] = (),
+    fail: Sequence[int] = (),
+    batch: Any = None,
+    **columns: Any,
 ) -> list[Any]:
-    """Return a rank's part of a batch. Ranks of `fail` raise an error while the others wait for them."""
+    """Return a rank's part of a batch, or of each batch. Ranks of `fail` raise an error while the others wait."""
     world().give_way()
+    if batch is not None:
+        numbers = dict.fromkeys(zip(batch.tolist(), src.tolist(), strict=True))
+        return [[(number, dst[batch == at].tolist(), refuse) for at, number in numbers]]
     if shard.rank in fail:
         raise InvalidBatch(f"{shard}: a bad part of change {src[0]}")
     return [(int(src[0]), dst.tolist(), refuse)]
+
+
+def own_rows(shard: Any, run: Any) -> Any:
+    """Return a rank's edges of a whole batch, or of each."""
+    if isinstance(run, list):
+        return [own_rows(shard, batch) for batch in run]
+    number, edges, refuse = run
+    return number, [dst for dst in edges if dst % shard.size == shard.rank], refuse
 
 
 def route(shard: Any, run: Any) -> Any:

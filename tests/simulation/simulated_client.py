@@ -189,10 +189,14 @@ class Client:
             raise problem
 
     def _shares(self, number: int, refuse: tuple[int, ...], fail: tuple[int, ...]) -> list[dict[str, Any]]:
-        """Deal a change to the ranks."""
+        """Deal a change to the ranks, or send it whole to each."""
         dst = np.arange(self._cluster.history.edges[number], dtype=np.uint32)
         shares: list[dict[str, Any]] = []
-        for part in np.array_split(dst, len(self._graph.status.addresses)):
+        size = len(self._graph.status.addresses)
+        if size > 1 and number % 8 < 4 and not (refuse or fail):
+            src = np.full(len(dst), number, np.uint32)
+            return [{"src": src, "dst": dst, "weight": None, "op": None, "time": None, "whole": True}] * size
+        for part in np.array_split(dst, size):
             src = np.full(len(part), number, np.uint32)
             shares.append({"src": src, "dst": part, "weight": None, "op": None, "time": None})
             if refuse or fail:  # it does not go with others in a message

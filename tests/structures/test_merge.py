@@ -106,7 +106,7 @@ def test_keys_of_rows_and_forward_counts(device):
     src = np.repeat(np.arange(200, dtype=np.uint64), degrees) + np.uint64(lo)
     np.testing.assert_array_equal(device.to_host(keys), src << np.uint64(32) | dst)
     outcome = rng.integers(0, 5, m).astype(np.uint8)
-    kernels.CountForward(
+    load(device, "structures/counts.cuh").CountForward(
         m, keys=device.asarray(device.to_host(keys) - np.uint64(lo << 32)), outcome=device.asarray(outcome), n=m, lo=lo,
         counts=counts,
     )  # fmt: skip

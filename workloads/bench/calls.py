@@ -3,6 +3,9 @@
 Each kind of call is timed in rounds of 100. The machine may have other work, so a figure is the minimum of the rounds'
 medians; the minimum of their 99th percentiles stands beside it.
 
+A pipeline of inserts of 100 edges is timed as a whole, with the user's thread and the shard's; the fastest of three
+passes counts. Each pass inserts new edges.
+
 With ``--cold`` the kernel cache is empty: the making of a graph and the first call of each algorithm are timed once.
 With ``--many N`` one kind of call is made N times, and memory, threads and descriptors must not grow.
 """
@@ -25,7 +28,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from mgraph import DynamicGraph
+from mgraph import DynamicGraph, EdgeBatch
 from mgraph.algorithms import ALGORITHMS
 from mgraph.client.reports.history import KEPT
 from mgraph.errors import InvalidOption
@@ -39,6 +42,7 @@ ROUND = 100  #: calls per round
 #: by which memory and the number of objects may grow in many calls: those of a local cluster are Dask's
 MARGIN_KIB, MARGIN_OBJECTS = 8192, {False: 100, True: 10_000}
 DRAWN = 5000  #: distinct edges, which the calls take in turn
+PASSES = 3  #: of the pipeline
 Call = Callable[[], Any]
 
 
@@ -54,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"of {ROUND} calls of a kind (default: 20; on a worker, where a call takes 3 ms, 3)",
     )
+    add("--batches", type=int, default=10_000, metavar="N", help="in the pipeline (default: %(default)s)")
     add("--worker", action="store_true", help="on one worker process of a local cluster, not in this process")
     add("--cold", action="store_true", help="the first call of each algorithm, with an empty cache of kernels")
     add("--many", type=int, metavar="N", help="make N calls, has_edges and insert in turn, and look for leaks")
@@ -65,7 +70,7 @@ def measure(bench: Bench) -> None:
     options, rows = bench.options, []
     if options.rounds is None:
         options.rounds = 3 if options.worker else 20
-    check_least(options, "vertices", "edges", "rounds")
+    check_least(options, "vertices", "edges", "rounds", "batches")
     if options.cold:
         _measure_cold(bench)
         return
@@ -82,12 +87,16 @@ def measure(bench: Bench) -> None:
         for name, call in _calls(graph, rng, options.vertices).items():
             line = bench.add("call", call=name, worker=options.worker, **_times(call, options.rounds))
             rows.append([name, *list(line.values())[-2:]])
+        per_second = _in_flight(graph, rng, options.vertices, options.batches)
         _check(graph, src, dst)
 
     # Print the table.
     where = "on one worker" if options.worker else "in this process"
     columns = ["call", "p50 us", "p99 us"]
     bench.table(f"small calls {where}, the least of {options.rounds} rounds of {ROUND}", columns, rows)
+    bench.add("pipeline", batches=options.batches, edges=100, worker=options.worker, batches_per_second=per_second)
+    rows = [[f"{options.batches:,} inserts of 100 edges", round(per_second)]]
+    bench.table(f"in a pipeline {where}, the best of {PASSES}", ["calls", "batches/s"], rows)
 
 
 def _graph(bench: Bench, stack: ExitStack) -> Any:
@@ -138,6 +147,20 @@ def _times(call: Call, rounds: int) -> dict[str, Any]:
     us = seconds[1:] * 1e6
     p50, p99 = np.percentile(us, 50, axis=1), np.percentile(us, 99, axis=1)
     return {"n": us.size, "p50_us": round(float(p50.min()), 1), "p99_us": round(float(p99.min()), 1)}
+
+
+def _in_flight(graph: Any, rng: np.random.Generator, n_vertices: int, batches: int) -> float:
+    """Return the batches per second of a pipeline."""
+    best = 0.0
+    for _ in range(PASSES):
+        ids = rng.integers(0, n_vertices, (batches, 2, 100), np.uint32)
+        parts, before, began = [EdgeBatch(*both) for both in ids], graph.num_edges, perf_counter()
+        with graph.pipeline() as pipeline:
+            pending = [pipeline.update(part) for part in parts]
+        best = max(best, batches / (perf_counter() - began))
+        if sum(report.result().inserted for report in pending) != graph.num_edges - before:
+            raise Mismatch("the reports of a pipeline do not add up to the edges of the graph")
+    return best
 
 
 # ---- first calls -----------------------------------------------------------------------------------------------------

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TypeVar
+from threading import Lock
+from typing import Any, TypeVar
 
 from mgraph.client.batches.mixed import Answers
-from mgraph.client.calls.caller import Alive
+from mgraph.client.calls.caller import Caller
 from mgraph.client.reports.report import UpdateReport
 from mgraph.errors import GraphClosed
 
@@ -18,6 +19,8 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 POLL_SECONDS = 0.5  #: between two checks that the client still runs
+_WAITED = ("_condition", "_waiters", "_done_callbacks")  # attributes of `Future`
+_LOCK = Lock()  # of all futures for which nobody waits
 
 
 class Pending(Future[T]):
@@ -26,26 +29,68 @@ class Pending(Future[T]):
     Waiting for it raises `GraphClosed` if the Dask client is closed meanwhile.
     """
 
-    def __init__(self, runner: Alive, mend: Callable[[], object]) -> None:
-        super().__init__()
-        self.set_running_or_notify_cancel()
-        self._runner, self._mend = runner, mend
-        self.add_done_callback(lambda _: self._end())
+    def __init__(self, caller: Caller, mend: Callable[[], object]) -> None:
+        # What others wait with is made when the first of them waits: six objects, which the garbage collector follows.
+        self._state, self._result, self._exception = "RUNNING", None, None
+        self._waited = False
+        self._caller: Caller | None = caller
+        self._mend = mend
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _WAITED:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        with _LOCK:
+            if not self._waited:
+                made = Future[T]()
+                vars(self).update({name: getattr(made, name) for name in _WAITED})
+                self._waited = True
+        return vars(self)[name]
+
+    def cancel(self) -> bool:
+        """Return False: the batch may be on its way."""
+        return False
+
+    def done(self) -> bool:
+        """Return True if the batch is committed, or has failed."""
+        return self._state == "FINISHED"
+
+    def set_result(self, result: T) -> None:
+        """Set the outcome."""
+        with _LOCK:
+            alone = not self._waited and not self.done()
+            if alone:
+                self._result, self._state = result, "FINISHED"
+        if not alone:
+            super().set_result(result)
+        self._end()
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        """Set the batch's error."""
+        super().set_exception(exception)
+        self._end()
 
     def _end(self) -> None:
         # So that a report does not keep the graph alive.
-        self._mend = lambda: None
+        self._caller, self._mend = None, _nothing
+
+    def hurry(self) -> None:
+        """Have the batch applied now if it waits for others in this process."""
+        if (caller := self._caller) is not None:
+            caller.flush()
 
     def result(self, timeout: float | None = None) -> T:
         """Return the outcome, or raise the batch's error; `TimeoutError` after `timeout` seconds."""
+        if self.done() and self._exception is None:
+            return self._result  # type: ignore[return-value]
         return self._polled(super().result, timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Return the batch's error, or None; raise `TimeoutError` after `timeout` seconds."""
-        return self._polled(super().exception, timeout)
+        return self._exception if self.done() else self._polled(super().exception, timeout)
 
     def _polled(self, wait: Callable[[float], U], timeout: float | None) -> U:
-        end = float("inf") if timeout is None else time.monotonic() + timeout
+        end, caller = float("inf") if timeout is None else time.monotonic() + timeout, self._caller
+        self.hurry()
         while True:
             # Wait in short intervals, to resend batches after a loss and to notice a closed client.
             try:
@@ -57,8 +102,11 @@ class Pending(Future[T]):
                 if time.monotonic() >= end:
                     raise
                 self._mend()
-                if not self._runner.alive:
+                if caller is not None and not caller.runner.alive:
                     raise GraphClosed("the Dask client of this graph was closed while a batch was in flight") from None
+
+
+def _nothing() -> None: ...
 
 
 class PendingReport(Pending[UpdateReport]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -18,6 +18,7 @@ from mgraph.client.batches.mixed import Answers, in_flight
 from mgraph.client.batches.pipeline import Pipeline, Shares
 from mgraph.client.batches.split import deal, largest_ids
 from mgraph.client.batches.windows import leave_isolated, remove_isolated
+from mgraph.client.calls.caller import GraphStatus
 from mgraph.client.options import Options
 from mgraph.client.reports.history import History
 from mgraph.client.reports.progress import Done, shown
@@ -248,31 +249,38 @@ class Updates:
         landed = self.landed if last else lambda: None
         return Pipeline(self._coordinator, self._sending, max_bytes, self._streaming, landed, self.history)
 
-    @contextmanager
-    def _sending(self, batch: Any, args: dict[str, Any], land: Callable[[], None]) -> Iterator[Shares | UpdateReport]:
-        """Prepare a batch for a pipeline: yield its shares.
-
-        A batch with new keys is applied at once, after the batches in flight, and so is each batch if any result is
-        eager; its report is yielded.
-        """
-        alone = self._eager
+    def _sending(
+        self, batch: Any, args: dict[str, Any], land: Callable[[], None]
+    ) -> AbstractContextManager[Shares | UpdateReport]:
+        """Prepare a batch for a pipeline: return a context manager that yields its shares, or its report."""
         if not isinstance(batch, EdgeBatch):
             raise TypeError(
                 f"a pipeline takes an EdgeBatch, got {type_name(batch)}; stream() of the graph takes tables and sends "
                 "several batches in flight, too"
             )
+        # Ids are sent as they are.
+        if self._eager or self._directory.takes(batch):
+            return self._sending_apart(batch, args, land)
+        status = self._coordinator.status
+        n_vertices = self._directory.ranges(status.states).n_vertices
+        return nullcontext(Shares(_with(args, self._shares(batch, n_vertices, status=status))))
 
-        # Ids are sent as they are. Keys may be new, and a batch with new vertices cannot overlap.
+    @contextmanager
+    def _sending_apart(
+        self, batch: EdgeBatch, args: dict[str, Any], land: Callable[[], None]
+    ) -> Iterator[Shares | UpdateReport]:
+        """Prepare a batch with keys for a pipeline, or any batch while a result is eager.
+
+        With an eager result, or with new keys, a batch cannot overlap: it is applied after the batches in flight, and
+        its report is yielded.
+        """
         if not self._directory.takes(batch):
-            if not alone:
-                yield Shares(self._shares(batch, self._directory.n_vertices))
-                return
             land()
             done = self._call("update", args, partial(self._shares, batch, self._directory.n_vertices))
         else:
             with self._keyed(batch) as keyed:
-                if not alone and keyed.n_vertices == self._directory.n_vertices:
-                    yield Shares(self._shares(keyed.batch, checked=True), keyed.missing)
+                if not self._eager and keyed.n_vertices == self._directory.n_vertices:
+                    yield Shares(_with(args, self._shares(keyed.batch, checked=True)), keyed.missing)
                     return
                 land()
                 done = self._send_keyed(keyed, args)
@@ -292,13 +300,18 @@ class Updates:
         yield prepared
 
     def _shares(
-        self, batch: EdgeBatch, n_vertices: int | None = None, *, checked: bool = False
+        self,
+        batch: EdgeBatch,
+        n_vertices: int | None = None,
+        *,
+        checked: bool = False,
+        status: GraphStatus | None = None,
     ) -> list[dict[str, Any]]:
         """Return each rank's share of a batch: a contiguous part, or the whole batch if it is small.
 
-        It is checked first, its ids against `n_vertices`, unless it was `checked`.
+        It is checked first, its ids against `n_vertices`, unless it was `checked`. `status` is that of now, if known.
         """
-        status, options = self._coordinator.status, self._options
+        status, options = status or self._coordinator.status, self._options
         if not checked:
             self._check(batch, n_vertices)
         stamps = batch.time
@@ -421,3 +434,8 @@ class Updates:
                 self.reorder()
             except CapacityError as error:
                 warn(f"the batch is committed; no room to order the vertices by degree: {error}")
+
+
+def _with(args: dict[str, Any], shares: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return shares with further arguments."""
+    return [{**share, **args} for share in shares] if args else shares

@@ -1,4 +1,4 @@
-"""Groups of small batches, which share one message per rank.
+"""Groups of small batches, which share one call: on a cluster, one message per rank.
 
 Each batch is an epoch with its own report. A message costs the client and a worker about as much time as applying 100
 edges. So a small batch waits in a queue while two messages are on their way; the batches in the queue go into the next
@@ -7,9 +7,11 @@ message.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,10 +20,12 @@ from mgraph.batch import COLUMNS, TOLD
 from mgraph.calls import CallSize
 from mgraph.client.calls.caller import Flight, Value
 
-__all__ = ["MOST", "SMALL", "WAITING", "BatchGroup", "Sender", "SmallBatch", "committed_counts", "layout"]
+__all__ = [
+    "MOST", "SMALL", "WAITING", "BatchGroup", "Sender", "SmallBatch", "committed_counts", "first_group", "layout",
+]  # fmt: skip
 
 SMALL = 16 << 10  #: most bytes of a batch that shares messages
-MOST = 64  #: batches per message
+MOST = 64  #: batches per group
 WAITING = 256  #: batches in the queue, above which the user's thread blocks
 
 NONE = np.empty((0, len(TOLD)), np.int64)
@@ -43,7 +47,7 @@ class Sender(Protocol):
         """Take note that the group was not sent."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)  # frozen, it would take three times as long to make
 class SmallBatch:
     """A small batch of a pipeline.
 
@@ -73,13 +77,13 @@ class SmallBatch:
 def layout(shares: list[Value]) -> tuple[Any, ...] | None:
     """Return the layout that batches in one message share; None if a batch must go alone, as one with times."""
     share = shares[0]
-    if share.keys() - {"whole"} != set(COLUMNS) or not (type(share["src"]) is type(share["dst"]) is np.ndarray):
+    whole = "whole" in share
+    if len(share) != len(COLUMNS) + whole or not (type(share.get("src")) is type(share.get("dst")) is np.ndarray):
         return None
     if share["time"] is not None:
         return None
-    optional = [share[name] for name in ("weight", "op")]
-    kinds = (column if column is None or isinstance(column, int) else type(column) for column in optional)
-    return "whole" in share, *kinds
+    weight, op = share["weight"], share["op"]
+    return whole, weight is None or type(weight), op if op is None or isinstance(op, int) else type(op)
 
 
 @dataclass
@@ -117,6 +121,14 @@ class BatchGroup:
         return [_joined([item.shares[rank] for item in self.items]) for rank in range(size)]
 
 
+def first_group(waiting: deque[SmallBatch]) -> BatchGroup:
+    """Return the first batches of a queue that can share a call; they stay in the queue."""
+    items = list(islice(waiting, MOST))  # at once: another thread may append
+    first = items[0]
+    different = (i for i, item in enumerate(items) if item.sender is not first.sender or item.layout != first.layout)
+    return BatchGroup(items[: next(different, MOST)])
+
+
 def _joined(shares: list[Value]) -> Value:
     sizes = np.array([len(share["src"]) for share in shares], np.int64)
     columns = {
@@ -143,6 +155,8 @@ def committed_counts(outcomes: list[Any]) -> np.ndarray:
         counts.append(np.asarray(rank_counts, np.int64).reshape(-1, len(TOLD)))
 
     # Ranks may have stopped at different batches: only the common prefix is committed.
+    if len(counts) == 1:
+        return counts[0]
     least = min(map(len, counts))
     total: np.ndarray = np.sum([rows[:least] for rows in counts], axis=0)
     return total

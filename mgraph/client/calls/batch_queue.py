@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from mgraph.calls import CALLS, CallSize, RemoteCall
-from mgraph.client.calls.batch_group import MOST, BatchGroup, SmallBatch
+from mgraph.client.calls.batch_group import MOST, BatchGroup, SmallBatch, first_group
 from mgraph.client.calls.caller import Value
 from mgraph.client.calls.send_lock import SendLock
 
@@ -86,15 +86,12 @@ class BatchQueue:
         if not self._waiting:
             return
 
-        # A group has one sender and one layout, and at most `MOST` batches.
-        first, items = self._waiting[0], list[SmallBatch]()
-        while self._waiting and len(items) < MOST:
-            if self._waiting[0].sender is not first.sender or self._waiting[0].layout != first.layout:
-                break
-            items.append(self._waiting.popleft())
+        group = first_group(self._waiting)
+        for _ in group.items:
+            self._waiting.popleft()
 
         # If the group cannot be sent, its pipeline ends or recovers.
-        group, sender = BatchGroup(items), first.sender
+        sender = group.items[0].sender
         try:
             on_sent = partial(sender.group_sent, group)
             await launch(CALLS["updates"], group.shares(), group.sizes, sender.room(group.nbytes), on_sent, group)

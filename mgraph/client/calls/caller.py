@@ -128,6 +128,9 @@ class Caller(Protocol):
 
     def post(self, small: Any) -> None: ...  # noqa: D102
 
+    def flush(self) -> None:
+        """Apply the batches of `post` now if nothing else would before a call: in the user's process."""
+
     def land(self) -> None: ...  # noqa: D102
 
     def recall(self) -> None: ...  # noqa: D102

@@ -226,6 +226,9 @@ class Coordinator:
         if len(self._queue) >= WAITING:
             self._run(self._queue.send_locked(self._launch))
 
+    def flush(self) -> None:
+        """Do nothing: the event loop sends small batches by itself."""
+
     def land(self) -> None:
         """Wait until no batch is in flight."""
         self._run(self._queue.send_locked(self._launch))

@@ -339,6 +339,9 @@ class Recovering:
 
     # ---- the current incarnation -------------------------------------------------------------------------------------
 
+    def flush(self) -> None:
+        """Do nothing: the event loop sends small batches by itself."""
+
     def land(self) -> None:
         """Wait until no batch is in flight."""
         self._incarnations[-1].caller.land()

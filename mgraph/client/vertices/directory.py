@@ -79,7 +79,7 @@ class Directory:
     @property
     def n_vertices(self) -> int:
         """The number of vertices by the ranks' last states; makes no call."""
-        return self._ranges(self.coordinator.status.states).n_vertices
+        return self.ranges(self.coordinator.status.states).n_vertices
 
     def renew(self, numbering: Numbering, options: Any) -> None:
         """Take over the numbering and options of a recovered graph.
@@ -123,7 +123,7 @@ class Directory:
         if state.generation == numbering.generation and self._after_removal is None:
             if len(states) == 1 and state.hi == numbering.n_vertices:
                 return numbering
-            if self._ranges(states) is numbering.partition:
+            if self.ranges(states) is numbering.partition:
                 return numbering
         with self._alone(), suppress(Recovered):  # another thread may recover the graph
             self._catch_up()
@@ -310,7 +310,7 @@ class Directory:
         """Take over ranges and order from the ranks' last states; `coming` if it matches them."""
         # Use the numbering that this client prepared, if the ranks have it.
         current, states = self.numbering, self.coordinator.status.states
-        generation, ranges = states[0].generation, self._ranges(states)
+        generation, ranges = states[0].generation, self.ranges(states)
         if coming is not None and (coming.partition, coming.generation) != (ranges, generation):
             coming = None
         keys, own_change = current.keys, coming is not None
@@ -337,7 +337,7 @@ class Directory:
         if self.shared or not self.coordinator.status.unsettled:  # in a shared graph the next check asks rank 0
             self._after_removal = None
 
-    def _ranges(self, states: Sequence[ShardState]) -> Partition:
+    def ranges(self, states: Sequence[ShardState]) -> Partition:
         """Return the ranges by the ranks' `states`; the current ranges if states disagree, as after a loss."""
         current = self.numbering.partition
         if len(states) == 1:

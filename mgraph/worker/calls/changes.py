@@ -11,9 +11,18 @@ import numpy as np
 from mgraph.batch import COUNTS, TOLD, share_of
 from mgraph.errors import MgraphError, StoreError
 from mgraph.protocol import AFTER
+from mgraph.structures import Run
 from mgraph.structures.mixed_stream import load_kernels
 from mgraph.worker.calls.rank import Rank, Value
-from mgraph.worker.commit.change import BatchChange, Change, Growth, Record, VerticesChange, expire_before
+from mgraph.worker.commit.change import (
+    BatchChange,
+    Change,
+    GroupChange,
+    Growth,
+    Record,
+    VerticesChange,
+    expire_before,
+)
 from mgraph.worker.commit.expiry_by_count import expire_by_count
 from mgraph.worker.commit.mixed import Execution, answered, logged, streams
 from mgraph.worker.commit.route import incident_runs, own_rows, route, share_runs
@@ -114,10 +123,16 @@ def update(
 def updates(rank: Rank, epoch: int, sizes: np.ndarray, ahead: bool = True, **columns: Any) -> Value:
     """Apply this rank's parts of several batches, of lengths `sizes`, from `epoch` on.
 
-    Each batch has its own ballot. If one fails, later ones are not applied, and the error has the counts of the earlier
-    ones as `done`. The answer is sent when all are as durable as their acknowledgement needs.
+    One ballot decides on all of them if it can; otherwise each batch has its own. If one fails, later ones are not
+    applied, and the error has the counts of the earlier ones as `done`. The answer is sent when all are as durable as
+    their acknowledgement needs.
     """
     counts, at = np.zeros((len(sizes), len(TOLD)), np.int64), 0
+    if len(sizes) > 1:
+        _check_epoch(rank, epoch)
+        if (change := _decide_together(rank, sizes, **columns)) is not None:
+            counts[:, : len(COUNTS)] = change.by_batch
+            return {"epoch": rank.shard.epoch, "counts": counts.ravel()}
     for i, n in enumerate(sizes.tolist()):
         share: Value = {name: c[at : at + n] if isinstance(c, np.ndarray) else c for name, c in columns.items()}
         # An error reports the counts of the batches before it, if they are durable.
@@ -133,6 +148,34 @@ def updates(rank: Rank, epoch: int, sizes: np.ndarray, ahead: bool = True, **col
         counts[i], at = [report.get(name, 0) for name in TOLD], at + n
     done = {"epoch": rank.shard.epoch, "counts": counts.ravel()}
     return {**done, AFTER: rank.ballot.safe} if ahead else done
+
+
+def _decide_together(rank: Rank, sizes: np.ndarray, whole: bool = False, **share: Any) -> GroupChange | None:
+    """Commit several batches by one ballot, and return the change; None if nothing was changed.
+
+    It takes batches that exchange nothing, without a log, times, combined weights or maintained results. If a rank
+    cannot prepare them all, the first of them may be possible.
+    """
+    shard, ballot = rank.shard, rank.ballot
+    alone = shard.clock is None and shard.spec.combine == "last" and shard.change_log.first is None
+    if ballot.log is not None or not alone or not (whole or shard.size == 1):
+        return None
+
+    def sort() -> list[Run]:
+        batch = np.arange(len(sizes), dtype=np.uint32).repeat(sizes)
+        runs = share_runs(shard, **share, batch=batch)
+        return [own_rows(shard, runs.pop(0)) for _ in range(len(runs))] if whole else runs
+
+    change = GroupChange(shard, len(sizes), sort)
+    try:
+        with shard.working(len(sizes)):
+            ballot.decide(change)
+    except Exception:
+        # An abort ends the ballots of single batches, too.
+        if ballot.in_doubt is not None or ballot.broken is not None:
+            raise
+        return None
+    return change
 
 
 def execute(
@@ -246,7 +289,7 @@ def drop_vertices(rank: Rank, ids: np.ndarray) -> Value:
     """Remove users' ids without edges, as part of the previous epoch."""
     record = _record(rank, "drop_vertices", {"ids": ids})
     with through_removal(rank.shard, ids), rank.ballot.working(record):
-        return _decide(rank, Removal(rank.shard, ids, content=False))
+        return _decide(rank, Removal(rank.shard, ids, epochs=0))
 
 
 def remove_vertices(rank: Rank, epoch: int, ids: np.ndarray, isolated: bool = False) -> Value:

@@ -208,8 +208,8 @@ class Ballot:
             change.commit()
             if self.log is not None and change.logged:
                 self.log.keep()
-            self.shard.changes += 1
-            self.shard.epoch += change.content
+            self.shard.changes += max(1, change.epochs)
+            self.shard.epoch += change.epochs
             if self.keys is not None:
                 self._follow(self.keys, change)
             if settle:

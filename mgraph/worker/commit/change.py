@@ -7,7 +7,7 @@ only the owners of rows or the internal ids of vertices.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -22,8 +22,9 @@ from mgraph.worker.shard.edge_expiry import EdgeExpiry
 from mgraph.worker.shard.shard import Shard
 from mgraph.worker.shard.times import Times
 
-__all__ = ["BatchChange", "Change", "Growth", "Record", "VerticesChange", "expire_before", "forward_counts"]
-
+__all__ = [
+    "BatchChange", "Change", "GroupChange", "Growth", "Record", "VerticesChange", "expire_before", "forward_counts",
+]  # fmt: skip
 
 _NO_COUNTS = Counts()
 
@@ -62,8 +63,8 @@ class Change(ABC):
 
     Attributes
     ----------
-    content : bool
-        True if it changes vertices or edges, and so increments the epoch.
+    epochs : int
+        By how many it increases the epoch: the number of its batches; 0 if it changes neither vertices nor edges.
     brought : uint8[bytes] or None
         The keys of new vertices as `KeyArray.packed` encodes them, on rank 0 if it keeps them.
     gone : uint32[k] or None
@@ -74,7 +75,7 @@ class Change(ABC):
         True if `prepare` communicates with other ranks. Then no vote can follow a failure, and the call ends.
     """
 
-    content: bool = True
+    epochs: int = 1
     logged: ClassVar[bool] = True
     exchanges: ClassVar[bool] = False
     brought: np.ndarray | None = None
@@ -154,10 +155,14 @@ class BatchChange(Change):
             first = self._plans[0][1]
             if log.first is not None:
                 self._touched = log.look(shard.out_edges, first, shard.lo)
-            self.counts = first.counts if shard.directed else forward_counts(shard, first, shard.lo)
+            self.counts = self._count(first)
         except BaseException:
             self.discard()
             raise
+
+    def _count(self, plan: Plan) -> Counts:
+        """Count the outcomes of the out-edges' plan."""
+        return plan.counts if self.shard.directed else forward_counts(self.shard, plan, self.shard.lo)
 
     @property
     def checks_ids(self) -> bool:
@@ -229,10 +234,56 @@ def _edges(shard: Shard, keys: Array) -> int:
 def forward_counts(shard: Shard, plan: Plan, lo: int) -> Counts:
     """Count the outcomes of an undirected plan by its arcs with ``src <= dst``; row 0 is vertex `lo`."""
     run, counts = plan.run, shard.device.zeros(5, np.int64)
-    load(shard.device, "kernels/arcs.cuh").CountForward(
+    load(shard.device, "structures/counts.cuh").CountForward(
         len(run), keys=run.keys, outcome=plan.outcome, n=len(run), lo=lo, counts=counts
     )
     return Counts(*shard.device.to_host(counts)[1:].tolist())
+
+
+def batch_counts(shard: Shard, plan: Plan, batches: int) -> np.ndarray:
+    """Count the outcomes of each batch of a plan, int64[batches, 4]; undirected edges by `forward_counts`."""
+    run, counts = plan.run, shard.device.zeros(5 * batches, np.int64)
+    load(shard.device, "structures/counts.cuh").CountBatches(
+        len(run), keys=run.keys, op=run.op, batch=run.batch, outcome=plan.outcome, n=len(run),
+        lo=-1 if shard.directed else shard.lo, counts=counts,
+    )  # fmt: skip
+    return shard.device.to_host(counts).reshape(batches, 5)[:, 1:]
+
+
+class GroupChange(BatchChange):
+    """Several batches of one call, decided together: an epoch each, and counts as if they came one after another.
+
+    It has neither times nor combined weights, and changes no maintained results.
+
+    Parameters
+    ----------
+    shard : Shard
+    batches : int
+        The number of batches.
+    sort : callable
+        Returns the runs of all batches together, for each structure of the shard. `prepare` calls it, so that its error
+        is voted on.
+
+    Attributes
+    ----------
+    by_batch : int64[batches, 4]
+        The counts of each batch, in the order of `COUNTS`, once the change is prepared.
+    """
+
+    by_batch: np.ndarray
+
+    def __init__(self, shard: Shard, batches: int, sort: Callable[[], Sequence[Run]]) -> None:
+        super().__init__(shard, ())
+        self.epochs, self._sort = batches, sort
+
+    def prepare(self) -> None:
+        """Sort the batches, plan them as one, and count the outcomes of each."""
+        self._runs = self._sort()
+        super().prepare()
+
+    def _count(self, plan: Plan) -> Counts:
+        self.by_batch = batch_counts(self.shard, plan, self.epochs)
+        return Counts(*self.by_batch.sum(axis=0).tolist())
 
 
 class VerticesChange(Change):

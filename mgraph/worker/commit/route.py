@@ -56,9 +56,17 @@ SENT: dict[str, np.dtype] = {
 
 
 def share_runs(
-    shard: Shard, src: Any, dst: Any, weight: Any = None, op: Any = None, time: Any = None, *, check: bool = False
+    shard: Shard,
+    src: Any,
+    dst: Any,
+    weight: Any = None,
+    op: Any = None,
+    time: Any = None,
+    batch: Any = None,
+    *,
+    check: bool = False,
 ) -> list[Run]:
-    """Return the sorted runs of a batch's part, given by users' ids in stream order.
+    """Return the sorted runs of a batch's part, or of several batches, given by users' ids in stream order.
 
     A run per structure, in global internal ids: (src, dst) for `out_edges`, each edge both ways in an undirected graph,
     and (dst, src) for `in_edges` of a directed one. Repeats stay, in stream order. O(n log n).
@@ -72,19 +80,20 @@ def share_runs(
     device, plain = shard.device, shard.directed and shard.order is None and not check
     few = plain and len(src) <= FEW and type(src) is np.ndarray and type(dst) is np.ndarray
     if not few:
-        src, dst, op, weight, time = (shard.here(column) for column in (src, dst, op, weight, time))
+        src, dst, op, weight, time, batch = map(shard.here, (src, dst, op, weight, time, batch))
     ways = [(src, dst), (dst, src)][: len(shard.structures)]
     if few:
-        return [sort_few(device, *way, op, weight, time) for way in ways]
+        return [sort_few(device, *way, op, weight, time, batch) for way in ways]
 
     # Without an order, the sort makes the keys and saves a launch.
     if plain and device.kind == "cuda":
-        return [sort_run(device, None, op, weight, time, src=rows, dst=ends) for rows, ends in ways]
+        return [sort_run(device, None, op, weight, time, batch, src=rows, dst=ends) for rows, ends in ways]
 
     # Otherwise make keys of internal ids, with two arcs per undirected edge.
     if not shard.directed:
-        op, weight, time = (a if a is None or isinstance(a, int) else device.repeat(a, 2) for a in (op, weight, time))
-    return [sort_run(device, _arcs(shard, *way, check and way is ways[0]), op, weight, time) for way in ways]
+        columns = op, weight, time, batch
+        op, weight, time, batch = (a if a is None or isinstance(a, int) else device.repeat(a, 2) for a in columns)
+    return [sort_run(device, _arcs(shard, *way, check and way is ways[0]), op, weight, time, batch) for way in ways]
 
 
 def least_bytes(shard: Shard, n: int, columns: bool) -> int:

@@ -216,7 +216,7 @@ class Shard:
         """Compile the kernels of batches and reads, so that the first batch is as fast as later ones."""
         none = self.device.empty(0, np.uint64)
         load_sorts(self.device)
-        for file in ("kernels/arcs.cuh", "kernels/merge.cuh") if self.size > 1 else ("kernels/arcs.cuh",):
+        for file in ("kernels/arcs.cuh", "structures/counts.cuh", *["kernels/merge.cuh"] * (self.size > 1)):
             load(self.device, file)
         self.out_edges.discard(self.out_edges.prepare(Run(none)))
         self.out_edges.has_edges(none.astype(np.uint32), none.astype(np.uint32))
@@ -300,19 +300,20 @@ class Shard:
         self.operations, self.batches, self.batch_seconds = 0, 0, 0.0
         self.batch_times = [0] * (len(BATCH_SECONDS) + 1)
 
-    def note_batch(self, seconds: float) -> None:
-        """Count a committed batch and its time."""
-        self.seconds, self.batches = seconds, self.batches + 1
+    def note_batch(self, seconds: float, batches: int = 1) -> None:
+        """Count a committed batch and its time; or several, which took `seconds` together."""
+        each = self.seconds = seconds / batches
+        self.batches += batches
         self.batch_seconds += seconds
-        self.batch_times[bisect_left(BATCH_SECONDS, seconds)] += 1
+        self.batch_times[bisect_left(BATCH_SECONDS, each)] += batches
 
     def waiting(self) -> AbstractContextManager[None]:
         """Return a block whose time counts as waiting for other ranks."""
         return _Waiting(self)
 
-    def working(self) -> AbstractContextManager[None]:
-        """Return a block whose time, without waiting, is that of a batch."""
-        return _Working(self)
+    def working(self, batches: int = 1) -> AbstractContextManager[None]:
+        """Return a block whose time, without waiting, is that of a batch, or of several."""
+        return _Working(self, batches)
 
     # ---- times of edges ----------------------------------------------------------------------------------------------
 
@@ -419,6 +420,9 @@ class _Waiting:  # a generator would take three times as long, and a small batch
 
 
 class _Working(_Waiting):
+    def __init__(self, shard: Shard, batches: int) -> None:
+        self.shard, self.batches = shard, batches
+
     def __enter__(self) -> None:
         self.waited, self.began = self.shard.waited, time.perf_counter()
 
@@ -426,4 +430,4 @@ class _Working(_Waiting):
         shard = self.shard
         seconds = shard.seconds = time.perf_counter() - self.began - (shard.waited - self.waited)
         if error[0] is None:
-            shard.note_batch(seconds)
+            shard.note_batch(seconds, self.batches)

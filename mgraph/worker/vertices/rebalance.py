@@ -52,7 +52,7 @@ class Move(Change):
         Builds this rank's new part of the graph beside the old one. All ranks call it together.
     """
 
-    content = logged = False
+    epochs, logged = 0, False
     exchanges = True
 
     def __init__(self, shard: Shard, build: Callable[[Shard], Moved]) -> None:

@@ -29,8 +29,8 @@ class Removal(Move):
     shard : Shard
     ids : uint32[k]
         Users' ids, ascending and distinct.
-    content : bool
-        True if it is a separate epoch; otherwise it belongs to the previous one.
+    epochs : int
+        1 if it is a separate epoch, 0 if it belongs to the previous one.
 
     Attributes
     ----------
@@ -41,9 +41,9 @@ class Removal(Move):
     logged = True
     exchanges = False
 
-    def __init__(self, shard: Shard, ids: Any, content: bool = True) -> None:
+    def __init__(self, shard: Shard, ids: Any, epochs: int = 1) -> None:
         super().__init__(shard, lambda shard: without(shard, ids))
-        self.content, self.deleted, self.gone = content, 0, ids
+        self.epochs, self.deleted, self.gone = epochs, 0, ids
 
     def commit(self) -> None:
         """Replace the old part by the new one. Internal ids change their meaning."""

@@ -148,7 +148,7 @@ class Noted(Change):
 class NotedMove(Noted):
     """The same of a change that is no content and speaks to the other ranks."""
 
-    content, logged, exchanges = False, False, True
+    epochs, logged, exchanges = 0, False, True
 
 
 class SaidLog:
@@ -185,7 +185,7 @@ class FullLog(SaidLog):
 
 def decide(ballot: Ballot, change: Change) -> None:
     """A change as a call makes it."""
-    with ballot.attempt(Record("batch", {}) if change.content else None):
+    with ballot.attempt(Record("batch", {}) if change.epochs else None):
         ballot.decide(change)
 
 
@@ -252,9 +252,9 @@ def test_a_vote_that_is_not_heard_leaves_the_rank_in_doubt_until_it_is_told(shar
     del noted[:]
     ballot.resolve(changes)
     logged = {"commit": ["commit", "keep"], "discard": ["discard", "refuse"]}[outcome]
-    assert noted == (logged if kind.content else [outcome])
+    assert noted == (logged if kind.epochs else [outcome])
     assert ballot.in_doubt is None
-    assert (shard.epoch, shard.changes) == (changes * kind.content, changes)
+    assert (shard.epoch, shard.changes) == (changes * kind.epochs, changes)
     del noted[:]
     ballot.resolve(changes + 1)  # not in doubt any more: nothing to do
     assert noted == []

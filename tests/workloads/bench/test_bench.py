@@ -145,13 +145,17 @@ def test_rebuild_is_csr():
 
 # ---- small calls ---------------------------------------------------------------------------------------------------
 
-CALLS = ["bench", "calls", "--device", "cpu", "--vertices", "300", "--edges", "900", "--rounds", "1"]
+CALLS = ["bench", "calls", "--device", "cpu", "--vertices", "300", "--edges", "900", "--rounds", "1", "--batches", "90"]
 
 
 def test_calls(tmp_path, capsys):
     assert main([*CALLS, "--out", str(tmp_path)]) == 0
     (written,) = tmp_path.glob("*.jsonl")
-    lines = of([json.loads(line) for line in written.read_text().splitlines()], "call")
+    written_lines = [json.loads(line) for line in written.read_text().splitlines()]
+    (pipeline,) = of(written_lines, "pipeline")
+    assert (pipeline["batches"], pipeline["edges"]) == (90, 100)
+    assert pipeline["batches_per_second"] > 0
+    lines = of(written_lines, "call")
     assert [line["call"] for line in lines] == [
         "empty", "insert 1", "insert 100", "delete 1", "has_edges 1", "degrees 1", "neighbors 1",
     ]  # fmt: skip

@@ -1,0 +1,227 @@
+"""Small batches that share a call: they are decided together, and reported as if they came one after another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from failing_allocations import FailingAllocations, watched
+from graph_clusters import HERE, assert_clean, on
+from graph_model import GraphModel, random_batch
+from plain_graph import fresh_rng
+
+from mgraph import CapacityError, DynamicGraph, EdgeBatch, MgraphError, UnknownVertex
+from mgraph.client.batches.updates import Updates
+from mgraph.structures import names
+from mgraph.worker.calls import changes
+from mgraph.worker.commit.change import GroupChange
+
+N = 12  #: vertices: batches of a group name the same edges
+KINDS: list[dict[str, Any]] = [
+    {},
+    {"weighted": True, "reverse": True},
+    {"directed": False, "weighted": True},
+    {"order": "degree"},
+]
+
+
+def model_of(graph: DynamicGraph) -> GraphModel:
+    return GraphModel(graph.num_vertices, graph.directed, graph.weighted)
+
+
+def edges(graph: DynamicGraph) -> dict[tuple[int, int], float]:
+    """All arcs with their weights."""
+    csr = graph.to_csr()
+    src = np.repeat(np.arange(len(csr.offsets) - 1), np.diff(csr.offsets)).tolist()
+    weight = [1.0] * len(src) if csr.weight is None else csr.weight.tolist()
+    return dict(zip(zip(src, csr.dst.tolist(), strict=True), weight, strict=True))
+
+
+def check(graph: DynamicGraph, model: GraphModel) -> None:
+    arcs = model.arcs()
+    assert edges(graph) == (arcs if graph.weighted else dict.fromkeys(arcs, 1.0))
+    assert graph.num_edges == len(model.edges)
+    if graph.reverse:
+        degrees = np.bincount([v for _, v in arcs], minlength=graph.num_vertices)
+        np.testing.assert_array_equal(graph.degrees(direction="in"), degrees)
+
+
+def some(rng: np.random.Generator, weighted: bool, count: int = 100) -> list[EdgeBatch]:
+    """Batches with repeats in them and between them; some are empty, some only insert, some have no weights."""
+    sizes = np.where(rng.random(count) < 0.1, 0, rng.integers(0, 40, count))
+    return [
+        random_batch(rng, N, int(n), weighted and rng.random() < 0.9, 0.45 if rng.random() < 0.9 else 0) for n in sizes
+    ]
+
+
+def counts(report: Any) -> tuple[int, ...]:
+    return report.inserted, report.updated, report.deleted, report.missing
+
+
+def note_groups() -> None:
+    """Count the batches that are committed together."""
+    GroupChange.together = 0
+    commit = GroupChange.commit_all = getattr(GroupChange, "commit_all", GroupChange.commit)
+
+    def noted(change: GroupChange) -> None:
+        GroupChange.together += change.epochs
+        commit(change)
+
+    GroupChange.commit = noted
+
+
+def noted_groups() -> int:
+    GroupChange.commit = GroupChange.commit_all
+    return GroupChange.together
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("structure", names())
+def test_a_stream_against_the_model_in_process(structure, kind):
+    rng = fresh_rng()
+    note_groups()
+    with DynamicGraph(n_vertices=N, structure=structure, **kind) as graph:
+        stream_against_the_model(graph, rng)
+    assert noted_groups() > 100
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_stream_against_the_model_on_workers(client, size, kind):
+    rng = fresh_rng()
+    client.run(note_groups)
+    with DynamicGraph(**on(client, size), n_vertices=N, **kind) as graph:
+        stream_against_the_model(graph, rng)
+    assert sum(client.run(noted_groups).values()) > 100
+    assert_clean(client)
+
+
+def stream_against_the_model(graph: DynamicGraph, rng: np.random.Generator) -> None:
+    """Send batches, with reads and other changes between them; compare reports, metrics and the graph."""
+    model, sent, epoch = model_of(graph), [], 0
+    for _ in range(3):
+        with graph.pipeline() as pipe:
+            for at, batch in enumerate(some(rng, graph.weighted)):
+                epoch += 1
+                sent.append((pipe.update(batch), model.update(batch), epoch))
+                if rng.random() < 0.02:
+                    check(graph, model)
+                if rng.random() < 0.02:
+                    assert sent[-1][0].result().epoch == epoch
+                if at == 50 and graph.directed:
+                    ids = rng.integers(0, N, 2)
+                    assert graph.delete_vertices(ids).deleted == model.delete_vertices(ids.tolist())
+                    epoch += 1
+        check(graph, model)
+    for pending, expected, number in sent:
+        assert counts(pending.result()) == expected
+        assert pending.result().epoch == number
+    assert graph.epoch == epoch
+    assert graph.metrics()["batches"] >= len(sent)
+
+
+@pytest.mark.parametrize("size", [HERE, 1, 2])
+def test_times_logs_sums_and_results_keep_a_ballot_for_each_batch(client, size, tmp_path):
+    rng, options = fresh_rng(), [{"times": True}, {"store": tmp_path}, {"weighted": True, "combine": "sum"}, {}]
+    client.run(note_groups)
+    note_groups()
+    for option in options:
+        with DynamicGraph(**on(client, size), n_vertices=N, **option) as graph:
+            live = None if option else graph.maintain("connected_components")
+            batches = some(rng, False, 70)
+            if graph.times:
+                batches = [EdgeBatch(batch.src, batch.dst, op=-1) for batch in batches]
+            with graph.pipeline() as pipe:
+                pending = [pipe.update(batch) for batch in batches]
+            assert [p.result().epoch for p in pending] == list(range(1, 71))
+            assert live is None or len(live.result().to_numpy()) == N
+    assert sum(client.run(noted_groups).values()) == noted_groups() == 0
+
+
+def check_prefix(graph: DynamicGraph, batches: list[EdgeBatch], pending: list[Any], failed: int | None = None) -> None:
+    """The first batches are in the graph and reported, the one after them has failed, and the rest was not applied."""
+    model, done = model_of(graph), 0
+    for batch, p in zip(batches, pending, strict=False):
+        if p.exception() is not None:
+            break
+        done += 1
+        assert counts(p.result()) == model.update(batch)
+        assert p.result().epoch == done
+    assert failed is None or done == failed
+    assert all(isinstance(p.exception(), MgraphError | MemoryError) for p in pending[done:])
+    assert graph.epoch == done
+    check(graph, model)
+
+
+@pytest.mark.parametrize("structure", names())
+def test_a_batch_in_the_middle_that_has_no_room_is_the_first_that_is_not_applied(monkeypatch, structure):
+    rng, share_runs = fresh_rng(), changes.share_runs
+    batches = some(rng, True)
+    failed = int(rng.integers(5, 90))
+    batches[failed] = EdgeBatch([N - 1], [N - 1], [770.0])
+
+    def refuse(shard: Any, src: Any, dst: Any, weight: Any = None, *rest: Any, **more: Any) -> Any:
+        if weight is not None and 770.0 in weight:
+            raise CapacityError("no room")
+        return share_runs(shard, src, dst, weight, *rest, **more)
+
+    monkeypatch.setattr(changes, "share_runs", refuse)
+    with DynamicGraph(n_vertices=N, structure=structure, weighted=True, reverse=True) as graph:
+        pending = []
+        with pytest.raises(CapacityError, match=f"no room .*the batch of epoch {failed + 1} in"), graph.pipeline() as p:
+            pending.extend(p.update(batch) for batch in batches)
+        check_prefix(graph, batches, pending, failed)
+        graph.insert([0], [0], [1.0])
+        assert graph.epoch == failed + 1
+
+
+def test_an_unknown_id_in_the_middle_is_named(monkeypatch):
+    """Ids are checked before they are sent. Here they are not, as if vertices were removed meanwhile."""
+    rng = fresh_rng()
+    batches = some(rng, False)
+    failed = int(rng.integers(5, 90))
+    batches[failed] = EdgeBatch([0], [N])
+    monkeypatch.setattr(Updates, "_check", lambda *_: None)
+    with DynamicGraph(n_vertices=N) as graph:
+        graph.insert([0], [0])
+        graph.delete([0], [0])
+        pending = []
+        with pytest.raises(UnknownVertex, match=f"epoch {failed + 3} in"), graph.pipeline() as pipe:
+            pending.extend(pipe.update(batch) for batch in batches)
+        assert graph.epoch == failed + 2
+        assert all(p.exception() is None for p in pending[:failed])
+        assert all(p.exception() is not None for p in pending[failed:])
+
+
+@pytest.mark.parametrize("kind", KINDS[:3], ids=str)
+@pytest.mark.filterwarnings("ignore:.*no room to order")
+def test_each_allocation_of_a_group_fails_once(monkeypatch, kind):
+    """The batches that are reported are in the graph, and no others."""
+    rng, n = fresh_rng(), 300
+    batches = [random_batch(rng, n, 60, kind.get("weighted", False)) for _ in range(30)]
+
+    def run(failing: int) -> bool:
+        with DynamicGraph(n_vertices=n, **kind) as graph:
+            pending = []
+            with FailingAllocations(failing) as allocations:
+                try:
+                    with graph.pipeline() as pipe:
+                        for batch in batches:
+                            pending.append(pipe.update(batch))
+                except (MgraphError, MemoryError):
+                    assert allocations.fired
+            for p in pending:
+                assert p.done()
+            check_prefix(graph, batches, pending)
+            return allocations.fired
+
+    with watched(monkeypatch):
+        assert not run(-1)
+        with FailingAllocations(-1) as allocations, DynamicGraph(n_vertices=n, **kind) as graph:
+            before = allocations.count
+            with graph.pipeline() as pipe:
+                for batch in batches:
+                    pipe.update(batch)
+            count = allocations.count - before
+        assert sum(run(failing) for failing in rng.choice(count, min(count, 60), replace=False).tolist()) > 10
