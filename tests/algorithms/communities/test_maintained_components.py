@@ -205,3 +205,17 @@ def test_arcs_that_are_inserted_while_no_forest_is_kept() -> None:
     assert followed.ways["True"] == 2 and followed.components[0].links is None
     followed.change({(5, 7)}, {(3, 5)})
     assert followed.ways["anew"] == 1 and followed.components[0].links is not None
+
+
+def test_many_vertices_that_are_cut_at_the_same_time() -> None:
+    """Half of the leaves of a star have another edge, the others are components then; later all are hung again."""
+    n = 20000
+    leaves = np.arange(2, n, dtype=IDS)
+    src = np.concatenate([[0], leaves * 0, leaves[::2] * 0 + 1]).astype(IDS)
+    followed = Followed(Graph(n, src, np.concatenate([[1], leaves, leaves[::2]]).astype(IDS), False), 1)
+    rng = fresh_rng()
+    for _ in range(3):
+        spokes = {(0, int(v)) for v in rng.choice(leaves, 250, replace=False)}
+        followed.change(set(), spokes)
+        followed.change(spokes, {(1, int(v)) for v in rng.choice(leaves, 250, replace=False)})
+    assert followed.ways["True"] >= 3  # an arc between hooks may be one of the forest

@@ -79,7 +79,7 @@ struct CutLinks {
         }
     }
     DEVICE bool cuts(u64 arc, i64 v, i64 other) const {
-        if (links.of[v] != arc) return false;
+        if (load(links.of + v) != arc) return false;
         store(links.of + v, unlinked);
         set_bit(links.stumps, other);
         links.cut[take_place(links.state + m_cut)] = arc_of(v, other);
