@@ -261,14 +261,17 @@ class ApplyResult:
         The visited edges.
     changed : bool
         True if the result has changed.
-    how : "updated" | "gave up" | "iterated" | "iterated after a try"
-        "gave up" if the result must be computed anew. "iterated" if the update iterated over all edges: at once, or
-        after it had given up to look at single ones.
+    how : "updated" | "gave up" | "anew" | "iterated" | "iterated after a try"
+        "gave up" if the result must be computed anew; "anew" if the update has done so. "iterated" if the update
+        iterated over all edges: at once, or after it had given up to look at single ones.
+    preparation : float
+        The seconds of this rank for arrays that later updates need, too.
     """
 
     edges: int
     changed: bool
-    how: Literal["updated", "gave up", "iterated", "iterated after a try"] = "updated"
+    how: Literal["updated", "gave up", "anew", "iterated", "iterated after a try"] = "updated"
+    preparation: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, EdgeBatch, Operations
 from mgraph.algorithms.algorithm import HUB_DEGREE
+from mgraph.algorithms.communities.components import maintain as components
 from mgraph.algorithms.paths.incremental_paths import incremental_paths, subtree_cut
 from mgraph.algorithms.paths.incremental_paths.incremental_paths import IncrementalPaths
 from mgraph.algorithms.paths.near_far import search
@@ -124,6 +125,7 @@ def by_blocks(request, monkeypatch):
     """
     monkeypatch.setattr(cost, "FEW", 10**9)  # nothing is given up, or left out
     monkeypatch.setattr(cost, "SLOWER", 1e9)
+    monkeypatch.setattr(components, "PATCH", 0)
     monkeypatch.setattr(IncrementalPaths, "_recompute", _recompute_once)
     device, _, way = request.param.partition(", ")
     if way:

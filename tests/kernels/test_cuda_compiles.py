@@ -41,9 +41,7 @@ KINDS = {
         )
     ],
     "algorithms/paths/near_far/relax_blockwise.cuh": [(("LENGTHS", bits),) for bits in (0, 32, 64)],
-    "algorithms/paths/near_far/search.cuh": [
-        (("LENGTHS", bits), ("VIEWS", views)) for bits, views in ((0, 1), (0, 2), (32, 1), (64, 1))
-    ],
+    "algorithms/paths/near_far/search.cuh": [(("LENGTHS", bits),) for bits in (0, 32, 64)],
     "algorithms/paths/incremental_paths/incremental_paths.cuh": [(("LENGTHS", bits),) for bits in (0, 32, 64)],
     "algorithms/paths/bfs/search.cuh": [(("PARENTS", parents),) for parents in (0, 1)],
     "algorithms/paths/bfs/tree.cuh": [(("DEPTH_BITS", bits),) for bits in (8, 32)],

@@ -32,7 +32,7 @@ from mgraph.structures.plan import DELETED, INSERTED, UPDATED
 from mgraph.structures.sort import sort_keys
 from mgraph.worker.results.remembered import key_of, remember, remove
 from mgraph.worker.shard.change_log import MOST, Touched
-from mgraph.worker.shard.cost import MOST_SHARE, CostModel
+from mgraph.worker.shard.cost import CostModel
 from mgraph.worker.shard.results import MaintainedState, Tried
 from mgraph.worker.shard.shard import Shard
 
@@ -40,6 +40,7 @@ __all__ = ["catch_up", "end", "through_removal"]
 
 Value = dict[str, Any]
 
+SHORT = 0.1  #: seconds of a first computation that is repeated
 SLOWER = 0.005  #: seconds that updates for removals may take besides twice a full computation
 
 
@@ -58,17 +59,10 @@ def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value, first_n
         shard.change_log.whole, state.key = True, key_of(algorithm.name, args)
         _agree_on_memory(shard, state, algorithm.memory, first_name)
     report = _gone_on(shard, state)
-    if report is None or report["how"] == "again":
-        # Recompute. The old result is freed first.
-        state.result, began = None, time.perf_counter()
-        assert algorithm.maintain is not None
-        result = algorithm.maintain(shard, *([] if state.memory is None else [state.memory]), **args)
-        state.cost.seconds = _longest(shard, began)
-        state.result = result
-        if result.iterates and report is None:
-            state.cost.share = MOST_SHARE  # it iterates over all edges, some dozen times
+    if report is None or state.result is None:
+        _compute(shard, state, algorithm, args)
         report = report or {"how": "again", "touched": 0, "edges": 0}
-    elif state.removals:
+    elif state.removals and report["how"] != "again":
         # Earlier updates, before removals of vertices, count too.
         report = {
             "how": "incremental",
@@ -81,6 +75,28 @@ def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value, first_n
     _note_place(shard, state)
     shard.change_log.forget(min(other.epoch for other in shard.maintained.values()))
     return report
+
+
+def _compute(shard: Shard, state: MaintainedState, algorithm: Algorithm, args: Value) -> None:
+    """Compute a result, and learn how long that takes. Two allreduces.
+
+    A first short computation is repeated: it took most of its time to load kernels.
+    """
+    assert algorithm.maintain is not None
+    first = not state.cost.seconds and state.memory is None
+    while True:
+        state.result, began = None, time.perf_counter()  # the old result is freed first
+        result = algorithm.maintain(shard, *([] if state.memory is None else [state.memory]), **args)
+        seconds = _longest(shard, began)
+        if not first or seconds > SHORT:
+            break
+        first = False
+        del result
+    arcs = int(shard.exchange.allreduce(np.array([shard.out_edges.num_edges], np.int64))[0])
+    if result.iterates and not state.cost.seconds:
+        state.cost.rate = seconds / max(arcs, 1)  # it iterates over all edges, some dozen times
+    state.cost.computed(seconds, arcs)
+    state.result = result
 
 
 def _agree_on_memory(shard: Shard, state: MaintainedState, make: Callable[[int], Memory], first_name: int) -> None:
@@ -111,7 +127,7 @@ def _gone_on(shard: Shard, state: MaintainedState) -> Value | None:
 
     An error leaves no result, since some ranks may have finished before it.
     """
-    began, result = time.perf_counter(), state.result
+    result = state.result
     if (agreed := _agree(shard, state)) is None:
         return None
     if state.epoch == shard.epoch and not state.removals:
@@ -121,13 +137,14 @@ def _gone_on(shard: Shard, state: MaintainedState) -> Value | None:
 
     # Gather the changed arcs, and update, unless it is likely to take too long.
     changes, arcs, applied = _changes(shard, state.epoch, agreed), agreed.arcs, None
-    loops = _loops(shard, changes)
+    loops, began = _loops(shard, changes), time.perf_counter()
     if state.memory is not None:
         applied = result.apply_changes(changes, arcs) if agreed.logged <= MOST else None
     elif (most := state.cost.most(arcs, len(changes))) or result.iterates:
         applied = result.apply_changes(changes, most)
         if most:
             shard.device.synchronize()
+            began += 0.0 if applied is None else applied.preparation
             state.tried = Tried(time.perf_counter() - began, applied, arcs, len(changes))
 
     if applied is not None and applied.how == "gave up":
@@ -135,10 +152,15 @@ def _gone_on(shard: Shard, state: MaintainedState) -> Value | None:
 
     # Report edges: an undirected edge is two arcs, a loop one.
     touched = len(changes) if loops is None else (len(changes) + int(shard.device.to_host(loops)[0])) // 2
+    again = {"how": "again", "touched": touched, "edges": 0}
     if applied is None:
-        return {"how": "again", "touched": touched, "edges": 0}
+        return again
     state.result = result
-    return {"how": "incremental" if applied.changed else "unchanged", "touched": touched, "edges": applied.edges}
+    return (
+        again
+        if applied.how == "anew"
+        else {"how": "incremental" if applied.changed else "unchanged", "touched": touched, "edges": applied.edges}
+    )
 
 
 def end(shard: Shard, live: str) -> None:
@@ -259,7 +281,7 @@ def _catch_up_for_removal(shard: Shard, state: MaintainedState) -> None:
         return
     began = time.perf_counter()
     report = _gone_on(shard, state)
-    if report is None or report["how"] == "again":
+    if report is None or state.result is None:
         state.result = None
         return
     state.spent += _longest(shard, began)

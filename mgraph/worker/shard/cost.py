@@ -1,26 +1,29 @@
 """The cost of updating a maintained result, relative to computing it anew.
 
-An update may visit as many edges as take as long as a full computation, if it counts them before it visits them, and
-gives up after half as many if it does not. So an update that gives up, and the full computation after it, take one and
-a half times as long. How many these are is measured: the work of an update is its changed arcs and the edges that it
-visits, and its time is in proportion. Updates that give up, or take longer than a full computation, are suspended for
-some time after three more of them than of others.
+Both are compared in seconds. A full computation is expected to take as long per arc as the last ones. An update may
+visit as many edges as take as long as a full computation, if it counts them before it visits them, and gives up after
+half as many if it does not. So an update that gives up, and the full computation after it, take one and a half times as
+long. The seconds per edge are learned from updates: their work is the changed arcs and the visited edges. Where few
+edges were visited, other things took the time, and only the number of changed arcs tells how long the next one takes.
+So updates that give up, or take longer than a full computation, are suspended: for one read, then for two and so on.
+After each, the next one may visit fewer edges.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["MOST_SHARE", "CostModel"]
+__all__ = ["CostModel"]
 
 FIRST_SHARE = 1 / 16  #: work of the first update, in arcs of the graph
-LEAST_SHARE, MOST_SHARE = 1 / 1024, 1.0  #: bounds of this share
-FEW = 4096  #: edges that an update may always visit
-MEASURED = 1 / 64  #: of the allowed work; updates with less spend their time on other things
-#: updates are suspended after TIMES that took SLOWER seconds longer, or gave up after these; each other one makes up
-#: for one of them
-SLOWER, TIMES = 0.002, 3
-LONGEST = 16  #: maximum number of updates to suspend in a row
+FEW = 4096  #: in a graph of so many arcs updates are never suspended; fewer visited edges tell nothing
+VISITED = 1 / 4  #: visited edges per changed arc, from which on they take most of an update's time
+SLOWER = 1e-4  #: seconds that an update may take longer than a full computation
+TRIED = 1 / 100  #: of a full computation: updates that give up sooner are not suspended
+MUCH, LONG = 0.6, 5e-4  #: of a full computation, and seconds: a read that takes longer by both is very slow
+CHEAPER = 0.6  #: a rate that falls so far by an update that gave up lets the next one be tried
+LONGEST = 16  #: maximum number of updates to suspend in a row, and their number after a very slow one
+FADE = 1 / 64  #: by which a rate falls that forbids an update, down to the least that was measured
 
 
 @dataclass
@@ -29,59 +32,89 @@ class CostModel:
 
     Attributes
     ----------
-    seconds : float
-        The time of the last full computation, on the slowest rank.
-    share : float
-        The work that an update may do, as a share of the graph's arcs.
+    seconds, arcs : float, int
+        The time of a full computation, on the slowest rank, in a graph of so many arcs.
+    rate, least : float
+        The seconds per edge of an update, 0 for a guess; and the least that were measured, 0 before the first.
     times, slow, pause : int
-        The number of updates that took too long, less the others; the number of changed arcs of the last one; and the
-        number of updates with about as many arcs to skip.
+        The number of updates that took too long, less the others, at least 0; the number of changed arcs of the last
+        one; and the number of updates with about as many arcs to skip.
     """
 
     seconds: float = 0.0
-    share: float = FIRST_SHARE
+    arcs: int = 0
+    rate: float = 0.0
+    least: float = 0.0
     times: int = 0
     slow: int = 0
     pause: int = 0
+
+    def computed(self, seconds: float, arcs: int) -> None:
+        """Learn from a full computation. A single long one, on a busy machine, counts little."""
+        expected = self.fresh(arcs)
+        self.seconds = (expected + min(seconds, 2 * expected)) / 2 if expected else seconds
+        self.arcs = arcs
+
+    def fresh(self, arcs: int) -> float:
+        """Return the expected seconds of a full computation in a graph of `arcs`; 0 before the first."""
+        return self.seconds * max(arcs, 1) / max(self.arcs, 1)
 
     def most(self, arcs: int, changed: int) -> int:
         """Return how many edges an update of `changed` arcs may visit; 0 if it is not worth a try.
 
         `arcs` are those of the graph. A call counts as an update.
         """
+        if arcs <= FEW:
+            return FEW
         if self.pause and 2 * changed >= self.slow:
             self.pause -= 1
             return 0
-        most = max(int(arcs * self.share) - changed, FEW)
-        return most if changed <= most else 0
+        most = int(self.fresh(arcs) / self._rate(arcs)) // (1 + self.times) - (changed if self.least else 0)
+        if most <= 0:
+            self._fade()
+        return max(most, 0)
 
     def completed(self, seconds: float, arcs: int, changed: int, visited: int) -> None:
         """Learn from an update that visited `visited` edges."""
-        self._learn(seconds, arcs, changed + visited)
-        if seconds <= self.seconds + SLOWER:
+        self._learn(seconds, arcs, changed, visited)
+        if seconds <= self.fresh(arcs) + SLOWER:
             self.times = max(0, self.times - 1)
         else:
-            self._suspend(changed)
+            self._suspend(changed, seconds - self.fresh(arcs), arcs)
 
     def gave_up(self, seconds: float, arcs: int, changed: int, visited: int = 0) -> None:
-        """Learn from an update that gave up after `visited` edges; 0 if their number is unknown."""
+        """Learn from an update that gave up after `visited` edges; 0 if it has only counted what it would visit."""
+        before = self._rate(arcs)
         if visited:
-            self._learn(seconds, arcs, changed + visited)
-        elif seconds > self.seconds:
-            self._allow(self.share * self.seconds / seconds)
-        if seconds > SLOWER:
-            self._suspend(changed)
+            self._learn(seconds, arcs, changed, visited)
+        elif self.least:
+            self._fade()
+        else:
+            self.rate = self._rate(arcs) / 2  # a guess that was never tried
+        cheaper = self._rate(arcs) <= CHEAPER * before and visited and seconds < self.fresh(arcs) / 2
+        if seconds > TRIED * self.fresh(arcs) + SLOWER and not cheaper:
+            self._suspend(changed, seconds, arcs)
 
-    def _learn(self, seconds: float, arcs: int, work: int) -> None:
-        """Allow the work for which there is time, in proportion to `work`, unless that is too little to tell."""
-        if work > max(FEW, MEASURED * arcs * self.share):
-            self._allow(self.seconds * work / (max(seconds, 1e-9) * arcs))
+    def _rate(self, arcs: int) -> float:
+        return max(self.rate or self.fresh(arcs) / (FIRST_SHARE * max(arcs, 1)), 1e-15)
 
-    def _suspend(self, changed: int) -> None:
-        """Count a slow update. After TIMES of them, suspend updates of this size, each time for twice as long."""
+    def _learn(self, seconds: float, arcs: int, changed: int, visited: int) -> None:
+        """Take the seconds per edge of an update, unless it visited too few. They at most halve.
+
+        They rise only if the update took long: a short one spends its time on other things.
+        """
+        if changed + visited > FEW and visited >= VISITED * changed:
+            measured = seconds / (changed + visited)
+            if measured < self._rate(arcs) or seconds > self.fresh(arcs) / 2:
+                self.rate = max(measured, self._rate(arcs) / 2)
+            self.least = min(measured, self.least) if self.least else measured
+
+    def _fade(self) -> None:
+        """Return to the least rate little by little: on a busy machine, updates take longer than they need."""
+        self.rate = max(self.least, self.rate * (1 - FADE))
+
+    def _suspend(self, changed: int, longer: float, arcs: int) -> None:
+        """Suspend updates of this size after one that made a read take `longer` seconds than a full computation."""
         self.times, self.slow = self.times + 1, changed
-        self.pause = min(2 ** (self.times - TIMES), LONGEST) if self.times >= TIMES else 0
-
-    def _allow(self, share: float) -> None:
-        """Set the share, which at most doubles."""
-        self.share = min(max(min(share, 2 * self.share), LEAST_SHARE), MOST_SHARE)
+        much = longer > max(MUCH * self.fresh(arcs), LONG)
+        self.pause = LONGEST if much else min(2 ** (self.times - 1), LONGEST)

@@ -8,12 +8,17 @@
 //   tell                 A rank sends the other vertices that it has joined to all, as pairs of a vertex and its root,
 //                        in as many parts as inboxes need
 // After that all forests join the same vertices.
+//
+// A forest may begin with the links of an earlier one whose arcs still exist. Deleted arcs have cut it into patches.
+//   plant, sample        a vertex is planted as it hung before. The other arcs link the patches, and so do a few
+//                        neighbours of some vertices. Then all but the rows outside of the largest tree are skipped
 #pragma once
 #include "algorithms/communities/components/link.cuh"
 #include "algorithms/primitives/programs.cuh"
 
 constexpr i64 samples = 64;  // own vertices whose roots are compared to find the largest tree
 constexpr i64 large = 8;  // it is skipped if it has at least 1 / large of them
+constexpr i64 sampled_of_patches = 4;  // neighbours that are linked of a sampled row of kept links
 constexpr i64 no_vertex = (i64)1 << 62;
 
 template <class View>
@@ -27,9 +32,12 @@ struct Forest {
     i64 views;  // 2 where `back` has the in-edges of a directed graph
     i64 skips;  // 1 if each arc is in the rows of both its ends
     u32* parent;  // of all vertices
+    u64* links;  // out: of all vertices, the arcs of this rank's forest; null if they are not wanted
+    u8* hooks;  // 0 before: 1 for the ends of arcs by which other vertices were linked
+    const u64* kept;  // links to begin with; null for none
+    i64 stride;  // one row of so many is sampled
     const u32* order;  // the vertex of each name; null where they are the same
     u32* spare;  // for all vertices: the roots to send in parts, then the least name in the tree of each root
-    i64 named;  // 1 if `labels` and the number of components are wanted; the same on all ranks
     i64* labels;  // out: of the own vertices
     u64* largest;  // votes << 32 | root
     i64 shared_offset;  // of a bitmap of all vertices, in each rank's region
@@ -81,7 +89,7 @@ struct Forest {
     DEVICE i64 shares(const State& s) const { return s.phase == share ? shared_offset : -1; }
     DEVICE i64 items(const State& s, const Heard& heard) const {
         switch (s.phase) {
-        case sample:
+        case sample: return (kept ? vertices() : world.rows()) / 32;
         case link_rows:
         case share:
         case label: return world.rows() / 32;
@@ -97,11 +105,11 @@ struct Forest {
         Numbers mine;
         View rows = graph;  // copies, which no store can change
         u32* trees = parent;
-        i64 first = world.lo(), n = world.rows();
         switch (s.phase) {
-        case plant: do_plant(grid, rows, trees, first, n); break;
+        case plant: links ? do_plant(grid, rows, trees, links) : do_plant(grid, rows, trees, nullptr); break;
         case sample:
-            for (i64 row : grid.items(n)) link_sample(rows, first, n, row, trees);
+            if (kept) do_link_patches(grid, rows, trees);
+            else links ? do_sample(grid, rows, trees, links) : do_sample(grid, rows, trees, nullptr);
             break;
         case vote: do_vote(grid); break;
         case name:
@@ -133,18 +141,47 @@ struct Forest {
 
     // ---- phases -----------------------------------------------------------------------------------------------------
 
-    DEVICE void do_plant(Grid grid, const View& edges, u32* trees, i64 first, i64 rows) const {
+    // A run without links passes a constant, null, to the next two.
+    DEVICE void do_plant(Grid grid, const View& edges, u32* trees, u64* arcs) const {
+        i64 first = world.lo(), rows = world.rows();
         for (i64 v : grid.items(vertices())) {
             bool own = v >= first && v < first + rows;
-            trees[v] = own ? first_parent(edges, first, rows, v - first) : (u32)v;
+            u64 arc = arcs && kept ? kept[v] : unlinked;
+            u32 up = arc != unlinked ? hung_on(arc, v) : own ? first_parent(edges, first, rows, v - first) : (u32)v;
+            trees[v] = up;
+            if (arcs) arcs[v] = up == (u32)v ? unlinked : arc != unlinked ? arc : arc_of(v, up);
         }
         if (world.size > 1)
             for (i64 i : grid.items(words_of(vertices()) + 1)) store(shared_bits(world.rank) + i, 0u);
         for (i64 i : grid.items(1)) store(largest + i, (u64)0);
     }
+    DEVICE void do_sample(Grid grid, const View& edges, u32* trees, u64* arcs) const {
+        i64 first = world.lo(), rows = world.rows();
+        for (i64 row : grid.items(rows)) link_sample(edges, first, rows, row, trees, arcs);
+    }
+    // Links the patches of an earlier forest: by its other arcs, and by sampled rows, so that most are in one tree.
+    DEVICE void do_link_patches(Grid grid, const View& edges, u32* trees) const {
+        i64 first = world.lo(), count = world.rows() / stride;
+        for (i64 v : grid.items(vertices())) {
+            u64 arc = kept[v];
+            if (arc != unlinked && hung_on(arc, v) == (u32)v) link(trees, (u32)(arc >> 32), (u32)arc, links, arc);
+        }
+        auto row_at = [&](i64 i) { return i * stride; };
+        for (i64 i : grid.items(count)) {
+            fetch_row(edges, i, count, row_at);
+            i64 v = first + row_at(i);
+            u32 near = (u32)v, up = hung_on(kept[v], v);
+            auto link_to = [&](u32 id) {
+                if (id != up) near = link(trees, near, id, links, arc_of(v, id));
+            };
+            visit_sample(edges, row_at(i), link_to, sampled_of_patches);
+        }
+    }
     DEVICE void do_flatten(Grid grid, const State& s, u32* trees) const {
         for (i64 v : grid.items(vertices())) compress(trees, v);
         bool last = s.phase == flatten_all || (s.phase == flatten_rows && world.size == 1);
+        if (last && links)
+            for (i64 v : grid.items(vertices())) note_hook(links, hooks, v);
         if (last && order)
             for (i64 v : grid.items(vertices())) store(spare + v, ~0u);
         if (s.parts && s.phase == flatten_rows)
@@ -220,16 +257,17 @@ struct Forest {
             if (open && !all)
                 open = world.size > 1 ? !is_shared(first + row) : (i64)stale_load(parent + first + row) != known;
             visit_views([&](const View& edges, int side) {
-                visit_rows(
-                    edges, tile, open ? row : -1, task_list(side), world.number(TASKS + side),
-                    [&](auto group, i64 next, i64 unit) { link_unit(edges, group, first + next, next, unit, parent); });
+                visit_rows(edges, tile, open ? row : -1, task_list(side), world.number(TASKS + side),
+                           [&](auto group, i64 next, i64 unit) {
+                               link_unit(edges, group, first + next, next, unit, parent, links, side > 0);
+                           });
             });
         }
     }
     DEVICE void do_link_tasks(Grid grid, const State& s) const {
         visit_views([&](const View& edges, int side) {
             visit_hubs(grid, edges, task_list(side), side ? s.back_tasks : s.tasks, [&](auto tile, i64 row, i64 unit) {
-                link_unit(edges, tile, world.lo() + row, row, unit, parent);
+                link_unit(edges, tile, world.lo() + row, row, unit, parent, links, side > 0);
             });
         });
     }
@@ -300,5 +338,5 @@ struct Forest {
         default: ++s.phase;
         }
     }
-    DEVICE i64 after_forest() const { return !named ? finished : order ? name_trees : label; }
+    DEVICE i64 after_forest() const { return order ? name_trees : label; }
 };

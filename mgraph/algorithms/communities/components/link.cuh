@@ -7,13 +7,37 @@
 
 constexpr i64 sampled = 2;  // neighbours of each vertex that are linked before the largest tree is searched for
 
+// The arcs that have joined trees are a spanning forest of the graph. `links` has the arc by which a vertex was linked,
+// src << 32 | dst, and `unlinked` for a root.
+constexpr u64 unlinked = ~(u64)0;
+
+DEVICE u64 arc_of(i64 src, i64 dst) { return (u64)src << 32 | (u64)dst; }
+
+// The other end of the arc by which v was linked, if v is an end and the other is smaller, else v.
+DEVICE u32 hung_on(u64 arc, i64 v) {
+    i64 src = (i64)(arc >> 32), dst = (i64)(u32)arc, other = src == v ? dst : dst == v ? src : v;
+    return (u32)lesser(other, v);
+}
+
+// Marks the ends of an arc by which another vertex was linked.
+DEVICE void note_hook(const u64* links, u8* hooks, i64 v) {
+    u64 arc = links[v];
+    if (arc == unlinked || hung_on(arc, v) != (u32)v) return;
+    store(hooks + (arc >> 32), (u8)1);
+    store(hooks + (u32)arc, (u8)1);
+}
+
 // Joins the trees of a and b: moves up from the larger of the two until both are equal, or until it is a root, which is
-// linked to the other. Returns a vertex of the joined tree that is not larger than a or b.
-DEVICE u32 link(u32* parent, u32 a, u32 b) {
+// linked to the other. Returns a vertex of the joined tree that is not larger than a or b. Notes the arc unless `links`
+// is null.
+DEVICE u32 link(u32* parent, u32 a, u32 b, u64* links = nullptr, u64 arc = unlinked) {
     while (a != b) {
         u32 high = greater(a, b), low = lesser(a, b), up = stale_load(parent + high);
         if (up == high) up = atomic_cas(parent + high, high, low);
-        if (up == high) return low;
+        if (up == high) {
+            if (links) links[high] = arc;
+            return low;
+        }
         u32 over = stale_load(parent + up);  // the path is made shorter on the way
         if (over != up) store(parent + high, over);
         a = over, b = low;
@@ -21,18 +45,20 @@ DEVICE u32 link(u32* parent, u32 a, u32 b) {
     return a;
 }
 
+// `back` if the row has the sources of arcs.
 template <class View, class Tile>
-DEVICE void link_unit(const View& graph, Tile tile, i64 vertex, i64 row, i64 unit, u32* parent) {
+DEVICE void link_unit(const View& graph, Tile tile, i64 vertex, i64 row, i64 unit, u32* parent, u64* links, bool back) {
     u32 near = (u32)vertex;  // a vertex of the same tree, closer to the root after each link
     graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
-        if (live) near = link(parent, near, id);
+        if (live) near = link(parent, near, id, links, back ? arc_of(id, vertex) : arc_of(vertex, id));
         return false;
     });
 }
 
-// Calls visit(id) for the first neighbours of a row.
-template <class View, class Visit> DEVICE void visit_sample(const View& graph, i64 row, Visit visit) {
-    i64 left = lesser((i64)graph.degree(row), sampled), units = left ? (i64)graph.units(row) : 0;
+// Calls visit(id) for the first neighbours of a row, `most` at most.
+template <class View, class Visit>
+DEVICE void visit_sample(const View& graph, i64 row, Visit visit, i64 most = sampled) {
+    i64 left = lesser((i64)graph.degree(row), most), units = left ? (i64)graph.units(row) : 0;
     for (i64 unit = 0; unit < units && left > 0; ++unit)
         graph.visit(Tile<1>{}, row, unit, [&](u32 id, i64, bool live) {
             if (live && left > 0) visit(id), --left;
@@ -49,16 +75,18 @@ template <class View> DEVICE u32 first_parent(const View& graph, i64 first, i64 
 }
 
 // Links an own vertex with its first neighbours.
-template <class View> DEVICE void link_sample(const View& graph, i64 first, i64 rows, i64 row, u32* parent) {
-    u32 near = (u32)(first + row);
+template <class View>
+DEVICE void link_sample(const View& graph, i64 first, i64 rows, i64 row, u32* parent, u64* links) {
+    i64 vertex = first + row;
+    u32 near = (u32)vertex;
     fetch_row(graph, row, rows, EveryRow{});
     if constexpr (Tile<32>::size() == 1) {  // a CPU waits once for the parents of all three
-        u32 up[sampled], n = 0;
+        u32 ids[sampled], up[sampled], n = 0;
         near = stale_load(parent + near);
-        visit_sample(graph, row, [&](u32 id) { up[n++] = stale_load(parent + id); });
-        for (u32 k = 0; k < n; ++k) near = link(parent, near, up[k]);
+        visit_sample(graph, row, [&](u32 id) { ids[n] = id, up[n++] = stale_load(parent + id); });
+        for (u32 k = 0; k < n; ++k) near = link(parent, near, up[k], links, arc_of(vertex, ids[k]));
     } else {
-        visit_sample(graph, row, [&](u32 id) { near = link(parent, near, id); });
+        visit_sample(graph, row, [&](u32 id) { near = link(parent, near, id, links, arc_of(vertex, id)); });
     }
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 #include "algorithms/communities/components/link.cuh"
 #include "algorithms/primitives/edge_delta.cuh"
+#include "kernels/bits.cuh"
+#include "kernels/search.cuh"
 
 struct Compress {  // one lane a vertex: the root becomes its parent
     static constexpr int lanes = 1;
@@ -44,188 +46,196 @@ struct Label {  // one lane an own vertex: its component's smallest user's id
     }
 };
 
+// ---- links that changes cut -----------------------------------------------------------------------------------------
+
+enum Counted { m_joins, m_cut, m_loose, m_parted, m_edges };  // the words of `state`
+
+struct Links {
+    u64* of;  // of all vertices, as in link.cuh; null if they are not kept, and no arc was deleted
+    u8* hooks;  // 1 at least for the ends of arcs by which other vertices were linked
+    u32* stumps;  // a bitmap of all vertices: those from which others were cut in this update
+    u32* suspects;  // a bitmap of all vertices: the sources of deleted arcs between hooks
+    u32* parent;  // the root of each vertex before the update
+    u64* cut;  // vertex << 32 | the one that it hung on
+    i64* state;
+    DEVICE i64 number(Counted word) const { return load(state + word); }
+    DEVICE void count(Counted word) const { take_place(state + word); }
+};
+
+// One lane a changed arc: a vertex that was linked by a deleted one is cut. Another deleted arc between hooks may have
+// linked a vertex that only a pass over all of them would find.
+struct CutLinks {
+    static constexpr int lanes = 1;
+    EdgeDelta changed;
+    Links links;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(changed.n)) {
+            if (changed.is(i)) continue;
+            i64 src = changed.src(i), dst = changed.dst(i);
+            if (src == dst || cuts(changed.keys[i], src, dst) || cuts(changed.keys[i], dst, src)) continue;
+            if (!load(links.hooks + src) || !load(links.hooks + dst)) continue;
+            set_bit(links.suspects, src);
+            links.count(m_loose);
+        }
+    }
+    DEVICE bool cuts(u64 arc, i64 v, i64 other) const {
+        if (load(links.of + v) != arc) return false;
+        store(links.of + v, unlinked);
+        set_bit(links.stumps, other);
+        links.cut[take_place(links.state + m_cut)] = arc_of(v, other);
+        return true;
+    }
+};
+
+// One lane a vertex: drops the links of other vertices' arcs that were deleted. The changed arcs ascend.
+struct CutHooks {
+    static constexpr int lanes = 1;
+    EdgeDelta changed;
+    Links links;
+    i64 n;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 v : grid.items(n)) {
+            u64 arc = links.of[v];
+            if (arc == unlinked || !get_bit(links.suspects, (i64)(arc >> 32))) continue;
+            i64 at = lower_bound(changed.keys, (i64)0, changed.n, arc);
+            if (at < changed.n && changed.keys[at] == arc && !changed.is(at)) links.of[v] = unlinked;
+        }
+    }
+};
+
+// One lane a vertex that was cut: links it again, by another of its arcs, or by one of a vertex below it. What is left is
+// loose, and ends the kernel.
+//
+// Vertices hang on smaller ones, so two vertices are in the same tree if their ways down meet. A vertex whose smaller
+// neighbour meets the one that it hung on is linked by that neighbour: the same vertices are connected as before.
+//
+// Otherwise all vertices that hang on it are looked for. If they are few, none of them is a hook, and nothing else was
+// cut from them, then their only link was the deleted one. Any edge to a vertex of the same component links them again,
+// provided that this vertex's way ends below: then no two parts are linked in a circle. Without edges to others they are
+// a component.
+template <class View>
+struct Relink {
+    static constexpr int lanes = 1;
+    static constexpr int room = 16;
+    static constexpr i64 many = 256;  // cut vertices, of which one is likely to be loose
+    static constexpr i64 tries = 8, longest = 256;  // neighbours; edges of a part, and steps of a way
+    View graph;
+    i64 first;
+    i64 rows;
+    Links links;
+    i64 parts;  // 1 if each arc is in the rows of both its ends, and all rows are here
+    DEVICE void operator()(Grid grid) const {
+        i64 edges = 0, cut = links.number(m_cut);
+        if (cut > many) {
+            for (i64 i : grid.items(1)) atomic_add(links.state + m_loose, 1 + i);
+            return;
+        }
+        for (i64 i : grid.items(cut)) {
+            if (links.number(m_loose)) break;
+            u32 v = (u32)(links.cut[i] >> 32);
+            if (!hangs(v, (u32)links.cut[i], edges) && !(parts && joins(v, edges))) links.count(m_loose);
+        }
+        Tile<32> tile;
+        edges = tile.sum(edges);
+        if (tile.rank() == 0 && edges) atomic_add(links.state + m_edges, edges);
+    }
+    DEVICE u32 down(u32 v) const { return hung_on(load(links.of + v), v); }
+    DEVICE bool meet(u32 a, u32 b) const {
+        for (i64 step = 0; a != b && step < longest; ++step) {
+            u32 high = greater(a, b), next = down(high);
+            if (next == high) return false;
+            a = lesser(a, b), b = next;
+        }
+        return a == b;
+    }
+    DEVICE bool hangs(u32 v, u32 old, i64& edges) const {
+        i64 row = (i64)v - first, left = tries, units = row >= 0 && row < rows ? (i64)graph.units(row) : 0;
+        u32 on = v;
+        for (i64 unit = 0; unit < units && left > 0; ++unit)
+            graph.visit(Tile<1>{}, row, unit, [&](u32 id, i64, bool live) {
+                if (!live || left <= 0) return left <= 0;
+                ++edges, --left;
+                if (id >= v) return View::sorted ? (left = 0, true) : false;
+                if (meet(id, old)) on = id, left = 0;
+                return left <= 0;
+            });
+        if (on != v) store(links.of + v, arc_of(v, on));
+        return on != v;
+    }
+    DEVICE bool joins(u32 v, i64& edges) const {
+        u32 part[room] = {v}, root = load(links.parent + v);
+        int n = 1;
+        i64 seen = 0;
+        u64 arc = unlinked;
+        bool known = true, closed = true;  // no edge leads to others
+        for (int k = 0; k < n && known; ++k) {
+            u32 x = part[k];
+            known = !load(links.hooks + x) && !get_bit(links.stumps, x);
+            i64 units = graph.units(x);
+            for (i64 unit = 0; unit < units && known; ++unit)
+                graph.visit(Tile<1>{}, x, unit, [&](u32 id, i64, bool live) {
+                    if (!live || !known) return !known;
+                    known = ++seen <= longest;
+                    for (int j = 0; j < n; ++j)
+                        if (part[j] == id) return !known;
+                    u64 by = load(links.of + id);
+                    if (by == arc_of(id, x) || by == arc_of(x, id)) {
+                        known = known && n < room;
+                        if (known) part[n++] = id;
+                    } else if (load(links.parent + id) == root) {
+                        closed = false;
+                        if (arc == unlinked && ends_below(id, v)) arc = arc_of(x, id);
+                    }
+                    return !known;
+                });
+        }
+        edges += seen;
+        if (!known || (arc == unlinked && !closed)) return false;
+        if (closed) {
+            for (int k = 0; k < n; ++k) store(links.parent + part[k], v);
+            links.count(m_parted);
+            return true;
+        }
+        store(links.of + v, arc);
+        note_hook(links.of, links.hooks, v);
+        return true;
+    }
+    DEVICE bool ends_below(u32 id, u32 v) const {
+        for (i64 step = 0; id >= v && step < longest; ++step) {
+            u32 next = down(id);
+            if (next == id) return false;
+            id = next;
+        }
+        return id < v;
+    }
+};
+
+struct NoteHooks {  // one lane a vertex
+    static constexpr int lanes = 1;
+    const u64* arcs;
+    u8* hooks;
+    i64 n;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 v : grid.items(n)) note_hook(arcs, hooks, v);
+    }
+};
+
 struct JoinArcs {  // one lane a changed arc: joins the trees of the ends of an inserted one; parent[v] is a root before
     static constexpr int lanes = 1;
     EdgeDelta changed;
-    u32* parent;
-    i64* joins;  // arcs that were between two trees
+    Links links;
     DEVICE void operator()(Grid grid) const {
+        if (links.number(m_loose)) return;  // the forest is made again
         for (i64 i : grid.items(changed.n)) {
             if (changed.was(i) || !changed.is(i)) continue;
-            u32 a = stale_load(parent + changed.src(i)), b = stale_load(parent + changed.dst(i));
+            u32 a = stale_load(links.parent + changed.src(i)), b = stale_load(links.parent + changed.dst(i));
             if (a == b) continue;
-            take_place(joins);
-            link(parent, a, b);
+            links.count(m_joins);
+            u64 arc = changed.keys[i];
+            link(links.parent, a, b, links.of, arc);
+            if (!links.of) continue;
+            store(links.hooks + changed.src(i), (u8)1);
+            store(links.hooks + changed.dst(i), (u8)1);
         }
-    }
-};
-
-enum Parting { a_joins, a_failed, a_split, a_edges };  // the words of `state`
-
-// A tile up to 32 changed arcs: whether the source of a deleted one still has a way to its tree's root, the smallest
-// vertex of the tree. It goes from vertex to vertex, to the smallest neighbour of each: where ids go by degree, that way
-// is short. If all have, whatever was connected is. Else the tile looks for a way from the vertices around. A few that
-// have no other neighbours are a tree now.
-template <class View>
-struct Apart {
-    static constexpr int lanes = 32;
-    static constexpr int room = 16, steps = 64;
-    View graph;  // the edges of all vertices, in both directions
-    EdgeDelta changed;
-    u32* parent;  // a root for each vertex
-    i64* state;
-    i64 most;  // edges to visit
-    DEVICE void operator()(Grid grid) const {
-        Tile<lanes> tile;
-        i64 few = rows_at_once(grid, tile, changed.n);
-        for (i64 i : grid.items(tile, (changed.n + few - 1) / few)) {
-            if (tile.any(load(state + a_failed) || load(state + a_edges) > most)) return;
-            i64 at = i * few + tile.rank(), edges = 0;
-            bool open = at < lesser(changed.n, (i + 1) * few) && !changed.is(at);
-            u32 v = open ? (u32)changed.src(at) : 0;
-            if (View::sorted && open) open = !reaches(Tile<1>{}, v, load(parent + v), edges);  // an edge a step
-            tile.sync();
-            for (u32 rest = tile.ballot(open); rest; rest &= rest - 1)
-                if (!look(tile, tile.shfl(v, lowest_bit(rest)), edges) && tile.rank() == 0)
-                    store(state + a_failed, (i64)1);
-            edges = tile.sum(edges);
-            if (tile.rank() == 0 && edges) atomic_add(state + a_edges, edges);
-        }
-    }
-    // False if nobody knows.
-    template <class Tile32> DEVICE bool look(Tile32 tile, u32 v, i64& edges) const {
-        u32 found[room] = {v}, root = tile.shfl(load(parent + v), 0);
-        int n = 1;
-        bool all = true;
-        for (int k = 0; k < n; ++k) {
-            if (reaches(tile, found[k], root, edges)) return true;
-            all = all && take_neighbours(tile, found[k], found, n, edges);
-        }
-        if (!all) return false;
-        u32 least = v;
-        for (int k = 0; k < n; ++k) least = lesser(least, found[k]);
-        if (tile.rank() > 0) return true;
-        for (int k = 0; k < n; ++k) store(parent + found[k], least);
-        atomic_add(state + a_split, (i64)1);
-        return true;
-    }
-    template <class Group> DEVICE bool reaches(Group group, u32 v, u32 root, i64& edges) const {
-        for (int step = 0; step < steps && v > root; ++step) {
-            u32 least = v;
-            bool done = false;
-            i64 units = graph.units(v);
-            for (i64 unit = 0; unit < units && !done; ++unit)
-                graph.visit(group, v, unit, [&](u32 id, i64, bool live) {
-                    edges += live;
-                    if (live) least = lesser(least, id);
-                    return done = View::sorted && group.any(live);
-                });
-            least = ~(u32)group.most(~least);
-            if (least == v) return false;
-            v = least;
-        }
-        return v == root;
-    }
-    // Adds the neighbours of v that are not among the n found; false if there is no room for all.
-    template <class Tile32> DEVICE bool take_neighbours(Tile32 tile, u32 v, u32* found, int& n, i64& edges) const {
-        i64 units = graph.units(v);
-        bool fits = true;
-        for (i64 unit = 0; unit < units && fits; ++unit)
-            graph.visit(tile, v, unit, [&](u32 id, i64, bool live) {
-                edges += live;
-                for (u32 rest = tile.ballot(live); rest && fits; rest &= rest - 1) {
-                    u32 next = tile.shfl(id, lowest_bit(rest));
-                    bool known = false;
-                    for (int k = 0; k < n; ++k) known |= found[k] == next;
-                    if (!known && n == room) fits = false;
-                    else if (!known) found[n++] = next;
-                }
-                return !fits;
-            });
-        return fits;
-    }
-};
-
-// ---- trees of hops << 32 | root, a word for each vertex of the graph -------------------------------------------------
-
-struct Roots {  // one lane a vertex: its tree's root
-    static constexpr int lanes = 1;
-    const u64* words;
-    i64 n;
-    u32* parent;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 v : grid.items(n)) parent[v] = (u32)words[v];
-    }
-};
-
-struct TreeSizes {  // one lane a vertex; most are of one tree, whose count is added up before it is written
-    static constexpr int lanes = 1;
-    const u64* words;
-    i64 n;
-    u32* sizes;  // by root
-    DEVICE void operator()(Grid grid) const {
-        u32 last = 0, found = 0;
-        for (i64 v : grid.items(n)) {
-            u32 root = (u32)words[v];
-            if (root == (u32)v) {
-                reduce_add(sizes + root, 1u);
-                continue;
-            }
-            if (root != last) {
-                if (found) reduce_add(sizes + last, found);
-                last = root, found = 0;
-            }
-            ++found;
-        }
-        Tile<32> tile;
-        u32 common = tile.shfl(last, 0);
-        i64 alike = tile.sum(last == common ? (i64)found : (i64)0);
-        if (tile.rank() == 0 && alike) reduce_add(sizes + common, (u32)alike);
-        if (last != common && found) reduce_add(sizes + last, found);
-    }
-};
-
-struct LargestTrees {  // one lane a vertex: a root notes the size of its tree among those that it is joined with
-    static constexpr int lanes = 1;
-    const u64* words;
-    i64 n;
-    const u32* sizes;
-    const u32* parent;  // the same for all vertices of joined trees
-    u64* largest;  // by parent: size << 32 | root
-    DEVICE void operator()(Grid grid) const {
-        for (i64 v : grid.items(n))
-            if (words[v] >> 32 == 0) atomic_max(largest + parent[v], (u64)sizes[v] << 32 | (u64)v);
-    }
-};
-
-struct LeaveTrees {  // one lane a vertex: not in the largest of the joined trees, it leaves its own
-    static constexpr int lanes = 1;
-    u64* words;
-    i64 n;
-    const u32* parent;
-    const u64* largest;
-    i64* left;
-    DEVICE void operator()(Grid grid) const {
-        i64 found = 0;
-        for (i64 v : grid.items(n)) {
-            if ((u32)words[v] == (u32)largest[parent[v]]) continue;
-            words[v] = ~(u64)0;
-            ++found;
-        }
-        Tile<32> tile;
-        found = tile.sum(found);
-        if (tile.rank() == 0 && found) atomic_add(left, found);
-    }
-};
-
-struct ListUnreached {  // one lane a vertex
-    static constexpr int lanes = 1;
-    const u64* words;
-    i64 n;
-    u32* list;
-    i64* found;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 v : grid.items(n))
-            if (words[v] == ~(u64)0) list[take_place(found)] = (u32)v;
     }
 };

@@ -19,16 +19,41 @@ References
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, kernels, task_room
 from mgraph.algorithms.primitives.bitmaps import words_of
 from mgraph.device import Array
 
-__all__ = ["connect", "run", "warm"]
+__all__ = ["Links", "connect", "run", "warm"]
 
 PROGRAM = "algorithms/communities/components/forest.cuh"
 ROOM = 1 << 20  #: pairs that a rank tells another at once, at most
+UNLINKED = np.uint64(2**64 - 1)
+
+
+@dataclass
+class Links:
+    """Spanning forest of a rank: the arcs that have joined trees. All ranks' arcs together connect each component.
+
+    Attributes
+    ----------
+    arcs : uint64[n_vertices]
+        The arc by which each vertex was linked to a smaller one of another tree, ``src << 32 | dst``; `UNLINKED` for
+        roots. A vertex *hangs on* the other end if it is an end itself, and the other is smaller.
+    hooks : uint8[n_vertices]
+        1 for the ends of the other arcs.
+    """
+
+    arcs: Array
+    hooks: Array
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory."""
+        return int(self.arcs.nbytes) + int(self.hooks.nbytes)
 
 
 def warm(shard: Shard) -> None:
@@ -60,12 +85,16 @@ def run(shard: Shard) -> Columns:
     -----
     O(n + m) in practice. The result is exact, and does not depend on timing, order, structure or the number of ranks.
     """
-    _, labels, components = connect(shard, named=True)
+    _, labels, components = connect(shard)
     return {"component": labels}, {"components": components, "supersteps": 1}
 
 
-def connect(shard: Shard, named: bool) -> tuple[Array, Array, int]:
-    """Return all vertices' roots, and with `named` own vertices' labels and the number of components."""
+def connect(shard: Shard, links: Links | None = None, kept: Array = None, stride: int = 1) -> tuple[Array, Array, int]:
+    """Return all vertices' roots, own vertices' labels, and the number of components.
+
+    The arcs of this rank's forest are written to `links`, whose hooks are 0 before. It may begin with `kept`, the links
+    of an earlier forest whose arcs still exist: then one row of `stride` is sampled.
+    """
     # The inboxes, and a bitmap of all vertices; a single rank needs neither.
     device, n, own = shard.device, shard.n_vertices, shard.hi - shard.lo
     world = shard.exchange.world(device)
@@ -76,17 +105,18 @@ def connect(shard: Shard, named: bool) -> tuple[Array, Array, int]:
         shard.partition, min(n, ROOM) if several else 0, message=8, bits=4 * (words_of(n) + 1) if several else 0
     )
     # The arrays of the program.
-    order, room = shard.by_name if named else None, max(task_room(rows) for rows in edges)
+    order, room = shard.by_name, max(task_room(rows) for rows in edges)
     largest, tasks, spare = device.carve(
         (1, np.uint64), (room * len(edges), np.uint64), (n if several or order is not None else 0, np.uint32)
     )
-    parent, labels = device.empty(n, np.uint32), device.empty(own, np.int64) if named else None
+    parent, labels = device.empty(n, np.uint32), device.empty(own, np.int64)
     # Run it on all ranks together.
     views = [rows.view() for rows in edges]
     state = world.run(
         kernels(shard, PROGRAM, views[0]), "Forest", layout, 1 + (n + sum(rows.num_edges for rows in edges)) // 256,
         graph=views[0], back=views[-1], views=len(edges), skips=int(shard.in_edges is not None), parent=parent,
-        order=order, named=int(named), spare=spare, labels=labels, largest=largest,
+        links=None if links is None else links.arcs, hooks=None if links is None else links.hooks,
+        kept=kept, stride=stride, order=order, spare=spare, labels=labels, largest=largest,
         shared_offset=layout.offsets["bits"], tasks=tasks, task_room=room,
     )  # fmt: skip
     return parent, labels, state["components"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from typing import Literal
+
 import numpy as np
 
 from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Renumbering, Shard, incoming
@@ -41,8 +44,8 @@ class Distances:
         library(shard, HOPS, self._edges)
 
     @property
-    def _edges(self) -> list[Structure]:
-        return [incoming(self.shard, 'direction "in"') if self.inward else self.shard.out_edges]
+    def _edges(self) -> Structure:
+        return incoming(self.shard, 'direction "in"') if self.inward else self.shard.out_edges
 
     def _begin(self) -> IncrementalPaths:
         """Begin to follow changes, from the columns of the search. The graph may have more vertices than these."""
@@ -75,12 +78,16 @@ class Distances:
 
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         """Update the distances. Returns None if they must be computed anew."""
+        began = time.perf_counter()
         if (incremental := self.incremental) is None:
             incremental = self.incremental = self._begin()
+            self.shard.device.synchronize()
         elif more := self.shard.n_vertices - len(incremental.length):
             incremental.grow(self.shard.device.full(more, HOPS.none, np.uint64))
+        preparation = time.perf_counter() - began
         changed = incremental.apply_changes(changes, most)
-        return ApplyResult(incremental.visited(), bool(changed), "gave up" if changed is None else "updated")
+        how: Literal["gave up", "updated"] = "gave up" if changed is None else "updated"
+        return ApplyResult(incremental.visited(), bool(changed), how, preparation)
 
     def renumber(self, ids: Renumbering) -> bool:
         """Adopt new internal ids. Returns False if the source was removed."""

@@ -38,7 +38,6 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -58,7 +57,7 @@ from mgraph.device import Array, Device
 from mgraph.kernels import Library, Struct
 from mgraph.structures import Structure
 
-__all__ = ["IncrementalPaths", "all_neighbor_edges", "incremental_kernels", "reversed_arcs"]
+__all__ = ["IncrementalPaths", "incremental_kernels", "reversed_arcs"]
 
 FILE = "algorithms/paths/incremental_paths/incremental_paths.cuh"
 NESTED = 2  #: rounds for roots that are below other roots
@@ -81,8 +80,7 @@ class IncrementalPaths:
     search : NearFarSearch
         A search that has ended, with the lengths of all vertices on every rank.
     source : int
-        The vertex that needs no support. With -1, no vertex of 0 hops needs support, and the lengths are hops in a
-        forest: an edge that would shorten a path is ignored.
+        The vertex that needs no support.
     inward : bool
         True if paths follow edges backwards.
     parents : int64[hi - lo], optional
@@ -130,21 +128,14 @@ class IncrementalPaths:
         self.subtree_cut = SubtreeCut(search, self.kernels, self.tree)
 
     @property
-    def forward(self) -> list[Structure]:
-        """Edges that paths follow; both directions in a forest."""
-        shard = self.shard
-        if self.source < 0:
-            return all_neighbor_edges(shard)
-        return [incoming(shard, "this search") if self.inward else shard.out_edges]
+    def forward(self) -> Structure:
+        """Edges that paths follow."""
+        return incoming(self.shard, "this search") if self.inward else self.shard.out_edges
 
     @property
-    def backward(self) -> list[Structure]:
-        """Reverse of `forward`: the same edges, grouped by destination. Empty if the graph does not store them."""
-        shard = self.shard
-        if self.source < 0:
-            return all_neighbor_edges(shard)
-        edges = shard.out_edges if self.inward else shard.in_edges
-        return [] if edges is None else [edges]
+    def backward(self) -> Structure | None:
+        """Reverse of `forward`: the same edges, grouped by destination. None if the graph does not store them."""
+        return self.shard.out_edges if self.inward else self.shard.in_edges
 
     @property
     def bounded(self) -> bool:
@@ -155,7 +146,7 @@ class IncrementalPaths:
     def jumps(self) -> bool:
         """True if whole subtrees may be cut: in a sparse graph, if the search may relax blockwise."""
         sparse = self.shard.out_edges.num_edges <= SPARSE * self.search.n
-        return sparse and self.bounded and self.search.relaxes_blockwise and len(self.backward) == 1 and not self.tied
+        return sparse and self.bounded and self.search.relaxes_blockwise and self.backward is not None and not self.tied
 
     @property
     def nbytes(self) -> int:
@@ -179,10 +170,9 @@ class IncrementalPaths:
 
         At most one read-back.
         """
-        if self.source >= 0:
-            self.source = int(ids.new[self.source])
-            if self.source < 0:
-                return False
+        self.source = int(ids.new[self.source])
+        if self.source < 0:
+            return False
         if self.parents is not None:
             parents = self.parents[ids.rows]
             self.parents = self.device.xp.where(parents < 0, parents, ids.new[parents])
@@ -196,13 +186,11 @@ class IncrementalPaths:
 
     # ---- applying changes --------------------------------------------------------------------------------------------
 
-    def apply_changes(self, changes: EdgeDelta, most: int, joined: Callable[[], bool] | None = None) -> bool | None:
+    def apply_changes(self, changes: EdgeDelta, most: int) -> bool | None:
         """Update the lengths to the shard's current edges. Returns True if any may have changed.
 
         Returns None if it gives up: if about `most` edges would be visited, or half as many to cut vertices; if a
-        support is lost and the graph does not store the reverse edges; or if a weight is invalid for a search. If
-        `joined` is passed, it runs after the suspects are listed, while all lengths are the old ones. It may change
-        lengths, and returns True to continue.
+        support is lost and the graph does not store the reverse edges; or if a weight is invalid for a search.
         """
         # Reset the counters, and orient the arcs like the paths.
         self.search.set_edges(self.forward)
@@ -215,8 +203,6 @@ class IncrementalPaths:
 
         # Cut the vertices that have lost their support.
         self.kernels.ListSuspects(len(changes), tree=self.tree, changed=changed, stale=self.subtree_cut.stale)
-        if joined is not None and not joined():
-            return None
         gone = self._invalidate(most // 2, changed, len(changes))
         if gone is None or self.counts[REFUSED]:
             return None
@@ -228,7 +214,7 @@ class IncrementalPaths:
         updated = self._recompute(changed, changes)
         if self.parents is None:
             return updated
-        if not self.backward:
+        if self.backward is None:
             return None
         self._reparent(changed, changes, before)
         return True
@@ -250,11 +236,13 @@ class IncrementalPaths:
     def _invalidate(self, most: int, changed: Struct, n: int) -> list[Array] | None:
         """Cut the vertices that have lost their support. Returns lists of them, from all ranks; None to give up."""
         # A single rank tries the cheap ways first: a few turns of one kernel, then whole subtrees.
-        alone, gone, begin = self.shard.size == 1 and len(self.backward) == 1, list[Array](), 0
+        backward, gone, begin = self.backward, list[Array](), 0
+        alone = self.shard.size == 1 and backward is not None
         if jumps := self.jumps:
             self._invalidate_persistent(most, gone, FEW, TURNS)
             if self.counts[SUSPECTS] and self.counts[EDGES] <= most:
-                self.counts = self.subtree_cut.cut(self.backward[0].view(), changed, n)
+                assert backward is not None
+                self.counts = self.subtree_cut.cut(backward.view(), changed, n)
                 self.tied = bool(self.counts[TIED])
                 gone = [] if self.tied else [self.gone[: int(self.counts[CUT])]]
         if not alone:
@@ -266,13 +254,12 @@ class IncrementalPaths:
         counts = self.counts
         suspects = self._sum(int(counts[SUSPECTS]))[0]
         while suspects:
-            if not self.backward or (alone and int(counts[EDGES]) > most):
+            if backward is None or (alone and int(counts[EDGES]) > most):
                 return None
 
             # Cut the suspects that no edge supports.
             begin, count = int(counts[CUT]), int(counts[SUSPECTS])
-            for left, edges in reversed(list(enumerate(self.backward))):
-                self.kernels.CheckSuspects(count, graph=edges.view(), tree=self.tree, count=count, last=int(left == 0))
+            self.kernels.CheckSuspects(count, graph=backward.view(), tree=self.tree, count=count)
             self.device.fill(self.state[:1], 0)
             counts = self.read()
             end = int(counts[CUT])
@@ -284,8 +271,7 @@ class IncrementalPaths:
 
             # The vertices that they supported are the next suspects.
             gone += self._invalidate_everywhere(self.gone[begin:end])
-            for edges in self.forward:
-                self.kernels.SuspectChildren(end - begin, graph=edges.view(), tree=self.tree, begin=begin, end=end)
+            self.kernels.SuspectChildren(end - begin, graph=self.forward.view(), tree=self.tree, begin=begin, end=end)
             counts = self._invalidate_persistent(most, gone) if alone else self.read()
             if self.shard.size > 1:
                 counts = self._swap_suspects(int(counts[SUSPECTS]))
@@ -295,7 +281,8 @@ class IncrementalPaths:
     def _rows_of_cut(self) -> int:
         """Return the edges that were visited, and those that `_recompute` will visit: of all rows that were cut."""
         cut, visited = self.gone[: int(self.counts[CUT])] - np.uint32(self.shard.lo), int(self.counts[EDGES])
-        for edges in (*self.backward, *self.forward):
+        assert self.backward is not None
+        for edges in (self.backward, self.forward):
             visited += int(Device.to_host(self.device.gather(edges.degrees(), cut).sum(dtype=np.int64)))
         return self._sum(visited)[0]
 
@@ -306,7 +293,8 @@ class IncrementalPaths:
 
         The vertices are appended to `gone`.
         """
-        (backward,), (forward,), search, begin = self.backward, self.forward, self.search, sum(map(len, gone))
+        backward, forward, search, begin = self.backward, self.forward, self.search, sum(map(len, gone))
+        assert backward is not None
         self.kernels.InvalidatePersistent(
             BLOCKWISE_TILES, graph=backward.view(), onward=forward.view(), tree=self.tree, other=search.lists,
             few=max(BLOCKWISE[self.device.kind], MANY) if few is None else few, most=most, turns=turns,
@@ -355,9 +343,10 @@ class IncrementalPaths:
 
     def _bounds(self, cut: int) -> Array:
         """Bound the increase of the roots' lengths; allocate bounds for the `cut` vertices."""
+        assert self.backward is not None
+        graph = self.backward.view()
         for nested in range(NESTED + 1):
-            (edges,) = self.backward
-            self.kernels.RiseOfRoots(-(-cut // LANES), graph=edges.view(), tree=self.tree, count=cut, nested=nested)
+            self.kernels.RiseOfRoots(-(-cut // LANES), graph=graph, tree=self.tree, count=cut, nested=nested)
         return self.device.empty(cut, self.lengths.word)
 
     def seeds(self, changed: Struct, changes: EdgeDelta, cut: int = 0) -> tuple[Array, Array]:
@@ -366,11 +355,11 @@ class IncrementalPaths:
         They are the ends of changed arcs that get smaller lengths, the same on every rank, and those of the `cut` own
         vertices that a neighbour reaches. A vertex may occur several times.
         """
-        n, room = len(changes), len(changes) + cut * len(self.backward)
+        n, room, backward = len(changes), len(changes) + cut, self.backward
         seeds, words = self.device.empty(room, np.uint32), self.device.empty(room, np.uint64)
         self.device.fill(self.state[SEEDS : SEEDS + 1], 0)
-        for edges in self.backward:
-            self.kernels.SeedInvalid(cut, graph=edges.view(), tree=self.tree, count=cut, seeds=seeds, words=words)
+        if backward is not None:
+            self.kernels.SeedInvalid(cut, graph=backward.view(), tree=self.tree, count=cut, seeds=seeds, words=words)
         self.kernels.SeedInserted(n, tree=self.tree, changed=changed, seeds=seeds, words=words)
         n = int(self.read()[SEEDS])
         return seeds[:n], words[:n]
@@ -408,14 +397,14 @@ class IncrementalPaths:
         self.device.fill(self.state[:1], 0)
         self.kernels.ListEnds(len(changes), tree=self.tree, changed=changed)
         ids = self._differing(before)
-        (forward,), (backward,) = self.forward, self.backward
-        self.kernels.ListNeighbors(len(ids), graph=forward.view(), tree=self.tree, list=ids, n=len(ids))
+        assert self.backward is not None
+        self.kernels.ListNeighbors(len(ids), graph=self.forward.view(), tree=self.tree, list=ids, n=len(ids))
 
         # Their owners find the predecessors.
         count = int(self.read()[SUSPECTS])
         if self.shard.size > 1:
             count = int(self._swap_suspects(count)[SUSPECTS])
-        self.kernels.FindParents(count, graph=backward.view(), tree=self.tree, count=count, parents=self.parents)
+        self.kernels.FindParents(count, graph=self.backward.view(), tree=self.tree, count=count, parents=self.parents)
         self.read()
 
     def results(self) -> tuple[Array, dict[str, int]]:
@@ -426,13 +415,6 @@ class IncrementalPaths:
         here = Device.to_host(counts).copy()
         levels = int(shard.exchange.allreduce(here[1:], "max")[0]) if self.lengths.bits == 0 else 0
         return out, {"reached": self._sum(int(here[0]))[0], "levels": levels}
-
-
-def all_neighbor_edges(shard: Shard) -> list[Structure]:
-    """Return the structures that hold all neighbours of each own vertex; none if the graph stores no in-edges."""
-    if shard.in_edges is None:
-        return []
-    return [shard.out_edges] if shard.in_edges is shard.out_edges else [shard.out_edges, shard.in_edges]
 
 
 def reversed_arcs(device: Device, changes: EdgeDelta) -> EdgeDelta:

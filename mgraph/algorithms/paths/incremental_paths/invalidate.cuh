@@ -4,9 +4,9 @@
 
 constexpr u32 settled = ~(u32)0;
 
-// Cuts an own suspect that no edge of this structure supports, unless another structure remains (`last` is 0).
+// Cuts an own suspect that no edge supports.
 template <class View, class Tile32>
-DEVICE void check_suspect(const View& graph, const TreeState& tree, Tile32 tile, i64 at, bool last, i64& edges) {
+DEVICE void check_suspect(const View& graph, const TreeState& tree, Tile32 tile, i64 at, i64& edges) {
     u32 suspect = load(tree.suspects + at);
     if (suspect == settled) return;
     u32 root = nobodys;
@@ -15,7 +15,7 @@ DEVICE void check_suspect(const View& graph, const TreeState& tree, Tile32 tile,
     bool held = cut || supported(graph, tree, tile, suspect, root, edges);
     tile.sync();
     if (tree.root && !held) root = root_of(tile, root, suspect);
-    if (tile.rank() > 0 || (!held && !last)) return;
+    if (tile.rank() > 0) return;
     tree.unlist(suspect);
     store(tree.suspects + at, settled);
     if (held) return;
@@ -30,11 +30,10 @@ struct CheckSuspects {  // one tile per suspect
     View graph;  // the in-edges of own vertices
     TreeState tree;
     i64 count;
-    i64 last;  // 0 if there are more in another structure, in which to look for support
     DEVICE void operator()(Grid grid) const {
         Tile<lanes> tile;
         i64 edges = 0;
-        for (i64 i : grid.items(tile, count)) check_suspect(graph, tree, tile, i, last, edges);
+        for (i64 i : grid.items(tile, count)) check_suspect(graph, tree, tile, i, edges);
         count_visited(tree, tile, edges);
     }
 };

@@ -105,7 +105,7 @@ struct SeedInserted {  // one lane per changed arc that exists now: its end, if 
             i64 u = changed.src(i), v = changed.dst(i);
             if (!changed.is(i) || get_bit(tree.cut, u) || !tree.reached(u)) continue;
             Word word = longer(tree.length[u], changed.after(i));
-            if (!(word < tree.length[v]) || (tree.forest() && tree.reached(v))) continue;
+            if (!(word < tree.length[v])) continue;
             i64 to = take_place(tree.state + r_seeds);
             seeds[to] = (u32)v, words[to] = word;
         }

@@ -15,7 +15,7 @@ struct TreeState {
     u64 none;  // the length of an unreached vertex
     i64 first;
     i64 n;
-    i64 source;  // it needs no support; if -1, no vertex of 0 hops does, and lengths are those in any forest
+    i64 source;  // it needs no support
     u32* cut;  // a bitmap of all vertices
     u32* listed;  // a bitmap of all vertices: the suspects
     u32* suspects;  // vertices of any rank
@@ -24,8 +24,7 @@ struct TreeState {
     f32* rise;  // of a root: an upper bound on the increase of its length
     i64* state;
     DEVICE bool owns(i64 v) const { return v >= first && v < first + n; }
-    DEVICE bool rooted(i64 v) const { return forest() ? (u64)length[v] >> 32 == 0 : v == source; }
-    DEVICE bool forest() const { return source < 0; }
+    DEVICE bool rooted(i64 v) const { return v == source; }
     DEVICE bool reached(i64 v) const { return (u64)length[v] != none; }
     // True if an edge of this weight from u gives v its length, or less: then the length of v can only fall.
     DEVICE bool leads(i64 u, i64 v, f32 weight) const {

@@ -7,10 +7,6 @@
 #include "algorithms/primitives/programs.cuh"
 #include "algorithms/paths/near_far/relax.cuh"
 
-#ifndef VIEWS
-#define VIEWS 1
-#endif
-
 template <class View>
 struct NearFar {
     static constexpr int lanes = 32;
@@ -18,7 +14,6 @@ struct NearFar {
     i64 resume;
     World world;
     View graph;
-    View back;  // the other edges to follow, where there are two VIEWS
     Word* length;  // of all vertices
     u64 none;  // the length of a vertex that is not reached
     i64 clears;  // 1 to reset all lengths first
@@ -47,12 +42,6 @@ struct NearFar {
     static constexpr u64 nothing = ~(u64)0 >> 1;  // above every length of a far vertex
     enum Number { NEAR, FAR, TASKS, EDGES, KEPT, LEAST = NEAR };
 
-    // visit(edges, side): tasks of a side's rows have these bits.
-    static constexpr u64 of_back = (u64)1 << 31;
-    template <class Visit> DEVICE void visit_views(Visit visit) const {
-        visit(graph, (u64)0);
-        if constexpr (VIEWS > 1) visit(back, of_back);
-    }
     DEVICE u32* near_list(i64 turn) const { return lists + (turn & 1) * world.rows(); }
     DEVICE u32* far_list(i64 turn) const { return lists + (2 + (turn & 1)) * world.rows(); }
     DEVICE u32* marked(i64 turn) const { return marks + (turn & 1) * (words_of(world.rows()) + 1); }
@@ -195,29 +184,20 @@ struct NearFar {
             i64 at = i * few + tile.rank();
             fetch_row(graph, at, s.near, [&](i64 next) { return (i64)load(near_list(s.turn) + next); });
             i64 row = tile.rank() < few && at < n ? row_at(s, heard, at, finds) : -1;
-            if constexpr (tile.size() > 1 && VIEWS == 1)
+            if constexpr (tile.size() > 1)
                 if (few <= narrow) {
                     mine.of[EDGES] += relax_few(graph, tile, row, (u64)s.limit, finds, tasks, world.number(TASKS));
                     continue;
                 }
-            visit_views([&](const View& edges, u64 side) {
-                if (row >= 0) mine.of[EDGES] += edges.degree(row);
-                if (VIEWS > 1 && row >= 0 && edges.degree(row) > HUB_DEGREE)
-                    add_tasks(edges, row, tasks, world.number(TASKS), side);
-                visit_rows(edges, tile, row, VIEWS > 1 ? nullptr : tasks, world.number(TASKS),
-                           [&](auto group, i64 its, i64 unit) { relax(edges, group, its, unit, (u64)s.limit, finds); });
-            });
+            if (row >= 0) mine.of[EDGES] += graph.degree(row);
+            visit_rows(graph, tile, row, tasks, world.number(TASKS),
+                       [&](auto group, i64 its, i64 unit) { relax(graph, group, its, unit, (u64)s.limit, finds); });
         }
     }
     DEVICE void do_hubs(Grid grid, const State& s, const Heard& heard, Numbers& mine) const {
         Tile<lanes> tile;
         Finds finds{*this, s, heard};
-        for (i64 i : grid.items(tile, s.tasks)) {
-            u64 task = load(tasks + i);
-            visit_views([&](const View& edges, u64 side) {
-                if (VIEWS == 1 || (task & of_back) == side) relax_task(edges, tile, task & ~side, (u64)s.limit, finds);
-            });
-        }
+        for (i64 i : grid.items(tile, s.tasks)) relax_task(graph, tile, load(tasks + i), (u64)s.limit, finds);
         receive_all(grid, s, heard, finds);
     }
     // The lengths that did not fit into an inbox, from `held`.

@@ -26,7 +26,6 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,12 +78,10 @@ class Lengths:
 HOPS = Lengths(0, np.uint64, NONE)  #: hops << 32 | source
 
 
-def library(shard: Shard, lengths: Lengths, edges: Sequence[Structure] = ()) -> Library:
+def library(shard: Shard, lengths: Lengths, edges: Structure | None = None) -> Library:
     """Return the program of a search along `edges`, by default the shard's out-edges."""
-    edges = edges or [shard.out_edges]
-    return kernels(
-        shard, "algorithms/paths/near_far/search.cuh", edges[0].view(), LENGTHS=lengths.bits, VIEWS=len(edges)
-    )
+    view = (edges or shard.out_edges).view()
+    return kernels(shard, "algorithms/paths/near_far/search.cuh", view, LENGTHS=lengths.bits)
 
 
 class NearFarSearch:
@@ -100,9 +97,8 @@ class NearFarSearch:
     lengths : Lengths
     delta : float
         The step by which the limit of near vertices rises.
-    edges : sequence of Structure, optional
-        The edges to follow: one structure, or two that store each other's edges reversed. By default the shard's
-        out-edges.
+    edges : Structure, optional
+        The edges to follow, by default the shard's out-edges.
     length : uint32 or uint64[n_vertices], optional
         The lengths at the beginning; by default no vertex is reached.
 
@@ -121,7 +117,7 @@ class NearFarSearch:
         shard: Shard,
         lengths: Lengths,
         delta: float = 0.0,
-        edges: Sequence[Structure] = (),
+        edges: Structure | None = None,
         length: Array = None,
     ) -> None:
         self.shard, self.lengths, self.delta, self.device = shard, lengths, delta, shard.device
@@ -133,12 +129,12 @@ class NearFarSearch:
         self.held = device.empty(-(-shard.n_vertices // 32) + 1, np.uint32)
         self.least, self.arrived = device.empty(2, np.uint64), device.zeros(1, np.uint64)
         self.rounds = self.edges = 0
-        self.set_edges(edges or [shard.out_edges])
+        self.set_edges(edges or shard.out_edges)
 
-    def set_edges(self, edges: Sequence[Structure]) -> None:
+    def set_edges(self, edges: Structure) -> None:
         """Follow `edges` in their current state."""
-        self.structures, self.views = edges, [structure.view() for structure in edges]
-        self.tasks = self.device.empty(sum(task_room(structure) for structure in edges), np.uint64)
+        self.structure, self.view = edges, edges.view()
+        self.tasks = self.device.empty(task_room(edges), np.uint64)
 
     def run(self, sources: Array, words: Array) -> None:
         """Find the lengths of the shortest paths from `sources`, which begin with the lengths `words`."""
@@ -161,13 +157,13 @@ class NearFarSearch:
         """Run the program on all ranks, after a reset of all lengths with `clears`."""
         # Lay out the inboxes, with 8 or 16 bytes per message.
         device, shard, lengths, n = self.device, self.shard, self.lengths, len(sources)
-        world, arcs = shard.exchange.world(device), sum(edges.num_edges for edges in self.structures)
+        world, arcs = shard.exchange.world(device), self.structure.num_edges
         layout = world.layout(shard.partition, inbox_room(shard), 8 if lengths.bits == 32 else 16)
 
         # Run the program, and add up its counters.
         state = world.run(
-            library(shard, lengths, self.structures), "NearFar", layout, 1 + (self.n + arcs) // 256,
-            graph=self.views[0], back=self.views[-1], length=self.length, none=lengths.none, clears=int(clears),
+            library(shard, lengths, self.structure), "NearFar", layout, 1 + (self.n + arcs) // 256,
+            graph=self.view, length=self.length, none=lengths.none, clears=int(clears),
             sources=device.asarray(sources), words=device.asarray(words), n_sources=n,
             limit=lengths.limit(0, self.delta), delta=self.delta, lists=self.lists, marks=self.marks, held=self.held,
             least=self.least, tasks=self.tasks,
@@ -179,14 +175,14 @@ class NearFarSearch:
 
     @property
     def relaxes_blockwise(self) -> bool:
-        """True if blocks may continue independently: on a single rank, along the edges of one structure."""
-        return self.shard.size == 1 and len(self.structures) == 1 and BLOCKWISE[self.device.kind] > 0
+        """True if blocks may continue independently: on a single rank."""
+        return self.shard.size == 1 and BLOCKWISE[self.device.kind] > 0
 
     def _relax_blockwise(self, sources: Array, words: Array) -> tuple[Array, Array]:
         """Continue from many places at once. Returns the vertices from which a search must go on, and their lengths."""
         # List the sources.
         device, state = self.device, self.device.zeros(EDGES + 1, np.int64)
-        library = kernels(self.shard, BLOCKWISE_FILE, self.views[0], LENGTHS=self.lengths.bits)
+        library = kernels(self.shard, BLOCKWISE_FILE, self.view, LENGTHS=self.lengths.bits)
         lists = Struct(length=self.length, n=self.n, lists=self.lists, marks=self.marks, state=state)
         device.fill(self.marks, 0)
         library.BeginBlockwise(
@@ -196,7 +192,7 @@ class NearFarSearch:
         # Go on while vertices are near, for some launches.
         for _ in range(BLOCKWISE_LAUNCHES):
             library.RelaxBlockwise(
-                BLOCKWISE_TILES, graph=self.views[0], search=lists, turns=BLOCKWISE_TURNS, steps=BLOCKWISE_STEPS,
+                BLOCKWISE_TILES, graph=self.view, search=lists, turns=BLOCKWISE_TURNS, steps=BLOCKWISE_STEPS,
                 tasks=self.tasks, arrived=self.arrived,
             )  # fmt: skip
             counts = Device.to_host(state)
