@@ -38,8 +38,9 @@ HELP = "build a wheel that carries compiled kernels"
 STRUCTURES = ("gpma+", "lpma", "slabgraph", "graphvine", "hornet", "csr", "gpma")
 ROOT = Path(__file__).parents[1]
 PLATFORM = "kernels/platform/cuda.cuh"
-#: files that graphs load on GPUs alone, with their macros
-GPUS_ALONE: tuple[tuple[str, dict[str, int]], ...] = (
+Files = tuple[tuple[str, dict[str, int]], ...]  #: files with their macros
+SEVERAL_RANKS: Files = (("kernels/merge.cuh", {}), ("kernels/shared_values.cuh", {"CHUNK_WORDS": 1}))
+GPUS_ALONE: Files = (
     ("structures/sums.cuh", {}),
     *(("kernels/sample_sort.cuh", macros) for macros in sample_sort.CONSTANTS),
 )
@@ -47,9 +48,9 @@ GPUS_ALONE: tuple[tuple[str, dict[str, int]], ...] = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="the folder of the wheel")
-    parser.add_argument("--structures", nargs="+", choices=STRUCTURES, default=STRUCTURES)
     add = parser.add_argument
+    add("--out", type=Path, default=ROOT / "dist", help="the folder of the wheel")
+    add("--structures", nargs="+", choices=STRUCTURES, default=STRUCTURES)
     add("--levels", nargs="+", choices=host.LEVELS, default=list(host.LEVELS), help="of CPUs")
     add("--gpus", nargs="*", choices=cuda.GPUS, help="architectures (default: all for which nvcc compiles)")
 
@@ -107,7 +108,8 @@ def programs(structures: Sequence[str]) -> tuple[list[Program], list[Program]]:
         return program
 
     with patch.object(launch, "read_program", noted), patch.dict(ALGORITHMS, {EVERY.name: EVERY}):
-        load(Device("cpu"), FILE)
+        for file, macros in ((FILE, {}), *SEVERAL_RANKS):
+            load(Device("cpu"), file, None, **macros)
         for graph in _graphs(structures):
             with graph:
                 graph.run(EVERY.name)
@@ -119,7 +121,9 @@ def _warm(shard: Shard) -> None:
     others = [algorithm for algorithm in ALGORITHMS.values() if algorithm is not EVERY]
     for algorithm in others:
         algorithm.warm(shard)
-    with patch.object(compact_csr, "_worth", lambda shard, edges: not edges.contiguous_rows):
+    # What a CPU has loaded for the copies is forgotten, so that graphs of a CSR load it again.
+    copied = patch.object(compact_csr, "_worth", lambda shard, edges: not edges.contiguous_rows)
+    with copied, patch.dict(launch._libraries):
         for algorithm in others:
             algorithm.warm(shard)
 

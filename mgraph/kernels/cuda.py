@@ -6,7 +6,6 @@ A wheel may carry programs compiled by nvcc for some architectures; these are lo
 from __future__ import annotations
 
 import ctypes
-import lzma
 import os
 import shutil
 import subprocess
@@ -250,6 +249,10 @@ def _carried(program: Program, capability: str) -> Iterator[bytes]:
     """Yield the wheel's cubins of a program for GPUs of this compute capability, such as "90", the best first."""
     if not libraries.CARRIED.is_dir():
         return
+    try:
+        import lzma
+    except ImportError:  # Python was built without it
+        return
     # A cubin runs on GPUs of its major version with its minor version or a higher one.
     for gpu in GPUS:
         least = int(gpu.removeprefix("sm_"))
@@ -269,5 +272,7 @@ def supported_gpus() -> list[str]:
 
 def carry(program: Program, gpu: str, folder: Path = libraries.CARRIED) -> Path:
     """Compile the program for an architecture into a wheel's folder, from the text that NVRTC gets."""
+    import lzma
+
     command = ["nvcc", "-x", "cu", "-cubin", f"-arch={gpu}", *OPTIONS, *CUPYS]
     return compile_carried(command, _text(program), _place(program, gpu, folder), lzma.compress)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import shutil
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -118,6 +119,12 @@ def test_another_text_is_not_loaded(program, wheel, write):
 def test_what_the_driver_refuses_is_compiled(program, wheel):
     wheel("sm_90")
     assert chosen(program, "90", unknown=b"sm_90") == "NVRTC"
+
+
+def test_a_python_without_lzma_compiles(program, wheel, monkeypatch):
+    wheel("sm_90")
+    monkeypatch.setitem(sys.modules, "lzma", None)
+    assert chosen(program, "90") == "NVRTC"
 
 
 @NVCC
