@@ -1,26 +1,39 @@
-"""Compilation with NVRTC through CuPy, which caches programs by their text."""
+"""Compilation with NVRTC through CuPy, which caches programs by their text.
+
+A wheel may carry programs compiled by nvcc for some architectures; these are loaded without NVRTC.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import shutil
+import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
 from mgraph.device import Device
 from mgraph.errors import DeviceError
+from mgraph.kernels import libraries
+from mgraph.kernels.host import compile_carried
 from mgraph.kernels.source import KernelSource, Program
 
-__all__ = ["compile_cuda"]
+__all__ = ["GPUS", "carry", "compile_cuda", "supported_gpus"]
+
+OPTIONS = ("-std=c++17",)
+CUPYS = ("-ftz=true",)  # what CuPy adds for NVRTC, and nvcc must be told
+GPUS = ("sm_120", "sm_100", "sm_90", "sm_89", "sm_86", "sm_80")  #: architectures of a wheel, the newest first
 
 BLOCK = 256  # threads per block, unless an item needs more lanes
 THREADS = 1024  # resident threads per multiprocessor of kernels with larger blocks: 64 registers per thread
 TOGETHER = 512  # threads per block of a program of several ranks: fewer blocks meet faster
 BACKGROUND = 3, 4  # share of the GPU that kernels of the background take if their blocks stay
+DYNAMIC = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 CARVEOUT = 9  # CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, in percent; -1 leaves it to the driver
 STATIC = 1  # CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
 DIVISION = 58  # percent of a multiprocessor's memory that is shared memory while the background runs: 132 KiB of 228
@@ -67,14 +80,14 @@ class _Parameters(threading.local):
         self.first = ctypes.addressof(self.list)
 
 
-def _function(module: Any, kernel: KernelSource) -> Any:
+def _function(module: Any, kernel: KernelSource, driver: Any) -> Any:
     """Return a kernel's loaded function."""
     function = module.get_function(f"mgraph_{kernel.name}")
     if kernel.shared:
-        function.max_dynamic_shared_size_bytes = kernel.shared
-    if (load := _driver_load()) is not None and load(ctypes.c_void_p(function.kernel.ptr)):
+        driver.funcSetAttribute(function.ptr, DYNAMIC, kernel.shared)
+    if (load := _driver_load()) is not None and load(ctypes.c_void_p(function.ptr)):
         raise DeviceError(f"the driver cannot load the kernel {kernel.name}")
-    return function.kernel
+    return function
 
 
 @cache
@@ -180,33 +193,86 @@ def compile_cuda(program: Program, device: Device) -> dict[str, Callable[[bytes,
     return _compiled(program, Device("cuda", device.index))  # the same for the background
 
 
+def _module(program: Program, xp: Any, capability: str) -> Any:
+    """Load a program on the current GPU, of this compute capability: from the wheel, or compiled by NVRTC."""
+    for cubin in _carried(program, capability):
+        module = xp.cuda.Module()
+        with suppress(xp.cuda.driver.CUDADriverError):  # the driver is older than the wheel's compiler
+            module.load(cubin)
+            return module
+    try:
+        return xp.RawModule(code=_text(program), options=OPTIONS).module
+    except xp.cuda.compiler.CompileException as error:
+        raise DeviceError(f"NVRTC failed on {program.name}:\n{str(error)[-4000:]}") from None
+    except OSError as error:
+        folder = os.environ.get("CUPY_CACHE_DIR") or os.path.expanduser("~/.cupy/kernel_cache")
+        raise DeviceError(
+            f"CuPy cannot write the compiled {program.name} to {folder}: {error}; set CUPY_CACHE_DIR to a folder "
+            "of your own with free space, or set CUPY_CACHE_IN_MEMORY=1"
+        ) from None
+
+
 @cache
 def _compiled(program: Program, device: Device) -> dict[str, Callable[[bytes, int, int], None]]:
-    # Compile.
     xp = device.xp
-    module = xp.RawModule(code=program.text + _entries(program), options=("-std=c++17",))
     with xp.cuda.Device(device.index) as gpu:
         gpu.use()  # a new thread has no context before
-        try:
-            module.compile()
-        except xp.cuda.compiler.CompileException as error:
-            raise DeviceError(f"NVRTC failed on {program.name}:\n{str(error)[-4000:]}") from None
-        except OSError as error:
-            folder = os.environ.get("CUPY_CACHE_DIR") or os.path.expanduser("~/.cupy/kernel_cache")
-            raise DeviceError(
-                f"CuPy cannot write the compiled {program.name} to {folder}: {error}; set CUPY_CACHE_DIR to a folder "
-                "of your own with free space, or set CUPY_CACHE_IN_MEMORY=1"
-            ) from None
-
+        module = _module(program, xp, gpu.compute_capability)
         # Choose each kernel's launcher and its maximum number of blocks.
         attributes = gpu.attributes
         processors, capacity = attributes["MultiProcessorCount"], attributes["MaxSharedMemoryPerMultiprocessor"]
         launchers = {}
         for k in program.kernels:
-            function = _function(module, k)
+            function = _function(module, k, xp.cuda.driver)
             if k.persistent or k.entry == "drive":
                 launchers[k.name] = _cooperative_launcher(device, function, k, processors, capacity)
             else:
                 most = _resident_blocks(device, function, k, processors) if k.draws else processors * WAVES
                 launchers[k.name] = _launcher(device, function, k, most, capacity)
     return launchers
+
+
+# ---- programs in a wheel ---------------------------------------------------------------------------------------------
+
+
+def _text(program: Program) -> str:
+    """Return the text for a compiler."""
+    return program.text + _entries(program)
+
+
+def _place(program: Program, gpu: str, folder: Path) -> Path:
+    """Return the path of a program's compressed cubin for an architecture."""
+    return libraries.place(folder / gpu, program.name, ".cubin", _text(program), *OPTIONS, *CUPYS)
+
+
+def _carried(program: Program, capability: str) -> Iterator[bytes]:
+    """Yield the wheel's cubins of a program for GPUs of this compute capability, such as "90", the best first."""
+    if not libraries.CARRIED.is_dir():
+        return
+    try:
+        import lzma
+    except ImportError:  # Python was built without it
+        return
+    # A cubin runs on GPUs of its major version with its minor version or a higher one.
+    for gpu in GPUS:
+        least = int(gpu.removeprefix("sm_"))
+        if least <= int(capability) < 10 * (least // 10 + 1):
+            packed = libraries.content(_place(program, gpu, libraries.CARRIED))
+            if packed is not None:
+                yield lzma.decompress(packed)
+
+
+def supported_gpus() -> list[str]:
+    """Return the architectures among `GPUS` for which the machine's nvcc compiles; none without nvcc."""
+    if shutil.which("nvcc") is None:
+        return []
+    done = subprocess.run(["nvcc", "--list-gpu-code"], capture_output=True, text=True, timeout=60)
+    return [gpu for gpu in GPUS if gpu in done.stdout.split()]
+
+
+def carry(program: Program, gpu: str, folder: Path = libraries.CARRIED) -> Path:
+    """Compile the program for an architecture into a wheel's folder, from the text that NVRTC gets."""
+    import lzma
+
+    command = ["nvcc", "-x", "cu", "-cubin", f"-arch={gpu}", *OPTIONS, *CUPYS]
+    return compile_carried(command, _text(program), _place(program, gpu, folder), lzma.compress)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import hashlib
 import os
 import shlex
 import shutil
@@ -22,7 +21,7 @@ from mgraph.errors import DeviceError
 from mgraph.kernels import libraries
 from mgraph.kernels.source import Program
 
-__all__ = ["CARRIED", "LEVELS", "carry", "compile_host", "host_platform"]
+__all__ = ["LEVELS", "carry", "compile_carried", "compile_host", "host_platform"]
 
 # Hide all symbols but the entries. Otherwise g++ shares the static buffers of inline functions among all libraries (as
 # STB_GNU_UNIQUE), but two programs of a file with different constants have buffers of different sizes.
@@ -37,7 +36,6 @@ BUILDS = {  # values of MGRAPH_HOST_BUILD: tests use the others to find errors t
 }
 
 
-CARRIED = Path(__file__).parent / "carried"  #: folder of a wheel's libraries
 _V3 = ("avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave")
 #: levels of CPUs, the best first, and the kernel's names of the features that each adds to the level below
 LEVELS = {
@@ -124,14 +122,10 @@ def _run(command: list[str], limit: int) -> subprocess.CompletedProcess[str]:
         raise DeviceError(f"cannot run {shlex.join(command)}: {error}; set CXX to another compiler") from None
 
 
-def _digest(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def _compile(compiler: tuple[str, ...], text: str, flags: list[str], target: Path) -> None:
-    """Compile `text` to `target`. Concurrent processes wait for the lock, and one compiles."""
+def _compile(command: list[str], text: str, target: Path, pack: Callable[[bytes], bytes] | None = None) -> None:
+    """Compile `text` to `target`, packed. Concurrent processes wait for the lock, and one compiles."""
     source, partial = target.with_suffix(".cpp"), target.with_suffix(".partial")
-    command = [*compiler, *flags, *WARNINGS, "-o", str(partial), str(source)]
+    command = [*command, "-o", str(partial), str(source)]
     try:
         # Under the lock, another process may have compiled it already.
         with libraries.locked(target):
@@ -144,6 +138,8 @@ def _compile(compiler: tuple[str, ...], text: str, flags: list[str], target: Pat
                     raise DeviceError(
                         f"{shlex.join(command)} failed:\n{done.stderr[-4000:]}{_space(done.stderr, target)}"
                     )
+                if pack is not None:
+                    partial.write_bytes(pack(partial.read_bytes()))
                 libraries.seal(partial, target)
             finally:
                 partial.unlink(missing_ok=True)
@@ -170,7 +166,7 @@ def _library(program: Program) -> Path:
         return library
     # The name in the cache depends on text, flags, CPU and compiler.
     flags, text = BUILDS[_build()], program.text + _entries(program)
-    name = f"{Path(program.name).stem}-{_digest(text, *COMMON, *flags, _cpu())[:24]}"
+    name = f"{Path(program.name).stem}-{libraries.digest(text, *COMMON, *flags, _cpu())[:24]}"
     folder = libraries.folder()
     try:
         compiler = _compiler()
@@ -182,9 +178,9 @@ def _library(program: Program) -> Path:
         return cached
 
     # Compile it if it is missing or damaged.
-    target = folder / f"{name}-{_digest(version)[:8]}.so"
+    target = folder / f"{name}-{libraries.digest(version)[:8]}.so"
     if not libraries.is_whole(target):
-        _compile(compiler, text, [*COMMON, *flags], target)
+        _compile([*compiler, *COMMON, *flags, *WARNINGS], text, target)
     return target
 
 
@@ -198,25 +194,29 @@ def _flags_for(level: str) -> list[str]:
 
 def _place(program: Program, level: str, folder: Path) -> Path:
     """Return the path of a program's library for a level of CPUs."""
-    digest = _digest(program.text, _entries(program), *_flags_for(level))[:24]
-    return folder / level / f"{Path(program.name).stem}-{digest}.so"
+    return libraries.place(folder / level, program.name, ".so", program.text, _entries(program), *_flags_for(level))
 
 
 def _carried(program: Program) -> Path | None:
     """Return the wheel's library of a program for this CPU, if any."""
-    if not CARRIED.is_dir() or _build() != "plain":
+    folder = libraries.CARRIED
+    if not folder.is_dir() or _build() != "plain":
         return None
-    # It is trusted like the code, whoever owns the file.
     supported = set(_cpu().split())
-    places = (_place(program, level, CARRIED) for level, features in LEVELS.items() if supported.issuperset(features))
-    return next(filter(libraries.is_sealed, places), None)
+    places = (_place(program, level, folder) for level, features in LEVELS.items() if supported.issuperset(features))
+    return next((place for place in places if libraries.content(place) is not None), None)
 
 
-def carry(program: Program, level: str, folder: Path = CARRIED) -> Path:
+def carry(program: Program, level: str, folder: Path = libraries.CARRIED) -> Path:
     """Compile the program's library for a level of CPUs into a wheel's folder."""
-    target = _place(program, level, folder)
+    command = [*_compiler(), *_flags_for(level), *WARNINGS]
+    return compile_carried(command, program.text + _entries(program), _place(program, level, folder))
+
+
+def compile_carried(command: list[str], text: str, target: Path, pack: Callable[[bytes], bytes] | None = None) -> Path:
+    """Compile `text` to `target`, a library in a wheel's folder; ``pack(library)`` returns what is written."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    _compile(_compiler(), program.text + _entries(program), _flags_for(level), target)
+    _compile(command, text, target, pack)
     for left in (".cpp", ".lock"):
         target.with_suffix(left).unlink(missing_ok=True)
     return target

@@ -3,6 +3,9 @@
 A library ends with a checksum of its content, tested before each use. A library that is incomplete after a crash or on
 a full disk, or owned by another user, is compiled again. ``MGRAPH_CACHE_DIR`` sets the folder; the default is
 ``mgraph`` in the user's cache folder.
+
+A wheel carries libraries with the same checksums in `CARRIED`, in a folder for each level of CPUs and each
+architecture of GPUs. They are trusted like the code, whoever owns the files.
 """
 
 from __future__ import annotations
@@ -18,8 +21,21 @@ from pathlib import Path
 
 from mgraph.errors import DeviceError
 
-__all__ = ["folder", "is_sealed", "is_whole", "locked", "newest", "seal", "unusable", "write"]
+__all__ = [
+    "CARRIED",
+    "content",
+    "digest",
+    "folder",
+    "is_whole",
+    "locked",
+    "newest",
+    "place",
+    "seal",
+    "unusable",
+    "write",
+]
 
+CARRIED = Path(__file__).parent / "carried"  #: folder of a wheel's libraries
 WAIT = 900  #: seconds to wait for another process's lock, more than any compilation takes
 MARK = b"mgraph sha256 "
 TRAILER = len(MARK) + hashlib.sha256().digest_size
@@ -97,12 +113,23 @@ def _is_sealed(content: bytes) -> bool:
     return content[-TRAILER:] == MARK + hashlib.sha256(content[:-TRAILER]).digest()
 
 
-def is_sealed(library: Path) -> bool:
-    """Return True if a library has a valid checksum, whoever wrote it."""
+def content(library: Path) -> bytes | None:
+    """Return a library without its checksum, whoever wrote it; None if it is missing or damaged."""
     try:
-        return _is_sealed(library.read_bytes())
+        sealed = library.read_bytes()
     except OSError:
-        return False
+        return None
+    return sealed[:-TRAILER] if _is_sealed(sealed) else None
+
+
+def digest(*parts: str) -> str:
+    """Return the hash of texts, on which a library depends."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def place(folder: Path, program: str, suffix: str, *parts: str) -> Path:
+    """Return the path of a carried library, which depends on `parts`."""
+    return folder / f"{Path(program).stem}-{digest(*parts)[:24]}{suffix}"
 
 
 def newest(path: Path, pattern: str) -> Path | None:

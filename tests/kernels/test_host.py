@@ -18,7 +18,7 @@ from small_kernels import COUNT, FILL
 
 from mgraph.device import Device
 from mgraph.errors import DeviceError
-from mgraph.kernels import host, load
+from mgraph.kernels import host, libraries, load
 from mgraph.kernels.source import read_program
 
 RUN = """
@@ -288,7 +288,7 @@ def test_a_carried_library_needs_no_compiler(write, tmp_path, monkeypatch):
     program = read_program(str(path), host.host_platform(), defines, None)
     target = host.carry(program, "x86-64-v3", tmp_path / "carried")
     assert [file.name for file in target.parent.iterdir()] == [target.name]
-    monkeypatch.setattr(host, "CARRIED", tmp_path / "carried")
+    monkeypatch.setattr(libraries, "CARRIED", tmp_path / "carried")
     monkeypatch.setenv("CXX", "no-such-compiler")
     monkeypatch.setenv("MGRAPH_CACHE_DIR", str(tmp_path / "cache"))
     out = np.zeros(10, np.int64)

@@ -292,13 +292,10 @@ def test_cupys_folder_that_refuses_is_named(write, monkeypatch):
             self.xp = SimpleNamespace(RawModule=self.module, cuda=SimpleNamespace(Device=self.entered, compiler=Errors))
 
         def module(self, **_):
-            def refuse():
-                raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
-            return SimpleNamespace(compile=refuse)
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
         def entered(self, _):
-            return nullcontext(SimpleNamespace(use=lambda: None))
+            return nullcontext(SimpleNamespace(use=lambda: None, compute_capability="90"))
 
     class Errors:
         CompileException = ZeroDivisionError

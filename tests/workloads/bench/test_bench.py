@@ -374,7 +374,7 @@ def test_networkx(tmp_path, monkeypatch, capsys):
         pytest.param(["bench", "calls", "--device", "cpu", "--many", "0"], "--many is 0", marks=pytest.mark.slow),
         pytest.param(
             ["bench", "calls", "--device", "cpu", "--cold", "--worker"],
-            "--cold takes a CPU in this process",
+            "--cold needs this process",
             marks=pytest.mark.slow,
         ),
         pytest.param(
