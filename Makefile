@@ -63,7 +63,8 @@ docs: setup-docs
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
-# a wheel in dist/ that carries the CPU kernels, compiled for x86-64-v3 and x86-64-v4: minutes on each core
+# a wheel in dist/ that carries compiled kernels, for CPUs of x86-64-v3 and x86-64-v4 and, where nvcc is, for GPUs:
+# minutes on each core
 wheel: setup
 	$(BIN)/python -m workloads wheel
 
