@@ -460,6 +460,6 @@ class Log:
         # Close the files, and end the threads.
         with suppress(OSError):  # what is not durable was not said to be
             self._segments.close()
-        for executor in {self._writer, self._syncer, self._hasher}:
+        for executor in dict.fromkeys((self._writer, self._syncer, self._hasher)):  # in this order, for the simulator
             if executor is not None:
                 executor.shutdown()

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import cache
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 __all__ = ["LINE", "YIELD", "Fiber", "Killed", "Process", "Runner", "Stuck", "World", "world"]
@@ -391,7 +391,7 @@ class World:
     # ---- between lines -----------------------------------------------------------------------------------------------
 
     def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        return self._line if _traced(frame.f_code, self.lines) else None
+        return self._line if _traced(frame.f_code.co_filename, self.lines) else None
 
     def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "line" and self.fiber is not None and not self.fiber.process.dead and not self._over:
@@ -400,8 +400,8 @@ class World:
 
 
 @cache
-def _traced(code: CodeType, lines: tuple[str, ...]) -> bool:
-    return any(part in code.co_filename for part in lines)
+def _traced(path: str, lines: tuple[str, ...]) -> bool:
+    return any(part in path for part in lines)
 
 
 def world() -> World:
