@@ -379,7 +379,8 @@ class World:
             except Killed:
                 pass
             except BaseException as problem:
-                self.fail(problem)
+                if not fiber.process.dead:  # a process that is killed does not unwind
+                    self.fail(problem)
             finally:
                 sys.settrace(None)
         del fiber.process.fibers[fiber.number]

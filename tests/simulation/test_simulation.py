@@ -64,7 +64,7 @@ def check(seeds: range, shape: str) -> tuple[int, int]:
             small = shrunk(plan)
             print(*run(small).story, f"seed {seed}, {shape}, smaller: {small}", sep="\n")
             raise AssertionError(f"seed {seed}, {shape}: {result.problem}") from result.problem
-        if seed % 50 == 0:
+        if seed % 50 == 49:
             gc.collect()
     print(f"{len(seeds)} {shape} seeds, {events} events, {changes} changes acknowledged")
     note("simulator", seeds=len(seeds), events=events, changes_acknowledged=changes)
@@ -88,9 +88,10 @@ def test_many_seeds_hold_what_is_promised(installed, shape):
 
 
 def test_a_seed_replays_in_another_process(installed):
-    plans = [replace(Plan.of(seed, "small"), lines=lines) for seed in range(1) for lines in ((), LINES)]
+    plans = [replace(Plan.of(0, "small"), lines=lines) for lines in ((), LINES)] + [Plan.of(45, "threads")]
     here = [_mark(run(plan)) for plan in plans]
-    assert here == [_mark(run(plan)) for plan in plans]
+    for _ in range(4):  # an order that follows addresses in memory differs now and then
+        assert here == [_mark(run(plan)) for plan in plans]
     assert len(set(here)) == len(here)
     code = (
         "from simulation import *; from simulated_cluster import *; from test_simulation import _mark\n"
