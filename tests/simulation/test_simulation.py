@@ -18,14 +18,14 @@ from simulation import LINES, SHAPES, Plan, Result, main, run, shrunk
 
 #: by shape, the seeds of `make test`, a few seconds each, and of twenty seeds of the slow set
 SEEDS = {
-    "large": 6,
-    "small": 8,
-    "threads": 3,
-    "log": 3,
-    "durable": 4,
-    "recoveries": 2,
-    "interrupts": 2,
-    "left behind": 3,
+    "large": 24,
+    "small": 32,
+    "threads": 12,
+    "log": 12,
+    "durable": 16,
+    "recoveries": 8,
+    "interrupts": 8,
+    "left behind": 12,
 }
 SHARES = {
     "large": 5,
