@@ -313,7 +313,6 @@ def main() -> None:
                     print(f"smaller: {small}\n{result.problem!r}")
             if seed % 50 == 49:
                 gc.collect()
-                gc.freeze()  # some of what seeds leave is never freed; each collection would read all of it
     seconds = time.process_time() - began
     print(
         f"{options.count} {options.shape} seeds, {steps} events, {acknowledged} changes, {failures} failures, "
