@@ -18,6 +18,8 @@ __all__ = ["SESSION_HANDLER", "decode", "encode"]
 SESSION_HANDLER = "mgraph_session"  #: the name of the comm handler that the plugin adds to a worker for sessions
 
 SMALL = 1 << 10  #: maximum bytes of an array of numbers that is sent inside its message
+#: types that are checked for each value of a message; a union in the check would be made anew each time, in 0.3 us
+SINGLE, SEQUENCES = (type(None), bool, int, float, str, bytes), (list, tuple)
 
 
 def decode(fields: dict[str, Any]) -> Any:
@@ -32,11 +34,11 @@ def encode(message: Message) -> dict[str, Any]:
 
 def _marked(value: Any) -> Any:
     """Mark the arrays in `value` as frames, and convert NumPy scalars to Python's."""
-    if value is None or isinstance(value, bool | int | float | str | bytes):
+    if isinstance(value, SINGLE):
         return value
     if isinstance(value, dict):
         return {key: _marked(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, SEQUENCES):
         return [_marked(item) for item in value]
     if isinstance(value, np.generic):
         return value.item()
@@ -51,6 +53,6 @@ def _whole(value: Any) -> Any:
     if isinstance(value, dict):
         whole = array_or_dict(value)
         return {key: _whole(item) for key, item in value.items()} if whole is value else whole
-    if isinstance(value, list | tuple):
+    if isinstance(value, SEQUENCES):
         return type(value)(map(_whole, value))
     return value

@@ -205,9 +205,14 @@ class Log:
 
         # Copy it to the tail, or write it from host memory.
         self._open = change = _Open(record, place, columns.get("offset"))
-        if behind is None or not behind.begin(record, place):
-            record = change.record = replace(record, parts=[Device.staged(part) for part in record.parts])
-            change.written = self._writer.submit(self._write, record, place)
+        try:
+            if behind is None or not behind.begin(record, place):
+                record = change.record = replace(record, parts=[Device.staged(part) for part in record.parts])
+                change.written = self._writer.submit(self._write, record, place)
+        except BaseException as error:  # the place is claimed: `refuse` fills it
+            change.written = Future()
+            change.written.set_exception(error)
+            raise
 
     def _number(self, epoch: int) -> int:
         """Return the attempt.
@@ -460,6 +465,6 @@ class Log:
         # Close the files, and end the threads.
         with suppress(OSError):  # what is not durable was not said to be
             self._segments.close()
-        for executor in {self._writer, self._syncer, self._hasher}:
+        for executor in dict.fromkeys((self._writer, self._syncer, self._hasher)):  # in this order, for the simulator
             if executor is not None:
                 executor.shutdown()

@@ -11,8 +11,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable
-from functools import cache
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 __all__ = ["LINE", "YIELD", "Fiber", "Killed", "Process", "Runner", "Stuck", "World", "world"]
@@ -116,7 +115,7 @@ class World:
     def __init__(self, seed: int, lines: tuple[str, ...] = (), line: float = LINE, most: int = 60_000) -> None:
         self.rng, self.now, self.steps, self._most = random.Random(seed), 0.0, 0, most
         self.problem: BaseException | None = None
-        self.lines, self.line = lines, line
+        self.lines, self.line, self._traced = lines, line, _Traced(lines)
         self._timers: list[tuple[float, int, Process | None, Callable[[], None]]] = []
         self._numbers = self._paused = self._looks = 0
         self._faults: list[tuple[int, Callable[[], None]]] = []
@@ -391,7 +390,7 @@ class World:
     # ---- between lines -----------------------------------------------------------------------------------------------
 
     def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        return self._line if _traced(frame.f_code, self.lines) else None
+        return self._line if self._traced[frame.f_code.co_filename] else None
 
     def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "line" and self.fiber is not None and not self.fiber.process.dead and not self._over:
@@ -399,9 +398,16 @@ class World:
         return self._line
 
 
-@cache
-def _traced(code: CodeType, lines: tuple[str, ...]) -> bool:
-    return any(part in code.co_filename for part in lines)
+class _Traced(dict[str, bool]):
+    """By path, whether a file is traced: a code as a key would be hashed with all that it has, 40,000 times a seed."""
+
+    def __init__(self, lines: tuple[str, ...]) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def __missing__(self, path: str) -> bool:
+        self[path] = traced = any(part in path for part in self._lines)
+        return traced
 
 
 def world() -> World:

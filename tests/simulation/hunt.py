@@ -19,7 +19,6 @@ __all__ = ["hunt"]
 
 def hunt(fault: str, shape: str = "large", first: int = 0, seeds: int = 2000) -> int | None:
     """The first seed from `first` on that finds the fault of this name, or None."""
-    gc.freeze()
     with simulated(), pytest.MonkeyPatch.context() as patch:
         getattr(planted, fault)(patch)
         for seed in range(first, first + seeds):

@@ -18,14 +18,14 @@ from simulation import LINES, SHAPES, Plan, Result, main, run, shrunk
 
 #: by shape, the seeds of `make test`, a few seconds each, and of twenty seeds of the slow set
 SEEDS = {
-    "large": 6,
-    "small": 8,
-    "threads": 3,
-    "log": 3,
-    "durable": 4,
-    "recoveries": 2,
-    "interrupts": 2,
-    "left behind": 3,
+    "large": 24,
+    "small": 32,
+    "threads": 12,
+    "log": 12,
+    "durable": 16,
+    "recoveries": 8,
+    "interrupts": 8,
+    "left behind": 12,
 }
 SHARES = {
     "large": 5,
@@ -64,7 +64,7 @@ def check(seeds: range, shape: str) -> tuple[int, int]:
             small = shrunk(plan)
             print(*run(small).story, f"seed {seed}, {shape}, smaller: {small}", sep="\n")
             raise AssertionError(f"seed {seed}, {shape}: {result.problem}") from result.problem
-        if seed % 50 == 0:
+        if seed % 50 == 49:
             gc.collect()
     print(f"{len(seeds)} {shape} seeds, {events} events, {changes} changes acknowledged")
     note("simulator", seeds=len(seeds), events=events, changes_acknowledged=changes)
@@ -88,9 +88,10 @@ def test_many_seeds_hold_what_is_promised(installed, shape):
 
 
 def test_a_seed_replays_in_another_process(installed):
-    plans = [replace(Plan.of(seed, "small"), lines=lines) for seed in range(1) for lines in ((), LINES)]
+    plans = [replace(Plan.of(0, "small"), lines=lines) for lines in ((), LINES)] + [Plan.of(45, "threads")]
     here = [_mark(run(plan)) for plan in plans]
-    assert here == [_mark(run(plan)) for plan in plans]
+    for _ in range(4):  # an order that follows addresses in memory differs now and then
+        assert here == [_mark(run(plan)) for plan in plans]
     assert len(set(here)) == len(here)
     code = (
         "from simulation import *; from simulated_cluster import *; from test_simulation import _mark\n"
@@ -164,10 +165,10 @@ FOUND = {
     "names_are_not_synced": ("large", 3),
     "heads_name_what_is_not_synced": ("large", 44),
     "one_vote_suffices": ("large", 0),
-    "a_rank_in_doubt_discards": ("large", 87),
+    "a_rank_in_doubt_discards": ("large", 521),
     "a_rank_in_doubt_commits": ("large", 216),
     "doubt_is_not_resolved": ("large", 169),
-    "a_rank_forgets_its_doubt": ("large", 87),
+    "a_rank_forgets_its_doubt": ("large", 521),
     "attempts_have_one_number": ("large", 0),
     "epochs_are_not_checked": ("large", 0),
     "changes_in_the_store_are_made_again": ("large", 3),

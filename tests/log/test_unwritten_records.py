@@ -1,0 +1,62 @@
+"""A change whose record has a place in the log and cannot be written is refused, and the log goes on behind it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from crashing import CrashingFiles
+
+from mgraph.device import Device
+from mgraph.log.log import Log
+from mgraph.log.scan import scan
+from mgraph.log.segments import Segments
+
+FOLDER, LOG = "/data/log", 7
+
+
+@pytest.fixture
+def log():
+    files = CrashingFiles()
+    files.now["/data"] = files.disk["/data"] = None
+    made = Log(Segments(files, FOLDER, LOG), "always", 0)
+    made.files = files
+    yield made
+    made.close()
+
+
+def begin(log: Log, epoch: int) -> None:
+    log.begin("batch", {"src": np.array([epoch], np.uint32), "dst": np.array([0], np.uint32)}, epoch)
+
+
+def keep(log: Log, epoch: int) -> None:
+    begin(log, epoch)
+    log.ready()
+    log.keep()
+
+
+def entries(log: Log) -> list[tuple[str, int]]:
+    found = scan(log.files, FOLDER, LOG, verify=True)
+    assert found.broken is None
+    return [(entry.kind, entry.epoch) for entry in found.entries if entry.kind in ("batch", "refused")]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "error"),
+    [("device", "staged", MemoryError("no page-locked memory")), ("writer", "submit", RuntimeError("no new thread"))],
+)
+@pytest.mark.parametrize("ends", ["refuse", "close"])
+def test_a_record_that_is_not_handed_over_is_refused(log, monkeypatch, owner, name, error, ends):
+    def fail(*args: object) -> None:
+        raise error
+
+    keep(log, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(Device if owner == "device" else log._writer, name, staticmethod(fail))
+        with pytest.raises(type(error), match=str(error)):
+            begin(log, 2)
+    if ends == "close":  # the change is undecided
+        return
+    log.refuse()
+    keep(log, 2)
+    keep(log, 3)
+    assert entries(log) == [("batch", 1), ("refused", 2), ("batch", 2), ("batch", 3)]
