@@ -267,8 +267,8 @@ class World:
                     self._unwatch()
                     self._tickets.hand_on()
         finally:
-            self._unwatch()
             if self._tickets is not None:
+                self._unwatch()
                 self._tickets.give()
 
     def _unwatch(self) -> None:
