@@ -16,17 +16,7 @@ from promise_records import note
 from simulated_cluster import simulated
 from simulation import LINES, SHAPES, Plan, Result, main, run, shrunk
 
-#: by shape, the seeds of `make test`, a few seconds each, and of twenty seeds of the slow set
-SEEDS = {
-    "large": 24,
-    "small": 32,
-    "threads": 12,
-    "log": 12,
-    "durable": 16,
-    "recoveries": 8,
-    "interrupts": 8,
-    "left behind": 12,
-}
+#: by shape, of twenty seeds
 SHARES = {
     "large": 5,
     "small": 8,
@@ -37,6 +27,7 @@ SHARES = {
     "interrupts": 1,
     "left behind": 1,
 }
+SEEDS = 1_500  #: of `make test`: 2,000,000 events
 MORE = 10_000  #: of the slow set, where MGRAPH_SEEDS says no other number
 #: faults that take seconds to find
 LONG = (
@@ -74,9 +65,10 @@ def check(seeds: range, shape: str) -> tuple[int, int]:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_seeds_hold_what_is_promised(installed, shape):
-    events, changes = check(range(SEEDS[shape]), shape)
-    assert changes > SEEDS[shape]
-    assert events > 500 * SEEDS[shape]
+    seeds = _seeds(SEEDS, shape)
+    events, changes = check(seeds, shape)
+    assert changes > len(seeds)
+    assert events > 500 * len(seeds)
 
 
 @pytest.mark.slow
@@ -84,7 +76,12 @@ def test_seeds_hold_what_is_promised(installed, shape):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_many_seeds_hold_what_is_promised(installed, shape):
     first, count = int(os.environ.get("MGRAPH_FIRST_SEED", 0)), int(os.environ.get("MGRAPH_SEEDS", MORE))
-    check(range(first, first + count * SHARES[shape] // sum(SHARES.values())), shape)
+    check(_seeds(count, shape, first), shape)
+
+
+def _seeds(count: int, shape: str, first: int = 0) -> range:
+    """The seeds of a shape among `count` of all shapes."""
+    return range(first, first + count * SHARES[shape] // sum(SHARES.values()))
 
 
 def test_a_seed_replays_in_another_process(installed):
