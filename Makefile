@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
-JOBS   ?= 6
+JOBS   ?= 4
 PIP    := -m pip --quiet --disable-pip-version-check
 # compiled modules are kept, since the tests start many interpreters
 export PYTHONDONTWRITEBYTECODE =
@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE =
 demo: $(VENV)/.installed-demo
 	@$(BIN)/python -m workloads demo $(ARGS)
 
-# JOBS is three times the cores of CI, since many tests wait. A file's tests run in one process, in order; half of the
+# JOBS is two more than there are cores, since many tests wait. A file's tests run in one process, in order; half of the
 # processes prefer files that wait. ARGS='-m "slow or combination"' runs the others: further stages at which a process is
 # killed, real graphs and options, and the combinations of parameters that bring no new value of one.
 # ARGS='-m slurm' runs the batch scripts under a real Slurm. The CPU kernels are optimized less than for users, and so
