@@ -371,6 +371,18 @@ def with_tickets(exchange: Exchange, device: Device) -> world.World:
     return own
 
 
+def meetings_in(seconds: float) -> int:
+    """How many meetings of two ranks take about so long here."""
+
+    def work(exchange: Exchange, device: Device) -> float:
+        meet(exchange, device, 1000)
+        began = time.monotonic()
+        meet(exchange, device, 5000)
+        return 5000 * seconds / (time.monotonic() - began)
+
+    return int(max(together(2, work)))
+
+
 @pytest.fixture
 def leaves_for_others(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A launch on a CPU leaves as on a GPU: only if another graph waits."""
@@ -393,8 +405,7 @@ def test_a_program_alone_does_not_leave() -> None:
 
 @pytest.mark.usefixtures("leaves_for_others")
 def test_a_long_program_leaves_for_short_ones() -> None:
-    ends = threading.Event()
-    rounds = 20_000
+    ends, rounds = threading.Event(), meetings_in(0.3)
 
     def work(exchange: Exchange, device: Device) -> tuple[int, int]:
         own = with_tickets(exchange, device)
@@ -425,12 +436,12 @@ def test_a_long_program_leaves_for_short_ones() -> None:
 @pytest.mark.usefixtures("leaves_for_others")
 def test_long_programs_take_turns() -> None:
     """Three of them, which begin at the same time."""
-    begin = threading.Barrier(6)
+    begin, rounds = threading.Barrier(6), meetings_in(0.5)
 
     def work(exchange: Exchange, device: Device) -> int:
         own = with_tickets(exchange, device)
         begin.wait(LIMIT)
-        assert meet(exchange, device, 20_000)["wrong"] == 0
+        assert meet(exchange, device, rounds)["wrong"] == 0
         return own.stays
 
     with ThreadPoolExecutor(3) as pool:
