@@ -14,6 +14,7 @@ from patience import patience
 
 from mgraph import DynamicGraph, EdgeBatch, GraphClosed
 from mgraph.local import coordinator
+from mgraph.worker.calls import changes
 
 N = 1000
 
@@ -107,6 +108,30 @@ def test_ctrl_c_drops_batches_that_wait(graph):
     assert (graph.epoch, graph.num_edges) == (1, 1)
     assert all(isinstance(p.exception(0), GraphClosed) for p in pending)
     assert graph.insert([5], [5]).epoch == 2
+
+
+@pytest.mark.usefixtures("never_alone")
+def test_ctrl_c_in_a_read_that_applies_batches_ends_their_pipeline(graph, monkeypatch):
+    """Otherwise later batches would take the epochs of those that were dropped."""
+    begun, decide = threading.Event(), changes._decide_together
+
+    def waits(rank, *args, **columns):
+        begun.set()
+        for _ in range(3000):
+            rank.shard.exchange.barrier()  # where Ctrl-C ends a call
+            threading.Event().wait(0.01)
+        return decide(rank, *args, **columns)
+
+    monkeypatch.setattr(changes, "_decide_together", waits)
+    with pytest.raises(GraphClosed, match="dropped because of Ctrl-C"), graph.pipeline() as pipe:
+        pending = [pipe.update(batch(i)) for i in range(4)]
+        with when(begun.is_set, ctrl_c), pytest.raises(KeyboardInterrupt):
+            graph.degrees([0])
+        monkeypatch.setattr(changes, "_decide_together", decide)
+        assert all(isinstance(p.exception(0), GraphClosed) for p in pending)
+        pipe.update(batch(4))
+    assert (graph.epoch, graph.num_edges) == (0, 0)
+    assert graph.insert([5], [5]).epoch == 1
 
 
 def test_pipelines_and_calls_of_several_threads(graph):

@@ -121,8 +121,7 @@ class BatchResults:
             outcome = with_place(error, f"the batch of epoch {epoch} in a pipeline; those before it are committed")
         # Its frames would keep the coordinator alive as long as the report.
         outcome.with_traceback(None)
-        if error is not None:
-            self.end(outcome)
+        self.end(outcome)
         pending.set_exception(outcome)
 
 

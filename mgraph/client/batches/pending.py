@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from threading import Lock
+from threading import RLock
 from typing import Any, TypeVar
 
 from mgraph.client.batches.mixed import Answers
@@ -20,7 +20,7 @@ U = TypeVar("U")
 
 POLL_SECONDS = 0.5  #: between two checks that the client still runs
 _WAITED = ("_condition", "_waiters", "_done_callbacks")  # attributes of `Future`
-_LOCK = Lock()  # of all futures for which nobody waits
+_LOCK = RLock()  # of all futures for which nobody waits
 
 
 class Pending(Future[T]):

@@ -199,6 +199,18 @@ def test_rows_wait_for_room_in_the_inboxes(monkeypatch: pytest.MonkeyPatch, mapp
     assert rounds(graph, cut(graph.n, 3), structure="gpma+", mapped=mapped) > few + 10
 
 
+def test_long_and_short_rows_of_a_tile_fit_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All edges lead to the other rank, which has no core without them: none may be lost."""
+    monkeypatch.setattr(program, "LEAST_ROOM", 1 << 20)
+    rng, left, right, long = np.random.default_rng(3), 20_000, 130, 120
+    degrees = np.where(np.arange(left) % 4 == 0, long, 8)
+    ends = np.concatenate([left + rng.permutation(right)[:degree] for degree in degrees])
+    graph = Graph(left + right, np.repeat(np.arange(left), degrees).astype(IDS), ends.astype(IDS), directed=False)
+    got, info = run(shards(graph, Partition((0, left, left + right)), "gpma+"), K_CORE, long + 1)
+    assert not got.any()
+    assert info == {"k": long + 1, "vertices": 0}
+
+
 def test_a_unit_of_more_edges_than_an_inbox_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "LEAST_ROOM", 8)
     monkeypatch.setattr(program, "USUAL_ROOM", 8)
