@@ -156,8 +156,7 @@ struct EveryRow {  // row_at of all rows, from `first` on
     DEVICE i64 operator()(i64 at) const { return first + at; }
 };
 
-// Folds reduce a row's edges to a value: nothing() is the neutral element, with(part, row, id, slot) adds an edge, and
-// over(group, part) combines the parts of a group's lanes.
+// Reads a unit for f that never returns true, with several loads of each lane in flight if the View can.
 template <class View, class Group, class F>
 DEVICE auto read_unit(const View& graph, Group group, i64 row, i64 unit, F f, int)
     -> decltype(graph.read(group, row, unit, f)) {
@@ -189,6 +188,8 @@ DEVICE void read_ids(const View& graph, Group group, i64 row, i64 unit, F f) {
     else read_several(graph, group, row, unit, f, 0L);
 }
 
+// Folds reduce a row's edges to a value: nothing() is the neutral element, with(part, row, id, slot) adds an edge, and
+// over(group, part) combines the parts of a group's lanes.
 template <class View, class Group, class Fold, class Part>
 DEVICE Part fold_unit(const View& graph, Group group, i64 row, i64 unit, Part part, const Fold& fold) {
     auto take = [&](u32 id, i64 slot, bool live) {

@@ -194,6 +194,7 @@ struct Round {  // one lane's
         for (bool listed = true;; listed = false) {
             if (world.size > 1 && !(listed && fits)) row = admit(tile, row);
             all.visit_views([&](const View& edges, int side) {
+                // On a GPU the rows before may have left more than short rows of all lanes leave room for.
                 if (side || Tile32::size() > 1) hand_on(tile, enough);
                 visit_rows(edges, tile, row, nullptr, nullptr,
                            [&](auto group, i64 next, i64 unit) { expand_unit(edges, group, next, unit); });
