@@ -219,7 +219,10 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
             state = typename Program::State{};
             if (program.resume) load_state(world, state);
             else program.begin(state);
-            if (blockIdx.x == 0) store(world.control + told_at, (u64)0);
+            if (blockIdx.x == 0) {  // a rank 0 that mostly waits would never be here long enough to look
+                bool told = program.resume && world.rank == 0 && load((const u32*)world.host);
+                store(world.control + told_at, (u64)told);
+            }
         }
         __syncthreads();
         if (threadIdx.x == 0 && program.resume == carried) {
