@@ -5,6 +5,7 @@
 
 constexpr u32 no_id = ~0u;  // no vertex
 constexpr i64 short_degree = 8;
+constexpr i64 most_parts = 8;  // of a task, for as many tiles
 constexpr i64 narrow_degree = 64;  // up to this degree 8 lanes fold a row, so a warp reads four rows concurrently
 static_assert(HUB_DEGREE >= short_degree, "a row is short, long or a hub");
 
@@ -140,15 +141,20 @@ DEVICE void visit_all(Grid grid, const View& graph, i64 n, RowAt row_at, u64* ta
     }
 }
 
-// Visits the hubs' tasks, in a kernel with one tile per task.
+// Visits the hubs' tasks, in a kernel with one tile per task. Few tasks are spread over more tiles, unit by unit.
 template <class View, class Visit>
 DEVICE void visit_hubs(Grid grid, const View& graph, const u64* tasks, i64 n, Visit visit) {
     Tile<32> tile;
-    for (i64 i : grid.items(tile, n))
-        visit_task(graph, tasks[i], [&](i64 row, i64 unit) {
-            visit(tile, row, unit);
-            return false;
-        });
+    i64 parts = 1;
+    if constexpr (tile.size() > 1) {
+        while (parts < most_parts && 2 * parts * n <= grid.items(tile, n).step) parts *= 2;
+    }
+    for (i64 i : grid.items(tile, n * parts)) {
+        u64 task = tasks[i / parts];
+        i64 row = (i64)(task >> 32), unit = (i64)(u32)task, units = graph.units(row);
+        i64 end = lesser(unit + task_units(graph, row), units);
+        for (unit += i % parts; unit < end; unit += parts) visit(tile, row, unit);
+    }
 }
 
 struct EveryRow {  // row_at of all rows, from `first` on

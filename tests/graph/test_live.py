@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 from graph_clusters import assert_clean
@@ -512,3 +513,30 @@ def test_an_error_leaves_what_can_be_read_again(place):
         graph.insert([2], [3], [4])
         for one in (live, eager):
             assert one.result()[3] == 6
+
+
+@pytest.mark.parametrize("deletes", [0, 3])
+def test_names_of_components_that_join(deletes: int) -> None:
+    rng, n = fresh_rng(), 400
+    with DynamicGraph(n_vertices=n, directed=False, order="degree", device="cpu") as graph:
+        edges = set()
+        insert = rng.integers(0, n, (2, 60))
+        graph.insert(*insert)
+        graph.reorder()
+        edges |= set(zip(*insert.tolist(), strict=True))
+        with graph.maintain("connected_components") as live:
+            for _ in range(25):
+                insert = rng.integers(0, n, (2, 12))
+                graph.insert(*insert)
+                edges |= set(zip(*insert.tolist(), strict=True))
+                gone = [sorted(edges)[i] for i in rng.permutation(len(edges))[:deletes]]
+                if gone:
+                    graph.delete(*zip(*gone, strict=True))
+                    edges -= {pair for u, v in gone for pair in ((u, v), (v, u))}
+                result, oracle = live.result(), nx.Graph(edges)
+                oracle.add_nodes_from(range(n))
+                want = np.empty(n, np.int64)
+                for part in nx.connected_components(oracle):
+                    want[list(part)] = min(part)
+                np.testing.assert_array_equal(result.to_numpy(), want)
+                assert result.components == len(np.unique(want))

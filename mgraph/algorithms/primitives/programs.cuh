@@ -44,6 +44,45 @@ DEVICE void send_together(Group group, const World& world, const Heard& heard, b
     }
 }
 
+// Returns how many lanes go to the rank with this lane's number; same: the lanes that go where this one goes.
+template <class Group> DEVICE u32 lanes_to(Group group, int to, int ranks, u32* same = nullptr) {
+    u32 count = 0;
+    for (int r = 0; r < ranks; ++r) {
+        u32 there = group.ballot(to == r);
+        if (group.rank() == r) count = popcount(there);
+        if (same && to == r) *same = there;
+    }
+    return count;
+}
+// Sends the ids id_at(0) .. id_at(n - 1), no_id for none, by one atomic of the group for each rank, all at once. Own ones
+// take places in a list that `listed` counts: keep(place, id).
+template <class Group, class IdAt, class Keep>
+DEVICE void send_all(Group group, const World& world, const Heard& heard, u32 n, IdAt id_at, i64* listed, Keep keep) {
+    for (int first = 0; first < (int)world.size; first += group.size()) {
+        int ranks = lesser((int)world.size - first, group.size());
+        auto rank_of = [&](u32 at) {
+            u32 id = at < n ? id_at(at) : no_id;
+            return id == no_id ? -1 : (int)world.owner(id) - first;
+        };
+        // Each lane counts what goes to one rank, and takes places there.
+        u32 count = 0;
+        for (u32 at = 0; at < n; at += group.size()) count += lanes_to(group, rank_of(at + group.rank()), ranks);
+        int of = first + group.rank();
+        i64* counter = of == (int)world.rank ? listed : world.counts + of;
+        i64 place = count ? atomic_add(counter, (i64)count) : 0;
+        for (u32 at = 0; at < n; at += group.size()) {
+            int to = rank_of(at + group.rank());
+            u32 same = 0, more = lanes_to(group, to, ranks, &same);
+            i64 next = group.shfl(place, greater(to, 0)) + popcount(same & ((1u << group.rank()) - 1));
+            place += more;
+            if (to < 0 || to >= ranks) continue;
+            u32 id = id_at(at + group.rank());
+            if (first + to == (int)world.rank) keep(next, id);
+            else if (next < world.room) world.put(heard, first + to, next, id);
+        }
+    }
+}
+
 // ---- rows ----------------------------------------------------------------------------------------------------------
 
 // What a tile has found and not handed on yet. Lanes add to it one by one; handing on takes a place in a list for all.
@@ -81,14 +120,9 @@ struct Finds {
         tile.sync();
         return id;
     }
-    // Each lane hands on its part, hand_on(tile, id), if there are `least` of them; a lane without one brings `none`.
-    template <class Tile, class HandOn> DEVICE void hand_on(Tile tile, u32 least, u32 none, HandOn hand_on) const {
+    template <class Tile> DEVICE u32 waiting(Tile tile) const {
         tile.sync();
-        u32 n = lesser(tile.shfl(load(count()), 0), most);  // a lane may add before another one has read
-        if (n < least) return;
-        for (u32 at = 0; at < n; at += tile.size()) hand_on(tile, at + tile.rank() < n ? ids[at + tile.rank()] : none);
-        tile.sync();
-        clear(tile);
+        return lesser(tile.shfl(load(count()), 0), most);  // before any lane finds more
     }
 };
 

@@ -90,6 +90,8 @@ struct Forest {
     DEVICE i64 items(const State& s, const Heard& heard) const {
         switch (s.phase) {
         case sample: return (kept ? vertices() : world.rows()) / 32;
+        case flatten:
+        case flatten_again:
         case link_rows:
         case share:
         case label: return world.rows() / 32;
@@ -178,7 +180,10 @@ struct Forest {
         }
     }
     DEVICE void do_flatten(Grid grid, const State& s, u32* trees) const {
-        for (i64 v : grid.items(vertices())) compress(trees, v);
+        // Before the ranks meet, only own vertices are looked at, and the paths that they begin.
+        bool own = s.phase == flatten || s.phase == flatten_again;
+        i64 first = own ? world.lo() : 0;
+        for (i64 i : grid.items(own ? world.rows() : vertices())) compress(trees, first + i);
         bool last = s.phase == flatten_all || (s.phase == flatten_rows && world.size == 1);
         if (last && links)
             for (i64 v : grid.items(vertices())) note_hook(links, hooks, v);
@@ -208,7 +213,7 @@ struct Forest {
         u64 ranks = 0;
         for (i64 r = 0; root != no_vertex && r < world.size; ++r) {
             i64 other = heard.number(r, REFERENCE);
-            if (other != no_vertex && (i64)load(parent + other) == root) ranks |= (u64)1 << r;
+            if (other != no_vertex && (i64)root_of(parent, (u32)other) == root) ranks |= (u64)1 << r;
         }
         return (i64)ranks;
     }

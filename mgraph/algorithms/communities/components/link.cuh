@@ -97,6 +97,11 @@ DEVICE void compress(u32* parent, i64 v) {
     for (u32 next; (next = stale_load(parent + up)) != up; up = next) store(parent + v, next);
 }
 
+DEVICE u32 root_of(const u32* parent, u32 v) {
+    for (u32 up; (up = stale_load(parent + v)) != v; v = up) {}
+    return v;
+}
+
 // Notes a vertex's name for its tree, which is called by the least one.
 DEVICE void note_name(u32* least, u32 root, u32 name) {
     if (name < stale_load(least + root)) atomic_min(least + root, name);

@@ -5,12 +5,21 @@
 #include "kernels/bits.cuh"
 #include "kernels/search.cuh"
 
-struct Compress {  // one lane a vertex: the root becomes its parent
+DEVICE void count_roots(i64 found, i64* roots) {
+    Tile<32> tile;
+    found = tile.sum(found);
+    if (tile.rank() == 0 && found) atomic_add(roots, found);
+}
+
+struct Compress {  // one lane a vertex: the root becomes its parent; counts the roots
     static constexpr int lanes = 1;
     u32* parent;
     i64 n;
+    i64* roots;
     DEVICE void operator()(Grid grid) const {
-        for (i64 v : grid.items(n)) compress(parent, v);
+        i64 found = 0;
+        for (i64 v : grid.items(n)) compress(parent, v), found += stale_load(parent + v) == (u32)v;
+        count_roots(found, roots);
     }
 };
 
@@ -28,9 +37,18 @@ struct LeastIds {  // one lane a user's id: least[root] becomes the smallest use
             note_name(least, root, (u32)id);
             found += root == vertex;
         }
-        Tile<32> tile;
-        found = tile.sum(found);
-        if (tile.rank() == 0 && found) atomic_add(roots, found);
+        count_roots(found, roots);
+    }
+};
+
+struct NameJoined {  // one lane a root of a tree that was joined with others: their root gets the least of their names
+    static constexpr int lanes = 1;
+    const u32* joined;
+    i64 n;
+    const u32* parent;
+    u32* least;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) note_name(least, parent[joined[i]], load(least + joined[i]));
     }
 };
 
@@ -57,6 +75,7 @@ struct Links {
     u32* suspects;  // a bitmap of all vertices: the sources of deleted arcs between hooks
     u32* parent;  // the root of each vertex before the update
     u64* cut;  // vertex << 32 | the one that it hung on
+    u64* joined;  // pairs of roots before the update, root << 32 | root, whose trees an arc joins
     i64* state;
     DEVICE i64 number(Counted word) const { return load(state + word); }
     DEVICE void count(Counted word) const { take_place(state + word); }
@@ -230,7 +249,7 @@ struct JoinArcs {  // one lane a changed arc: joins the trees of the ends of an 
             if (changed.was(i) || !changed.is(i)) continue;
             u32 a = stale_load(links.parent + changed.src(i)), b = stale_load(links.parent + changed.dst(i));
             if (a == b) continue;
-            links.count(m_joins);
+            links.joined[take_place(links.state + m_joins)] = arc_of(a, b);
             u64 arc = changed.keys[i];
             link(links.parent, a, b, links.of, arc);
             if (!links.of) continue;

@@ -14,7 +14,7 @@ longer than a fresh run.
 step                launches read-backs exchange
 =================== ======== ========== ============================================
 cut, relink, join   3        1          allreduce of a number, after deletions
-roots of new trees  1        nothing    nothing
+roots of new trees  2        nothing    nothing
 forest again        2        nothing    as in a fresh run
 labels              2        1          nothing; of the forest made again, nothing
 =================== ======== ========== ============================================
@@ -56,7 +56,9 @@ class Components:
     least : uint32[n_vertices] or None
         The label by root, once the result was asked for and until the trees change.
     trees : int
-        The number of trees, known with `labels` or `least`.
+        The number of trees, known with `labels`.
+    roots : int64[1] or None
+        The same on the device, known with `least`.
     named : uint32[n_vertices] or None
         The order of the vertices' names with which `labels` or `least` was found.
     """
@@ -75,7 +77,7 @@ class Components:
         """Find the components, from `kept` arcs of the last forest. Keep the forest if `keep` is true."""
         shard, device, n = self.shard, self.device, self.shard.n_vertices
         self.links = Links(device.empty(n, np.uint64), device.zeros(n, np.uint8)) if keep else None
-        self.least, self.named = None, shard.by_name
+        self.least, self.roots, self.named = None, None, shard.by_name
         self.parent, self.labels, self.trees = connect(shard, self.links, kept, stride)
 
     @property
@@ -91,7 +93,8 @@ class Components:
             self.named, self.least, labels = self.shard.by_name, None, None
         if labels is None:
             if self.least is None:
-                self.least, self.trees = _least_ids(self.shard, self.kernels, self.parent)
+                self.least, self.roots = _least_ids(self.shard, self.kernels, self.parent)
+            self.trees = int(Device.to_host(self.roots)[0])
             rows = self.shard.hi - self.shard.lo
             labels = self.device.empty(rows, np.int64)
             self.kernels.Label(
@@ -110,9 +113,10 @@ class Components:
             return ApplyResult(0, True, "anew")
         changed, arcs, state = Struct(**changes.fields()), len(changes), device.zeros(5, np.int64)
         stumps, suspects = (device.zeros(words_of(n), np.uint32) for _ in range(2))
+        cut, joined = device.carve((arcs, np.uint64), (arcs, np.uint64))
         links = Struct(
             of=kept and kept.arcs, hooks=kept and kept.hooks, stumps=stumps, suspects=suspects, parent=self.parent,
-            cut=device.empty(arcs, np.uint64), state=state,
+            cut=cut, joined=joined, state=state,
         )  # fmt: skip
 
         # Cut the vertices that deleted arcs linked, and link them again. Inserted arcs join trees.
@@ -129,20 +133,27 @@ class Components:
 
         # If a rank has a loose vertex, make the forest again from its patches. Small patches do not pay.
         if kept is not None and counts[LOOSE]:
-            cut = max(1, counts[CUT])
-            if cut * PATCH > n:
-                self.density = cut / changes.deleted
+            cuts = max(1, counts[CUT])
+            if cuts * PATCH > n:
+                self.density = cuts / changes.deleted
                 self._connect(keep=False)
                 return ApplyResult(0, True, "anew")
             self.kernels.CutHooks(n, changed=changed, links=links, n=n)
-            self._connect(True, kept.arcs, max(1, n // (SAMPLES * cut)))
+            self._connect(True, kept.arcs, max(1, n // (SAMPLES * cuts)))
             return ApplyResult(counts[EDGES], True)
-        if counts[JOINS]:
-            self.kernels.Compress(n, parent=self.parent, n=n)
-        new_trees = counts[JOINS] > 0 or counts[PARTED] > 0
-        if new_trees:
-            self.least = self.labels = None
-        return ApplyResult(counts[EDGES], new_trees)
+        joins, parted = counts[JOINS], counts[PARTED]
+        if joins or parted:
+            self.labels, self.roots = None, device.zeros(1, np.int64)
+        if joins:
+            self.kernels.Compress(n, parent=self.parent, n=n, roots=self.roots)
+        if parted:
+            self.least = None
+        elif joins and self.least is not None:
+            roots = 2 * joins
+            self.kernels.NameJoined(
+                roots, joined=joined.view(np.uint32), n=roots, parent=self.parent, least=self.least
+            )  # fmt: skip
+        return ApplyResult(counts[EDGES], joins > 0 or parted > 0)
 
     def renumber(self, ids: Renumbering) -> bool:
         """Adopt new internal ids. The vertices that were removed had no edges."""
@@ -178,12 +189,12 @@ class Components:
         )
 
 
-def _least_ids(shard: Shard, library: Library, parent: Array) -> tuple[Array, int]:
-    """Return the label of each root, uint32[n_vertices], and the number of trees. One read-back.
+def _least_ids(shard: Shard, library: Library, parent: Array) -> tuple[Array, Array]:
+    """Return the label of each root, uint32[n_vertices], and the number of trees, int64[1] on the device.
 
     A label is the first place in `Shard.by_name` of a vertex in the tree.
     """
     n, roots = shard.n_vertices, shard.device.zeros(1, np.int64)
     least = shard.device.full(n, 2**32 - 1, np.uint32)
     library.LeastIds(n, order=shard.by_name, n=n, parent=parent, least=least, roots=roots)
-    return least, int(Device.to_host(roots)[0])
+    return least, roots

@@ -3,7 +3,6 @@
 #include "algorithms/primitives/programs.cuh"
 #include "kernels/buffered_append.cuh"
 
-constexpr i64 most_parts = 8;  // tiles of a GPU that share a row where there are few
 template <class View> struct Cores;
 
 template <class View>
@@ -89,49 +88,9 @@ struct Round {  // one lane's
         else if (all.add_hubs(row, s.turn + 1)) return row;
         return -1;
     }
-    // Sends the ids id_at(0) .. id_at(n - 1), by one atomic for each rank, all at once.
-    template <class Group, class IdAt> DEVICE void send_all(Group group, u32 n, IdAt id_at) const {
-        for (int first = 0; first < (int)world.size; first += group.size()) {
-            int ranks = lesser((int)world.size - first, group.size());
-            auto rank_of = [&](u32 at) {
-                u32 id = at < n ? id_at(at) : no_id;
-                return id == no_id ? -1 : (int)world.owner(id) - first;
-            };
-            // Each lane counts what goes to one rank, and takes places there.
-            u32 count = 0;
-            for (u32 at = 0; at < n; at += group.size()) count += share(group, rank_of(at + group.rank()), ranks);
-            int of = first + group.rank();
-            i64* counter = of == (int)world.rank ? world.number(Cores<View>::LISTED) : world.counts + of;
-            i64 place = count ? atomic_add(counter, (i64)count) : 0;
-            for (u32 at = 0; at < n; at += group.size()) {
-                int to = rank_of(at + group.rank());
-                u32 same = 0, more = share(group, to, ranks, &same);
-                i64 next = group.shfl(place, greater(to, 0)) + popcount(same & ((1u << group.rank()) - 1));
-                place += more;
-                if (to < 0 || to >= ranks) continue;
-                u32 id = id_at(at + group.rank());
-                if (first + to == (int)world.rank) store(all.listing(s.turn + 1) + next, row_of(id));
-                else if (next < world.room) world.put(heard, first + to, next, id);
-            }
-        }
-    }
-    // Returns how many lanes go to the rank with this lane's number; same: the lanes that go where this one goes.
-    template <class Group> static DEVICE u32 share(Group group, int to, int ranks, u32* same = nullptr) {
-        u32 count = 0;
-        for (int r = 0; r < ranks; ++r) {
-            u32 lanes_there = group.ballot(to == r);
-            if (group.rank() == r) count = popcount(lanes_there);
-            if (same && to == r) *same = lanes_there;
-        }
-        return count;
-    }
-    template <class Tile32> DEVICE u32 waiting(Tile32 tile) const {
-        tile.sync();
-        return lesser(tile.shfl(load(finds.count()), 0), Finds::most);  // before any lane finds more
-    }
     // What the tile has found leaves it, if that is `least` or more.
     template <class Tile32> DEVICE void hand_on(Tile32 tile, u32 least) const {
-        u32 n = waiting(tile);
+        u32 n = finds.waiting(tile);
         if (n < least) return;
         for (u32 at = 0; at < n; at += tile.size()) {
             u32 id = at + tile.rank() < n ? finds.ids[at + tile.rank()] : no_id;
@@ -139,7 +98,8 @@ struct Round {  // one lane's
             if (own && !listed) finds.ids[at + tile.rank()] = no_id;
             all.count_listed(tile, listed ? (i64)row_of(id) : -1, s.turn + 1);
         }
-        send_all(tile, n, [&](u32 at) { return finds.ids[at]; });
+        send_all(tile, world, heard, n, [&](u32 at) { return finds.ids[at]; }, world.number(Cores<View>::LISTED),
+                 [&](i64 place, u32 id) { store(all.listing(s.turn + 1) + place, row_of(id)); });
         tile.sync();
         finds.clear(tile);
     }
@@ -200,7 +160,7 @@ struct Round {  // one lane's
                            [&](auto group, i64 next, i64 unit) { expand_unit(edges, group, next, unit); });
             });
             if constexpr (Tile32::size() > 1) return;
-            u32 n = waiting(tile);
+            u32 n = finds.waiting(tile);
             if (n == 0) return;
             row = deliver(finds.take_last(tile, n, no_id), !is_full());
         }

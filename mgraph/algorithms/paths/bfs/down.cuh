@@ -23,35 +23,60 @@ struct SearchDown {
         store(search.listing(level) + base + take_place(world.number(Search::LISTED)), (u32)row);
         mine.of[Search::ARCS] += search.graph.degree(row);
     }
-    DEVICE void discover(u32 id, bool look_again) const {
+    // Finds those of a lane's ids (no_id for none) that nobody has visited. Each step is one access for all of them.
+    template <int n> DEVICE void discover(const u32 (&ids)[n], bool look_again) const {
         const u32* bits = search.seen(world.rank, s.buffer);
-        if (saw_bit(bits, id) || (look_again && get_bit(bits, id)) || !visit_first(id)) return;
-        if (!finds.add(id)) hand_on(Tile<1>{}, id);
+        u32 open = 0;
+        for (int k = 0; k < n; ++k) open |= (u32)(ids[k] != no_id && !saw_bit(bits, ids[k])) << k;
+        if (look_again)
+            for (int k = 0; k < n; ++k)
+                if (open >> k & 1 && get_bit(bits, ids[k])) open &= ~(1u << k);
+        for (int k = 0; k < n; ++k)
+            if (open >> k & 1 && !visit_first(ids[k])) open &= ~(1u << k);
+        for (int k = 0; k < n; ++k)
+            if (open >> k & 1 && !finds.add(ids[k])) {
+                u32 id = ids[k];
+                hand_on(Tile<1>{}, &id, 1);
+            }
     }
-    // Own vertices get their distance and go to the next list, others to their owners. Lanes without a find bring no_id.
-    template <class Group> DEVICE void hand_on(Group group, u32 id) const {
-        i64 row = (i64)id - world.lo();
-        bool own = id != no_id && row >= 0 && row < world.rows(), other = id != no_id && !own;
-        if (own && world.size == 1) search.distance[row] = (i32)(s.level + 1);
-        else if (own) own = lower(row, s.level + 1) > s.level + 1;
-        i64 place = places(group, own, world.number(Search::LISTED));
-        if (own) {
-            store(search.listing(s.level + 1) + s.next_listed + place, (u32)row);
-            mine.of[Search::ARCS] += search.graph.degree(row);
+    // Own vertices get their distance and go to the next list, others to their owners.
+    template <class Group> DEVICE void hand_on(Group group, u32* ids, u32 n) const {
+        constexpr int few = Group::width > 1 ? 4 : 1;  // accesses of a lane at once
+        for (u32 base = group.rank(); base < n; base += few * group.size()) {
+            u32 id[few];
+            i64 row[few], before[few];
+#pragma unroll
+            for (int k = 0; k < few; ++k) {
+                u32 at = base + k * group.size();
+                id[k] = at < n ? ids[at] : no_id;
+                i64 owner = id[k] == no_id ? world.rank : world.owner(id[k]);
+                row[k] = (i64)id[k] - world.starts[owner], before[k] = Search::unreached;
+                if (id[k] == no_id || owner != world.rank) continue;
+                if (world.size == 1) search.distance[row[k]] = (i32)(s.level + 1);
+                else before[k] = lower(row[k], s.level + 1);
+            }
+#pragma unroll
+            for (int k = 0; k < few; ++k) {
+                if (id[k] == no_id) continue;
+                if (before[k] <= s.level + 1) ids[base + k * group.size()] = no_id;
+                else if (row[k] < world.rows()) mine.of[Search::ARCS] += search.graph.degree(row[k]);  // others' alike
+            }
         }
-        if (world.size == 1 || !group.any(other)) return;
-        i64 owner = other ? world.owner(id) : world.rank, there = (i64)id - world.starts[owner];
-        send_together(group, world, heard, other, owner, id);
-        if (other && there < world.rows()) mine.of[Search::ARCS] += search.graph.degree(there);  // alike: a guess
+        group.sync();
+        send_all(group, world, heard, n, [&](u32 at) { return ids[at]; }, world.number(Search::LISTED),
+                 [&](i64 place, u32 id) {
+                     store(search.listing(s.level + 1) + s.next_listed + place, (u32)((i64)id - world.lo()));
+                 });
     }
     template <class Group> DEVICE void hand_on_all(Group tile, u32 least) const {
-        finds.hand_on(tile, least, no_id, [&](auto group, u32 id) { hand_on(group, id); });
+        u32 n = finds.waiting(tile);
+        if (n < least) return;
+        hand_on(tile, finds.ids, n);
+        tile.sync();
+        finds.clear(tile);
     }
     template <class Group> DEVICE void expand_unit(Group group, i64 row, i64 unit, bool look_again) const {
-        search.graph.visit(group, row, unit, [&](u32 id, i64, bool live) {
-            if (live) discover(id, look_again);
-            return false;
-        });
+        read_ids(search.graph, group, row, unit, [&](const auto& ids) { discover(ids, look_again); });
         if constexpr (Group::width == Search::lanes) hand_on_all(group, Finds::most / 3);
     }
     DEVICE void expand(Grid grid) const {

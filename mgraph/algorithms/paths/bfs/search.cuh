@@ -11,7 +11,7 @@
 #define PARENTS 0
 #endif
 
-constexpr i64 steep = 50;  // go up while the frontier has more than 1 / steep of the arcs not yet explored
+constexpr i64 steep = 24;  // go up while the frontier has more than 1 / steep of the arcs not yet explored
 constexpr i64 crowded = 1 << 16;  // rows of a frontier that finds most vertices more than once
 
 #include "algorithms/paths/bfs/down.cuh"
