@@ -9,6 +9,17 @@ constexpr i64 most_parts = 8;  // of a task, for as many tiles
 constexpr i64 narrow_degree = 64;  // up to this degree 8 lanes fold a row, so a warp reads four rows concurrently
 static_assert(HUB_DEGREE >= short_degree, "a row is short, long or a hub");
 
+// True if rows are contiguous slots: begins(row), ends(row), id_at(slot). Then a lane can read several rows at once.
+struct Yes {
+    static constexpr bool value = true;
+};
+struct No {
+    static constexpr bool value = false;
+};
+template <class View> DEVICE auto has_stretches(int) -> decltype(View().id_at(i64()), Yes()) { return {}; }
+template <class View> DEVICE No has_stretches(long) { return {}; }
+template <class View> constexpr bool in_stretches = decltype(has_stretches<View>(0))::value;
+
 // Prefetch on a CPU, in two steps, if the View has them: fetch_start(row), and a few rows later fetch(row).
 constexpr i64 rows_ahead = 8;
 template <class View> DEVICE auto fetch_start_if_any(const View& graph, i64 row, int)

@@ -132,9 +132,7 @@ struct Forest {
             do_tell(grid, s, heard);
             break;
         case learn: do_learn(grid, s, heard); break;
-        case name_trees:
-            for (i64 id : grid.items(vertices())) note_name(spare, parent[order[id]], (u32)id);
-            break;
+        case name_trees: do_name(grid); break;
         case label: do_label(grid, mine); break;
         default: do_flatten(grid, s, trees);
         }
@@ -143,23 +141,53 @@ struct Forest {
 
     // ---- phases -----------------------------------------------------------------------------------------------------
 
+    // Calls work(first, step): a lane has `count` of n items, from `first` in steps; some may be n or more.
+    template <int count, class Work> static DEVICE void take_several(Grid grid, i64 n, Work work) {
+        i64 step = (n + count - 1) / count;
+        for (i64 i : grid.items(step)) work(i, step);
+    }
     // A run without links passes a constant, null, to the next two.
     DEVICE void do_plant(Grid grid, const View& edges, u32* trees, u64* arcs) const {
-        i64 first = world.lo(), rows = world.rows();
-        for (i64 v : grid.items(vertices())) {
-            bool own = v >= first && v < first + rows;
-            u64 arc = arcs && kept ? kept[v] : unlinked;
-            u32 up = arc != unlinked ? hung_on(arc, v) : own ? first_parent(edges, first, rows, v - first) : (u32)v;
-            trees[v] = up;
-            if (arcs) arcs[v] = up == (u32)v ? unlinked : arc != unlinked ? arc : arc_of(v, up);
-        }
+        i64 first = world.lo(), rows = world.rows(), n = vertices();
+        take_several<rows_read_at_once>(grid, n, [&](i64 from, i64 step) {
+            i64 row[rows_read_at_once];
+            u64 arc[rows_read_at_once];
+            u32 ids[rows_read_at_once][sampled];
+            for (int k = 0; k < rows_read_at_once; ++k) {
+                i64 v = from + k * step;
+                arc[k] = arcs && kept && v < n ? kept[v] : unlinked;
+                row[k] = v >= first && v < first + rows && arc[k] == unlinked ? v - first : -1;
+            }
+            first_neighbours(edges, rows, row, ids);
+            for (int k = 0; k < rows_read_at_once; ++k) {
+                i64 v = from + k * step;
+                if (v >= n) break;
+                u32 up = lesser((u32)v, lesser(ids[k][0], ids[k][1]));
+                if (arc[k] != unlinked) up = hung_on(arc[k], v);
+                trees[v] = up;
+                if (arcs) arcs[v] = up == (u32)v ? unlinked : arc[k] != unlinked ? arc[k] : arc_of(v, up);
+            }
+        });
         if (world.size > 1)
             for (i64 i : grid.items(words_of(vertices()) + 1)) store(shared_bits(world.rank) + i, 0u);
         for (i64 i : grid.items(1)) store(largest + i, (u64)0);
     }
     DEVICE void do_sample(Grid grid, const View& edges, u32* trees, u64* arcs) const {
         i64 first = world.lo(), rows = world.rows();
-        for (i64 row : grid.items(rows)) link_sample(edges, first, rows, row, trees, arcs);
+        take_several<rows_read_at_once>(grid, rows, [&](i64 from, i64 step) {
+            i64 row[rows_read_at_once];
+            u32 ids[rows_read_at_once][sampled], near[rows_read_at_once], up[rows_read_at_once][sampled];
+            for (int k = 0; k < rows_read_at_once; ++k) row[k] = from + k * step < rows ? from + k * step : -1;
+            first_neighbours(edges, rows, row, ids);
+            for (int k = 0; k < rows_read_at_once; ++k) near[k] = row[k] < 0 ? 0 : stale_load(trees + first + row[k]);
+            for (int k = 0; k < rows_read_at_once; ++k)
+                for (int j = 0; j < sampled; ++j)
+                    up[k][j] = ids[k][j] == no_id ? near[k] : stale_load(trees + ids[k][j]);
+            for (int k = 0; k < rows_read_at_once; ++k)
+                for (int j = 0; j < sampled; ++j)
+                    if (up[k][j] != near[k])
+                        near[k] = link(trees, near[k], up[k][j], arcs, arc_of(first + row[k], ids[k][j]));
+        });
     }
     // Links the patches of an earlier forest: by its other arcs, and by sampled rows, so that most are in one tree.
     DEVICE void do_link_patches(Grid grid, const View& edges, u32* trees) const {
@@ -183,7 +211,15 @@ struct Forest {
         // Before the ranks meet, only own vertices are looked at, and the paths that they begin.
         bool own = s.phase == flatten || s.phase == flatten_again;
         i64 first = own ? world.lo() : 0;
-        for (i64 i : grid.items(own ? world.rows() : vertices())) compress(trees, first + i);
+        i64 n = own ? world.rows() : vertices();
+        take_several<vertices_at_once>(grid, n, [&](i64 from, i64 step) {
+            u32 up[vertices_at_once], next[vertices_at_once];
+            for (int k = 0; k < vertices_at_once; ++k)
+                up[k] = from + k * step < n ? stale_load(trees + first + from + k * step) : 0;
+            for (int k = 0; k < vertices_at_once; ++k) next[k] = stale_load(trees + up[k]);
+            for (int k = 0; k < vertices_at_once; ++k)
+                if (next[k] != up[k] && from + k * step < n) compress(trees, first + from + k * step);
+        });
         bool last = s.phase == flatten_all || (s.phase == flatten_rows && world.size == 1);
         if (last && links)
             for (i64 v : grid.items(vertices())) note_hook(links, hooks, v);
@@ -236,10 +272,13 @@ struct Forest {
         u32 root = (u32)own_largest();
         for (i64 i : grid.items(own.words())) {
             i64 word = own.first_word() + i;
-            u32 bits = 0;
-            for (u32 open = own(word); open; open &= open - 1) {
-                i64 v = word * word_bits + lowest_bit(open);
-                if (load(parent + v) == root) bits |= bit_of(v);
+            const u32* up = parent + word * word_bits;
+            u32 open = own(word), bits = 0;
+            for (int bit = 0; bit < word_bits; bit += 2 * vertices_at_once) {
+                u32 near[2 * vertices_at_once];
+                for (int k = 0; k < 2 * vertices_at_once; ++k)
+                    near[k] = open >> (bit + k) & 1 ? stale_load(up + bit + k) : ~root;
+                for (int k = 0; k < 2 * vertices_at_once; ++k) bits |= (u32)(near[k] == root) << (bit + k);
             }
             for (i64 r = 0; r < world.size; ++r)
                 if (world.reaches(r)) own.put(shared_bits(r), word, bits);
@@ -249,8 +288,17 @@ struct Forest {
     DEVICE void do_join(Grid grid, const State& s) const {
         if (s.reference == no_vertex) return;
         u32 root = stale_load(parent + s.reference);
-        for (i64 v : grid.items(vertices()))
-            if (is_shared(v) && stale_load(parent + v) != root) link(parent, (u32)v, (u32)s.reference);
+        i64 n = vertices();
+        take_several<vertices_at_once>(grid, n, [&](i64 from, i64 step) {
+            bool shared[vertices_at_once];
+            u32 up[vertices_at_once];
+            for (int k = 0; k < vertices_at_once; ++k) {
+                i64 v = from + k * step;
+                shared[k] = v < n && is_shared(v), up[k] = v < n ? stale_load(parent + v) : root;
+            }
+            for (int k = 0; k < vertices_at_once; ++k)
+                if (shared[k] && up[k] != root) link(parent, (u32)(from + k * step), (u32)s.reference);
+        });
     }
     DEVICE void do_link(Grid grid, const State& s) const {
         Tile<lanes> tile;
@@ -261,6 +309,7 @@ struct Forest {
             bool open = row < rows;
             if (open && !all)
                 open = world.size > 1 ? !is_shared(first + row) : (i64)stale_load(parent + first + row) != known;
+            if (!tile.any(open)) continue;
             visit_views([&](const View& edges, int side) {
                 visit_rows(edges, tile, open ? row : -1, task_list(side), world.number(TASKS + side),
                            [&](auto group, i64 next, i64 unit) {
@@ -282,14 +331,24 @@ struct Forest {
         Tile<lanes> tile;
         i64 first = s.parts ? s.part * world.room : 0;
         i64 n = s.parts ? lesser(world.room, vertices() - first) : vertices();
-        for (i64 i : grid.items((n + tile.size() - 1) / tile.size() * tile.size())) {  // whole tiles
-            i64 v = world.lo() + first + i;
-            if (v >= vertices()) v -= vertices();
-            u32 root = i < n ? stale_load((s.parts ? spare : parent) + v) : 0u;
-            bool news = i < n && root != (u32)v && (v == s.reference || s.reference == no_vertex || !is_shared(v));
-            if (!tile.any(news)) continue;
-            for (i64 r = 0; r < world.size; ++r)
-                if (r != world.rank) send_together(tile, world, heard, news, r, (u64)v << 32 | root);
+        i64 step = (n + vertices_at_once - 1) / vertices_at_once;
+        for (i64 from : grid.items((step + tile.size() - 1) / tile.size() * tile.size())) {  // whole tiles
+            i64 v[vertices_at_once];
+            u32 root[vertices_at_once];
+            bool known[vertices_at_once];
+            for (int k = 0; k < vertices_at_once; ++k) {
+                i64 i = from + k * step;
+                v[k] = from < step && i < n ? world.lo() + first + i : -1;
+                if (v[k] >= vertices()) v[k] -= vertices();
+                root[k] = v[k] < 0 ? 0u : stale_load((s.parts ? spare : parent) + v[k]);
+                known[k] = v[k] < 0 || (s.reference != no_vertex && v[k] != s.reference && is_shared(v[k]));
+            }
+            for (int k = 0; k < vertices_at_once; ++k) {
+                bool news = !known[k] && root[k] != (u32)v[k];
+                if (!tile.any(news)) continue;
+                for (i64 r = 0; r < world.size; ++r)
+                    if (r != world.rank) send_together(tile, world, heard, news, r, (u64)v[k] << 32 | root[k]);
+            }
         }
     }
     DEVICE void do_learn(Grid grid, const State& s, const Heard& heard) const {
@@ -299,12 +358,32 @@ struct Forest {
                 link(parent, (u32)(pair >> 32), (u32)pair);
             }
     }
+    DEVICE void do_name(Grid grid) const {
+        i64 n = vertices();
+        const u32 *names = order, *trees = parent;
+        u32* least = spare;
+        take_several<vertices_at_once>(grid, n, [&](i64 from, i64 step) {
+            u32 root[vertices_at_once];
+            for (int k = 0; k < vertices_at_once; ++k) root[k] = from + k * step < n ? names[from + k * step] : 0;
+            for (int k = 0; k < vertices_at_once; ++k) root[k] = stale_load(trees + root[k]);
+            for (int k = 0; k < vertices_at_once; ++k)
+                if (from + k * step < n) note_name(least, root[k], (u32)(from + k * step));
+        });
+    }
     DEVICE void do_label(Grid grid, Numbers& mine) const {
-        for (i64 row : grid.items(world.rows())) {
-            u32 root = parent[world.lo() + row];
-            mine.of[ROOTS] += (i64)root == world.lo() + row;
-            labels[row] = order ? spare[root] : root;
-        }
+        i64 first = world.lo(), rows = world.rows();
+        take_several<vertices_at_once>(grid, rows, [&](i64 from, i64 step) {
+            u32 root[vertices_at_once], name[vertices_at_once];
+            for (int k = 0; k < vertices_at_once; ++k)
+                root[k] = from + k * step < rows ? parent[first + from + k * step] : 0;
+            for (int k = 0; k < vertices_at_once; ++k) name[k] = order ? spare[root[k]] : root[k];
+            for (int k = 0; k < vertices_at_once; ++k) {
+                i64 row = from + k * step;
+                if (row >= rows) break;
+                mine.of[ROOTS] += (i64)root[k] == first + row;
+                labels[row] = name[k];
+            }
+        });
     }
 
     // ---- which phase follows -----------------------------------------------------------------------------------------

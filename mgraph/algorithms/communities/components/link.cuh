@@ -66,27 +66,51 @@ DEVICE void visit_sample(const View& graph, i64 row, Visit visit, i64 most = sam
         });
 }
 
-// What an own vertex begins under: the smallest of itself and its first neighbours.
-template <class View> DEVICE u32 first_parent(const View& graph, i64 first, i64 rows, i64 row) {
-    u32 least = (u32)(first + row);
-    fetch_row(graph, row, rows, EveryRow{});
-    visit_sample(graph, row, [&](u32 id) { least = lesser(least, id); });
-    return least;
+// What a lane of a GPU reads at once: it waits for memory most of the time.
+constexpr int rows_read_at_once = Tile<32>::size() > 1 ? 2 : 1;
+constexpr int vertices_at_once = Tile<32>::size() > 1 ? 4 : 1;
+
+DEVICE void add_neighbour(u32 (&ids)[sampled], u32 id) {  // to those before, in registers
+    static_assert(sampled == 2, "the first and the second");
+    if (ids[0] == no_id) ids[0] = id;
+    else if (ids[1] == no_id) ids[1] = id;
 }
 
-// Links an own vertex with its first neighbours.
-template <class View>
-DEVICE void link_sample(const View& graph, i64 first, i64 rows, i64 row, u32* parent, u64* links) {
-    i64 vertex = first + row;
-    u32 near = (u32)vertex;
-    fetch_row(graph, row, rows, EveryRow{});
-    if constexpr (Tile<32>::size() == 1) {  // a CPU waits once for the parents of all three
-        u32 ids[sampled], up[sampled], n = 0;
-        near = stale_load(parent + near);
-        visit_sample(graph, row, [&](u32 id) { ids[n] = id, up[n++] = stale_load(parent + id); });
-        for (u32 k = 0; k < n; ++k) near = link(parent, near, up[k], links, arc_of(vertex, ids[k]));
+// The first neighbours of own rows, -1 for none; no_id for those that are missing.
+template <class View, int count>
+DEVICE void first_neighbours(const View& graph, i64 rows, const i64 (&row)[count], u32 (&ids)[count][sampled]) {
+    for (int k = 0; k < count; ++k)
+        for (int j = 0; j < sampled; ++j) ids[k][j] = no_id;
+    if constexpr (count > 1 && in_stretches<View>) {
+        constexpr int looks = 4;
+        i64 at[count];
+        u32 length[count];
+#pragma unroll
+        for (int k = 0; k < count; ++k) {
+            at[k] = row[k] < 0 ? 0 : graph.begins(row[k]);
+            length[k] = row[k] < 0 ? 0 : (u32)(graph.ends(row[k]) - at[k]);
+        }
+#pragma unroll
+        for (int j = 0; j < looks; ++j) {
+            u32 id[count];
+#pragma unroll
+            for (int k = 0; k < count; ++k) id[k] = j < length[k] ? graph.id_at(at[k] + j) : no_id;
+#pragma unroll
+            for (int k = 0; k < count; ++k) add_neighbour(ids[k], id[k]);
+        }
+#pragma unroll
+        for (int k = 0; k < count; ++k)
+            if (length[k] > looks && ids[k][1] == no_id) {  // gaps between few edges
+                ids[k][0] = no_id;
+                visit_sample(graph, row[k], [&](u32 id) { add_neighbour(ids[k], id); });
+            }
     } else {
-        visit_sample(graph, row, [&](u32 id) { near = link(parent, near, id, links, arc_of(vertex, id)); });
+        for (int k = 0; k < count; ++k) {
+            if (row[k] < 0) continue;
+            fetch_row(graph, row[k], rows, EveryRow{});
+            int n = 0;
+            visit_sample(graph, row[k], [&](u32 id) { ids[k][n++] = id; });
+        }
     }
 }
 

@@ -98,8 +98,9 @@ struct Round {  // one lane's
             if (own && !listed) finds.ids[at + tile.rank()] = no_id;
             all.count_listed(tile, listed ? (i64)row_of(id) : -1, s.turn + 1);
         }
-        send_all(tile, world, heard, n, [&](u32 at) { return finds.ids[at]; }, world.number(Cores<View>::LISTED),
-                 [&](i64 place, u32 id) { store(all.listing(s.turn + 1) + place, row_of(id)); });
+        send_all(
+            tile, world, heard, n, [&](u32 at) { return finds.ids[at]; }, world.number(Cores<View>::LISTED),
+            [&](i64 place, u32 id) { store(all.listing(s.turn + 1) + place, row_of(id)); });
         tile.sync();
         finds.clear(tile);
     }

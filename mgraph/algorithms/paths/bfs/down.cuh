@@ -63,10 +63,11 @@ struct SearchDown {
             }
         }
         group.sync();
-        send_all(group, world, heard, n, [&](u32 at) { return ids[at]; }, world.number(Search::LISTED),
-                 [&](i64 place, u32 id) {
-                     store(search.listing(s.level + 1) + s.next_listed + place, (u32)((i64)id - world.lo()));
-                 });
+        send_all(
+            group, world, heard, n, [&](u32 at) { return ids[at]; }, world.number(Search::LISTED),
+            [&](i64 place, u32 id) {
+                store(search.listing(s.level + 1) + s.next_listed + place, (u32)((i64)id - world.lo()));
+            });
     }
     template <class Group> DEVICE void hand_on_all(Group tile, u32 least) const {
         u32 n = finds.waiting(tile);

@@ -3,17 +3,6 @@
 #pragma once
 #include "algorithms/primitives/programs.cuh"
 
-// True if rows are contiguous slots: then a lane reads the first slots of four rows at once.
-struct Yes {
-    static constexpr bool value = true;
-};
-struct No {
-    static constexpr bool value = false;
-};
-template <class View> DEVICE auto has_stretches(int) -> decltype(View().id_at(i64()), Yes()) { return {}; }
-template <class View> DEVICE No has_stretches(long) { return {}; }
-template <class View> constexpr bool in_stretches = decltype(has_stretches<View>(0))::value;
-
 constexpr int words_at_once = 16;
 struct OVERLAY BlockOfRows {  // the open rows of a tile
     u32 words[words_at_once];
