@@ -211,11 +211,11 @@ class Session:
         return answer
 
     def receive(self) -> None:
-        """Take the messages that came by the channel. The event loop may call it, too."""
+        """Take a message that came by the channel. The event loop may call it, too."""
         if (channel := self.channel) is None:
             return
         try:
-            while (data := channel.receive()) is not None:
+            if (data := channel.receive()) is not None:
                 message = from_dict(unpack(data))
                 if isinstance(message, Result | Failure):
                     self._answers.finish_from_thread(message)

@@ -91,7 +91,7 @@ class ChangeLog:
         """Return the out-edges that `plan` will change. Row 0 is the vertex `lo`.
 
         None if the log is closed, or if the changes exceed the log's limit or the memory: no batch is refused for that.
-        One read-back.
+        At most one read-back.
         """
         if self.first is None or _changed(structure, plan) > self._most(structure):
             return None
@@ -146,7 +146,9 @@ def _touched(device: Device, structure: Structure, plan: Plan, lo: int) -> Touch
     """Select the arcs of a plan that exist or differ in weight afterwards, or are deleted."""
     run, n = plan.run, len(plan.run)
     with device.taking(32 * n, f"what a batch of {n} operations changes"):
-        kinds = plan.outcome[:n]
+        kinds, offset = plan.outcome[:n], np.uint64(lo << 32)
+        if not structure.weighted and _changed(structure, plan) == n:
+            return Touched(run.keys + offset, kinds.copy(), plan.counts.deleted)
         changed = (kinds == INSERTED) | (kinds == DELETED)
         weights = []
         if structure.weighted:
@@ -154,7 +156,7 @@ def _touched(device: Device, structure: Structure, plan: Plan, lo: int) -> Touch
             changed |= (kinds == UPDATED) & (weights[0] != weights[1])
         places = device.xp.flatnonzero(changed)
         keys, kinds, *weights = (column[places] for column in (run.keys, kinds, *weights))
-        keys += np.uint64(lo << 32)
+        keys += offset
     return Touched(keys, kinds, plan.counts.deleted, *weights)
 
 
