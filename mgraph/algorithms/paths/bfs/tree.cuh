@@ -93,23 +93,34 @@ struct Tree {
         Tile<lanes> tile;
         i64 n = world.rows();
         const Depth* own_depths = depths() + world.lo();
-        for (i64 i : grid.items(tile, (n + tile.size() - 1) / tile.size())) {
-            i64 row = i * tile.size() + tile.rank();
-            Depth own = row < n ? own_depths[row] : (Depth)0;
-            bool open = own != 0 && own != (Depth) ~(Depth)0 && parents[row] == ~(u64)0;
-            i64 degree = open ? (i64)rows.degree(row) : 0;
-            if (degree > 0 && degree <= short_degree) settle(row, search(rows, Tile<1>{}, row, (Depth)(own - 1)));
-            for (u32 rest = tile.ballot(degree > short_degree); rest; rest &= rest - 1) {
-                int lane = lowest_bit(rest);
-                i64 next = tile.shfl(row, lane);
-                bool hub = tile.any(tile.rank() == lane && degree > HUB_DEGREE);
-                // mostly a predecessor is among a hub's first edges
-                i64 units = !hub ? rows.units(next) : View::sorted ? task_units(rows, next) : 0;
-                u32 least = search(rows, tile, next, (Depth)(tile.shfl((u32)own, lane) - 1), units);
-                if (tile.rank() != lane) continue;
-                if (least != ~0u) settle(row, least);
-                else if (hub) add_tasks(rows, row, tasks, world.number(TASKS));
+        constexpr int few = tile.size() > 1 ? 4 : 1;  // most rows have one, so a lane looks at some at once
+        const i64 whole = few * tile.size();
+        for (i64 i : grid.items(tile, (n + whole - 1) / whole)) {
+            Depth own[few];
+            bool open[few];
+            for (int k = 0; k < few; ++k) {
+                i64 row = i * whole + k * tile.size() + tile.rank();
+                own[k] = row < n ? own_depths[row] : (Depth)0;
+                open[k] = row < n && parents[row] == ~(u64)0 && own[k] != 0 && own[k] != (Depth) ~(Depth)0;
             }
+            for (int k = 0; k < few; ++k)
+                if (tile.any(open[k]))
+                    pull_rows(tile, rows, i * whole + k * tile.size() + tile.rank(), own[k], open[k]);
+        }
+    }
+    template <class Group> DEVICE void pull_rows(Group tile, const View& rows, i64 row, Depth own, bool open) const {
+        i64 degree = open ? (i64)rows.degree(row) : 0;
+        if (degree > 0 && degree <= short_degree) settle(row, search(rows, Tile<1>{}, row, (Depth)(own - 1)));
+        for (u32 rest = tile.ballot(degree > short_degree); rest; rest &= rest - 1) {
+            int lane = lowest_bit(rest);
+            i64 next = tile.shfl(row, lane);
+            bool hub = tile.any(tile.rank() == lane && degree > HUB_DEGREE);
+            // mostly a predecessor is among a hub's first edges
+            i64 units = !hub ? rows.units(next) : View::sorted ? task_units(rows, next) : 0;
+            u32 least = search(rows, tile, next, (Depth)(tile.shfl((u32)own, lane) - 1), units);
+            if (tile.rank() != lane) continue;
+            if (least != ~0u) settle(row, least);
+            else if (hub) add_tasks(rows, row, tasks, world.number(TASKS));
         }
     }
     DEVICE void settle(i64 row, u32 least) const {
