@@ -34,8 +34,8 @@ METHODS: list[tuple[str, dict[str, Any]]] = [
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Communities are rarely computed anew."""
-    monkeypatch.setattr(communities, "SHARE", 0.5)
-    monkeypatch.setattr(communities, "LEAST_SHARE", 0.4)
+    monkeypatch.setattr(communities, "FIRST", communities.MOST)
+    monkeypatch.setattr(communities, "LEAST", communities.MOST)
 
 
 def networkx_of(model: GraphModel, n: int) -> nx.Graph:

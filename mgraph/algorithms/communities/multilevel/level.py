@@ -59,6 +59,8 @@ class Level:
     objective : Objective
     unit : float
         The factor that makes weights whole numbers; 0 if each edge weighs 1.
+    fixed : uint32[k], optional
+        Vertices that stay in their communities, since their rows are not known; at most one in each community.
 
     Attributes
     ----------
@@ -70,22 +72,24 @@ class Level:
         The weight of edges inside of communities, both ways.
     visited : int
         The edges of own vertices that have chosen in `improve` from a few active ones, and of rows that others read.
+    least : float
+        The smallest gain of a sweep of all vertices after which another one follows.
     """
 
     def __init__(
         self, shard: Shard, sides: list[Any], partition: Partition, degrees: Array, names: Array,
-        strengths: list[Array], loops: int, objective: Objective, unit: float,
+        strengths: list[Array], loops: int, objective: Objective, unit: float, fixed: Array = None,
     ) -> None:  # fmt: skip
         self.shard, self.device, self.partition, self.n = shard, shard.device, partition, partition.n_vertices
         self.first, end = partition.range(shard.rank)
         self.rows, self.degrees, self.names, self.strengths = end - self.first, degrees, names, strengths
-        self.loops, self.objective = loops, objective
+        self.loops, self.objective, self.fixed = loops, objective, fixed
         factor = 1 if len(sides) > 1 else 2
         self.weights = [WeightSums(shard, s.view(), s, self.first, self.rows, factor, unit, FILE) for s in sides]
         self.kernels = self.weights[0].kernels
         self.tally = LabelCounts(shard, [one.view for one in self.weights], degrees)
         self.moves = self.device.empty(self.rows, np.uint64)
-        self.visited = 0
+        self.visited, self.least = 0, SWEEP_GAIN
 
     def start(self, labels: Array = None, inside: int | None = None, sums: list[Array] | None = None) -> None:
         """Begin with the communities of `labels`, or with a community for each vertex.
@@ -132,9 +136,10 @@ class Level:
         first sweep has `first_turns` turns.
         """
         # Sweep.
-        least, few = (max(tolerance, SWEEP_GAIN), self.is_patient) if active is None else (0.0, True)
+        least, few = (max(tolerance, self.least), self.is_patient) if active is None else (0.0, True)
         best, turns = self.value(), TURNS
-        counted, active = active is not None, self.device.full(self.rows, 1, np.uint8) if active is None else active
+        counted = active is not None
+        active = self._movable(self.device.full(self.rows, 1, np.uint8) if active is None else active)
         for number in range(SWEEPS):
             if counted:
                 self.visited += int(Device.to_host(self.degrees[active.astype(bool)].sum(dtype=np.int64)))
@@ -219,11 +224,17 @@ class Level:
     def _marked(self, marks: Array) -> Array:
         """Return the own vertices that any rank has marked: uint8[rows]."""
         own = marks[self.first : self.first + self.rows]
-        if self.shard.size == 1:
-            return own
-        ranges = [self.partition.range(rank) for rank in range(self.shard.size)]
-        for part in self.shard.exchange.alltoallv([marks[first:end] for first, end in ranges]):
-            own |= part
+        if self.shard.size > 1:
+            ranges = [self.partition.range(rank) for rank in range(self.shard.size)]
+            for part in self.shard.exchange.alltoallv([marks[first:end] for first, end in ranges]):
+                own |= part
+        return self._movable(own)
+
+    def _movable(self, own: Array) -> Array:
+        """Set fixed vertices to 0 in `own`, a value per row."""
+        if self.fixed is not None:
+            rows = self.fixed.astype(np.int64) - self.first
+            own[rows[(rows >= 0) & (rows < self.rows)]] = 0
         return own
 
     # ---- refinement --------------------------------------------------------------------------------------------------
