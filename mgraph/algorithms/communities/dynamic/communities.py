@@ -30,7 +30,6 @@ from mgraph.algorithms.communities.multilevel import Level, finest_level, vertex
 from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.algorithms.primitives.user_ids import vertex_labels
 from mgraph.device import Array, Device
-from mgraph.kernels import Struct
 
 __all__ = ["Communities"]
 
@@ -122,10 +121,8 @@ class Communities:
         level = finest_level(self.shard, self.what, quality, self.arguments["resolution"])
         self.objective, self.unit, self.strengths = level.objective, level.weights[0].unit, level.strengths
         level.start(labels)
-        parting = divide(level, self.kernels, None)
-        if parting.apart is not None:
-            level.start(parting.labels, level.inside)
-        self.labels, self.inside, self.quality = parting.labels, level.inside, level.value()
+        divide(level, self.kernels, None)
+        self.labels, self.inside, self.quality = level.labels, level.inside, level.value()
         self.sums: list[Array] | None = level.sums
         self.changed, self.recent, self.arcs, self.updates = self.device.zeros(level.n, np.int64), 0, 0, 0
         self.scratch = Scratch.of(self.device, level.n) if level.tally.by_thread else None
@@ -206,26 +203,22 @@ class Communities:
         degrees = all_gather(self.shard, device.astype(level.degrees, np.int64))
         arcs = level.sums_of(first, degrees, n)
         at = xp.flatnonzero((changed > DIRTY * arcs) & (arcs > 0))
+        budget, self.recent = self.recent * len(self.strengths) / DIRTY, 0
         if len(at) == 0:
             return False
         chosen_changed, chosen_arcs, labels = (Device.to_host(column) for column in (changed[at], arcs[at], at))
         order = np.argsort(-chosen_changed / chosen_arcs, kind="stable")
-        budget = self.recent * len(self.strengths) / DIRTY
         fit = max(1, int(np.searchsorted(chosen_arcs[order].cumsum(), budget, "right")))
         chosen = device.zeros(n, np.uint8)
         chosen[device.asarray(labels[order[:fit]])] = 1
         self.changed[device.gather(chosen, first).astype(bool)] = 0
-        self.recent = 0
 
         # Improve them, and divide those that are not connected.
         descend = partial(self.descend, max_levels=self.arguments["max_levels"], seed=self._seed(ROUNDS))
         improve_region(level, self.kernels, chosen, descend)
-        parting = divide(level, self.kernels, first, None, None, self.scratch)
-        if parting.labels is first:
-            return False
-        level.start(parting.labels.copy(), level.inside)
-        self.labels, self.inside, self.sums, self.quality = parting.labels, level.inside, level.sums, level.value()
-        return True
+        divide(level, self.kernels, first, None, None, self.scratch)
+        self.labels, self.inside, self.sums, self.quality = level.labels, level.inside, level.sums, level.value()
+        return bool((self.labels != first).any())
 
     def _try_anew(self, most: int) -> None:
         """Compute the communities anew, keep the better ones, and choose when to do so again."""
@@ -254,18 +247,15 @@ class Communities:
 
     def _improve(self, level: Level, changes: EdgeDelta | None, active: Array, cut: Array) -> bool:
         """Let vertices move, and divide communities, until none is divided. Returns True if the result has changed."""
-        shard, labels = self.shard, self.labels
+        shard = self.shard
         for number in range(ROUNDS):
-            quality = level.improve(self._seed(number), active=active[shard.lo : shard.hi])
-            parting = divide(level, self.kernels, self.labels, cut, changes, self.scratch)
-            if parting.labels is not self.labels:
-                level.start(parting.labels.copy(), level.inside)
-                self.labels = parting.labels
-            if parting.apart is None:
+            before, quality = level.labels.copy(), level.improve(self._seed(number), active=active[shard.lo : shard.hi])
+            apart = divide(level, self.kernels, before, cut, changes, self.scratch)
+            if apart is None:
                 break
-            active, cut, changes, quality = parting.apart, None, None, level.value()
-        changed = quality != self.quality or self.labels is not labels
-        self.inside, self.sums, self.quality = level.inside, level.sums, quality
+            active, cut, changes, quality = apart, None, None, level.value()
+        changed = quality != self.quality or bool((level.labels != self.labels).any())
+        self.labels, self.inside, self.sums, self.quality = level.labels, level.inside, level.sums, quality
         return changed
 
     def renumber(self, ids: Renumbering) -> bool:
@@ -324,9 +314,8 @@ class Communities:
         # Labels go by users' names.
         label = own
         if shard.by_name is not shard.order:
-            groups = Struct(labels=self.labels, touched=None, parent=None, names=vertex_labels(shard), n=n)
-            least = device.full(3 * n, 2**32 - 1, np.uint32)
-            self.kernels.LeastMembers(n, groups=groups, n=n, least=least, whole=None)
+            least = device.full(n, 2**32 - 1, np.uint32)
+            self.kernels.LeastNames(n, labels=self.labels, names=vertex_labels(shard), n=n, least=least)
             label = device.gather(least, own)
         scalars = {self.scalar: self._reached(), "communities": self.names.count, "levels": self.levels}
         return {"community": device.astype(label, np.int64), "name": self.names.of(own)}, scalars

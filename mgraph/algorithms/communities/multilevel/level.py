@@ -184,6 +184,12 @@ class Level:
         votes |= dict.fromkeys(("bounds", "bound_sums", "bound_sums_in", "cuts", "joined", "count"))
         return votes | {"noise": 0.0, "moves": self.moves}
 
+    def moving(self) -> dict[str, Any]:
+        """Return the fields of the kernels' `Labels` for the communities."""
+        pairs = zip(("strength", "strength_in"), self.strengths, strict=False)
+        sums = zip(("sums", "sums_in"), self.sums, strict=False)
+        return {"of": self.labels, "strength_in": None, "sums_in": None, "joined": None, **dict(pairs), **dict(sums)}
+
     def _run_turns(self, votes: dict[str, Any], follow: dict[str, Any], active: Array) -> int:
         """Let each active vertex choose once, in turns, and apply the moves. Returns the number of moves of all ranks.
 

@@ -14,6 +14,20 @@ struct SumByLabel {  // adds a vertex's strength to its label's, one lane per ve
     }
 };
 
+struct LeastNames {  // computes the smallest name of each community's vertices, one lane per vertex
+    static constexpr int lanes = 1;
+    const u32* labels;
+    const u32* names;  // null for their ids
+    i64 n;
+    u32* least;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 v : grid.items(n)) {
+            u32 name = names ? names[v] : (u32)v;
+            if (name < stale_load(least + labels[v])) atomic_min(least + labels[v], name);
+        }
+    }
+};
+
 // The labels of all vertices, and the strengths of each label.
 struct Labels {
     u32* of;
