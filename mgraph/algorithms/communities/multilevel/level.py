@@ -27,11 +27,13 @@ from mgraph.algorithms.primitives.programs import inbox_room
 from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.algorithms.primitives.weight_sums import WeightSums
 from mgraph.device import Array, Device
+from mgraph.kernels import constants
 from mgraph.partition import Partition
 
 __all__ = ["FILE", "Level"]
 
 FILE = "algorithms/communities/multilevel/multilevel.cuh"
+CHUNK = constants("algorithms/communities/multilevel/local_moving.cuh")["SumProducts::chunk"]
 TURNS = 4  #: turns per sweep, in which vertices choose
 FEW, MOST_TURNS = 1 << 16, 64  #: up to FEW vertices, and for CPM, an undone sweep is repeated in up to MOST_TURNS turns
 SWEEPS = 50  #: upper bound of sweeps per level; 3 to 20 are usual
@@ -125,7 +127,10 @@ class Level:
 
     def value(self) -> float:
         """Return the quality of the communities."""
-        return self.objective.value(self.inside, self.sums[0], self.sums[-1])
+        n = len(self.sums[0])
+        parts = self.device.empty(-(-n // CHUNK), np.float64)
+        self.kernels.SumProducts(len(parts), sums=self.sums[0], others=self.sums[-1], n=n, parts=parts)
+        return self.objective.value(self.inside, float(parts.sum()))
 
     # ---- local moving ------------------------------------------------------------------------------------------------
 
@@ -141,10 +146,11 @@ class Level:
         counted = active is not None
         active = self._movable(self.device.full(self.rows, 1, np.uint8) if active is None else active)
         for number in range(SWEEPS):
-            if counted:
-                self.visited += int(Device.to_host(self.degrees[active.astype(bool)].sum(dtype=np.int64)))
             before = self.labels.copy(), self.inside
             moves, marks = self._sweep(_mixed(seed, number), turns if number else first_turns, active)
+            if counted:
+                chosen = self.device.gather(self.degrees, self.tally.active)
+                self.visited += int(Device.to_host(chosen.sum(dtype=np.int64)))
             if moves == 0:
                 break
 
