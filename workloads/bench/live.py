@@ -37,7 +37,7 @@ KINDS = ("inserts", "mixed", "weights")
 ALPHA = 0.85  #: of PageRank, its default
 NAMES = ("connected_components", "triangles", "pagerank", "bfs", "sssp")
 COMMUNITIES = {"leiden": "quality", "louvain": "modularity"}  #: the quality of each
-COLUMNS = ("p50_ms", "max_ms", "fresh_ms", "share", "worst", "worst_loss", "worst_of_mean", "spread", "how")  #: shown
+COLUMNS = ("p50_ms", "max_ms", "fresh_ms", "share", "worst", "worst_loss", "how")  #: shown
 RUNNING = 20  #: reads before and after one whose fresh runs are its running mean
 LOSS = 0.1  #: of quality, at most, against a fresh run: RMAT graphs have no communities, and fresh runs differ too
 
