@@ -76,6 +76,10 @@ def divide(
             search.run(scratch, moved, before, touched, changes)
         listed = device.astype(xp.flatnonzero(device.gather(touched | renamed, labels)), np.uint32)
 
+    if len(listed) == 0:
+        search.clear()
+        return None
+
     # Find the components of those in doubt.
     members = {"list": listed, "n": len(listed), "labels": labels, "touched": touched, "parent": None}
     members |= {"first": level.first, "rows": level.rows}

@@ -106,7 +106,7 @@ class Level:
     @property
     def is_patient(self) -> bool:
         """True if sweeps may have `MOST_TURNS` turns: in a small graph, and where many vertices crowd into hubs."""
-        return self.n <= FEW or self.objective.name == "cpm"
+        return self.objective.name == "cpm" or (self.n <= FEW and self.fixed is None)
 
     def _own_labels(self) -> Array:
         return self.device.arange(0, self.n, np.uint32) if self.names is None else self.names.copy()
