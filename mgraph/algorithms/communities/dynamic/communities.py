@@ -39,7 +39,7 @@ ROUNDS = 4  #: how often vertices move and communities are divided, per update
 #: has changed
 RENEWAL, DIRTY = 1 / 256, 1 / 16
 #: communities are computed anew after changes of a share of the arcs: at first FIRST, later from LEAST to MOST, so that
-#: the loss is about LOSS; each time from a fourth of the last share to four times as much
+#: the loss is about LOSS; each time from a fourth of the last share to twice as much
 FIRST, LEAST, MOST, LOSS = 1 / 32, 1 / 256, 1 / 2, 0.002
 #: what stays if a full computation is not better
 KEPT = (
@@ -86,6 +86,8 @@ class Communities:
         The changed arcs since the last choice of such communities, and since the last full computation.
     share : float
         The share of the arcs after whose changes the next full computation follows.
+    ahead : float
+        By which part the quality was larger than that of the last full computation, if it was.
     updates : int
         The updates since then, from which seeds follow.
     """
@@ -102,7 +104,7 @@ class Communities:
     ) -> None:
         self.shard, self.device, self.names, self.scalar = shard, shard.device, names, scalar
         self.program, self.descend, self.what, self.arguments = program, descend, what, arguments
-        self.order, self.levels, self.share = shard.order, 0, FIRST
+        self.order, self.levels, self.share, self.ahead = shard.order, 0, FIRST, 0.0
         self.kernels = kernels(shard, FILE, shard.out_edges.view())
         if names.resumed and names.read == shard.epoch:
             self._begin(self._saved_labels())
@@ -228,7 +230,8 @@ class Communities:
         if fresh <= mine:
             vars(self).update(kept)
         loss = 1 - mine / fresh if fresh > 0 else 0.0
-        factor = 4.0 if loss < LOSS / 4 else max(LOSS / loss, 1 / 4)
+        lost, self.ahead = loss + self.ahead, max(-loss, 0.0)
+        factor = 2.0 if lost < LOSS / 2 else max(LOSS / lost, 1 / 4)
         self.share = min(max(share * factor, LEAST), MOST)
 
     def _reached(self) -> float:
