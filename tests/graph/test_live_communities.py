@@ -333,6 +333,25 @@ def test_quality_over_a_stream(steps):
     assert np.mean(losses) < 0.005 and hows["incremental"] > 0.7 * steps
 
 
+def test_the_better_communities_are_kept(monkeypatch):
+    """They are computed anew at each read while that is better, and later at most of them."""
+    monkeypatch.setattr(communities, "FIRST", 0.0)
+    monkeypatch.setattr(communities, "LEAST", 0.0)
+    rng, n, better = fresh_rng(), 300, Counter[bool]()
+    with DynamicGraph(None, n, directed=False) as graph:
+        graph.insert(*rng.integers(0, n, (2, 1500)))
+        live = graph.maintain("leiden")
+        live.result()
+        for _ in range(30):
+            graph.insert(*rng.integers(0, n, (2, 20)))
+            got, fresh = live.result().quality, graph.leiden().quality
+            if live.report.how == "again":
+                assert got >= fresh
+                better[got > fresh] += 1
+    print(better)
+    assert better[True] and better[False]
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_on_a_gpu(patient, kind):

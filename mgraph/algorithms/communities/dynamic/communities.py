@@ -35,9 +35,9 @@ __all__ = ["Communities"]
 
 FILE = "algorithms/communities/dynamic/dynamic.cuh"
 ROUNDS = 4  #: how often vertices move and communities are divided, per update
-#: after changes of the share RENEWAL of the arcs, communities are improved on all levels, of whose arcs the share DIRTY
-#: has changed
-RENEWAL, DIRTY = 1 / 256, 1 / 16
+#: after changes of the share RENEWAL of the arcs, or of ENOUGH, communities are improved on all levels, of whose arcs
+#: the share DIRTY has changed
+RENEWAL, ENOUGH, DIRTY = 1 / 256, 1 << 20, 1 / 16
 #: communities are computed anew after changes of a share of the arcs: at first FIRST, later from LEAST to MOST, so that
 #: the loss is about LOSS; each time from a fourth of the last share to twice as much
 FIRST, LEAST, MOST, LOSS = 1 / 32, 1 / 256, 1 / 2, 0.002
@@ -186,7 +186,7 @@ class Communities:
 
         # Move vertices, and from time to time communities.
         changed = self._improve(level, changes, active, cut)
-        if self.recent > RENEWAL * most:
+        if self.recent > min(RENEWAL * most, ENOUGH):
             changed |= self._renew(level)
         visited = int(self.shard.exchange.allreduce(np.array([level.visited]))[0])
         if self.arcs > self.share * most:
