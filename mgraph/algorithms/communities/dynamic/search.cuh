@@ -98,7 +98,7 @@ struct Search {
     // After a round: a set has vertices for the next one if a joined set has, and is exhausted otherwise.
     DEVICE void carry(i64 i, u32 round) const {
         u32 w = queue[i];
-        if (pending[w] == round + 1) store(pending + root(w), round + 1);
+        if (load(pending + w) == round + 1) store(pending + root(w), round + 1);
     }
     DEVICE void exhaust(i64 i, u32 round) const {
         u32 w = queue[i];
@@ -110,7 +110,7 @@ struct Search {
     // ---- fates -------------------------------------------------------------------------------------------------------
 
     DEVICE void decide(u32 label) const {
-        if (load(open + label) <= 1 && touched[label] == in_doubt) store(touched + label, (u8)connected);
+        if (load(open + label) <= 1 && load(touched + label) == in_doubt) store(touched + label, (u8)connected);
     }
     DEVICE void decide_witness(i64 i) const {
         u32 w = queue[i], label = labels[w];
