@@ -34,8 +34,8 @@ METHODS: list[tuple[str, dict[str, Any]]] = [
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Communities are rarely computed anew."""
-    monkeypatch.setattr(communities, "SHARE", 0.5)
-    monkeypatch.setattr(communities, "LEAST_SHARE", 0.4)
+    monkeypatch.setattr(communities, "FIRST", communities.MOST)
+    monkeypatch.setattr(communities, "LEAST", communities.MOST)
 
 
 def networkx_of(model: GraphModel, n: int) -> nx.Graph:
@@ -331,6 +331,25 @@ def test_quality_over_a_stream(steps):
             hows[live.report.how] += 1
     print(hows, max(losses))
     assert np.mean(losses) < 0.005 and hows["incremental"] > 0.7 * steps
+
+
+def test_the_better_communities_are_kept(monkeypatch):
+    """They are computed anew at each read while that is better, and later at most of them."""
+    monkeypatch.setattr(communities, "FIRST", 0.0)
+    monkeypatch.setattr(communities, "LEAST", 0.0)
+    rng, n, better = fresh_rng(), 300, Counter[bool]()
+    with DynamicGraph(None, n, directed=False) as graph:
+        graph.insert(*rng.integers(0, n, (2, 1500)))
+        live = graph.maintain("leiden")
+        live.result()
+        for _ in range(30):
+            graph.insert(*rng.integers(0, n, (2, 20)))
+            got, fresh = live.result().quality, graph.leiden().quality
+            if live.report.how == "again":
+                assert got >= fresh
+                better[got > fresh] += 1
+    print(better)
+    assert better[True] and better[False]
 
 
 @pytest.mark.gpu

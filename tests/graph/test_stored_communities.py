@@ -128,9 +128,9 @@ def test_a_graph_that_did_not_change_has_the_same_communities(tmp_path, client):
     rng = fresh_rng()
     src, dst = rng.integers(0, 300, (2, 1500))
     with DynamicGraph(None, 300, directed=False, store=tmp_path / "store") as graph:
-        graph.insert(src[:1400], dst[:1400])
+        graph.insert(src[:1470], dst[:1470])
         live = graph.maintain("leiden", resolution=2.0)
-        graph.insert(src[1400:], dst[1400:])
+        graph.insert(src[1470:], dst[1470:])
         labels, names = live.result().to_numpy(), live.names().to_numpy()
         fresh = graph.leiden(resolution=2.0).to_numpy()
     assert (labels != fresh).any()

@@ -9,6 +9,10 @@ The graph is undirected, in this process, and gets batches of several sizes and 
 Reading a result after a batch brings it up to date. Only that is timed. Then a fresh run of the method is timed on the
 same graph, and the last of them is compared with the maintained result. `share` and `worst` are the median and the
 longest read, as parts of the median fresh run.
+
+Communities are compared after each batch: `loss` is the part of a fresh run's quality that the maintained ones lack,
+and `worst_loss` the largest of all reads. Fresh runs differ themselves, by `spread` around their running mean: the
+standard deviation, as a part of it. `worst_of_mean` is the largest loss against that mean.
 """
 
 from __future__ import annotations
@@ -33,6 +37,8 @@ KINDS = ("inserts", "mixed", "weights")
 ALPHA = 0.85  #: of PageRank, its default
 NAMES = ("connected_components", "triangles", "pagerank", "bfs", "sssp")
 COMMUNITIES = {"leiden": "quality", "louvain": "modularity"}  #: the quality of each
+COLUMNS = ("p50_ms", "max_ms", "fresh_ms", "share", "worst", "worst_loss", "how")  #: shown
+RUNNING = 20  #: reads before and after one whose fresh runs are its running mean
 LOSS = 0.1  #: of quality, at most, against a fresh run: RMAT graphs have no communities, and fresh runs differ too
 
 
@@ -64,7 +70,7 @@ def measure(bench: Bench) -> None:
                 rows += _followed(bench, structure, edges, weighted, mine, kinds, sizes)
                 bench.free()
     title = f"ms to bring a result up to date, medians of {options.repeats} batches; equal to fresh runs"
-    bench.table(title, ["structure", "result", "batch", "p50 ms", "max ms", "fresh ms", "share", "worst", "how"], rows)
+    bench.table(title, ["structure", "result", "batch", *(column.replace("_", " ") for column in COLUMNS)], rows)
 
 
 def _chosen(options: argparse.Namespace, option: str, choices: tuple[str, ...]) -> list[str]:
@@ -99,7 +105,7 @@ def _followed(
                     for size in sizes:
                         line = _point(bench, graph, stream, live, (name, arguments), kind, size)
                         bench.add("live", structure=structure, name=name, batches=kind, batch=size, **line)
-                        shown = [line[column] for column in ("p50_ms", "max_ms", "fresh_ms", "share", "worst", "how")]
+                        shown = [line.get(column, "") for column in COLUMNS]
                         rows.append([structure, name, f"{short(size)} {kind}", *shown])
     return rows
 
@@ -136,7 +142,7 @@ def _point(
 ) -> dict[str, Any]:
     """Maintain a result through batches of one size and kind."""
     name, arguments = run
-    seconds, fresh, how, visited = [], [], Counter[str](), []
+    seconds, fresh, how, visited, qualities = [], [], Counter[str](), [], []
     # After each batch, time the read and a fresh run, so that other load on the machine affects both. Every second time
     # the fresh run comes first, since the other one finds the graph in the caches.
     calls = [live.result, lambda: getattr(graph, name)(**arguments)]
@@ -150,6 +156,8 @@ def _point(
             fresh.append(again)
             how[live.report.how] += 1
             visited.append(live.report.edges)
+            if name in COMMUNITIES:
+                qualities.append([one.info[COMMUNITIES[name]] for one in (result, anew)])
 
     # Compare the last two results, and the times.
     _check(name, result, anew)
@@ -157,10 +165,18 @@ def _point(
     ms = round(float(np.median(fresh)) * 1e3, 4)
     ways = ", ".join(f"{n} {way}" for way, n in how.most_common())
     share, worst = round(line["p50_ms"] / ms, 4), round(line["max_ms"] / ms, 4)
-    if name in COMMUNITIES:
-        mine, theirs = (one.info[COMMUNITIES[name]] for one in (result, anew))
-        line |= {"quality": round(mine, 6), "fresh_quality": round(theirs, 6)}
+    if qualities:
+        line |= _losses(*np.array(qualities).T)
     return {**line, "fresh_ms": ms, "share": share, "worst": worst, "how": ways, "visited": int(np.median(visited))}
+
+
+def _losses(mine: np.ndarray, fresh: np.ndarray) -> dict[str, float]:
+    """Compare the qualities of all reads with those of the fresh runs after the same batches."""
+    near = np.array([fresh[max(at - RUNNING, 0) : at + RUNNING + 1].mean() for at in range(len(fresh))])
+    loss = 1 - mine / fresh
+    line = {"quality": mine[-1], "fresh_quality": fresh[-1], "loss": loss.mean(), "worst_loss": loss.max()}
+    line |= {"spread": float(np.std(fresh / near)), "worst_of_mean": (1 - mine / near).max()}
+    return {key: round(float(value), 6) for key, value in line.items()}
 
 
 def _check(name: str, maintained: Any, fresh: Any) -> None:

@@ -15,6 +15,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,13 @@ from mgraph.errors import InvalidOption
 from mgraph.splitmix import splitmix, start_of
 from workloads.inputs.edges import EdgeStream
 
-__all__ = ["SHAPES", "Drawn", "Generator", "Hub", "Road", "from_spec", "of_shape"]
+__all__ = ["SHAPES", "Drawn", "Generator", "Hub", "Planted", "Road", "from_spec", "of_shape"]
 
 GRAPH500 = (0.57, 0.19, 0.19, 0.05)
 UNIFORM = (0.25, 0.25, 0.25, 0.25)
 MAX_SCALE = 31  #: 2**32 ids would not leave one for "no vertex"
+SMALLEST, INSIDE = 32, 45875  #: of planted communities: the smallest size; edges inside, of 65536
+CHUNK = 1 << 16  #: communities drawn at once
 LEVELS = 4  #: quadrants per 64-bit hash, 16 bits each
 
 
@@ -101,6 +104,15 @@ class Drawn(ABC):
         number = xp.arange(start, self.n_edges if stop is None else stop, dtype=np.uint64)
         return splitmix(number * np.uint64(2) + np.uint64(word), start_of(self.seed))
 
+    def _shuffle(self, ids: Any) -> Any:
+        """Permute 0 .. 2**scale - 1 by odd multiplications and xor-shifts, which are invertible."""
+        mask, half = np.uint32(self.n_vertices - 1), np.uint32((self.scale + 1) // 2)
+        for turn in range(4):
+            key = int(splitmix(np.array([turn], np.uint64), start_of(self.seed ^ 0x5EED))[0])
+            ids = (ids * np.uint32((key | 1) & 0xFFFFFFFF) + np.uint32(key >> 32)) & mask
+            ids = ids ^ (ids >> half)
+        return ids
+
 
 @dataclass(frozen=True)
 class Road(Drawn):
@@ -129,6 +141,37 @@ class Hub(Drawn):
         bits, dst = self._bits(start, stop, 0, xp), self._bits(start, stop, 1, xp) >> shift
         src = xp.where((bits & np.uint64(1)) == 0, np.uint64(0), bits >> shift)
         return src.astype(np.uint32), dst.astype(np.uint32)
+
+
+@dataclass(frozen=True)
+class Planted(Drawn):
+    """Graph with communities of power-law sizes, from `SMALLEST` to a 32nd of the vertices; ids are shuffled.
+
+    Seven edges of ten lead to a vertex of the same community, drawn from all of it, the others to any vertex.
+    """
+
+    def edges(self, start: int = 0, stop: int | None = None, xp: Any = np) -> tuple[Any, Any]:  # noqa: D102
+        shift, bounds = np.uint64(64 - self.scale), xp.asarray(self._bounds)
+        bits, dst = self._bits(start, stop, 0, xp), self._bits(start, stop, 1, xp)
+        src = bits >> shift
+        at = xp.searchsorted(bounds, src, side="right")
+        first, end = bounds[at - 1], bounds[at]
+        near = first + (((dst >> np.uint64(32)) * (end - first)) >> np.uint64(32))
+        inside = (bits & np.uint64(0xFFFF)) < np.uint64(INSIDE)
+        dst = xp.where(inside, near, dst >> shift)
+        return self._shuffle(src.astype(np.uint32)), self._shuffle(dst.astype(np.uint32))
+
+    @cached_property
+    def _bounds(self) -> np.ndarray:
+        """The first vertex of each community, and the number of vertices: uint64."""
+        n, most, ends = self.n_vertices, max(self.n_vertices // 32, 1), [np.zeros(1, np.uint64)]
+        while ends[-1][-1] < n:
+            number = np.arange(CHUNK, dtype=np.uint64) + np.uint64(CHUNK * len(ends))
+            share = 1 - splitmix(number, start_of(self.seed)) / 2.0**64
+            sizes = np.minimum(SMALLEST / np.maximum(share, 1e-9), most).astype(np.uint64)
+            ends.append(ends[-1][-1] + np.cumsum(sizes))
+        bounds = np.concatenate(ends)
+        return np.append(bounds[bounds < n], np.uint64(n))
 
 
 @dataclass(frozen=True)
@@ -169,15 +212,6 @@ class Generator(Drawn):
             dst = (dst << np.uint32(1)) | (low ^ middle ^ high).astype(np.uint32)
         return (self._shuffle(src), self._shuffle(dst)) if self.shuffled else (src, dst)
 
-    def _shuffle(self, ids: Any) -> Any:
-        """Permute 0 .. 2**scale - 1 by odd multiplications and xor-shifts, which are invertible."""
-        mask, half = np.uint32(self.n_vertices - 1), np.uint32((self.scale + 1) // 2)
-        for turn in range(4):
-            key = int(splitmix(np.array([turn], np.uint64), start_of(self.seed ^ 0x5EED))[0])
-            ids = (ids * np.uint32((key | 1) & 0xFFFFFFFF) + np.uint32(key >> 32)) & mask
-            ids = ids ^ (ids >> half)
-        return ids
-
 
 def _uniform(scale: int, edge_factor: int, seed: int = 0) -> Generator:
     return Generator(scale, edge_factor, seed, UNIFORM)
@@ -188,6 +222,7 @@ SHAPES: dict[str, Callable[[int, int, int], Drawn]] = {
     "uniform": _uniform,
     "road": Road,
     "hub": Hub,
+    "planted": Planted,
 }
 
 

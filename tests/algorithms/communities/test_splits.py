@@ -13,6 +13,7 @@ from plain_graph import fresh_rng
 from spmd import FakeShard, Graph, cut, shards
 
 from mgraph.algorithms.algorithm import EdgeDelta, incoming, kernels
+from mgraph.algorithms.communities.dynamic import splits
 from mgraph.algorithms.communities.dynamic.communities import FILE
 from mgraph.algorithms.communities.dynamic.splits import divide
 from mgraph.algorithms.communities.multilevel import finest_level, vertex_level
@@ -47,12 +48,18 @@ def divided(shard: FakeShard, before: Any, labels: Any, cut_ends: Any, changes: 
     level = vertex_level(shard, sides, level.strengths, level.objective, level.weights[0].unit)
     level.start(labels.copy())
     library = kernels(shard, FILE, shard.out_edges.view())
-    return Device.to_host(divide(level, library, before, cut_ends, changes).labels)
+    divide(level, library, before, cut_ends, changes)
+    np.testing.assert_array_equal(Device.to_host(level.sums[0]), Device.to_host(level._sum()[0]))
+    return Device.to_host(level.labels)
 
 
-@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize(("size", "stepwise"), [(1, False), (1, True), (3, False)])
 @pytest.mark.parametrize("directed", [False, True])
-def test_random_losses_and_moves(device: str, size: int, directed: bool) -> None:
+def test_random_losses_and_moves(
+    device: str, monkeypatch: pytest.MonkeyPatch, size: int, stepwise: bool, directed: bool
+) -> None:
+    if stepwise:
+        monkeypatch.setattr(splits, "STEPWISE", ("cpu", "cuda"))
     rng, divisions = fresh_rng(), 0
     for _ in range(60 if size == 1 else 15):
         n = int(rng.integers(2, 40))

@@ -28,6 +28,9 @@ def test_communities_have_the_quality_of_fresh_runs(tmp_path):
     lines = of(bench(tmp_path, "live", *OPTIONS, "--names", "leiden,louvain", "--kinds", "mixed"), "live")
     assert [line["name"] for line in lines] == ["leiden", "leiden", "louvain", "louvain"]
     assert all(line["quality"] > 0.9 * line["fresh_quality"] > 0 for line in lines)
+    for line in lines:  # the last of two reads
+        assert line["worst_loss"] >= 1 - line["quality"] / line["fresh_quality"] - 1e-4
+        assert line["worst_loss"] >= line["loss"] and line["spread"] < 0.1
 
 
 @pytest.mark.parametrize(

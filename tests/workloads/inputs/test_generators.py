@@ -105,6 +105,16 @@ def test_half_of_the_edges_leave_the_hub():
     assert np.bincount(dst, minlength=4096).max() < 3.5 * 16
 
 
+def test_planted_communities_have_seven_of_ten_edges():
+    generator = from_spec("planted:14:16")
+    bounds, back = generator._bounds.astype(int), np.empty(1 << 14, int)
+    back[generator._shuffle(np.arange(1 << 14, dtype=np.uint32))] = np.arange(1 << 14)
+    src, dst = (np.searchsorted(bounds, back[end], "right") for end in generator.edges())
+    assert 0.69 < (src == dst).mean() < 0.72
+    sizes = np.diff(bounds)
+    assert sizes.max() <= 512 and np.median(sizes) < 80 < sizes.mean()
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_largest_scale_stays_in_range(shape):
     src, dst = from_spec(f"{shape}:{MAX_SCALE}:1").edges(0, 1000)

@@ -4,35 +4,47 @@ Strengths of vertices and the weight inside of communities take the changed arcs
 vertices; those that move activate their neighbours, as in a fresh run. Communities that lost an edge or a member are
 divided if they are no longer connected, and the vertices of the smaller parts may move again.
 
-Moves of vertices alone do not merge communities, and divide none that is connected. So after changes of a stated share
-of the arcs, or if the quality falls, another iteration of the method begins with the present communities, on all
-levels. It takes a fourth of the time of a full computation, which follows only after changes of a larger share.
+Moves of vertices alone do not merge communities, and divide none that is connected. So from time to time the
+communities with the largest share of changed arcs are improved on all levels (`region`), while the others stay. That
+takes time with the changes, not with the graph.
+
+How much quality is lost nevertheless depends on the graph, so it is measured: after a share of the arcs has changed,
+the communities are computed anew, and the better ones of both are kept. The next share is larger if little was lost,
+and smaller if much was.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Renumbering, Shard, incoming, kernels
 from mgraph.algorithms.communities.dynamic.names import Names
+from mgraph.algorithms.communities.dynamic.region import improve_region
 from mgraph.algorithms.communities.dynamic.splits import Scratch, divide
-from mgraph.algorithms.communities.multilevel import Hierarchy, Level, finest_level, number_communities, vertex_level
+from mgraph.algorithms.communities.multilevel import Level, finest_level, vertex_level
 from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.algorithms.primitives.user_ids import vertex_labels
 from mgraph.device import Array, Device
-from mgraph.kernels import Struct
 
 __all__ = ["Communities"]
 
 FILE = "algorithms/communities/dynamic/dynamic.cuh"
 ROUNDS = 4  #: how often vertices move and communities are divided, per update
-#: communities are improved on all levels after changes of SHARE of the arcs, or of LEAST_SHARE if the quality fell by
-#: the fraction LOSS meanwhile; and computed anew after changes of ANEW of the arcs
-SHARE, LEAST_SHARE, LOSS, ANEW = 1 / 32, 1 / 256, 0.001, 1 / 2
+#: after changes of the share RENEWAL of the arcs, or of ENOUGH, communities are improved on all levels, of whose arcs
+#: the share DIRTY has changed
+RENEWAL, ENOUGH, DIRTY = 1 / 256, 1 << 20, 1 / 16
+#: communities are computed anew after changes of a share of the arcs: at first FIRST, later from LEAST to MOST, so that
+#: the loss is about LOSS; each time from a fourth of the last share to twice as much
+FIRST, LEAST, MOST, LOSS = 1 / 32, 1 / 256, 1 / 2, 0.002
+#: what stays if a full computation is not better
+KEPT = (
+    "labels", "strengths", "sums", "inside", "objective", "unit", "quality", "levels", "changed", "recent", "updates",
+)  # fmt: skip
 LEAST_BITS, MOST_BITS = 55, 62  #: of the sum of all weights in units; otherwise the unit is chosen anew
 
 
@@ -66,12 +78,16 @@ class Communities:
         The strengths of each community, by its label; None after vertices came or left.
     inside : int
         The weight inside of communities, both ways.
-    loops : int
-        The weight of self-loops, both ways.
-    quality, best : float
-        The quality as `Level.value` has it, now and after the last iteration on all levels.
-    arcs, all_arcs : int
-        The changed arcs since then, and since the last full computation.
+    quality : float
+        The quality as `Level.value` has it.
+    changed : int64[n_vertices]
+        The changed arcs at each vertex since its community was improved on all levels.
+    recent, arcs : int
+        The changed arcs since the last choice of such communities, and since the last full computation.
+    share : float
+        The share of the arcs after whose changes the next full computation follows.
+    ahead : float
+        By which part the quality was larger than that of the last full computation, if it was.
     updates : int
         The updates since then, from which seeds follow.
     """
@@ -87,31 +103,30 @@ class Communities:
         **arguments: Any,
     ) -> None:
         self.shard, self.device, self.names, self.scalar = shard, shard.device, names, scalar
-        self.seed, self.arcs, self.updates, self.all_arcs = arguments["seed"], 0, 0, 0
-        self.descend, self.max_levels = descend, arguments["max_levels"]
-        self.order, self.levels = shard.order, 0
-        if names.resumed and names.read == shard.epoch:
-            labels = self._saved_labels()
-        else:
-            columns, scalars = program(shard, **arguments)
-            self.levels, labels = (
-                scalars["levels"],
-                all_gather(shard, self.device.astype(columns["community"], np.uint32)),
-            )
+        self.program, self.descend, self.what, self.arguments = program, descend, what, arguments
+        self.order, self.levels, self.share, self.ahead = shard.order, 0, FIRST, 0.0
         self.kernels = kernels(shard, FILE, shard.out_edges.view())
+        if names.resumed and names.read == shard.epoch:
+            self._begin(self._saved_labels())
+        else:
+            self._compute()
 
-        # Keep the weights. The program's communities may be disconnected.
-        quality = arguments.get("quality", "modularity")
-        level = finest_level(shard, what, quality, arguments["resolution"])
+    def _compute(self) -> None:
+        """Compute the communities anew."""
+        columns, scalars = self.program(self.shard, **self.arguments)
+        self.levels = scalars["levels"]
+        self._begin(all_gather(self.shard, self.device.astype(columns["community"], np.uint32)))
+
+    def _begin(self, labels: Array) -> None:
+        """Keep the weights of `labels`, whose communities may be disconnected."""
+        quality = self.arguments.get("quality", "modularity")
+        level = finest_level(self.shard, self.what, quality, self.arguments["resolution"])
         self.objective, self.unit, self.strengths = level.objective, level.weights[0].unit, level.strengths
         level.start(labels)
-        parting = divide(level, self.kernels, None)
-        if parting.apart is not None:
-            level.start(parting.labels, level.inside)
-        self.labels, self.inside = parting.labels, level.inside
-        self.quality = self.best = level.value()
+        divide(level, self.kernels, None)
+        self.labels, self.inside, self.quality = level.labels, level.inside, level.value()
         self.sums: list[Array] | None = level.sums
-        self.loops = level.loops
+        self.changed, self.recent, self.arcs, self.updates = self.device.zeros(level.n, np.int64), 0, 0, 0
         self.scratch = Scratch.of(self.device, level.n) if level.tally.by_thread else None
 
     def _saved_labels(self) -> Array:
@@ -133,7 +148,7 @@ class Communities:
     @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
-        arrays = [self.labels, *self.strengths, *(self.sums or [])]
+        arrays = [self.labels, self.changed, *self.strengths, *(self.sums or [])]
         scratch = 0 if self.scratch is None else self.scratch.nbytes
         return sum(int(a.nbytes) for a in arrays) + scratch + self.names.nbytes
 
@@ -144,11 +159,10 @@ class Communities:
 
         None if they must be computed anew: after many changes, or if a weight is refused.
         """
-        self._index()
-        self.arcs += len(changes)
-        self.all_arcs += len(changes)
-        if self.all_arcs > ANEW * most:
+        if len(changes) > MOST * most:
             return None
+        self._index()
+        self.recent, self.arcs = self.recent + len(changes), self.arcs + len(changes)
         self.updates += 1
 
         # Begin with the communities of before, and apply the arcs to their weights.
@@ -156,15 +170,15 @@ class Communities:
         sides = [shard.out_edges, incoming(shard, "communities")] if directed else [shard.out_edges]
         level = vertex_level(shard, sides, self.strengths, self.objective, self.unit)
         level.start(self.labels.copy(), self.inside, self.sums)
-        active, cut, sums = device.zeros(n, np.uint8), device.zeros(n, np.uint8), device.zeros(4, np.int64)
+        active, cut, sums = device.zeros(n, np.uint8), device.zeros(n, np.uint8), device.zeros(3, np.int64)
         self.kernels.ApplyArcs(
             len(changes), changes=changes.fields(), labels=self.labels, unit=self.unit, directed=int(directed),
             weighs=int(self.objective.name == "modularity"), strength=self.strengths[0],
             strength_in=self.strengths[-1] if directed else None, of_label=level.sums[0],
-            of_label_in=level.sums[-1] if directed else None, active=active, cut=cut, sums=sums,
+            of_label_in=level.sums[-1] if directed else None, changed=self.changed,
+            active=active, cut=cut, sums=sums,
         )  # fmt: skip
-        inside, total, loops, refused = Device.to_host(sums).tolist()
-        self.loops += loops
+        inside, total, refused = Device.to_host(sums).tolist()
         self.objective = level.objective = replace(self.objective, total=self.objective.total + total)
         level.inside += inside
         if refused or not self._exact():
@@ -172,26 +186,60 @@ class Communities:
 
         # Move vertices, and from time to time communities.
         changed = self._improve(level, changes, active, cut)
-        if self.arcs > SHARE * most or (self.quality < (1 - LOSS) * self.best and self.arcs > LEAST_SHARE * most):
-            self._refresh(level)
-            changed = True
+        if self.recent > min(RENEWAL * most, ENOUGH):
+            changed |= self._renew(level)
         visited = int(self.shard.exchange.allreduce(np.array([level.visited]))[0])
+        if self.arcs > self.share * most:
+            self._try_anew(most)
+            return ApplyResult(0, True, "anew")
         return ApplyResult(visited, changed)
 
-    def _refresh(self, level: Level) -> None:
-        """Improve the communities on all levels, from the present ones on. O(m)."""
-        shard, arcs = self.shard, self.shard.out_edges.num_edges
-        level.start(self.labels.copy(), self.inside, self.sums)
-        level.loops = self.loops
-        levels = Hierarchy(level)
-        self.descend(levels, self.max_levels, self.seed + ROUNDS * self.updates + ROUNDS)
-        numbers, _ = number_communities(levels.level, levels.level.labels)
-        level.start(all_gather(shard, self.device.gather(numbers, levels.members)), levels.level.inside)
-        level.start(divide(level, self.kernels, None).labels, level.inside)
-        level.visited += arcs
-        self.labels, self.inside, self.sums = level.labels.copy(), level.inside, level.sums
-        self.quality = self.best = level.value()
-        self.arcs = 0
+    def _renew(self, level: Level) -> bool:
+        """Improve the communities on all levels of whose arcs the largest shares have changed. True if any moved.
+
+        O(n), and the time with the arcs of these communities: at most ``1 / DIRTY`` of each changed arc.
+        """
+        # Choose them.
+        device, xp, n, first = self.device, self.device.xp, level.n, self.labels
+        changed = level.sums_of(first, self.changed, n)
+        degrees = all_gather(self.shard, device.astype(level.degrees, np.int64))
+        arcs = level.sums_of(first, degrees, n)
+        at = xp.flatnonzero((changed > DIRTY * arcs) & (arcs > 0))
+        budget, self.recent = self.recent * len(self.strengths) / DIRTY, 0
+        if len(at) == 0:
+            return False
+        chosen_changed, chosen_arcs, labels = (Device.to_host(column) for column in (changed[at], arcs[at], at))
+        order = np.argsort(-chosen_changed / chosen_arcs, kind="stable")
+        fit = max(1, int(np.searchsorted(chosen_arcs[order].cumsum(), budget, "right")))
+        chosen = device.zeros(n, np.uint8)
+        chosen[device.asarray(labels[order[:fit]])] = 1
+        self.changed[device.gather(chosen, first).astype(bool)] = 0
+
+        # Improve them, and divide those that are not connected.
+        descend = partial(self.descend, max_levels=self.arguments["max_levels"], seed=self._seed(ROUNDS))
+        improve_region(level, self.kernels, chosen, descend)
+        divide(level, self.kernels, first, None, None, self.scratch)
+        self.labels, self.inside, self.sums, self.quality = level.labels, level.inside, level.sums, level.value()
+        return bool((self.labels != first).any())
+
+    def _try_anew(self, most: int) -> None:
+        """Compute the communities anew, keep the better ones, and choose when to do so again."""
+        kept, mine, share = {name: vars(self)[name] for name in KEPT}, self._reached(), self.arcs / most
+        self._compute()
+        fresh = self._reached()
+        if fresh <= mine:
+            vars(self).update(kept)
+        loss = 1 - mine / fresh if fresh > 0 else 0.0
+        lost, self.ahead = loss + self.ahead, max(-loss, 0.0)
+        factor = 2.0 if lost < LOSS / 2 else max(LOSS / lost, 1 / 4)
+        self.share = min(max(share * factor, LEAST), MOST)
+
+    def _reached(self) -> float:
+        """Return the quality that users get."""
+        return self.objective.quality(self.quality, len(self.labels))
+
+    def _seed(self, number: int) -> int:
+        return self.arguments["seed"] + (ROUNDS + 1) * self.updates + number
 
     def _exact(self) -> bool:
         """Return True if the unit of weights suits their sum, and there are some."""
@@ -202,19 +250,15 @@ class Communities:
 
     def _improve(self, level: Level, changes: EdgeDelta | None, active: Array, cut: Array) -> bool:
         """Let vertices move, and divide communities, until none is divided. Returns True if the result has changed."""
-        shard, labels = self.shard, self.labels
+        shard = self.shard
         for number in range(ROUNDS):
-            seed = self.seed + ROUNDS * self.updates + number
-            quality = level.improve(seed, active=active[shard.lo : shard.hi])
-            parting = divide(level, self.kernels, self.labels, cut, changes, self.scratch)
-            if parting.labels is not self.labels:
-                level.start(parting.labels.copy(), level.inside)
-                self.labels = parting.labels
-            if parting.apart is None:
+            before, quality = level.labels.copy(), level.improve(self._seed(number), active=active[shard.lo : shard.hi])
+            apart = divide(level, self.kernels, before, cut, changes, self.scratch)
+            if apart is None:
                 break
-            active, cut, changes, quality = parting.apart, None, None, level.value()
-        changed = quality != self.quality or self.labels is not labels
-        self.inside, self.sums, self.quality = level.inside, level.sums, quality
+            active, cut, changes, quality = apart, None, None, level.value()
+        changed = quality != self.quality or bool((level.labels != self.labels).any())
+        self.labels, self.inside, self.sums, self.quality = level.labels, level.inside, level.sums, quality
         return changed
 
     def renumber(self, ids: Renumbering) -> bool:
@@ -227,6 +271,7 @@ class Communities:
 
         # Keep the vertices that stay.
         self.labels = up[self.labels[ids.kept]].astype(np.uint32)
+        self.changed = self.changed[ids.kept]
         self.strengths = [strength[ids.kept] for strength in self.strengths]
         self.order = self.shard.order
         self._resize()
@@ -248,6 +293,7 @@ class Communities:
             return values
 
         self.labels = indexed(self.labels, own[before:])
+        self.changed = indexed(self.changed, device.zeros(n - before, np.int64))
         more = device.full(n - before, lone, np.int64)
         self.strengths = [indexed(strength, more) for strength in self.strengths]
         self.order = order
@@ -271,10 +317,8 @@ class Communities:
         # Labels go by users' names.
         label = own
         if shard.by_name is not shard.order:
-            groups = Struct(labels=self.labels, touched=None, parent=None, names=vertex_labels(shard), n=n)
-            least = device.full(3 * n, 2**32 - 1, np.uint32)
-            self.kernels.LeastMembers(n, groups=groups, n=n, least=least, whole=None)
+            least = device.full(n, 2**32 - 1, np.uint32)
+            self.kernels.LeastNames(n, labels=self.labels, names=vertex_labels(shard), n=n, least=least)
             label = device.gather(least, own)
-        reached = self.objective.quality(self.quality, n)
-        scalars = {self.scalar: reached, "communities": self.names.count, "levels": self.levels}
+        scalars = {self.scalar: self._reached(), "communities": self.names.count, "levels": self.levels}
         return {"community": device.astype(label, np.int64), "name": self.names.of(own)}, scalars

@@ -15,13 +15,14 @@ struct ApplyArcs {  // one lane per arc
     i64* of_label;  // sums of strengths per label
     i64* of_label_in;
     u8* active;  // out: 1 for the ends of each arc that weighs more or less than before
+    i64* changed;  // per vertex of the graph: its changed arcs
     u8* cut;  // out: 1 for the ends of each arc inside of a community that has no weight any more
-    i64* sums;  // out: changes of the weight inside of communities, of all and of loops; the refused weights
+    i64* sums;  // out: changes of the weight inside of communities, and of all; the refused weights
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(changes.n)) {
             i64 src = changes.src(i), dst = changes.dst(i);
             if (changes.is(i) && !(changes.after(i) >= 0.0f && changes.after(i) <= 3.402823466e38f)) {
-                atomic_add(sums + 3, (i64)1);
+                atomic_add(sums + 2, (i64)1);
                 continue;
             }
             i64 was = changes.was(i) ? (i64)fixed(changes.before(i), unit) : 0;
@@ -36,11 +37,10 @@ struct ApplyArcs {  // one lane per arc
                 atomic_add(strength + src, out), atomic_add(of_label + labels[src], out);
                 if (strength_in) atomic_add(strength_in + dst, more), atomic_add(of_label_in + labels[dst], more);
             }
-            if (src == dst) {
-                atomic_add(sums + 2, both);
-                continue;
-            }
+            if (src == dst) continue;
             store(active + src, (u8)1), store(active + dst, (u8)1);
+            atomic_add(changed + src, (i64)1);
+            if (directed) atomic_add(changed + dst, (i64)1);
             if (inside && now == 0) store(cut + src, (u8)1), store(cut + dst, (u8)1);
         }
     }

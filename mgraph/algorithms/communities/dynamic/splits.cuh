@@ -1,14 +1,12 @@
-// Divides communities that lost an edge or a member into their connected components, by a concurrent union-find over the
-// edges inside of them.
+// Divides communities that lost an edge or a member into their connected components, and names those by their least
+// members.
 //
-// Most such communities are still connected, and a CPU's thread sees that from a few rows (`FindDoubts`). It holds that
-// the members that stay are connected but for the edges and members that were lost: each lost path ran between two
-// *witnesses*, which are ends of lost edges and neighbours of lost members. So the members that stay are connected if
-// all witnesses are, which a search from all of them at once finds out. A member that came must have a neighbour among
-// those that stayed.
+// Most such communities are still connected, or lost a few vertices, and a search from a few vertices shows that
+// (`search.cuh`). The components of the others are found by a concurrent union-find over the edges inside of them.
 #pragma once
 #include "algorithms/communities/components/link.cuh"
-#include "algorithms/primitives/edge_delta.cuh"
+#include "algorithms/communities/dynamic/search.cuh"
+#include "algorithms/communities/multilevel/local_moving.cuh"
 #include "algorithms/primitives/fixed_point.cuh"
 
 struct TouchMoved {  // marks the communities that a vertex left or joined, one lane per moved vertex
@@ -17,9 +15,16 @@ struct TouchMoved {  // marks the communities that a vertex left or joined, one 
     i64 n;
     const u32* before;
     const u32* labels;
+    const u32* names;  // null for ids
     u8* touched;  // per label
+    u8* renamed;  // per label: 1 where the least member may be another one
     DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) store(touched + before[moved[i]], (u8)1), store(touched + labels[moved[i]], (u8)1);
+        for (i64 i : grid.items(n)) {
+            u32 v = moved[i], name = names ? names[v] : v, left = before[v], joined = labels[v];
+            store(touched + left, (u8)1), store(touched + joined, (u8)1);
+            if (name == left) store(renamed + left, (u8)1);
+            if (name < joined) store(renamed + joined, (u8)1);  // also where a vertex is alone
+        }
     }
 };
 
@@ -35,131 +40,50 @@ struct TouchCut {  // marks the communities of ends of lost edges, one lane per 
     }
 };
 
-// Leaves of the touched communities those that may be disconnected. For the only rank, by one thread of a CPU.
-template <class View>
-struct FindDoubts {
-    static constexpr int lanes = 32;
-    View graph;
-    View back;  // in-edges, which count too if `both` is 1
-    i64 both;
-    f64 unit;
-    EdgeDelta changes;
-    const u32* moved;
-    i64 n_moved;
-    const u32* before;
+// The members of communities that are divided, or whose least member may be another one.
+struct Members {
+    const u32* list;
+    i64 n;
     const u32* labels;
-    u8* touched;  // in: communities to look at; out: those in doubt
-    u32* set;  // per vertex: the set that reached it, from 1; 0 for none, and before and after the search
-    u32* queue;
-    u32* parent;  // of sets
-    u32* open;  // per label: sets that are not yet one; 0 before and after
-    i64* visited;  // out: number of edges
-    DEVICE void operator()(Grid grid) const {
-        if constexpr (Tile<lanes>::size() == 1)
-            if (grid.alone()) look();
-    }
-    DEVICE bool stays(u32 v) const { return before[v] == labels[v]; }
-    template <class Visit> DEVICE void edges(u32 v, Visit visit) const {  // until visit(id) returns true
-        bool done = false;
-        auto read = [&](const View& side) {
-            i64 units = side.degree(v) ? (i64)side.units(v) : 0;
-            for (i64 unit = 0; unit < units && !done; ++unit)
-                side.visit(Tile<1>{}, v, unit, [&](u32 id, i64 slot, bool live) {
-                    if (live) ++*visited;
-                    if (live && !done && id != v && fixed(side, slot, unit) > 0) done = visit(id);
-                    return done;
-                });
-        };
-        read(graph);
-        if (both && !done) read(back);
-    }
-    DEVICE void witness(u32 v, i64& n, u32& sets) const {
-        if (set[v] || !stays(v)) return;
-        set[v] = ++sets, parent[sets] = sets, queue[n++] = v, ++open[labels[v]];
-    }
-    DEVICE void look() const {
-        // Witnesses: ends of lost edges, and neighbours of lost members, also by edges that were lost with them.
-        i64 n = 0;
-        u32 sets = 0;
-        for (i64 i = 0; i < changes.n; ++i) {
-            u32 src = (u32)changes.src(i), dst = (u32)changes.dst(i);
-            bool lost = changes.was(i) && (!changes.is(i) || fixed(changes.after(i), unit) == 0);
-            if (lost && before[src] == before[dst]) witness(src, n, sets), witness(dst, n, sets);
-        }
-        for (i64 i = 0; i < n_moved; ++i) {
-            u32 v = moved[i], left = before[v], joined = labels[v];
-            bool near = false;
-            edges(v, [&](u32 id) {
-                if (labels[id] == left) witness(id, n, sets);
-                near |= labels[id] == joined && stays(id);
-                return false;
-            });
-            if (!near) open[joined] = ~0u >> 1;  // it stays in doubt
-        }
-        // Search from all witnesses, until those of a community have met.
-        for (i64 at = 0; at < n; ++at) {
-            u32 v = queue[at], own = labels[v];
-            if (open[own] > 1 && open[own] < ~0u >> 2)
-                edges(v, [&](u32 id) {
-                    if (labels[id] != own) return false;
-                    if (!set[id]) {
-                        set[id] = set[v], queue[n++] = id;
-                        return false;
-                    }
-                    u32 a = root(set[v]), b = root(set[id]);
-                    if (a == b) return false;
-                    parent[greater(a, b)] = lesser(a, b);
-                    return --open[own] == 1;
-                });
-        }
-        // In doubt are those with several sets.
-        for (i64 i = 0; i < n_moved; ++i) settle(before[moved[i]]), settle(labels[moved[i]]);
-        for (i64 i = 0; i < changes.n; ++i) settle(labels[changes.src(i)]), settle(labels[changes.dst(i)]);
-        for (i64 i = 0; i < n_moved; ++i) clear(before[moved[i]]), clear(labels[moved[i]]);
-        for (i64 i = 0; i < changes.n; ++i) clear(labels[changes.src(i)]), clear(labels[changes.dst(i)]);
-        for (i64 at = 0; at < n; ++at) set[queue[at]] = 0;
-    }
-    DEVICE void settle(u32 label) const {
-        if (open[label] <= 1) touched[label] = 0;
-    }
-    DEVICE void clear(u32 label) const { open[label] = 0; }
-    DEVICE u32 root(u32 a) const {
-        while (parent[a] != a) a = parent[a] = parent[parent[a]];
-        return a;
+    const u8* touched;  // per label: its `Fate`
+    u32* parent;  // of components of communities in doubt
+    i64 first;  // the own rows
+    i64 rows;
+    DEVICE u8 fate(u32 v) const { return touched[labels[v]]; }
+    DEVICE i64 operator()(i64 i) const {  // the own row to read, or -1
+        i64 row = (i64)list[i] - first;
+        return row >= 0 && row < rows && fate(list[i]) == in_doubt ? row : -1;
     }
 };
 
-// The own rows in touched communities.
-struct TouchedRows {
-    const u32* labels;
-    const u8* touched;
-    i64 first;
-    DEVICE i64 operator()(i64 at) const { return touched[labels[first + at]] ? at : -1; }
+struct BeginMembers {  // makes each member a component of its own, one lane per member
+    static constexpr int lanes = 1;
+    Members members;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(members.n)) members.parent[members.list[i]] = members.list[i];
+    }
 };
 
 template <class View, class Group>
-DEVICE void join_members(const View& graph, Group group, i64 row, i64 unit_of_row, const TouchedRows& rows, f64 unit,
-                         u32* parent) {
-    u32 v = (u32)(rows.first + row), own = rows.labels[v], near = v;
+DEVICE void join_members(const View& graph, Group group, i64 row, i64 unit_of_row, const Members& members, f64 unit) {
+    u32 v = (u32)(members.first + row), own = members.labels[v], near = v;
     graph.visit(group, row, unit_of_row, [&](u32 id, i64 slot, bool live) {
-        if (live && rows.labels[id] == own && fixed(graph, slot, unit) > 0) near = link(parent, near, id);
+        if (live && members.labels[id] == own && fixed(graph, slot, unit) > 0) near = link(members.parent, near, id);
         return false;
     });
 }
 
 template <class View>
-struct JoinMembers {  // joins the neighbours in a touched community, a row per lane; leaves hubs to JoinHubMembers
+struct JoinMembers {  // joins the neighbours in a community, a row per lane; leaves hubs to JoinHubMembers
     static constexpr int lanes = 32;
     View graph;
-    i64 n;
-    TouchedRows rows;
+    Members members;
     f64 unit;
-    u32* parent;
     u64* tasks;
     i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
-        visit_all(grid, graph, n, rows, tasks, n_tasks, [&](auto group, i64 row, i64 unit_of_row) {
-            join_members(graph, group, row, unit_of_row, rows, unit, parent);
+        visit_all(grid, graph, members.n, members, tasks, n_tasks, [&](auto group, i64 row, i64 unit_of_row) {
+            join_members(graph, group, row, unit_of_row, members, unit);
         });
     }
 };
@@ -168,14 +92,13 @@ template <class View>
 struct JoinHubMembers {  // joins a hub's task per tile
     static constexpr int lanes = 32;
     View graph;
-    TouchedRows rows;
+    Members members;
     f64 unit;
-    u32* parent;
     const u64* tasks;
     const i64* n_tasks;
     DEVICE void operator()(Grid grid) const {
         visit_hubs(grid, graph, tasks, *n_tasks, [&](auto tile, i64 row, i64 unit_of_row) {
-            join_members(graph, tile, row, unit_of_row, rows, unit, parent);
+            join_members(graph, tile, row, unit_of_row, members, unit);
         });
     }
 };
@@ -190,53 +113,69 @@ struct LinkPairs {  // joins the pairs that another rank has joined, one lane pe
     }
 };
 
-struct Compress {  // the root becomes each vertex's parent, one lane per vertex
+struct Compress {  // the root becomes each member's parent, one lane per member
     static constexpr int lanes = 1;
-    i64 n;
-    u32* parent;
+    Members members;
     DEVICE void operator()(Grid grid) const {
-        for (i64 v : grid.items(n)) compress(parent, v);
+        for (i64 i : grid.items(members.n)) compress(members.parent, members.list[i]);
     }
 };
 
-// The groups of vertices that become communities: those of equal labels, in touched communities the components.
+// The groups of members that become communities: those of a label, or the parts of a divided one.
 struct Groups {
-    const u32* labels;
-    const u8* touched;
-    const u32* parent;  // null where none is touched
     const u32* names;  // null for ids
-    i64 n;
-    DEVICE u32 name(i64 v) const { return names ? names[v] : (u32)v; }
-    DEVICE i64 of(i64 v) const { return parent && touched[labels[v]] ? 2 * n + (i64)parent[v] : (i64)labels[v]; }
+    i64 n;  // vertices of the graph
+    u32* least;  // [3 n]: the least name of each group, by label, and by 2 n + root
+    u32* whole;  // [2 n]: the same of each label, also of a divided one; null where none is
+    DEVICE u32 name(u32 v) const { return names ? names[v] : v; }
+    DEVICE i64 of(u32 v, const Members& members, const Search& search) const {
+        u8 fate = members.fate(v);
+        if (fate == in_doubt) return 2 * n + (i64)members.parent[v];
+        if (fate == divided && search.exhausted(v)) return 2 * n + (i64)search.root(search.set[v] - 1);
+        return members.labels[v];
+    }
 };
 
-struct LeastMembers {  // computes the least name of each group, one lane per vertex
+struct BeginGroups {  // forgets the least names, one lane per member
     static constexpr int lanes = 1;
     Groups groups;
-    i64 n;
-    u32* least;  // [3 n]: by label, and by 2 n + root
-    u32* whole;  // [2 n]: by label, also of a divided community; null where none is touched
+    Members members;
+    Search search;
     DEVICE void operator()(Grid grid) const {
-        for (i64 v : grid.items(n)) {
-            note_name(least + groups.of(v), 0, groups.name(v));
-            if (whole) note_name(whole, groups.labels[v], groups.name(v));
+        for (i64 i : grid.items(members.n)) {
+            u32 v = members.list[i];
+            store(groups.least + groups.of(v, members, search), no_id);
+            if (groups.whole) store(groups.whole + members.labels[v], no_id);
         }
     }
 };
 
-struct NameByLeast {  // labels each vertex by the least name of its group, one lane per vertex
+struct LeastMembers {  // computes the least name of each group, one lane per member
     static constexpr int lanes = 1;
     Groups groups;
-    i64 n;
-    const u32* least;
-    const u32* whole;
-    u32* named;  // out
-    u8* apart;  // out: 1 for vertices that are not in the component of their community's least member
+    Members members;
+    Search search;
     DEVICE void operator()(Grid grid) const {
-        for (i64 v : grid.items(n)) {
-            u32 name = least[groups.of(v)];
-            named[v] = name;
-            if (whole) apart[v] = name != whole[groups.labels[v]];
+        for (i64 i : grid.items(members.n)) {
+            u32 v = members.list[i];
+            note_name(groups.least + groups.of(v, members, search), 0, groups.name(v));
+            if (groups.whole) note_name(groups.whole + members.labels[v], 0, groups.name(v));
+        }
+    }
+};
+
+struct NameByLeast {  // labels each member by the least name of its group, one lane per member
+    static constexpr int lanes = 1;
+    Groups groups;
+    Members members;
+    Search search;
+    Labels moving;
+    u8* apart;  // out: 1 for members that are not in the component of their community's least member
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(members.n)) {
+            u32 v = members.list[i], own = members.labels[v], name = groups.least[groups.of(v, members, search)];
+            if (groups.whole) apart[v] = name != groups.whole[own];
+            if (name != own) moving.move(v, name);
         }
     }
 };

@@ -95,8 +95,13 @@ def descend(levels: Hierarchy, max_levels: int, seed: int, alone: bool = False) 
         tolerance = TOLERANCE * DECAY**number if alone else 0.0
         crowding = alone and number == 0 and level.objective.name == "cpm"
         level.improve(seed + number, tolerance, first_turns=MOST_TURNS if crowding else TURNS)
-        if level.inside == level.loops or not levels.coarsen(level.refine(seed + number, level.objective)):
+        whole = level.fixed is None and level.inside == level.loops
+        if whole or not levels.coarsen(level.refine(seed + number, level.objective)):
             break
+
+    # With fixed vertices, communities stay several vertices.
+    if levels.level.fixed is not None:
+        return
 
     # At resolution 0, connected vertices of a community join, until no edge is left inside.
     while levels.level.inside > levels.level.loops:

@@ -3,20 +3,6 @@
 #include "algorithms/primitives/fixed_point.cuh"
 #include "kernels/rows.cuh"
 
-struct LeastNames {  // computes the smallest name of each community's vertices, one lane per vertex
-    static constexpr int lanes = 1;
-    const u32* labels;
-    const u32* names;  // null for their ids
-    i64 n;
-    u32* least;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 v : grid.items(n)) {
-            u32 name = names ? names[v] : (u32)v;
-            if (name < stale_load(least + labels[v])) atomic_min(least + labels[v], name);
-        }
-    }
-};
-
 struct MarkNames {  // marks smallest names, by which communities are numbered, one lane per community
     static constexpr int lanes = 1;
     const u32* least;

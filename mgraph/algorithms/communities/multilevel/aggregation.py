@@ -71,10 +71,15 @@ def next_level(level: Level, numbers: Array, n: int, keep: bool) -> Level:
     # The weight inside of them is what is not between them.
     between = int(shard.exchange.allreduce(Device.to_host(rows.weights.sum(dtype=np.int64)).reshape(1))[0])
     degrees, loops = rows.offsets[1:] - rows.offsets[:-1], level.objective.total - between
-    following = Level(shard, [rows], partition, degrees, None, strengths, loops, level.objective, level.weights[0].unit)
+    fixed = None if level.fixed is None else device.gather(numbers, level.fixed)
+    following = Level(
+        shard, [rows], partition, degrees, None, strengths, loops, level.objective, level.weights[0].unit, fixed
+    )
 
-    # Start with their communities.
-    if keep:
+    following.least = level.least
+
+    # Start with their communities. The weight inside of fixed vertices is not known.
+    if keep or fixed is not None:
         communities, (of_vertices, _) = device.empty(n, np.uint32), number_communities(level, level.labels)
         level.kernels.CommunitiesOfParts(
             level.n, parts=numbers, numbers=of_vertices, n=level.n, communities=communities

@@ -27,11 +27,13 @@ from mgraph.algorithms.primitives.programs import inbox_room
 from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.algorithms.primitives.weight_sums import WeightSums
 from mgraph.device import Array, Device
+from mgraph.kernels import constants
 from mgraph.partition import Partition
 
 __all__ = ["FILE", "Level"]
 
 FILE = "algorithms/communities/multilevel/multilevel.cuh"
+CHUNK = constants("algorithms/communities/multilevel/local_moving.cuh")["SumProducts::chunk"]
 TURNS = 4  #: turns per sweep, in which vertices choose
 FEW, MOST_TURNS = 1 << 16, 64  #: up to FEW vertices, and for CPM, an undone sweep is repeated in up to MOST_TURNS turns
 SWEEPS = 50  #: upper bound of sweeps per level; 3 to 20 are usual
@@ -59,6 +61,8 @@ class Level:
     objective : Objective
     unit : float
         The factor that makes weights whole numbers; 0 if each edge weighs 1.
+    fixed : uint32[k], optional
+        Vertices that stay in their communities, since their rows are not known; at most one in each community.
 
     Attributes
     ----------
@@ -70,22 +74,24 @@ class Level:
         The weight of edges inside of communities, both ways.
     visited : int
         The edges of own vertices that have chosen in `improve` from a few active ones, and of rows that others read.
+    least : float
+        The smallest gain of a sweep of all vertices after which another one follows.
     """
 
     def __init__(
         self, shard: Shard, sides: list[Any], partition: Partition, degrees: Array, names: Array,
-        strengths: list[Array], loops: int, objective: Objective, unit: float,
+        strengths: list[Array], loops: int, objective: Objective, unit: float, fixed: Array = None,
     ) -> None:  # fmt: skip
         self.shard, self.device, self.partition, self.n = shard, shard.device, partition, partition.n_vertices
         self.first, end = partition.range(shard.rank)
         self.rows, self.degrees, self.names, self.strengths = end - self.first, degrees, names, strengths
-        self.loops, self.objective = loops, objective
+        self.loops, self.objective, self.fixed = loops, objective, fixed
         factor = 1 if len(sides) > 1 else 2
         self.weights = [WeightSums(shard, s.view(), s, self.first, self.rows, factor, unit, FILE) for s in sides]
         self.kernels = self.weights[0].kernels
         self.tally = LabelCounts(shard, [one.view for one in self.weights], degrees)
         self.moves = self.device.empty(self.rows, np.uint64)
-        self.visited = 0
+        self.visited, self.least = 0, SWEEP_GAIN
 
     def start(self, labels: Array = None, inside: int | None = None, sums: list[Array] | None = None) -> None:
         """Begin with the communities of `labels`, or with a community for each vertex.
@@ -100,7 +106,7 @@ class Level:
     @property
     def is_patient(self) -> bool:
         """True if sweeps may have `MOST_TURNS` turns: in a small graph, and where many vertices crowd into hubs."""
-        return self.n <= FEW or self.objective.name == "cpm"
+        return self.objective.name == "cpm" or (self.n <= FEW and self.fixed is None)
 
     def _own_labels(self) -> Array:
         return self.device.arange(0, self.n, np.uint32) if self.names is None else self.names.copy()
@@ -121,7 +127,10 @@ class Level:
 
     def value(self) -> float:
         """Return the quality of the communities."""
-        return self.objective.value(self.inside, self.sums[0], self.sums[-1])
+        n = len(self.sums[0])
+        parts = self.device.empty(-(-n // CHUNK), np.float64)
+        self.kernels.SumProducts(len(parts), sums=self.sums[0], others=self.sums[-1], n=n, parts=parts)
+        return self.objective.value(self.inside, float(parts.sum()))
 
     # ---- local moving ------------------------------------------------------------------------------------------------
 
@@ -132,14 +141,16 @@ class Level:
         first sweep has `first_turns` turns.
         """
         # Sweep.
-        least, few = (max(tolerance, SWEEP_GAIN), self.is_patient) if active is None else (0.0, True)
+        least, few = (max(tolerance, self.least), self.is_patient) if active is None else (0.0, True)
         best, turns = self.value(), TURNS
-        counted, active = active is not None, self.device.full(self.rows, 1, np.uint8) if active is None else active
+        counted = active is not None
+        active = self._movable(self.device.full(self.rows, 1, np.uint8) if active is None else active)
         for number in range(SWEEPS):
-            if counted:
-                self.visited += int(Device.to_host(self.degrees[active.astype(bool)].sum(dtype=np.int64)))
             before = self.labels.copy(), self.inside
             moves, marks = self._sweep(_mixed(seed, number), turns if number else first_turns, active)
+            if counted:
+                chosen = self.device.gather(self.degrees, self.tally.active)
+                self.visited += int(Device.to_host(chosen.sum(dtype=np.int64)))
             if moves == 0:
                 break
 
@@ -178,6 +189,12 @@ class Level:
         votes |= {"price": price, "names": self.names, "classes": turns, "turn": 0, "seed": seed, "lone": 0}
         votes |= dict.fromkeys(("bounds", "bound_sums", "bound_sums_in", "cuts", "joined", "count"))
         return votes | {"noise": 0.0, "moves": self.moves}
+
+    def moving(self) -> dict[str, Any]:
+        """Return the fields of the kernels' `Labels` for the communities."""
+        pairs = zip(("strength", "strength_in"), self.strengths, strict=False)
+        sums = zip(("sums", "sums_in"), self.sums, strict=False)
+        return {"of": self.labels, "strength_in": None, "sums_in": None, "joined": None, **dict(pairs), **dict(sums)}
 
     def _run_turns(self, votes: dict[str, Any], follow: dict[str, Any], active: Array) -> int:
         """Let each active vertex choose once, in turns, and apply the moves. Returns the number of moves of all ranks.
@@ -219,11 +236,17 @@ class Level:
     def _marked(self, marks: Array) -> Array:
         """Return the own vertices that any rank has marked: uint8[rows]."""
         own = marks[self.first : self.first + self.rows]
-        if self.shard.size == 1:
-            return own
-        ranges = [self.partition.range(rank) for rank in range(self.shard.size)]
-        for part in self.shard.exchange.alltoallv([marks[first:end] for first, end in ranges]):
-            own |= part
+        if self.shard.size > 1:
+            ranges = [self.partition.range(rank) for rank in range(self.shard.size)]
+            for part in self.shard.exchange.alltoallv([marks[first:end] for first, end in ranges]):
+                own |= part
+        return self._movable(own)
+
+    def _movable(self, own: Array) -> Array:
+        """Set fixed vertices to 0 in `own`, a value per row."""
+        if self.fixed is not None:
+            rows = self.fixed.astype(np.int64) - self.first
+            own[rows[(rows >= 0) & (rows < self.rows)]] = 0
         return own
 
     # ---- refinement --------------------------------------------------------------------------------------------------

@@ -14,6 +14,39 @@ struct SumByLabel {  // adds a vertex's strength to its label's, one lane per ve
     }
 };
 
+struct SumProducts {  // adds up the products of two sums of each label, a chunk of labels per tile
+    static constexpr int lanes = 32;
+    static constexpr i64 chunk = 1024;
+    const i64* sums;
+    const i64* others;
+    i64 n;
+    f64* parts;  // out, per chunk
+    DEVICE void operator()(Grid grid) const {
+        Tile<lanes> tile;
+        for (i64 c : grid.items(tile, (n + chunk - 1) / chunk)) {
+            f64 sum = 0;
+            for (i64 i = c * chunk + tile.rank(); i < lesser(c * chunk + chunk, n); i += tile.size())
+                sum += (f64)sums[i] * (f64)others[i];
+            sum = tile.sum(sum);
+            if (tile.rank() == 0) parts[c] = sum;
+        }
+    }
+};
+
+struct LeastNames {  // computes the smallest name of each community's vertices, one lane per vertex
+    static constexpr int lanes = 1;
+    const u32* labels;
+    const u32* names;  // null for their ids
+    i64 n;
+    u32* least;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 v : grid.items(n)) {
+            u32 name = names ? names[v] : (u32)v;
+            if (name < stale_load(least + labels[v])) atomic_min(least + labels[v], name);
+        }
+    }
+};
+
 // The labels of all vertices, and the strengths of each label.
 struct Labels {
     u32* of;

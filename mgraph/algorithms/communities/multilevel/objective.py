@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mgraph.device import Array
-
 __all__ = ["QUALITIES", "Objective"]
 
 QUALITIES = ("modularity", "cpm")
@@ -51,21 +49,18 @@ class Objective:
         """The objective of resolution 0."""
         return replace(self, resolution=0.0)
 
-    def value(self, inside: int, sums: Array, sums_in: Array) -> float:
+    def value(self, inside: int, products: float) -> float:
         """Return the quality as a share of `total`: the modularity, or the CPM without its constant term.
 
-        `inside` is the weight inside of communities, both ways; the sums are the strengths of each community.
+        `inside` is the weight inside of communities, both ways; `products` the sum over the communities of the product
+        of both strengths.
         """
         if not self.total:
             return 0.0
-        scale = self.total / 2 if self.directed else self.total
         if self.name == "cpm":
-            part = sums * 1.0
-            part *= part
-            return (inside - (1 + self.directed) * self.price * float(part.sum())) / self.total
-        part = sums / float(scale)
-        part *= sums_in / float(scale) if self.directed else part
-        return inside / self.total - self.resolution * float(part.sum())
+            return (inside - (1 + self.directed) * self.price * products) / self.total
+        scale = self.total / 2 if self.directed else self.total
+        return inside / self.total - self.resolution * products / scale / scale
 
     def quality(self, value: float, n: int) -> float:
         """Return the quality that users get, of a graph of `n` vertices with this `value`."""
