@@ -29,6 +29,7 @@ SHARES = {
 }
 SEEDS = 1_500  #: of `make test`: 2,000,000 events
 MORE = 10_000  #: of the slow set, where MGRAPH_SEEDS says no other number
+PART = 200  #: of a test of the slow set, all shapes together: seconds
 #: faults that take seconds to find
 LONG = (
     "every_client_gets_the_graphs_lock", "what_was_read_is_not_made_durable", "heads_name_what_is_not_synced",
@@ -58,30 +59,48 @@ def check(seeds: range, shape: str) -> tuple[int, int]:
         if seed % 50 == 49:
             gc.collect()
     print(f"{len(seeds)} {shape} seeds, {events} events, {changes} changes acknowledged")
-    note("simulator", seeds=len(seeds), events=events, changes_acknowledged=changes)
+    note("simulator", (shape, seeds), seeds=len(seeds), events=events, changes_acknowledged=changes)
     return events, changes
+
+
+def seeds_of(shape: str, of_all: range) -> range:
+    """Return the seeds of a shape in a range of all shapes'; adjacent ranges have adjacent seeds of each shape."""
+    share, whole = SHARES[shape], sum(SHARES.values())
+    return range(of_all.start * share // whole, of_all.stop * share // whole)
+
+
+def parts() -> list[range]:
+    """Return the parts of the slow set, a test each."""
+    first, count = int(os.environ.get("MGRAPH_FIRST_SEED", 0)), int(os.environ.get("MGRAPH_SEEDS", MORE))
+    return [range(start, min(start + PART, first + count)) for start in range(first, first + count, PART)]
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_seeds_hold_what_is_promised(installed, shape):
-    seeds = _seeds(SEEDS, shape)
+    seeds = seeds_of(shape, range(SEEDS))
     events, changes = check(seeds, shape)
     assert changes > len(seeds)
     assert events > 500 * len(seeds)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(0)
-@pytest.mark.parametrize("shape", SHAPES)
-def test_many_seeds_hold_what_is_promised(installed, shape):
-    first, count = int(os.environ.get("MGRAPH_FIRST_SEED", 0)), int(os.environ.get("MGRAPH_SEEDS", MORE))
-    check(_seeds(count, shape, first), shape)
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("part", parts(), ids=lambda part: f"{part.start}-{part.stop}")
+def test_many_seeds_hold_what_is_promised(installed, part):
+    for shape in SHAPES:
+        check(seeds_of(shape, part), shape)
 
 
-def _seeds(count: int, shape: str, first: int = 0) -> range:
-    """The seeds of a shape among `count` of all shapes."""
-    return range(first, first + count * SHARES[shape] // sum(SHARES.values()))
+def test_the_parts_of_a_range_are_its_seeds(monkeypatch):
+    monkeypatch.setenv("MGRAPH_FIRST_SEED", "1130")
+    monkeypatch.setenv("MGRAPH_SEEDS", "2117")
+    for shape in SHAPES:
+        seeds = [seed for part in parts() for seed in seeds_of(shape, part)]
+        assert seeds == [*seeds_of(shape, range(1130, 1130 + 2117))]
+    assert sum(len(seeds_of(shape, part)) for shape in SHAPES for part in parts()) == pytest.approx(
+        2117, abs=len(SHAPES)
+    )
 
 
 def test_a_seed_replays_in_another_process(installed):
