@@ -128,8 +128,11 @@ class Caller(Protocol):
 
     def post(self, small: Any) -> None: ...  # noqa: D102
 
-    def flush(self) -> None:
-        """Apply the batches of `post` now if nothing else would before a call: in the user's process."""
+    def flush(self, wait: bool = True) -> None:
+        """Apply the batches of `post` now if nothing else would before a call: in the user's process.
+
+        Without `wait`, only if no other call runs; they are applied after it.
+        """
 
     def land(self) -> None: ...  # noqa: D102
 

@@ -226,7 +226,7 @@ class Coordinator:
         if len(self._queue) >= WAITING:
             self._run(self._queue.send_locked(self._launch))
 
-    def flush(self) -> None:
+    def flush(self, wait: bool = True) -> None:
         """Do nothing: the event loop sends small batches by itself."""
 
     def land(self) -> None:

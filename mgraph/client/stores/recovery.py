@@ -339,7 +339,7 @@ class Recovering:
 
     # ---- the current incarnation -------------------------------------------------------------------------------------
 
-    def flush(self) -> None:
+    def flush(self, wait: bool = True) -> None:
         """Do nothing: the event loop sends small batches by itself."""
 
     def land(self) -> None:
