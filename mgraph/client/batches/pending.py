@@ -98,7 +98,10 @@ class Pending(Future[T]):
             caller.flush(wait)
 
     def result(self, timeout: float | None = None) -> T:
-        """Return the outcome, or raise the batch's error; `TimeoutError` after `timeout` seconds."""
+        """Return the outcome, or raise the batch's error; `TimeoutError` after `timeout` seconds.
+
+        If a worker was lost in a graph that recovers, the batch is sent again first, which may take longer.
+        """
         if self.done() and self._exception is None:
             return self._result  # type: ignore[return-value]
         return self._polled(super().result, timeout)
