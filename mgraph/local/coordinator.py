@@ -305,9 +305,10 @@ class Coordinator:
         self._check_thread()
         self._apply()
 
-    def recall(self) -> None:
-        """Refuse the small batches that wait, and wait for those that another thread applies."""
+    def recall(self) -> bool:
+        """Refuse the small batches that wait, and wait for those that another thread applies. Returns True."""
         self.land()
+        return True
 
     def forget(self, result: str) -> None:
         """Queue a result to be freed with the next call. Safe in a finalizer."""

@@ -292,14 +292,12 @@ class Pipeline:
 
     def _recall(self) -> None:
         self._outcomes.end(self._outcomes.dropped())  # so batches in the queue are refused
-        ended = False
+        alone = False
         try:
-            self._coordinator.recall()
-            ended = True
-        finally:
-            # Nobody resends what was lost with a worker. If nothing is in flight, what is left here is dropped, too:
-            # Ctrl-C came while it was queued or sent.
-            self._drop(self._outcomes.dropped(), [], everything=ended)
+            alone = self._coordinator.recall()
+        finally:  # also after a second Ctrl-C
+            # Nobody resends what was lost with a worker, nor ends what Ctrl-C left behind while it was sent.
+            self._drop(self._outcomes.dropped(), [], everything=alone)
 
     # ---- after a loss ------------------------------------------------------------------------------------------------
 

@@ -136,7 +136,8 @@ class Caller(Protocol):
 
     def land(self) -> None: ...  # noqa: D102
 
-    def recall(self) -> None: ...  # noqa: D102
+    def recall(self) -> bool:
+        """Drop what is in flight and return True if no queued batch is left, which would be refused later."""
 
     def check(self) -> None: ...  # noqa: D102
 

@@ -234,12 +234,13 @@ class Coordinator:
         self._run(self._queue.send_locked(self._launch))
         self._run(self._landed())
 
-    def recall(self) -> None:
+    def recall(self) -> bool:
         """Drop the batches in flight that the ranks have not voted on, and wait until none is in flight.
 
-        From now on, senders must refuse their queued batches.
+        From now on, senders must refuse their queued batches. Returns False: the event loop may still handle some.
         """
         self._run(self._recall())
+        return False
 
     def close(self) -> None:
         """End the sessions, so that the workers free the shards.

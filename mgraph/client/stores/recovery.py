@@ -346,9 +346,9 @@ class Recovering:
         """Wait until no batch is in flight."""
         self._incarnations[-1].caller.land()
 
-    def recall(self) -> None:
+    def recall(self) -> bool:
         """Drop the batches in flight."""
-        self._incarnations[-1].caller.recall()
+        return self._incarnations[-1].caller.recall()
 
     def forget(self, result: str) -> None:
         """Free a result with the next call."""
