@@ -361,8 +361,11 @@ class Coordinator:
             return
         why = refusal(await self._ask("reserve", [size._asdict() for size in sizes]))
         if why is not None:
-            await self._ask("reserve", [{"nbytes": 0}] * len(sizes))
+            await self._free_reserved()
             raise CapacityError(f"graph {self.graph}: {why}; nothing was sent")
+
+    async def _free_reserved(self) -> None:
+        await self._ask("reserve", [{"nbytes": 0}] * len(self.addresses))
 
     async def _ask(self, method: str, rank_args: list[Value]) -> list[Value]:
         calls = self.sessions.calls(method, rank_args, self.exchange.number)
@@ -398,6 +401,12 @@ class Coordinator:
             await self._landed()
             await room()
             await self._reserve(sizes)
+            # Ctrl-C may have ended the pipeline meanwhile.
+            try:
+                await room()
+            except BaseException:
+                await self._free_reserved()
+                raise
         # Send it as the epoch after the batches in flight.
         epoch = self.sessions.epoch + 1 + self._ahead
         rank_args = [{**args, "epoch": epoch, "ahead": True} for args in shares]
