@@ -29,9 +29,14 @@ _NOT_AHEAD = {"ahead": False}  # a group is safe when its call returns
 CLOSE_SECONDS = 5.0  #: for which `close` waits for a call of another thread
 ALONE_SECONDS = 1e-3  #: after which a small batch finds no others to share a call with
 SWEEP_SECONDS = 5e-3  #: for which small batches wait for others, or twice that
+FORK_SECONDS = 1.0  #: for which a fork waits for small batches that another thread applies
 
 
 _OPEN: WeakSet[Coordinator] = WeakSet()  # of this process, for its children
+
+
+class _AppliedBefore(Exception):
+    """A signal handler has applied a group that was about to be sent."""
 
 
 class _Here:
@@ -74,7 +79,8 @@ class Coordinator:
         self._garbage = deque[str]()
         self._lost: str | None = None
         self._kept: Session | None = None
-        self._lock, self._owner = threading.Lock(), 0
+        # `_owner` is a hint: Ctrl-C may keep it from being reset.
+        self._lock, self._owner = threading.RLock(), 0
         self._live: LiveState | None = None
         # Small batches that wait, the order in which pipelines' batches are applied, and the time of the last one.
         self._waiting, self._order, self._posted = deque[SmallBatch](), threading.RLock(), 0.0
@@ -111,32 +117,31 @@ class Coordinator:
         if self._waiting and sent is None:
             self.flush()
         call, arguments = CALLS[name], {**(args or {}), **(shares[0] if shares else {})}
-        # Lock the graph, unless this thread would wait for itself.
-        lock = self._lock
-        if not lock.acquire(False):
-            self._check_thread()
-            lock.acquire()
+        # Lock the graph, unless this thread has it.
+        self._check_thread()
         try:
-            self._owner = threading.get_ident()
-            session = self._session
-            if session is None or not self.status.usable:
-                self.check()
-                assert session is not None, "an open graph has a session"
-            # A read changes nothing, so Ctrl-C may stop it anywhere.
-            if call.kind is _READ and not self._garbage:
-                return [session.ask(call.handler, arguments)]
-            if call.exchange and not self._connected:
-                self._connect(session)
-                self._live = session.live()
-            if call.epoch:
-                arguments["epoch"] = epoch = self.status.epoch + 1
-                if sent is not None:
-                    sent(epoch)
-            return [self._change(session, call.handler, arguments)]
+            with self._lock:
+                try:
+                    self._owner = threading.get_ident()
+                    session = self._session
+                    if session is None or not self.status.usable:
+                        self.check()
+                        assert session is not None, "an open graph has a session"
+                    # A read changes nothing, so Ctrl-C may stop it anywhere.
+                    if call.kind is _READ and not self._garbage:
+                        return [session.ask(call.handler, arguments)]
+                    if call.exchange and not self._connected:
+                        self._connect(session)
+                        self._live = session.live()
+                    if call.epoch:
+                        arguments["epoch"] = epoch = self.status.epoch + 1
+                        if sent is not None:
+                            sent(epoch)
+                    return [self._change(session, call.handler, arguments)]
+                finally:
+                    self._owner = 0
         finally:
-            # Unlock the graph; if it was closed meanwhile, free it.
-            self._owner = 0
-            lock.release()
+            # The graph was closed meanwhile.
             if self._interrupts.closed:
                 self._free()
 
@@ -190,8 +195,8 @@ class Coordinator:
         flight, begun = Future[list[Value]](), list[int]()
 
         def begin(epoch: int) -> None:
-            begun.append(epoch)
             sent(flight, epoch)
+            begun.append(epoch)
 
         try:
             answers = self.call(name, None if group is None else _NOT_AHEAD, shares, begin)
@@ -212,8 +217,7 @@ class Coordinator:
 
         Those that wait are applied when there are `MOST`, before any other call, or after `SWEEP_SECONDS`.
         """
-        if self._owner:
-            self._check_thread()
+        self._check_thread()
         self._waiting.append(small)
         before, self._posted = self._posted, perf_counter()
         alone = self._posted - before > ALONE_SECONDS
@@ -226,32 +230,55 @@ class Coordinator:
         if alone or len(self._waiting) >= MOST:
             self.flush()
 
-    def flush(self) -> None:
-        """Apply the small batches that wait."""
+    def flush(self, wait: bool = True) -> None:
+        """Apply the small batches that wait.
+
+        Without `wait`, leave them to the sweeping thread if a call runs.
+        """
         if not self._waiting:
             return
         self._check_thread()
+        if wait or not self._owner:
+            self._apply()
+
+    def _apply(self) -> None:
+        """Apply the small batches that wait. On return no other thread applies any."""
         with self._order:
             while self._waiting:
-                self._apply_group(first_group(self._waiting))
+                self._apply_group()
 
-    def _apply_group(self, group: BatchGroup) -> None:
-        """Apply the first batches of the queue, or refuse them if their pipeline has ended or the graph is closed."""
+    def _apply_group(self) -> None:
+        """Apply the first batches of the queue, or refuse them if their pipeline has ended or the graph is closed.
+
+        Ctrl-C before they are sent drops them.
+        """
+        try:
+            group = first_group(self._waiting)
+        except IndexError:  # a signal handler has emptied the queue
+            return
         sender = group.items[0].sender
 
         def sent(flight: Flight, epoch: int) -> None:
+            if not (self._waiting and self._waiting[0] is group.items[0]):
+                raise _AppliedBefore
             self._remove(group)
             sender.group_sent(group, flight, epoch)
 
         try:
             self._launch("updates", group.shares(), sender.room(group.nbytes), sent, group)
-        except Exception as error:
+        except _AppliedBefore:
+            pass
+        except BaseException as error:
             self._remove(group)
             sender.group_refused(group, error)
+            if not isinstance(error, Exception):
+                raise
 
     def _remove(self, group: BatchGroup) -> None:
-        for _ in group.items:
-            self._waiting.popleft()
+        """Remove those of a group's batches that the queue still has."""
+        for item in group.items:
+            if self._waiting and self._waiting[0] is item:
+                self._waiting.popleft()
 
     def _sweep(self) -> None:
         """Apply batches that wait for long, in a thread that ends when none do."""
@@ -274,12 +301,14 @@ class Coordinator:
         return len(self._waiting)
 
     def land(self) -> None:
-        """Apply the small batches that wait."""
-        self.flush()
+        """Apply the small batches that wait, and wait for those that another thread applies."""
+        self._check_thread()
+        self._apply()
 
-    def recall(self) -> None:
-        """Refuse the small batches that wait."""
-        self.flush()
+    def recall(self) -> bool:
+        """Refuse the small batches that wait, and wait for those that another thread applies. Returns True."""
+        self.land()
+        return True
 
     def forget(self, result: str) -> None:
         """Queue a result to be freed with the next call. Safe in a finalizer."""
@@ -290,7 +319,7 @@ class Coordinator:
         self._interrupts.closed = True
         self._note()
         # Wait for a call of another thread; at worst that thread frees the shard.
-        if self._owner != threading.get_ident():
+        if not self._lock._is_owned():  # type: ignore[attr-defined]
             if not self._lock.acquire(timeout=CLOSE_SECONDS):
                 return  # the call that runs frees it
             self._lock.release()
@@ -301,8 +330,8 @@ class Coordinator:
 
     def _check_thread(self) -> None:
         """Raise if the running call waits for the calling thread."""
-        reads = threading.current_thread().name.startswith(f"mgraph-{self.graph}-")
-        if reads or self._owner == threading.get_ident():
+        inside = self._lock._is_owned()  # type: ignore[attr-defined]
+        if inside or (self._owner and threading.current_thread().name.startswith(f"mgraph-{self.graph}-")):
             raise MgraphError(
                 f"graph {self.graph}: a call was made inside another call of the same graph, by a source function or a "
                 "signal handler; it would wait for ever"
@@ -311,8 +340,9 @@ class Coordinator:
     def forked(self) -> None:
         """Take over the copy of the graph in a child process."""
         # The parent's lock may be held by a thread that does not exist here.
-        running, self._owner = self._owner, 0
-        self._lock, self._order, self._sweeping = threading.Lock(), threading.RLock(), False
+        running = self._lock._is_owned() or not self._lock.acquire(False)  # type: ignore[attr-defined]
+        self._owner = 0
+        self._lock, self._order, self._sweeping = threading.RLock(), threading.RLock(), False
         if running:
             self._lost = "this process was forked while a call was running"
 
@@ -349,13 +379,36 @@ class Coordinator:
         return self.status.epoch if session is None else session.reached
 
 
+class _Held(threading.local):
+    """The locks that this thread holds while it forks, so that no other thread applies small batches meanwhile."""
+
+    def __init__(self) -> None:
+        self.locks: list[Any] = []
+
+
+_HELD = _Held()
+
+
+def _hold() -> None:
+    """Wait until no other thread applies small batches: a child would find its graph in the middle of a call."""
+    for coordinator in list(_OPEN):
+        if (order := coordinator._order).acquire(timeout=FORK_SECONDS):
+            _HELD.locks.append(order)
+
+
+def _let_go() -> None:
+    while _HELD.locks:
+        _HELD.locks.pop().release()
+
+
 def _take_over() -> None:
     """Take over the graphs of the parent in a child process."""
+    _let_go()
     for coordinator in list(_OPEN):
         coordinator.forked()
 
 
-os.register_at_fork(after_in_child=_take_over)
+os.register_at_fork(before=_hold, after_in_parent=_let_go, after_in_child=_take_over)
 
 
 def _run(work: Any) -> None:

@@ -145,12 +145,14 @@ def _add_term(
         return True
     bounds = [bound for bound in (None if end is None else end.epoch, epoch) if bound is not None]
     bound = min(bounds, default=None)
-    if stored.epoch < min([term.epoch, *bounds]):
-        _note_gap(store, term, stored, repair)
+    snapshot = stored.snapshot
+    if (gap := _gap(store, term, stored, bounds)) is not None:
+        if not repair:
+            raise StoreError(f"{gap}; restore it from a backup, or give up what follows with repair=True")
+        stored.notes.append(f"{gap}: epochs after {stored.epoch} are given up")
         return False
 
     # Scan the logs from the snapshot's places on, if it is of this term.
-    snapshot = stored.snapshot
     places = snapshot["places"] if snapshot and snapshot["term"] == term.number else [0] * term.size
     scans = store.scans_of(term, places, repair)
     kept = kept_changes(scans, stored.epoch, bound)
@@ -171,12 +173,16 @@ def _add_term(
     return end is None or bound is None or (kept.epoch >= bound and problem is None)
 
 
-def _note_gap(store: Store, term: Term, stored: StoredGraph, repair: bool) -> None:
-    """Note the gap before the beginning of a term; raise it without `repair`."""
-    problem = f"{store.path}: a snapshot or a log with the epochs {stored.epoch + 1} to {term.epoch} is missing"
-    if not repair:
-        raise StoreError(f"{problem}; restore it from a backup, or give up what follows with repair=True")
-    stored.notes.append(f"{problem}: epochs after {stored.epoch} are given up")
+def _gap(store: Store, term: Term, stored: StoredGraph, bounds: Sequence[int]) -> str | None:
+    """Return why what is there ends before a term begins; None if it does not."""
+    if stored.epoch < min([term.epoch, *bounds]):
+        return f"{store.path}: a snapshot or a log with the epochs {stored.epoch + 1} to {term.epoch} is missing"
+
+    # Vertices may have left in that epoch after the snapshot, in a term that is missing as a whole.
+    inside = stored.snapshot is not None and stored.snapshot["term"] == term.number
+    if not inside and stored.epoch == term.epoch and term.n_vertices not in (None, stored.left):
+        return f"{store.path}: a snapshot or a log is missing, with vertices that left in epoch {stored.epoch}"
+    return None
 
 
 def _missing_removal(store: Store, term: Term, scans: list[Scan], epoch: int) -> str:

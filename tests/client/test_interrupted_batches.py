@@ -106,6 +106,37 @@ def test_a_report_that_cannot_be_made_ends_its_wait(batch):
         assert all(isinstance(one.exception(5), TypeError) for one in pending)
 
 
+def test_a_group_for_which_workers_reserve_memory_during_an_interrupt_is_not_sent(monkeypatch):
+    """It is neither queued nor in flight when the block is left, and would be committed afterwards."""
+    reserving, goes_on, asked = threading.Event(), threading.Event(), []
+
+    async def reserve(self: Coordinator, sizes: Any) -> None:
+        reserving.set()
+        while not goes_on.is_set():
+            await asyncio.sleep(0.01)
+
+    async def ask(self: Coordinator, method: str, rank_args: list[Any]) -> list[Any]:
+        asked.append((method, rank_args))
+        return []
+
+    monkeypatch.setattr(Coordinator, "_may_lack_memory", lambda self, sizes: True)
+    monkeypatch.setattr(Coordinator, "_reserve", reserve)
+    monkeypatch.setattr(Coordinator, "_ask", ask)
+    with fake_cluster(2) as (coordinator, _):
+        with (
+            pytest.raises(KeyboardInterrupt),
+            when(reserving.is_set, ctrl_c),
+            Pipeline(coordinator, sending(coordinator), 1 << 20) as pipe,
+        ):
+            report = pipe.update(ONE)
+            threading.Event().wait(20)
+        goes_on.set()
+        assert "dropped because of Ctrl-C" in str(report.exception(20))
+        assert asked == [("reserve", [{"nbytes": 0}] * 2)]
+        coordinator.call("echo")
+        assert coordinator.status.epoch == 0
+
+
 def test_an_interrupt_in_the_turn_in_which_the_batch_before_has_landed(monkeypatch):
     """The second batch's flight has not been resumed yet, so nobody waits for its answers."""
     land = Coordinator._land

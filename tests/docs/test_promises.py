@@ -6,8 +6,11 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import promise_records
+import pytest
 from promise_table import PAGE, RECORDS, ROWS, table, written
 
 
@@ -21,6 +24,11 @@ def test_each_record_has_a_row_and_says_how_it_was_made():
         assert path.stem in {row.record for row in ROWS}
         assert {"numbers", "command", "commit", "date"} <= set(record)
         assert all(isinstance(number, int) for number in record["numbers"].values())
+        if parts := record.get("parts"):
+            assert promise_records.overlap(parts) is None
+            assert record["numbers"]["seeds"] == sum(
+                stop - start for ranges in parts.values() for start, stop in ranges
+            )
 
 
 def test_a_row_without_a_record_says_so(tmp_path):
@@ -52,3 +60,69 @@ def test_a_run_writes_its_records_if_it_passed(tmp_path):
     record = json.loads((folder / "flips.json").read_text())
     assert record["numbers"] == {"flips": 7}
     assert record["command"].startswith("python -m pytest -q")
+
+
+def test_parts_that_ran_in_several_processes_are_joined(monkeypatch, tmp_path):
+    monkeypatch.setattr(promise_records, "_COUNTS", {})
+    monkeypatch.setattr(promise_records, "_PARTS", {})
+    monkeypatch.setenv("MGRAPH_RECORDS", str(tmp_path))
+    monkeypatch.setenv("MGRAPH_SEEDS", "60")
+    monkeypatch.setattr(sys, "argv", ["pytest", "-k", "many seeds"])
+    promise_records.note("simulator", ("large", range(20, 30)), seeds=10, events=500)
+    for start in (10, 0, 50):
+        parts = {"large": [[start, start + 10]], "small": [[start, start + 1]]}
+        promise_records.merge({"simulator": ({"seeds": 11, "events": 600}, parts)})
+    (path,) = promise_records.write()
+    record = json.loads(path.read_text())
+    assert record["numbers"] == {"seeds": 43, "events": 2300}
+    assert record["parts"] == {"large": [[0, 30], [50, 60]], "small": [[0, 1], [10, 11], [50, 51]]}
+    assert record["command"].endswith('MGRAPH_SEEDS=60 python -m pytest -k "many seeds"')
+    assert promise_records.overlap(record["parts"]) is None
+    promise_records.note("simulator", ("large", range(59, 70)), seeds=11)
+    assert promise_records.overlap(promise_records.counts()["simulator"][1]) == "seed 59 of large"
+
+
+def recorded(folder: Path, start: int = 0, **other: Any) -> Path:
+    """Write a record of ten seeds to a folder."""
+    record = {
+        "numbers": {"seeds": 10, "events": 500}, "command": f"MGRAPH_FIRST_SEED={start} python -m pytest",
+        "commit": "abc", "date": f"2026-11-{start + 10}", "python": "3.11.7", "parts": {"large": [[start, start + 10]]},
+    }  # fmt: skip
+    folder.mkdir()
+    (folder / "simulator.json").write_text(json.dumps(record | other))
+    return folder
+
+
+def test_records_of_several_runs_of_a_commit_are_summed(tmp_path):
+    folders = [recorded(tmp_path / "a", 10), recorded(tmp_path / "b"), recorded(tmp_path / "c", 20)]
+    (tmp_path / "c" / "flips.json").write_text((tmp_path / "c" / "simulator.json").read_text())
+    command = [sys.executable, promise_records.__file__, str(tmp_path), *map(str, folders)]
+    subprocess.run(command, check=True, timeout=30)
+    record = json.loads((tmp_path / "simulator.json").read_text())
+    assert record["numbers"] == {"seeds": 30, "events": 1500}
+    assert record["parts"] == {"large": [[0, 30]]}
+    assert record["command"].split("; ") == [f"MGRAPH_FIRST_SEED={start} python -m pytest" for start in (10, 0, 20)]
+    assert (record["commit"], record["date"], record["python"]) == ("abc", "2026-11-30", "3.11.7")
+    assert json.loads((tmp_path / "flips.json").read_text())["numbers"]["seeds"] == 10
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"commit": "abd"}, r"one commit.*'abc', 'abd'"),
+        ({"command": "MGRAPH_FIRST_SEED=0 python -m pytest"}, "the same command"),
+        ({"command": "a; MGRAPH_FIRST_SEED=0 python -m pytest; b"}, "the same command"),
+        ({"parts": {"small": [[0, 10]], "large": [[20, 29], [9, 10]]}}, "seed 9 of large is in two records"),
+    ],
+)
+def test_records_that_cannot_be_summed_are_refused(tmp_path, other, said):
+    folders = [recorded(tmp_path / "a"), recorded(tmp_path / "b", 10, **other)]
+    with pytest.raises(ValueError, match=f"simulator: .*{said}"):
+        promise_records.sums(folders)
+
+
+@pytest.mark.parametrize("commit", ["abc+", ""])
+def test_records_of_uncommitted_changes_are_not_summed(tmp_path, commit):
+    folders = [recorded(tmp_path / "a", commit=commit), recorded(tmp_path / "b", 10, commit=commit)]
+    with pytest.raises(ValueError, match="without changes"):
+        promise_records.sums(folders)

@@ -25,6 +25,7 @@ from test_store import assert_graph
 from test_store_kills import _kill, _part
 
 from mgraph import DynamicGraph, EdgeBatch, GraphClosed, InvalidOption, StoreError, UpdateReport, WorkerLost
+from mgraph.client.calls.batch_group import SMALL
 from mgraph.client.creation import restoring
 
 N = 60
@@ -52,14 +53,18 @@ class Both:
         self.graph = DynamicGraph(client, N, weighted=True, store=path, recover="auto", **options)
         self.update()
 
-    def batches(self, n: int) -> tuple[list[EdgeBatch], list[tuple[int, ...]]]:
+    def batches(self, n: int, edges: int = 200) -> tuple[list[EdgeBatch], list[tuple[int, ...]]]:
         """Batches, and what each is to count."""
-        made = [random_batch(self.rng, self.model.n_vertices, 200, True, 0.5) for _ in range(n)]
+        made = [random_batch(self.rng, self.model.n_vertices, edges, True, 0.5) for _ in range(n)]
         return made, [self.model.update(batch) for batch in made]
 
-    def update(self) -> None:
-        (batch,), (counts,) = self.batches(1)
+    def update(self, edges: int = 200) -> None:
+        (batch,), (counts,) = self.batches(1, edges)
         assert counted(self.graph.update(batch)) == counts
+
+    def large(self) -> None:
+        """Each rank gets a part of the batch and sends rows to their owners; a smaller one comes whole to each."""
+        self.update(4 * SMALL // 10)
 
     def pipeline(self) -> None:
         batches, counts = self.batches(6)
@@ -114,7 +119,7 @@ def counted(report: UpdateReport) -> tuple[int, int, int, int]:
 
 
 CALLS = [
-    ("update", "sort", 0), ("update", "exchange", 0), ("update", "prepare", 0), ("update", "vote", 0),
+    ("update", "sort", 0), ("large", "exchange", 0), ("update", "prepare", 0), ("update", "vote", 0),
     ("update", "commit", 0), ("pipeline", "commit", 2), ("pipeline", "sort", 3), ("ingest", "prepare", 3),
     ("ingest", "commit", 1), ("delete", "commit", 0), ("add", "commit vertices", 0), ("add", "prepare vertices", 0),
     ("search", "superstep", 0), ("gather", "gather", 0), ("gather", "gather", 1), ("gather", "gather", 2),

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 from graph_clusters import add_algorithm, assert_clean
-from interrupts import after, ctrl_c, when
+from interrupts import after, ctrl_c, in_child, when
 from patience import patience
 
 from mgraph import DynamicGraph, GraphClosed, GraphLost, InvalidOption, MgraphError
@@ -213,27 +213,6 @@ def test_threads_wait_for_each_other_and_main_can_be_interrupted_meanwhile(graph
 
 
 # ---- the process -----------------------------------------------------------------------------------------------------
-
-
-def in_child(work) -> int:
-    """The exit status of a child that runs `work`; 0 where it raises nothing."""
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            work()
-            status = 0
-        finally:
-            os._exit(status)
-    end = time.monotonic() + patience(20)
-    while time.monotonic() < end:
-        found, status = os.waitpid(pid, os.WNOHANG)
-        if found:
-            return status
-        time.sleep(0.01)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    raise AssertionError("the child hangs")
 
 
 @pytest.mark.filterwarnings("ignore:This process")  # of forks with threads

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
+import time
 from concurrent.futures import wait
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import pytest
-from graph_clusters import assert_clean
-from interrupts import ctrl_c, when
+from graph_clusters import add_algorithm, assert_clean
+from interrupts import at_line, ctrl_c, in_child, when
 from patience import patience
 
-from mgraph import DynamicGraph, EdgeBatch, GraphClosed
+from mgraph import DynamicGraph, EdgeBatch, GraphClosed, MgraphError
+from mgraph.algorithms import ALGORITHMS
+from mgraph.client.batches import batch_results, pipeline
+from mgraph.client.batches import pending as pending_reports
+from mgraph.client.calls import batch_group
 from mgraph.local import coordinator
 from mgraph.worker.calls import changes
 
 N = 1000
 
 pytestmark = pytest.mark.timeout(60)
+
+
+#: of the code that applies batches and makes their reports
+FILES = {module.__file__ for module in (coordinator, pipeline, batch_results, pending_reports, batch_group)}
 
 
 def batch(i: int) -> EdgeBatch:
@@ -134,6 +146,138 @@ def test_ctrl_c_in_a_read_that_applies_batches_ends_their_pipeline(graph, monkey
     assert graph.insert([5], [5]).epoch == 1
 
 
+def check_reports(graph: DynamicGraph, reports: dict[int, Any], epoch: int) -> None:
+    """Check that the reports of batches have ended, and that their edges are in the graph, or are not, as they say."""
+    assert not wait(reports.values(), patience(5)).not_done
+    committed = [i for i, report in reports.items() if report.exception(0) is None]
+    assert all(isinstance(reports[i].exception(0), GraphClosed) for i in {*reports} - {*committed})
+    assert [reports[i].result(0).epoch for i in committed] == [*range(epoch + 1, epoch + 1 + len(committed))]
+    sources, targets = np.array([(i % N, i // N) for i in reports]).T
+    assert [i for i, is_there in zip(reports, graph.has_edges(sources, targets), strict=True) if is_there] == committed
+
+
+@pytest.mark.usefixtures("never_alone")
+@pytest.mark.filterwarnings("ignore:coroutine")  # which Ctrl-C keeps from being begun
+@pytest.mark.parametrize("leaves", [False, True])
+def test_ctrl_c_at_any_line_ends_all_reports(graph, leaves):
+    """It comes while a read applies batches, and leaves their pipeline's block, or does not."""
+    line, reached, stopped, committed = 0, True, 0, 0
+    while reached:
+        epoch, reports = graph.epoch, {}
+        with suppress(KeyboardInterrupt, GraphClosed), graph.pipeline() as pipe:
+            for i in range(3 * line, 3 * line + 3):
+                reports[i] = pipe.update(batch(i))
+            try:
+                with at_line(line, FILES, lambda: signal.raise_signal(signal.SIGINT)) as came:
+                    graph.degrees([0])
+            except KeyboardInterrupt:
+                stopped += 1
+                if leaves:
+                    raise
+                assert graph._directory.coordinator.queued or all(report.done() for report in reports.values())
+        check_reports(graph, reports, epoch)
+        committed += graph.epoch - epoch
+        reached, line = came(), line + 1
+    assert stopped > 100
+    assert 50 < committed < 3 * line - 50
+    assert graph.num_edges == graph.epoch == committed
+
+
+@pytest.mark.usefixtures("never_alone")
+def test_ctrl_c_twice_while_a_group_is_noted_ends_its_reports(graph, monkeypatch):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), graph.pipeline() as pipe:
+        reports = {i: pipe.update(batch(i)) for i in range(3)}
+        monkeypatch.setattr(pipeline.Pipeline, "group_sent", interrupted)
+        monkeypatch.setattr(pipeline.Pipeline, "group_refused", interrupted)
+        graph.degrees([0])
+    check_reports(graph, reports, 0)
+    assert graph.epoch == 0
+
+
+@pytest.mark.usefixtures("never_alone")
+def test_a_signal_handler_at_any_line_applies_no_batch_twice(graph):
+    line, reached, refused, inserted = 0, True, 0, 0
+
+    def handle(number: int, frame: object) -> None:
+        nonlocal refused, inserted
+        try:
+            graph.insert([N - 1], [line])
+            inserted += 1
+        except MgraphError as error:
+            refused += "a call was made inside another call of the same graph" in str(error)
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        while reached:
+            with graph.pipeline() as pipe:
+                reports = [pipe.update(batch(i)) for i in range(3 * line, 3 * line + 3)]
+                with at_line(line, FILES, lambda: signal.raise_signal(signal.SIGUSR1)) as came:
+                    assert graph.degrees([0])[0] >= 0
+            epochs = [report.result(0).epoch for report in reports]
+            assert epochs == [*range(epochs[0], epochs[0] + 3)]
+            reached, line = came(), line + 1
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert refused + inserted == line - 1
+    assert min(refused, inserted) > 50
+    assert graph.epoch == graph.num_edges == 3 * line + inserted
+
+
+def test_a_report_is_awaited_for_its_timeout_though_another_call_runs(graph, monkeypatch):
+    monkeypatch.setattr(coordinator, "ALONE_SECONDS", float("inf"))
+    running, goes_on = threading.Event(), threading.Event()
+
+    def endless(shard: Any) -> None:
+        running.set()
+        goes_on.wait(patience(20))
+        raise OSError
+
+    def run() -> None:
+        with pytest.raises(OSError):
+            graph.run("endless")
+
+    add_algorithm("endless", endless, ["value"], [])
+    thread = threading.Thread(target=run)
+    try:
+        with graph.pipeline() as pipe:
+            thread.start()
+            assert running.wait(patience(5))
+            report = pipe.update(batch(0))
+            for wait_for in (report.result, report.exception):
+                began = time.monotonic()
+                with pytest.raises(TimeoutError):
+                    wait_for(0.1)
+                assert 0.1 <= time.monotonic() - began < patience(5)
+            goes_on.set()
+            assert report.result(patience(5)).epoch == 1
+    finally:
+        goes_on.set()
+        thread.join()
+        del ALGORITHMS["endless"]
+
+
+def test_leaving_the_block_waits_for_batches_that_are_swept(graph, monkeypatch):
+    monkeypatch.setattr(coordinator, "ALONE_SECONDS", float("inf"))
+    begun, decide = threading.Event(), changes._decide_together
+
+    def slow(*args: Any, **columns: Any) -> Any:
+        begun.set()
+        time.sleep(0.3)
+        raise RuntimeError("of this test")
+
+    monkeypatch.setattr(changes, "_decide_together", slow)
+    with pytest.raises(RuntimeError, match="of this test"), graph.pipeline() as pipe:
+        with graph._directory.coordinator._order:  # both are swept together
+            reports = [pipe.update(batch(i)) for i in range(2)]
+        assert begun.wait(patience(5))
+    assert all(report.done() for report in reports)
+    monkeypatch.setattr(changes, "_decide_together", decide)
+    assert graph.insert([0], [1]).epoch == 1
+
+
 def test_pipelines_and_calls_of_several_threads(graph):
     epochs, total = [], 300
 
@@ -165,3 +309,47 @@ def test_a_forked_child_has_the_batches_that_wait(graph):
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert graph.epoch == 0
     assert graph.epoch == 5
+
+
+@pytest.mark.filterwarnings("ignore:This process")  # of forks with threads
+def test_a_fork_waits_for_batches_that_are_swept(graph, monkeypatch):
+    monkeypatch.setattr(coordinator, "ALONE_SECONDS", float("inf"))
+    begun, decide = threading.Event(), changes._decide_together
+
+    def slow(*args: Any, **columns: Any) -> Any:
+        begun.set()
+        time.sleep(0.2)
+        return decide(*args, **columns)
+
+    def work() -> None:
+        assert [report.result(0).epoch for report in reports] == [1, 2, 3]
+        assert graph.degrees([0])[0] == 1
+        with graph.pipeline() as pipe:
+            assert pipe.update(batch(3)).result(patience(5)).epoch == 4
+
+    monkeypatch.setattr(changes, "_decide_together", slow)
+    with graph.pipeline() as pipe:
+        with graph._directory.coordinator._order:  # all three are swept together
+            reports = [pipe.update(batch(i)) for i in range(3)]
+        assert begun.wait(patience(5))
+        assert in_child(work) == 0
+    assert graph.epoch == 3
+
+
+@pytest.mark.filterwarnings("ignore:This process")
+def test_a_fork_while_another_thread_looks_for_waiters(graph, never_alone):
+    taken, goes_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with pending_reports._LOCK:
+            taken.set()
+            goes_on.wait(patience(20))
+
+    with graph.pipeline() as pipe:
+        report = pipe.update(batch(0))
+        thread = threading.Thread(target=hold)
+        thread.start()
+        assert taken.wait(patience(5))
+        assert in_child(lambda: report.result(patience(5))) == 0
+        goes_on.set()
+        thread.join()

@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 from plain_graph import fresh_rng
 from promise_records import note
-from tampering import PATH, Session, StoreInMemory, tamper
+from tampering import PATH, Session, StoreInMemory, disk_of, scanned, tamper
 
 from mgraph.errors import StoreError
 from mgraph.log.manifest import Term
@@ -60,6 +60,30 @@ def test_one_file_or_folder(local, ranks, terms, snapshots):
     note("tampered", tampered_stores=outcomes.total(), found=outcomes["error"], harmless=outcomes["harmless"])
     assert outcomes["error"] > 10
     assert set(outcomes) == {"error", "harmless"}
+
+
+@pytest.mark.parametrize("local", [False, True], ids=["shared", "local"])
+def test_vertices_that_left_between_a_snapshot_and_the_next_term(local):
+    """They belong to the epoch of the snapshot, so that no epoch is missing without the term of the snapshot."""
+    store = StoreInMemory.empty(local, ranks=1)
+    session = Session(store)
+    session.change()
+    session.change()
+    session.snapshot(0)
+    session.change(drop=True)
+    session.close()
+    session = Session(store)
+    session.change()
+    session.close()
+    assert store.opened() == (3, [1, 2, 3, 4])
+    term = f"{PATH}/term-000001"
+    lost = store.tampered([{path: data for path, data in disk_of(store.disks[0]).items() if not path.startswith(term)}])
+    gap = f"{PATH}: a snapshot or a log is missing, with vertices that left in epoch 2"
+    with pytest.raises(StoreError, match=f"^{gap};"):
+        lost.opened()
+    _, stored = scanned(lost, repair=True)
+    assert stored.epoch == 2
+    assert stored.notes == [f"{gap}: epochs after 2 are given up"]
 
 
 @pytest.mark.slow

@@ -1,14 +1,20 @@
-"""What happens to a block while it runs: a Ctrl-C, or somebody's death."""
+"""What happens to a block while it runs: a Ctrl-C, a fork, or somebody's death."""
 
 from __future__ import annotations
 
+import linecache
+import os
 import signal
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
-__all__ = ["after", "ctrl_c", "when"]
+from patience import patience
+
+__all__ = ["after", "at_line", "ctrl_c", "in_child", "when"]
 
 
 @contextmanager
@@ -40,3 +46,52 @@ def after(seconds: float, act: Callable[[], object]) -> AbstractContextManager[N
 def ctrl_c() -> None:
     """Press it, as at a terminal: a signal, which wakes the main thread whatever it waits for."""
     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+
+@contextmanager
+def at_line(number: int, files: Container[str], act: Callable[[], object]) -> Iterator[Callable[[], bool]]:
+    """Do it before the block's line of this number in `files`, counted from 0. Yields whether that came.
+
+    Lines that begin with ``with`` or ``try`` do not count: there Python runs no signal handler, unlike a trace.
+    """
+    left = number + 1
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        nonlocal left
+        if frame.f_code.co_filename not in files:
+            return None
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip()
+        if event == "line" and not line.startswith(("with", "try")):
+            left -= 1
+            if not left:
+                sys.settrace(None)
+                act()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield lambda: left <= 0
+    finally:
+        sys.settrace(before)
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """The exit status of a child that runs `work`; 0 where it raises nothing."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    end = time.monotonic() + patience(20)
+    while time.monotonic() < end:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return status
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    raise AssertionError("the child hangs")

@@ -39,7 +39,7 @@ ROWS = (
         "The same in every order of messages, losses, pauses and failing disks; nothing waits for ever.",
         "A simulator runs the protocol's own code with a virtual clock, network and disk.",
         "simulator",
-        'MGRAPH_SEEDS=1000000 make test ARGS="-m slow -k many_seeds"',
+        'MGRAPH_SEEDS=1000000 make test JOBS=48 ARGS="--dist load -m slow -k many_seeds"',
     ),
     Row(
         "An acknowledged change is there after kills of workers, clients and schedulers.",

@@ -102,8 +102,10 @@ class Ranks:
         return FakeExchange(rank, size, self.tables[attempt])
 
     def connect(self) -> None:
-        self.call("open_exchange")
-        self.call("connect_exchange", addresses=[b""] * self.size)
+        for answers in (self.call("open_exchange"), self.call("connect_exchange", addresses=[b""] * self.size)):
+            for error in answers:
+                if isinstance(error, BaseException):
+                    raise error
 
     def reconnect(self) -> None:
         """What the coordinator does after an abort."""

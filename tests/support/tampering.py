@@ -68,14 +68,19 @@ class StoreInMemory:
     epoch: int = 0
 
     @classmethod
-    def build(cls, seed: int, local: bool, ranks: int, terms: int, *, snapshots: bool, sync: str = "always") -> Any:
-        """Make a store of some terms, each closed, with some changes each; the last term has at least one."""
-        rng = random.Random(seed)
+    def empty(cls, local: bool, ranks: int) -> Any:
+        """Make the disks for a store."""
         store = cls(local, ranks)
         for _ in range(ranks if local else 1):
             files = CrashingFiles()
             files.folder("/data")
             store.disks.append(files)
+        return store
+
+    @classmethod
+    def build(cls, seed: int, local: bool, ranks: int, terms: int, *, snapshots: bool, sync: str = "always") -> Any:
+        """Make a store of some terms, each closed, with some changes each; the last term has at least one."""
+        rng, store = random.Random(seed), cls.empty(local, ranks)
         for term in range(1, terms + 1):
             session = Session(store, sync)
             store.keep_state()

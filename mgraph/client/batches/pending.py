@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -21,6 +23,15 @@ U = TypeVar("U")
 POLL_SECONDS = 0.5  #: between two checks that the client still runs
 _WAITED = ("_condition", "_waiters", "_done_callbacks")  # attributes of `Future`
 _LOCK = RLock()  # of all futures for which nobody waits
+
+
+def _renew_lock() -> None:
+    """Replace the lock in a forked child: a thread that the child does not have may hold it."""
+    global _LOCK
+    _LOCK = RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 class Pending(Future[T]):
@@ -69,17 +80,28 @@ class Pending(Future[T]):
         super().set_exception(exception)
         self._end()
 
+    def fail(self, exception: BaseException) -> None:
+        """Set the batch's error unless it has an outcome, which another thread may set now."""
+        with suppress(InvalidStateError):
+            self.set_exception(exception)
+
     def _end(self) -> None:
         # So that a report does not keep the graph alive.
         self._caller, self._mend = None, _nothing
 
-    def hurry(self) -> None:
-        """Have the batch applied now if it waits for others in this process."""
+    def hurry(self, wait: bool = True) -> None:
+        """Have the batch applied now if it waits for others in this process.
+
+        Without `wait`, only if no call of the graph runs; otherwise it is applied after that call.
+        """
         if (caller := self._caller) is not None:
-            caller.flush()
+            caller.flush(wait)
 
     def result(self, timeout: float | None = None) -> T:
-        """Return the outcome, or raise the batch's error; `TimeoutError` after `timeout` seconds."""
+        """Return the outcome, or raise the batch's error; `TimeoutError` after `timeout` seconds.
+
+        If a worker was lost in a graph that recovers, the batch is sent again first, which may take longer.
+        """
         if self.done() and self._exception is None:
             return self._result  # type: ignore[return-value]
         return self._polled(super().result, timeout)
@@ -90,7 +112,7 @@ class Pending(Future[T]):
 
     def _polled(self, wait: Callable[[float], U], timeout: float | None) -> U:
         end, caller = float("inf") if timeout is None else time.monotonic() + timeout, self._caller
-        self.hurry()
+        self.hurry(wait=timeout is None)
         while True:
             # Wait in short intervals, to resend batches after a loss and to notice a closed client.
             try:

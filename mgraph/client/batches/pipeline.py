@@ -292,10 +292,12 @@ class Pipeline:
 
     def _recall(self) -> None:
         self._outcomes.end(self._outcomes.dropped())  # so batches in the queue are refused
+        alone = False
         try:
-            self._coordinator.recall()
-        finally:  # also after a second Ctrl-C: nobody resends what was lost with a worker
-            self._drop(self._outcomes.dropped(), [])
+            alone = self._coordinator.recall()
+        finally:  # also after a second Ctrl-C
+            # Nobody resends what was lost with a worker, nor ends what Ctrl-C left behind while it was sent.
+            self._drop(self._outcomes.dropped(), [], everything=alone)
 
     # ---- after a loss ------------------------------------------------------------------------------------------------
 
@@ -357,14 +359,14 @@ class Pipeline:
             taken, self._sent, self._lost = self._sent, [], 0
             return taken
 
-    def _drop(self, error: MgraphError, queue: list[_InFlight]) -> None:
-        """End the pipeline, its lost batches and the queue with an error."""
+    def _drop(self, error: MgraphError, queue: list[_InFlight], everything: bool = False) -> None:
+        """End the pipeline, its lost batches, or `everything` that was sent, and the queue with an error."""
         with self._condition:
             self._outcomes.end(error)
-            queue = [*queue, *(batch for batch in self._sent if batch.lost)]
-            self._sent, self._lost = [batch for batch in self._sent if not batch.lost], 0
+            queue = [*queue, *(batch for batch in self._sent if batch.lost or everything)]
+            self._sent, self._lost = [batch for batch in self._sent if not (batch.lost or everything)], 0
         for batch in queue:
-            batch.pending.set_exception(error)
+            batch.pending.fail(error)
 
     # ---- on the event loop -------------------------------------------------------------------------------------------
 
@@ -375,12 +377,14 @@ class Pipeline:
         """
 
         async def wait() -> None:
-            while self._bytes and self._bytes + n > self._max_bytes:
+            while True:
+                if self._lost:
+                    raise Recovered("a worker was lost")
+                self._outcomes.check()
+                if not self._bytes or self._bytes + n <= self._max_bytes:
+                    return
                 self._landed.clear()
                 await self._landed.wait()
-            if self._lost:
-                raise Recovered("a worker was lost")
-            self._outcomes.check()
 
         return wait
 
@@ -409,7 +413,7 @@ class Pipeline:
             lost = self._is_lost(error)
             for batch in batches:
                 batch.lost = lost
-                if not lost:
+                if not lost and batch in self._sent:
                     self._sent.remove(batch)
             if lost:
                 self._lost += len(batches)
@@ -424,15 +428,23 @@ class Pipeline:
         flight.add_done_callback(partial(self._land_group, group, epoch, time.perf_counter()))
 
     def group_refused(self, group: BatchGroup, error: BaseException) -> None:
-        """End the pipeline with the error that kept a group from being sent, unless the graph recovers."""
+        """End the pipeline with the error that kept a group from being sent, unless the graph recovers.
+
+        In the user's process also with a Ctrl-C while the group was noted as sent, or while its reports were made.
+        """
         for item in group.items:
             item.batch.incarnation = item.incarnation
-        if self._leaves([item.batch for item in group.items], error):
+        batches = [item.batch for item in group.items]
+        if self._leaves(batches, error):
             return
-        error = error if isinstance(error, Exception) else self._outcomes.dropped()
-        self._outcomes.end(error)
-        for item in group.items:
-            item.batch.pending.set_exception(error)
+        known = error if isinstance(error, Exception) else None
+        error = known or self._outcomes.dropped()
+        for batch in [batch for batch in batches if not batch.pending.done()]:
+            # A batch that was sent may be in the graph.
+            if batch.epoch is not None:
+                self._outcomes.fail(batch.pending, "update", batch.make, batch.epoch, known)
+            self._outcomes.end(error)
+            batch.pending.fail(error)
 
     def _land_group(self, group: BatchGroup, epoch: int, began: float, flight: Flight) -> None:
         """Resolve each batch of a group with its report or its error."""

@@ -128,12 +128,16 @@ class Caller(Protocol):
 
     def post(self, small: Any) -> None: ...  # noqa: D102
 
-    def flush(self) -> None:
-        """Apply the batches of `post` now if nothing else would before a call: in the user's process."""
+    def flush(self, wait: bool = True) -> None:
+        """Apply the batches of `post` now if nothing else would before a call: in the user's process.
+
+        Without `wait`, only if no other call runs; they are applied after it.
+        """
 
     def land(self) -> None: ...  # noqa: D102
 
-    def recall(self) -> None: ...  # noqa: D102
+    def recall(self) -> bool:
+        """Drop what is in flight and return True if no queued batch is left, which would be refused later."""
 
     def check(self) -> None: ...  # noqa: D102
 

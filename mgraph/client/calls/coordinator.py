@@ -226,7 +226,7 @@ class Coordinator:
         if len(self._queue) >= WAITING:
             self._run(self._queue.send_locked(self._launch))
 
-    def flush(self) -> None:
+    def flush(self, wait: bool = True) -> None:
         """Do nothing: the event loop sends small batches by itself."""
 
     def land(self) -> None:
@@ -234,12 +234,13 @@ class Coordinator:
         self._run(self._queue.send_locked(self._launch))
         self._run(self._landed())
 
-    def recall(self) -> None:
+    def recall(self) -> bool:
         """Drop the batches in flight that the ranks have not voted on, and wait until none is in flight.
 
-        From now on, senders must refuse their queued batches.
+        From now on, senders must refuse their queued batches. Returns False: the event loop may still handle some.
         """
         self._run(self._recall())
+        return False
 
     def close(self) -> None:
         """End the sessions, so that the workers free the shards.
@@ -360,8 +361,11 @@ class Coordinator:
             return
         why = refusal(await self._ask("reserve", [size._asdict() for size in sizes]))
         if why is not None:
-            await self._ask("reserve", [{"nbytes": 0}] * len(sizes))
+            await self._free_reserved()
             raise CapacityError(f"graph {self.graph}: {why}; nothing was sent")
+
+    async def _free_reserved(self) -> None:
+        await self._ask("reserve", [{"nbytes": 0}] * len(self.addresses))
 
     async def _ask(self, method: str, rank_args: list[Value]) -> list[Value]:
         calls = self.sessions.calls(method, rank_args, self.exchange.number)
@@ -397,6 +401,12 @@ class Coordinator:
             await self._landed()
             await room()
             await self._reserve(sizes)
+            # Ctrl-C may have ended the pipeline meanwhile.
+            try:
+                await room()
+            except BaseException:
+                await self._free_reserved()
+                raise
         # Send it as the epoch after the batches in flight.
         epoch = self.sessions.epoch + 1 + self._ahead
         rank_args = [{**args, "epoch": epoch, "ahead": True} for args in shares]

@@ -339,16 +339,16 @@ class Recovering:
 
     # ---- the current incarnation -------------------------------------------------------------------------------------
 
-    def flush(self) -> None:
+    def flush(self, wait: bool = True) -> None:
         """Do nothing: the event loop sends small batches by itself."""
 
     def land(self) -> None:
         """Wait until no batch is in flight."""
         self._incarnations[-1].caller.land()
 
-    def recall(self) -> None:
+    def recall(self) -> bool:
         """Drop the batches in flight."""
-        self._incarnations[-1].caller.recall()
+        return self._incarnations[-1].caller.recall()
 
     def forget(self, result: str) -> None:
         """Free a result with the next call."""

@@ -19,6 +19,7 @@ from mgraph.worker.calls.rank import Rank, Value
 from mgraph.worker.commit.ballot import Ballot
 from mgraph.worker.commit.route import least_bytes
 from mgraph.worker.memory import map_pages
+from mgraph.worker.results.reconcile import reconcile
 from mgraph.worker.shard.keys import KeyLog
 from mgraph.worker.shard.shard import Shard, ShardSpec, Unconnected
 from mgraph.worker.stores.all_or_none import all_or_none
@@ -166,7 +167,9 @@ def open_exchange(rank: Rank, attempt: int) -> Value:
 
 
 def connect_exchange(rank: Rank, addresses: list[bytes]) -> None:
-    """Connect the exchange to the other ranks."""
+    """Connect the exchange to the other ranks. After an aborted call they agree on their maintained results."""
     assert rank.exchange is not None
     rank.exchange.connect([bytes(address) for address in addresses])
     rank.shard.exchange = rank.exchange
+    if rank.attempt and rank.size > 1:
+        reconcile(rank.shard)

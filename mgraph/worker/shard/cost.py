@@ -28,7 +28,7 @@ FADE = 1 / 64  #: by which a rate falls that forbids an update, down to the leas
 
 @dataclass
 class CostModel:
-    """Measured costs of a maintained result, equal on every rank.
+    """Measured costs of a maintained result, equal on every rank. After an aborted call the ranks agree on them again.
 
     Attributes
     ----------
