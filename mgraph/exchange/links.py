@@ -1,0 +1,71 @@
+"""Links of a gateway to other groups. Programs on CPUs send and receive by them within a launch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple, NoReturn
+
+import numpy as np
+
+from mgraph.kernels import constants
+
+__all__ = ["Link", "Links"]
+
+WORDS = constants("kernels/platform/gateway_host.h")
+OUT, IN, CODE, THEIRS = (WORDS[f"link_{name}"] for name in ("out", "in", "code", "theirs"))
+COUNT, RANKS, LINK = WORDS["link_count"], WORDS["link_ranks"], WORDS["link_words"]
+
+
+class Link(NamedTuple):
+    """Sockets to the gateway of another group.
+
+    Attributes
+    ----------
+    ranks : sequence of int
+        The ranks of the other group.
+    out, into : int
+        Descriptors to send by, and to receive from. They do not block.
+    code : int
+        The code of a meeting's messages.
+    fail : callable
+        ``fail(code)`` raises the error for another call at the other end, or for a connection that has ended (-1).
+    """
+
+    ranks: Sequence[int]
+    out: int
+    into: int
+    code: int
+    fail: Callable[[int], NoReturn]
+
+
+class Links:
+    """Links of a rank as programs read them.
+
+    Descriptors are duplicated, so that a program never writes to a file that has got the number of a closed socket.
+    """
+
+    def __init__(self, links: Sequence[Link]) -> None:
+        self._links, self.words = links, np.zeros((len(links), LINK), np.int64)
+        for words, link in zip(self.words, links, strict=True):
+            words[OUT], words[IN], words[CODE] = os.dup(link.out), os.dup(link.into), link.code
+            words[COUNT], words[RANKS : RANKS + len(link.ranks)] = len(link.ranks), link.ranks
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    def fail(self) -> NoReturn:
+        """Raise the error of the link at which a program has ended."""
+        for words, link in zip(self.words, self._links, strict=True):
+            if words[THEIRS]:
+                link.fail(int(words[THEIRS]))
+        raise AssertionError("no link has failed")
+
+    def close(self) -> None:
+        """Close the duplicates."""
+        for words in self.words:
+            for name in (OUT, IN):
+                with suppress(OSError):
+                    os.close(int(words[name]))
+        self._links, self.words = [], self.words[:0]
