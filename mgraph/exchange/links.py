@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
 import numpy as np
@@ -48,8 +48,11 @@ class Links:
 
     def __init__(self, links: Sequence[Link]) -> None:
         self._links, self.words = links, np.zeros((len(links), LINK), np.int64)
+        numbers = list[int]()
+        self.close = weakref.finalize(self, _close, numbers)  #: closes them
         for words, link in zip(self.words, links, strict=True):
-            words[OUT], words[IN], words[CODE] = os.dup(link.out), os.dup(link.into), link.code
+            numbers += os.dup(link.out), os.dup(link.into)
+            words[OUT], words[IN], words[CODE] = *numbers[-2:], link.code
             words[COUNT], words[RANKS : RANKS + len(link.ranks)] = len(link.ranks), link.ranks
 
     def __len__(self) -> int:
@@ -62,10 +65,7 @@ class Links:
                 link.fail(int(words[THEIRS]))
         raise AssertionError("no link has failed")
 
-    def close(self) -> None:
-        """Close the duplicates."""
-        for words in self.words:
-            for name in (OUT, IN):
-                with suppress(OSError):
-                    os.close(int(words[name]))
-        self._links, self.words = [], self.words[:0]
+
+def _close(numbers: list[int]) -> None:
+    for number in numbers:
+        os.close(number)

@@ -60,7 +60,7 @@ def together(
 
 
 @pytest.mark.parametrize("messages", [0, 5, ROOM, ROOM + 36])
-@pytest.mark.parametrize("mapped", [True, False, "hosts"])
+@pytest.mark.parametrize("mapped", [True, False, "hosts", "carried"])
 @pytest.mark.parametrize(("size", "bits"), [(1, 32), (2, 64), (3, 32), (3, 64)])
 def test_every_rank_hears_what_all_say(size: int, bits: int, mapped: bool | str, messages: int) -> None:
     if mapped is not True and messages == ROOM + 36:
