@@ -9,11 +9,13 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from mgraph.kernels import constants
+from mgraph.device import Device
+from mgraph.kernels import constants, load
 
 __all__ = ["Link", "Links"]
 
-WORDS = constants("kernels/platform/gateway_host.h")
+FILE = "exchange/gateway.h"
+WORDS = constants(FILE)
 OUT, IN, CODE, THEIRS = (WORDS[f"link_{name}"] for name in ("out", "in", "code", "theirs"))
 COUNT, RANKS, LINK = WORDS["link_count"], WORDS["link_ranks"], WORDS["link_words"]
 
@@ -46,8 +48,9 @@ class Links:
     Descriptors are duplicated, so that a program never writes to a file that has got the number of a closed socket.
     """
 
-    def __init__(self, links: Sequence[Link]) -> None:
+    def __init__(self, device: Device, links: Sequence[Link]) -> None:
         self._links, self.words = links, np.zeros((len(links), LINK), np.int64)
+        self.function = load(device, FILE).Carry.address if links else 0
         numbers = list[int]()
         self.close = weakref.finalize(self, _close, numbers)  #: closes them
         for words, link in zip(self.words, links, strict=True):

@@ -1,9 +1,9 @@
 """Programs of all ranks of a graph, and the drivers of their phases.
 
 A program is a kernel file with phases (see ``kernels/world_common.cuh``). Where all ranks map each other's memory, one
-launch on each runs all phases, and the ranks meet in memory after each. On CPUs, gateways send to each other at a
-meeting if ranks are in groups that map their memory, connected by sockets. Elsewhere a launch ends at each meeting of all
-ranks, and the exchange carries the ranks' words, and their cargo for ranks whose memory is not mapped.
+launch on each runs all phases, and the ranks meet in memory after each. If groups of ranks map their memory, gateways on
+CPUs send to each other at a meeting, by links. Elsewhere a launch ends at each meeting of all ranks, and the exchange
+carries the ranks' words, and their cargo for ranks whose memory is not mapped.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class World:
         if self.device.kind != "cpu":
             return None
         links = self.exchange.links()
-        return Links(links or []) if self.exchange.least(int(links is not None)) else None
+        return Links(self.device, links or []) if self.exchange.least(int(links is not None)) else None
 
     def _open_tickets(self, uuids: Sequence[bytes]) -> None:
         """Open the tickets of GPUs on rank 0, and make a word that all ranks map. Collective.
@@ -193,7 +193,8 @@ class World:
             host=device.address(self._host_words), patience=PATIENCE[device.kind], room=layout.room,
             stay=_stay(device), message_bytes=layout.message, apart=int(not self.mapped and links is None),
             cargo_offset=0 if links is None else layout.told,
-            links=0 if not links else device.address(links.words), link_count=0 if not links else len(links),
+            carry=links.function if links else 0, links=device.address(links.words) if links else 0,
+            link_count=len(links) if links else 0,
         )  # fmt: skip
 
     def array(self, layout: Layout, name: str, n: int, dtype: Any) -> Array:

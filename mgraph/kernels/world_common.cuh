@@ -105,7 +105,8 @@ struct World {
     i64 message_bytes;
     i64 apart;  // 1 if a launch ends at each meeting of all ranks
     i64 cargo_offset;  // where a rank tells its gateways, in its region, what they carry; 0 if there are none
-    i64 links;  // address of this rank's links to other groups, and their number
+    i64 carry;  // address of the host's function that carries a gateway's messages; those of its links, and their number
+    i64 links;
     i64 link_count;
     DEVICE u32* words(i64 r, i64 offset) const { return (u32*)(regions[r] + offset); }
     DEVICE bool reaches(i64 r) const { return regions[r] != 0; }

@@ -63,6 +63,7 @@ def test_over_tls(tmp_path: Path) -> None:
     subprocess.run([*make, "-keyout", key, "-out", cert], check=True, capture_output=True)
     security = Security(tls_ca_file=cert, tls_worker_cert=cert, tls_worker_key=key, require_encryption=True)
     with pair("tls://127.0.0.1:0", security) as (first, second):
+        assert first.links() is None, "programs do not encrypt"
         swap(first, second)
 
 

@@ -12,8 +12,6 @@ DEVICE void store_four(u32* p, const u32 (&v)[4]) {
     for (int i = 0; i < 4; ++i) store(p + i, v[i]);
 }
 
-#include "kernels/platform/gateway_host.h"
-
 inline i64 now_nanoseconds() {
     timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -32,6 +30,30 @@ template <class Program> struct Phase {  // the work of one phase
     }
 };
 
+inline void ring(u32* bell) {  // a counter of changes, and a word that is 1 if its rank sleeps
+    __atomic_fetch_add(bell, 1u, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(bell + 1, __ATOMIC_SEQ_CST)) syscall(SYS_futex, bell, FUTEX_WAKE, 1, 0, 0, 0);
+}
+inline void say_word(u64* slot, int k, i64 value, i64 tag) {
+    __atomic_store_n(slot + 2 * k, tagged((u32)value, tag), __ATOMIC_RELEASE);
+    __atomic_store_n(slot + 2 * k + 1, tagged((u32)((u64)value >> 32), tag), __ATOMIC_RELEASE);
+}
+
+// The messages of a meeting between groups. The library of exchange/gateway.h sends and receives them for a gateway.
+struct Carrying {
+    const World* world;
+    const i64* said;  // the words of the mates, which this rank has heard
+    i64 tag, meetings;
+    i64 next;  // the link in use
+    i64 wait, moved, failed;  // nanoseconds to wait for it first; 1 if it sent or received; 1 if it failed
+    bool done() const { return next == world->link_count; }
+    void go_on(i64 nanoseconds) {
+        wait = nanoseconds, moved = 0;
+        Carrying* fields[] = {this};
+        ((void (*)(const void*, i64, int))world->carry)(fields, 1, 1);
+    }
+};
+
 class Gathering {
     static constexpr i64 spin = 20000, yield = 200000;
     const World& world;
@@ -46,12 +68,10 @@ class Gathering {
         for (i64 r = 0; r < world.size; ++r) {
             if (alone ? r != world.rank : !world.reaches(r)) continue;
             u64* to = r == world.rank ? world.heard_of(r) : world.slot(r, meetings, world.rank);
-            for (int k = 0; k < said_words; ++k)
-                say_word(to, k,
-                         k == 0              ? load(world.counts + r)
-                         : k <= number_count ? load(world.number(k - 1))
-                                             : flags,
-                         step);
+            for (int k = 0; k < said_words; ++k) {
+                i64 value = k == 0 ? load(world.counts + r) : k <= number_count ? load(world.number(k - 1)) : flags;
+                say_word(to, k, value, step);
+            }
             if (r != world.rank) ring(world.words(r, bell_offset));
         }
         for (i64 i = 0; i < world.size + number_count; ++i) store(world.counts + i, (i64)0);
@@ -72,28 +92,29 @@ class Gathering {
         u32* own = world.words(world.rank, bell_offset);
         i64 began = now_nanoseconds(), moved = began;
         bool sleeps = false;
-        Gateway gateway(world, said, step, meetings);
-        for (i64 r = 0, mate = gateway.done() ? world.size : 0;;) {
+        Carrying carrying{&world, said, step, meetings, 0, 0, 0, 0};
+        for (i64 r = 0, mate = carrying.done() ? world.size : 0, pause = 0;;) {
             u32 rung = __atomic_load_n(own, __ATOMIC_SEQ_CST);
             i64 before = r + mate;
             while (mate < world.size && (!world.reaches(mate) || take(mate))) ++mate;
-            if (mate == world.size) gateway.go_on();
+            if (mate == world.size && !carrying.done()) carrying.go_on(pause);
             while (r < world.size && take(r)) ++r;
             if (r == world.size) break;
-            if (gateway.failed) return broken;
+            if (carrying.failed) return broken;
             i64 now = now_nanoseconds();
-            if (r + mate != before || gateway.moved) moved = now;
+            if (r + mate != before || carrying.moved) moved = now;
             if (now - began > world.patience) {
                 store(own + 1, 0u);
                 return waits;
             }
             i64 left = world.patience - (now - began) + 1;
             timespec limit{left / 1000000000, left % 1000000000};
+            pause = 0;
             if (now - moved < spin) continue;
             if (now - moved < yield) {
                 sched_yield();
-            } else if (mate == world.size && !gateway.done()) {
-                gateway.await(limit);
+            } else if (mate == world.size && !carrying.done()) {
+                pause = left;
             } else if (!sleeps) {  // once more through the loop: the bell may have been rung without waking
                 __atomic_store_n(own + 1, 1u, __ATOMIC_SEQ_CST);
                 sleeps = true;

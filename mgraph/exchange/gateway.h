@@ -4,9 +4,9 @@
 //
 // A message has a head, the words of each rank of the group, and the cargo: the values that each of these ranks shares
 // with all, then its messages to each rank of the other group. Each of these pieces is padded to 16 bytes. The words tell
-// their sizes.
+// their sizes. Runs on the host only.
 #pragma once
-#include "kernels/world_common.cuh"
+#include "kernels/world.cuh"
 
 #include <errno.h>
 #include <poll.h>
@@ -40,21 +40,13 @@ static_assert(sizeof(Link) == 8 * link_words && offsetof(Link, ranks) == 8 * lin
 static_assert(offsetof(Link, words) == offsetof(Link, head) + sizeof(Head));
 static_assert(sizeof(Head) + 8 * most_ranks * most_carried <= stage_bytes && sizeof(Shared) == 8 * share_words);
 
-inline void ring(u32* bell) {  // a counter of changes, and a word that is 1 if its rank sleeps
-    __atomic_fetch_add(bell, 1u, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(bell + 1, __ATOMIC_SEQ_CST)) syscall(SYS_futex, bell, FUTEX_WAKE, 1, 0, 0, 0);
-}
-inline void say_word(u64* slot, int k, i64 value, i64 tag) {
-    __atomic_store_n(slot + 2 * k, tagged((u32)value, tag), __ATOMIC_RELEASE);
-    __atomic_store_n(slot + 2 * k + 1, tagged((u32)((u64)value >> 32), tag), __ATOMIC_RELEASE);
-}
-
 class Gateway {
-    const World& world;
-    const i64* said;  // the words of the mates that this rank has heard
-    i64 tag, meetings, mate_count = 0, mates[most_ranks];
-    Link* link;
-    Link* const end;
+    Carrying& carrying;
+    const World& world = *carrying.world;
+    const i64* const said = carrying.said;
+    const i64 tag = carrying.tag, meetings = carrying.meetings;
+    i64 mate_count = 0, mates[most_ranks];
+    Link* link = (Link*)world.links + carrying.next;
 
     u8* place(i64 r, i64 offset) const { return (u8*)world.regions[r] + offset; }
     i64 offset(const void* own) const { return (u8*)own - place(world.rank, 0); }
@@ -197,7 +189,7 @@ class Gateway {
             link->expected = each_part(false, 0, nullptr, 0, [](const Piece&, const Part&) {});
             same = head.bytes == first - (i64)sizeof head + link->expected;
         }
-        if (!same) link->theirs = head.code, failed = true;
+        if (!same) link->theirs = head.code, carrying.failed = 1;
         return same;
     }
     // Writes the whole pieces, or whole records, that are in `incoming` to the regions of the mates.
@@ -250,37 +242,48 @@ class Gateway {
     // Adds n, the result of a system call, to `bytes`. Returns false if the socket is not ready, or has failed.
     bool moves(i64& bytes, i64 n) {
         if (n > 0) {
-            bytes += n, moved = true;
+            bytes += n, carrying.moved = 1;
             return true;
         }
-        if (n == 0 || (errno != EAGAIN && errno != EINTR)) link->theirs = -1, failed = true;
+        if (n == 0 || (errno != EAGAIN && errno != EINTR)) link->theirs = -1, carrying.failed = 1;
         return false;
     }
 
 public:
-    bool moved = false, failed = false;
-
-    Gateway(const World& world, const i64* said, i64 tag, i64 meetings)
-        : world(world), said(said), tag(tag), meetings(meetings), link((Link*)world.links),
-          end(link + world.link_count) {
+    explicit Gateway(Carrying& carrying) : carrying(carrying) {
         for (i64 r = 0; r < world.size; ++r)
             if (world.reaches(r)) mates[mate_count++] = r;
     }
-    bool done() const { return link == end; }
     // Sends and receives what is possible now, by one link after another.
     void go_on() {
-        for (moved = false; link != end; ++link) {
+        for (; !carrying.done(); ++carrying.next, ++link) {
             begin();
             if (link->done) continue;
             bool sent = send_all();
-            if (failed || !receive_all() || !sent) return;
+            if (carrying.failed || !receive_all() || !sent) return;
             link->done = 1;
             pass_on();
         }
     }
-    void await(timespec limit) const {
+    // Waits until the link in use can go on.
+    void wait() const {
         bool sends = link->sent < link->filled || link->loaded < link->cargo;
         pollfd sockets[] = {{(int)link->in, POLLIN, 0}, {(int)link->out, POLLOUT, 0}};
+        timespec limit{carrying.wait / 1000000000, carrying.wait % 1000000000};
         ppoll(sockets, sends ? 2 : 1, &limit, nullptr);
+    }
+};
+
+struct Carry {
+    static constexpr int lanes = 1;
+    i64 carrying;  // address of a `Carrying`
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(1)) {
+            (void)i;
+            Carrying& own = *(Carrying*)carrying;
+            Gateway gateway(own);
+            if (own.wait) gateway.wait();
+            gateway.go_on();
+        }
     }
 };
