@@ -14,7 +14,8 @@
 #include <sys/socket.h>
 
 // Python writes the first fields of a `Link`, and reads link_theirs.
-constexpr int link_out = 0, link_in = 1, link_code = 2, link_theirs = 3, link_count = 4, link_ranks = 5;
+constexpr int link_out = 0, link_in = 1, link_transfer = 2, link_code = 3, link_theirs = 4, link_count = 5,
+              link_ranks = 6;
 constexpr i64 stage_bytes = 1 << 17;  // more than the words of all ranks
 constexpr int most_carried = most_ranks + share_words + said_words - 1;
 constexpr i64 link_words = link_ranks + most_ranks + 13 + most_ranks * most_carried + stage_bytes / 4;
@@ -26,6 +27,7 @@ struct Head {
 // The connection to another group, and the state of a meeting's message: a launch may end before it is complete.
 struct Link {
     i64 out, in;  // sockets, which do not block
+    i64 (*transfer)(i64 sends, u8* data, i64 bytes);  // of sockets that encrypt: bytes, 0 at the end, -1 if not ready
     i64 code;  // of a meeting
     i64 theirs;  // of a failed link: the code of the call that the other side is in; -1 if the connection has ended
     i64 count, ranks[most_ranks];  // of the other group
@@ -159,9 +161,7 @@ class Gateway {
                 link->sent = link->filled = 0;
                 load();
             }
-            if (!moves(link->sent,
-                       ::send((int)link->out, link->outgoing + link->sent, link->filled - link->sent, MSG_NOSIGNAL)))
-                return false;
+            if (!move(true, link->outgoing, link->sent, link->filled)) return false;
         }
     }
 
@@ -170,12 +170,11 @@ class Gateway {
     bool receive_all() {
         i64 first = sizeof(Head) + 8 * link->count * rank_words();
         while (link->heard < first) {
-            u8* to = (u8*)&link->head + link->heard;
-            if (!moves(link->heard, ::recv((int)link->in, to, first - link->heard, 0)) || !fits(first)) return false;
+            if (!move(false, (u8*)&link->head, link->heard, first) || !fits(first)) return false;
         }
         while (link->unloaded < link->expected) {
-            i64 room = lesser(stage_bytes, link->expected - link->unloaded) - link->staged;
-            if (!moves(link->staged, ::recv((int)link->in, link->incoming + link->staged, room, 0))) return false;
+            if (!move(false, link->incoming, link->staged, lesser(stage_bytes, link->expected - link->unloaded)))
+                return false;
             unload();
         }
         return true;
@@ -239,14 +238,17 @@ class Gateway {
             if (mates[m] != world.rank) ring(world.words(mates[m], bell_offset));
         }
     }
-    // Adds n, the result of a system call, to `bytes`. Returns false if the socket is not ready, or has failed.
-    bool moves(i64& bytes, i64 n) {
-        if (n > 0) {
-            bytes += n, carrying.moved = 1;
-            return true;
-        }
-        if (n == 0 || (errno != EAGAIN && errno != EINTR)) link->theirs = -1, carrying.failed = 1;
-        return false;
+    // Sends or receives bytes of `data` from `at` up to `end`, and adds their number to `at`. Returns false if the socket
+    // is not ready, or has failed.
+    bool move(bool sends, u8* data, i64& at, i64 end) {
+        i64 n;
+        if (link->transfer) n = link->transfer(sends, data + at, end - at);
+        else if (sends) n = ::send((int)link->out, data + at, end - at, MSG_NOSIGNAL);
+        else n = ::recv((int)link->in, data + at, end - at, 0);
+        bool later = n < 0 && (link->transfer || errno == EAGAIN || errno == EINTR);
+        if (n > 0) at += n, carrying.moved = 1;
+        else if (!later) link->theirs = -1, carrying.failed = 1;
+        return n > 0;
     }
 
 public:

@@ -86,13 +86,15 @@ class SocketExchange(TcpExchange):
         super().close()
 
     def links(self) -> list[Link] | None:
-        """Implement `Exchange.links`. Sockets that encrypt are no links."""
-        if self._into is None or any(isinstance(end.socket, ssl.SSLSocket) for end in self._into.values()):
+        """Implement `Exchange.links`."""
+        if self._into is None:
             return None
         links, code = [], call_code("carry", np.dtype(np.int64))
         for rank in Groups(tuple(range(self.size)), self.name).partners(self.rank):
-            ends = self._into[rank].socket.fileno(), self._from[rank].socket.fileno()
-            links.append(Link([rank], *ends, code, partial(self._fail, rank, code)))
+            out, into = self._into[rank].socket, self._from[rank].socket
+            transfer = partial(_transfer, out, into) if isinstance(out, ssl.SSLSocket) else None
+            fail = partial(self._fail, rank, code)
+            links.append(Link([rank], out.fileno(), into.fileno(), code, fail, transfer))
         return links
 
     def _fail(self, rank: int, code: int, theirs: int) -> NoReturn:
@@ -221,6 +223,16 @@ class Receiver:
         data, self._data, self._at = self._data, None, 0
         assert data is not None
         return data.view(dtype)
+
+
+def _transfer(out: socket.socket, into: socket.socket, sends: bool, data: memoryview) -> int:
+    """Implement `Link.transfer`."""
+    try:
+        return out.send(data) if sends else into.recv_into(data)
+    except NOT_NOW:
+        return -1
+    except (OSError, ValueError):  # closed
+        return 0
 
 
 def _take_socket(comm: Comm) -> socket.socket:
