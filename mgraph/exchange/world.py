@@ -1,9 +1,9 @@
 """Programs of all ranks of a graph, and the drivers of their phases.
 
-A program is a kernel file with phases (see ``kernels/world_common.cuh``). Where all ranks map each other's memory, one
+A program is a kernel file with phases (see ``kernels/world_common.cuh``). If all ranks map each other's memory, one
 launch on each runs all phases, and the ranks meet in memory after each. Between groups of such ranks, gateways on CPUs
-send to each other at a meeting, by links. Elsewhere a launch ends at each meeting of all ranks, and the exchange carries
-the ranks' words, and their cargo for ranks whose memory is not mapped.
+send to each other at a meeting, by links. Elsewhere a launch ends at each meeting of all ranks, where the exchange
+carries the ranks' words, and their cargo for ranks whose memory they do not map.
 """
 
 from __future__ import annotations
