@@ -40,6 +40,7 @@ ROOT = Path(__file__).parents[1]
 PLATFORM = "kernels/platform/cuda.cuh"
 Files = tuple[tuple[str, dict[str, int]], ...]  #: files with their macros
 SEVERAL_RANKS: Files = (("kernels/merge.cuh", {}), ("kernels/shared_values.cuh", {"CHUNK_WORDS": 1}))
+HOSTS_ALONE = ("exchange/mailbox.h", "exchange/gateway.h")
 GPUS_ALONE: Files = (
     ("structures/sums.cuh", {}),
     *(("kernels/sample_sort.cuh", macros) for macros in sample_sort.CONSTANTS),
@@ -97,6 +98,8 @@ def programs(structures: Sequence[str]) -> tuple[list[Program], list[Program]]:
     First those of a CPU, then those of a GPU.
     """
     on_cpus, on_gpus, worth = dict[Program, None](), dict[Program, None](), compact_csr._worth
+    for file in HOSTS_ALONE:
+        on_cpus[read_program(file, host.host_platform(), (), None)] = None
     for file, macros in GPUS_ALONE:
         on_gpus[read_program(file, PLATFORM, tuple(sorted(macros.items())), None)] = None
 

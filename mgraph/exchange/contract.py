@@ -17,6 +17,7 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.errors import InvalidOption, MgraphError
 from mgraph.exchange.cargo import Cargo, swap_cargo
+from mgraph.exchange.links import Link
 from mgraph.exchange.world import World
 
 __all__ = ["Array", "Exchange", "ExchangeError"]
@@ -131,6 +132,13 @@ class Exchange(ABC):
         """
         every = swap_cargo(self, [(r,) for r in range(self.size)], {self.rank: words}, cargo)
         return [every[r] for r in range(self.size)]
+
+    def links(self) -> list[Link] | None:
+        """Return this rank's links to other groups of mates, in the order of their use.
+
+        None if programs cannot use its connections; `carry` is called then.
+        """
+        return None
 
     def world(self, device: Device) -> World:
         """Return the `World` in which programs run on all ranks together.

@@ -20,6 +20,7 @@ from mgraph.exchange.cargo import Cargo, swap_cargo
 from mgraph.exchange.common import another_call, call_code, check_addresses, check_parts
 from mgraph.exchange.contract import Array, Exchange
 from mgraph.exchange.groups import Groups
+from mgraph.exchange.links import Link
 from mgraph.plain import pack, unpack
 
 __all__ = ["GroupedExchange"]
@@ -121,6 +122,14 @@ class GroupedExchange(Exchange):
     def carry(self, words: np.ndarray, cargo: Cargo) -> list[np.ndarray]:
         """Implement `Exchange.carry`: one message per pair of groups."""
         return self._run(lambda: self._carry(words, cargo))
+
+    def links(self) -> list[Link] | None:
+        """Implement `Exchange.links`."""
+        links = []
+        for other, pair in self._pairs.items():
+            for link in pair.links() or ():
+                links.append(link._replace(ranks=self._groups.members(other)))
+        return links if len(links) == len(self._pairs) else None
 
     def close(self) -> None:
         """Close all exchanges, from any thread. A running call of another thread ends at once."""

@@ -17,13 +17,14 @@ import numpy as np
 
 from mgraph.device import Array, Device
 from mgraph.errors import CapacityError, DeviceError
+from mgraph.exchange.links import Link
 from mgraph.exchange.segment import Place, Segment
 from mgraph.kernels import Struct, constants
 
 __all__ = ["Layout", "gather_bytes", "open_region"]
 
 WORDS = constants("kernels/world_common.cuh")
-SLOT, SLOTS_OFFSET = WORDS["slot_words"], WORDS["slots_offset"]
+SLOT, SLOTS_OFFSET, SHARES = WORDS["slot_words"], WORDS["slots_offset"], WORDS["share_words"]
 ALIGNED = 256  #: bytes to which arrays of a region are aligned
 HANDLE_BYTES = 1024  #: the most bytes with which a rank names its region
 BLOCK = 2 << 20  #: bytes that CUDA maps at once
@@ -43,6 +44,8 @@ class Collectives(Protocol):
     def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray: ...
     def barrier(self) -> None: ...
     def carry(self, words: np.ndarray, cargo: Any) -> list[np.ndarray]: ...
+    def least(self, value: int) -> int: ...
+    def links(self) -> list[Link] | None: ...
 
 
 def gather_bytes(exchange: Collectives, data: bytes) -> list[bytes]:
@@ -67,6 +70,8 @@ class Layout:
         The field ``World world`` of the program.
     offsets : dict of str to int
         The byte offset of each array.
+    told : int
+        The offset of what a rank tells the gateways of its group.
     inboxes, outboxes : int
         The offsets of the inboxes, one per parity of the meeting and rank, and of the messages to each rank whose
         memory is not mapped, if there are such ranks.
@@ -78,7 +83,8 @@ class Layout:
 
     def __init__(self, size: int, room: int, message: int, apart: bool, arrays: Mapping[str, int]) -> None:
         self.room, self.message, self.box = room, message, room * message
-        self.inboxes = aligned(SLOTS_OFFSET + 2 * size * SLOT * 8)
+        self.told = aligned(SLOTS_OFFSET + 2 * size * SLOT * 8)
+        self.inboxes = aligned(self.told + 8 * (size + SHARES))
         self.outboxes = aligned(self.inboxes + 2 * size * self.box)
         at = aligned(self.outboxes + size * self.box) if apart else self.outboxes
         self.offsets = {}

@@ -17,7 +17,8 @@ import ssl
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from distributed.comm import Comm
@@ -25,6 +26,8 @@ from distributed.comm import Comm
 from mgraph.errors import Aborted, WorkerLost
 from mgraph.exchange.common import another_call, call_code
 from mgraph.exchange.contract import ExchangeError
+from mgraph.exchange.groups import Groups
+from mgraph.exchange.links import Link
 from mgraph.exchange.tcp import TcpExchange
 from mgraph.exchange.waiting import POLL
 
@@ -82,6 +85,28 @@ class SocketExchange(TcpExchange):
                 end.socket.shutdown(socket.SHUT_RDWR)
         super().close()
 
+    def links(self) -> list[Link] | None:
+        """Implement `Exchange.links`."""
+        if self._into is None:
+            return None
+        links, code = [], call_code("carry", np.dtype(np.int64))
+        for rank in Groups(tuple(range(self.size)), self.name).partners(self.rank):
+            out, into = self._into[rank].socket, self._from[rank].socket
+            transfer = partial(_transfer, out, into) if isinstance(out, ssl.SSLSocket) else None
+            fail = partial(self._fail, rank, code)
+            links.append(Link([rank], out.fileno(), into.fileno(), code, fail, transfer))
+        return links
+
+    def _fail(self, rank: int, code: int, theirs: int) -> NoReturn:
+        if self._over or self.aborted():
+            raise Aborted(f"{self._here()} {self._over or 'was aborted'}")
+        error = self._closed(rank) if theirs < 0 else another_call(self._here(), code, self.names[rank], theirs)
+        self._over = f"failed before: {error}"
+        raise error
+
+    def _closed(self, rank: int) -> Aborted:
+        return Aborted(f"{self._here()} found that rank {self.names[rank]} has closed its connection")
+
     def _trade(self, call: str, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
         if self._into is None:
             return super()._trade(call, parts)
@@ -120,8 +145,7 @@ class SocketExchange(TcpExchange):
         except (OSError, ValueError, EOFError) as error:
             if self._over:
                 raise Aborted(f"{self._here()} {self._over}") from None
-            what = f"found that rank {self.names[rank]} has closed its connection"
-            raise Aborted(f"{self._here()} {what}") from error
+            raise self._closed(rank) from error
 
     def _room(self, head: bytes, code: int, rank: int) -> np.ndarray:
         """Return memory for the data of a message."""
@@ -199,6 +223,16 @@ class Receiver:
         data, self._data, self._at = self._data, None, 0
         assert data is not None
         return data.view(dtype)
+
+
+def _transfer(out: socket.socket, into: socket.socket, sends: bool, data: memoryview) -> int:
+    """Implement `Link.transfer`."""
+    try:
+        return out.send(data) if sends else into.recv_into(data)
+    except NOT_NOW:
+        return -1
+    except (OSError, ValueError):  # closed
+        return 0
 
 
 def _take_socket(comm: Comm) -> socket.socket:

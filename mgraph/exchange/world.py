@@ -1,8 +1,9 @@
 """Programs of all ranks of a graph, and the drivers of their phases.
 
-A program is a kernel file with phases (see ``kernels/world_common.cuh``). Where all ranks map each other's memory, one
-launch on each runs all phases, and the ranks meet in memory after each. Elsewhere a launch ends at each meeting of all
-ranks, and the exchange carries the ranks' words, and their cargo for ranks whose memory is not mapped.
+A program is a kernel file with phases (see ``kernels/world_common.cuh``). If all ranks map each other's memory, one
+launch on each runs all phases, and the ranks meet in memory after each. Between groups of such ranks, gateways on CPUs
+send to each other at a meeting, by links. Elsewhere a launch ends at each meeting of all ranks, where the exchange
+carries the ranks' words, and their cargo for ranks whose memory they do not map.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from mgraph.device import Array, Device
 from mgraph.errors import Aborted
 from mgraph.exchange.cargo import Cargo
 from mgraph.exchange.gpu_tickets import Tickets, Watch
+from mgraph.exchange.links import Links
 from mgraph.exchange.regions import Collectives, Layout, gather_bytes, open_region
 from mgraph.exchange.segment import Place, Segment
 from mgraph.exchange.waiting import wait_until
@@ -31,7 +33,7 @@ FLAG_BITS = LAYOUT["flag_bits"]
 COUNTS_AT, HEARD_AT, SHARES = LAYOUT["counts_at"], LAYOUT["heard_at"], LAYOUT["share_words"]
 REPORT_AT, MEETING_AT, REPORT_WORDS = LAYOUT["report_at"], LAYOUT["meeting_at"], LAYOUT["report_words"]
 OVERFLOWED, ENDED, STAYED, AT_MEETING = (LAYOUT[name] for name in ("overflowed", "ended", "stayed", "at_meeting"))
-GOES_ON, CARRIED = LAYOUT["goes_on"], LAYOUT["carried"]
+GOES_ON, CARRIED, BROKEN = (LAYOUT[name] for name in ("goes_on", "carried", "broken"))
 PATIENCE = {"cuda": 2_000_000, "cpu": 5_000_000}  #: nanoseconds that a launch waits for another rank
 STAY = 1 << 60  #: nanoseconds after which a launch leaves a GPU, unless it is told to
 STAY_IN_BACKGROUND = 2_000_000  #: the same for a copy, so that batches of its graph get through
@@ -79,6 +81,7 @@ class World:
         if len(self.mates) == self.size and not self.mapped:
             self.mates = (self.rank,)
         self._strangers = [r for r in range(self.size) if r not in self.mates]
+        self._links = None if self.mapped else self._open_links()
         self.runs, self.launches, self.stays = 0, 0, 0
         self._region: Any = None
         self._control = device.zeros(HEARD_AT + self.size * SLOT, np.uint64)
@@ -100,6 +103,13 @@ class World:
             return False
         self._open_tickets(uuids)
         return True
+
+    def _open_links(self) -> Links | None:
+        """Open this rank's links to other groups; None if a rank cannot use its links. Collective."""
+        if self.device.kind != "cpu":
+            return None
+        links = self.exchange.links()
+        return Links(self.device, links or []) if self.exchange.least(int(links is not None)) else None
 
     def _open_tickets(self, uuids: Sequence[bytes]) -> None:
         """Open the tickets of GPUs on rank 0, and make a word that all ranks map. Collective.
@@ -162,7 +172,7 @@ class World:
     def _struct(self, layout: Layout, partition: Partition) -> Struct:
         """Return the field `World`: tables of addresses, and the words of this rank."""
         # A rank has an inbox per rank and parity of the meeting.
-        device, size = self.device, self.size
+        device, size, links = self.device, self.size, self._links
         regions = np.array(self._region.addresses, np.uint64)
         own, box = int(regions[self.rank]), layout.box
         parities = [[layout.inboxes + (parity * size + r) * box for r in range(size)] for parity in (0, 1)]
@@ -181,7 +191,10 @@ class World:
             rank=self.rank, size=size, starts=starts.view(np.int64), regions=regions, out=out, **{"in": inboxes},
             control=self._control, counts=self._counts,
             host=device.address(self._host_words), patience=PATIENCE[device.kind], room=layout.room,
-            stay=_stay(device), apart=int(not self.mapped),
+            stay=_stay(device), message_bytes=layout.message, apart=int(not self.mapped and links is None),
+            cargo_offset=0 if links is None else layout.told,
+            carry=links.function if links else 0, links=device.address(links.words) if links else 0,
+            link_count=len(links) if links else 0,
         )  # fmt: skip
 
     def array(self, layout: Layout, name: str, n: int, dtype: Any) -> Array:
@@ -210,6 +223,8 @@ class World:
             self._watch.close()
         if self._tickets is not None:
             self._tickets.close()
+        if self._links is not None:
+            self._links.close()
         region, self._region, self.exchange.region_nbytes = self._region, None, 0
         self._layouts.clear()
         if region is not None:
@@ -260,6 +275,10 @@ class World:
                 end, resume = int(report[0]), GOES_ON
                 if end == ENDED:
                     return report[1:]
+                if end == BROKEN:
+                    self._check()
+                    assert self._links is not None
+                    self._links.fail()
                 if end == AT_MEETING:
                     self._meet(layout)
                     resume = CARRIED

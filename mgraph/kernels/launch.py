@@ -251,6 +251,11 @@ class Kernel:
         """
         self._launch(items, **fields)
 
+    @property
+    def address(self) -> int:
+        """The address of a host kernel's function, for other kernels that call it."""
+        return ctypes.cast(self.function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
+
     def bind(self, **fixed: Any) -> Launch:
         """Return a function that launches the kernel, with its last fields packed once.
 

@@ -11,8 +11,9 @@
 //   void next(state, heard)           the next phase, from the numbers of all ranks, so equal on all; 0 ends
 // and `i64 launch, resume`, which its driver sets. The driver `drive` runs the phases in one kernel (on a GPU) or one
 // call (on a CPU). After each phase the ranks meet. If another rank is late, the driver keeps the state in memory and
-// ends; launched again with `goes_on`, it continues there. If some ranks do not map each other's memory, a launch ends
-// at each meeting of all ranks. The host then carries numbers, messages and shares, and launches again with `carried`.
+// ends; launched again with `goes_on`, it continues there. If some ranks do not map each other's memory, gateways with
+// `links` send to each other at a meeting of all ranks. Without links a launch ends there. The host then carries numbers,
+// messages and shares, and launches again with `carried`.
 #pragma once
 
 constexpr int number_count = 5;  // numbers that a rank says at a meeting, besides the messages sent
@@ -24,7 +25,7 @@ constexpr i64 bell_offset = 64, slots_offset = 256;  // in a region, which begin
 enum Flag : i64 { wants_to_leave = 1, overflowed = 2 };
 constexpr int flag_bits = 2;  // of the last word, above which are the messages sent to all
 // How a launch ended. After `stay`, or if the host of rank 0 says so, the ranks leave together, at a meeting of all.
-enum End : i64 { ended = 0, waits = 1, stayed = 2, at_meeting = 3 };
+enum End : i64 { ended = 0, waits = 1, stayed = 2, at_meeting = 3, broken = 4 };  // broken: a link, which says why
 enum Resume : i64 { begins = 0, goes_on = 1, carried = 2 };  // carried: `control` has the words of all ranks
 
 // The words of `control`, in the memory of one rank.
@@ -101,7 +102,12 @@ struct World {
     i64 patience;  // nanoseconds that a launch waits for another rank, and a GPU until it looks at the host's word
     i64 stay;  // nanoseconds after which a launch leaves at a meeting
     i64 room;  // messages that an inbox holds
-    i64 apart;  // 1 if some ranks do not map each other's memory, or share a GPU
+    i64 message_bytes;
+    i64 apart;  // 1 if a launch ends at each meeting of all ranks
+    i64 cargo_offset;  // where a rank tells its gateways, in its region, what they carry; 0 if there are none
+    i64 carry;  // address of the host's function that carries a gateway's messages; those of its links, and their number
+    i64 links;
+    i64 link_count;
     DEVICE u32* words(i64 r, i64 offset) const { return (u32*)(regions[r] + offset); }
     DEVICE bool reaches(i64 r) const { return regions[r] != 0; }
     DEVICE i64 lo() const { return starts[rank]; }
@@ -137,11 +143,19 @@ struct World {
         for (int i = lane; i < size + number_count; i += n)
             store(told + 1 + i, load(counts + i)), store(counts + i, (i64)0);
         if (lane) return;
-        Shared shared = program.shares(state);
-        i64 words[share_words] = {shared.bits,   shared.vertices, shared.count, shared.wide,
-                                  shared.narrow, shared.array,    shared.width};
         store(told, meetings);
-        for (int i = 0; i < share_words; ++i) store(told + 1 + size + number_count + i, words[i]);
+        store_shared(told + 1 + size + number_count, program.shares(state));
+    }
+    DEVICE void store_shared(i64* to, const Shared& shared) const {
+        i64 words[share_words];
+        copy_bytes(words, &shared, sizeof shared);
+        for (int i = 0; i < share_words; ++i) store(to + i, words[i]);
+    }
+    // Writes the counts of messages and `Shared` for the gateways of this rank's group.
+    template <class Program, class State> DEVICE void tell_gateways(const Program& program, const State& state) const {
+        i64* told = (i64*)words(rank, cargo_offset);
+        for (i64 r = 0; r < size; ++r) store(told + r, load(counts + r));
+        store_shared(told + size, program.shares(state));
     }
     DEVICE u64* slot(i64 of, i64 meetings, i64 from) const {
         return (u64*)(regions[of] + slots_offset) + ((meetings & 1) * size + from) * slot_words;

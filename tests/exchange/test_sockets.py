@@ -16,6 +16,7 @@ import pytest
 from distributed.security import Security
 from exchange_ranks import KEY, LIMIT, dispatcher_on, running_loop
 from patience import patience
+from test_world import meet
 
 from mgraph.device import Device
 from mgraph.errors import Aborted
@@ -62,8 +63,17 @@ def test_over_tls(tmp_path: Path) -> None:
     make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=mgraph"]
     subprocess.run([*make, "-keyout", key, "-out", cert], check=True, capture_output=True)
     security = Security(tls_ca_file=cert, tls_worker_cert=cert, tls_worker_key=key, require_encryption=True)
-    with pair("tls://127.0.0.1:0", security) as (first, second):
-        swap(first, second)
+    with pair("tls://127.0.0.1:0", security) as made, ThreadPoolExecutor(2) as pool:
+        swap(*made)
+        # Programs send within a launch, more than sockets take at once.
+        for messages in (3, 30_000):
+            futures = [pool.submit(meet, end, CPU, 9, messages, bits=64, rows=40_000) for end in made]
+            assert [future.result(LIMIT)["wrong"] for future in futures] == [0, 0]
+        assert all(end.world(CPU)._links for end in made)
+        swap(*made)
+        made[0].close()
+        with pytest.raises(Aborted, match="found that rank 0 has closed its connection"):
+            meet(made[1], CPU)
 
 
 def test_a_busy_event_loop_delays_nothing() -> None:

@@ -7,18 +7,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from exchange_ranks import run_processes
+from exchange_ranks import run_processes, run_threads
 from patience import patience
 from spmd import Meeting, thread_exchange
 
 from mgraph.device import Device
 from mgraph.errors import Aborted, CapacityError, DeviceError
-from mgraph.exchange import Exchange, gpu_tickets, world
+from mgraph.exchange import Exchange, ExchangeError, gpu_tickets, world
 from mgraph.exchange.gpu_tickets import Tickets, Watch
 from mgraph.exchange.segment import Segment
 from mgraph.kernels import load
@@ -30,11 +31,12 @@ LIMIT = 60
 
 
 def meet(
-    exchange: Exchange, device: Device, rounds: int = 9, messages: int = 5, room: int = ROOM, bits: int = 32
-) -> dict[str, int]:
+    exchange: Exchange, device: Device, rounds: int = 9, messages: int = 5, room: int = ROOM, bits: int = 32,
+    rows: int = 100,
+) -> dict[str, int]:  # fmt: skip
     """Run the program of meetings; its last state."""
     own = exchange.world(device)
-    layout = own.layout(Partition.equal(100 * exchange.size, exchange.size), room, bits // 8, bitmap=4096)
+    layout = own.layout(Partition.equal(rows * exchange.size, exchange.size), room, bits // 8, bitmap=4096)
     return own.run(
         load(device, PROGRAM, MESSAGE_BITS=bits), "Meetings", layout, 100, rounds=rounds, messages=messages,
         bitmap=layout.offsets["bitmap"], sums=device.zeros(8, np.int64),
@@ -60,7 +62,7 @@ def together(
 
 
 @pytest.mark.parametrize("messages", [0, 5, ROOM, ROOM + 36])
-@pytest.mark.parametrize("mapped", [True, False, "hosts"])
+@pytest.mark.parametrize("mapped", [True, False, "hosts", "carried"])
 @pytest.mark.parametrize(("size", "bits"), [(1, 32), (2, 64), (3, 32), (3, 64)])
 def test_every_rank_hears_what_all_say(size: int, bits: int, mapped: bool | str, messages: int) -> None:
     if mapped is not True and messages == ROOM + 36:
@@ -79,7 +81,8 @@ def test_tags_go_on_over_runs() -> None:
     assert together(3, work) == [[0] * 5] * 3
 
 
-def test_a_rank_leaves_while_another_is_late_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("mapped", [True, "hosts"])
+def test_a_rank_leaves_while_another_is_late_and_goes_on(monkeypatch: pytest.MonkeyPatch, mapped: bool | str) -> None:
     monkeypatch.setitem(world.PATIENCE, "cpu", 1_000_000)
 
     def work(exchange: Exchange, device: Device) -> tuple[int, int]:
@@ -88,14 +91,14 @@ def test_a_rank_leaves_while_another_is_late_and_goes_on(monkeypatch: pytest.Mon
         time.sleep(0.2 * exchange.rank)
         return meet(exchange, device)["wrong"], exchange.world(device).launches - before
 
-    (wrong, launches), (also_wrong, _) = together(2, work)
+    (wrong, launches), (also_wrong, _) = together(2, work, mapped)
     assert wrong == also_wrong == 0
     assert launches > 10
 
 
-@pytest.mark.parametrize(("size", "rounds"), [(1, 30_000), (3, 300)])
+@pytest.mark.parametrize(("size", "rounds", "mapped"), [(1, 30_000, True), (3, 300, True), (3, 100, "hosts")])
 def test_a_launch_that_does_not_wait_ends_after_a_while_too(
-    monkeypatch: pytest.MonkeyPatch, size: int, rounds: int
+    monkeypatch: pytest.MonkeyPatch, size: int, rounds: int, mapped: bool | str
 ) -> None:
     monkeypatch.setitem(world.PATIENCE, "cpu", 10_000)
 
@@ -103,12 +106,13 @@ def test_a_launch_that_does_not_wait_ends_after_a_while_too(
         wrong = meet(exchange, device, rounds)["wrong"]
         return wrong, exchange.world(device).launches
 
-    for wrong, launches in together(size, work):
+    for wrong, launches in together(size, work, mapped):
         assert wrong == 0
         assert launches > 2
 
 
-def test_abort_ends_the_wait_for_a_rank_that_does_not_come() -> None:
+@pytest.mark.parametrize("mapped", [True, "hosts"])
+def test_abort_ends_the_wait_for_a_rank_that_does_not_come(mapped: bool | str) -> None:
     stop, came = threading.Event(), threading.Event()
 
     def work(exchange: Exchange, device: Device) -> float:
@@ -123,7 +127,7 @@ def test_abort_ends_the_wait_for_a_rank_that_does_not_come() -> None:
             meet(exchange, device)
         return time.monotonic()
 
-    assert together(2, work, aborted=stop.is_set)[1] == 0.0
+    assert together(2, work, mapped, aborted=stop.is_set)[1] == 0.0
 
 
 @pytest.fixture
@@ -225,6 +229,80 @@ def test_processes_meet() -> None:
 
 def test_a_rank_that_dies_ends_the_others_wait() -> None:
     assert run_processes("peer", 3, dies, lost=[1]) == ["aborted", None, "aborted"]
+
+
+# ---- groups of ranks, whose gateways send to each other --------------------------------------------------------------
+
+
+def test_messages_that_sockets_take_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launches end while a message is under way."""
+    monkeypatch.setitem(world.PATIENCE, "cpu", 10_000)
+
+    def work(exchange: Exchange, device: Device) -> tuple[int, int]:
+        wrong = meet(exchange, device, 8, messages=30_001, bits=64, rows=40_000)["wrong"]
+        return wrong, exchange.world(device).launches
+
+    for wrong, launches in together(4, work, "hosts"):
+        assert wrong == 0
+        assert launches > 9
+
+
+#: two hosts; unequal ones, one of a single rank; three, and a rank that is a gateway to several; each rank a host
+HOSTS = ["groups-0011", "groups-00001", "groups-001122", "groups-0102", "groups-0123", "tcp-4"]
+
+
+@pytest.mark.parametrize("hosts", HOSTS)
+def test_gateways_send_within_a_launch(hosts: str) -> None:
+    device = Device("cpu", threads=1)
+
+    def work(exchange: Exchange) -> list[int]:
+        wrong = [meet(exchange, device, 50, messages)["wrong"] for messages in (0, 3, 100)]
+        exchange.barrier()  # the same sockets serve collectives
+        wrong.append(meet(exchange, device, 10)["wrong"])
+        assert exchange.world(device)._links is not None
+        return wrong
+
+    kind, _, of = hosts.partition("-")
+    size = len(of) if kind == "groups" else int(of)
+    assert run_threads(hosts if kind == "groups" else kind, size, work) == [[0] * 4] * size
+
+
+def dies_on_another_host(lost: int, exchange: Exchange, aborted: threading.Event) -> str:
+    """Rank `lost` ends while the others wait for it in a program."""
+    device = Device("cpu", threads=1)
+    meet(exchange, device)
+    if exchange.rank == lost:
+        os._exit(1)
+    threading.Timer(2.0, aborted.set).start()
+    try:
+        meet(exchange, device, 1000)
+    except Aborted as error:
+        return "closed" if "has closed its connection" in str(error) else "aborted"
+    return "not aborted"
+
+
+def test_the_end_of_a_gateway_ends_the_wait_of_the_other() -> None:
+    lost, ended = [2], partial(dies_on_another_host, 2)
+    assert run_processes("groups-0011", 4, ended, lost=lost) == ["closed", "aborted", None, "aborted"]
+
+
+def test_the_end_of_a_mate_on_another_host_ends_the_wait_with_the_abort() -> None:
+    lost, ended = [3], partial(dies_on_another_host, 3)
+    first, *others = run_processes("groups-0011", 4, ended, lost=lost)
+    assert first in ("aborted", "closed")  # rank 2 may be aborted before
+    assert others == ["aborted", "aborted", None]
+
+
+def test_a_gateway_in_another_call_is_an_error() -> None:
+    def work(exchange: Exchange) -> str:
+        device = Device("cpu", threads=1)
+        meet(exchange, device)
+        with pytest.raises((ExchangeError, Aborted)) as error:
+            meet(exchange, device) if exchange.rank else exchange.allreduce(np.zeros(2, np.int64))
+        return str(error.value)
+
+    first, second = run_threads("groups-01", 2, work)
+    assert "is in carry of int64 and rank 0 in allgather of uint8" in second, (first, second)
 
 
 @pytest.mark.multigpu

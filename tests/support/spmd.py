@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import os
+import socket
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -18,6 +23,7 @@ from mgraph.errors import Aborted
 from mgraph.exchange import Exchange, Loopback
 from mgraph.exchange.grouped import GroupedExchange
 from mgraph.exchange.groups import Groups
+from mgraph.exchange.links import Link
 from mgraph.kernels import constants
 from mgraph.partition import Partition
 from mgraph.structures import Structure, create
@@ -39,6 +45,16 @@ class Meeting:
         self.places: list[Any] = [None] * size
         self.barrier = threading.Barrier(size)
         self.parts: dict[str, Meeting] = {}  # of the groups, and of their gateways
+
+    @cached_property
+    def sockets(self) -> list[int]:
+        """The descriptors of two connected sockets, which do not block. They are closed with this object."""
+        pair = socket.socketpair()
+        for end in pair:
+            end.setblocking(False)
+        numbers = [end.detach() for end in pair]
+        weakref.finalize(self, lambda: [os.close(number) for number in numbers])
+        return numbers
 
     def part(self, name: str, size: int) -> Meeting:
         """Where some of the ranks meet."""
@@ -102,6 +118,25 @@ class ThreadExchange(Exchange):
     def close(self) -> None:
         self.meeting.barrier.abort()
         self.close_world()
+
+
+class LinkedExchange(ThreadExchange):
+    """The exchange of two gateways with sockets, by which programs send to each other."""
+
+    def __init__(self, rank: int, size: int, meeting: Meeting, aborted: Callable[[], bool]) -> None:
+        super().__init__(rank, size, meeting, aborted)
+        self.number = meeting.sockets[rank]
+
+    def links(self) -> list[Link] | None:
+        return [Link([1 - self.rank], self.number, self.number, 1, self._fail)]
+
+    def _fail(self, code: int) -> NoReturn:
+        raise Aborted(f"rank {self.rank}: the other gateway is in call {code}")
+
+    def close(self) -> None:
+        with socket.socket(fileno=os.dup(self.number)) as end, suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+        super().close()
 
 
 @dataclass
@@ -204,13 +239,12 @@ def thread_exchange(
     rank: int, size: int, meeting: Meeting, aborted: Callable[[], bool], device: Device, mapped: bool | str
 ) -> Exchange:
     """The exchange of a rank: see `shards`."""
-    if mapped == "hosts" and size > 1:
+    if mapped in ("hosts", "carried") and size > 1:
         of = tuple(int(r >= -(-size // 2)) for r in range(size))
 
         def open_part(name: str, ranks: Sequence[int], pair: str) -> Exchange:
-            return ThreadExchange(
-                ranks.index(rank), len(ranks), meeting.part(f"{name}{pair}{ranks}", len(ranks)), aborted
-            )
+            make = LinkedExchange if pair and mapped == "hosts" else ThreadExchange
+            return make(ranks.index(rank), len(ranks), meeting.part(f"{name}{pair}{ranks}", len(ranks)), aborted)
 
         return GroupedExchange(rank, size, aborted, device, groups=Groups(of, "tcp"), open_part=open_part)
     exchange = Loopback(aborted) if size == 1 else ThreadExchange(rank, size, meeting, aborted)
@@ -225,7 +259,8 @@ def shards(
     """One shard a rank, with in-edges where the graph is undirected or `reverse` is asked for.
 
     With `mapped` the ranks meet in memory that all have mapped; else the exchange carries. With "hosts" the first
-    half of the ranks map each other's memory, and so do the others.
+    half of the ranks map each other's memory, and so do the others; gateways send to each other within a launch. With
+    "carried" launches end there instead, as between GPUs or over TLS.
     """
     (src, dst), weight = graph.arcs, graph.arc_weights
     size, meeting, made = partition.size, Meeting(partition.size), []

@@ -38,7 +38,7 @@ def two_hosts(name: str, *args: int, **options: object) -> dict:
     """Run an algorithm on two hosts of two ranks; return its info."""
     src, dst = Rmat(SCALE, batch=8 << SCALE, seed=1)(0, 1, 0, Device("cpu"))[:2]
     graph, partition = Graph(1 << SCALE, src, dst, directed=False), cut(1 << SCALE, 4)
-    return run(shards(graph, partition, mapped="hosts"), ALGORITHMS[name], *args, **options)[1]
+    return run(shards(graph, partition, mapped="carried"), ALGORITHMS[name], *args, **options)[1]
 
 
 def test_bytes_of_pagerank(loads: list[tuple[int, int]]) -> None:

@@ -28,8 +28,11 @@ def test_a_gpu_needs_more_programs_than_a_cpu(nothing_loaded):
     on_cpus, on_gpus = (named(programs) for programs in wheel.programs(["gpma+"]))
     more = {(file, None) for file in ("structures/sums.cuh", "kernels/sample_sort.cuh")}
     more.add(("algorithms/primitives/compact_csr.cuh", "PmaView"))
-    assert on_gpus >= on_cpus | more
+    hosts = {(file, None) for file in wheel.HOSTS_ALONE}
+    assert on_cpus >= hosts
+    assert on_gpus >= on_cpus - hosts | more
     assert not on_cpus & more
+    assert not on_gpus & hosts
 
 
 @pytest.mark.gpu

@@ -30,11 +30,33 @@ template <class Program> struct Phase {  // the work of one phase
     }
 };
 
+inline void ring(u32* bell) {  // a counter of changes, and a word that is 1 if its rank sleeps
+    __atomic_fetch_add(bell, 1u, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(bell + 1, __ATOMIC_SEQ_CST)) syscall(SYS_futex, bell, FUTEX_WAKE, 1, 0, 0, 0);
+}
+inline void say_word(u64* slot, int k, i64 value, i64 tag) {
+    __atomic_store_n(slot + 2 * k, tagged((u32)value, tag), __ATOMIC_RELEASE);
+    __atomic_store_n(slot + 2 * k + 1, tagged((u32)((u64)value >> 32), tag), __ATOMIC_RELEASE);
+}
+
+// The messages of a meeting between groups. The library of exchange/gateway.h sends and receives them for a gateway.
+struct Carrying {
+    const World* world;
+    const i64* said;  // the words of the mates, which this rank has heard
+    i64 tag, meetings;
+    i64 next;  // the link in use
+    i64 wait, moved, failed;  // nanoseconds to wait for it first; 1 if it sent or received; 1 if it failed
+    bool done() const { return next == world->link_count; }
+    void go_on(i64 nanoseconds) {
+        wait = nanoseconds, moved = 0;
+        Carrying* fields[] = {this};
+        ((void (*)(const void*, i64, int))world->carry)(fields, 1, 1);
+    }
+};
+
 class Gathering {
     static constexpr i64 spin = 20000, yield = 200000;
     const World& world;
-    u32* bell(i64 r) const { return world.words(r, bell_offset); }  // its changes; then whether its rank sleeps
-
     void say(bool alone) const {
         bool leaves = load((const u32*)world.host) || now_nanoseconds() - born > world.stay;
         i64 flags = leaves ? wants_to_leave : 0;
@@ -44,16 +66,13 @@ class Gathering {
             if (count > world.room) flags |= overflowed;
         }
         for (i64 r = 0; r < world.size; ++r) {
-            if (alone && r != world.rank) continue;
+            if (alone ? r != world.rank : !world.reaches(r)) continue;
             u64* to = r == world.rank ? world.heard_of(r) : world.slot(r, meetings, world.rank);
             for (int k = 0; k < said_words; ++k) {
                 i64 value = k == 0 ? load(world.counts + r) : k <= number_count ? load(world.number(k - 1)) : flags;
-                __atomic_store_n(to + 2 * k, tagged((u32)value, step), __ATOMIC_RELEASE);
-                __atomic_store_n(to + 2 * k + 1, tagged((u32)((u64)value >> 32), step), __ATOMIC_RELEASE);
+                say_word(to, k, value, step);
             }
-            if (r == world.rank) continue;
-            __atomic_fetch_add(bell(r), 1u, __ATOMIC_SEQ_CST);
-            if (__atomic_load_n(bell(r) + 1, __ATOMIC_SEQ_CST)) syscall(SYS_futex, bell(r), FUTEX_WAKE, 1, 0, 0, 0);
+            if (r != world.rank) ring(world.words(r, bell_offset));
         }
         for (i64 i = 0; i < world.size + number_count; ++i) store(world.counts + i, (i64)0);
     }
@@ -68,36 +87,44 @@ class Gathering {
         }
         return true;
     }
-    bool listen() {
-        u32* own = bell(world.rank);
+    // Waits until all ranks are heard. Otherwise returns why not.
+    End listen() {
+        u32* own = world.words(world.rank, bell_offset);
         i64 began = now_nanoseconds(), moved = began;
         bool sleeps = false;
-        for (i64 r = 0; r < world.size;) {
+        Carrying carrying{&world, said, step, meetings, 0, 0, 0, 0};
+        for (i64 r = 0, mate = carrying.done() ? world.size : 0, pause = 0;;) {
             u32 rung = __atomic_load_n(own, __ATOMIC_SEQ_CST);
-            i64 before = r;
+            i64 before = r + mate;
+            while (mate < world.size && (!world.reaches(mate) || take(mate))) ++mate;
+            if (mate == world.size && !carrying.done()) carrying.go_on(pause);
             while (r < world.size && take(r)) ++r;
             if (r == world.size) break;
+            if (carrying.failed) return broken;
             i64 now = now_nanoseconds();
-            if (r != before) moved = now;
+            if (r + mate != before || carrying.moved) moved = now;
             if (now - began > world.patience) {
                 store(own + 1, 0u);
-                return false;
+                return waits;
             }
+            i64 left = world.patience - (now - began) + 1;
+            timespec limit{left / 1000000000, left % 1000000000};
+            pause = 0;
             if (now - moved < spin) continue;
             if (now - moved < yield) {
                 sched_yield();
+            } else if (mate == world.size && !carrying.done()) {
+                pause = left;
             } else if (!sleeps) {  // once more through the loop: the bell may have been rung without waking
                 __atomic_store_n(own + 1, 1u, __ATOMIC_SEQ_CST);
                 sleeps = true;
             } else {
-                i64 left = world.patience - (now - began) + 1;
-                timespec limit{left / 1000000000, left % 1000000000};
                 syscall(SYS_futex, own, FUTEX_WAIT, rung, &limit, nullptr, 0);
                 sleeps = false;
             }
         }
         if (world.size > 1) __atomic_store_n(own + 1, 0u, __ATOMIC_SEQ_CST);
-        return true;
+        return ended;
     }
 
 public:
@@ -118,14 +145,14 @@ public:
         meetings += !alone;
         program.next(state, heard());
     }
-    bool meet(bool alone, bool resumed) {
+    End meet(bool alone, bool resumed) {
         ++step;
         if (!resumed) say(alone);
-        if (alone ? !take(world.rank) : !listen()) {
-            --step;
-            return false;
-        }
-        return true;
+        End end = ended;
+        if (alone) take(world.rank);
+        else end = listen();
+        if (end) --step;
+        return end;
     }
     void keep(i64 end) const {
         store(world.control + step_at, (u64)step);
@@ -151,7 +178,7 @@ template <class Program> void drive(const Program& program, i64, int threads) {
     } else {
         program.begin(state);
     }
-    i64 end = ended;
+    End end = ended;
     while (state.phase) {
         bool alone = program.alone(state);
         if (!waiting) run_phase(program, state, all.heard(), threads);
@@ -160,10 +187,8 @@ template <class Program> void drive(const Program& program, i64, int threads) {
             end = at_meeting;
             break;
         }
-        if (!all.meet(alone, waiting)) {
-            end = waits;
-            break;
-        }
+        if (!alone && !waiting && world.cargo_offset) world.tell_gateways(program, state);
+        if ((end = all.meet(alone, waiting))) break;
         waiting = false;
         all.pass(program, state, alone);
         if (state.phase && all.leaves(alone)) {

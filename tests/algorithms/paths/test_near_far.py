@@ -44,7 +44,7 @@ def finds_what_dijkstra_does(
     return info
 
 
-@pytest.mark.parametrize("mapped", [True, False, "hosts"])
+@pytest.mark.parametrize("mapped", [True, False, "hosts", "carried"])
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_both_drivers(ranks: int, mapped: bool | str, device: str) -> None:
     for seed, kind in enumerate(["whole", "zeros", "fractions", "sizes"]):

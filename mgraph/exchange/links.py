@@ -1,0 +1,94 @@
+"""Links of a gateway to other groups. Programs on CPUs send and receive by them within a launch."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from mgraph.device import Device
+from mgraph.kernels import constants, load
+
+__all__ = ["Link", "Links"]
+
+FILE = "exchange/gateway.h"
+WORDS = constants(FILE)
+OUT, IN, TRANSFER, CODE, THEIRS = (WORDS[f"link_{name}"] for name in ("out", "in", "transfer", "code", "theirs"))
+COUNT, RANKS, LINK = WORDS["link_count"], WORDS["link_ranks"], WORDS["link_words"]
+
+
+class Link(NamedTuple):
+    """Sockets to the gateway of another group.
+
+    Attributes
+    ----------
+    ranks : sequence of int
+        The ranks of the other group.
+    out, into : int
+        Descriptors to send by, and to receive from. They do not block.
+    code : int
+        The code of a meeting's messages.
+    fail : callable
+        ``fail(code)`` raises the error for another call at the other end, or for a connection that has ended (-1).
+    transfer : callable, optional
+        ``transfer(sends, data)`` sends or receives data, for sockets that encrypt. It returns the number of bytes, 0 if
+        the connection has ended, -1 if it would block.
+    """
+
+    ranks: Sequence[int]
+    out: int
+    into: int
+    code: int
+    fail: Callable[[int], NoReturn]
+    transfer: Callable[[bool, memoryview], int] | None = None
+
+
+class Links:
+    """Links of a rank as programs read them.
+
+    Descriptors are duplicated, so that a program never writes to a file that has got the number of a closed socket.
+    """
+
+    def __init__(self, device: Device, links: Sequence[Link]) -> None:
+        self._links, self.words = links, np.zeros((len(links), LINK), np.int64)
+        self.function = load(device, FILE).Carry.address if links else 0
+        self._transfers = list[Any]()  # functions that programs call
+        numbers = list[int]()
+        self.close = weakref.finalize(self, _close, numbers)  #: closes them
+        for words, link in zip(self.words, links, strict=True):
+            numbers += os.dup(link.out), os.dup(link.into)
+            words[OUT], words[IN], words[CODE] = *numbers[-2:], link.code
+            words[COUNT], words[RANKS : RANKS + len(link.ranks)] = len(link.ranks), link.ranks
+            if link.transfer is not None:
+                self._transfers.append(_transfer_of(words, link.transfer))
+                words[TRANSFER] = ctypes.cast(self._transfers[-1], ctypes.c_void_p).value or 0
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    def fail(self) -> NoReturn:
+        """Raise the error of the link at which a program has ended."""
+        for words, link in zip(self.words, self._links, strict=True):
+            if words[THEIRS]:
+                link.fail(int(words[THEIRS]))
+        raise AssertionError("no link has failed")
+
+
+def _transfer_of(words: np.ndarray, transfer: Callable[[bool, memoryview], int]) -> Any:
+    """Return a C function that transfers data in the memory of a link."""
+    memory, start = words.view(np.uint8).data, words.ctypes.data
+
+    @ctypes.CFUNCTYPE(ctypes.c_longlong, ctypes.c_longlong, ctypes.c_void_p, ctypes.c_longlong)
+    def function(sends: int, data: int, nbytes: int) -> int:
+        return transfer(bool(sends), memory[data - start : data - start + nbytes])
+
+    return function
+
+
+def _close(numbers: list[int]) -> None:
+    for number in numbers:
+        os.close(number)
