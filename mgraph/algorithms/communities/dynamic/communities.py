@@ -19,8 +19,8 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Renumbering, Shard, incoming, kernels
 from mgraph.algorithms.communities.dynamic.names import Names
-from mgraph.algorithms.communities.dynamic.splits import Scratch, divide
-from mgraph.algorithms.communities.multilevel import Hierarchy, Level, finest_level, number_communities, vertex_level
+from mgraph.algorithms.communities.dynamic.splits import FILE, Scratch, divide
+from mgraph.algorithms.communities.multilevel import Hierarchy, Level, finest_level, vertex_level
 from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.algorithms.primitives.user_ids import vertex_labels
 from mgraph.device import Array, Device
@@ -28,7 +28,6 @@ from mgraph.kernels import Struct
 
 __all__ = ["Communities"]
 
-FILE = "algorithms/communities/dynamic/dynamic.cuh"
 ROUNDS = 4  #: how often vertices move and communities are divided, per update
 #: communities are improved on all levels after changes of SHARE of the arcs, or of LEAST_SHARE if the quality fell by
 #: the fraction LOSS meanwhile; and computed anew after changes of ANEW of the arcs
@@ -180,13 +179,12 @@ class Communities:
 
     def _refresh(self, level: Level) -> None:
         """Improve the communities on all levels, from the present ones on. O(m)."""
-        shard, arcs = self.shard, self.shard.out_edges.num_edges
+        arcs = self.shard.out_edges.num_edges
         level.start(self.labels.copy(), self.inside, self.sums)
         level.loops = self.loops
         levels = Hierarchy(level)
         self.descend(levels, self.max_levels, self.seed + ROUNDS * self.updates + ROUNDS)
-        numbers, _ = number_communities(levels.level, levels.level.labels)
-        level.start(all_gather(shard, self.device.gather(numbers, levels.members)), levels.level.inside)
+        levels.ascend()
         level.start(divide(level, self.kernels, None).labels, level.inside)
         level.visited += arcs
         self.labels, self.inside, self.sums = level.labels.copy(), level.inside, level.sums

@@ -7,12 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import LANES, EdgeDelta
+from mgraph.algorithms.algorithm import LANES, EdgeDelta, kernels
 from mgraph.algorithms.communities.multilevel import Level
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, Struct
 
-__all__ = ["Parting", "Scratch", "divide"]
+__all__ = ["FILE", "Parting", "Scratch", "divide", "split_kernels"]
+
+FILE = "algorithms/communities/dynamic/dynamic.cuh"
 
 
 class Parting(NamedTuple):
@@ -44,6 +46,11 @@ class Scratch:
     def nbytes(self) -> int:
         """Bytes of memory."""
         return sum(int(array.nbytes) for array in vars(self).values())
+
+
+def split_kernels(level: Level) -> Library:
+    """Return the kernels of `divide`."""
+    return kernels(level.shard, FILE, level.weights[0].view)
 
 
 def divide(

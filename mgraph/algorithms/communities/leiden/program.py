@@ -5,10 +5,14 @@ the parts become the vertices of the next level, which begin in the communities 
 when each community is one vertex. The next one begins on the graph with the communities found so far. In the first
 sweep for the constant Potts model vertices choose in more turns: dense cores form only if vertices see who came before.
 
+The first iteration ends its sweeps early, since later ones go on where it stopped. There are two iterations. If the
+second one still gained, the graph's own vertices move once more, which gains most of what a third iteration would, and
+communities that this disconnected are divided. A small graph has more iterations while they gain.
+
 An iteration without refinement, as in Louvain's method, is faster, but joins more: later iterations do not divide again
 what it joined, and find fewer of the communities by which a graph was drawn.
 
-Each part is connected, and so is each community at the end: it is a part.
+Each part is connected, and so is each community at the end: it is a part, or a component of a community.
 
 References
 ----------
@@ -19,15 +23,17 @@ References
 from __future__ import annotations
 
 from mgraph.algorithms.algorithm import Columns, Shard
-from mgraph.algorithms.communities.multilevel import Hierarchy, finest_level, warm
-from mgraph.algorithms.communities.multilevel.level import FEW, MOST_TURNS, TURNS
-from mgraph.algorithms.primitives.replicated import all_gather
+from mgraph.algorithms.communities.dynamic.splits import FILE, divide, split_kernels
+from mgraph.algorithms.communities.multilevel import Hierarchy, finest_level
+from mgraph.algorithms.communities.multilevel import warm as warm_levels
+from mgraph.algorithms.communities.multilevel.level import MOST_TURNS, TURNS
 
 __all__ = ["descend", "run", "warm"]
 
-LEAST_ITERATIONS, ITERATIONS, MOST_ITERATIONS = 2, 3, 10  #: at least; at most; at most in a small graph
+ITERATIONS, SMALL, MOST_ITERATIONS = 2, 1 << 15, 10  #: in a graph of up to SMALL vertices at most MOST_ITERATIONS
 ITERATION_GAIN = 1e-3  #: the smallest gain, as a share of the quality, after which another iteration follows
-TOLERANCE, DECAY = 1e-3, 0.1  #: the smallest gain of a sweep of the first iteration; its factor from level to level
+TOLERANCE, DECAY = 0.02, 0.3  #: of a sweep of the first iteration, as a share of the quality; its factor per level
+REACH, LATE_REACH = 16.0, 32.0  #: the reach of moves (`Level.improve`), in the first iteration and later
 SEEDS = 1 << 20  #: seeds per iteration, one for each level
 
 
@@ -66,40 +72,44 @@ def run(
     """
     # Each iteration begins with the communities of the last.
     finest = finest_level(shard, "leiden", quality, resolution)
-    levels = Hierarchy(finest)
-    most = MOST_ITERATIONS if shard.n_vertices <= FEW else ITERATIONS
-    before, value = 0.0, levels.level.value()
+    most = MOST_ITERATIONS if shard.n_vertices <= SMALL else ITERATIONS
+    levels, gain, connected = 0, 0.0, True
     for iteration in range(most if finest.objective.total else 0):
-        if iteration >= LEAST_ITERATIONS and value - before < ITERATION_GAIN * value:
+        if iteration >= ITERATIONS and gain < ITERATION_GAIN * finest.value():
             break
-        if iteration:
-            finest.start(all_gather(shard, levels.members), levels.level.inside)
-            levels = Hierarchy(finest)
-        descend(levels, max_levels, seed + SEEDS * iteration, alone=iteration == 0)
-        before, value = value, levels.level.value()
+        hierarchy, before = Hierarchy(finest), finest.value()
+        descend(hierarchy, max_levels, seed + SEEDS * iteration, alone=iteration == 0)
+        levels, connected = hierarchy.levels, hierarchy.level.inside == hierarchy.level.loops
+        hierarchy.ascend()
+        gain = finest.value() - before
+
+    # While there is something to gain, let vertices move once more. Divide what is not connected any more.
+    if finest.objective.total and gain >= ITERATION_GAIN * finest.value():
+        finest.improve(seed + SEEDS * most, reach=LATE_REACH)
+        connected = False
+    if not connected:
+        finest.start(divide(finest, split_kernels(finest), None).labels, finest.inside)
 
     # Name the communities by their smallest user's ids.
-    reached = finest.objective.quality(value, shard.n_vertices)
-    own, communities = levels.communities()
-    return {"community": own}, {"quality": reached, "communities": communities, "levels": levels.levels}
+    reached = finest.objective.quality(finest.value(), shard.n_vertices)
+    own, communities = Hierarchy(finest).communities()
+    return {"community": own}, {"quality": reached, "communities": communities, "levels": levels}
+
+
+def warm(shard: Shard) -> None:
+    """Compile the launches on this shard."""
+    warm_levels(shard, FILE)
 
 
 def descend(levels: Hierarchy, max_levels: int, seed: int, alone: bool = False) -> None:
-    """Improve the communities level by level. At the end each is connected, and a vertex of the last level.
+    """Improve the communities level by level, until each is a vertex. After `max_levels` they may be disconnected.
 
     With `alone`, each vertex begins as a community of its own.
     """
-    # Vertices move, and parts become vertices, until communities have one vertex.
     for number in range(max_levels):
         level = levels.level
-        tolerance = TOLERANCE * DECAY**number if alone else 0.0
+        tolerance, reach = (TOLERANCE * DECAY**number, REACH) if alone else (0.0, LATE_REACH)
         crowding = alone and number == 0 and level.objective.name == "cpm"
-        level.improve(seed + number, tolerance, first_turns=MOST_TURNS if crowding else TURNS)
+        level.improve(seed + number, tolerance, first_turns=MOST_TURNS if crowding else TURNS, reach=reach)
         if level.inside == level.loops or not levels.coarsen(level.refine(seed + number, level.objective)):
             break
-
-    # At resolution 0, connected vertices of a community join, until no edge is left inside.
-    while levels.level.inside > levels.level.loops:
-        seed += 1
-        levels.coarsen(levels.level.refine(seed, levels.level.objective.free))
-    levels.level.start(inside=levels.level.loops)
