@@ -41,7 +41,9 @@ def add_graph_arguments(parser: argparse.ArgumentParser, structures: str = "gpma
     add("--edge-factor", type=int, default=16, metavar="F", help="F * 2**S edges drawn (default: %(default)s)")
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--uniform", action="store_true", help="uniform random edges instead of RMAT .57/.19/.19/.05")
-    shape.add_argument("--shape", choices=SHAPES, help="another shape of graph: road-like, or with one hub")
+    shape.add_argument(
+        "--shape", choices=SHAPES, help="another shape of graph: road-like, with one hub, or with communities"
+    )
     add("--seed", type=int, default=1, help="of the edges (default: %(default)s)")
 
 

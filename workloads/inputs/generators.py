@@ -15,6 +15,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,14 @@ from mgraph.errors import InvalidOption
 from mgraph.splitmix import splitmix, start_of
 from workloads.inputs.edges import EdgeStream
 
-__all__ = ["SHAPES", "Drawn", "Generator", "Hub", "Road", "from_spec", "of_shape"]
+__all__ = ["SHAPES", "Drawn", "Generator", "Hub", "Planted", "Road", "from_spec", "of_shape"]
 
 GRAPH500 = (0.57, 0.19, 0.19, 0.05)
 UNIFORM = (0.25, 0.25, 0.25, 0.25)
 MAX_SCALE = 31  #: 2**32 ids would not leave one for "no vertex"
 LEVELS = 4  #: quadrants per 64-bit hash, 16 bits each
+BLOCK, INSIDE = 1 << 16, 39322  #: vertices after which planted communities repeat; edges of 65536 inside of them
+SMALLEST, MEAN, LARGEST = 20, 98, 1000  #: the sizes of planted communities
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,15 @@ class Drawn(ABC):
         number = xp.arange(start, self.n_edges if stop is None else stop, dtype=np.uint64)
         return splitmix(number * np.uint64(2) + np.uint64(word), start_of(self.seed))
 
+    def _shuffle(self, ids: Any) -> Any:
+        """Permute 0 .. 2**scale - 1 by odd multiplications and xor-shifts, which are invertible."""
+        mask, half = np.uint32(self.n_vertices - 1), np.uint32((self.scale + 1) // 2)
+        for turn in range(4):
+            key = int(splitmix(np.array([turn], np.uint64), start_of(self.seed ^ 0x5EED))[0])
+            ids = (ids * np.uint32((key | 1) & 0xFFFFFFFF) + np.uint32(key >> 32)) & mask
+            ids = ids ^ (ids >> half)
+        return ids
+
 
 @dataclass(frozen=True)
 class Road(Drawn):
@@ -129,6 +141,35 @@ class Hub(Drawn):
         bits, dst = self._bits(start, stop, 0, xp), self._bits(start, stop, 1, xp) >> shift
         src = xp.where((bits & np.uint64(1)) == 0, np.uint64(0), bits >> shift)
         return src.astype(np.uint32), dst.astype(np.uint32)
+
+
+@dataclass(frozen=True)
+class Planted(Drawn):
+    """Graph of planted communities: 60% of a vertex's edges lead to its own community. Ids are shuffled.
+
+    Sizes go from 20 to 1000 by a power law: a share of about 20 / s of the communities is larger than s. They repeat
+    after each `BLOCK` vertices.
+    """
+
+    def edges(self, start: int = 0, stop: int | None = None, xp: Any = np) -> tuple[Any, Any]:  # noqa: D102
+        block = min(self.n_vertices, BLOCK)
+        begins, sizes = (xp.asarray(column) for column in _communities(block))
+        bits, more, shift = self._bits(start, stop, 0, xp), self._bits(start, stop, 1, xp), np.uint64(64 - self.scale)
+        src = bits >> shift
+        place = (src & np.uint64(block - 1)).astype(np.int64)
+        near = src - place.astype(np.uint64) + begins[place] + ((more >> np.uint64(32)) * sizes[place] >> np.uint64(32))
+        dst = xp.where((bits & np.uint64(0xFFFF)) < np.uint64(INSIDE), near, more >> shift)
+        return self._shuffle(src.astype(np.uint32)), self._shuffle(dst.astype(np.uint32))
+
+
+@cache
+def _communities(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first vertex and the size of the community of each of `n` vertices: uint64[n] each."""
+    count = max(1, n // MEAN)
+    sizes = np.minimum(SMALLEST / (1 - (np.arange(count) + 0.5) / count), LARGEST)
+    ends = np.rint(np.cumsum(sizes) * n / sizes.sum()).astype(np.int64)
+    sizes = np.diff(ends, prepend=0)
+    return tuple(np.repeat(column, sizes).astype(np.uint64) for column in (ends - sizes, sizes))
 
 
 @dataclass(frozen=True)
@@ -169,15 +210,6 @@ class Generator(Drawn):
             dst = (dst << np.uint32(1)) | (low ^ middle ^ high).astype(np.uint32)
         return (self._shuffle(src), self._shuffle(dst)) if self.shuffled else (src, dst)
 
-    def _shuffle(self, ids: Any) -> Any:
-        """Permute 0 .. 2**scale - 1 by odd multiplications and xor-shifts, which are invertible."""
-        mask, half = np.uint32(self.n_vertices - 1), np.uint32((self.scale + 1) // 2)
-        for turn in range(4):
-            key = int(splitmix(np.array([turn], np.uint64), start_of(self.seed ^ 0x5EED))[0])
-            ids = (ids * np.uint32((key | 1) & 0xFFFFFFFF) + np.uint32(key >> 32)) & mask
-            ids = ids ^ (ids >> half)
-        return ids
-
 
 def _uniform(scale: int, edge_factor: int, seed: int = 0) -> Generator:
     return Generator(scale, edge_factor, seed, UNIFORM)
@@ -188,6 +220,7 @@ SHAPES: dict[str, Callable[[int, int, int], Drawn]] = {
     "uniform": _uniform,
     "road": Road,
     "hub": Hub,
+    "planted": Planted,
 }
 
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from mgraph.errors import InvalidOption
-from workloads.inputs.generators import GRAPH500, MAX_SCALE, SHAPES, Generator, from_spec
+from workloads.inputs.generators import BLOCK, GRAPH500, MAX_SCALE, SHAPES, Generator, _communities, from_spec
 
 
-@pytest.mark.parametrize("spec", ["rmat:10:7", "uniform:9:5", "road:9:4", "hub:10:3"])
+@pytest.mark.parametrize("spec", ["rmat:10:7", "uniform:9:5", "road:9:4", "hub:10:3", "planted:10:5"])
 @pytest.mark.parametrize("size", [1, 1000, 10**9])
 def test_chunks_are_the_whole(spec, size):
     generator = from_spec(spec, seed=11)
@@ -103,6 +103,23 @@ def test_half_of_the_edges_leave_the_hub():
     others = np.bincount(src[src > 0], minlength=4096)[1:]
     assert others.max() < 5 * others.mean()
     assert np.bincount(dst, minlength=4096).max() < 3.5 * 16
+
+
+@pytest.mark.parametrize("scale", [10, 18])
+def test_edges_stay_in_planted_communities(scale):
+    generator = from_spec(f"planted:{scale}:8")
+    block = np.arange(1 << scale, dtype=np.uint32)
+    begins, sizes = _communities(min(1 << scale, BLOCK))
+    labels = np.empty(1 << scale, np.int64)
+    labels[generator._shuffle(block)] = block // len(begins) * len(begins) + begins[block % len(begins)].astype(int)
+    src, dst = generator.edges()
+    own = sizes.mean() / (1 << scale)  # of edges to anywhere
+    assert abs((labels[src] == labels[dst]).mean() - 0.6 - 0.4 * own) < 0.01
+    of_communities = np.unique(labels, return_counts=True)[1]
+    if scale == 18:
+        assert 19 <= of_communities.min() <= 21
+        assert 950 < of_communities.max() < 1050
+        assert abs((of_communities > 100).mean() - 0.2) < 0.02
 
 
 @pytest.mark.parametrize("shape", SHAPES)
