@@ -169,7 +169,7 @@ def _communities(n: int) -> tuple[np.ndarray, np.ndarray]:
     sizes = np.minimum(SMALLEST / (1 - (np.arange(count) + 0.5) / count), LARGEST)
     ends = np.rint(np.cumsum(sizes) * n / sizes.sum()).astype(np.int64)
     sizes = np.diff(ends, prepend=0)
-    return tuple(np.repeat(column, sizes).astype(np.uint64) for column in (ends - sizes, sizes))
+    return np.repeat(ends - sizes, sizes).astype(np.uint64), np.repeat(sizes, sizes).astype(np.uint64)
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ the parts become the vertices of the next level, which begin in the communities 
 when each community is one vertex. The next one begins on the graph with the communities found so far. In the first
 sweep for the constant Potts model vertices choose in more turns: dense cores form only if vertices see who came before.
 
-The first iteration ends its sweeps early, since later ones go on where it stopped. There are two iterations. If the
-second one still gained, the graph's own vertices move once more, which gains most of what a third iteration would, and
-communities that this disconnected are divided. A small graph has more iterations while they gain.
+In a large graph the first iteration ends its sweeps early, since the second one goes on where it stopped. If the second
+still gained, the graph's own vertices move once more, which gains most of what a third iteration would, and communities
+that this disconnected are divided. A small graph takes its time (`Effort`).
 
 An iteration without refinement, as in Louvain's method, is faster, but joins more: later iterations do not divide again
 what it joined, and find fewer of the communities by which a graph was drawn.
@@ -22,18 +22,47 @@ References
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 from mgraph.algorithms.algorithm import Columns, Shard
 from mgraph.algorithms.communities.dynamic.splits import FILE, divide, split_kernels
-from mgraph.algorithms.communities.multilevel import Hierarchy, finest_level
+from mgraph.algorithms.communities.multilevel import Hierarchy, Level, finest_level
 from mgraph.algorithms.communities.multilevel import warm as warm_levels
 from mgraph.algorithms.communities.multilevel.level import MOST_TURNS, TURNS
 
 __all__ = ["descend", "run", "warm"]
 
-ITERATIONS, SMALL, MOST_ITERATIONS = 2, 1 << 15, 10  #: in a graph of up to SMALL vertices at most MOST_ITERATIONS
-ITERATION_GAIN = 1e-3  #: the smallest gain, as a share of the quality, after which another iteration follows
-TOLERANCE, DECAY = 0.02, 0.3  #: of a sweep of the first iteration, as a share of the quality; its factor per level
-REACH, LATE_REACH = 16.0, 32.0  #: the reach of moves (`Level.improve`), in the first iteration and later
+LEAST_ITERATIONS = 2
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long a graph's communities are improved.
+
+    Parameters
+    ----------
+    iterations : int
+        The most iterations.
+    gain : float
+        The smallest gain, as a share of the quality, after which another one follows.
+    tolerance, decay : float
+        The smallest gain of a sweep of the first iteration, as a share of the quality; its factor from level to level.
+    reach, later_reach : float
+        The reach of moves (`Level.improve`) in the first iteration, and in others.
+    """
+
+    iterations: int
+    gain: float
+    tolerance: float
+    decay: float
+    reach: float
+    later_reach: float
+
+
+SMALL = 1 << 15  #: most vertices of a small graph
+OF_SMALL = Effort(10, 1e-4, 1e-3, 0.1, math.inf, math.inf)
+OF_LARGE = Effort(2, 1e-3, 0.02, 0.3, 16.0, 32.0)
 SEEDS = 1 << 20  #: seeds per iteration, one for each level
 
 
@@ -72,10 +101,9 @@ def run(
     """
     # Each iteration begins with the communities of the last.
     finest = finest_level(shard, "leiden", quality, resolution)
-    most = MOST_ITERATIONS if shard.n_vertices <= SMALL else ITERATIONS
-    levels, gain, connected = 0, 0.0, True
-    for iteration in range(most if finest.objective.total else 0):
-        if iteration >= ITERATIONS and gain < ITERATION_GAIN * finest.value():
+    effort, levels, gain, connected = _effort(finest), 0, 0.0, True
+    for iteration in range(effort.iterations if finest.objective.total else 0):
+        if iteration >= LEAST_ITERATIONS and gain < effort.gain * finest.value():
             break
         hierarchy, before = Hierarchy(finest), finest.value()
         descend(hierarchy, max_levels, seed + SEEDS * iteration, alone=iteration == 0)
@@ -84,8 +112,8 @@ def run(
         gain = finest.value() - before
 
     # While there is something to gain, let vertices move once more. Divide what is not connected any more.
-    if finest.objective.total and gain >= ITERATION_GAIN * finest.value():
-        finest.improve(seed + SEEDS * most, reach=LATE_REACH)
+    if finest.objective.total and gain >= effort.gain * finest.value():
+        finest.improve(seed + SEEDS * effort.iterations, reach=effort.later_reach)
         connected = False
     if not connected:
         finest.start(divide(finest, split_kernels(finest), None).labels, finest.inside)
@@ -106,10 +134,16 @@ def descend(levels: Hierarchy, max_levels: int, seed: int, alone: bool = False) 
 
     With `alone`, each vertex begins as a community of its own.
     """
+    effort = _effort(levels.finest)
     for number in range(max_levels):
         level = levels.level
-        tolerance, reach = (TOLERANCE * DECAY**number, REACH) if alone else (0.0, LATE_REACH)
+        tolerance = effort.tolerance * effort.decay**number if alone else 0.0
+        reach = effort.reach if alone else effort.later_reach
         crowding = alone and number == 0 and level.objective.name == "cpm"
         level.improve(seed + number, tolerance, first_turns=MOST_TURNS if crowding else TURNS, reach=reach)
         if level.inside == level.loops or not levels.coarsen(level.refine(seed + number, level.objective)):
             break
+
+
+def _effort(finest: Level) -> Effort:
+    return OF_SMALL if finest.n <= SMALL else OF_LARGE
