@@ -33,7 +33,7 @@ from mgraph.algorithms.communities.multilevel.level import MOST_TURNS, TURNS
 
 __all__ = ["descend", "run", "warm"]
 
-LEAST_ITERATIONS = 2
+LEAST_ITERATIONS = 2  #: after them, another one follows only if the last gained enough
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class Effort:
         The smallest gain, as a share of the quality, after which another one follows.
     tolerance, decay : float
         The smallest gain of a sweep of the first iteration, as a share of the quality; its factor from level to level.
-    reach, later_reach : float
-        The reach of moves (`Level.improve`) in the first iteration, and in others.
+    reach : float
+        The reach of moves (`Level.improve`).
     """
 
     iterations: int
@@ -57,12 +57,11 @@ class Effort:
     tolerance: float
     decay: float
     reach: float
-    later_reach: float
 
 
 SMALL = 1 << 15  #: most vertices of a small graph
-OF_SMALL = Effort(10, 1e-4, 1e-3, 0.1, math.inf, math.inf)
-OF_LARGE = Effort(2, 1e-3, 0.02, 0.3, 16.0, 32.0)
+OF_SMALL = Effort(10, 1e-4, 1e-3, 0.1, math.inf)
+OF_LARGE = Effort(2, 1e-3, 0.02, 0.3, 32.0)
 SEEDS = 1 << 20  #: seeds per iteration, one for each level
 
 
@@ -113,7 +112,7 @@ def run(
 
     # While there is something to gain, let vertices move once more. Divide what is not connected any more.
     if finest.objective.total and gain >= effort.gain * finest.value():
-        finest.improve(seed + SEEDS * effort.iterations, reach=effort.later_reach)
+        finest.improve(seed + SEEDS * effort.iterations, reach=effort.reach)
         connected = False
     if not connected:
         finest.start(divide(finest, split_kernels(finest), None).labels, finest.inside)
@@ -138,9 +137,8 @@ def descend(levels: Hierarchy, max_levels: int, seed: int, alone: bool = False) 
     for number in range(max_levels):
         level = levels.level
         tolerance = effort.tolerance * effort.decay**number if alone else 0.0
-        reach = effort.reach if alone else effort.later_reach
         crowding = alone and number == 0 and level.objective.name == "cpm"
-        level.improve(seed + number, tolerance, first_turns=MOST_TURNS if crowding else TURNS, reach=reach)
+        level.improve(seed + number, tolerance, first_turns=MOST_TURNS if crowding else TURNS, reach=effort.reach)
         if level.inside == level.loops or not levels.coarsen(level.refine(seed + number, level.objective)):
             break
 
