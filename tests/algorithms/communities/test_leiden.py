@@ -16,6 +16,7 @@ from graphs import NONE, random_graph, real_graph, shapes, slow_build
 from spmd import Graph, cut, run, run_program, shards
 
 from mgraph.algorithms import ALGORITHMS
+from mgraph.algorithms.communities.leiden import program
 from mgraph.algorithms.communities.multilevel import Hierarchy, Level, finest_level
 from mgraph.algorithms.communities.multilevel import level as level_module
 from mgraph.errors import Aborted, InvalidOption
@@ -240,7 +241,7 @@ def test_parts_are_connected_and_their_cuts_exact(
         graph = simple(random_graph(seed, 120, 700, directed, skew=seed == 1))
         communities = np.random.default_rng(seed).integers(0, 4, graph.n).astype(np.uint32)
 
-        def program(shard: Any, communities: np.ndarray = communities) -> Any:
+        def refined(shard: Any, communities: np.ndarray = communities) -> Any:
             level = finest_level(shard, "leiden", "modularity", 0.5)
             level.start(communities.copy())
             parts = level.refine(3, level.objective)
@@ -248,7 +249,7 @@ def test_parts_are_connected_and_their_cuts_exact(
             return {"community": parts[shard.lo : shard.hi]}, info
 
         made = shards(graph, cut(graph.n, size, even=False), reverse=directed)
-        parts, _ = run_program(made, program, LEIDEN)
+        parts, _ = run_program(made, refined, LEIDEN)
         assert_connected(graph, parts)
         assert all(len(set(communities[list(part)])) == 1 for part in sets(parts))
         assert len(np.unique(parts)) < graph.n
@@ -260,26 +261,36 @@ def test_parts_are_connected_and_their_cuts_exact(
             np.testing.assert_array_equal(votes["cuts"][np.unique(parts)], cuts[np.unique(parts)])
 
 
-def test_a_community_that_is_not_connected_is_divided() -> None:
-    """After one level, without refinement at the given resolution."""
+@pytest.mark.parametrize("size", [1, 3])
+def test_communities_that_are_not_connected_at_last_are_divided(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     left, right = nx.complete_graph(5), nx.complete_graph(range(5, 10))
     src, dst = np.array([*left.edges, *right.edges], np.uint32).T
     graph = Graph(10, src.copy(), dst.copy(), False, "two-cliques")
 
-    def program(shard: Any) -> Any:
-        level = finest_level(shard, "leiden", "modularity", 1.0)
-        level.start(np.zeros(10, np.uint32))
-        levels = Hierarchy(level)
-        while levels.level.inside > levels.level.loops:
-            levels.coarsen(levels.level.refine(0, levels.level.objective.free))
-        levels.level.start(inside=levels.level.loops)
-        own, communities = levels.communities()
-        return {"community": own}, {"quality": levels.level.value(), "communities": communities, "levels": 0}
+    def join_all(levels: Hierarchy, *others: Any, **options: Any) -> None:
+        levels.level.start(np.zeros(10, np.uint32))
 
-    for size in (1, 2):
-        got, info = run_program(shards(graph, cut(10, size)), program, LEIDEN)
-        assert (got.tolist(), info["communities"]) == ([0] * 5 + [5] * 5, 2)
-        assert info["quality"] == pytest.approx(0.5)
+    monkeypatch.setattr(program, "descend", join_all)
+    got, info = run(shards(graph, cut(10, size)), LEIDEN)
+    assert (got.tolist(), info["communities"]) == ([0] * 5 + [5] * 5, 2)
+    assert info["quality"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_the_last_moves_of_a_large_graph(monkeypatch: pytest.MonkeyPatch, device: str, directed: bool) -> None:
+    """They lose nothing, leave communities connected, and are the same on each number of ranks and in each order."""
+    monkeypatch.setattr(program, "SMALL", 0)
+    monkeypatch.setattr(program, "OF_LARGE", replace(program.OF_LARGE, iterations=1))
+    graph = weighted(random_graph(6, 400, 2400, directed, skew=True), 6)
+    want = check(graph, cut(graph.n, 1), device=device)
+    np.testing.assert_array_equal(check(graph, cut(graph.n, 3, even=False), device=device), want)
+    made, order = reordered(graph, 2, 0, device, reverse=directed)
+    np.testing.assert_array_equal(run(made, LEIDEN, seed=1)[0][order], want)
+
+    # Without the last moves.
+    monkeypatch.setattr(program, "OF_LARGE", replace(program.OF_LARGE, iterations=1, gain=np.inf))
+    before = check(graph, cut(graph.n, 1), device=device)
+    assert quality(graph, before) < quality(graph, want)
 
 
 # ---- arguments -------------------------------------------------------------------------------------------------------

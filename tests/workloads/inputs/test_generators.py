@@ -7,7 +7,7 @@ from mgraph.errors import InvalidOption
 from workloads.inputs.generators import GRAPH500, MAX_SCALE, SHAPES, Generator, from_spec
 
 
-@pytest.mark.parametrize("spec", ["rmat:10:7", "uniform:9:5", "road:9:4", "hub:10:3"])
+@pytest.mark.parametrize("spec", ["rmat:10:7", "uniform:9:5", "road:9:4", "hub:10:3", "planted:10:5"])
 @pytest.mark.parametrize("size", [1, 1000, 10**9])
 def test_chunks_are_the_whole(spec, size):
     generator = from_spec(spec, seed=11)

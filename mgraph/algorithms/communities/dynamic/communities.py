@@ -25,7 +25,7 @@ import numpy as np
 from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Renumbering, Shard, incoming, kernels
 from mgraph.algorithms.communities.dynamic.names import Names
 from mgraph.algorithms.communities.dynamic.region import improve_region
-from mgraph.algorithms.communities.dynamic.splits import Scratch, divide
+from mgraph.algorithms.communities.dynamic.splits import FILE, Scratch, divide
 from mgraph.algorithms.communities.multilevel import Level, finest_level, vertex_level
 from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.algorithms.primitives.user_ids import vertex_labels
@@ -33,7 +33,6 @@ from mgraph.device import Array, Device
 
 __all__ = ["Communities"]
 
-FILE = "algorithms/communities/dynamic/dynamic.cuh"
 ROUNDS = 4  #: how often vertices move and communities are divided, per update
 #: after changes of the share RENEWAL of the arcs, or of ENOUGH, communities are improved on all levels, of whose arcs
 #: the share DIRTY has changed

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import LANES, EdgeDelta
+from mgraph.algorithms.algorithm import LANES, EdgeDelta, kernels
 from mgraph.algorithms.communities.multilevel import Level
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, constants
 
-__all__ = ["Scratch", "divide"]
+__all__ = ["FILE", "Scratch", "divide", "split_kernels"]
+
+FILE = "algorithms/communities/dynamic/dynamic.cuh"
 
 _CONSTANTS = constants("algorithms/communities/dynamic/search.cuh", HUB_DEGREE=1024)
 CONNECTED, IN_DOUBT = _CONSTANTS["connected"], _CONSTANTS["in_doubt"]  #: what became of a community
@@ -42,6 +44,11 @@ class Scratch:
     def nbytes(self) -> int:
         """Bytes of memory."""
         return sum(int(array.nbytes) for array in vars(self).values())
+
+
+def split_kernels(level: Level) -> Library:
+    """Return the kernels of `divide`."""
+    return kernels(level.shard, FILE, level.weights[0].view)
 
 
 def divide(

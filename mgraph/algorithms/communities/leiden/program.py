@@ -5,10 +5,14 @@ the parts become the vertices of the next level, which begin in the communities 
 when each community is one vertex. The next one begins on the graph with the communities found so far. In the first
 sweep for the constant Potts model vertices choose in more turns: dense cores form only if vertices see who came before.
 
+In a large graph the first iteration ends its sweeps early, since the second one goes on where it stopped. If the second
+still gained, the graph's own vertices move once more, which gains most of what a third iteration would, and communities
+that this disconnected are divided. A small graph takes its time (`Effort`).
+
 An iteration without refinement, as in Louvain's method, is faster, but joins more: later iterations do not divide again
 what it joined, and find fewer of the communities by which a graph was drawn.
 
-Each part is connected, and so is each community at the end: it is a part.
+Each part is connected, and so is each community at the end: it is a part, or a component of a community.
 
 References
 ----------
@@ -18,16 +22,46 @@ References
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 from mgraph.algorithms.algorithm import Columns, Shard
-from mgraph.algorithms.communities.multilevel import Hierarchy, finest_level, warm
-from mgraph.algorithms.communities.multilevel.level import FEW, MOST_TURNS, TURNS
-from mgraph.algorithms.primitives.replicated import all_gather
+from mgraph.algorithms.communities.dynamic.splits import FILE, divide, split_kernels
+from mgraph.algorithms.communities.multilevel import Hierarchy, Level, finest_level
+from mgraph.algorithms.communities.multilevel import warm as warm_levels
+from mgraph.algorithms.communities.multilevel.level import MOST_TURNS, TURNS
 
 __all__ = ["descend", "run", "warm"]
 
-LEAST_ITERATIONS, ITERATIONS, MOST_ITERATIONS = 2, 3, 10  #: at least; at most; at most in a small graph
-ITERATION_GAIN = 1e-3  #: the smallest gain, as a share of the quality, after which another iteration follows
-TOLERANCE, DECAY = 1e-3, 0.1  #: the smallest gain of a sweep of the first iteration; its factor from level to level
+LEAST_ITERATIONS = 2  #: after them, another one follows only if the last gained enough
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long a graph's communities are improved.
+
+    Parameters
+    ----------
+    iterations : int
+        The most iterations.
+    gain : float
+        The smallest gain, as a share of the quality, after which another one follows.
+    tolerance, decay : float
+        The smallest gain of a sweep of the first iteration, as a share of the quality; its factor from level to level.
+    reach : float
+        The reach of moves (`Level.improve`).
+    """
+
+    iterations: int
+    gain: float
+    tolerance: float
+    decay: float
+    reach: float
+
+
+SMALL = 1 << 15  #: most vertices of a small graph
+OF_SMALL = Effort(10, 1e-4, 1e-3, 0.1, math.inf)
+OF_LARGE = Effort(2, 1e-3, 0.02, 0.3, 32.0)
 SEEDS = 1 << 20  #: seeds per iteration, one for each level
 
 
@@ -66,45 +100,49 @@ def run(
     """
     # Each iteration begins with the communities of the last.
     finest = finest_level(shard, "leiden", quality, resolution)
-    levels = Hierarchy(finest)
-    most = MOST_ITERATIONS if shard.n_vertices <= FEW else ITERATIONS
-    before, value = 0.0, levels.level.value()
-    for iteration in range(most if finest.objective.total else 0):
-        if iteration >= LEAST_ITERATIONS and value - before < ITERATION_GAIN * value:
+    effort, levels, gain, connected = _effort(finest), 0, 0.0, True
+    for iteration in range(effort.iterations if finest.objective.total else 0):
+        if iteration >= LEAST_ITERATIONS and gain < effort.gain * finest.value():
             break
-        if iteration:
-            finest.start(all_gather(shard, levels.members), levels.level.inside)
-            levels = Hierarchy(finest)
-        descend(levels, max_levels, seed + SEEDS * iteration, alone=iteration == 0)
-        before, value = value, levels.level.value()
+        hierarchy, before = Hierarchy(finest), finest.value()
+        descend(hierarchy, max_levels, seed + SEEDS * iteration, alone=iteration == 0)
+        levels, connected = hierarchy.levels, hierarchy.level.inside == hierarchy.level.loops
+        hierarchy.ascend()
+        gain = finest.value() - before
+
+    # While there is something to gain, let vertices move once more. Divide what is not connected any more.
+    if finest.objective.total and gain >= effort.gain * finest.value():
+        finest.improve(seed + SEEDS * effort.iterations, reach=effort.reach)
+        connected = False
+    if not connected:
+        divide(finest, split_kernels(finest), None)
 
     # Name the communities by their smallest user's ids.
-    reached = finest.objective.quality(value, shard.n_vertices)
-    own, communities = levels.communities()
-    return {"community": own}, {"quality": reached, "communities": communities, "levels": levels.levels}
+    reached = finest.objective.quality(finest.value(), shard.n_vertices)
+    own, communities = Hierarchy(finest).communities()
+    return {"community": own}, {"quality": reached, "communities": communities, "levels": levels}
+
+
+def warm(shard: Shard) -> None:
+    """Compile the launches on this shard."""
+    warm_levels(shard, FILE)
 
 
 def descend(levels: Hierarchy, max_levels: int, seed: int, alone: bool = False) -> None:
-    """Improve the communities level by level. At the end each is connected, and a vertex of the last level.
+    """Improve the communities level by level, until each is a vertex. After `max_levels` they may be disconnected.
 
     With `alone`, each vertex begins as a community of its own.
     """
-    # Vertices move, and parts become vertices, until communities have one vertex.
+    effort = _effort(levels.finest)
     for number in range(max_levels):
         level = levels.level
-        tolerance = TOLERANCE * DECAY**number if alone else 0.0
+        tolerance = effort.tolerance * effort.decay**number if alone else 0.0
         crowding = alone and number == 0 and level.objective.name == "cpm"
-        level.improve(seed + number, tolerance, first_turns=MOST_TURNS if crowding else TURNS)
+        level.improve(seed + number, tolerance, first_turns=MOST_TURNS if crowding else TURNS, reach=effort.reach)
         whole = level.fixed is None and level.inside == level.loops
         if whole or not levels.coarsen(level.refine(seed + number, level.objective)):
             break
 
-    # With fixed vertices, communities stay several vertices.
-    if levels.level.fixed is not None:
-        return
 
-    # At resolution 0, connected vertices of a community join, until no edge is left inside.
-    while levels.level.inside > levels.level.loops:
-        seed += 1
-        levels.coarsen(levels.level.refine(seed, levels.level.objective.free))
-    levels.level.start(inside=levels.level.loops)
+def _effort(finest: Level) -> Effort:
+    return OF_SMALL if finest.n <= SMALL else OF_LARGE

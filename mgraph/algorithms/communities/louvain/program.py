@@ -19,7 +19,8 @@ from mgraph.algorithms.communities.multilevel import Hierarchy, finest_level, wa
 __all__ = ["descend", "run", "warm"]
 
 LEVEL_GAIN = 1e-7  #: the smallest gain after which another level follows
-TOLERANCE, DECAY = 1e-3, 0.1  #: the smallest gain of a sweep on the first level; its factor from level to level
+REACH = 64.0  #: the reach of moves (`Level.improve`)
+TOLERANCE, DECAY = 1e-3, 0.1  #: of a sweep on the first level, as a share of the modularity; its factor per level
 
 
 def run(shard: Shard, resolution: float = 1.0, max_levels: int = 50, seed: int = 0) -> Columns:
@@ -62,7 +63,7 @@ def run(shard: Shard, resolution: float = 1.0, max_levels: int = 50, seed: int =
 
 def descend(levels: Hierarchy, max_levels: int, seed: int) -> float:
     """Improve the communities level by level, while modularity gains. Returns the modularity."""
-    q, before = levels.level.improve(seed, TOLERANCE), -np.inf
+    q, before = levels.level.improve(seed, TOLERANCE, reach=REACH), -np.inf
     while levels.levels + 1 < max_levels and q > before + LEVEL_GAIN and levels.coarsen():
-        before, q = q, levels.level.improve(seed + levels.levels, TOLERANCE * DECAY**levels.levels)
+        before, q = q, levels.level.improve(seed + levels.levels, TOLERANCE * DECAY**levels.levels, reach=REACH)
     return q

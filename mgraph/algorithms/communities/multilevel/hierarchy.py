@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Shard, incoming
+from mgraph.algorithms.algorithm import Shard, incoming, kernels
 from mgraph.algorithms.communities.multilevel.aggregation import CoarseRows, add_up, next_level, number_communities
 from mgraph.algorithms.communities.multilevel.level import FILE, Level
 from mgraph.algorithms.communities.multilevel.objective import Objective
@@ -61,13 +61,14 @@ class Hierarchy:
 
     Attributes
     ----------
-    level : Level
+    finest, level : Level
+        The first level, and the present one.
     levels : int
         How often communities, or parts of them, became vertices.
     """
 
     def __init__(self, finest: Level) -> None:
-        self.level, self.levels = finest, 0
+        self.finest, self.level, self.levels = finest, finest, 0
         self.members = finest.device.arange(finest.first, finest.first + finest.rows, np.uint32)
         self.names = finest.names  # smallest user's id of each vertex of the level; None for its id
 
@@ -80,6 +81,12 @@ class Hierarchy:
         self._descend(numbers, least)
         self.level, self.levels = level, self.levels + 1
         return True
+
+    def ascend(self) -> None:
+        """Begin on the first level with the communities of the last one."""
+        numbers, _ = number_communities(self.level, self.level.labels)
+        labels = all_gather(self.finest.shard, self.finest.device.gather(numbers, self.members))
+        self.finest.start(labels, self.level.inside)
 
     def communities(self) -> tuple[Array, int]:
         """Return the smallest user's id in the community of each own vertex, int64, and the number of communities."""
@@ -94,8 +101,8 @@ class Hierarchy:
         self.names = least if self.levels == 0 else device.gather(self.names, least)
 
 
-def warm(shard: Shard) -> None:
-    """Compile the launches of the levels on this shard."""
+def warm(shard: Shard, *files: str) -> None:
+    """Compile the launches of the levels on this shard, and other `files` for the rows of the first level."""
     device = shard.device
     offsets, none = device.zeros(1, np.int64), device.empty(0, np.uint64)
     out = shard.out_edges
@@ -103,4 +110,6 @@ def warm(shard: Shard) -> None:
     for edges in (finest, CoarseRows(offsets, device.empty(0, np.uint32), none)):
         WeightSums(shard, edges.view(), edges, 0, 0, file=FILE)
         label_count_kernels(shard, edges.view())
+    for file in files:
+        kernels(shard, file, finest.view())
     add_up(device, device.zeros(2, np.uint64), device.zeros(2, np.uint64))

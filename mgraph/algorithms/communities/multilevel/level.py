@@ -1,9 +1,11 @@
 """A graph of a multilevel method: its vertices move between communities, and form the parts of communities.
 
 Local moving: in a sweep each active vertex chooses once. Vertices choose in a few turns, by a hash of their names, and
-those of a turn choose at the same time, so that few neighbours choose without knowing of each other. A vertex is active
-in the next sweep if a neighbour has moved to another community than its own. A sweep that still gains nothing is
-undone; in a small graph, and for CPM, it is repeated in more turns, a few times.
+those of a turn choose at the same time, so that few neighbours choose without knowing of each other. A vertex may be
+active in the next sweep if a neighbour has moved to another community than its own: the more of them have moved, the
+likelier (`reach`). A hub of which one neighbour in a thousand has moved would read its whole row, and nearly always
+stay. A sweep that still gains nothing is undone; in a small graph, and for CPM, it is repeated in more turns, a few
+times.
 
 Refinement: each vertex begins as a part of its own. A vertex that is alone, and well connected to the rest of its
 community, joins the part of the community with the largest gain, to which chance adds less than an edge's weight. So
@@ -16,6 +18,7 @@ the ranks share the moves. Equal gains are decided by vertices' names.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -134,20 +137,24 @@ class Level:
 
     # ---- local moving ------------------------------------------------------------------------------------------------
 
-    def improve(self, seed: int, tolerance: float = 0.0, active: Array = None, first_turns: int = TURNS) -> float:
-        """Sweep until a sweep gains less than `tolerance`, or less than `SWEEP_GAIN`. Returns the quality.
+    def improve(
+        self, seed: int, tolerance: float = 0.0, active: Array = None, first_turns: int = TURNS,
+        reach: float = math.inf,
+    ) -> float:  # fmt: skip
+        """Sweep until a sweep gains less than the share `tolerance` of the quality, or less than `SWEEP_GAIN`.
 
         With `active`, uint8[rows], the first sweep is of the own vertices that are 1 in it, and all gains count. The
-        first sweep has `first_turns` turns.
+        first sweep has `first_turns` turns. A vertex chooses again with a probability of at most `reach` times the
+        share of its strength that leads to moved vertices. Returns the quality.
         """
         # Sweep.
-        least, few = (max(tolerance, self.least), self.is_patient) if active is None else (0.0, True)
+        least, few = (self.least, self.is_patient) if active is None else (0.0, True)
         best, turns = self.value(), TURNS
         counted = active is not None
         active = self._movable(self.device.full(self.rows, 1, np.uint8) if active is None else active)
         for number in range(SWEEPS):
             before = self.labels.copy(), self.inside
-            moves, marks = self._sweep(_mixed(seed, number), turns if number else first_turns, active)
+            moves, marks = self._sweep(_mixed(seed, number), turns if number else first_turns, active, reach)
             if counted:
                 chosen = self.device.gather(self.degrees, self.tally.active)
                 self.visited += int(Device.to_host(chosen.sum(dtype=np.int64)))
@@ -164,17 +171,18 @@ class Level:
                     break
                 continue
             gain, best, active = now - best, now, marks
-            if gain < least:
+            if gain < max(tolerance * best, least):
                 break
         return best
 
-    def _sweep(self, seed: int, turns: int, active: Array) -> tuple[int, Array]:
+    def _sweep(self, seed: int, turns: int, active: Array, reach: float) -> tuple[int, Array]:
         """Let each active vertex choose once, in `turns` turns.
 
         Returns the number of moves of all ranks, and the active vertices of the next sweep: uint8[rows].
         """
         marks, inside = self.device.zeros(self.n, np.uint8), self.device.zeros(1, np.int64)
-        follow = {"before": self.labels.copy(), "marks": marks, "inside": inside, "bounds": None, "changes": None}
+        follow = {"before": self.labels.copy(), "marks": marks, "reach": reach, "inside": inside}
+        follow |= {"bounds": None, "changes": None}
         votes = self._votes(self.labels, self.sums, self.objective.price, turns, seed)
         moves = self._run_turns({**votes, "lone": self.n}, follow, active)
         inside = Device.to_host(inside)
@@ -209,7 +217,8 @@ class Level:
         moving = {"of": votes["labels"]} | {
             name: votes[name] for name in ("strength", "strength_in", "sums", "sums_in", "joined")
         }
-        follow = {**follow, "moves": self.moves, "labels": votes["labels"], "first": self.first, "unit": votes["unit"]}
+        follow = {**follow, "moves": self.moves, "labels": votes["labels"]}
+        follow |= {name: votes[name] for name in ("first", "unit", "strength", "strength_in", "names", "seed")}
 
         # A message is a move, in a refinement with what it changes.
         room = inbox_room(self.shard, self.partition)
@@ -267,7 +276,8 @@ class Level:
 
         # Vertices that are alone join parts of their communities, in turns.
         changes, active, inside = device.zeros(rows, np.int64), device.empty(rows, np.uint8), device.zeros(1, np.int64)
-        follow = {"before": parts.copy(), "marks": None, "inside": inside, "bounds": self.labels, "changes": changes}
+        follow = {"before": parts.copy(), "marks": None, "reach": 0.0, "inside": inside}
+        follow |= {"bounds": self.labels, "changes": changes}
         votes = self._votes(parts, sums, price, TURNS, _mixed(seed, SWEEPS))
         votes |= {"bounds": self.labels, "bound_sums": self.sums[0], "cuts": cuts, "joined": joined}
         votes |= {"bound_sums_in": self.sums[1] if len(self.sums) > 1 else None, "noise": NOISE * objective.mean}

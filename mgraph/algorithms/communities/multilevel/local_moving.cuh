@@ -1,6 +1,7 @@
 // Moves vertices between labels, which name communities or their parts, and follows what the moves change. Sums are
 // integers, so that neither timing nor the number of ranks changes them.
 #pragma once
+#include "algorithms/primitives/label_counts.cuh"
 #include "algorithms/primitives/weight_sums.cuh"
 
 struct SumByLabel {  // adds a vertex's strength to its label's, one lane per vertex
@@ -75,19 +76,30 @@ struct Follow {
     i64 first;
     f64 unit;
     u8* marks;  // out, per vertex of the graph: 1 for neighbours in other communities; or null
+    f64 reach;  // a neighbour is marked with this probability times the edge's share of its strength
+    const i64* strength;  // per vertex of the graph
+    const i64* strength_in;  // null if it equals `strength`
+    const u32* names;  // per vertex of the graph; null for ids
+    u64 seed;
     i64* inside;  // out: change of the weight inside of communities, both ways
     const u32* bounds;  // community per vertex, of which labels are parts; or null
     i64* changes;  // out, with bounds, per row: change of its label's weight to the rest of the community
     DEVICE i64 operator()(i64 at) const { return (i64)(moves[at] >> 32) - first; }
+    DEVICE bool reaches(u32 name, u32 id, u64 weight) const {
+        f64 all = (f64)strength[id] + (strength_in ? (f64)strength_in[id] : 0.0), likely = reach * (f64)weight;
+        if (all <= likely) return true;
+        u32 draw = spread(spread(name ^ (u32)seed) ^ (names ? names[id] : id));
+        return (f64)draw * 0x1p-32 * all < likely;
+    }
     template <class View, class Group> DEVICE i64 take(const View& graph, Group group, i64 row, i64 unit_of_row) const {
         i64 v = first + row, sum = 0;
-        u32 now = labels[v], was = before[v];
+        u32 now = labels[v], was = before[v], name = names ? names[v] : (u32)v;
         graph.visit(group, row, unit_of_row, [&](u32 id, i64 slot, bool live) {
             if (!live || id == v) return false;
             u32 other = labels[id], other_was = before[id];
             i64 gained = bounds ? -(other == now && bounds[id] == bounds[v]) : (other == now) - (other_was == was);
             if (gained) sum += gained * (i64)fixed(graph, slot, unit) * (other == other_was ? 2 : 1);
-            if (marks && other != now) store(marks + id, (u8)1);
+            if (marks && other != now && reaches(name, id, fixed(graph, slot, unit))) store(marks + id, (u8)1);
             return false;
         });
         if (!bounds) return sum;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 __all__ = ["QUALITIES", "Objective"]
 
@@ -43,11 +43,6 @@ class Objective:
         if self.name == "cpm":
             return self.resolution * self.unit
         return self.resolution / (self.total / 2 if self.directed else self.total)
-
-    @property
-    def free(self) -> Objective:
-        """The objective of resolution 0."""
-        return replace(self, resolution=0.0)
 
     def value(self, inside: int, products: float) -> float:
         """Return the quality as a share of `total`: the modularity, or the CPM without its constant term.
