@@ -148,3 +148,26 @@ def test_a_source_that_leaves_and_vertices_that_are_dropped_by_hand(timeless):
         for one in (labels, ranks, corners):
             assert_same(one, graph, {})
             assert one.report.how == "again"
+
+
+@pytest.mark.parametrize("name", ["triangles", "pagerank", "connected_components"])
+def test_an_interrupted_removal_leaves_no_result_that_takes_its_changes_twice(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    rng = fresh_rng()
+    with DynamicGraph(keys="int64", directed=False, device="cpu") as graph:
+        graph.insert(*rng.integers(0, 60, (2, 150)))
+        live = graph.maintain(name)
+        live.result()
+        graph.insert(*rng.integers(0, 60, (2, 30)))
+        graph.insert([1000], [1001])
+        graph.delete([1000], [1001])
+        with monkeypatch.context() as patch:
+            # Ctrl-C ends the call where the ranks tell how long an update took.
+            patch.setattr(maintained, "_longest", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                graph.drop_isolated()
+        assert_same(live, graph, {})
+        assert live.report.how == "again"
+        graph.drop_isolated()
+        assert_same(live, graph, {})

@@ -281,10 +281,12 @@ def _catch_up_for_removal(shard: Shard, state: MaintainedState) -> None:
         return
     began = time.perf_counter()
     report = _gone_on(shard, state)
-    if report is None or state.result is None:
-        state.result = None
+    result, state.result = state.result, None
+    if report is None or result is None:
         return
     state.spent += _longest(shard, began)
+    # An error before leaves no result: the next read would apply the same changes to it again.
+    state.result = result
     state.removals, state.touched = state.removals + 1, state.touched + report["touched"]
     state.visited += report["edges"]
     _note_place(shard, state)
