@@ -12,6 +12,8 @@ from live_results import assert_same
 from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, UnknownVertex
+from mgraph.algorithms.communities.dynamic import Names
+from mgraph.errors import CapacityError
 from mgraph.worker.results import maintained
 from mgraph.worker.shard.results import Tried
 
@@ -171,3 +173,34 @@ def test_an_interrupted_removal_leaves_no_result_that_takes_its_changes_twice(
         assert live.report.how == "again"
         graph.drop_isolated()
         assert_same(live, graph, {})
+
+
+@pytest.mark.parametrize("drop", ["drop_isolated", "delete_vertices"])
+@pytest.mark.parametrize("error", [CapacityError, MemoryError])
+def test_a_removal_goes_on_where_names_run_out_of_memory(
+    monkeypatch: pytest.MonkeyPatch, drop: str, error: type[Exception]
+) -> None:
+    def fails(*_: object) -> None:
+        raise error("no memory is left")
+
+    rng = fresh_rng()
+    with DynamicGraph(keys="int64", directed=False, device="cpu") as graph:
+        graph.insert(*rng.integers(0, 60, (2, 150)))
+        lives = graph.maintain("leiden"), graph.maintain("triangles")
+        before = set(lives[0].names().to_numpy().tolist())
+        graph.insert([1000], [1001])
+        lives[0].result()
+        graph.delete([1000], [1001])
+        n = graph.num_vertices
+        with monkeypatch.context() as patch:
+            patch.setattr(Names, "remove", fails)
+            if drop == "drop_isolated":
+                assert graph.drop_isolated() == 2
+            else:
+                graph.delete_vertices([1000, 1001])
+        assert graph.num_vertices == len(lives[0].result()) == n - 2
+        assert before.isdisjoint(lives[0].names().to_numpy().tolist())
+        graph.insert([0], [2000])
+        lives[0].result()
+        assert lives[0].report.how == "incremental"
+        assert_same(lives[1], graph, {})

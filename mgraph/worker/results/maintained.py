@@ -265,7 +265,8 @@ def through_removal(shard: Shard, ids: np.ndarray, isolated: bool = True) -> Ite
     shard.change_log.forget(shard.epoch)
     for state in going_on:
         result, state.result = state.result, None
-        assert result is not None
+        if result is None:  # forgotten with its memory
+            continue
         try:
             if numbering is not None and result.renumber(numbering):
                 state.result = result
