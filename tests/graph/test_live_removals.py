@@ -12,7 +12,7 @@ from live_results import assert_same
 from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, UnknownVertex
-from mgraph.algorithms.communities.dynamic import Names
+from mgraph.algorithms.communities.dynamic import Communities, Names
 from mgraph.errors import CapacityError
 from mgraph.worker.results import maintained
 from mgraph.worker.shard.results import Tried
@@ -204,3 +204,28 @@ def test_a_removal_goes_on_where_names_run_out_of_memory(
         lives[0].result()
         assert lives[0].report.how == "incremental"
         assert_same(lives[1], graph, {})
+
+
+@pytest.mark.parametrize("error", [CapacityError, MemoryError])
+def test_a_removal_goes_on_where_results_run_out_of_memory(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def fails(*_: object) -> None:
+        raise error("no memory is left")
+
+    rng = fresh_rng()
+    with DynamicGraph(keys="int64", directed=False, device="cpu") as graph:
+        graph.insert(*rng.integers(0, 60, (2, 150)))
+        graph.insert([1000], [1001])
+        communities, triangles = graph.maintain("leiden"), graph.maintain("triangles")
+        before = communities.names().to_series().to_dict()
+        graph.delete([1000], [1001])
+        with monkeypatch.context() as patch:
+            patch.setattr(Communities, "renumber", fails)
+            assert graph.drop_isolated() == 2
+        after = communities.names().to_series().to_dict()
+        assert communities.report.how == "again"
+        assert {*after} == {*before} - {1000, 1001}
+        assert {*after.values()} & {*before.values()}
+        assert_same(triangles, graph, {})
+        assert triangles.report.how == "incremental"

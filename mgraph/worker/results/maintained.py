@@ -270,7 +270,7 @@ def through_removal(shard: Shard, ids: np.ndarray, isolated: bool = True) -> Ite
         try:
             if numbering is not None and result.renumber(numbering):
                 state.result = result
-        except CapacityError:  # the ranks agree in `_agree`
+        except (CapacityError, MemoryError):  # the ranks agree in `_agree`
             pass
         _note_place(shard, state)
 
