@@ -12,6 +12,8 @@ from live_results import assert_same
 from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, UnknownVertex
+from mgraph.algorithms.communities.dynamic import Communities, Names
+from mgraph.errors import CapacityError
 from mgraph.worker.results import maintained
 from mgraph.worker.shard.results import Tried
 
@@ -148,3 +150,82 @@ def test_a_source_that_leaves_and_vertices_that_are_dropped_by_hand(timeless):
         for one in (labels, ranks, corners):
             assert_same(one, graph, {})
             assert one.report.how == "again"
+
+
+@pytest.mark.parametrize("name", ["triangles", "pagerank", "connected_components"])
+def test_an_interrupted_removal_leaves_no_result_that_takes_its_changes_twice(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    rng = fresh_rng()
+    with DynamicGraph(keys="int64", directed=False, device="cpu") as graph:
+        graph.insert(*rng.integers(0, 60, (2, 150)))
+        live = graph.maintain(name)
+        live.result()
+        graph.insert(*rng.integers(0, 60, (2, 30)))
+        graph.insert([1000], [1001])
+        graph.delete([1000], [1001])
+        with monkeypatch.context() as patch:
+            # Ctrl-C ends the call where the ranks tell how long an update took.
+            patch.setattr(maintained, "_longest", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                graph.drop_isolated()
+        assert_same(live, graph, {})
+        assert live.report.how == "again"
+        graph.drop_isolated()
+        assert_same(live, graph, {})
+
+
+@pytest.mark.parametrize("drop", ["drop_isolated", "delete_vertices"])
+@pytest.mark.parametrize("error", [CapacityError, MemoryError])
+def test_a_removal_goes_on_where_names_run_out_of_memory(
+    monkeypatch: pytest.MonkeyPatch, drop: str, error: type[Exception]
+) -> None:
+    def fails(*_: object) -> None:
+        raise error("no memory is left")
+
+    rng = fresh_rng()
+    with DynamicGraph(keys="int64", directed=False, device="cpu") as graph:
+        graph.insert(*rng.integers(0, 60, (2, 150)))
+        lives = graph.maintain("leiden"), graph.maintain("triangles")
+        before = set(lives[0].names().to_numpy().tolist())
+        graph.insert([1000], [1001])
+        lives[0].result()
+        graph.delete([1000], [1001])
+        n = graph.num_vertices
+        with monkeypatch.context() as patch:
+            patch.setattr(Names, "remove", fails)
+            if drop == "drop_isolated":
+                assert graph.drop_isolated() == 2
+            else:
+                graph.delete_vertices([1000, 1001])
+        assert graph.num_vertices == len(lives[0].result()) == n - 2
+        assert before.isdisjoint(lives[0].names().to_numpy().tolist())
+        graph.insert([0], [2000])
+        lives[0].result()
+        assert lives[0].report.how == "incremental"
+        assert_same(lives[1], graph, {})
+
+
+@pytest.mark.parametrize("error", [CapacityError, MemoryError])
+def test_a_removal_goes_on_where_results_run_out_of_memory(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def fails(*_: object) -> None:
+        raise error("no memory is left")
+
+    rng = fresh_rng()
+    with DynamicGraph(keys="int64", directed=False, device="cpu") as graph:
+        graph.insert(*rng.integers(0, 60, (2, 150)))
+        graph.insert([1000], [1001])
+        communities, triangles = graph.maintain("leiden"), graph.maintain("triangles")
+        before = communities.names().to_series().to_dict()
+        graph.delete([1000], [1001])
+        with monkeypatch.context() as patch:
+            patch.setattr(Communities, "renumber", fails)
+            assert graph.drop_isolated() == 2
+        after = communities.names().to_series().to_dict()
+        assert communities.report.how == "again"
+        assert {*after} == {*before} - {1000, 1001}
+        assert {*after.values()} & {*before.values()}
+        assert_same(triangles, graph, {})
+        assert triangles.report.how == "incremental"

@@ -265,11 +265,12 @@ def through_removal(shard: Shard, ids: np.ndarray, isolated: bool = True) -> Ite
     shard.change_log.forget(shard.epoch)
     for state in going_on:
         result, state.result = state.result, None
-        assert result is not None
+        if result is None:  # forgotten with its memory
+            continue
         try:
             if numbering is not None and result.renumber(numbering):
                 state.result = result
-        except CapacityError:  # the ranks agree in `_agree`
+        except (CapacityError, MemoryError):  # the ranks agree in `_agree`
             pass
         _note_place(shard, state)
 
@@ -281,10 +282,12 @@ def _catch_up_for_removal(shard: Shard, state: MaintainedState) -> None:
         return
     began = time.perf_counter()
     report = _gone_on(shard, state)
-    if report is None or state.result is None:
-        state.result = None
+    result, state.result = state.result, None
+    if report is None or result is None:
         return
     state.spent += _longest(shard, began)
+    # An error before leaves no result: the next read would apply the same changes to it again.
+    state.result = result
     state.removals, state.touched = state.removals + 1, state.touched + report["touched"]
     state.visited += report["edges"]
     _note_place(shard, state)

@@ -7,17 +7,19 @@ store was opened. Of several results of the same method and arguments the oldest
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from mgraph.algorithms import ALGORITHMS
 from mgraph.algorithms.algorithm import Memory
+from mgraph.device import Device
+from mgraph.errors import CapacityError
 from mgraph.worker.shard.results import MaintainedState, Remembered
 from mgraph.worker.shard.shard import Shard
 
-__all__ = ["key_of", "memories_of", "remember", "remove", "restored", "saved"]
+__all__ = ["key_of", "remember", "remove", "restored", "saved"]
 
 Value = dict[str, Any]
 
@@ -28,12 +30,6 @@ TERM_NAMES = 1 << 32  #: names for each term of a store, after one that was not 
 def key_of(name: str, args: Mapping[str, Any]) -> str:
     """Return the key of a method and its arguments."""
     return json.dumps([name, args], sort_keys=True, default=str)
-
-
-def memories_of(shard: Shard) -> Iterator[Memory]:
-    """Yield all memories of a shard."""
-    yield from (state.memory for state in shard.maintained.values() if state.memory is not None)
-    yield from shard.remembered.memories.values()
 
 
 def remember(shard: Shard, ended: MaintainedState) -> None:
@@ -58,10 +54,27 @@ def remember(shard: Shard, ended: MaintainedState) -> None:
 
 
 def remove(shard: Shard, ids: np.ndarray) -> None:
-    """Have all memories adopt the removal of users' `ids`, whose vertices leave the graph."""
-    remembered = shard.remembered.memories.values()
-    for memory in memories_of(shard):
-        memory.remove(shard.device.host if memory in remembered else shard.device, ids)
+    """Have all memories adopt the removal of users' `ids`, whose vertices have left the graph.
+
+    One that runs out of memory is forgotten, with its result, but for the names that it has used.
+    """
+    remembered = shard.remembered
+    for state in shard.maintained.values():
+        if (memory := state.memory) is not None and not _adopts(memory, shard.device, ids):
+            remembered.first = max(remembered.first, memory.next)
+            state.memory = state.result = None
+    for key, memory in list(remembered.memories.items()):
+        if not _adopts(memory, shard.device.host, ids):
+            remembered.first = max(remembered.first, memory.next)
+            del remembered.memories[key]
+
+
+def _adopts(memory: Memory, device: Device, ids: np.ndarray) -> bool:
+    try:
+        memory.remove(device, ids)
+    except (CapacityError, MemoryError):
+        return False
+    return True
 
 
 def saved(shard: Shard) -> Value:

@@ -94,3 +94,19 @@ def test_random_losses_and_moves(
             for got in pool.map(body, made):
                 np.testing.assert_array_equal(got, want)
     assert divisions
+
+
+@pytest.mark.parametrize("stepwise", [False, True])
+def test_members_came_whose_only_neighbour_left(device: str, monkeypatch: pytest.MonkeyPatch, stepwise: bool) -> None:
+    if stepwise:
+        monkeypatch.setattr(splits, "STEPWISE", ("cpu", "cuda"))
+    for came in range(1, 10):
+        # Vertices join the community of 0, which leaves it for that of the last vertex.
+        last = came + 1
+        spokes = np.arange(1, last + 1, dtype=IDS)
+        [shard] = shards(Graph(last + 1, np.zeros(last, IDS), spokes, False), cut(last + 1, 1), device=device)
+        before, labels = np.arange(last + 1, dtype=IDS), np.zeros(last + 1, IDS)
+        labels[[0, last]] = last
+        none = EdgeDelta(shard.device.empty(0, np.uint64), shard.device.empty(0, np.uint8), 0)
+        old, new, ends = map(shard.device.asarray, (before, labels, np.zeros(last + 1, np.uint8)))
+        np.testing.assert_array_equal(divided(shard, old, new, ends, none), [0, *range(1, last), 0])

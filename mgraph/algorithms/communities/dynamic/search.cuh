@@ -13,7 +13,7 @@
 enum Fate { connected, in_doubt, divided };  // of a community
 
 struct Search {
-    static constexpr u32 doubtful = 1u << 30;  // more sets than there are
+    static constexpr u32 doubtful = 1u << 31;  // a bit, which more sets than there are have
     static constexpr i64 passes = 3;  // over the moved vertices, for those that came together
     f64 unit;
     const u32* moved;
@@ -74,7 +74,7 @@ struct Search {
         });
     }
     DEVICE void arrive(i64 i) const {
-        if (pending[moved[i]] == 0) atomic_add(open + labels[moved[i]], doubtful);
+        if (pending[moved[i]] == 0) atomic_or(open + labels[moved[i]], doubtful);  // several may come
     }
 
     // ---- rounds ------------------------------------------------------------------------------------------------------
