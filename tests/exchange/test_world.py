@@ -28,18 +28,19 @@ from mgraph.partition import Partition
 PROGRAM = str(Path(__file__).parents[1] / "support" / "meetings.cuh")
 ROOM = 64
 LIMIT = 60
+ENDLESS = 1 << 40  #: rounds
 
 
 def meet(
     exchange: Exchange, device: Device, rounds: int = 9, messages: int = 5, room: int = ROOM, bits: int = 32,
-    rows: int = 100,
+    rows: int = 100, ends: np.ndarray | None = None,
 ) -> dict[str, int]:  # fmt: skip
     """Run the program of meetings; its last state."""
     own = exchange.world(device)
     layout = own.layout(Partition.equal(rows * exchange.size, exchange.size), room, bits // 8, bitmap=4096)
     return own.run(
         load(device, PROGRAM, MESSAGE_BITS=bits), "Meetings", layout, 100, rounds=rounds, messages=messages,
-        bitmap=layout.offsets["bitmap"], sums=device.zeros(8, np.int64),
+        bitmap=layout.offsets["bitmap"], ends=device.zeros(1, np.int64) if ends is None else ends,
     )  # fmt: skip
 
 
@@ -449,18 +450,6 @@ def with_tickets(exchange: Exchange, device: Device) -> world.World:
     return own
 
 
-def meetings_in(seconds: float) -> int:
-    """How many meetings of two ranks take about so long here."""
-
-    def work(exchange: Exchange, device: Device) -> float:
-        meet(exchange, device, 1000)
-        began = time.monotonic()
-        meet(exchange, device, 5000)
-        return 5000 * seconds / (time.monotonic() - began)
-
-    return int(max(together(2, work)))
-
-
 @pytest.fixture
 def leaves_for_others(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A launch on a CPU leaves as on a GPU: only if another graph waits."""
@@ -483,12 +472,11 @@ def test_a_program_alone_does_not_leave() -> None:
 
 @pytest.mark.usefixtures("leaves_for_others")
 def test_a_long_program_leaves_for_short_ones() -> None:
-    ends, rounds = threading.Event(), meetings_in(0.3)
+    ends = np.zeros(1, np.int64)
 
     def work(exchange: Exchange, device: Device) -> tuple[int, int]:
         own = with_tickets(exchange, device)
-        while exchange.least(int(not ends.is_set())):
-            assert meet(exchange, device, rounds)["wrong"] == 0
+        assert meet(exchange, device, ENDLESS, ends=ends)["wrong"] == 0
         return own.runs, own.stays
 
     def search(exchange: Exchange, device: Device) -> list[float]:
@@ -499,34 +487,41 @@ def test_a_long_program_leaves_for_short_ones() -> None:
             assert meet(exchange, device, 3)["wrong"] == 0
             times.append(time.monotonic() - began)
             exchange.barrier()
-        ends.set()
         assert own.runs == 20 <= own.stays  # on busy cores a short one stays for long, too
         return sorted(times)
 
     with ThreadPoolExecutor(2) as pool:
         graphs = [pool.submit(together, 2, both) for both in (work, search)]
+        try:
+            times = graphs[1].result()[0]
+        finally:
+            ends[0] = 1
         (runs, stays), (_, other_stays) = graphs[0].result()
-        times = graphs[1].result()[0]
     assert stays == other_stays > runs + 5
     assert times[10] < patience(0.06)
 
 
 @pytest.mark.usefixtures("leaves_for_others")
 def test_long_programs_take_turns() -> None:
-    """Three of them, which begin at the same time."""
-    begin, rounds = threading.Barrier(6), meetings_in(0.5)
+    """Three of them, which begin at the same time and run until each has stayed four times."""
+    begin, ends, worlds = threading.Barrier(6), np.zeros(1, np.int64), list[world.World]()
 
     def work(exchange: Exchange, device: Device) -> int:
         own = with_tickets(exchange, device)
+        worlds.append(own)
         begin.wait(LIMIT)
-        assert meet(exchange, device, rounds)["wrong"] == 0
+        assert meet(exchange, device, ENDLESS, ends=ends)["wrong"] == 0
         return own.stays
 
     with ThreadPoolExecutor(3) as pool:
         graphs = [pool.submit(together, 2, work) for _ in range(3)]
+        try:
+            until(lambda: len(worlds) == 6 and min(own.stays for own in worlds) > 3)
+        finally:
+            ends[0] = 1
         for graph in graphs:
             stays, other_stays = graph.result()
-            assert stays == other_stays > 3
+            assert stays == other_stays
 
 
 def test_the_tickets_of_a_process_that_ended_are_free() -> None:
