@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,13 +14,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from exchange_ranks import run_processes, run_threads
+from exchange_ranks import ranks, run_processes, run_threads
 from patience import patience
 from spmd import Meeting, thread_exchange
 
 from mgraph.device import Device
 from mgraph.errors import Aborted, CapacityError, DeviceError
-from mgraph.exchange import Exchange, ExchangeError, gpu_tickets, world
+from mgraph.exchange import Exchange, ExchangeError, Loopback, gpu_tickets, world
 from mgraph.exchange.gpu_tickets import Tickets, Watch
 from mgraph.exchange.segment import Segment
 from mgraph.kernels import load
@@ -304,6 +305,46 @@ def test_a_gateway_in_another_call_is_an_error() -> None:
 
     first, second = run_threads("groups-01", 2, work)
     assert "is in carry of int64 and rank 0 in allgather of uint8" in second, (first, second)
+
+
+# ---- closing ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["peer", "groups-00", "groups-01", "tcp"])
+def test_close_from_another_thread_ends_a_program_and_frees_its_memory(kind: str) -> None:
+    device = Device("cpu", threads=1)
+    with ranks(kind, 2, [lambda: False] * 2) as made, ThreadPoolExecutor(2) as pool:
+        addresses = [exchange.address for exchange in made]
+        list(pool.map(lambda exchange: exchange.connect(addresses), made))
+        list(pool.map(lambda exchange: meet(exchange, device), made))
+        running = [pool.submit(meet, exchange, device, ENDLESS) for exchange in made]
+        time.sleep(0.05)
+        for exchange in made:
+            exchange.close()
+        for run in running:
+            with pytest.raises(Aborted, match="closed"):
+                run.result(LIMIT)
+        for own in (exchange.world(device) for exchange in made):
+            assert own._region is None
+            assert own._links is None or not own._links.close.alive
+
+
+def test_a_child_that_is_forked_within_a_launch_closes_its_copy() -> None:
+    ends, exchange, device = np.zeros(1, np.int64), Loopback(lambda: False), Device("cpu", threads=1)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(meet, exchange, device, ENDLESS, ends=ends)
+        until(lambda: exchange._world and exchange._world.launches)
+        lock = exchange.world(device)._lock
+        until(lambda: not lock.acquire(False) or lock.release())
+        if (child := os.fork()) == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(LIMIT)
+            exchange.close()
+            os._exit(0)
+        ended = os.waitpid(child, 0)
+        ends[0] = 1
+        assert ended == (child, 0)
+        assert running.result(LIMIT)["wrong"] == 0
 
 
 @pytest.mark.multigpu
