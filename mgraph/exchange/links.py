@@ -13,11 +13,12 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.kernels import constants, load
 
-__all__ = ["Link", "Links"]
+__all__ = ["CLOSED", "UNFIT", "Link", "Links"]
 
 FILE = "exchange/gateway.h"
 WORDS = constants(FILE)
 OUT, IN, TRANSFER, CODE, THEIRS = (WORDS[f"link_{name}"] for name in ("out", "in", "transfer", "code", "theirs"))
+CLOSED, UNFIT = WORDS["link_closed"], WORDS["link_unfit"]
 COUNT, RANKS, LINK = WORDS["link_count"], WORDS["link_ranks"], WORDS["link_words"]
 
 
@@ -33,7 +34,8 @@ class Link(NamedTuple):
     code : int
         The code of a meeting's messages.
     fail : callable
-        ``fail(code)`` raises the error for another call at the other end, or for a connection that has ended (-1).
+        ``fail(code)`` raises the error for another call at the other end, for a connection that has ended (`CLOSED`),
+        or for a message that does not fit the program (`UNFIT`).
     transfer : callable, optional
         ``transfer(sends, data)`` sends or receives data, for sockets that encrypt. It returns the number of bytes, 0 if
         the connection has ended, -1 if it would block.

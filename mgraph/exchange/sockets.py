@@ -23,11 +23,11 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 from distributed.comm import Comm
 
-from mgraph.errors import Aborted, WorkerLost
+from mgraph.errors import Aborted, MgraphError, WorkerLost
 from mgraph.exchange.common import another_call, call_code
 from mgraph.exchange.contract import ExchangeError
 from mgraph.exchange.groups import Groups
-from mgraph.exchange.links import Link
+from mgraph.exchange.links import CLOSED, UNFIT, Link
 from mgraph.exchange.tcp import TcpExchange
 from mgraph.exchange.waiting import POLL
 
@@ -100,7 +100,14 @@ class SocketExchange(TcpExchange):
     def _fail(self, rank: int, code: int, theirs: int) -> NoReturn:
         if self._over or self.aborted():
             raise Aborted(f"{self._here()} {self._over or 'was aborted'}")
-        error = self._closed(rank) if theirs < 0 else another_call(self._here(), code, self.names[rank], theirs)
+        here, other = self._here(), self.names[rank]
+        error: MgraphError
+        if theirs == CLOSED:
+            error = self._closed(rank)
+        elif theirs == UNFIT:
+            error = ExchangeError(f"{here} got a message of rank {other} that does not fit the program")
+        else:
+            error = another_call(here, code, other, theirs)
         self._over = f"failed before: {error}"
         raise error
 
