@@ -82,7 +82,8 @@ class SocketExchange(TcpExchange):
         self._over = self._over or "was closed"
         for end in (*(self._into or {}).values(), *(self._from.values() if self._into else ())):
             with suppress(OSError):
-                end.socket.shutdown(socket.SHUT_RDWR)
+                # That of an SSLSocket ends the encryption first: a running call would go on in clear.
+                socket.socket.shutdown(end.socket, socket.SHUT_RDWR)
         super().close()
 
     def links(self) -> list[Link] | None:
