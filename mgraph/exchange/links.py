@@ -39,6 +39,8 @@ class Link(NamedTuple):
     transfer : callable, optional
         ``transfer(sends, data)`` sends or receives data, for sockets that encrypt. It returns the number of bytes, 0 if
         the connection has ended, -1 if it would block.
+    closed : callable, optional
+        Returns True once the own sockets were closed, which duplicated descriptors do not show.
     """
 
     ranks: Sequence[int]
@@ -47,6 +49,7 @@ class Link(NamedTuple):
     code: int
     fail: Callable[[int], NoReturn]
     transfer: Callable[[bool, memoryview], int] | None = None
+    closed: Callable[[], bool] = lambda: False
 
 
 class Links:
@@ -71,6 +74,12 @@ class Links:
 
     def __len__(self) -> int:
         return len(self._links)
+
+    def check(self) -> None:
+        """Raise the error of a link whose sockets were closed."""
+        for link in self._links:
+            if link.closed():
+                link.fail(CLOSED)
 
     def fail(self) -> NoReturn:
         """Raise the error of the link at which a program has ended."""

@@ -95,7 +95,8 @@ class SocketExchange(TcpExchange):
             out, into = self._into[rank].socket, self._from[rank].socket
             transfer = partial(_transfer, out, into) if isinstance(out, ssl.SSLSocket) else None
             fail = partial(self._fail, rank, code)
-            links.append(Link([rank], out.fileno(), into.fileno(), code, fail, transfer))
+            closed = partial(_closed, out, into)
+            links.append(Link([rank], out.fileno(), into.fileno(), code, fail, transfer, closed))
         return links
 
     def _fail(self, rank: int, code: int, theirs: int) -> NoReturn:
@@ -241,6 +242,11 @@ def _transfer(out: socket.socket, into: socket.socket, sends: bool, data: memory
         return -1
     except (OSError, ValueError):  # closed
         return 0
+
+
+def _closed(*ends: socket.socket) -> bool:
+    """Implement `Link.closed`."""
+    return any(end.fileno() < 0 for end in ends)
 
 
 def _take_socket(comm: Comm) -> socket.socket:

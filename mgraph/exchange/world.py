@@ -269,6 +269,8 @@ class World:
         if self._closed or self.exchange.aborted():
             why = "closed" if self._closed else "aborted"
             raise Aborted(f"rank {self.rank} of {self.size}: the exchange was {why}")
+        if self._links is not None:
+            self._links.check()
 
     def _drive(self, program: Any, layout: Layout, items: int) -> np.ndarray:
         report, resume, end = self._host[REPORT_AT:], 0, STAYED

@@ -83,6 +83,17 @@ def test_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             meet(made[1], CPU)
 
 
+def test_a_program_ends_when_its_worker_closes_the_comms() -> None:
+    with pair() as made, ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda end: meet(end, CPU), made))
+        waiting, dispatcher = pool.submit(meet, made[1], CPU), made[1]._dispatcher
+        time.sleep(0.1)
+        assert not waiting.done()
+        dispatcher.loop.call_soon_threadsafe(dispatcher.close)
+        with pytest.raises(Aborted, match="closed"):
+            waiting.result(patience(1))
+
+
 def test_a_busy_event_loop_delays_nothing() -> None:
     with pair() as (first, second):
         stop = threading.Event()
