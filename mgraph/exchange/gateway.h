@@ -16,6 +16,7 @@
 // Python writes the first fields of a `Link`, and reads link_theirs.
 constexpr int link_out = 0, link_in = 1, link_transfer = 2, link_code = 3, link_theirs = 4, link_count = 5,
               link_ranks = 6;
+constexpr int link_closed = -1, link_unfit = -2;  // link_theirs of a connection that has ended, and of a wrong message
 constexpr i64 stage_bytes = 1 << 17;  // more than the words of all ranks
 constexpr int most_carried = most_ranks + share_words + said_words - 1;
 constexpr i64 link_words = link_ranks + most_ranks + 13 + most_ranks * most_carried + stage_bytes / 4;
@@ -29,7 +30,7 @@ struct Link {
     i64 out, in;  // sockets, which do not block
     i64 (*transfer)(i64 sends, u8* data, i64 bytes);  // of sockets that encrypt: bytes, 0 at the end, -1 if not ready
     i64 code;  // of a meeting
-    i64 theirs;  // of a failed link: the code of the call that the other side is in; -1 if the connection has ended
+    i64 theirs;  // of a failed link: the code of the call that the other side is in, link_closed or link_unfit
     i64 count, ranks[most_ranks];  // of the other group
     i64 meeting, done;  // the meeting's tag; 1 once its messages were sent and received
     i64 filled, sent, loaded, cargo;  // bytes in `outgoing`, and those sent; bytes of cargo that were loaded, and all
@@ -175,24 +176,41 @@ class Gateway {
         while (link->unloaded < link->expected) {
             if (!move(false, link->incoming, link->staged, lesser(stage_bytes, link->expected - link->unloaded)))
                 return false;
-            unload();
+            if (!unload()) return false;
         }
         return true;
     }
-    // Returns false if the other side is in another call.
+    // Returns false if the other side is in another call, or its words do not fit.
     bool fits(i64 first) {
         const Head& head = link->head;
         if (link->heard < (i64)sizeof head) return true;
-        bool same = head.meeting == tag && head.code == link->code;
-        if (same && link->heard == first) {
-            link->expected = each_part(false, 0, nullptr, 0, [](const Piece&, const Part&) {});
-            same = head.bytes == first - (i64)sizeof head + link->expected;
-        }
-        if (!same) link->theirs = head.code, carrying.failed = 1;
-        return same;
+        if (head.code != link->code && head.code > 0) return fail(head.code);
+        if (head.meeting != tag || head.code != link->code) return fail(link_unfit);
+        if (link->heard < first) return true;
+        for (i64 i = 0; i < link->count; ++i)
+            if (!words_fit(link->ranks[i], their_words(i))) return fail(link_unfit);
+        link->expected = each_part(false, 0, nullptr, 0, [](const Piece&, const Part&) {});
+        return head.bytes == first - (i64)sizeof head + link->expected || fail(link_unfit);
     }
-    // Writes the whole pieces, or whole records, that are in `incoming` to the regions of the mates.
-    void unload() {
+    // All ranks share the same arrays in a phase. So nothing is written elsewhere, whatever the other side sends.
+    bool words_fit(i64 r, const i64* told) const {
+        Shared own, theirs;
+        copy_bytes(&own, (const i64*)place(world.rank, world.cargo_offset) + world.size, sizeof own);
+        copy_bytes(&theirs, told + world.size, sizeof theirs);
+        bool over = told[told_words() + number_count] & overflowed;
+        for (i64 m = 0; m < mate_count; ++m)
+            if (told[mates[m]] < 0 || (told[mates[m]] > world.room && !over)) return false;
+        return theirs.bits == own.bits && theirs.wide == own.wide && theirs.narrow == own.narrow &&
+               theirs.array == own.array && theirs.width == own.width && (theirs.vertices < 0) == (own.vertices < 0) &&
+               theirs.count >= 0 && theirs.count <= world.starts[r + 1] - world.starts[r];
+    }
+    bool fail(i64 why) {
+        link->theirs = why, carrying.failed = 1;
+        return false;
+    }
+    // Writes the whole pieces, or whole records, that are in `incoming` to the regions of the mates. Returns false if a
+    // vertex is not the sender's.
+    bool unload() {
         i64 n = link->staged;
         if (link->unloaded + n < link->expected) n &= ~15ll;
         each_part(false, link->unloaded, link->incoming, n, [&](const Piece& piece, const Part& part) {
@@ -201,10 +219,19 @@ class Gateway {
                 copy_bytes(place(piece.receiver, inbox) + part.skipped, part.data, part.bytes);
                 return;
             }
-            for (i64 m = 0; m < mate_count; ++m) take(piece, part, mates[m]);
+            if (piece.shared.vertices >= 0 && !lists_own(piece, part)) fail(link_unfit);
+            for (i64 m = 0; m < mate_count && !carrying.failed; ++m) take(piece, part, mates[m]);
         });
         link->unloaded += n, link->staged -= n;
         if (n) copy_bytes(link->incoming, link->incoming + n, link->staged);  // less than a record
+        return !carrying.failed;
+    }
+    bool lists_own(const Piece& piece, const Part& part) const {
+        const u64* records = (const u64*)part.data;
+        i64 first = world.starts[piece.sender], end = world.starts[piece.sender + 1];
+        for (i64 i = 0; i < part.bytes / 16; ++i)
+            if ((u32)records[2 * i] < first || (u32)records[2 * i] >= end) return false;
+        return true;
     }
     void take(const Piece& piece, const Part& part, i64 mate) const {
         const Shared& shared = piece.shared;
@@ -247,7 +274,7 @@ class Gateway {
         else n = ::recv((int)link->in, data + at, end - at, 0);
         bool later = n < 0 && (link->transfer || errno == EAGAIN || errno == EINTR);
         if (n > 0) at += n, carrying.moved = 1;
-        else if (!later) link->theirs = -1, carrying.failed = 1;
+        else if (!later) fail(link_closed);
         return n > 0;
     }
 

@@ -13,11 +13,12 @@ import numpy as np
 from mgraph.device import Device
 from mgraph.kernels import constants, load
 
-__all__ = ["Link", "Links"]
+__all__ = ["CLOSED", "UNFIT", "Link", "Links"]
 
 FILE = "exchange/gateway.h"
 WORDS = constants(FILE)
 OUT, IN, TRANSFER, CODE, THEIRS = (WORDS[f"link_{name}"] for name in ("out", "in", "transfer", "code", "theirs"))
+CLOSED, UNFIT = WORDS["link_closed"], WORDS["link_unfit"]
 COUNT, RANKS, LINK = WORDS["link_count"], WORDS["link_ranks"], WORDS["link_words"]
 
 
@@ -33,10 +34,13 @@ class Link(NamedTuple):
     code : int
         The code of a meeting's messages.
     fail : callable
-        ``fail(code)`` raises the error for another call at the other end, or for a connection that has ended (-1).
+        ``fail(code)`` raises the error for another call at the other end, for a connection that has ended (`CLOSED`),
+        or for a message that does not fit the program (`UNFIT`).
     transfer : callable, optional
         ``transfer(sends, data)`` sends or receives data, for sockets that encrypt. It returns the number of bytes, 0 if
         the connection has ended, -1 if it would block.
+    closed : callable, optional
+        Returns True once the own sockets were closed, which duplicated descriptors do not show.
     """
 
     ranks: Sequence[int]
@@ -45,6 +49,7 @@ class Link(NamedTuple):
     code: int
     fail: Callable[[int], NoReturn]
     transfer: Callable[[bool, memoryview], int] | None = None
+    closed: Callable[[], bool] = lambda: False
 
 
 class Links:
@@ -69,6 +74,12 @@ class Links:
 
     def __len__(self) -> int:
         return len(self._links)
+
+    def check(self) -> None:
+        """Raise the error of a link whose sockets were closed."""
+        for link in self._links:
+            if link.closed():
+                link.fail(CLOSED)
 
     def fail(self) -> NoReturn:
         """Raise the error of the link at which a program has ended."""

@@ -23,11 +23,11 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 from distributed.comm import Comm
 
-from mgraph.errors import Aborted, WorkerLost
+from mgraph.errors import Aborted, MgraphError, WorkerLost
 from mgraph.exchange.common import another_call, call_code
 from mgraph.exchange.contract import ExchangeError
 from mgraph.exchange.groups import Groups
-from mgraph.exchange.links import Link
+from mgraph.exchange.links import CLOSED, UNFIT, Link
 from mgraph.exchange.tcp import TcpExchange
 from mgraph.exchange.waiting import POLL
 
@@ -82,7 +82,8 @@ class SocketExchange(TcpExchange):
         self._over = self._over or "was closed"
         for end in (*(self._into or {}).values(), *(self._from.values() if self._into else ())):
             with suppress(OSError):
-                end.socket.shutdown(socket.SHUT_RDWR)
+                # That of an SSLSocket ends the encryption first: a running call would go on in clear.
+                socket.socket.shutdown(end.socket, socket.SHUT_RDWR)
         super().close()
 
     def links(self) -> list[Link] | None:
@@ -94,13 +95,21 @@ class SocketExchange(TcpExchange):
             out, into = self._into[rank].socket, self._from[rank].socket
             transfer = partial(_transfer, out, into) if isinstance(out, ssl.SSLSocket) else None
             fail = partial(self._fail, rank, code)
-            links.append(Link([rank], out.fileno(), into.fileno(), code, fail, transfer))
+            closed = partial(_closed, out, into)
+            links.append(Link([rank], out.fileno(), into.fileno(), code, fail, transfer, closed))
         return links
 
     def _fail(self, rank: int, code: int, theirs: int) -> NoReturn:
         if self._over or self.aborted():
             raise Aborted(f"{self._here()} {self._over or 'was aborted'}")
-        error = self._closed(rank) if theirs < 0 else another_call(self._here(), code, self.names[rank], theirs)
+        here, other = self._here(), self.names[rank]
+        error: MgraphError
+        if theirs == CLOSED:
+            error = self._closed(rank)
+        elif theirs == UNFIT:
+            error = ExchangeError(f"{here} got a message of rank {other} that does not fit the program")
+        else:
+            error = another_call(here, code, other, theirs)
         self._over = f"failed before: {error}"
         raise error
 
@@ -233,6 +242,11 @@ def _transfer(out: socket.socket, into: socket.socket, sends: bool, data: memory
         return -1
     except (OSError, ValueError):  # closed
         return 0
+
+
+def _closed(*ends: socket.socket) -> bool:
+    """Implement `Link.closed`."""
+    return any(end.fileno() < 0 for end in ends)
 
 
 def _take_socket(comm: Comm) -> socket.socket:

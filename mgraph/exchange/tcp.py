@@ -129,9 +129,12 @@ class TcpExchange(Exchange):
 
         Returns when that is done, or after 5 s. May be called twice.
         """
+        self._over = self._over or "was closed"
+        self._release_on_loop()
+        self.close_world()
+
+    def _release_on_loop(self) -> None:
         # On the event loop, or after its end, release at once.
-        if not self._over:
-            self._over = "was closed"
         loop = self._dispatcher.loop
         if not loop.is_running():  # nothing else uses the comms any more
             self._release()

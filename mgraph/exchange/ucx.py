@@ -157,6 +157,7 @@ class UcxExchange(SwapExchange):
         try:
             if self._worker is not None:
                 self._free(regular)
+            self.close_world()
         finally:
             self._lock.release()
 

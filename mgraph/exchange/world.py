@@ -8,6 +8,9 @@ carries the ranks' words, and their cargo for ranks whose memory they do not map
 
 from __future__ import annotations
 
+import os
+import threading
+import weakref
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -48,6 +51,9 @@ def _stay(device: Device) -> int:
     return STAY_IN_BACKGROUND if device.background else STAY
 
 
+_WORLDS = weakref.WeakSet["World"]()
+
+
 class World:
     """Regions of all ranks of an exchange, and the words with which their programs meet.
 
@@ -72,6 +78,9 @@ class World:
     def __init__(self, exchange: Collectives, device: Device) -> None:
         self.exchange, self.device = exchange, device
         self.rank, self.size = exchange.rank, exchange.size
+        self._closed = False
+        self._lock = threading.RLock()  # held by a launch, and while memory is freed
+        _WORLDS.add(self)
         self._tickets: Tickets | None = None
         self._watch: Watch | None = None
         self._grant: np.ndarray | None = None
@@ -218,19 +227,18 @@ class World:
         self._region, self.exchange.region_nbytes = None, 0
 
     def close(self) -> None:
-        """Unmap the other regions and free the own region, without waiting for other ranks."""
-        if self._watch is not None:
-            self._watch.close()
-        if self._tickets is not None:
-            self._tickets.close()
-        if self._links is not None:
-            self._links.close()
-        region, self._region, self.exchange.region_nbytes = self._region, None, 0
-        self._layouts.clear()
-        if region is not None:
-            self.device.use()
-            region.unmap()
-            region.free()
+        """Unmap the other regions and free the own region, from any thread, once a running launch has ended."""
+        self._closed = True
+        with self._lock:
+            for used in (self._watch, self._tickets, self._links):
+                if used is not None:
+                    used.close()
+            region, self._region, self.exchange.region_nbytes = self._region, None, 0
+            self._layouts.clear()
+            if region is not None:
+                self.device.use()
+                region.unmap()
+                region.free()
 
     # ---- running -----------------------------------------------------------------------------------------------------
 
@@ -258,8 +266,11 @@ class World:
         return dict(zip(getattr(library, name).source.state, words.tolist(), strict=False))
 
     def _check(self) -> None:
-        if self.exchange.aborted():
-            raise Aborted(f"rank {self.rank} of {self.size}: the exchange was aborted")
+        if self._closed or self.exchange.aborted():
+            why = "closed" if self._closed else "aborted"
+            raise Aborted(f"rank {self.rank} of {self.size}: the exchange was {why}")
+        if self._links is not None:
+            self._links.check()
 
     def _drive(self, program: Any, layout: Layout, items: int) -> np.ndarray:
         report, resume, end = self._host[REPORT_AT:], 0, STAYED
@@ -268,10 +279,11 @@ class World:
                 # All ranks leave together after their stay, and give the tickets back.
                 if end == STAYED:
                     self._await_tickets()
-                self._check()
                 self.launches += 1
-                program(items, launch=self.launches, resume=resume)
-                self.device.synchronize()
+                with self._lock:
+                    self._check()
+                    program(items, launch=self.launches, resume=resume)
+                    self.device.synchronize()
                 end, resume = int(report[0]), GOES_ON
                 if end == ENDED:
                     return report[1:]
@@ -321,3 +333,12 @@ class World:
         # Each is two words with 32 bits of it, as at a meeting in memory.
         halves = said.reshape(-1).view(np.uint32).astype(np.uint64)
         self._control[HEARD_AT : HEARD_AT + len(halves)] = self.device.asarray(halves)
+
+
+def _renew_locks() -> None:
+    """Replace the locks in a forked child: threads that it does not have may hold them."""
+    for world in list(_WORLDS):
+        world._lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)

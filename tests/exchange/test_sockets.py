@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 import threading
 import time
@@ -58,7 +59,7 @@ def test_both_send_at_the_same_time() -> None:
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl to make a certificate")
-def test_over_tls(tmp_path: Path) -> None:
+def test_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key, cert = str(tmp_path / "key.pem"), str(tmp_path / "cert.pem")
     make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=mgraph"]
     subprocess.run([*make, "-keyout", key, "-out", cert], check=True, capture_output=True)
@@ -71,9 +72,26 @@ def test_over_tls(tmp_path: Path) -> None:
             assert [future.result(LIMIT)["wrong"] for future in futures] == [0, 0]
         assert all(end.world(CPU)._links for end in made)
         swap(*made)
-        made[0].close()
+        # Sockets encrypt until the end: another thread may be sending.
+        versions = list[str | None]()
+        with monkeypatch.context() as patch:
+            patch.setattr(socket.socket, "shutdown", lambda end, how: versions.append(end.version()))
+            made[0].close()
+        assert len(versions) == 2
+        assert all(versions)
         with pytest.raises(Aborted, match="found that rank 0 has closed its connection"):
             meet(made[1], CPU)
+
+
+def test_a_program_ends_when_its_worker_closes_the_comms() -> None:
+    with pair() as made, ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda end: meet(end, CPU), made))
+        waiting, dispatcher = pool.submit(meet, made[1], CPU), made[1]._dispatcher
+        time.sleep(0.1)
+        assert not waiting.done()
+        dispatcher.loop.call_soon_threadsafe(dispatcher.close)
+        with pytest.raises(Aborted, match="closed"):
+            waiting.result(patience(1))
 
 
 def test_a_busy_event_loop_delays_nothing() -> None:

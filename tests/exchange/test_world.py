@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,13 +14,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from exchange_ranks import run_processes, run_threads
+from exchange_ranks import ranks, run_processes, run_threads
 from patience import patience
 from spmd import Meeting, thread_exchange
 
 from mgraph.device import Device
 from mgraph.errors import Aborted, CapacityError, DeviceError
-from mgraph.exchange import Exchange, ExchangeError, gpu_tickets, world
+from mgraph.exchange import Exchange, ExchangeError, Loopback, gpu_tickets, world
 from mgraph.exchange.gpu_tickets import Tickets, Watch
 from mgraph.exchange.segment import Segment
 from mgraph.kernels import load
@@ -28,18 +29,19 @@ from mgraph.partition import Partition
 PROGRAM = str(Path(__file__).parents[1] / "support" / "meetings.cuh")
 ROOM = 64
 LIMIT = 60
+ENDLESS = 1 << 40  #: rounds
 
 
 def meet(
     exchange: Exchange, device: Device, rounds: int = 9, messages: int = 5, room: int = ROOM, bits: int = 32,
-    rows: int = 100,
+    rows: int = 100, ends: np.ndarray | None = None,
 ) -> dict[str, int]:  # fmt: skip
     """Run the program of meetings; its last state."""
     own = exchange.world(device)
     layout = own.layout(Partition.equal(rows * exchange.size, exchange.size), room, bits // 8, bitmap=4096)
     return own.run(
         load(device, PROGRAM, MESSAGE_BITS=bits), "Meetings", layout, 100, rounds=rounds, messages=messages,
-        bitmap=layout.offsets["bitmap"], sums=device.zeros(8, np.int64),
+        bitmap=layout.offsets["bitmap"], ends=device.zeros(1, np.int64) if ends is None else ends,
     )  # fmt: skip
 
 
@@ -305,6 +307,46 @@ def test_a_gateway_in_another_call_is_an_error() -> None:
     assert "is in carry of int64 and rank 0 in allgather of uint8" in second, (first, second)
 
 
+# ---- closing ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["peer", "groups-00", "groups-01", "tcp"])
+def test_close_from_another_thread_ends_a_program_and_frees_its_memory(kind: str) -> None:
+    device = Device("cpu", threads=1)
+    with ranks(kind, 2, [lambda: False] * 2) as made, ThreadPoolExecutor(2) as pool:
+        addresses = [exchange.address for exchange in made]
+        list(pool.map(lambda exchange: exchange.connect(addresses), made))
+        list(pool.map(lambda exchange: meet(exchange, device), made))
+        running = [pool.submit(meet, exchange, device, ENDLESS) for exchange in made]
+        time.sleep(0.05)
+        for exchange in made:
+            exchange.close()
+        for run in running:
+            with pytest.raises(Aborted, match="closed"):
+                run.result(LIMIT)
+        for own in (exchange.world(device) for exchange in made):
+            assert own._region is None
+            assert own._links is None or not own._links.close.alive
+
+
+def test_a_child_that_is_forked_within_a_launch_closes_its_copy() -> None:
+    ends, exchange, device = np.zeros(1, np.int64), Loopback(lambda: False), Device("cpu", threads=1)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(meet, exchange, device, ENDLESS, ends=ends)
+        until(lambda: exchange._world and exchange._world.launches)
+        lock = exchange.world(device)._lock
+        until(lambda: not lock.acquire(False) or lock.release())
+        if (child := os.fork()) == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(LIMIT)
+            exchange.close()
+            os._exit(0)
+        ended = os.waitpid(child, 0)
+        ends[0] = 1
+        assert ended == (child, 0)
+        assert running.result(LIMIT)["wrong"] == 0
+
+
 @pytest.mark.multigpu
 def test_gpus_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ON_GPUS", "1")
@@ -449,18 +491,6 @@ def with_tickets(exchange: Exchange, device: Device) -> world.World:
     return own
 
 
-def meetings_in(seconds: float) -> int:
-    """How many meetings of two ranks take about so long here."""
-
-    def work(exchange: Exchange, device: Device) -> float:
-        meet(exchange, device, 1000)
-        began = time.monotonic()
-        meet(exchange, device, 5000)
-        return 5000 * seconds / (time.monotonic() - began)
-
-    return int(max(together(2, work)))
-
-
 @pytest.fixture
 def leaves_for_others(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A launch on a CPU leaves as on a GPU: only if another graph waits."""
@@ -483,12 +513,11 @@ def test_a_program_alone_does_not_leave() -> None:
 
 @pytest.mark.usefixtures("leaves_for_others")
 def test_a_long_program_leaves_for_short_ones() -> None:
-    ends, rounds = threading.Event(), meetings_in(0.3)
+    ends = np.zeros(1, np.int64)
 
     def work(exchange: Exchange, device: Device) -> tuple[int, int]:
         own = with_tickets(exchange, device)
-        while exchange.least(int(not ends.is_set())):
-            assert meet(exchange, device, rounds)["wrong"] == 0
+        assert meet(exchange, device, ENDLESS, ends=ends)["wrong"] == 0
         return own.runs, own.stays
 
     def search(exchange: Exchange, device: Device) -> list[float]:
@@ -499,34 +528,41 @@ def test_a_long_program_leaves_for_short_ones() -> None:
             assert meet(exchange, device, 3)["wrong"] == 0
             times.append(time.monotonic() - began)
             exchange.barrier()
-        ends.set()
         assert own.runs == 20 <= own.stays  # on busy cores a short one stays for long, too
         return sorted(times)
 
     with ThreadPoolExecutor(2) as pool:
         graphs = [pool.submit(together, 2, both) for both in (work, search)]
+        try:
+            times = graphs[1].result()[0]
+        finally:
+            ends[0] = 1
         (runs, stays), (_, other_stays) = graphs[0].result()
-        times = graphs[1].result()[0]
     assert stays == other_stays > runs + 5
     assert times[10] < patience(0.06)
 
 
 @pytest.mark.usefixtures("leaves_for_others")
 def test_long_programs_take_turns() -> None:
-    """Three of them, which begin at the same time."""
-    begin, rounds = threading.Barrier(6), meetings_in(0.5)
+    """Three of them, which begin at the same time and run until each has stayed four times."""
+    begin, ends, worlds = threading.Barrier(6), np.zeros(1, np.int64), list[world.World]()
 
     def work(exchange: Exchange, device: Device) -> int:
         own = with_tickets(exchange, device)
+        worlds.append(own)
         begin.wait(LIMIT)
-        assert meet(exchange, device, rounds)["wrong"] == 0
+        assert meet(exchange, device, ENDLESS, ends=ends)["wrong"] == 0
         return own.stays
 
     with ThreadPoolExecutor(3) as pool:
         graphs = [pool.submit(together, 2, work) for _ in range(3)]
+        try:
+            until(lambda: len(worlds) == 6 and min(own.stays for own in worlds) > 3)
+        finally:
+            ends[0] = 1
         for graph in graphs:
             stays, other_stays = graph.result()
-            assert stays == other_stays > 3
+            assert stays == other_stays
 
 
 def test_the_tickets_of_a_process_that_ended_are_free() -> None:

@@ -19,7 +19,7 @@ struct Meetings {
     i64 rounds;
     i64 messages;  // that a rank sends to each other in a round
     i64 bitmap;  // its offset in a region
-    i64* sums;  // of what came from each rank; wrong[size]: messages that are not what their rank sent
+    const i64* ends;  // 1 if the next round is the last, whatever `rounds` is
     struct State {
         i64 phase = 0, round = 0, total = 0, expected = 0, wrong = 0;
     };
@@ -41,7 +41,7 @@ struct Meetings {
             if (r != world.rank)
                 for (i64 i : grid.items(messages))
                     world.send(heard, r, message_of(s.round * world.size + world.rank + 0 * i));
-        for (i64 i : grid.items(1)) mine.of[0] = s.round * (world.rank + 1) + i;
+        for (i64 i : grid.items(1)) mine.of[0] = s.round * (world.rank + 1) + i, mine.of[2] = load(ends);
         return mine;
     }
     DEVICE void next(State& s, const Heard& heard) const {
@@ -52,7 +52,7 @@ struct Meetings {
             if (heard.any(overflowed) != (world.size > 1 && messages > world.room)) ++s.wrong;
             ++s.round;
         }
-        bool rests = s.phase == work && s.round % 2;
-        s.phase = s.round == rounds ? (i64)finished : rests ? (i64)rest : (i64)work;
+        bool rests = s.phase == work && s.round % 2, last = s.round == rounds || heard.total(2);
+        s.phase = last ? (i64)finished : rests ? (i64)rest : (i64)work;
     }
 };
