@@ -118,7 +118,8 @@ class Coordinator:
             self.flush()
         call, arguments = CALLS[name], {**(args or {}), **(shares[0] if shares else {})}
         # Lock the graph, unless this thread has it.
-        self._check_thread()
+        if self._owner or self._lock._is_owned():  # type: ignore[attr-defined]
+            self._check_thread()
         try:
             with self._lock:
                 try:
