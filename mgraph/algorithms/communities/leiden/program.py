@@ -29,7 +29,7 @@ from mgraph.algorithms.algorithm import Columns, Shard
 from mgraph.algorithms.communities.dynamic.splits import FILE, divide, split_kernels
 from mgraph.algorithms.communities.multilevel import Hierarchy, Level, finest_level
 from mgraph.algorithms.communities.multilevel import warm as warm_levels
-from mgraph.algorithms.communities.multilevel.level import MOST_TURNS, TURNS
+from mgraph.algorithms.communities.multilevel.level import MOST_TURNS
 
 __all__ = ["descend", "run", "warm"]
 
@@ -138,7 +138,7 @@ def descend(levels: Hierarchy, max_levels: int, seed: int, alone: bool = False) 
         level = levels.level
         tolerance = effort.tolerance * effort.decay**number if alone else 0.0
         crowding = alone and number == 0 and level.objective.name == "cpm"
-        level.improve(seed + number, tolerance, first_turns=MOST_TURNS if crowding else TURNS, reach=effort.reach)
+        level.improve(seed + number, tolerance, first_turns=MOST_TURNS if crowding else 0, reach=effort.reach)
         whole = level.fixed is None and level.inside == level.loops
         if whole or not levels.coarsen(level.refine(seed + number, level.objective)):
             break

@@ -37,7 +37,7 @@ __all__ = ["FILE", "Level"]
 
 FILE = "algorithms/communities/multilevel/multilevel.cuh"
 CHUNK = constants("algorithms/communities/multilevel/local_moving.cuh")["SumProducts::chunk"]
-TURNS = 4  #: turns per sweep, in which vertices choose
+TURNS, MANY_TURNS = 4, 16  #: turns per sweep, in which vertices choose; of all of more than FEW vertices
 FEW, MOST_TURNS = 1 << 16, 64  #: up to FEW vertices, and for CPM, an undone sweep is repeated in up to MOST_TURNS turns
 SWEEPS = 50  #: upper bound of sweeps per level; 3 to 20 are usual
 NOISE = 0.3  #: in a refinement, the largest random part of a gain, as a share of the mean weight of an edge
@@ -138,23 +138,25 @@ class Level:
     # ---- local moving ------------------------------------------------------------------------------------------------
 
     def improve(
-        self, seed: int, tolerance: float = 0.0, active: Array = None, first_turns: int = TURNS,
+        self, seed: int, tolerance: float = 0.0, active: Array = None, first_turns: int = 0,
         reach: float = math.inf,
     ) -> float:  # fmt: skip
         """Sweep until a sweep gains less than the share `tolerance` of the quality, or less than `SWEEP_GAIN`.
 
         With `active`, uint8[rows], the first sweep is of the own vertices that are 1 in it, and all gains count. The
-        first sweep has `first_turns` turns. A vertex chooses again with a probability of at most `reach` times the
-        share of its strength that leads to moved vertices. Returns the quality.
+        first sweep has at least `first_turns` turns. A vertex chooses again with a probability of at most `reach` times
+        the share of its strength that leads to moved vertices. Returns the quality.
         """
         # Sweep.
         least, few = (self.least, self.is_patient) if active is None else (0.0, True)
-        best, turns = self.value(), TURNS
+        best, turns = self.value(), MANY_TURNS if active is None and self.n > FEW else TURNS
         counted = active is not None
         active = self._movable(self.device.full(self.rows, 1, np.uint8) if active is None else active)
         for number in range(SWEEPS):
             before = self.labels.copy(), self.inside
-            moves, marks = self._sweep(_mixed(seed, number), turns if number else first_turns, active, reach)
+            moves, marks = self._sweep(
+                _mixed(seed, number), turns if number else max(turns, first_turns), active, reach
+            )
             if counted:
                 chosen = self.device.gather(self.degrees, self.tally.active)
                 self.visited += int(Device.to_host(chosen.sum(dtype=np.int64)))
