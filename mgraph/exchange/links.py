@@ -65,7 +65,8 @@ class Links:
         numbers = list[int]()
         self.close = weakref.finalize(self, _close, numbers)  #: closes them
         for words, link in zip(self.words, links, strict=True):
-            numbers += os.dup(link.out), os.dup(link.into)
+            numbers.append(os.dup(link.out))
+            numbers.append(os.dup(link.into))
             words[OUT], words[IN], words[CODE] = *numbers[-2:], link.code
             words[COUNT], words[RANKS : RANKS + len(link.ranks)] = len(link.ranks), link.ranks
             if link.transfer is not None:

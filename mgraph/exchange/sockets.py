@@ -95,7 +95,7 @@ class SocketExchange(TcpExchange):
             out, into = self._into[rank].socket, self._from[rank].socket
             transfer = partial(_transfer, out, into) if isinstance(out, ssl.SSLSocket) else None
             fail = partial(self._fail, rank, code)
-            closed = partial(_closed, out, into)
+            closed = partial(_any_closed, out, into)
             links.append(Link([rank], out.fileno(), into.fileno(), code, fail, transfer, closed))
         return links
 
@@ -244,7 +244,7 @@ def _transfer(out: socket.socket, into: socket.socket, sends: bool, data: memory
         return 0
 
 
-def _closed(*ends: socket.socket) -> bool:
+def _any_closed(*ends: socket.socket) -> bool:
     """Implement `Link.closed`."""
     return any(end.fileno() < 0 for end in ends)
 

@@ -231,11 +231,11 @@ struct Forest {
     // Each sampled vertex counts the votes for its root.
     DEVICE void do_vote(Grid grid) const {
         i64 rows = world.rows(), n = lesser(samples, rows);
-        auto root_of = [&](i64 i) { return stale_load(parent + world.lo() + i * rows / n); };
+        auto sample = [&](i64 i) { return stale_load(parent + world.lo() + i * rows / n); };
         for (i64 i : grid.items(n)) {
-            u32 root = root_of(i);
+            u32 root = sample(i);
             u64 votes = 0;
-            for (i64 j = 0; j < n; ++j) votes += root_of(j) == root;
+            for (i64 j = 0; j < n; ++j) votes += sample(j) == root;
             if ((i64)votes * large >= n) atomic_max(largest, votes << 32 | root);
         }
     }

@@ -114,7 +114,7 @@ class _Search:
     """
 
     def __init__(self, level: Level, library: Library) -> None:
-        self.level, self.library = level, library
+        self.level, self.kernels = level, library
         self.used: Scratch | None = None
         self.fields: dict[str, Any] = {"unit": level.weights[0].unit, "n_moved": 0}
         names = ("moved", "before", "labels", "touched", "set", "queue", "count", "parent", "pending", "open")
@@ -133,13 +133,13 @@ class _Search:
         step = {"search": self.fields, "changes": changes.fields()}
         if by_thread:
             self.used = memory
-            self.library.SearchByThread(1, graph=views[0], back=views[-1], both=len(views) - 1, **step)
+            self.kernels.SearchByThread(1, graph=views[0], back=views[-1], both=len(views) - 1, **step)
             level.visited += int(self.count[1])
         else:
             self._run_stepwise(step, max(len(moved), len(changes)))
 
     def _run_stepwise(self, step: dict[str, Any], most: int) -> None:
-        library, search, level, device = self.library, self.fields, self.level, self.level.device
+        library, search, level, device = self.kernels, self.fields, self.level, self.level.device
         # Find the witnesses.
         library.FindWitnesses(most, **step)
         for _ in range(PASSES):
@@ -164,8 +164,8 @@ class _Search:
         listed = {"list": rows, "labels": search["labels"], "open": search["open"] if number else None}
         for side in level.weights:
             hubs, step = side.hubs(), {"graph": side.view, "search": search, "round": number}
-            self.library.SearchStep(-(-n // LANES), **step, rows=listed, n=n, **hubs)
-            self.library.SearchHubs(side.room, **step, **hubs)
+            self.kernels.SearchStep(-(-n // LANES), **step, rows=listed, n=n, **hubs)
+            self.kernels.SearchHubs(side.room, **step, **hubs)
 
     def clear(self) -> None:
         """Set the memory to 0 again where it was used."""
