@@ -98,6 +98,20 @@ def test_more_paths_than_a_float_can_count() -> None:
     np.testing.assert_allclose(got, expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("size", [1, 2])
+def test_many_levels_in_each_word(size: int, device: str) -> None:
+    """Threads list the vertices of 40 levels at once; those of a word and a level stay together."""
+    levels, width = 40, 300
+    layers = 1 + np.random.default_rng(1).permutation(levels * width).reshape(levels, width)
+    src = [np.zeros(width, np.int64), *layers[:-1], *layers[:-1]]
+    dst = [layers[0], *layers[1:], *(np.roll(layer, 1) for layer in layers[1:])]
+    graph = Graph(levels * width + 1, np.concatenate(src).astype(IDS), np.concatenate(dst).astype(IDS))
+    made, wanted = shards(graph, cut(graph.n, size), device=device), want(graph, [0, int(layers[0, 0])])
+    for _ in range(20):  # some of which failed where threads mixed words
+        got, _ = run(made, BETWEENNESS, [0, int(layers[0, 0])])
+        np.testing.assert_allclose(got, wanted, rtol=1e-10, atol=1e-14)
+
+
 def test_a_draw_is_that_of_its_seed() -> None:
     graph = random_graph(3, 80, 300, directed=False)
     made = shards(graph, cut(80, 2))

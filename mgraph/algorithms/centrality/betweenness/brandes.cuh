@@ -141,13 +141,20 @@ struct Brandes {
 
     // ---- the own vertices by level, a counting sort ------------------------------------------------------------------
 
-    // Calls take(level, vertices) for the levels above 0 of the own vertices in a word. Vertices are bits, one at a time
-    // where a tile is a single lane.
+    // Calls take(level, vertices) once for each level above 0 of the own vertices in a word. Vertices are bits.
     template <class Tile32, class Take> DEVICE void visit_levels(Tile32 tile, i64 word, Take take) const {
         i64 first = word * word_bits - world.lo(), n = world.rows();
         if constexpr (Tile32::size() == 1) {
-            for (i64 row = greater(first, (i64)0); row < lesser(first + word_bits, n); ++row)
-                if (level[row] > 0) take((i64)level[row], bit_of(row - first));
+            i64 from = greater(first, (i64)0), end = lesser(first + word_bits, n);
+            u32 open = 0;
+            for (i64 row = from; row < end; ++row) open |= level[row] > 0 ? bit_of(row - first) : 0u;
+            while (open) {
+                i32 now = level[first + lowest_bit(open)];
+                u32 same = 0;
+                for (i64 row = from; row < end; ++row) same |= level[row] == now ? bit_of(row - first) : 0u;
+                take((i64)now, same);
+                open &= ~same;
+            }
             return;
         }
         i64 row = first + tile.rank();
@@ -213,9 +220,9 @@ struct Brandes {
                 if (tile.rank() == 0) place = at < few_levels ? counts[at] : (u32)atomic_add(counter(at), (i64)n);
                 if (tile.rank() == 0 && at < few_levels) counts[at] = place + n;
                 place = tile.shfl(place, 0);
-                int bit = tile.size() == 1 ? lowest_bit(vertices) : tile.rank();
-                if (vertices & bit_of(bit))
-                    store(to + place + popcount(vertices & (bit_of(bit) - 1)), (u32)(word * word_bits + bit));
+                for (int bit = tile.rank(); bit < word_bits; bit += tile.size())
+                    if (vertices & bit_of(bit))
+                        store(to + place + popcount(vertices & (bit_of(bit) - 1)), (u32)(word * word_bits + bit));
             });
         }
     }
