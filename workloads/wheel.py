@@ -39,7 +39,7 @@ STRUCTURES = ("gpma+", "lpma", "slabgraph", "graphvine", "hornet", "csr", "gpma"
 ROOT = Path(__file__).parents[1]
 PLATFORM = "kernels/platform/cuda.cuh"
 Files = tuple[tuple[str, dict[str, int]], ...]  #: files with their macros
-SEVERAL_RANKS: Files = (("kernels/merge.cuh", {}), ("kernels/shared_values.cuh", {"CHUNK_WORDS": 1}))
+SEVERAL_RANKS: Files = (("kernels/merge.cuh", {}), ("kernels/shared_values.cuh", {}))
 HOSTS_ALONE = ("exchange/mailbox.h", "exchange/gateway.h")
 GPUS_ALONE: Files = (
     ("structures/sums.cuh", {}),

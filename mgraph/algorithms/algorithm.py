@@ -24,7 +24,6 @@ from mgraph.structures import Csr, Structure
 from mgraph.tables.arrays import shown
 
 __all__ = [
-    "CHUNK",
     "HUB_DEGREE",
     "LANES",
     "Algorithm",
@@ -47,7 +46,6 @@ __all__ = [
 ]
 
 HUB_DEGREE = 1024  #: a vertex with more edges is a hub: its row is split into tasks of about this size, for any tile
-CHUNK = 128  #: words of a bitmap per tile: larger means fewer atomics, smaller means more active tiles
 LANES = 32  #: rows per tile
 
 #: Result of a program: columns by name, the main one first, each with an entry per owned vertex, in internal order on
@@ -434,7 +432,7 @@ class Shard(Protocol):
 
 def kernels(shard: Shard, file: str, view: View, **defines: int | str) -> Library:
     """Return the kernels of `file` for a structure of the shard. The first call on a machine compiles them."""
-    return load(shard.device, file, view, HUB_DEGREE=HUB_DEGREE, CHUNK_WORDS=CHUNK, **defines)
+    return load(shard.device, file, view, HUB_DEGREE=HUB_DEGREE, **defines)
 
 
 class _Edges(Protocol):

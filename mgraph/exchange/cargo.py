@@ -134,7 +134,7 @@ class Cargo:
         }
 
     def _library(self) -> Library:
-        return load(self.device, "kernels/shared_values.cuh", CHUNK_WORDS=1)
+        return load(self.device, "kernels/shared_values.cuh")
 
 
 def _padded(nbytes: int) -> int:

@@ -73,6 +73,9 @@ class World:
     Notes
     -----
     All ranks make the same calls. A region is grown by all of them together and holds nothing between two programs.
+    The last phases of a program need not end with a meeting of all ranks: another rank may still read its inboxes or
+    arrays when this one begins the next program of the same call. Before its first such meeting that program may only
+    write to what those phases do not read.
     """
 
     def __init__(self, exchange: Collectives, device: Device) -> None:

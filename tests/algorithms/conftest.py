@@ -51,10 +51,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(params=["as-is", "small-pieces"])
 def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Also with rows of more than 16 edges cut into tasks and bitmaps compacted 2 words at a time."""
+    """Also with rows of more than 16 edges cut into tasks."""
     if request.param == "small-pieces":
         monkeypatch.setattr(algorithm, "HUB_DEGREE", 16)
-        monkeypatch.setattr(algorithm, "CHUNK", 2)
     return request.param
 
 
@@ -62,7 +61,6 @@ def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of more than 16 edges are cut into tasks."""
     monkeypatch.setattr(algorithm, "HUB_DEGREE", 16)
-    monkeypatch.setattr(algorithm, "CHUNK", 2)  # as `pieces` has it: the same kernels serve both
 
 
 @pytest.fixture(autouse=True)

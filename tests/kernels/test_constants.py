@@ -25,7 +25,7 @@ constexpr i64 absent = -2, sure = (i64)1 << 62, half = (slots + 1) % 10 ? 3 : LE
 constexpr int picked = DENSE ? 8 : 2 * (3 + 4) - 0x1f % 7;
 constexpr bool wide = LEAF > 32 && !DENSE, all = true;
 constexpr f64 one = 1152921504606846976.0;
-constexpr int lanes_here = Tile<32>::size();
+constexpr int lanes_here = Tile<32>::size(), given = UNKNOWN;
 enum Status {
     updates,  // of edges
     misses = 4, unknown, status_words
@@ -82,7 +82,7 @@ def read(write):
 def test_values(read):
     assert {name: read[name] for name in VALUES} == VALUES
     assert {name for name in read if name not in VALUES} == {
-        "one", "lanes_here", "either", "chunk_words", "Dealer::bytes",
+        "one", "lanes_here", "given", "either", "Dealer::bytes",
     }  # fmt: skip
     assert len(read) == len(VALUES) + 5
 
@@ -115,7 +115,7 @@ def test_missing_names_are_errors(read):
         ("one", "f64, no integer"),
         ("lanes_here", "Tile is not known"),
         ("either", "stated twice"),
-        ("chunk_words", "CHUNK_WORDS is not known"),
+        ("given", "UNKNOWN is not known"),
         ("Dealer::bytes", "most is not known"),
     ],
 )
@@ -142,13 +142,13 @@ def test_they_cannot_be_changed(read):
 
 
 def test_lanes_and_shared_memory_of_kernels_are_read_so(write):
-    (kernel,) = read_program(write(TEXT), "kernels/platform/host.h", (("CHUNK_WORDS", 4), ("LEAF", 64)), None).kernels
+    (kernel,) = read_program(write(TEXT), "kernels/platform/host.h", (("LEAF", 64),), None).kernels
     assert (kernel.lanes, kernel.shared) == (4, 6208)
 
 
 DEFINES = {
     "BY_WEIGHT": 0, "DEPTH_BITS": 8, "EDGE": 0, "LENGTHS": 32, "REDUCE": 0, "RESULT": 64, "SHARE_BITS": 16,
-    "VALUE_BITS": 64, "CHUNK_WORDS": 128, "HUB_DEGREE": 1024, "LEAF": 16, "LIMIT": 100, "LOAD": 70, "PLACED": 1,
+    "VALUE_BITS": 64, "HUB_DEGREE": 1024, "LEAF": 16, "LIMIT": 100, "LOAD": 70, "PLACED": 1,
     "SLAB": 16, "TILE": 4, "WEIGHTED": 1,
 }  # fmt: skip
 FILES = sorted(str(file.relative_to(ROOT)) for file in ROOT.rglob("*.cuh") if file.parent.name != "platform")

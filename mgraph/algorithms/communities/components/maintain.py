@@ -34,7 +34,7 @@ __all__ = ["Components"]
 
 FILE = "algorithms/communities/components/maintain.cuh"
 JOINS, CUT, LOOSE, PARTED, EDGES = range(5)
-assert len(constants(FILE, HUB_DEGREE=64, CHUNK_WORDS=1).enums["Counted"]) == 5
+assert len(constants(FILE, HUB_DEGREE=64).enums["Counted"]) == 5
 SAMPLES = 8  #: rows per patch, in the mean, whose first edges are followed before the largest patch is looked for
 PATCH = 64  #: vertices per patch, in the mean, from which on a forest is made of them
 LOW = np.uint64(2**32 - 1)

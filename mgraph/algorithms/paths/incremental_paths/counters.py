@@ -8,5 +8,5 @@ __all__ = ["CUT", "EDGES", "LEFT", "REFUSED", "SEEDS", "SUSPECTS", "TIED", "TURN
 
 SUSPECTS, CUT, SEEDS, EDGES, REFUSED, TIED, LEFT, TURNS = range(8)
 WORDS = 16  #: including those of `InvalidatePersistent`, from TURNS on
-_STATE = constants("algorithms/paths/incremental_paths/tree_state.cuh", LENGTHS=32, CHUNK_WORDS=1)
+_STATE = constants("algorithms/paths/incremental_paths/tree_state.cuh", LENGTHS=32)
 assert len(_STATE.enums["Counter"]) == TURNS + 1

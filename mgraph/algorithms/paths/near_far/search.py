@@ -46,7 +46,7 @@ BLOCKWISE_TURNS = 64  #: meetings per launch, after which the host checks whethe
 BLOCKWISE_LAUNCHES = 16  #: launches after which a search continues in the order of lengths
 BLOCKWISE_FILE = "algorithms/paths/near_far/relax_blockwise.cuh"
 TURN, NEAR, EDGES = 0, 1, 9  #: words of its state
-assert constants(BLOCKWISE_FILE, LENGTHS=32, HUB_DEGREE=64, CHUNK_WORDS=1)["s_edges"] == EDGES
+assert constants(BLOCKWISE_FILE, LENGTHS=32, HUB_DEGREE=64)["s_edges"] == EDGES
 NONE = 2**64 - 1
 
 
