@@ -15,19 +15,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mgraph.device import Device
-from mgraph.errors import InvalidOption, MgraphError
+from mgraph.errors import InvalidOption
 from mgraph.exchange.cargo import Cargo, swap_cargo
 from mgraph.exchange.links import Link
 from mgraph.exchange.world import World
 
-__all__ = ["Array", "Exchange", "ExchangeError"]
+__all__ = ["Array", "Exchange"]
 
 _REDUCE = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 Array = Any  #: a NumPy array, or a CuPy array where the exchange's device is a GPU
-
-
-class ExchangeError(MgraphError, RuntimeError):
-    """The ranks made different calls, or belong to different attempts."""
 
 
 class Exchange(ABC):

@@ -23,9 +23,8 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 from distributed.comm import Comm
 
-from mgraph.errors import Aborted, MgraphError, WorkerLost
+from mgraph.errors import Aborted, ExchangeError, MgraphError, WorkerLost
 from mgraph.exchange.common import another_call, call_code
-from mgraph.exchange.contract import ExchangeError
 from mgraph.exchange.groups import Groups
 from mgraph.exchange.links import CLOSED, UNFIT, Link
 from mgraph.exchange.tcp import TcpExchange
