@@ -22,6 +22,7 @@ from mgraph.device import Device
 from mgraph.errors import Aborted, CapacityError, DeviceError
 from mgraph.exchange import Exchange, ExchangeError, Loopback, gpu_tickets, world
 from mgraph.exchange.gpu_tickets import Tickets, Watch
+from mgraph.exchange.links import CODE, RANKS
 from mgraph.exchange.segment import Segment
 from mgraph.kernels import load
 from mgraph.partition import Partition
@@ -305,6 +306,31 @@ def test_a_gateway_in_another_call_is_an_error() -> None:
 
     first, second = run_threads("groups-01", 2, work)
     assert "is in carry of int64 and rank 0 in allgather of uint8" in second, (first, second)
+
+
+@pytest.mark.parametrize("hosts", ["groups-012", "tcp"])
+def test_a_failed_link_ends_the_wait_of_all_hosts(hosts: str) -> None:
+    """Ranks 0 and 1 fail at their link; rank 2 waits for rank 0, and nobody aborts."""
+    ended = threading.Barrier(3)
+
+    def work(exchange: Exchange) -> str:
+        device = Device("cpu", threads=1)
+        meet(exchange, device)
+        if exchange.rank == 1:
+            (words,) = (words for words in exchange.world(device)._links.words if words[RANKS] == 0)
+            words[CODE] += 1
+        late = threading.Timer(patience(5), exchange.close)
+        late.start()
+        with pytest.raises((ExchangeError, Aborted)) as error:
+            meet(exchange, device)
+        late.cancel()
+        ended.wait(timeout=LIMIT)
+        with pytest.raises(Aborted, match="failed before"):
+            exchange.barrier()
+        return str(error.value)
+
+    *_, third = run_threads(hosts, 3, work)
+    assert "found that rank 0 has closed its connection" in third
 
 
 # ---- closing ---------------------------------------------------------------------------------------------------------
