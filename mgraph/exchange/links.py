@@ -59,7 +59,7 @@ class Links:
     """
 
     def __init__(self, device: Device, links: Sequence[Link]) -> None:
-        self._links, self.words = links, np.zeros((len(links), LINK), np.int64)
+        self._links, self.words = links, device.zeros(len(links) * LINK, np.int64).reshape(-1, LINK)
         self.function = load(device, FILE).Carry.address if links else 0
         self._transfers = list[Any]()  # functions that programs call
         self._errors = list[BaseException]()  # that these have raised

@@ -18,11 +18,12 @@ from exchange_ranks import ranks, run_processes, run_threads
 from patience import patience
 from spmd import Meeting, thread_exchange
 
+from mgraph.budget import Budget
 from mgraph.device import Device
 from mgraph.errors import Aborted, CapacityError, DeviceError
 from mgraph.exchange import Exchange, ExchangeError, Loopback, gpu_tickets, world
 from mgraph.exchange.gpu_tickets import Tickets, Watch
-from mgraph.exchange.links import CODE, RANKS
+from mgraph.exchange.links import CODE, LINK, RANKS, Link, Links
 from mgraph.exchange.segment import Segment
 from mgraph.kernels import load
 from mgraph.partition import Partition
@@ -156,7 +157,7 @@ def test_regions_grow_and_leave_no_names() -> None:
         wrong, sizes = [], []
         for room in (8, 1 << 12, 16, 1 << 14):
             wrong.append(meet(exchange, device, room=room)["wrong"])
-            sizes.append(exchange.region_nbytes)
+            sizes.append(exchange.world_nbytes)
         assert sizes[0] < sizes[1] == sizes[2] < sizes[3]
         return wrong
 
@@ -268,6 +269,22 @@ def test_gateways_send_within_a_launch(hosts: str) -> None:
     kind, _, of = hosts.partition("-")
     size = len(of) if kind == "groups" else int(of)
     assert run_threads(hosts if kind == "groups" else kind, size, work) == [[0] * 4] * size
+
+
+@pytest.mark.parametrize(("mapped", "links"), [(True, 0), ("carried", 0), ("hosts", 1)])
+def test_memory_for_programs_is_counted_with_that_of_links(mapped: bool | str, links: int) -> None:
+    def work(exchange: Exchange, device: Device) -> list[int]:
+        before, state = exchange.world_nbytes, meet(exchange, device, rows=100)
+        layout = exchange.world(device).layout(Partition.equal(200, 2), 100, 4, bitmap=4096)
+        return [before, exchange.world_nbytes - layout.nbytes, state["wrong"]]
+
+    assert together(2, work, mapped) == [[0, links * 8 * LINK, 0]] * 2
+
+
+def test_words_of_links_are_taken_from_the_budget() -> None:
+    many = [Link([1], 0, 0, 1, lambda *_: pytest.fail("no link is used"))] * 4
+    with pytest.raises(CapacityError, match=f"{4 * 8 * LINK} bytes are needed .* leaves 5"):
+        Links(Device("cpu", budget=Budget(lambda: 5)), many)
 
 
 def dies_on_another_host(lost: int, exchange: Exchange, aborted: threading.Event) -> str:

@@ -164,9 +164,7 @@ class Level:
         active = self._movable(self.device.full(self.rows, 1, np.uint8) if active is None else active)
         for number in range(SWEEPS):
             before = self.labels.copy(), self.inside
-            marks, now = self._sweep(
-                _mixed(seed, number), turns if number else max(turns, first_turns), active, reach
-            )
+            marks, now = self._sweep(_mixed(seed, number), turns if number else max(turns, first_turns), active, reach)
             if counted:
                 chosen = self.device.gather(self.degrees, self.tally.active)
                 self.visited += int(Device.to_host(chosen.sum(dtype=np.int64)))
