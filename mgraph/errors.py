@@ -14,6 +14,7 @@ __all__ = [
     "Aborted",
     "CapacityError",
     "DeviceError",
+    "ExchangeError",
     "GraphClosed",
     "GraphLost",
     "InvalidBatch",
@@ -88,6 +89,10 @@ class CapacityError(MgraphError, RuntimeError):
 
 class DeviceError(MgraphError, RuntimeError):
     """Missing device, driver, compiler or writable folder for compiled kernels."""
+
+
+class ExchangeError(MgraphError, RuntimeError):
+    """Ranks that made different calls, or belong to different attempts, or a message that does not fit its call."""
 
 
 class NoPath(MgraphError, LookupError):

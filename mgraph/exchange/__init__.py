@@ -4,7 +4,8 @@
 interface and the loopback, so it can be imported without Dask.
 """
 
-from mgraph.exchange.contract import Exchange, ExchangeError
+from mgraph.errors import ExchangeError
+from mgraph.exchange.contract import Exchange
 from mgraph.exchange.loopback import Loopback
 
 __all__ = ["Exchange", "ExchangeError", "Loopback"]

@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from mgraph.device import Array, Device
+from mgraph.errors import ExchangeError
 from mgraph.exchange.regions import Layout, OwnRegion
 from mgraph.kernels import Library, constants, load
 
@@ -19,6 +20,7 @@ __all__ = ["Cargo", "Swap", "swap_cargo"]
 
 WORDS = constants("kernels/world_common.cuh")
 NUMBERS, SHARES = WORDS["number_count"], WORDS["share_words"]
+SHARED = ("bits", "vertices", "count", "wide", "narrow", "array", "width")  #: the fields of `Shared`
 INLINE = 64 << 10  #: largest cargo of a GPU, in bytes, that goes through host memory, in one message with the words
 
 Words = Mapping[int, np.ndarray]  #: by rank: its messages to each rank, its numbers, and its fields of `Shared`
@@ -40,12 +42,38 @@ class Cargo:
     Notes
     -----
     The cargo from a group to another has the shares of its ranks, each padded to a multiple of 8 bytes, then the
-    messages from each of its ranks to each of the others.
+    messages from each of its ranks to each of the others. Nothing is written but what the own program shares in the
+    same phase, for vertices of the sender, whatever another group sends.
     """
 
     def __init__(self, device: Device, region: OwnRegion, layout: Layout, mates: Sequence[int], meetings: int) -> None:
         self.device, self._region, self._layout, self._mates = device, region, layout, mates
         self._inboxes = layout.inboxes + (meetings & 1) * len(region.addresses) * layout.box
+        self._refused: Array | None = None  # of each rank: 1 + a vertex that it listed though it is not its own
+
+    def check(self, rank: int, words: np.ndarray, own: np.ndarray) -> None:
+        """Raise `ExchangeError` unless the words of another group's rank fit the `own` words of this rank.
+
+        All ranks share the same arrays in a phase.
+        """
+        if (least := int(words[: -NUMBERS - SHARES].min())) < 0:
+            raise ExchangeError(f"rank {rank} says that it sends {least} messages; the least number is 0")
+        theirs, ours = (dict(zip(SHARED, w[-SHARES:].tolist(), strict=True)) for w in (words, own))
+        first, end = self._layout.starts[rank : rank + 2]
+        if not 0 <= theirs["count"] <= end - first:
+            raise ExchangeError(f"rank {rank} says that it lists {theirs['count']} vertices; it has {end - first}")
+        for shared in (theirs, ours):
+            shared |= {"vertices": shared["vertices"] >= 0, "count": 0}
+        if theirs != ours:
+            raise ExchangeError(f"rank {rank} says that it shares {theirs}, and this rank shares {ours}")
+
+    def check_lists(self) -> None:
+        """Raise `ExchangeError` if another group's rank has listed a vertex that is not its own."""
+        refused = [] if self._refused is None else Device.to_host(self._refused).tolist()
+        for rank, vertex in enumerate(refused):
+            if vertex:
+                first, end = self._layout.starts[rank : rank + 2]
+                raise ExchangeError(f"rank {rank} lists vertex {vertex - 1}; its vertices are {first} to {end - 1}")
 
     def nbytes(self, words: Words, of: Sequence[int], to: Sequence[int]) -> int:
         """Return the size of the cargo from the ranks `of` to the ranks `to`."""
@@ -117,8 +145,12 @@ class Cargo:
         if vertices >= 0:
             bitmap = None if bits < 0 else self._region.array(bits, -(-n // 32), np.uint32, rank)
             records, count = data.view(np.uint64), len(data) // 16
-            arrays = self._elements(wide, narrow, rank)
-            self._library().TakeValues(count, records=records, n=count, bits=bitmap, **arrays)
+            if self._refused is None:
+                self._refused = self.device.zeros(len(self._layout.starts) - 1, np.int64)
+            self._library().TakeValues(
+                count, records=records, n=count, first=first, end=self._layout.starts[sender + 1], bits=bitmap,
+                **self._elements(wide, narrow, rank), refused=self._refused[sender:],
+            )  # fmt: skip
         elif bits >= 0:
             taken = data.view(np.uint32)
             to = self._region.array(bits + 4 * (first // 32), len(taken), np.uint32, rank)
@@ -167,6 +199,11 @@ def swap_cargo(exchange: Swap, groups: Sequence[Sequence[int]], words: Words, ca
     words : mapping
         The words of each rank of the own group.
     cargo : Cargo
+
+    Raises
+    ------
+    ExchangeError
+        What another group has sent does not fit.
     """
     # Send the words, and small cargo behind them.
     device, place = cargo.device, exchange.rank
@@ -183,23 +220,31 @@ def swap_cargo(exchange: Swap, groups: Sequence[Sequence[int]], words: Words, ca
                 messages[k] = np.concatenate([head, device.fetch(loads[k])])
     received = exchange.swap_values(messages)
 
-    # Split the messages into words and cargo.
-    every, n, data = dict(words), len(words[groups[place][0]]), dict[int, Array]()
+    # Split the messages into words and cargo, whose sizes all ranks compute from the words.
+    own = words[groups[place][0]]
+    every, n, data = dict(words), len(own), dict[int, Array]()
     for k in others:
         end = 8 * n * len(groups[k])
+        if len(received[k]) < end:
+            raise ExchangeError(f"rank {groups[k][0]} sends {len(received[k])} bytes of words instead of {end}")
         every.update(zip(groups[k], received[k][:end].view(np.int64).reshape(-1, n), strict=True))
         data[k] = device.asarray(received[k][end:])
+        for r in groups[k]:
+            cargo.check(r, every[r], own)
+    sizes = np.array([[cargo.nbytes(every, of, to) * (of is not to) for to in groups] for of in groups])
 
-    # Send large cargo. All ranks compute its sizes from the words.
+    # Send large cargo.
     if most is not None:
-        sizes = np.array([[cargo.nbytes(every, of, to) * (of is not to) for to in groups] for of in groups])
-        sizes[sizes <= most] = 0
-        if sizes.any():
+        large = np.where(sizes > most, sizes, 0)
+        if large.any():
             nothing = device.zeros(0, np.uint8)
-            parts = [loads[k] if sizes[place, k] else nothing for k in range(len(groups))]
-            later = exchange.alltoallv(parts, sizes)
-            data.update({k: later[k] for k in others if sizes[k, place]})
+            parts = [loads[k] if large[place, k] else nothing for k in range(len(groups))]
+            later = exchange.alltoallv(parts, large)
+            data.update({k: later[k] for k in others if large[k, place]})
     for k in others:
+        if len(data[k]) != (due := sizes[k, place]):
+            raise ExchangeError(f"rank {groups[k][0]} sends {len(data[k])} bytes of cargo instead of {due}")
         cargo.unload(every, groups[k], data[k])
     device.synchronize()
+    cargo.check_lists()
     return every

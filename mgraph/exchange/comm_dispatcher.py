@@ -17,7 +17,7 @@ from distributed.comm import Comm
 from distributed.comm import connect as open_comm
 from distributed.core import Status
 
-from mgraph.exchange.contract import ExchangeError
+from mgraph.errors import ExchangeError
 
 __all__ = ["HANDLER", "CommDispatcher", "Inbox", "Key"]
 

@@ -8,8 +8,8 @@ from functools import cache
 
 import numpy as np
 
-from mgraph.errors import InvalidOption
-from mgraph.exchange.contract import Array, Exchange, ExchangeError
+from mgraph.errors import ExchangeError, InvalidOption
+from mgraph.exchange.contract import Array, Exchange
 
 __all__ = [
     "CODE_BITS",

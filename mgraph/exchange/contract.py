@@ -15,19 +15,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mgraph.device import Device
-from mgraph.errors import InvalidOption, MgraphError
+from mgraph.errors import InvalidOption
 from mgraph.exchange.cargo import Cargo, swap_cargo
 from mgraph.exchange.links import Link
 from mgraph.exchange.world import World
 
-__all__ = ["Array", "Exchange", "ExchangeError"]
+__all__ = ["Array", "Exchange"]
 
 _REDUCE = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 Array = Any  #: a NumPy array, or a CuPy array where the exchange's device is a GPU
-
-
-class ExchangeError(MgraphError, RuntimeError):
-    """The ranks made different calls, or belong to different attempts."""
 
 
 class Exchange(ABC):
@@ -46,15 +42,12 @@ class Exchange(ABC):
         The ranks that map each other's memory, of which this rank is one.
     names : sequence of int
         The numbers of the ranks in messages to users.
-    region_nbytes : int
-        The bytes of this rank's region of the `World`.
     """
 
     name: ClassVar[str]
     rank: int
     size: int
     mates: tuple[int, ...]
-    region_nbytes: int = 0
     _world: World | None = None
 
     def __init__(self, rank: int, size: int, aborted: Callable[[], bool], names: Sequence[int] | None = None) -> None:
@@ -149,6 +142,11 @@ class Exchange(ABC):
         if self._world is None:
             self._world = World(self, device)
         return self._world
+
+    @property
+    def world_nbytes(self) -> int:
+        """The bytes of this rank's memory for programs: its region, and the words of its links to other groups."""
+        return 0 if self._world is None else self._world.nbytes
 
     def close_world(self) -> None:
         """Free the world."""

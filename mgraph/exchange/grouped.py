@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -128,8 +129,14 @@ class GroupedExchange(Exchange):
         links = []
         for other, pair in self._pairs.items():
             for link in pair.links() or ():
-                links.append(link._replace(ranks=self._groups.members(other)))
+                fail = partial(self._fail, link.fail)
+                links.append(link._replace(ranks=self._groups.members(other), fail=fail))
         return links if len(links) == len(self._pairs) else None
+
+    def _fail(self, fail: Callable[..., NoReturn], *why: Any) -> NoReturn:
+        """Implement `Link.fail`: all pairs are closed, so that no other group waits for this rank."""
+        self._run(lambda: fail(*why))
+        raise AssertionError("fail has raised no error")
 
     def close(self) -> None:
         """Close all exchanges, from any thread. A running call of another thread ends at once."""

@@ -21,7 +21,7 @@ import numpy as np
 from distributed.protocol import Serialize, Serialized, deserialize
 
 from mgraph.budget import GRAIN
-from mgraph.exchange.contract import ExchangeError
+from mgraph.errors import ExchangeError
 
 __all__ = ["INLINE", "Head", "own"]
 

@@ -18,9 +18,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mgraph.device import Device
-from mgraph.errors import Aborted, DeviceError, MgraphError, WorkerLost
+from mgraph.errors import Aborted, DeviceError, ExchangeError, MgraphError, WorkerLost
 from mgraph.exchange.common import SwapExchange, another_call, call_code, check_addresses
-from mgraph.exchange.contract import Array, ExchangeError
+from mgraph.exchange.contract import Array
 from mgraph.exchange.ipc_buffers import BUFFER_BYTES, IpcBuffers
 from mgraph.exchange.segment import Place, Segment
 from mgraph.exchange.waiting import PATIENCE

@@ -38,7 +38,6 @@ class Collectives(Protocol):
     rank: int
     size: int
     mates: tuple[int, ...]
-    region_nbytes: int
     aborted: Callable[[], bool]
 
     def allreduce(self, values: np.ndarray, op: str = "sum") -> np.ndarray: ...

@@ -23,9 +23,8 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 from distributed.comm import Comm
 
-from mgraph.errors import Aborted, MgraphError, WorkerLost
+from mgraph.errors import Aborted, ExchangeError, WorkerLost
 from mgraph.exchange.common import another_call, call_code
-from mgraph.exchange.contract import ExchangeError
 from mgraph.exchange.groups import Groups
 from mgraph.exchange.links import CLOSED, UNFIT, Link
 from mgraph.exchange.tcp import TcpExchange
@@ -80,11 +79,14 @@ class SocketExchange(TcpExchange):
     def close(self) -> None:
         """Close the sockets, from any thread. A running call of another thread ends at once. May be called twice."""
         self._over = self._over or "was closed"
+        self._shut_down()
+        super().close()
+
+    def _shut_down(self) -> None:
         for end in (*(self._into or {}).values(), *(self._from.values() if self._into else ())):
             with suppress(OSError):
                 # That of an SSLSocket ends the encryption first: a running call would go on in clear.
                 socket.socket.shutdown(end.socket, socket.SHUT_RDWR)
-        super().close()
 
     def links(self) -> list[Link] | None:
         """Implement `Exchange.links`."""
@@ -99,18 +101,20 @@ class SocketExchange(TcpExchange):
             links.append(Link([rank], out.fileno(), into.fileno(), code, fail, transfer, closed))
         return links
 
-    def _fail(self, rank: int, code: int, theirs: int) -> NoReturn:
+    def _fail(self, rank: int, code: int, theirs: int, error: BaseException | None) -> NoReturn:
+        """Implement `Link.fail`. Sockets to all ranks are shut down, so that none waits for this one."""
         if self._over or self.aborted():
             raise Aborted(f"{self._here()} {self._over or 'was aborted'}")
         here, other = self._here(), self.names[rank]
-        error: MgraphError
-        if theirs == CLOSED:
-            error = self._closed(rank)
-        elif theirs == UNFIT:
-            error = ExchangeError(f"{here} got a message of rank {other} that does not fit the program")
-        else:
-            error = another_call(here, code, other, theirs)
+        if error is None:
+            if theirs == CLOSED:
+                error = self._closed(rank)
+            elif theirs == UNFIT:
+                error = ExchangeError(f"{here} got a message of rank {other} that does not fit the program")
+            else:
+                error = another_call(here, code, other, theirs)
         self._over = f"failed before: {error}"
+        self._shut_down()
         raise error
 
     def _closed(self, rank: int) -> Aborted:

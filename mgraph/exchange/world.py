@@ -96,6 +96,7 @@ class World:
         self._links = None if self.mapped else self._open_links()
         self.runs, self.launches, self.stays = 0, 0, 0
         self._region: Any = None
+        self._region_nbytes = 0
         self._control = device.zeros(HEARD_AT + self.size * SLOT, np.uint64)
         self._counts = self._control[COUNTS_AT : COUNTS_AT + self.size + NUMBERS].view(np.int64)
         self._layouts: dict[Any, Layout] = {}
@@ -173,7 +174,7 @@ class World:
         layout = self._layouts.get(key)
         if layout is None:
             layout = Layout(self.size, room, message, bool(self._strangers), arrays)
-            if layout.nbytes > self.exchange.region_nbytes:
+            if layout.nbytes > self._region_nbytes:
                 self._grow(layout.nbytes)
             layout.world, layout.starts = self._struct(layout, partition), partition.starts
             if len(self._layouts) > 16:
@@ -209,6 +210,11 @@ class World:
             link_count=len(links) if links else 0,
         )  # fmt: skip
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of this rank's region and of its links."""
+        return self._region_nbytes + (0 if self._links is None else int(self._links.words.nbytes))
+
     def array(self, layout: Layout, name: str, n: int, dtype: Any) -> Array:
         """Return n elements of an array of the own region."""
         return self._region.array(layout.offsets[name], n, dtype)
@@ -219,7 +225,7 @@ class World:
         self._layouts.clear()
         self._free()
         self._region = open_region(self.exchange, self.device, self.mates, nbytes)
-        self.exchange.region_nbytes = nbytes
+        self._region_nbytes = nbytes
 
     def _free(self) -> None:
         if self._region is not None:
@@ -227,7 +233,7 @@ class World:
             if self.size > 1:
                 self.exchange.barrier()
             self._region.free()
-        self._region, self.exchange.region_nbytes = None, 0
+        self._region, self._region_nbytes = None, 0
 
     def close(self) -> None:
         """Unmap the other regions and free the own region, from any thread, once a running launch has ended."""
@@ -236,7 +242,7 @@ class World:
             for used in (self._watch, self._tickets, self._links):
                 if used is not None:
                     used.close()
-            region, self._region, self.exchange.region_nbytes = self._region, None, 0
+            region, self._region, self._region_nbytes = self._region, None, 0
             self._layouts.clear()
             if region is not None:
                 self.device.use()

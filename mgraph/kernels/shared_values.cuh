@@ -21,16 +21,23 @@ struct PackValues {
     }
 };
 
-struct TakeValues {
+struct TakeValues {  // takes only vertices from `first` up to `end`, those of the sender
     static constexpr int lanes = 1;
     const u64* records;
     i64 n;
+    i64 first;
+    i64 end;
     u32* bits;
     u64* wide;
     u32* narrow;
+    i64* refused;  // out: 1 + a vertex that is not the sender's
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(n)) {
             u32 v = (u32)records[2 * i];
+            if (v < first || v >= end) {
+                store(refused, (i64)v + 1);
+                continue;
+            }
             if (bits) or_everywhere(bits + v / word_bits, bit_of(v));
             if (wide) wide[v] = records[2 * i + 1];
             if (narrow) narrow[v] = (u32)(records[2 * i] >> 32);

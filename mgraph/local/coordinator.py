@@ -283,18 +283,23 @@ class Coordinator:
 
     def _sweep(self) -> None:
         """Apply batches that wait for long, in a thread that ends when none do."""
-        while True:
-            with self._order:
-                first = self._waiting[0] if self._waiting else None
-            time.sleep(SWEEP_SECONDS)
-            with self._order:
-                if self._waiting and self._waiting[0] is first:
-                    self.flush()
+        try:
+            while True:
+                with self._order:
+                    first = self._waiting[0] if self._waiting else None
+                time.sleep(SWEEP_SECONDS)
+                with self._order:
+                    if self._waiting and self._waiting[0] is first:
+                        self.flush()
+                self._sweeping = False
+                # A batch that came before the line above started no other thread.
+                if not self._waiting:
+                    return
+                self._sweeping = True
+        except BaseException:
+            # The next batch starts another thread.
             self._sweeping = False
-            # A batch that came before the line above started no other thread.
-            if not self._waiting:
-                return
-            self._sweeping = True
+            raise
 
     @property
     def queued(self) -> int:

@@ -9,11 +9,13 @@ from contextlib import contextmanager, suppress
 import numpy as np
 import pytest
 from fakes import FAKE_CALLS, FakeWorker, LoopThread, assert_clean, sending, wait_for
+from patience import patience
 from test_pipeline import groups, small
 
 from mgraph.batch import TOLD
 from mgraph.calls import CALLS
 from mgraph.client.batches.pipeline import Pipeline
+from mgraph.client.calls.batch_group import SmallBatch
 from mgraph.client.calls.coordinator import Coordinator
 from mgraph.client.calls.loop_runner import LoopRunner
 from mgraph.client.stores.recovery import Incarnation, Recovering
@@ -149,6 +151,30 @@ def test_a_graph_that_does_not_come_back_ends_small_batches_that_wait(monkeypatc
             pending[-1].exception(10)
         assert all(p.done() for p in pending)
         assert isinstance(pending[-1].exception(0), WorkerLost)
+
+
+@pytest.mark.parametrize("queued", [False, True])
+def test_no_loss_waits_for_a_batch_whose_call_was_interrupted(monkeypatch, queued):
+    """Ctrl-C comes while a batch is queued, and the block goes on; nobody knows whether that batch is in the queue."""
+    with recovering(monkeypatch) as (graph, workers):
+        post = graph.post
+
+        def interrupted(small: SmallBatch) -> None:
+            if queued:
+                post(small)
+            raise KeyboardInterrupt
+
+        with pipeline(graph) as pipe:
+            pending = [pipe.update(small(milliseconds=100, n=1))]
+            with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+                patch.setattr(graph, "post", interrupted)
+                pipe.update(small(n=2))
+            cut(workers[0])
+            pending.append(pipe.update(small(n=3)))
+            assert pending[1].result(patience(5)).inserted == 6
+        assert len(graph.recoveries) == 1
+        assert [p.result(0).inserted for p in pending] == [2, 6]
+        assert graph.status.epoch == 2
 
 
 def test_another_thread_that_makes_calls_recovers_the_graph_and_the_pipeline_goes_on(monkeypatch):

@@ -21,7 +21,7 @@ from test_world import meet
 
 from mgraph.device import Device
 from mgraph.errors import Aborted
-from mgraph.exchange import ExchangeError
+from mgraph.exchange import ExchangeError, sockets
 from mgraph.exchange.common import call_code
 from mgraph.exchange.sockets import HEAD, SocketExchange
 
@@ -81,6 +81,37 @@ def test_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert all(versions)
         with pytest.raises(Aborted, match="found that rank 0 has closed its connection"):
             meet(made[1], CPU)
+
+
+def test_an_error_of_a_transfer_within_a_launch_reaches_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    fails, transfer = list[bool](), sockets._transfer
+
+    def failing(out: socket.socket, into: socket.socket, sends: bool, data: memoryview) -> int:
+        if fails and threading.current_thread().name == "first":
+            raise MemoryError("no room to encrypt")
+        return transfer(out, into, sends, data)
+
+    # As over TLS.
+    monkeypatch.setattr(sockets, "_transfer", failing)
+    monkeypatch.setattr(sockets.ssl, "SSLSocket", socket.socket)
+    with pair() as made, ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda end: meet(end, CPU), made))
+        fails.append(True)
+
+        def run(end: SocketExchange) -> None:
+            threading.current_thread().name = "first" if end.rank == 0 else "second"
+            meet(end, CPU)
+
+        first, second = (pool.submit(run, end) for end in made)
+        late = threading.Timer(patience(5), made[1].close)
+        late.start()
+        with pytest.raises(MemoryError, match="no room to encrypt"):
+            first.result(LIMIT)
+        with pytest.raises(Aborted, match="found that rank 0 has closed its connection"):
+            second.result(LIMIT)
+        late.cancel()
+        with pytest.raises(Aborted, match="failed before: no room"):
+            made[0].barrier()
 
 
 def test_a_program_ends_when_its_worker_closes_the_comms() -> None:

@@ -18,10 +18,12 @@ from exchange_ranks import ranks, run_processes, run_threads
 from patience import patience
 from spmd import Meeting, thread_exchange
 
+from mgraph.budget import Budget
 from mgraph.device import Device
 from mgraph.errors import Aborted, CapacityError, DeviceError
 from mgraph.exchange import Exchange, ExchangeError, Loopback, gpu_tickets, world
 from mgraph.exchange.gpu_tickets import Tickets, Watch
+from mgraph.exchange.links import CODE, LINK, RANKS, Link, Links
 from mgraph.exchange.segment import Segment
 from mgraph.kernels import load
 from mgraph.partition import Partition
@@ -155,7 +157,7 @@ def test_regions_grow_and_leave_no_names() -> None:
         wrong, sizes = [], []
         for room in (8, 1 << 12, 16, 1 << 14):
             wrong.append(meet(exchange, device, room=room)["wrong"])
-            sizes.append(exchange.region_nbytes)
+            sizes.append(exchange.world_nbytes)
         assert sizes[0] < sizes[1] == sizes[2] < sizes[3]
         return wrong
 
@@ -269,6 +271,22 @@ def test_gateways_send_within_a_launch(hosts: str) -> None:
     assert run_threads(hosts if kind == "groups" else kind, size, work) == [[0] * 4] * size
 
 
+@pytest.mark.parametrize(("mapped", "links"), [(True, 0), ("carried", 0), ("hosts", 1)])
+def test_memory_for_programs_is_counted_with_that_of_links(mapped: bool | str, links: int) -> None:
+    def work(exchange: Exchange, device: Device) -> list[int]:
+        before, state = exchange.world_nbytes, meet(exchange, device, rows=100)
+        layout = exchange.world(device).layout(Partition.equal(200, 2), 100, 4, bitmap=4096)
+        return [before, exchange.world_nbytes - layout.nbytes, state["wrong"]]
+
+    assert together(2, work, mapped) == [[0, links * 8 * LINK, 0]] * 2
+
+
+def test_words_of_links_are_taken_from_the_budget() -> None:
+    many = [Link([1], 0, 0, 1, lambda *_: pytest.fail("no link is used"))] * 4
+    with pytest.raises(CapacityError, match=f"{4 * 8 * LINK} bytes are needed .* leaves 5"):
+        Links(Device("cpu", budget=Budget(lambda: 5)), many)
+
+
 def dies_on_another_host(lost: int, exchange: Exchange, aborted: threading.Event) -> str:
     """Rank `lost` ends while the others wait for it in a program."""
     device = Device("cpu", threads=1)
@@ -305,6 +323,31 @@ def test_a_gateway_in_another_call_is_an_error() -> None:
 
     first, second = run_threads("groups-01", 2, work)
     assert "is in carry of int64 and rank 0 in allgather of uint8" in second, (first, second)
+
+
+@pytest.mark.parametrize("hosts", ["groups-012", "tcp"])
+def test_a_failed_link_ends_the_wait_of_all_hosts(hosts: str) -> None:
+    """Ranks 0 and 1 fail at their link; rank 2 waits for rank 0, and nobody aborts."""
+    ended = threading.Barrier(3)
+
+    def work(exchange: Exchange) -> str:
+        device = Device("cpu", threads=1)
+        meet(exchange, device)
+        if exchange.rank == 1:
+            (words,) = (words for words in exchange.world(device)._links.words if words[RANKS] == 0)
+            words[CODE] += 1
+        late = threading.Timer(patience(5), exchange.close)
+        late.start()
+        with pytest.raises((ExchangeError, Aborted)) as error:
+            meet(exchange, device)
+        late.cancel()
+        ended.wait(timeout=LIMIT)
+        with pytest.raises(Aborted, match="failed before"):
+            exchange.barrier()
+        return str(error.value)
+
+    *_, third = run_threads(hosts, 3, work)
+    assert "found that rank 0 has closed its connection" in third
 
 
 # ---- closing ---------------------------------------------------------------------------------------------------------

@@ -61,6 +61,22 @@ def test_batches_are_applied_though_nobody_asks(graph, monkeypatch):
     assert_clean(None)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_batches_are_applied_after_a_callback_has_ended_the_thread_that_sweeps(graph, monkeypatch):
+    monkeypatch.setattr(coordinator, "ALONE_SECONDS", float("inf"))
+    ended = threading.Event()
+
+    def end(done: Any) -> None:
+        ended.set()
+        raise SystemExit
+
+    with graph.pipeline() as pipe:
+        pipe.update(batch(0)).add_done_callback(end)
+        assert ended.wait(patience(5))
+        assert_clean(None)  # the thread has ended
+        assert not wait([pipe.update(batch(1))], patience(5)).not_done
+
+
 def test_a_batch_that_comes_alone_does_not_wait(graph, monkeypatch):
     monkeypatch.setattr(coordinator, "ALONE_SECONDS", 0.0)
     with graph.pipeline() as pipe:

@@ -130,7 +130,7 @@ class LinkedExchange(ThreadExchange):
     def links(self) -> list[Link] | None:
         return [Link([1 - self.rank], self.number, self.number, 1, self._fail)]
 
-    def _fail(self, code: int) -> NoReturn:
+    def _fail(self, code: int, error: BaseException | None) -> NoReturn:
         raise Aborted(f"rank {self.rank}: the other gateway is in call {code}")
 
     def close(self) -> None:

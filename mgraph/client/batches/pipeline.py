@@ -232,13 +232,17 @@ class Pipeline:
 
     def _post(self, batch: _InFlight, small: SmallBatch) -> None:
         """Queue a small batch, to be sent with others in one message."""
-        with self._condition:
-            self._sent.append(batch)
         try:
-            self._coordinator.post(small)
-        except Exception:
             with self._condition:
-                self._sent.remove(batch)
+                self._sent.append(batch)
+            self._coordinator.post(small)
+        except BaseException:
+            # After Ctrl-C it may be in the queue or not: nobody waits for its end.
+            with self._condition:
+                if batch in self._sent:
+                    self._sent.remove(batch)
+                    self._lost -= batch.lost
+                self._condition.notify_all()
             raise
 
     def _land_all(self) -> None:
@@ -412,11 +416,12 @@ class Pipeline:
         with self._condition:
             lost = self._is_lost(error)
             for batch in batches:
-                batch.lost = lost
-                if not lost and batch in self._sent:
-                    self._sent.remove(batch)
-            if lost:
-                self._lost += len(batches)
+                if batch in self._sent:
+                    batch.lost = lost
+                    if lost:
+                        self._lost += 1
+                    else:
+                        self._sent.remove(batch)
             self._condition.notify_all()
         return lost
 

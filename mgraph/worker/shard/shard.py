@@ -230,8 +230,8 @@ class Shard:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of device memory of structures, times, results, the change log and the exchange's region."""
-        nbytes = self.exchange.region_nbytes + (0 if self.clock is None else self.clock.nbytes)
+        """Bytes of device memory of structures, times, results, the change log and the exchange."""
+        nbytes = self.exchange.world_nbytes + (0 if self.clock is None else self.clock.nbytes)
         for structure in self.structures:
             nbytes += structure.nbytes
         if self.results or self.maintained:

@@ -227,6 +227,18 @@ def test_both_drivers(monkeypatch: pytest.MonkeyPatch, tables: str, size: int, m
         assert results[0][1]["levels"] > 0
 
 
+@pytest.mark.parametrize("method", ["louvain", "leiden"])
+def test_ranks_that_round_differently_decide_alike(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    graph = weighted(random_graph(5, 200, 900, False, skew=True), 5)
+    made = [shards(graph, cut(graph.n, 3)) for _ in range(2)]
+    labels, info = run(made[0], ALGORITHMS[method], seed=5)
+    exact = level.Level._sum_products
+    monkeypatch.setattr(level.Level, "_sum_products", lambda self: exact(self) * (1 + self.shard.rank / 4))
+    other_labels, other_info = run(made[1], ALGORITHMS[method], seed=5)
+    np.testing.assert_array_equal(other_labels, labels)
+    assert other_info == info
+
+
 def test_launches(counted: Counter[str]) -> None:
     """A sweep is one run of the program."""
     shard = shards(random_graph(1, 300, 900, False), cut(300, 1))[0]

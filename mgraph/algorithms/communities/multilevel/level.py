@@ -128,12 +128,22 @@ class Level:
         own = [int(Device.to_host(one.weigh("inside", self.labels))[0]) for one in self.weights]
         return int(self.shard.exchange.allreduce(np.array([sum(own)]))[0])
 
-    def value(self) -> float:
-        """Return the quality of the communities."""
+    def value(self, gained: int = 0) -> float:
+        """Add the ranks' `gained` to the weight inside of communities, and return their quality. Collective.
+
+        Ranks decide by it. Rank 0 adds up the products for all, since other CPUs may round differently.
+        """
+        products = np.float64(0 if self.shard.rank else self._sum_products())
+        gained, bits = self.shard.exchange.allreduce(np.array([gained, products.view(np.int64)]))
+        self.inside += int(gained)
+        return self.objective.value(self.inside, float(bits.view(np.float64)))
+
+    def _sum_products(self) -> float:
+        """Return the sum over the communities of the product of both strengths."""
         n = len(self.sums[0])
         parts = self.device.empty(-(-n // CHUNK), np.float64)
         self.kernels.SumProducts(len(parts), sums=self.sums[0], others=self.sums[-1], n=n, parts=parts)
-        return self.objective.value(self.inside, float(parts.sum()))
+        return float(parts.sum())
 
     # ---- local moving ------------------------------------------------------------------------------------------------
 
@@ -154,17 +164,14 @@ class Level:
         active = self._movable(self.device.full(self.rows, 1, np.uint8) if active is None else active)
         for number in range(SWEEPS):
             before = self.labels.copy(), self.inside
-            moves, marks = self._sweep(
-                _mixed(seed, number), turns if number else max(turns, first_turns), active, reach
-            )
+            marks, now = self._sweep(_mixed(seed, number), turns if number else max(turns, first_turns), active, reach)
             if counted:
                 chosen = self.device.gather(self.degrees, self.tally.active)
                 self.visited += int(Device.to_host(chosen.sum(dtype=np.int64)))
-            if moves == 0:
+            if marks is None:
                 break
 
             # Undo a sweep without gain. A small graph tries again with more turns.
-            now = self.value()
             if now <= best:
                 self.labels, self.inside = before
                 self.sums = self._sum()
@@ -177,19 +184,19 @@ class Level:
                 break
         return best
 
-    def _sweep(self, seed: int, turns: int, active: Array, reach: float) -> tuple[int, Array]:
+    def _sweep(self, seed: int, turns: int, active: Array, reach: float) -> tuple[Array, float]:
         """Let each active vertex choose once, in `turns` turns.
 
-        Returns the number of moves of all ranks, and the active vertices of the next sweep: uint8[rows].
+        Returns the active vertices of the next sweep, uint8[rows], and the quality; None and 0 if no vertex has moved.
         """
         marks, inside = self.device.zeros(self.n, np.uint8), self.device.zeros(1, np.int64)
         follow = {"before": self.labels.copy(), "marks": marks, "reach": reach, "inside": inside}
         follow |= {"bounds": None, "changes": None}
         votes = self._votes(self.labels, self.sums, self.objective.price, turns, seed)
-        moves = self._run_turns({**votes, "lone": self.n}, follow, active)
-        inside = Device.to_host(inside)
-        self.inside += int(self.shard.exchange.allreduce(inside)[0])
-        return moves, self._marked(marks)
+        if self._run_turns({**votes, "lone": self.n}, follow, active) == 0:
+            return None, 0.0
+        now = self.value(int(Device.to_host(inside)[0]))
+        return self._marked(marks), now
 
     def _votes(self, labels: Array, sums: list[Array], price: float, turns: int, seed: int) -> dict[str, Any]:
         """Return the fields of the kernels' `Votes`, for local moving."""
