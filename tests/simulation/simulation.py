@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any
 
 from fibers import LINE, World
+from preemption import Preemption
 from simulated_client import LONG
 from simulated_cluster import Cluster, Setting, simulated
 from simulated_history import Violation
@@ -35,6 +36,7 @@ FAULTS = (
 )  # fmt: skip
 CALM = 300  #: steps after the last fault, from which on disks do not fail any more
 MOMENTS = ("", "", "answer", "vote")  #: at which a fault comes after its step
+PRODUCT = Preemption("/mgraph/")
 DISKS = ("", "", "eio", "full", "eio full", "lost", "lying")
 LINES = ("mgraph/log/", "mgraph/client/calls/send_lock.py", "mgraph/client/stores/recovery.py")
 #: the steps of a program, with the probabilities up to and with each
@@ -216,7 +218,12 @@ class Result:
 
 def run(plan: Plan) -> Result:
     """Run a plan; the same plan always gives the same result."""
-    world = World(plan.seed, plan.lines, plan.line)
+    world = World(plan.seed, bool(plan.lines), plan.line)
+    with PRODUCT.between_lines(plan.lines, world.point):
+        return _run(plan, world)
+
+
+def _run(plan: Plan, world: World) -> Result:
     problem = None
     try:
         rates = (plan.setting.eio, plan.setting.full, plan.setting.lost, plan.setting.lying)
