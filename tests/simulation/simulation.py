@@ -61,7 +61,7 @@ class Shape:
     span : (int, int)
         Events between which faults come.
     lines : float
-        Probability that fibers give way between lines, too, which takes three times as long.
+        Probability that fibers give way between lines, too.
     threads : float
         Probability that a step is a change beside reads of several threads.
     kinds, syncs, disks, what, moments : tuple of str
@@ -71,7 +71,7 @@ class Shape:
     few : float
         Probability that a graph is opened on some of the workers only.
     traced : tuple of str
-        Parts of the paths of files between whose lines fibers give way.
+        Parts of the paths of files between whose lines fibers give way; see `Preemption`.
     line, slow : float
         Probabilities that they do so at a line, and that an operation of the disk takes long.
     """
