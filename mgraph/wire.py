@@ -18,8 +18,8 @@ __all__ = ["SESSION_HANDLER", "decode", "encode"]
 SESSION_HANDLER = "mgraph_session"  #: the name of the comm handler that the plugin adds to a worker for sessions
 
 SMALL = 1 << 10  #: maximum bytes of an array of numbers that is sent inside its message
-#: types that are checked for each value of a message; a union in the check would be made anew each time, in 0.3 us
-SINGLE, SEQUENCES = (type(None), bool, int, float, str, bytes), (list, tuple)
+SINGLE = frozenset((type(None), bool, int, float, str, bytes))  #: types of most values, which are sent as they are
+BASES, SEQUENCES = tuple(SINGLE), (list, tuple)
 
 
 def decode(fields: dict[str, Any]) -> Any:
@@ -29,19 +29,19 @@ def decode(fields: dict[str, Any]) -> Any:
 
 def encode(message: Message) -> dict[str, Any]:
     """Encode `message` as a dict that a comm can write."""
-    return {name: _marked(value) for name, value in to_dict(message).items()}
+    return _marked(to_dict(message))
 
 
 def _marked(value: Any) -> Any:
     """Mark the arrays in `value` as frames, and convert NumPy scalars to Python's."""
-    if isinstance(value, SINGLE):
-        return value
     if isinstance(value, dict):
-        return {key: _marked(item) for key, item in value.items()}
+        return {key: item if type(item) in SINGLE else _marked(item) for key, item in value.items()}
     if isinstance(value, SEQUENCES):
-        return [_marked(item) for item in value]
+        return [item if type(item) in SINGLE else _marked(item) for item in value]
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, BASES):
+        return value
     # Small arrays travel inside the message, large ones as frames.
     if isinstance(value, np.ndarray) and value.nbytes <= SMALL and value.dtype.kind in "biuf":
         return array_fields(value)
@@ -52,7 +52,9 @@ def _whole(value: Any) -> Any:
     """Restore the arrays that `_marked` encoded in `value`."""
     if isinstance(value, dict):
         whole = array_or_dict(value)
-        return {key: _whole(item) for key, item in value.items()} if whole is value else whole
+        if whole is not value:
+            return whole
+        return {key: item if type(item) in SINGLE else _whole(item) for key, item in value.items()}
     if isinstance(value, SEQUENCES):
-        return type(value)(map(_whole, value))
+        return type(value)([item if type(item) in SINGLE else _whole(item) for item in value])
     return value

@@ -42,3 +42,16 @@ def test_all_arrays_arrive(array):
     np.testing.assert_array_equal(found, array)
     small = array.nbytes <= SMALL and array.dtype.kind == "i"
     assert (frames == sent(np.zeros(1, np.int8))[1]) == small
+
+
+def test_numpy_scalars_become_pythons_wherever_they_are():
+    scalars = {
+        "int": np.int64(3),
+        "float": np.float64(0.5),
+        "bool": np.bool_(True),
+        "nested": [np.float32(2), {"x": np.uint8(1)}],
+    }
+    args = decode(encode(Call(1, 0, "bfs", scalars))).args
+    assert args == {"int": 3, "float": 0.5, "bool": True, "nested": [2.0, {"x": 1}]}
+    assert [type(args[name]) for name in ("int", "float", "bool")] == [int, float, bool]
+    assert [type(args["nested"][0]), type(args["nested"][1]["x"])] == [float, int]

@@ -11,14 +11,13 @@ import random
 import sys
 import threading
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 __all__ = ["LINE", "YIELD", "Fiber", "Killed", "Process", "Runner", "Stuck", "World", "world"]
 
 YIELD = 0.15  #: probability that a fiber gives way where it does not have to
 LOOKS = 10_000  #: at the clock in one step
-LINE = 0.02  #: the same at a line of a traced file
+LINE = 0.02  #: the same at a preemption point
 
 
 class Killed(BaseException):
@@ -102,20 +101,20 @@ class World:
     Parameters
     ----------
     seed : int
-    lines : tuple of str
-        Parts of the paths of files between whose lines a fiber may give way.
+    lines : bool
+        True if fibers, also those of event loops, give way at preemption points.
     line : float
-        Probability that it does so at a line.
+        Probability that they do so at one.
     most : int
         Steps after which the world is stuck.
     """
 
     current: World | None = None
 
-    def __init__(self, seed: int, lines: tuple[str, ...] = (), line: float = LINE, most: int = 60_000) -> None:
+    def __init__(self, seed: int, lines: bool = False, line: float = LINE, most: int = 60_000) -> None:
         self.rng, self.now, self.steps, self._most = random.Random(seed), 0.0, 0, most
         self.problem: BaseException | None = None
-        self.lines, self.line, self._traced = lines, line, _Traced(lines)
+        self.lines, self.line = lines, line
         self._timers: list[tuple[float, int, Process | None, Callable[[], None]]] = []
         self._numbers = self._paused = self._looks = 0
         self._faults: list[tuple[int, Callable[[], None]]] = []
@@ -224,6 +223,14 @@ class World:
         if fiber.number and self.rng.random() < chance:
             self._ready.append(fiber)
             self._switch(fiber)
+
+    def point(self, value: Any = None) -> Any:
+        """Let others run at a preemption point, if the seed says so. Return `value`."""
+        fiber = self.fiber
+        if fiber is not None and not fiber.process.dead and not self._over and self.rng.random() < self.line:
+            self._ready.append(fiber)
+            self._switch(fiber)
+        return value
 
     def block(self, queue: Any, seconds: float | None = None) -> bool:
         """Wait until `wake` is called for this queue. Return False after `seconds`."""
@@ -372,42 +379,16 @@ class World:
         """Run a fiber to its end, in a thread that is free afterwards."""
         if not fiber.process.dead:
             try:
-                if self.lines:
-                    sys.settrace(self._trace)
                 fiber.work()
             except Killed:
                 pass
             except BaseException as problem:
                 self.fail(problem)
-            finally:
-                sys.settrace(None)
         del fiber.process.fibers[fiber.number]
         assert fiber.runner is not None
         successor = None if self._over else self._next()
         Runner.idle.append(fiber.runner)
         self._pass_on(successor)
-
-    # ---- between lines -----------------------------------------------------------------------------------------------
-
-    def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        return self._line if self._traced[frame.f_code.co_filename] else None
-
-    def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if event == "line" and self.fiber is not None and not self.fiber.process.dead and not self._over:
-            self.give_way(self.line)
-        return self._line
-
-
-class _Traced(dict[str, bool]):
-    """By path, whether a file is traced: a code as a key would be hashed with all that it has, 40,000 times a seed."""
-
-    def __init__(self, lines: tuple[str, ...]) -> None:
-        super().__init__()
-        self._lines = lines
-
-    def __missing__(self, path: str) -> bool:
-        self[path] = traced = any(part in path for part in self._lines)
-        return traced
 
 
 def world() -> World:

@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any
 
 from fibers import LINE, World
+from preemption import Preemption
 from simulated_client import LONG
 from simulated_cluster import Cluster, Setting, simulated
 from simulated_history import Violation
@@ -35,6 +36,7 @@ FAULTS = (
 )  # fmt: skip
 CALM = 300  #: steps after the last fault, from which on disks do not fail any more
 MOMENTS = ("", "", "answer", "vote")  #: at which a fault comes after its step
+PRODUCT = Preemption("/mgraph/")
 DISKS = ("", "", "eio", "full", "eio full", "lost", "lying")
 LINES = ("mgraph/log/", "mgraph/client/calls/send_lock.py", "mgraph/client/stores/recovery.py")
 #: the steps of a program, with the probabilities up to and with each
@@ -59,7 +61,7 @@ class Shape:
     span : (int, int)
         Events between which faults come.
     lines : float
-        Probability that fibers give way between lines, too, which takes three times as long.
+        Probability that fibers give way between lines, too.
     threads : float
         Probability that a step is a change beside reads of several threads.
     kinds, syncs, disks, what, moments : tuple of str
@@ -69,7 +71,7 @@ class Shape:
     few : float
         Probability that a graph is opened on some of the workers only.
     traced : tuple of str
-        Parts of the paths of files between whose lines fibers give way.
+        Parts of the paths of files between whose lines fibers give way; see `Preemption`.
     line, slow : float
         Probabilities that they do so at a line, and that an operation of the disk takes long.
     """
@@ -216,7 +218,12 @@ class Result:
 
 def run(plan: Plan) -> Result:
     """Run a plan; the same plan always gives the same result."""
-    world = World(plan.seed, plan.lines, plan.line)
+    world = World(plan.seed, bool(plan.lines), plan.line)
+    with PRODUCT.between_lines(plan.lines, world.point):
+        return _run(plan, world)
+
+
+def _run(plan: Plan, world: World) -> Result:
     problem = None
     try:
         rates = (plan.setting.eio, plan.setting.full, plan.setting.lost, plan.setting.lying)

@@ -6,15 +6,17 @@ import gc
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import planted
+import preemption
 import pytest
 from promise_records import note
 from simulated_cluster import simulated
-from simulation import LINES, SHAPES, Plan, Result, main, run, shrunk
+from simulation import LINES, PRODUCT, SHAPES, Plan, Result, main, run, shrunk
 
 #: by shape, of twenty seeds
 SHARES = {
@@ -123,6 +125,76 @@ def test_a_seed_replays_in_another_process(installed):
 
 def _mark(result: Result) -> tuple[int, float, float]:
     return result.steps, result.seconds, result.mark
+
+
+def test_each_function_of_a_traced_file_has_points():
+    for part in sorted({part for shape in SHAPES.values() for part in shape.traced}):
+        paths = [path for path in PRODUCT.functions if part in path]
+        assert paths, part
+        for path in paths:
+            names = {code.co_qualname for code in preemption.functions_of(preemption.compiled(path))}
+            assert {name for name in names if "<" not in name} <= {
+                code.co_qualname for _, code, _ in PRODUCT.codes(path)
+            }
+
+
+WORK = '''
+def numbers(n):
+    """Every kind of line."""
+    total, table = 0, {}
+    with open("/dev/null") as file:
+        for k in range(n):
+            if k % 3 == 1:
+                continue
+            total += sum(k + j for j in range(k))
+            table[k] = [
+                k,
+                file.name,
+            ]
+    while total > 10:
+        total //= 2
+    try:
+        raise ValueError(total)
+    except ValueError as error:
+        match error.args:
+            case (int(), ):
+                table["squares"] = [k * k for k in range(n) if k % 2]
+    def inner(value):
+        with file:
+            return value
+    return total, table
+'''
+
+
+def test_points_are_where_a_tracer_is_called(tmp_path):
+    path = tmp_path / "work.py"
+    path.write_text(WORK)
+    places: dict[str, list[str]] = {"lines": [], "points": []}
+
+    def trace(frame, event, argument):
+        if frame.f_code.co_filename == str(path):
+            if event == "line":
+                places["lines"].append(frame.f_code.co_name)
+            return trace
+        return None
+
+    def point(value=None):
+        places["points"].append(sys._getframe(1).f_code.co_name)
+        return value
+
+    plain, pointed = {}, {preemption.POINT: point}
+    exec(compile(WORK, path, "exec"), plain)
+    exec(preemption.compiled(str(path)), pointed)
+    sys.settrace(trace)
+    try:
+        result = plain["numbers"](7)
+    finally:
+        sys.settrace(None)
+    assert pointed["numbers"](7) == result
+    points, lines = Counter(places["points"]), Counter(places["lines"])
+    print(points, lines)
+    assert points.keys() == lines.keys()
+    assert all(0.7 * lines[name] <= points[name] <= 1.3 * lines[name] for name in lines)
 
 
 def test_a_failing_seed_prints_itself_and_shrinks(monkeypatch, capsys):
