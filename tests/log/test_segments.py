@@ -26,7 +26,7 @@ LOG = 77
 def put(segments: Segments, epoch: int) -> None:
     ids = np.arange(5, dtype=np.uint32)
     record = draft("batch", {"src": ids, "dst": ids}, epoch, 0)
-    segments.put(record, segments.claim(record.size))
+    segments.put([record], segments.claim(record.size))
 
 
 @pytest.mark.parametrize("removed", [True, False])
@@ -73,13 +73,13 @@ def test_a_change_is_not_ready_while_a_mark_before_it_is_not_written(tmp_path, m
     """Who reads the log of a killed process stops at a place that is claimed and empty."""
     put, claimed = Segments.put, threading.Event()
 
-    def slow_mark(segments: Segments, record: Draft, place: int, *hasher: object) -> None:
-        if record.kind == "mark":
+    def slow_mark(segments: Segments, records: list[Draft], place: int, *hasher: object) -> None:
+        if records[0].kind == "mark":
             claimed.set()
             time.sleep(0.3)
             if problem is not None:
                 raise problem
-        put(segments, record, place, *hasher)
+        put(segments, records, place, *hasher)
 
     log = Log(Segments(DISK, str(tmp_path), LOG), "background", 0)
     with monkeypatch.context() as patch:

@@ -152,11 +152,11 @@ def test_a_flush_waits_for_a_mark_before_the_last_change(log, monkeypatch):
     """A reader stops where a place is claimed and not written."""
     put, claimed, go_on = Segments.put, threading.Event(), threading.Event()
 
-    def slow_mark(segments, record, place, hasher=None):
-        if record.kind == "mark":
+    def slow_mark(segments, records, place, hasher=None):
+        if records[0].kind == "mark":
             claimed.set()
             assert go_on.wait(20)
-        put(segments, record, place, hasher)
+        put(segments, records, place, hasher)
 
     log.go.set()
     monkeypatch.setattr(Segments, "put", slow_mark)
@@ -200,7 +200,7 @@ def test_what_is_put_off_is_held_before_the_vote(log, monkeypatch):
     assert read(log) == [(1, 3), (2, 7)]
 
 
-def _no_room(size: int) -> int:
+def _no_room(size: int, records: int) -> int:
     raise OSError(28, "No space left on device")
 
 

@@ -127,7 +127,7 @@ def a_rank_forgets_its_doubt(patch: Patch) -> None:
 
 
 def attempts_have_one_number(patch: Patch) -> None:
-    patch.setattr(Log, "_number", lambda log, epoch: 0)
+    patch.setattr(Log, "_number", lambda log, *epochs: 0)
 
 
 def epochs_are_not_checked(patch: Patch) -> None:
