@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 import time
+from collections import OrderedDict
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -62,6 +63,24 @@ def test_an_empty_segment_keeps_its_room(tmp_path):
     put(segments, 1)
     segments.close()
     assert [entry.epoch for entry in scan(DISK, str(tmp_path), LOG).entries] == [1]
+
+
+def test_a_sync_that_begins_while_a_place_is_claimed_does_not_count_its_record(tmp_path):
+    """Its record is not written yet, and a crash may lose it."""
+    segments, syncs = Segments(DISK, str(tmp_path), LOG), list[threading.Thread]()
+
+    class Noticed(OrderedDict[int, None]):
+        def __setitem__(self, place: int, value: None) -> None:
+            if not syncs:
+                syncs.append(threading.Thread(target=segments.sync))
+                syncs[0].start()
+                syncs[0].join(0.3)
+            super().__setitem__(place, value)
+
+    segments._unwritten = Noticed()
+    place = segments.claim(800)
+    syncs[0].join()
+    assert segments.synced <= place < segments.end
 
 
 def begin(log: Log, epoch: int) -> None:

@@ -171,7 +171,7 @@ def _decide_together(
         return None
     records = [] if log is None else list(_parts(sizes, share))
     if whole:
-        records = [share_of(part, n, shard.rank, shard.size) for part, n in zip(records, sizes.tolist(), strict=False)]
+        records = [share_of(part, len(part["src"]), shard.rank, shard.size) for part in records]
 
     def sort() -> list[Run]:
         if log is not None:
