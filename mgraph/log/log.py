@@ -60,12 +60,9 @@ class _Open:
 
     records: Sequence[Draft]
     place: int
+    end: int  #: the place behind them
     offset: tuple[str, int] | None
     written: Future[None] | None = None  #: None while it is copied to the tail
-
-    @property
-    def end(self) -> int:
-        return self.place + size_of(self.records)
 
     @property
     def ahead(self) -> bool:
@@ -221,12 +218,12 @@ class Log:
         always = self._sync == "always"
         records = [draft(kind, c, epoch + i, attempt, always and (ahead or i > 0)) for i, c in enumerate(columns)]
         try:
-            place = self._segments.claim(size_of(records), len(records))
+            place = self._segments.claim(size := size_of(records), len(records))
         except OSError as error:
             raise failed(error, self._segments.path, "no room in the log") from error
 
         # Copy them to the tail, or write them from host memory.
-        self._open = change = _Open(records, place, columns[-1].get("offset"))
+        self._open = change = _Open(records, place, place + size, columns[-1].get("offset"))
         try:
             if behind is None or not behind.begin(records, place):
                 for record in records:
@@ -253,10 +250,11 @@ class Log:
             self._segments.put(records, place, self._hasher)
         except OSError as error:
             raise failed(error, self._segments.path, "the log cannot be written:") from error
+        end = place + size_of(records)
         if self._sync == "background":
-            self._syncing = self._syncer.submit(self._sync_upto, place + size_of(records))
+            self._syncing = self._syncer.submit(self._sync_upto, end)
         elif not records[0].ahead:
-            self._sync_upto(place + size_of(records))
+            self._sync_upto(end)
 
     def _write_held(self, records: Sequence[Draft], place: int) -> None:
         """Write records that may be acknowledged; a failure breaks the log."""

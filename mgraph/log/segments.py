@@ -229,9 +229,7 @@ class Segments:
         """True if three quarters of the tail are taken."""
         return self._tail is not None and 4 * (self.end - self._tail.written) > 3 * self._tail.capacity
 
-    def stage(
-        self, records: Sequence[Draft], place: int, copy: Callable[[Sequence[Any], Sequence[Any]], None]
-    ) -> None:
+    def stage(self, records: Sequence[Draft], place: int, copy: Callable[[Sequence[Any], Sequence[Any]], None]) -> None:
         """Begin to copy records to the tail, which has room."""
         assert self._tail is not None
         for record, own in placed(records, place):

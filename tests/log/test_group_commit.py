@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import shutil
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from queue import SimpleQueue
@@ -80,8 +81,12 @@ def test_one_sync_does_for_several(log, monkeypatch):
 @pytest.mark.parametrize("ahead", [False, True])
 def test_changes_that_are_decided_together_have_one_write_and_one_sync(log, tmp_path, monkeypatch, ahead):
     calls: list[str] = []
-    for name in ("write", "sync"):
-        monkeypatch.setattr(File, name, lambda *args, name=name, call=getattr(File, name): (calls.append(name), call(*args)))
+
+    def note(name: str, call: Callable[..., None]) -> None:
+        monkeypatch.setattr(File, name, lambda *args: (calls.append(name), call(*args)))
+
+    note("write", File.write)
+    note("sync", File.sync)
     begin_together(log, 1, 64, ahead)
     log.ready()
     log.keep()
