@@ -156,20 +156,19 @@ class Segments:
         """
         buffers: list[Any] = []
         staged, synced, begin = False, self.synced, place - self._start
-        apart = hasher is not None and len(records) == 1 and records[0].nbytes >= self.apart
+        if len(records) > 1 or records[0].nbytes < self.apart:
+            hasher = None
         for record, at in placed(records, place):
             parts = record.parts
             if len(parts) == 0 < record.nbytes:
                 parts, staged = self._views(at, record), True
             what = (synced, at, self._log, parts)
-            if not apart:
+            if hasher is None:
                 buffers += [record.packed(*what), *parts]
-                continue
-            # The header comes last.
-            assert hasher is not None
-            head = hasher.submit(record.packed, *what)
-            self._file.write(begin + HEADER, parts)
-            buffers = [head.result()]
+            else:  # the header comes last
+                head = hasher.submit(record.packed, *what)
+                self._file.write(begin + HEADER, parts)
+                buffers = [head.result()]
         self._file.write(begin, buffers)
         if staged:
             self._allocate_ahead()

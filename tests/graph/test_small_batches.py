@@ -264,15 +264,16 @@ def test_an_unknown_id_in_the_middle_is_named(monkeypatch):
         assert all(p.exception() is not None for p in pending[failed:])
 
 
-@pytest.mark.parametrize("kind", KINDS[:3], ids=str)
+@pytest.mark.parametrize(("kind", "stored"), [*((kind, False) for kind in KINDS[:3]), ({}, True)], ids=str)
 @pytest.mark.filterwarnings("ignore:.*no room to order")
-def test_each_allocation_of_a_group_fails_once(monkeypatch, kind):
-    """The batches that are reported are in the graph, and no others."""
+def test_each_allocation_of_a_group_fails_once(monkeypatch, tmp_path, kind, stored):
+    """The batches that are reported are in the graph and in its store, and no others."""
     rng, n = fresh_rng(), 300
     batches = [random_batch(rng, n, 60, kind.get("weighted", False)) for _ in range(30)]
 
     def run(failing: int) -> bool:
-        with DynamicGraph(n_vertices=n, **kind) as graph:
+        options = {**kind, "store": tmp_path / f"{failing}"} if stored else kind
+        with DynamicGraph(n_vertices=n, **options) as graph:
             pending = []
             with FailingAllocations(failing) as allocations:
                 try:
@@ -284,7 +285,10 @@ def test_each_allocation_of_a_group_fails_once(monkeypatch, kind):
             for p in pending:
                 assert p.done()
             check_prefix(graph, batches, pending)
-            return allocations.fired
+        if stored:
+            with DynamicGraph.open(options["store"]) as graph:
+                check_prefix(graph, batches, pending)
+        return allocations.fired
 
     with watched(monkeypatch):
         assert not run(-1)
