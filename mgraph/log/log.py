@@ -9,6 +9,9 @@ crash and what was refused is not:
 2. `refuse` returns when the refusal is on the disk, and only then is the error given, or anything later begun.
 3. See `mgraph.log.recovery_scan` for what is read after a crash.
 
+Several changes may be decided together. Each has a record and an epoch of its own; the records are written at once, and
+kept or refused together. A crash may leave the first of them.
+
 With ``sync="background"``, `ready` returns when the record is written; where there is a tail, `keep` returns when that
 has the record, from which it is written later. Another thread syncs all the time. A process that is killed then loses
 nothing; a machine that stops loses the changes after `durable`. `ready` also waits while more than `Lag.nbytes` are not
@@ -19,11 +22,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -33,7 +36,7 @@ from mgraph.device import Device
 from mgraph.errors import Aborted, StoreError
 from mgraph.log.files import failed
 from mgraph.log.records import WITHIN, Draft, SnapshotState, draft
-from mgraph.log.segments import Segments
+from mgraph.log.segments import Segments, size_of
 from mgraph.log.shared_memory_tail import Copy, SharedMemoryTail
 from mgraph.log.write_behind import WriteBehind
 
@@ -53,16 +56,17 @@ class Lag:
 
 @dataclass
 class _Open:
-    """The change that is being made."""
+    """The change that is being made, or those that are decided together."""
 
-    record: Draft
+    records: Sequence[Draft]
     place: int
+    end: int  #: the place behind them
     offset: tuple[str, int] | None
     written: Future[None] | None = None  #: None while it is copied to the tail
 
     @property
-    def end(self) -> int:
-        return self.place + self.record.size
+    def ahead(self) -> bool:
+        return self.records[0].ahead
 
 
 class Log:
@@ -126,7 +130,7 @@ class Log:
         self._writer = make(f"{name}-write")
         self._syncer = make(f"{name}-sync")
         self._hasher = make(f"{name}-hash") if sync == "always" else None  # else a record's time hardly counts
-        self.attempt, self._last, self._again = 0, (-1, -1), 0
+        self.attempt, self._last, self._again = 0, (-1, -1), 0  # the last attempt, and the newest epoch begun in it
 
         # The state that its graph reads and sets.
         self.broken: str | None = None
@@ -149,21 +153,30 @@ class Log:
 
     # ---- a change ----------------------------------------------------------------------------------------------------
 
-    def begin(self, kind: str, columns: Mapping[str, Any], epoch: int, ahead: bool = False) -> None:
+    def begin(
+        self,
+        kind: str,
+        columns: Mapping[str, Any],
+        epoch: int,
+        ahead: bool = False,
+        more: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
         """Begin to write the record of a change that makes `epoch`, or belongs to it.
 
         Do not change the columns until `keep`. If it is `ahead`, its answer waits until `safe` has ended. A batch that
-        goes from a GPU to a tail is put off until `proceed`.
+        goes from a GPU to a tail is put off until `proceed`. `more` has the columns of changes that are decided with
+        it, and make the epochs after it.
 
         Raises
         ------
         StoreError
             There is no room, or the log is broken. Nothing was written.
         """
+        attempt = self._number(epoch, epoch + len(more))  # first: all ranks count, also one that fails
         self._check()
         assert self._open is None, "the change before this one was neither kept nor refused"
         behind = self._behind
-        work = partial(self._begin, behind, kind, columns, epoch, ahead)
+        work = partial(self._begin, behind, kind, [columns, *more], epoch, attempt, ahead)
         if behind is None:
             work()
             return
@@ -191,52 +204,62 @@ class Log:
                 self._problem = error
 
     def _begin(
-        self, behind: WriteBehind | None, kind: str, columns: Mapping[str, Any], epoch: int, ahead: bool
+        self,
+        behind: WriteBehind | None,
+        kind: str,
+        columns: Sequence[Mapping[str, Any]],
+        epoch: int,
+        attempt: int,
+        ahead: bool,
     ) -> None:
-        # Claim a place for the record.
+        # Claim a place for the records. All but the first come ahead of the sync of those before them.
         if self._segments.full:
             self._rotate()
-        ahead = ahead and self._sync == "always"
-        record = draft(kind, columns, epoch, self._number(epoch), ahead)
+        always = self._sync == "always"
+        records = [draft(kind, c, epoch + i, attempt, always and (ahead or i > 0)) for i, c in enumerate(columns)]
         try:
-            place = self._segments.claim(record.size)
+            place = self._segments.claim(size := size_of(records), len(records))
         except OSError as error:
             raise failed(error, self._segments.path, "no room in the log") from error
 
-        # Copy it to the tail, or write it from host memory.
-        self._open = change = _Open(record, place, columns.get("offset"))
+        # Copy them to the tail, or write them from host memory.
+        self._open = change = _Open(records, place, place + size, columns[-1].get("offset"))
         try:
-            if behind is None or not behind.begin(record, place):
-                record = change.record = replace(record, parts=[Device.staged(part) for part in record.parts])
-                change.written = self._writer.submit(self._write, record, place)
+            if behind is None or not behind.begin(records, place):
+                for record in records:
+                    record.parts = [Device.staged(part) for part in record.parts]
+                change.written = self._writer.submit(self._write, records, place)
         except BaseException as error:  # the place is claimed: `refuse` fills it
             change.written = Future()
             change.written.set_exception(error)
             raise
 
-    def _number(self, epoch: int) -> int:
-        """Return the attempt.
+    def _number(self, epoch: int, last: int) -> int:
+        """Return the attempt at the epochs up to `last`, greater than those before at any of them.
 
-        An exchange has one per epoch; a single rank keeps its exchange after a refusal.
+        An exchange has one per epoch. But a single rank keeps its exchange after a refusal, and all ranks do after that
+        of changes that were decided together.
         """
-        self._again = self._again + 1 if self._last == (self.attempt, epoch) else 0
-        self._last = self.attempt, epoch
+        newest = self._last[1] if self._last[0] == self.attempt else -1
+        self._again = self._again + 1 if epoch <= newest else 0
+        self._last = self.attempt, max(last, newest)
         return self.attempt << 32 | self._again
 
-    def _write(self, record: Draft, place: int) -> None:
+    def _write(self, records: Sequence[Draft], place: int) -> None:
         try:
-            self._segments.put(record, place, self._hasher)
+            self._segments.put(records, place, self._hasher)
         except OSError as error:
             raise failed(error, self._segments.path, "the log cannot be written:") from error
+        end = place + size_of(records)
         if self._sync == "background":
-            self._syncing = self._syncer.submit(self._sync_upto, place + record.size)
-        elif not record.ahead:
-            self._sync_upto(place + record.size)
+            self._syncing = self._syncer.submit(self._sync_upto, end)
+        elif not records[0].ahead:
+            self._sync_upto(end)
 
-    def _write_held(self, record: Draft, place: int) -> None:
-        """Write a record that may be acknowledged; a failure breaks the log."""
+    def _write_held(self, records: Sequence[Draft], place: int) -> None:
+        """Write records that may be acknowledged; a failure breaks the log."""
         try:
-            self._write(record, place)
+            self._write(records, place)
         except StoreError as error:
             self.broken = self.broken or str(error)
             raise
@@ -280,7 +303,7 @@ class Log:
                 raise failed(error, self._segments.path, "the log cannot be written:") from error
 
         # Begin its sync, and wait while the disk lags too far behind.
-        if change.record.ahead:
+        if change.ahead:
             self.safe = self._syncing = self._syncer.submit(self._sync_upto, change.end)
         while self._sync == "background" and self._late():
             written = self._hand_over(change)
@@ -295,7 +318,7 @@ class Log:
         """
         if change.written is None:
             assert self._behind is not None
-            change.written = self._behind.enqueue(change.record, change.place)
+            change.written = self._behind.enqueue(change.records, change.place)
         return change.written
 
     def _hurry(self) -> None:
@@ -318,22 +341,23 @@ class Log:
         )
 
     def keep(self) -> None:
-        """Keep the committed change.
+        """Keep the committed change, or changes.
 
         Waits until a tail has its record.
         """
         change, self._open = self._open, None
         assert change is not None
-        self._kept.append((change.end, change.record.epoch, time.monotonic()))
-        self._written, self.last = self._hand_over(change), change.record.kind
+        first = change.records[0]
+        self._kept.append((change.end, change.records[-1].epoch, time.monotonic()))
+        self._written, self.last = self._hand_over(change), first.kind
         # All ranks voted, and so have made and synced the changes before; one in doubt may yet refuse this one.
-        if self._sync == "always" and not change.record.ahead:
-            self.common = change.record.epoch - (change.record.kind not in WITHIN)
+        if self._sync == "always" and not first.ahead:
+            self.common = first.epoch - (first.kind not in WITHIN)
         if change.offset is not None:
             self.offsets[change.offset[0]] = change.offset[1]
 
     def refuse(self) -> None:
-        """Write the refusal of the change, durably, if one was begun.
+        """Write the refusal of the change, or of each of several, durably, if one was begun.
 
         Raises
         ------
@@ -344,21 +368,22 @@ class Log:
         self._put_off = self._problem = None
         if change is None:
             return
-        # Write the refusal over a record that could not be written, or behind it.
-        problem, record = self._await_write(change), change.record
-        refused = draft("refused", {}, record.epoch, record.attempt, record.ahead)
+        # Write the refusals over records that could not be written, or behind them.
+        problem, records = self._await_write(change), change.records
+        refusals = [draft("refused", {}, record.epoch, record.attempt, record.ahead) for record in records]
         try:
             if self.broken is not None:
                 raise OSError(None, self.broken)
             if problem is not None:
-                self._segments.overwrite(change.place, record.size, refused)
+                self._segments.overwrite(change.place, records, refusals)
             else:
-                self._segments.append(refused)
+                for refused in refusals:
+                    self._segments.append(refused)
             self._segments.sync()
         except OSError as error:
             self.broken = self.broken or str(failed(error, self._segments.path, "a refusal cannot be logged in"))
             raise StoreError(
-                f"{self.broken}; epoch {record.epoch} was not made; whether the store has it is known when it is "
+                f"{self.broken}; epoch {records[0].epoch} was not made; whether the store has it is known when it is "
                 "opened again"
             ) from error
 

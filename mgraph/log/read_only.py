@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mgraph.errors import InvalidOption
@@ -32,7 +32,14 @@ class ReadOnly:
         self.durable, self._why = epoch, why
         self.offsets: dict[str, int] = {}
 
-    def begin(self, kind: str, columns: Mapping[str, Any], epoch: int, ahead: bool = False) -> None:
+    def begin(
+        self,
+        kind: str,
+        columns: Mapping[str, Any],
+        epoch: int,
+        ahead: bool = False,
+        more: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
         """Refuse a change that takes an epoch.
 
         A change of a kind in `WITHIN` takes none, and goes on.

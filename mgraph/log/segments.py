@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import replace
@@ -24,7 +24,7 @@ from mgraph.log.files import File, Files, failed
 from mgraph.log.records import HEADER, Draft, draft, segment_name
 from mgraph.log.shared_memory_tail import SharedMemoryTail, laid
 
-__all__ = ["SEGMENT", "Segments"]
+__all__ = ["SEGMENT", "Segments", "placed", "size_of"]
 
 SEGMENT = 256 << 20  #: bytes after which a new segment is begun
 PATIENT = 8  #: times as many bytes are written to a segment at most until one can be begun without waiting
@@ -33,8 +33,22 @@ RESERVE = 4096  #: bytes kept for a refusal and for marks
 APART = 1 << 20  #: bytes of columns from which on they are hashed while they are written, and the header follows them
 
 
+def placed(records: Sequence[Draft], place: int) -> Iterator[tuple[Draft, int]]:
+    """Yield records that follow one another from a place on, each with its own place."""
+    for record in records:
+        yield record, place
+        place += record.size
+
+
+def size_of(records: Sequence[Draft]) -> int:
+    """Return the bytes of records that follow one another."""
+    return sum([record.size for record in records])
+
+
 class Segments:
     """Log of records in segment files.
+
+    Records of changes that are decided together have one claim, and one write.
 
     `claim` is called by a single thread; `stage`, `put`, `sync` and `append` by others too.
 
@@ -100,13 +114,13 @@ class Segments:
 
     # ---- places ------------------------------------------------------------------------------------------------------
 
-    def claim(self, size: int) -> int:
-        """Return the place of a record of `size` bytes.
+    def claim(self, size: int, records: int = 1) -> int:
+        """Return the place of records of `size` bytes.
 
-        `OSError` without room for it and for its refusal.
+        `OSError` without room for them and for their refusals.
         """
         with self._lock:
-            self._room(self.end - self._start + size + RESERVE)
+            self._room(self.end - self._start + size + RESERVE + (records - 1) * HEADER)
             self.last = self.end + size
             return self._next(size)
 
@@ -135,21 +149,27 @@ class Segments:
 
     # ---- bytes -------------------------------------------------------------------------------------------------------
 
-    def put(self, record: Draft, place: int, hasher: Executor | None = None) -> None:
-        """Write a record at its place, with columns from the tail if it has none.
+    def put(self, records: Sequence[Draft], place: int, hasher: Executor | None = None) -> None:
+        """Write records from their place on, with columns from the tail if they have none.
 
-        A long record is hashed by `hasher` meanwhile.
+        A long record that is alone is hashed by `hasher` meanwhile.
         """
-        staged = len(record.parts) == 0 < record.nbytes
-        parts = self._views(place, record) if staged else record.parts
-        # The header comes last for a long record, which is hashed meanwhile.
-        at, what = place - self._start, (self.synced, place, self._log, parts)
-        if hasher is None or record.nbytes < self.apart:
-            self._file.write(at, [record.packed(*what), *parts])
-        else:
-            head = hasher.submit(record.packed, *what)
-            self._file.write(at + HEADER, parts)
-            self._file.write(at, [head.result()])
+        buffers: list[Any] = []
+        staged, synced, begin = False, self.synced, place - self._start
+        if len(records) > 1 or records[0].nbytes < self.apart:
+            hasher = None
+        for record, at in placed(records, place):
+            parts = record.parts
+            if len(parts) == 0 < record.nbytes:
+                parts, staged = self._views(at, record), True
+            what = (synced, at, self._log, parts)
+            if hasher is None:
+                buffers += [record.packed(*what), *parts]
+            else:  # the header comes last
+                head = hasher.submit(record.packed, *what)
+                self._file.write(begin + HEADER, parts)
+                buffers = [head.result()]
+        self._file.write(begin, buffers)
         if staged:
             self._allocate_ahead()
         self._settle(self._unwritten, self._unstaged, place=place)
@@ -208,18 +228,19 @@ class Segments:
         """True if three quarters of the tail are taken."""
         return self._tail is not None and 4 * (self.end - self._tail.written) > 3 * self._tail.capacity
 
-    def stage(self, record: Draft, place: int, copy: Callable[[Sequence[Any], Sequence[Any]], None]) -> None:
-        """Begin to copy a record to the tail, which has room."""
+    def stage(self, records: Sequence[Draft], place: int, copy: Callable[[Sequence[Any], Sequence[Any]], None]) -> None:
+        """Begin to copy records to the tail, which has room."""
         assert self._tail is not None
-        head = memoryview(record.packed(self.synced, place, self._log, ()))
-        for view, part, at in laid([head], self._tail.views(place, HEADER)):
-            view[:] = part[at : at + len(view)]
-        copy(record.parts, self._views(place, record))
+        for record, own in placed(records, place):
+            head = memoryview(record.packed(self.synced, own, self._log, ()))
+            for view, part, at in laid([head], self._tail.views(own, HEADER)):
+                view[:] = part[at : at + len(view)]
+            copy(record.parts, self._views(own, record))
 
     def mark_staged(self, place: int) -> None:
-        """Note that the tail has all of the record at a place.
+        """Note that the tail has all of the records of a claim.
 
-        It is written now even if this process ends.
+        They are written now even if this process ends.
         """
         self._settle(self._unstaged, place=place)
 
@@ -229,10 +250,11 @@ class Segments:
 
     # ---- the file ----------------------------------------------------------------------------------------------------
 
-    def overwrite(self, place: int, size: int, refused: Draft) -> None:
-        """Overwrite a record that could not be written with its refusal."""
-        empty = replace(refused, nbytes=size - HEADER)
-        self._file.write(place - self._start, [empty.packed(self.synced, place, self._log)])
+    def overwrite(self, place: int, records: Sequence[Draft], refusals: Sequence[Draft]) -> None:
+        """Overwrite records that could not be written with their refusals."""
+        for (record, at), refused in zip(placed(records, place), refusals, strict=True):
+            empty = replace(refused, nbytes=record.nbytes)
+            self._file.write(at - self._start, [empty.packed(self.synced, at, self._log)])
         self._settle(self._unwritten, self._unstaged, place=place)
 
     def sync(self) -> None:
@@ -253,10 +275,10 @@ class Segments:
             with self._lock:
                 place = self._next(record.size)
             if self.has_room(place + record.size):
-                self.stage(record, place, lambda parts, views: None)
+                self.stage([record], place, lambda parts, views: None)
                 self.mark_staged(place)
             try:
-                self.put(record, place)
+                self.put([record], place)
             except BaseException:  # MemoryError, too
                 self._unappended[place] = record
                 raise
@@ -309,7 +331,7 @@ class Segments:
         try:
             # Try again what could not be appended: acknowledged changes may be behind it.
             for place, record in self._unappended.items():
-                self.put(record, place)
+                self.put([record], place)
             if self.synced < self.last:
                 self.sync()
             self._file.truncate(self.end - self._start)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 
 from mgraph.log.records import Draft
-from mgraph.log.segments import Segments
+from mgraph.log.segments import Segments, size_of
 from mgraph.log.shared_memory_tail import Copy
 
 __all__ = ["WriteBehind"]
@@ -32,13 +32,15 @@ class WriteBehind:
     writer : Executor
         One thread, which writes the records.
     put : callable
-        ``put(record, place)`` writes one of them, whose columns are in the tail.
+        ``put(records, place)`` writes those of a claim, whose columns are in the tail.
     """
 
-    def __init__(self, segments: Segments, copy: Copy, writer: Executor, put: Callable[[Draft, int], None]) -> None:
+    def __init__(
+        self, segments: Segments, copy: Copy, writer: Executor, put: Callable[[Sequence[Draft], int], None]
+    ) -> None:
         self._segments, self._copy, self._writer, self._put = segments, copy, writer, put
         self._lock, self._haste = threading.Lock(), threading.Event()
-        self._queue: deque[tuple[Draft, int]] = deque()
+        self._queue: deque[tuple[Sequence[Draft], int]] = deque()
         self._job: Future[None] | None = None
         self._working, self._last = False, 0.0
 
@@ -46,29 +48,30 @@ class WriteBehind:
         """Mark the work of the calling thread's stream, for later copies."""
         self._copy.mark()
 
-    def begin(self, record: Draft, place: int) -> bool:
-        """Begin to copy a record to the tail, after `mark`.
+    def begin(self, records: Sequence[Draft], place: int) -> bool:
+        """Begin to copy records to the tail, after `mark`.
 
         Returns False if the tail has no room.
         """
-        if not self._segments.has_room(place + record.size):
+        if not self._segments.has_room(place + size_of(records)):
             self.hurry()
             return False
         self._haste.clear()
-        self._segments.stage(record, place, self._copy.begin)
+        self._segments.stage(records, place, self._copy.begin)
         return True
 
-    def enqueue(self, record: Draft, place: int) -> Future[None]:
-        """Wait until the tail has the record, and queue its write.
+    def enqueue(self, records: Sequence[Draft], place: int) -> Future[None]:
+        """Wait until the tail has the records, and queue their write.
 
         Returns the future of the write.
         """
         self._copy.wait()
-        record.parts = ()  # the columns are free now
+        for record in records:
+            record.parts = ()  # the columns are free now
         self._segments.mark_staged(place)
         self._last = time.monotonic()
         with self._lock:
-            self._queue.append((record, place))
+            self._queue.append((records, place))
             if not self._working:
                 self._working, self._job = True, self._writer.submit(self._work)
         assert self._job is not None
@@ -87,14 +90,14 @@ class WriteBehind:
                     break
                 pause = min(2 * pause, LONG_SECONDS)
 
-            # Write the oldest record.
+            # Write the oldest records.
             with self._lock:
                 if not self._queue:
                     self._working = False
                     return
-                record, place = self._queue.popleft()
+                records, place = self._queue.popleft()
             try:
-                self._put(record, place)
+                self._put(records, place)
             except BaseException:
                 with self._lock:
                     self._queue.clear()

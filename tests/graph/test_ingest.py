@@ -289,14 +289,15 @@ def accept() -> None:
     changes.update, GroupChange.prepare = changes.applied, GroupChange.prepare_all
 
 
-def test_a_small_batch_that_one_rank_refuses_is_the_first_that_is_not_applied(client):
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_small_batch_that_one_rank_refuses_is_the_first_that_is_not_applied(client, stored, tmp_path):
     rng = fresh_rng()
     batches = [random_batch(rng, N, int(rng.integers(1, 30)), False) for _ in range(120)]
     refused = int(rng.integers(1, 100))
     model = GraphModel(N)
     client.run(refuse, refused)
     try:
-        with DynamicGraph(client, N) as graph:
+        with DynamicGraph(client, N, store=tmp_path if stored else None) as graph:
             pending = []
             with (
                 pytest.raises(MgraphError, match=f"refused .the batch of epoch {refused} in"),
@@ -316,6 +317,10 @@ def test_a_small_batch_that_one_rank_refuses_is_the_first_that_is_not_applied(cl
             for batch, p in zip(batches[refused - 1 :], pending, strict=True):
                 assert p.result().inserted == model.update(batch)[0]
             check_graph(graph, model, rng)
+        if stored:
+            with DynamicGraph.open(client, tmp_path) as graph:
+                assert graph.epoch == len(batches)
+                check_graph(graph, model, rng)
     finally:
         client.run(accept)
     assert_clean(client)

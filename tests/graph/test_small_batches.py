@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,11 @@ from graph_clusters import HERE, assert_clean, on
 from graph_model import GraphModel, random_batch
 from plain_graph import fresh_rng
 
-from mgraph import CapacityError, DynamicGraph, EdgeBatch, MgraphError, UnknownVertex
+from mgraph import CapacityError, DynamicGraph, EdgeBatch, MgraphError, StoreError, UnknownVertex
 from mgraph.client.batches.updates import Updates
+from mgraph.local import coordinator
+from mgraph.log import segments
+from mgraph.log.files import File
 from mgraph.structures import names
 from mgraph.worker.calls import changes
 from mgraph.worker.commit.change import GroupChange
@@ -97,6 +102,29 @@ def test_a_stream_against_the_model_on_workers(client, size, kind):
     assert_clean(client)
 
 
+@pytest.mark.parametrize("kind", [KINDS[1], KINDS[3]], ids=str)
+@pytest.mark.parametrize("sync", ["always", "background"])
+@pytest.mark.parametrize("size", [HERE, 1, 2])
+def test_every_epoch_of_a_group_is_in_the_store(client, size, sync, kind, tmp_path):
+    rng = fresh_rng()
+    client.run(note_groups)
+    note_groups()
+    with DynamicGraph(**on(client, size), n_vertices=N, store=tmp_path, sync=sync, **kind) as graph:
+        model, batches = model_of(graph), some(rng, graph.weighted)
+        with graph.pipeline() as pipe:
+            pending = [pipe.update(batch) for batch in batches]
+        for p, batch in zip(pending, batches, strict=True):
+            assert counts(p.result()) == model.update(batch)
+        check(graph, model)
+    assert sum(client.run(noted_groups).values()) + noted_groups() > 50
+    for epoch in sorted({*rng.integers(0, 100, 4).tolist(), 100}):
+        with DynamicGraph.open(tmp_path, epoch=epoch) as graph:
+            model = model_of(graph)
+            for batch in batches[:epoch]:
+                model.update(batch)
+            check(graph, model)
+
+
 def stream_against_the_model(graph: DynamicGraph, rng: np.random.Generator) -> None:
     """Send batches, with reads and other changes between them; compare reports, metrics and the graph."""
     model, sent, epoch = model_of(graph), [], 0
@@ -122,8 +150,8 @@ def stream_against_the_model(graph: DynamicGraph, rng: np.random.Generator) -> N
 
 
 @pytest.mark.parametrize("size", [HERE, 1, 2])
-def test_times_logs_sums_and_results_keep_a_ballot_for_each_batch(client, size, tmp_path):
-    rng, options = fresh_rng(), [{"times": True}, {"store": tmp_path}, {"weighted": True, "combine": "sum"}, {}]
+def test_times_sums_and_results_keep_a_ballot_for_each_batch(client, size):
+    rng, options = fresh_rng(), [{"times": True}, {"weighted": True, "combine": "sum"}, {}]
     client.run(note_groups)
     note_groups()
     for option in options:
@@ -154,8 +182,10 @@ def check_prefix(graph: DynamicGraph, batches: list[EdgeBatch], pending: list[An
     check(graph, model)
 
 
-@pytest.mark.parametrize("structure", names())
-def test_a_batch_in_the_middle_that_has_no_room_is_the_first_that_is_not_applied(monkeypatch, structure):
+@pytest.mark.parametrize(("structure", "stored"), [*((name, False) for name in names()), ("gpma+", True)])
+def test_a_batch_in_the_middle_that_has_no_room_is_the_first_that_is_not_applied(
+    monkeypatch, tmp_path, structure, stored
+):
     rng, share_runs = fresh_rng(), changes.share_runs
     batches = some(rng, True)
     failed = int(rng.integers(5, 90))
@@ -167,13 +197,53 @@ def test_a_batch_in_the_middle_that_has_no_room_is_the_first_that_is_not_applied
         return share_runs(shard, src, dst, weight, *rest, **more)
 
     monkeypatch.setattr(changes, "share_runs", refuse)
-    with DynamicGraph(n_vertices=N, structure=structure, weighted=True, reverse=True) as graph:
+    options = {"store": tmp_path} if stored else {}
+    with DynamicGraph(n_vertices=N, structure=structure, weighted=True, reverse=True, **options) as graph:
         pending = []
         with pytest.raises(CapacityError, match=f"no room .*the batch of epoch {failed + 1} in"), graph.pipeline() as p:
             pending.extend(p.update(batch) for batch in batches)
         check_prefix(graph, batches, pending, failed)
-        graph.insert([0], [0], [1.0])
-        assert graph.epoch == failed + 1
+        check_reopened(graph, batches[:failed], tmp_path if stored else None)
+
+
+def check_reopened(graph: DynamicGraph, batches: list[EdgeBatch], store: Path | None) -> None:
+    """The graph goes on after these batches, and its store has them, and what follows."""
+    more = EdgeBatch([0], [0], [1.0])
+    model = model_of(graph)
+    for batch in [*batches, more]:
+        model.update(batch)
+    graph.update(more)
+    check(graph, model)
+    if store is not None:
+        graph.close()
+        with DynamicGraph.open(store) as graph:
+            assert graph.epoch == len(batches) + 1
+            check(graph, model)
+
+
+@pytest.mark.parametrize("sync", ["always", "background"])
+def test_a_disk_that_is_full_in_the_middle_of_a_group(monkeypatch, tmp_path, sync):
+    """The batches before the one that has no room stand; when there is room, the graph goes on."""
+    rng = fresh_rng()
+    batches = some(rng, True)
+    monkeypatch.setattr(coordinator, "ALONE_SECONDS", float("inf"))
+    allocate, room = File.allocate, segments.RESERVE + int(rng.integers(1000, 20000))
+
+    def limited(file: File, end: int) -> None:
+        if end > room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        allocate(file, end)
+
+    with DynamicGraph(n_vertices=N, weighted=True, store=tmp_path, sync=sync) as graph:
+        graph._directory.coordinator._session.calls.ballot.log._segments._allocated = 0
+        pending = []
+        with monkeypatch.context() as patch, pytest.raises(StoreError, match="the disk is full"):
+            patch.setattr(File, "allocate", limited)
+            with graph.pipeline() as pipe:
+                pending.extend(pipe.update(batch) for batch in batches)
+        check_prefix(graph, batches, pending)
+        assert 0 < graph.epoch < len(batches)
+        check_reopened(graph, batches[: graph.epoch], tmp_path)
 
 
 def test_an_unknown_id_in_the_middle_is_named(monkeypatch):
@@ -194,15 +264,16 @@ def test_an_unknown_id_in_the_middle_is_named(monkeypatch):
         assert all(p.exception() is not None for p in pending[failed:])
 
 
-@pytest.mark.parametrize("kind", KINDS[:3], ids=str)
+@pytest.mark.parametrize(("kind", "stored"), [*((kind, False) for kind in KINDS[:3]), ({}, True)], ids=str)
 @pytest.mark.filterwarnings("ignore:.*no room to order")
-def test_each_allocation_of_a_group_fails_once(monkeypatch, kind):
-    """The batches that are reported are in the graph, and no others."""
+def test_each_allocation_of_a_group_fails_once(monkeypatch, tmp_path, kind, stored):
+    """The batches that are reported are in the graph and in its store, and no others."""
     rng, n = fresh_rng(), 300
     batches = [random_batch(rng, n, 60, kind.get("weighted", False)) for _ in range(30)]
 
     def run(failing: int) -> bool:
-        with DynamicGraph(n_vertices=n, **kind) as graph:
+        options = {**kind, "store": tmp_path / f"{failing}"} if stored else kind
+        with DynamicGraph(n_vertices=n, **options) as graph:
             pending = []
             with FailingAllocations(failing) as allocations:
                 try:
@@ -214,7 +285,10 @@ def test_each_allocation_of_a_group_fails_once(monkeypatch, kind):
             for p in pending:
                 assert p.done()
             check_prefix(graph, batches, pending)
-            return allocations.fired
+        if stored:
+            with DynamicGraph.open(options["store"]) as graph:
+                check_prefix(graph, batches, pending)
+        return allocations.fired
 
     with watched(monkeypatch):
         assert not run(-1)

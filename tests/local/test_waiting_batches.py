@@ -22,7 +22,9 @@ from mgraph.client.batches import batch_results, pipeline
 from mgraph.client.batches import pending as pending_reports
 from mgraph.client.calls import batch_group
 from mgraph.local import coordinator
+from mgraph.log import log, records, segments
 from mgraph.worker.calls import changes
+from mgraph.worker.commit import ballot
 
 N = 1000
 
@@ -177,6 +179,21 @@ def check_reports(graph: DynamicGraph, reports: dict[int, Any], epoch: int) -> N
 @pytest.mark.parametrize("leaves", [False, True])
 def test_ctrl_c_at_any_line_ends_all_reports(graph, leaves):
     """It comes while a read applies batches, and leaves their pipeline's block, or does not."""
+    interrupted_at_any_line(graph, leaves, FILES)
+
+
+@pytest.mark.usefixtures("never_alone")
+@pytest.mark.parametrize("sync", ["always", "background"])
+def test_ctrl_c_at_any_line_of_a_log_leaves_whole_batches(tmp_path, sync):
+    with DynamicGraph(n_vertices=N, device="cpu", store=tmp_path, sync=sync) as graph:
+        interrupted_at_any_line(graph, True, {module.__file__ for module in (changes, ballot, log, records, segments)})
+        epoch, edges = graph.epoch, graph.to_pandas()
+    with DynamicGraph.open(tmp_path) as graph:
+        assert (graph.epoch, graph.num_edges) == (epoch, epoch)
+        assert graph.to_pandas().equals(edges)
+
+
+def interrupted_at_any_line(graph: DynamicGraph, leaves: bool, files: set[str]) -> None:
     line, reached, stopped, committed = 0, True, 0, 0
     while reached:
         epoch, reports = graph.epoch, {}
@@ -184,7 +201,7 @@ def test_ctrl_c_at_any_line_ends_all_reports(graph, leaves):
             for i in range(3 * line, 3 * line + 3):
                 reports[i] = pipe.update(batch(i))
             try:
-                with at_line(line, FILES, lambda: signal.raise_signal(signal.SIGINT)) as came:
+                with at_line(line, files, lambda: signal.raise_signal(signal.SIGINT)) as came:
                     graph.degrees([0])
             except KeyboardInterrupt:
                 stopped += 1

@@ -93,6 +93,15 @@ def heads_name_what_is_not_synced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Log, "synced", property(lambda log: log.place))
 
 
+def attempts_start_again_after_those_of_several_changes(patch: pytest.MonkeyPatch) -> None:
+    def number(log: Log, epoch: int, last: int) -> int:
+        log._again = log._again + 1 if log._last == (log.attempt, epoch) else 0
+        log._last = log.attempt, epoch
+        return log.attempt << 32 | log._again
+
+    patch.setattr(Log, "_number", number)
+
+
 #: much like others, or found by a late seed
 ALIKE = (refusals_are_not_logged, refusals_are_not_synced, what_was_read_is_not_made_durable, the_most_is_durable)
 
@@ -102,6 +111,7 @@ ALIKE = (refusals_are_not_logged, refusals_are_not_synced, what_was_read_is_not_
     [
         heads_name_what_is_not_synced,
         votes_before_it_is_synced,
+        attempts_start_again_after_those_of_several_changes,
         refusals_are_not_read,
         a_share_suffices,
         names_are_not_synced,

@@ -53,9 +53,9 @@ def test_what_belongs_to_the_last_epoch_of_a_term():
     files.folder("/data")
     for number in (2, 4):
         graph = Graph(files, told, rng, iter([]), snapshots=False)
-        while not graph.attempt(number):
+        while not graph.attempt([number]):
             pass
-        while number == 2 and not graph.attempt(3):
+        while number == 2 and not graph.attempt([3]):
             pass
         graph.close()
     assert content(files) == told.made == [2, 3, 4]

@@ -1,10 +1,16 @@
-"""Changes in flight with ``sync="always"``: one sync does for several, and each is answered when it is on the disk."""
+"""Changes in flight with ``sync="always"``: one sync does for several, and each is answered when it is on the disk.
+
+Changes that are decided together are written at once.
+"""
 
 from __future__ import annotations
 
 import errno
+import shutil
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from queue import SimpleQueue
 
 import numpy as np
@@ -13,6 +19,8 @@ import pytest
 from mgraph.errors import StoreError
 from mgraph.log.files import DISK, File
 from mgraph.log.log import Log
+from mgraph.log.recovery_scan import kept_changes
+from mgraph.log.scan import scan
 from mgraph.log.segments import Segments
 from mgraph.protocol import AFTER, Call, Failure, Result, ShardState
 from mgraph.worker.sessions.thread import Asked, ShardThread
@@ -22,6 +30,25 @@ def change(log: Log, epoch: int, ahead: bool) -> None:
     log.begin("batch", {"src": np.array([epoch], np.uint32), "dst": np.array([1], np.uint32)}, epoch, ahead)
     log.ready()
     log.keep()
+
+
+def columns(epoch: int) -> dict[str, np.ndarray]:
+    """The columns of a change, of another length each."""
+    return {"src": np.full(7 * epoch % 5, epoch, np.uint32), "dst": np.arange(7 * epoch % 5, dtype=np.uint32)}
+
+
+def begin_together(log: Log, epoch: int, count: int, ahead: bool = False) -> None:
+    first, *more = map(columns, range(epoch, epoch + count))
+    log.begin("batch", first, epoch, ahead, more)
+
+
+def epochs(folder: Path) -> list[tuple[str, int]]:
+    found = scan(DISK, str(folder), 7, verify=True)
+    assert found.broken is None
+    assert [entry.n for entry in found.entries if entry.kind == "batch"] == [
+        7 * entry.epoch % 5 for entry in found.entries if entry.kind == "batch"
+    ]
+    return [(entry.kind, entry.epoch) for entry in found.entries]
 
 
 @pytest.fixture
@@ -49,6 +76,74 @@ def test_one_sync_does_for_several(log, monkeypatch):
     assert len(syncs) <= 3
     change(log, 11, ahead=False)
     assert log.durable == 11
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_changes_that_are_decided_together_have_one_write_and_one_sync(log, tmp_path, monkeypatch, ahead):
+    calls: list[str] = []
+
+    def note(name: str, call: Callable[..., None]) -> None:
+        monkeypatch.setattr(File, name, lambda *args: (calls.append(name), call(*args)))
+
+    note("write", File.write)
+    note("sync", File.sync)
+    begin_together(log, 1, 64, ahead)
+    log.ready()
+    log.keep()
+    if ahead:
+        log.safe.result(10)
+    assert calls == ["write", "sync", "write"]  # the last is the mark of the sync
+    assert log.durable == 64
+    assert epochs(tmp_path) == [("batch", epoch) for epoch in range(1, 65)]
+
+
+def test_a_write_of_several_changes_that_is_torn_leaves_the_first_of_them(log, tmp_path):
+    begin_together(log, 1, 9, ahead=True)
+    log.ready()
+    (path,) = tmp_path.iterdir()
+    data, torn, seen = path.read_bytes()[: log.place], tmp_path / "torn", set[int]()
+    log.keep()
+    for cut in range(0, len(data) + 1, 4):
+        torn.mkdir()
+        (torn / path.name).write_bytes(data[:cut] + bytes(100))
+        kept = epochs(torn)
+        assert kept == [("batch", epoch) for epoch in range(1, len(kept) + 1)]
+        seen.add(len(kept))
+        shutil.rmtree(torn)
+    assert seen == set(range(10))
+
+
+def test_changes_that_are_refused_together_are_refused_one_by_one(log, tmp_path):
+    """Those that are tried again, each alone or with others, have attempts of their own."""
+    wanted, rng = [], np.random.default_rng(3)
+    epoch = 1
+    while epoch < 60:
+        count, kept = int(rng.choice([1, 2, 9])), bool(rng.random() < 0.5)
+        begin_together(log, epoch, count)
+        log.ready()
+        log.keep() if kept else log.refuse()
+        kinds = ["batch"] if kept else ["batch", "refused"]
+        wanted += [(kind, at) for kind in kinds for at in range(epoch, epoch + count)]
+        epoch += count * kept
+    assert epochs(tmp_path) == wanted
+    found = kept_changes([scan(DISK, str(tmp_path), 7)], 0)
+    assert (found.epoch, found.given_up) == (epoch - 1, 0)
+
+
+def test_a_log_without_room_for_all_refusals_of_several_changes_takes_none(log, monkeypatch):
+    def full(file: File, end: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    change(log, 1, ahead=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(File, "allocate", full)
+        with pytest.raises(StoreError, match="no room in the log"):
+            begin_together(log, 2, 64)
+        log.refuse()
+    begin_together(log, 2, 64)
+    log.ready()
+    log.refuse()
+    assert log._segments.end <= log._segments._allocated
 
 
 def test_a_sync_that_fails_is_told(log, monkeypatch):

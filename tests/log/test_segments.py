@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 import time
+from collections import OrderedDict
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -26,7 +27,7 @@ LOG = 77
 def put(segments: Segments, epoch: int) -> None:
     ids = np.arange(5, dtype=np.uint32)
     record = draft("batch", {"src": ids, "dst": ids}, epoch, 0)
-    segments.put(record, segments.claim(record.size))
+    segments.put([record], segments.claim(record.size))
 
 
 @pytest.mark.parametrize("removed", [True, False])
@@ -64,6 +65,24 @@ def test_an_empty_segment_keeps_its_room(tmp_path):
     assert [entry.epoch for entry in scan(DISK, str(tmp_path), LOG).entries] == [1]
 
 
+def test_a_sync_that_begins_while_a_place_is_claimed_does_not_count_its_record(tmp_path):
+    """Its record is not written yet, and a crash may lose it."""
+    segments, syncs = Segments(DISK, str(tmp_path), LOG), list[threading.Thread]()
+
+    class Noticed(OrderedDict[int, None]):
+        def __setitem__(self, place: int, value: None) -> None:
+            if not syncs:
+                syncs.append(threading.Thread(target=segments.sync))
+                syncs[0].start()
+                syncs[0].join(0.3)
+            super().__setitem__(place, value)
+
+    segments._unwritten = Noticed()
+    place = segments.claim(800)
+    syncs[0].join()
+    assert segments.synced <= place < segments.end
+
+
 def begin(log: Log, epoch: int) -> None:
     log.begin("batch", {"src": np.array([epoch], np.uint32), "dst": np.array([1], np.uint32)}, epoch)
 
@@ -73,13 +92,13 @@ def test_a_change_is_not_ready_while_a_mark_before_it_is_not_written(tmp_path, m
     """Who reads the log of a killed process stops at a place that is claimed and empty."""
     put, claimed = Segments.put, threading.Event()
 
-    def slow_mark(segments: Segments, record: Draft, place: int, *hasher: object) -> None:
-        if record.kind == "mark":
+    def slow_mark(segments: Segments, records: list[Draft], place: int, *hasher: object) -> None:
+        if records[0].kind == "mark":
             claimed.set()
             time.sleep(0.3)
             if problem is not None:
                 raise problem
-        put(segments, record, place, *hasher)
+        put(segments, records, place, *hasher)
 
     log = Log(Segments(DISK, str(tmp_path), LOG), "background", 0)
     with monkeypatch.context() as patch:

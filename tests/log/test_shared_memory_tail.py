@@ -123,6 +123,18 @@ def test_a_record_is_ready_before_it_is_written_and_is_found_after_a_kill(log):
     assert not names()
 
 
+def test_changes_that_are_decided_together_are_all_found_after_a_kill(log):
+    ids = np.arange(5, dtype=np.uint32)
+    first, *more = ({"src": ids[:n], "dst": ids[:n]} for n in (4, 0, 5, 1))
+    log.begin("batch", first, 1, more=more)
+    log.ready()
+    log.keep()
+    log.begin("batch", first, 5, more=more)  # undecided, and not acknowledged
+    assert killed(log) == 4
+    assert read(log) == [(1, 4), (2, 0), (3, 5), (4, 1)]
+    assert not names()
+
+
 def test_bytes_come_round_and_a_record_without_room_is_written_at_once(log):
     rng = np.random.default_rng(5)
     log.go.set()
@@ -152,11 +164,11 @@ def test_a_flush_waits_for_a_mark_before_the_last_change(log, monkeypatch):
     """A reader stops where a place is claimed and not written."""
     put, claimed, go_on = Segments.put, threading.Event(), threading.Event()
 
-    def slow_mark(segments, record, place, hasher=None):
-        if record.kind == "mark":
+    def slow_mark(segments, records, place, hasher=None):
+        if records[0].kind == "mark":
             claimed.set()
             assert go_on.wait(20)
-        put(segments, record, place, hasher)
+        put(segments, records, place, hasher)
 
     log.go.set()
     monkeypatch.setattr(Segments, "put", slow_mark)
@@ -200,7 +212,7 @@ def test_what_is_put_off_is_held_before_the_vote(log, monkeypatch):
     assert read(log) == [(1, 3), (2, 7)]
 
 
-def _no_room(size: int) -> int:
+def _no_room(size: int, records: int) -> int:
     raise OSError(28, "No space left on device")
 
 

@@ -24,8 +24,9 @@ def log():
     made.close()
 
 
-def begin(log: Log, epoch: int) -> None:
-    log.begin("batch", {"src": np.array([epoch], np.uint32), "dst": np.array([0], np.uint32)}, epoch)
+def begin(log: Log, epoch: int, count: int = 1) -> None:
+    first, *more = ({"src": np.array([at], np.uint32), "dst": np.array([0], np.uint32)} for at in range(count))
+    log.begin("batch", first, epoch, more=more)
 
 
 def keep(log: Log, epoch: int) -> None:
@@ -45,7 +46,8 @@ def entries(log: Log) -> list[tuple[str, int]]:
     [("device", "staged", MemoryError("no page-locked memory")), ("writer", "submit", RuntimeError("no new thread"))],
 )
 @pytest.mark.parametrize("ends", ["refuse", "close"])
-def test_a_record_that_is_not_handed_over_is_refused(log, monkeypatch, owner, name, error, ends):
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_record_that_is_not_handed_over_is_refused(log, monkeypatch, owner, name, error, ends, count):
     def fail(*args: object) -> None:
         raise error
 
@@ -53,10 +55,11 @@ def test_a_record_that_is_not_handed_over_is_refused(log, monkeypatch, owner, na
     with monkeypatch.context() as patch:
         patch.setattr(Device if owner == "device" else log._writer, name, staticmethod(fail))
         with pytest.raises(type(error), match=str(error)):
-            begin(log, 2)
+            begin(log, 2, count)
     if ends == "close":  # the change is undecided
         return
     log.refuse()
     keep(log, 2)
     keep(log, 3)
-    assert entries(log) == [("batch", 1), ("refused", 2), ("batch", 2), ("batch", 3)]
+    refused = [("refused", epoch) for epoch in range(2, 2 + count)]
+    assert entries(log) == [("batch", 1), *refused, ("batch", 2), ("batch", 3)]

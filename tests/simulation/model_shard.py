@@ -131,7 +131,7 @@ class GroupOfModel(Change):
         """Sort the batches; refuse them now and then."""
         world().give_way()
         (self._batches,) = self._sort()
-        if world().rng.random() < 0.1:
+        if world().rng.random() < 0.3:
             raise CapacityError(f"{self.shard}: no room for {self.epochs} changes")
 
     def commit(self) -> None:

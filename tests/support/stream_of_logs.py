@@ -6,13 +6,16 @@ caller was told, and so what a store must hold after a crash at any time.
 
 from __future__ import annotations
 
+import errno
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import numpy as np
 from crashing import Crash, CrashingFiles, Later
 
+from mgraph.errors import StoreError
 from mgraph.log.head import HeadWriter
 from mgraph.log.log import Lag, Log
 from mgraph.log.manifest import Head
@@ -39,8 +42,8 @@ class Told:
         of the number before it: a vertex leaves.
     safe : int
         How many of them must be there.
-    doubtful : int or None
-        A change that is on its way, and may become the next one.
+    doubtful : list of int
+        The changes that are on their way, and may become the next ones.
     refused : set of int
         The changes of which an error was given.
     open : bool
@@ -49,7 +52,8 @@ class Told:
 
     def __init__(self) -> None:
         self.made: list[int] = []
-        self.safe, self.doubtful, self.open = 0, None, False
+        self.safe, self.open = 0, False
+        self.doubtful: list[int] = []
         self.refused: set[int] = set()
 
     def check(self, there: list[int] | None) -> None:
@@ -57,7 +61,7 @@ class Told:
         if there is None:
             assert not self.open, "the store is lost"
             return
-        expected = [*self.made, *([] if self.doubtful is None else [self.doubtful])]
+        expected = [*self.made, *self.doubtful]
         assert there == expected[: len(there)], f"{there} is no beginning of {expected}"
         assert len(there) >= self.safe, f"{self.made[len(there) : self.safe]} were acknowledged and are lost"
         assert not self.refused & set(there), f"refused and back: {self.refused & set(there)}"
@@ -103,6 +107,26 @@ def left_after(made: list[int]) -> int:
     return N - sum(number % 2 for number in made)
 
 
+def columns(number: int, rank: int, n: int) -> dict[str, Any]:
+    """A rank's part of a change."""
+    return {"src": np.full(n, number, np.uint32), "dst": np.arange(n, dtype=np.uint32) + np.uint32(1000 * rank)}
+
+
+@contextmanager
+def no_room(log: Log) -> Iterator[None]:
+    """A block in which a log has no room for another record, and says so."""
+
+    def full(*sizes: int) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    log._segments.claim = full  # type: ignore[method-assign]
+    try:
+        with suppress(StoreError):
+            yield
+    finally:
+        del log._segments.claim
+
+
 class Graph:
     """The ranks' logs, from one opening to the next crash."""
 
@@ -139,36 +163,47 @@ class Graph:
         there = content(files)
         assert there is not None
         assert epoch_of(there) == self.epoch
-        told.made, told.doubtful, told.open, told.safe = there, None, True, len(there)  # the caller sees the epoch
+        told.made, told.doubtful, told.open, told.safe = there, [], True, len(there)  # the caller sees the epoch
 
     def change(self) -> None:
-        """One change, and perhaps a vertex leaves with it."""
-        if self.attempt(next(self.numbers)) and self.rng.random() < 0.4:
+        """One change, or several together, and perhaps a vertex leaves with the last."""
+        numbers = [next(self.numbers) for _ in range(self.rng.choice([1, 1, 1, 2, 5]))]
+        made = self.attempt(numbers)
+        if not made and len(numbers) > 1:  # each is tried alone
+            made = all(self.attempt([number]) for number in numbers)
+        if made and self.rng.random() < 0.4:
             for syncer in self.syncers:  # it is begun when the change before it was acknowledged
                 syncer.run()
             self.told.safe = len(self.told.made)
-            self.attempt(self.told.made[-1] + 1)
+            self.attempt([self.told.made[-1] + 1])
 
-    def attempt(self, number: int) -> bool:
-        """One change: made, or refused because some ranks never begin it or vote against it."""
-        rng, told = self.rng, self.told
-        epoch = self.epoch + (number % 2 == 0)
+    def attempt(self, numbers: list[int]) -> bool:
+        """Changes that are decided together: made, or refused because some ranks never begin or vote against them.
+
+        The ranks keep their exchange if several were refused. A rank that did not begin these had no room for them.
+        """
+        rng, told, together = self.rng, self.told, len(numbers) > 1
+        leaves = numbers[0] % 2 == 1
+        epoch = self.epoch + (not leaves)
         absent = {rank for rank in range(self.size) if rng.random() < 0.06}
         against = {rank for rank in range(self.size) if rng.random() < 0.06}
         begun = []
-        told.doubtful = number
+        told.doubtful = numbers
         for rank in rng.sample(range(self.size), self.size):
-            if rank in absent:
+            if rank in absent and not together:
                 continue
-            log, n = self.logs[rank], rng.choice([1, 3, 40, 300])
+            log = self.logs[rank]
             if log._segments.full or rng.random() < 0.3:
                 self.syncers[rank].run()
             log.attempt = self.exchange
-            src, dst = np.full(n, number, np.uint32), np.arange(n, dtype=np.uint32) + np.uint32(1000 * rank)
-            if number % 2:
-                log.begin("drop_vertices", {"ids": src[:1]}, epoch)
+            if leaves:
+                log.begin("drop_vertices", {"ids": np.array(numbers, np.uint32)}, epoch)
             else:
-                log.begin("batch", {"src": src, "dst": dst}, epoch, self.ahead)
+                first, *more = (columns(number, rank, rng.choice([1, 3, 40, 300])) for number in numbers)
+                with no_room(log) if rank in absent else nullcontext():
+                    log.begin("batch", first, epoch, self.ahead, more)
+            if rank in absent:
+                continue
             begun.append(rank)
             if rng.random() < 0.1:
                 self.heads[rank].write()
@@ -180,14 +215,15 @@ class Graph:
                 self.logs[rank].ready()
         for rank in rng.sample(begun, len(begun)):
             self.logs[rank].keep() if made else self.logs[rank].refuse()
+        told.doubtful = []
         if not made:
-            self.exchange += 1
-            told.refused.add(number)
-            told.doubtful = None
+            if not together:
+                self.exchange += 1
+                told.refused.update(numbers)
             return False
-        self.epoch = epoch
-        told.made, told.doubtful = [*told.made, number], None
-        if self.sync == "always" and not (self.ahead and number % 2 == 0):
+        self.epoch = epoch + len(numbers) - 1
+        told.made = [*told.made, *numbers]
+        if self.sync == "always" and (leaves or not self.ahead):
             told.safe = len(told.made)
         else:
             self.report()

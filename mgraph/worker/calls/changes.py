@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -127,14 +128,12 @@ def updates(rank: Rank, epoch: int, sizes: np.ndarray, ahead: bool = True, **col
     applied, and the error has the counts of the earlier ones as `done`. The answer is sent when all are as durable as
     their acknowledgement needs.
     """
-    counts, at = np.zeros((len(sizes), len(TOLD)), np.int64), 0
+    counts, change = np.zeros((len(sizes), len(TOLD)), np.int64), None
     if len(sizes) > 1:
         _check_epoch(rank, epoch)
-        if (change := _decide_together(rank, sizes, **columns)) is not None:
+        if (change := _decide_together(rank, sizes, ahead, **columns)) is not None:
             counts[:, : len(COUNTS)] = change.by_batch
-            return {"epoch": rank.shard.epoch, "counts": counts.ravel()}
-    for i, n in enumerate(sizes.tolist()):
-        share: Value = {name: c[at : at + n] if isinstance(c, np.ndarray) else c for name, c in columns.items()}
+    for i, share in enumerate(_parts(sizes, columns) if change is None else ()):
         # An error reports the counts of the batches before it, if they are durable.
         try:
             report = update(rank, epoch + i, ahead=ahead, **share)
@@ -145,23 +144,38 @@ def updates(rank: Rank, epoch: int, sizes: np.ndarray, ahead: bool = True, **col
                     rank.ballot.make_safe()
                     vars(described)["done"] = counts[:i]  # errors of any class
             raise described  # noqa: B904
-        counts[i], at = [report.get(name, 0) for name in TOLD], at + n
+        counts[i] = [report.get(name, 0) for name in TOLD]
     done = {"epoch": rank.shard.epoch, "counts": counts.ravel()}
     return {**done, AFTER: rank.ballot.safe} if ahead else done
 
 
-def _decide_together(rank: Rank, sizes: np.ndarray, whole: bool = False, **share: Any) -> GroupChange | None:
+def _parts(sizes: np.ndarray, columns: Value) -> Iterator[Value]:
+    """Yield the columns of each batch of a call."""
+    at = 0
+    for n in sizes.tolist():
+        yield {name: c[at : at + n] if isinstance(c, np.ndarray) else c for name, c in columns.items()}
+        at += n
+
+
+def _decide_together(
+    rank: Rank, sizes: np.ndarray, ahead: bool, whole: bool = False, **share: Any
+) -> GroupChange | None:
     """Commit several batches by one ballot, and return the change; None if nothing was changed.
 
-    It takes batches that exchange nothing, without a log, times, combined weights or maintained results. If a rank
-    cannot prepare them all, the first of them may be possible.
+    It takes batches that exchange nothing, without times, combined weights or maintained results. If a rank cannot
+    prepare or log them all, the first of them may be possible.
     """
-    shard, ballot = rank.shard, rank.ballot
+    shard, ballot, log = rank.shard, rank.ballot, rank.ballot.log
     alone = shard.clock is None and shard.spec.combine == "last" and shard.change_log.first is None
-    if ballot.log is not None or not alone or not (whole or shard.size == 1):
+    if not alone or not (whole or shard.size == 1):
         return None
+    records = [] if log is None else list(_parts(sizes, share))
+    if whole:
+        records = [share_of(part, len(part["src"]), shard.rank, shard.size) for part in records]
 
     def sort() -> list[Run]:
+        if log is not None:
+            log.begin("batch", records[0], shard.epoch + 1, ahead, records[1:])
         batch = np.arange(len(sizes), dtype=np.uint32).repeat(sizes)
         runs = share_runs(shard, **share, batch=batch)
         return [own_rows(shard, runs.pop(0)) for _ in range(len(runs))] if whole else runs
@@ -170,9 +184,13 @@ def _decide_together(rank: Rank, sizes: np.ndarray, whole: bool = False, **share
     try:
         with shard.working(len(sizes)):
             ballot.decide(change)
-    except Exception:
+    except BaseException as error:
         # An abort ends the ballots of single batches, too.
         if ballot.in_doubt is not None or ballot.broken is not None:
+            raise
+        if log is not None:
+            log.refuse()
+        if not isinstance(error, Exception):
             raise
         return None
     return change

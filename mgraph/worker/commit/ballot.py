@@ -6,7 +6,7 @@ learns from the other ranks whether the change was committed, and calls `Ballot.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
@@ -31,10 +31,17 @@ _NOTHING = nullcontext()
 class RecordLog(Protocol):
     """Protocol of a rank's log, such as `mgraph.log.log.Log`. An error refuses the change."""
 
-    def begin(self, kind: str, columns: Mapping[str, Any], epoch: int, ahead: bool = False) -> None:
-        """Begin to write the record of a change of `epoch`.
+    def begin(
+        self,
+        kind: str,
+        columns: Mapping[str, Any],
+        epoch: int,
+        ahead: bool = False,
+        more: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """Begin to write the record of a change of `epoch`, and those of `more` changes that are decided with it.
 
-        It may return before the record is written, and leave work to `proceed`. With `ahead`, the record need not be
+        It may return before they are written, and leave work to `proceed`. With `ahead`, a record need not be
         safe before the vote, only before its acknowledgement, as `safe` tells.
         """
 
