@@ -104,7 +104,9 @@ class Pipeline:
 
     Leaving the block waits until all batches are committed, even if an exception leaves it. Ctrl-C drops the batches
     that the workers have not voted on. If the vote on a batch was interrupted, its report says that it is committed,
-    without counts; or dropped; or, while workers do not answer or after a loss, that this is not known.
+    without counts; or dropped; or, while workers do not answer or after a loss, that this is not known. A block that
+    catches Ctrl-C goes on. The batch of an `update` that it interrupted is committed or not, and after a loss it is not
+    sent again.
 
     Small batches share calls (`mgraph.client.calls.batch_group`): up to 256 of them wait beside those in flight. Each
     has its own epoch and report all the same. In the user's process up to 63 of them wait for others: until a report is
