@@ -56,7 +56,9 @@ class Shared:
         self._segment, self._loop, self._tell, self._delay = segment, loop, tell, delay
         self._most = ours[1] - ours[0]
         self._room = _Room(*ours)
-        self._changed = threading.Condition()
+        # Ctrl-C may come within a Condition's own `__enter__` and `__exit__`, so they would leave the lock held.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._hopeful, self._closed, self._pinned = True, False, False
         self._read: deque[int] = deque()  # offsets to report to the other end
         self._telling = False  # True while a report is scheduled on the loop
@@ -117,13 +119,13 @@ class Shared:
             return places is not None or self._closed
 
         # After a wait in vain, wait again only once some space was freed.
-        with self._changed:
+        with self._lock:
             self._hopeful = self._changed.wait_for(allocated, ROOM_SECONDS if wait and self._hopeful else 0)
         return places
 
     def free(self, places: Iterable[int]) -> None:
         """Free the arrays at these offsets, which the other end has read."""
-        with self._changed:
+        with self._lock:
             for place in places:
                 self._room.give(place)
             self._hopeful = True
@@ -131,7 +133,7 @@ class Shared:
 
     def close(self) -> None:
         """End all waits for space. The memory lives as long as its arrays."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._changed.notify_all()
 

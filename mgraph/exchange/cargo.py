@@ -43,7 +43,7 @@ class Cargo:
     -----
     The cargo from a group to another has the shares of its ranks, each padded to a multiple of 8 bytes, then the
     messages from each of its ranks to each of the others. Nothing is written but what the own program shares in the
-    same phase, for vertices of the sender, whatever another group sends.
+    same phase, for vertices of the sender (of a bitmap in whole words), whatever another group sends.
     """
 
     def __init__(self, device: Device, region: OwnRegion, layout: Layout, mates: Sequence[int], meetings: int) -> None:

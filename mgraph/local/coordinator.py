@@ -223,11 +223,14 @@ class Coordinator:
         before, self._posted = self._posted, perf_counter()
         alone = self._posted - before > ALONE_SECONDS
         if not alone and not self._sweeping:
-            self._sweeping = True
             try:
+                self._sweeping = True
                 threading.Thread(target=self._sweep, name="mgraph-sweep").start()
             except RuntimeError:  # no more threads
                 self._sweeping, alone = False, True
+            except BaseException:  # Ctrl-C; a second thread does no harm
+                self._sweeping = False
+                raise
         if alone or len(self._waiting) >= MOST:
             self.flush()
 

@@ -55,6 +55,8 @@ CALLS: dict[str, list[dict[str, Any]]] = {
     "sample_neighbors": [{"seeds": SOURCES, "fanouts": [5, 5], "seed": 3}],
 }
 
+#: works while its parent is there, which may be killed
+BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): sum(range(10**5))"
 DIRECTED = {"betweenness_centrality", "hits", "pagerank", "strongly_connected_components"}  #: the others are not
 
 
@@ -72,8 +74,8 @@ def _layers() -> Graph:
 
 
 @cache
-def _graph(name: str, folder: Path, directed: bool) -> Graph | None:
-    graph = _layers() if name == "layers" else real_graph(folder, name)
+def _graph(name: str, folder: Path | None, directed: bool) -> Graph | None:
+    graph = _layers() if folder is None else real_graph(folder, name)
     if graph is None:
         return None
     weight = 1 + np.random.default_rng(2).integers(0, 9, len(graph.src)).astype(np.float32)
@@ -84,7 +86,7 @@ def _graph(name: str, folder: Path, directed: bool) -> Graph | None:
 def load() -> Iterator[None]:
     """Twice as many busy processes as cores, with those that run already."""
     missing = 2 * (os.cpu_count() or 1) - int(os.getloadavg()[0])
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(missing)]
+    busy = [subprocess.Popen([sys.executable, "-c", BUSY, str(os.getpid())]) for _ in range(missing)]
     yield
     for process in busy:
         process.kill()
@@ -107,8 +109,9 @@ def _columns(got: Any) -> list[np.ndarray]:
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("graph", ["layers", "cit-HepPh", "luxembourg_osm"])
 @pytest.mark.parametrize("name", CALLS)
-def test_a_result_repeats(name: str, graph: str, size: int, data_dir: Path, load: None) -> None:
-    whole = _graph(graph, data_dir, name in DIRECTED)
+def test_a_result_repeats(name: str, graph: str, size: int, request: pytest.FixtureRequest, load: None) -> None:
+    folder = None if graph == "layers" else request.getfixturevalue("data_dir")
+    whole = _graph(graph, folder, name in DIRECTED)
     if whole is None:
         pytest.skip(f"no {graph} here")
     for options in CALLS[name]:

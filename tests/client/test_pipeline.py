@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from fakes import FakeWorker, fake_cluster, sending
-from interrupts import after, ctrl_c
+from interrupts import after, at_line, ctrl_c
 from patience import patience
 
 from mgraph.batch import COLUMNS
 from mgraph.calls import CallSize
+from mgraph.client.batches import pipeline as pipelines
 from mgraph.client.batches.pipeline import Pipeline, _InFlight
+from mgraph.client.calls import batch_queue, loop_runner
+from mgraph.client.calls import coordinator as coordinators
 from mgraph.client.calls.batch_group import MOST, SmallBatch, layout
 from mgraph.client.calls.batch_queue import BatchQueue
 from mgraph.errors import CapacityError, GraphClosed, InvalidOption, MgraphError, WorkerLost
@@ -255,6 +260,23 @@ def test_keyboard_interrupt_drops_small_batches_that_wait():
         assert len(made) <= coordinator.status.epoch < 200
         assert isinstance(pending[-1].exception(0), GraphClosed)
         assert coordinator.call("update")[0]["epoch"] == coordinator.status.epoch
+
+
+def test_batches_are_sent_after_ctrl_c_at_any_line_that_queued_another():
+    """The block goes on. It finds no lock held, and no queue for which nobody has begun a task."""
+    files = {module.__file__ for module in (pipelines, coordinators, batch_queue, loop_runner, threading)}
+    line, reached = 0, True
+    with fake_cluster(1) as (coordinator, _):
+        while reached:
+            with pipeline(coordinator) as pipe:
+                with (
+                    suppress(KeyboardInterrupt),
+                    at_line(line, files, lambda: signal.raise_signal(signal.SIGINT)) as came,
+                ):
+                    pipe.update(small())
+                assert pipe.update(small(n=2)).result(patience(5)).inserted == 2
+            reached, line = came(), line + 1
+    assert line > 30
 
 
 def test_a_worker_is_lost_with_small_batches_that_wait():

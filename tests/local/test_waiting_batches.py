@@ -73,10 +73,26 @@ def test_batches_are_applied_after_a_callback_has_ended_the_thread_that_sweeps(g
         raise SystemExit
 
     with graph.pipeline() as pipe:
-        pipe.update(batch(0)).add_done_callback(end)
+        with graph._directory.coordinator._order:  # the thread waits until the callback is there
+            pipe.update(batch(0)).add_done_callback(end)
         assert ended.wait(patience(5))
         assert_clean(None)  # the thread has ended
         assert not wait([pipe.update(batch(1))], patience(5)).not_done
+
+
+def test_batches_are_applied_after_ctrl_c_at_any_line_that_took_another(graph, monkeypatch):
+    monkeypatch.setattr(coordinator, "ALONE_SECONDS", float("inf"))
+    line, reached = 0, True
+    while reached:
+        with graph.pipeline() as pipe:
+            with (
+                suppress(KeyboardInterrupt),
+                at_line(line, {coordinator.__file__}, lambda: signal.raise_signal(signal.SIGINT)) as came,
+            ):
+                pipe.update(batch(0))
+            assert not wait([pipe.update(batch(1))], patience(5)).not_done
+        reached, line = came(), line + 1
+    assert line > 5
 
 
 def test_a_batch_that_comes_alone_does_not_wait(graph, monkeypatch):

@@ -214,6 +214,7 @@ class LoopThread:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
         self._thread.start()
+        self.run(asyncio.sleep(0))  # the loop runs: until then it counts as closed
 
     def run(self, coroutine: Any, timeout: float = 20) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(timeout)

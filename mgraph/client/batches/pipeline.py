@@ -104,7 +104,9 @@ class Pipeline:
 
     Leaving the block waits until all batches are committed, even if an exception leaves it. Ctrl-C drops the batches
     that the workers have not voted on. If the vote on a batch was interrupted, its report says that it is committed,
-    without counts; or dropped; or, while workers do not answer or after a loss, that this is not known.
+    without counts; or dropped; or, while workers do not answer or after a loss, that this is not known. A block that
+    catches Ctrl-C goes on. The batch of an `update` that it interrupted is committed or not, and after a loss it is not
+    sent again.
 
     Small batches share calls (`mgraph.client.calls.batch_group`): up to 256 of them wait beside those in flight. Each
     has its own epoch and report all the same. In the user's process up to 63 of them wait for others: until a report is
@@ -130,7 +132,9 @@ class Pipeline:
         self._landed = asyncio.Event()
         self._sent: list[_InFlight] = []
         self._lost = 0  # batches among them that were lost
-        self._mending, self._condition = threading.Lock(), threading.Condition()
+        # Ctrl-C may come within a Condition's own `__enter__` and `__exit__`, so they would leave the lock held.
+        self._mending, self._lock = threading.Lock(), threading.RLock()
+        self._ends = threading.Condition(self._lock)
 
     # ---- from the user's thread --------------------------------------------------------------------------------------
 
@@ -233,16 +237,16 @@ class Pipeline:
     def _post(self, batch: _InFlight, small: SmallBatch) -> None:
         """Queue a small batch, to be sent with others in one message."""
         try:
-            with self._condition:
+            with self._lock:
                 self._sent.append(batch)
             self._coordinator.post(small)
         except BaseException:
             # After Ctrl-C it may be in the queue or not: nobody waits for its end.
-            with self._condition:
+            with self._lock:
                 if batch in self._sent:
                     self._sent.remove(batch)
                     self._lost -= batch.lost
-                self._condition.notify_all()
+                self._ends.notify_all()
             raise
 
     def _land_all(self) -> None:
@@ -355,8 +359,8 @@ class Pipeline:
 
     def _take_lost(self) -> list[_InFlight]:
         """Return all batches in flight, once all are lost."""
-        with self._condition:
-            if not self._condition.wait_for(lambda: self._lost == len(self._sent), LOST_SECONDS):
+        with self._lock:
+            if not self._ends.wait_for(lambda: self._lost == len(self._sent), LOST_SECONDS):
                 raise MgraphError(
                     f"graph {self._coordinator.status.graph}: batches in flight did not end within {LOST_SECONDS} s"
                 )
@@ -365,7 +369,7 @@ class Pipeline:
 
     def _drop(self, error: MgraphError, queue: list[_InFlight], everything: bool = False) -> None:
         """End the pipeline, its lost batches, or `everything` that was sent, and the queue with an error."""
-        with self._condition:
+        with self._lock:
             self._outcomes.end(error)
             queue = [*queue, *(batch for batch in self._sent if batch.lost or everything)]
             self._sent, self._lost = [batch for batch in self._sent if not (batch.lost or everything)], 0
@@ -398,7 +402,7 @@ class Pipeline:
         def sent(flight: Flight, epoch: int, incarnation: int = 0) -> None:
             self._bytes += n
             batch.epoch, batch.incarnation = epoch, incarnation
-            with self._condition:
+            with self._lock:
                 self._sent.append(batch)
             flight.add_done_callback(partial(self._land, batch, n, time.perf_counter()))
 
@@ -413,7 +417,7 @@ class Pipeline:
 
     def _leaves(self, batches: list[_InFlight], error: BaseException | None) -> bool:
         """Remove batches that ended with `error` from those in flight. Return True if they were lost, and stay."""
-        with self._condition:
+        with self._lock:
             lost = self._is_lost(error)
             for batch in batches:
                 if batch in self._sent:
@@ -422,7 +426,7 @@ class Pipeline:
                         self._lost += 1
                     else:
                         self._sent.remove(batch)
-            self._condition.notify_all()
+            self._ends.notify_all()
         return lost
 
     def group_sent(self, group: BatchGroup, flight: Flight, epoch: int) -> None:

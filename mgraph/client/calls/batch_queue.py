@@ -38,6 +38,7 @@ class BatchQueue:
         self._waiting: deque[SmallBatch] = deque()
         # True while a task sends the batches of the queue.
         self._sending = False
+        self._task: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -53,8 +54,9 @@ class BatchQueue:
     # ---- on the event loop -------------------------------------------------------------------------------------------
 
     def begin(self, launch: Launch) -> None:
-        """Start a task that sends the batches of the queue."""
-        self._task = asyncio.create_task(self._send_while_waiting(launch))
+        """Start a task that sends the batches of the queue, unless one does."""
+        if self._task is None or self._task.done():
+            self._sending, self._task = True, asyncio.create_task(self._send_while_waiting(launch))
 
     async def _send_while_waiting(self, launch: Launch) -> None:
         """Send all batches in groups. While two messages are in flight, batches wait and share the next one."""

@@ -221,8 +221,13 @@ class Coordinator:
 
         Later calls and batches come after it on the ranks. Blocks while the queue has `WAITING` batches.
         """
-        if self._queue.add(small) and not self.runner.post(partial(self._queue.begin, self._launch)):
-            raise GraphClosed(f"the Dask client of graph {self.graph} is closed (epoch {self.sessions.epoch})")
+        begin = partial(self._queue.begin, self._launch)
+        try:
+            if self._queue.add(small) and not self.runner.post(begin):
+                raise GraphClosed(f"the Dask client of graph {self.graph} is closed (epoch {self.sessions.epoch})")
+        except BaseException:
+            self.runner.post(begin)  # after Ctrl-C no batch may wait for a task that nobody has begun
+            raise
         if len(self._queue) >= WAITING:
             self._run(self._queue.send_locked(self._launch))
 
