@@ -12,13 +12,14 @@ import os
 import threading
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from mgraph.device import Array, Device
-from mgraph.errors import Aborted
+from mgraph.errors import Aborted, CapacityError
 from mgraph.exchange.cargo import Cargo
 from mgraph.exchange.gpu_tickets import Tickets, Watch
 from mgraph.exchange.links import Links
@@ -121,8 +122,15 @@ class World:
         """Open this rank's links to other groups; None if a rank cannot use its links. Collective."""
         if self.device.kind != "cpu":
             return None
-        links = self.exchange.links()
-        return Links(self.device, links or []) if self.exchange.least(int(links is not None)) else None
+        made = None
+        with suppress(CapacityError, OSError):
+            if (links := self.exchange.links()) is not None:
+                made = Links(self.device, links)
+        if self.exchange.least(int(made is not None)):
+            return made
+        if made is not None:
+            made.close()
+        return None
 
     def _open_tickets(self, uuids: Sequence[bytes]) -> None:
         """Open the tickets of GPUs on rank 0, and make a word that all ranks map. Collective.

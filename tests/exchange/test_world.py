@@ -287,6 +287,22 @@ def test_words_of_links_are_taken_from_the_budget() -> None:
         Links(Device("cpu", budget=Budget(lambda: 5)), many)
 
 
+@pytest.mark.parametrize("error", [CapacityError("no memory"), OSError("no descriptor")])
+def test_programs_go_without_links_if_one_rank_cannot_open_them(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def opened(device: Device, links: list[Link]) -> Links:
+        if 0 in links[0].ranks:
+            raise error
+        return Links(device, links)
+
+    def work(exchange: Exchange, device: Device) -> list[Any]:
+        return [exchange.world(device)._links, meet(exchange, device, 20, 3)["wrong"]]
+
+    monkeypatch.setattr("mgraph.exchange.world.Links", opened)
+    assert together(2, work, "hosts") == [[None, 0]] * 2
+
+
 def dies_on_another_host(lost: int, exchange: Exchange, aborted: threading.Event) -> str:
     """Rank `lost` ends while the others wait for it in a program."""
     device = Device("cpu", threads=1)
