@@ -370,6 +370,7 @@ class Log:
             return
         # Write the refusals over records that could not be written, or behind them.
         problem, records = self._await_write(change), change.records
+        self.flush()  # who finishes a tail writes from the first record that the file lacks, over what follows
         refusals = [draft("refused", {}, record.epoch, record.attempt, record.ahead) for record in records]
         try:
             if self.broken is not None:
