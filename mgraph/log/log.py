@@ -372,7 +372,8 @@ class Log:
         records = change.records
         try:
             problem = self._await_write(change)
-            self.flush()  # who finishes a tail writes from the first record that the file lacks, over what follows
+            if problem is not None:  # who finishes a tail writes from the first record that the file lacks
+                self.flush()
             refusals = [draft("refused", {}, record.epoch, record.attempt, record.ahead) for record in records]
             if self.broken is not None:
                 raise OSError(None, self.broken)
