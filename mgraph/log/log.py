@@ -369,9 +369,12 @@ class Log:
         if change is None:
             return
         # Write the refusals over records that could not be written, or behind them.
-        problem, records = self._await_write(change), change.records
-        refusals = [draft("refused", {}, record.epoch, record.attempt, record.ahead) for record in records]
+        records = change.records
         try:
+            problem = self._await_write(change)
+            if problem is not None:  # who finishes a tail writes from the first record that the file lacks
+                self.flush()
+            refusals = [draft("refused", {}, record.epoch, record.attempt, record.ahead) for record in records]
             if self.broken is not None:
                 raise OSError(None, self.broken)
             if problem is not None:
@@ -380,8 +383,9 @@ class Log:
                 for refused in refusals:
                     self._segments.append(refused)
             self._segments.sync()
-        except OSError as error:
-            self.broken = self.broken or str(failed(error, self._segments.path, "a refusal cannot be logged in"))
+        except Exception as error:  # MemoryError, too: a later attempt would not count
+            reason = error if isinstance(error, OSError) else OSError(None, f"{type(error).__name__}: {error}")
+            self.broken = self.broken or str(failed(reason, self._segments.path, "a refusal cannot be logged in"))
             raise StoreError(
                 f"{self.broken}; epoch {records[0].epoch} was not made; whether the store has it is known when it is "
                 "opened again"

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fakes import FakeWorker, fake_cluster, sending
-from interrupts import after, at_line, ctrl_c
+from interrupts import at_line, ctrl_c, when
 from patience import patience
 
 from mgraph.batch import COLUMNS
@@ -138,15 +138,17 @@ def test_two_pipelines_share_the_ranks():
 
 def test_keyboard_interrupt_drops_what_is_in_flight():
     with fake_cluster(2) as (coordinator, _):
-        began = time.monotonic()
-        with after(0.3, ctrl_c), pytest.raises(KeyboardInterrupt), pipeline(coordinator) as pipe:
+        pending, slow, began = [], patience(0.5), time.monotonic()
+        sent = when(lambda: len(pending) == 10, ctrl_c)
+        with sent, pytest.raises(KeyboardInterrupt), pipeline(coordinator) as pipe:
             pipe.update({}).result()
-            pending = [pipe.update({"seconds": 0.5}) for _ in range(10)]
+            for _ in range(10):
+                pending.append(pipe.update({"seconds": slow}))
             pending[-1].result()
-        assert time.monotonic() - began < patience(3)
+        assert time.monotonic() - began < 6 * slow
         assert all(p.done() for p in pending)
         assert pending[-1].exception() is not None
-        assert 1 <= coordinator.status.epoch <= 3  # what a rank has committed, all have
+        assert 1 <= coordinator.status.epoch <= 5  # what a rank has committed, all have
         assert coordinator.call("update")[0]["epoch"] == coordinator.status.epoch
 
 
@@ -251,11 +253,13 @@ def test_a_small_batch_fails_and_those_before_it_are_reported(at):
 
 def test_keyboard_interrupt_drops_small_batches_that_wait():
     with fake_cluster(2) as (coordinator, _):
-        with after(0.3, ctrl_c), pytest.raises(KeyboardInterrupt), pipeline(coordinator) as pipe:
-            pending = [pipe.update(small(milliseconds=20)) for _ in range(200)]
+        pending = []
+        sent = when(lambda: len(pending) == 200, ctrl_c)
+        with sent, pytest.raises(KeyboardInterrupt), pipeline(coordinator) as pipe:
+            for _ in range(200):
+                pending.append(pipe.update(small(milliseconds=20)))
             pending[-1].result()
-        assert all(p.done() for p in pending)
-        made = [p for p in pending if p.exception(0) is None]
+        made = [p for p in pending if p.exception(10) is None]  # those in the queue are refused on the event loop
         assert [p.result(0).epoch for p in made] == list(range(1, len(made) + 1))
         assert len(made) <= coordinator.status.epoch < 200
         assert isinstance(pending[-1].exception(0), GraphClosed)

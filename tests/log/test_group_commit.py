@@ -12,11 +12,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 import numpy as np
 import pytest
 
 from mgraph.errors import StoreError
+from mgraph.log import log as log_module
 from mgraph.log.files import DISK, File
 from mgraph.log.log import Log
 from mgraph.log.recovery_scan import kept_changes
@@ -128,6 +130,25 @@ def test_changes_that_are_refused_together_are_refused_one_by_one(log, tmp_path)
     assert epochs(tmp_path) == wanted
     found = kept_changes([scan(DISK, str(tmp_path), 7)], 0)
     assert (found.epoch, found.given_up) == (epoch - 1, 0)
+
+
+def test_nothing_is_logged_after_a_refusal_for_which_there_was_no_memory(log, monkeypatch):
+    """The attempt that was not refused would come before later ones, and is not whole on all ranks."""
+    draft = log_module.draft
+
+    def refused(kind: str, *rest: Any) -> Any:
+        if kind == "refused":
+            raise MemoryError
+        return draft(kind, *rest)
+
+    begin_together(log, 1, 3)
+    log.ready()
+    with monkeypatch.context() as patch:
+        patch.setattr(log_module, "draft", refused)
+        with pytest.raises(StoreError, match=r"a refusal cannot be logged.*MemoryError.*epoch 1 was not made"):
+            log.refuse()
+    with pytest.raises(StoreError, match="open the store again"):
+        begin_together(log, 1, 1)
 
 
 def test_a_log_without_room_for_all_refusals_of_several_changes_takes_none(log, monkeypatch):

@@ -92,6 +92,13 @@ def read(log: Log) -> list[tuple[int, int]]:
 
 def finished(log: Log, own: bool = False, store: Path | None = None) -> int:
     """What `finish` writes, while the log's own thread does not get on."""
+    with pytest.MonkeyPatch.context() as patch:
+        write_at_once(patch)
+        return finish(str(store or log.store), own)
+
+
+def write_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Have the calling thread write to files, while the log's own thread does not get on."""
     slow, mine = File.write, threading.current_thread()
 
     def write(file, at, parts):
@@ -100,9 +107,7 @@ def finished(log: Log, own: bool = False, store: Path | None = None) -> int:
         else:
             slow(file, at, parts)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(File, "write", write)
-        return finish(str(store or log.store), own)
+    patch.setattr(File, "write", write)
 
 
 def killed(log: Log) -> int:
@@ -158,6 +163,29 @@ def test_a_refusal_holds_and_no_room_waits(log):
     log.flush()
     entries = [(entry.kind, entry.epoch, entry.n) for entry in scan(DISK, log.folder, LOG, verify=True).entries]
     assert entries == [("batch", 1, 10), ("batch", 2, 5), ("refused", 2, 0), ("batch", 2, 7)]
+
+
+@pytest.mark.parametrize("failing", [1, 2, 3])
+def test_a_refusal_of_what_could_not_be_copied_holds_after_a_kill(log, monkeypatch, failing):
+    """The tail may have the records by then, and the file none of those before them."""
+    change(log, 1, 10)
+    begin, calls, ids = Copies.begin, list[int](), np.arange(5, dtype=np.uint32)
+
+    def fails(copies, parts, views):
+        calls.append(len(parts))
+        if len(calls) == failing:
+            raise MemoryError
+        begin(copies, parts, views)
+
+    monkeypatch.setattr(Copies, "begin", fails)
+    with pytest.raises(MemoryError):
+        log.begin("batch", {"src": ids, "dst": ids}, 2, more=2 * [{"src": ids, "dst": ids}])
+    write_at_once(monkeypatch)
+    threading.Timer(0.3, log.go.set).start()
+    log.refuse()
+    assert killed(log) == 0
+    entries = [(entry.kind, entry.epoch) for entry in scan(DISK, log.folder, LOG, verify=True).entries]
+    assert entries == [("batch", 1), ("refused", 2), ("refused", 3), ("refused", 4)]
 
 
 def test_a_flush_waits_for_a_mark_before_the_last_change(log, monkeypatch):

@@ -266,7 +266,6 @@ FOUND = {
     "calls_are_sent_without_a_lock": ("large", 80),
     "every_client_gets_the_graphs_lock": ("small", 0),
     "a_store_has_no_lock": ("large", 5),
-    "a_log_is_appended_to_without_a_lock": ("log", 3847),
     "a_sender_that_was_cancelled_keeps_its_place": ("interrupts", 611),
     "two_threads_recover_a_graph": ("recoveries", 10),
     "a_store_has_no_locks_of_ranks": ("left behind", 926),

@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 from cluster_processes import Processes, alive, environment, gpus, processes, send, wait_until
 from distributed import Client
-from kill_writer import OPEN_SECONDS, PATIENCE, Ids, Keys, again, warm
+from kill_writer import MOST, OPEN_SECONDS, PATIENCE, Ids, Keys, again, warm
 from promise_records import note, write
 
 from mgraph import DynamicGraph
@@ -152,7 +152,7 @@ class Sweep:
             graph = again(lambda: DynamicGraph.open(None, self.path, device="cpu"))
         self.seconds.append(time.monotonic() - began)
         with graph:
-            assert acknowledged <= graph.epoch <= acknowledged + 4, (acknowledged, graph.epoch)
+            assert acknowledged <= graph.epoch <= acknowledged + MOST, (acknowledged, graph.epoch)
             while self.epoch < graph.epoch:
                 self.epoch += 1
                 self.stream.apply(self.epoch, *self.stream.change(self.seed, self.epoch))

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from graph_model import GraphModel, random_batch
 from mgraph import DynamicGraph, EdgeBatch, MgraphError, StoreError
 
 N = 150
+MOST = 100  #: changes at once: small batches of a pipeline share calls
 OPEN_SECONDS = 60.0  #: in which a store can be opened after a kill, on a machine that does other things, too
 PATIENCE = {"cpu": 3.0, "cuda": 15.0}  #: seconds; a worker on a GPU loads kernels in its first calls
 
@@ -50,7 +52,7 @@ class Ids:
         rng = np.random.default_rng([seed, epoch])
         kind = str(rng.choice(["batch", "add", "delete"], p=[0.9, 0.05, 0.05]))
         if kind == "batch":
-            return kind, random_batch(rng, N, int(rng.integers(1, 1500)), True)
+            return kind, random_batch(rng, N, int(rng.integers(1, rng.choice([30, 1500]))), True)
         return kind, (2 if kind == "add" else rng.integers(0, N, 5))
 
     @staticmethod
@@ -154,9 +156,9 @@ def write(address: str, path: str, seed: int, sync: str, device: str, stream: ty
             graph = DynamicGraph(client, store=path, disks=disks, **stream.options(), **options)
         while True:
             print("ack", graph.epoch, len(graph.recoveries), flush=True)
-            changes = [stream.change(seed, graph.epoch + i) for i in range(1, 1 + rng.choice([1, 4]))]
-            batches = [what for kind, what in changes if kind == "batch"]
-            if len(batches) < len(changes) or len(batches) == 1:
+            changes = [stream.change(seed, graph.epoch + i) for i in range(1, 1 + rng.choice([1, 4, MOST]))]
+            batches = [what for _, what in takewhile(lambda change: change[0] == "batch", changes)]
+            if len(batches) < 2:
                 one(graph, stream, *changes[0])
             elif rng.random() < 0.5:
                 with graph.pipeline() as flight:
