@@ -62,21 +62,20 @@ class RLock(Lock):
     __enter__ = acquire
 
 
-class Condition(Lock):
-    """A condition with its own lock."""
+class Condition:
+    """A condition of `threading`, of a lock that is taken once."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._notified: deque[Fiber] = deque()
+    def __init__(self, lock: Lock) -> None:
+        self._lock, self._notified = lock, deque[Fiber]()
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Wait until the predicate holds."""
+        """Wait until the predicate holds. The lock is free meanwhile."""
         here = world()
         end = None if timeout is None else here.time() + timeout
         while not predicate() and (end is None or here.time() < end):
-            self.release()
+            self._lock.release()
             here.block(self._notified, None if end is None else end - here.time())
-            self.acquire()
+            self._lock.acquire()
         return predicate()
 
     def notify_all(self) -> None:
