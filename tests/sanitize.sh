@@ -13,7 +13,7 @@ read -ra cxx <<<"${CXX:-g++}"
 tests=(tests/kernels/test_platform.py tests/kernels/test_launch.py tests/exchange/test_mailbox.py)
 # Programs that ranks run together, which are threads there.
 cores=tests/algorithms/density/test_core_number.py
-tests+=(tests/exchange/test_world.py::test_messages_that_sockets_take_in_parts tests/exchange/test_gateway_messages.py)
+tests+=(tests/exchange/test_links.py::test_messages_that_sockets_take_in_parts tests/exchange/test_gateway_messages.py)
 tests+=("$cores::test_both_drivers" "$cores::test_rows_wait_for_room_in_the_inboxes" "$cores::test_long_and_short_rows_of_a_tile_fit_together")
 alike= structures=(tests/structures)
 if [[ ${SAMPLE:-} ]]; then  # one such program; structures with weights, which have all arrays; streams, but not all of each

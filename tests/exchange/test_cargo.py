@@ -9,71 +9,26 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_gateway_messages import (
-    ARRAYS,
-    NUMBERS,
-    PROGRAM,
-    ROWS,
-    SHARED,
-    Message,
-    differs,
-    lists,
-    records,
-    sends,
-    shares,
-)
-from test_world import together
+from group_messages import NUMBERS, ROWS, Message, check_what_fits, differs, lists, meet_changed, sends
 
-from mgraph.device import Device
-from mgraph.errors import Aborted
 from mgraph.exchange import Exchange, ExchangeError
-from mgraph.kernels import load
-from mgraph.partition import Partition
 
 
-def takes(kind: str, change: Callable[[Message], None] = lambda message: None, cut: int | None = None) -> Any:
+def takes(kind: str, change: Callable[[Message], None] | None = None, cut: int | None = None) -> Any:
     """What rank 0 has after a meeting with a rank 1 whose message was changed, and is cut to its first bytes."""
 
-    def work(exchange: Exchange, device: Device) -> Any:
-        own = exchange.world(device)
-        layout = own.layout(Partition.equal(2 * ROWS, 2), 8, 4, **ARRAYS)
-        shared = dict.fromkeys(SHARED, -1) | {"count": 0, "width": 0} | shares(kind, layout.offsets)
-        if exchange.rank == 0:
-            try:
-                state = own.run(load(device, PROGRAM), "Sharing", layout, 1, **shared)
-            except ExchangeError as error:
-                with pytest.raises(Aborted, match="failed before: rank 1"):
-                    exchange.barrier()
-                return error
-            arrays = {"bits": np.uint32, "wide": np.uint64, "narrow": np.uint32}
-            return state | {name: own.array(layout, name, 2 * ROWS, dtype).copy() for name, dtype in arrays.items()}
-        cargo = {"list": records(ROWS + 5), "bits": np.uint64([1 << 5]).tobytes(), "array": bytes(range(4)) * ROWS}
-        message = Message(shared, cargo=cargo.get(kind, b""))
-        change(message)
+    def send(exchange: Exchange, message: Message) -> None:
         words = np.array([*message.sent, *[0] * NUMBERS, *message.shared.values()], np.int64)
         data = np.frombuffer((words.tobytes() + message.cargo)[:cut], np.uint8)
         (pair,) = exchange._pairs.values()
         with suppress(threading.BrokenBarrierError):  # rank 0 has closed the pair
             pair.swap_values([data, data])
-        return None
 
-    first, second = together(2, work, "carried")
-    assert second is None
-    if isinstance(first, BaseException):
-        raise first
-    return first
+    return meet_changed("carried", kind, change, send)
 
 
 def test_what_fits_is_taken() -> None:
-    listed = takes("list")
-    assert listed["bits"].nonzero()[0].tolist() == [(ROWS + 5) // 32]
-    assert listed["bits"][(ROWS + 5) // 32] == 1 << (ROWS + 5) % 32
-    for name, first in (("narrow", 7), ("wide", 70)):
-        assert listed[name].nonzero()[0].tolist() == [ROWS + 5]
-        assert listed[name][ROWS + 5] == first + ROWS + 5
-    assert takes("bits")["bits"].tolist() == [0, 0, 1 << 5] + [0] * (2 * ROWS - 3)
-    assert takes("array")["narrow"].tolist() == [0] * ROWS + [0x03020100] * ROWS
-    assert takes("none")["messages"] == 0
+    check_what_fits(takes)
     assert takes("none", sends(ROWS + 1))["messages"] == ROWS + 1  # more than fit
 
 

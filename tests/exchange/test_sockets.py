@@ -17,7 +17,7 @@ import pytest
 from distributed.security import Security
 from exchange_ranks import KEY, LIMIT, dispatcher_on, running_loop
 from patience import patience
-from test_world import meet
+from worlds import meet
 
 from mgraph.device import Device
 from mgraph.errors import Aborted
