@@ -306,8 +306,16 @@ def test_a_graph_that_is_closed_ends_its_snapshot(tmp_path, monkeypatch, caplog)
     graph = changed(tmp_path, (0, 13, N), fresh_rng(), {})
     raised(graph.change("batch"))
     monkeypatch.setattr(arrow_files, "ROWS", 1)
-    write = arrow_files._Sink.write
-    monkeypatch.setattr(arrow_files._Sink, "write", lambda sink, data: (time.sleep(0.02), write(sink, data))[1])
+    # A rank writes nothing before it is closed.
+    write_part = snapshots.write_part
+
+    def waits(*given: Any) -> None:
+        *_, over, _ = given
+        while not over():
+            time.sleep(0.001)
+        write_part(*given)
+
+    monkeypatch.setattr(snapshots, "write_part", waits)
     raised(graph.ranks.call("snapshot"))
     end(graph.ranks)
     assert "closed before the snapshot was written" in caplog.text
