@@ -1,9 +1,9 @@
 """Maintained results: updated incrementally, or recomputed, whichever is faster.
 
-All ranks take the same decisions. They agree on the epoch and the numbering of each rank's result, and tell how long
-the last update took on each (an allreduce); gather the arcs changed since (an allgather of 9 bytes per arc, 17 with
-weights); and ask the algorithm for an incremental update. It gives up if it would visit more edges than a `CostModel`
-allows, which learns from the time of each update.
+All ranks take the same decisions. They agree on the epoch and the numbering of each rank's result, tell how long the
+last update took on each, and gather the arcs changed since, 9 bytes per arc, 17 with weights: few of them in the same
+message, many in another one. Then they ask the algorithm for an incremental update. It gives up if it would visit more
+edges than a `CostModel` allows, which learns from the time of each update.
 
 Results with a `Memory`, such as communities, depend on the updates before them. For these only counts of arcs decide,
 never times, so that the same batches and reads give the same results on any ranks. They survive moves of ranges and new
@@ -40,6 +40,7 @@ __all__ = ["catch_up", "end", "through_removal"]
 
 Value = dict[str, Any]
 
+FEW = 4096  #: changed arcs of a rank that are sent with its numbers
 SHORT = 0.1  #: seconds of a first computation that is repeated
 SLOWER = 0.005  #: seconds that updates for removals may take besides twice a full computation
 
@@ -182,16 +183,22 @@ class _Agreed(NamedTuple):
         The most batches since the result on a rank.
     deleted, logged : int
         The deletions and all changes in the batches since the result.
+    epochs : int64[logged]
+        The epoch of each change, in rank order.
+    columns : list of uint8[k]
+        The changes of each rank, joined, in host memory; empty unless there are few.
     """
 
     arcs: int
     batches: int
     deleted: int
     logged: int
+    epochs: np.ndarray
+    columns: list[np.ndarray]
 
 
 def _agree(shard: Shard, state: MaintainedState) -> _Agreed | None:
-    """Return the agreed counts if each rank has the same result and all later changes, else None. One allreduce."""
+    """Return the agreed counts if each rank has the same result and all later changes, else None. One allgather."""
     log, result = shard.change_log, state.result
     first = log.first
     same = state.generation == shard.generation and state.starts == shard.partition.starts[:-1]
@@ -201,17 +208,30 @@ def _agree(shard: Shard, state: MaintainedState) -> _Agreed | None:
     deleted = sum(touched.deleted for _, touched in since)
     if result is not None and not result.takes_deletions:
         usable = usable and not deleted
-    # A row per rank. After a move, several ranks may have changed an arc, and a batch is not in order.
-    rows, batches = np.zeros((shard.size, 7), np.int64), len(since) + any(at <= log.moved for at, _ in since)
+    # A rank's numbers, the epochs and lengths of its batches, and few changes. After a move, several ranks may have
+    # changed an arc, and a batch is not in order.
+    batches = len(since) + any(at <= log.moved for at, _ in since)
     logged, tried, state.tried = sum(len(touched) for _, touched in since), state.tried, None
     nanoseconds = 0 if tried is None else int(1e9 * tried.seconds)
-    rows[shard.rank] = usable, state.epoch, shard.out_edges.num_edges, batches, deleted, logged, nanoseconds
-    every = shard.exchange.allreduce(rows.reshape(-1)).reshape(rows.shape)
+    numbers = [usable, state.epoch, shard.out_edges.num_edges, batches, deleted, logged, nanoseconds, len(since)]
+    words = np.array([*numbers, *(at for at, _ in since), *(len(touched) for _, touched in since)], np.int64)
+    if 0 < logged <= FEW and shard.size > 1:
+        mine = join_columns(shard.device.host, [shard.device.to_host(column) for column in _logged(shard, since)])
+        words = np.concatenate([words, mine.view(np.int64)])
+    every = shard.exchange.gather_values(words, "allgather")
+    rows = np.stack([theirs[: len(numbers)] for theirs in every])
     if tried is not None:
-        _learn(state.cost, tried, float(every[:, 6].max()) / 1e9)
-    if not every[:, 0].all() or (every[:, 1] != state.epoch).any():
+        _learn(state.cost, tried, float(rows[:, 6].max()) / 1e9)
+    if not rows[:, 0].all() or (rows[:, 1] != state.epoch).any():
         return None
-    return _Agreed(int(every[:, 2].sum()), int(every[:, 3].max()), int(every[:, 4].sum()), int(every[:, 5].sum()))
+    ends = len(numbers) + 2 * rows[:, 7]
+    few = shard.size > 1 and rows[:, 5].max() <= FEW
+    places = [theirs[len(numbers) : end].reshape(2, -1) for theirs, end in zip(every, ends, strict=True)]
+    return _Agreed(
+        arcs=int(rows[:, 2].sum()), batches=int(rows[:, 3].max()), deleted=int(rows[:, 4].sum()),
+        logged=int(rows[:, 5].sum()), epochs=np.concatenate([np.repeat(*place) for place in places]),
+        columns=[theirs[end:].view(np.uint8) for theirs, end in zip(every, ends, strict=True)] if few else [],
+    )  # fmt: skip
 
 
 def _learn(cost: CostModel, tried: Tried, seconds: float) -> None:
@@ -319,15 +339,15 @@ def _changes(shard: Shard, epoch: int, agreed: _Agreed) -> EdgeDelta:
         return EdgeDelta(batch.keys, batch.kinds, batch.deleted, batch.old, batch.new)
 
     # A rank has the arcs of its own range: one batch of each is unique and sorted, too.
-    columns = _gathered(shard, since, ordered=agreed.batches > 1)
-    keys, epochs = columns.pop("keys"), columns.pop("epochs", None)
+    columns = _gathered(shard, since, agreed)
+    keys = columns.pop("keys")
     if agreed.batches <= 1:
         return EdgeDelta(keys, columns.pop("kinds"), agreed.deleted, **columns)
 
     # Sort the changes by arc, and those of an arc by epoch.
     with device.taking(64 * len(keys), f"{len(keys)} changed arcs"):
         if shard.size > 1:
-            stream = xp.argsort(epochs, kind="stable")
+            stream = device.asarray(np.argsort(agreed.epochs, kind="stable"))
             keys, columns = keys[stream], {name: column[stream] for name, column in columns.items()}
         keys, places = sort_keys(device, keys, with_places=True)
         columns = {name: column[places] for name, column in columns.items()}
@@ -347,24 +367,32 @@ def _changes(shard: Shard, epoch: int, agreed: _Agreed) -> EdgeDelta:
         return EdgeDelta(keys[first], kind, int((kind == DELETED).sum()), **weights)
 
 
-def _gathered(shard: Shard, since: list[tuple[int, Touched]], ordered: bool) -> dict[str, Array]:
-    """Gather the columns of all ranks' changes, on several ranks with their epochs if `ordered`. One allgather."""
-    device = shard.device
-    dtypes: dict[str, Any] = {"keys": np.uint64}
-    dtypes |= {"old": np.float32, "new": np.float32} if shard.spec.weighted else {}
-    dtypes |= {"kinds": np.uint8}  # the last one, so that all are aligned
-    # Columns of all batches on this rank.
-    columns = {
-        name: device.concatenate([device.empty(0, dtype), *(getattr(touched, name) for _, touched in since)])
-        for name, dtype in dtypes.items()
-    }
+def _columns(shard: Shard) -> dict[str, Any]:
+    """Return the dtypes of a change's columns, the widest first, so that all are aligned."""
+    weights = {"old": np.float32, "new": np.float32} if shard.spec.weighted else {}
+    return {"keys": np.uint64, **weights, "kinds": np.uint8}
+
+
+def _logged(shard: Shard, since: list[tuple[int, Touched]]) -> list[Array]:
+    """Return the columns of all batches on this rank."""
+    device, columns = shard.device, []
+    for name, dtype in _columns(shard).items():
+        parts = [getattr(touched, name) for _, touched in since] or [device.empty(0, dtype)]
+        columns.append(parts[0] if len(parts) == 1 else device.concatenate(parts))
+    return columns
+
+
+def _gathered(shard: Shard, since: list[tuple[int, Touched]], agreed: _Agreed) -> dict[str, Array]:
+    """Return the columns of all ranks' changes. One allgather, unless `agreed` has them."""
+    device, dtypes = shard.device, _columns(shard)
+    if agreed.columns:
+        parts = [split_columns(data, dtypes) for data in agreed.columns]
+        together = [np.concatenate([part[name] for part in parts]).view(np.uint8) for name in dtypes]
+        return split_columns(device.asarray(np.concatenate(together)), dtypes)
+    columns = _logged(shard, since)
     if shard.size == 1:
-        return columns
-    if ordered:
-        epochs = np.repeat([at for at, _ in since], [len(touched) for _, touched in since]).astype(np.int64)
-        dtypes, columns["epochs"] = {"epochs": np.int64, **dtypes}, device.asarray(epochs)
-    packed = shard.exchange.allgather(join_columns(device, [columns[name] for name in dtypes]))
-    parts = [split_columns(data, dtypes) for data in packed]
+        return {name: device.concatenate([column]) for name, column in zip(dtypes, columns, strict=True)}
+    parts = [split_columns(data, dtypes) for data in shard.exchange.allgather(join_columns(device, columns))]
     return {name: device.concatenate([part[name] for part in parts]) for name in dtypes}
 
 

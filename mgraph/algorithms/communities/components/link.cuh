@@ -28,14 +28,15 @@ DEVICE void note_hook(const u64* links, u8* hooks, i64 v) {
 }
 
 // Joins the trees of a and b: moves up from the larger of the two until both are equal, or until it is a root, which is
-// linked to the other. Returns a vertex of the joined tree that is not larger than a or b. Notes the arc unless `links`
-// is null.
-DEVICE u32 link(u32* parent, u32 a, u32 b, u64* links = nullptr, u64 arc = unlinked) {
+// linked to the other. Returns a vertex of the joined tree that is not larger than a or b. Notes the arc, and that a tree
+// was linked, unless the pointers are null.
+DEVICE u32 link(u32* parent, u32 a, u32 b, u64* links = nullptr, u64 arc = unlinked, bool* linked = nullptr) {
     while (a != b) {
         u32 high = greater(a, b), low = lesser(a, b), up = stale_load(parent + high);
         if (up == high) up = atomic_cas(parent + high, high, low);
         if (up == high) {
             if (links) links[high] = arc;
+            if (linked) *linked = true;
             return low;
         }
         u32 over = stale_load(parent + up);  // the path is made shorter on the way

@@ -5,35 +5,32 @@
 #include "kernels/bits.cuh"
 #include "kernels/search.cuh"
 
+// The root of v, which becomes its parent while no lane links.
+DEVICE u32 flat_root(u32* parent, u32 v) {
+    u32 up = stale_load(parent + v), root = root_of(parent, up);
+    if (root != up) store(parent + v, root);
+    return root;
+}
+
 DEVICE void count_roots(i64 found, i64* roots) {
     Tile<32> tile;
     found = tile.sum(found);
     if (tile.rank() == 0 && found) atomic_add(roots, found);
 }
 
-struct Compress {  // one lane a vertex: the root becomes its parent; counts the roots
-    static constexpr int lanes = 1;
-    u32* parent;
-    i64 n;
-    i64* roots;
-    DEVICE void operator()(Grid grid) const {
-        i64 found = 0;
-        for (i64 v : grid.items(n)) compress(parent, v), found += stale_load(parent + v) == (u32)v;
-        count_roots(found, roots);
-    }
-};
-
-struct LeastIds {  // one lane a user's id: least[root] becomes the smallest user's id of the tree; counts the roots
+// One lane a user's id: least[root] becomes the smallest user's id of the tree. Counts the roots. All vertices get their
+// roots as parents.
+struct LeastIds {
     static constexpr int lanes = 1;
     const u32* order;  // null if users' ids are the internal ids
     i64 n;
-    const u32* parent;
+    u32* parent;
     u32* least;
     i64* roots;
     DEVICE void operator()(Grid grid) const {
         i64 found = 0;
         for (i64 id : grid.items(n)) {
-            u32 vertex = order ? order[id] : (u32)id, root = parent[vertex];
+            u32 vertex = order ? order[id] : (u32)id, root = flat_root(parent, vertex);
             note_name(least, root, (u32)id);
             found += root == vertex;
         }
@@ -48,32 +45,32 @@ struct NameJoined {  // one lane a root of a tree that was joined with others: t
     const u32* parent;
     u32* least;
     DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) note_name(least, parent[joined[i]], load(least + joined[i]));
+        for (i64 i : grid.items(n)) note_name(least, root_of(parent, joined[i]), load(least + joined[i]));
     }
 };
 
-struct Label {  // one lane an own vertex: its component's smallest user's id
+struct Label {  // one lane an own vertex: its component's smallest user's id; its root becomes its parent
     static constexpr int lanes = 1;
     i64 first;
     i64 rows;
-    const u32* parent;
+    u32* parent;
     const u32* least;
     i64* labels;
     DEVICE void operator()(Grid grid) const {
-        for (i64 row : grid.items(rows)) labels[row] = least[parent[first + row]];
+        for (i64 row : grid.items(rows)) labels[row] = least[flat_root(parent, (u32)(first + row))];
     }
 };
 
 // ---- links that changes cut -----------------------------------------------------------------------------------------
 
-enum Counted { m_joins, m_cut, m_loose, m_parted, m_edges };  // the words of `state`
+enum Counted { m_joins, m_cut, m_loose, m_parted, m_edges, m_linked };  // the words of `state`
 
 struct Links {
     u64* of;  // of all vertices, as in link.cuh; null if they are not kept, and no arc was deleted
     u8* hooks;  // 1 at least for the ends of arcs by which other vertices were linked
     u32* stumps;  // a bitmap of all vertices: those from which others were cut in this update
     u32* suspects;  // a bitmap of all vertices: the sources of deleted arcs between hooks
-    u32* parent;  // the root of each vertex before the update
+    u32* parent;  // ways to the roots before the update; for `Relink`, the roots themselves
     u64* cut;  // vertex << 32 | the one that it hung on
     u64* joined;  // pairs of roots before the update, root << 32 | root, whose trees an arc joins
     i64* state;
@@ -239,7 +236,7 @@ struct NoteHooks {  // one lane a vertex
     }
 };
 
-struct JoinArcs {  // one lane a changed arc: joins the trees of the ends of an inserted one; parent[v] is a root before
+struct JoinArcs {  // one lane a changed arc: joins the trees of the ends of an inserted one
     static constexpr int lanes = 1;
     EdgeDelta changed;
     Links links;
@@ -247,11 +244,14 @@ struct JoinArcs {  // one lane a changed arc: joins the trees of the ends of an 
         if (links.number(m_loose)) return;  // the forest is made again
         for (i64 i : grid.items(changed.n)) {
             if (changed.was(i) || !changed.is(i)) continue;
-            u32 a = stale_load(links.parent + changed.src(i)), b = stale_load(links.parent + changed.dst(i));
+            // Of the lanes that link a tree, the first finds the root that it had before.
+            u32 a = root_of(links.parent, (u32)changed.src(i)), b = root_of(links.parent, (u32)changed.dst(i));
             if (a == b) continue;
             links.joined[take_place(links.state + m_joins)] = arc_of(a, b);
             u64 arc = changed.keys[i];
-            link(links.parent, a, b, links.of, arc);
+            bool linked = false;
+            link(links.parent, a, b, links.of, arc, &linked);
+            if (linked) links.count(m_linked);
             if (!links.of) continue;
             store(links.hooks + changed.src(i), (u8)1);
             store(links.hooks + changed.dst(i), (u8)1);

@@ -1,10 +1,10 @@
 """Connected components that follow the graph.
 
-Each rank keeps the arcs that have joined trees, a spanning forest of its arcs (`Links`), and every rank knows the root
-of each vertex. An inserted arc between two trees joins them. A deleted arc matters only if it is one of the forest.
-Then another arc is looked for, near the vertex that was cut: in its own row, or in those of the few vertices that hang
-on it (`Relink`). If there is no other arc from these, they are a component. On several ranks and in directed graphs
-only the own row is searched.
+Each rank keeps the arcs that have joined trees, a spanning forest of its arcs (`Links`), and every rank knows a way
+from each vertex to its root. An inserted arc between two trees joins them. A deleted arc matters only if it is one of
+the forest. Then another arc is looked for, near the vertex that was cut: in its own row, or in those of the few
+vertices that hang on it (`Relink`). If there is no other arc from these, they are a component. On several ranks and in
+directed graphs only the own row is searched.
 
 If that leaves a vertex loose, the program of a fresh run makes the forest again (`forest.cuh`). It begins with the
 patches into which the old forest was cut, and reads only the rows of vertices outside of the largest. So this takes no
@@ -14,9 +14,10 @@ longer than a fresh run.
 step                launches read-backs exchange
 =================== ======== ========== ============================================
 cut, relink, join   3        1          allreduce of a number, after deletions
-roots of new trees  2        nothing    nothing
+names of new trees  1        nothing    nothing
 forest again        2        nothing    as in a fresh run
-labels              2        1          nothing; of the forest made again, nothing
+labels              1        nothing    nothing; of the forest made again, nothing
+least names         1        1          nothing; once, and after parts were cut off
 =================== ======== ========== ============================================
 """
 
@@ -28,13 +29,13 @@ from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Renumbe
 from mgraph.algorithms.communities.components.program import UNLINKED, Links, connect
 from mgraph.algorithms.primitives.bitmaps import words_of
 from mgraph.device import Array, Device
-from mgraph.kernels import Library, Struct, constants
+from mgraph.kernels import Struct, constants
 
 __all__ = ["Components"]
 
 FILE = "algorithms/communities/components/maintain.cuh"
-JOINS, CUT, LOOSE, PARTED, EDGES = range(5)
-assert len(constants(FILE, HUB_DEGREE=64).enums["Counted"]) == 5
+JOINS, CUT, LOOSE, PARTED, EDGES, LINKED = range(6)
+assert len(constants(FILE, HUB_DEGREE=64).enums["Counted"]) == 6
 SAMPLES = 8  #: rows per patch, in the mean, whose first edges are followed before the largest patch is looked for
 PATCH = 64  #: vertices per patch, in the mean, from which on a forest is made of them
 LOW = np.uint64(2**32 - 1)
@@ -46,7 +47,10 @@ class Components:
     Attributes
     ----------
     parent : uint32[n_vertices]
-        The root of each vertex of the graph, its component's smallest vertex.
+        Ways from each vertex of the graph to its root, the component's smallest vertex. Own vertices have their roots
+        once they have labels: so no read visits the vertices of other ranks.
+    flat : bool
+        True if all vertices have their roots.
     links : Links or None
         This rank's forest. None after deletions that cut it into many patches: later ones would do the same.
     density : float
@@ -56,9 +60,7 @@ class Components:
     least : uint32[n_vertices] or None
         The label by root, once the result was asked for and until the trees change.
     trees : int
-        The number of trees, known with `labels`.
-    roots : int64[1] or None
-        The same on the device, known with `least`.
+        The number of trees, known with `labels` and with `least`.
     named : uint32[n_vertices] or None
         The order of the vertices' names with which `labels` or `least` was found.
     """
@@ -77,7 +79,7 @@ class Components:
         """Find the components, from `kept` arcs of the last forest. Keep the forest if `keep` is true."""
         shard, device, n = self.shard, self.device, self.shard.n_vertices
         self.links = Links(device.empty(n, np.uint64), device.zeros(n, np.uint8)) if keep else None
-        self.least, self.roots, self.named = None, None, shard.by_name
+        self.least, self.named, self.flat = None, shard.by_name, True
         self.parent, self.labels, self.trees = connect(shard, self.links, kept, stride)
 
     @property
@@ -93,14 +95,23 @@ class Components:
             self.named, self.least, labels = self.shard.by_name, None, None
         if labels is None:
             if self.least is None:
-                self.least, self.roots = _least_ids(self.shard, self.kernels, self.parent)
-            self.trees = int(Device.to_host(self.roots)[0])
+                self._name()
             rows = self.shard.hi - self.shard.lo
             labels = self.device.empty(rows, np.int64)
             self.kernels.Label(
                 rows, first=self.shard.lo, rows=rows, parent=self.parent, least=self.least, labels=labels
             )  # fmt: skip
+            self.flat |= rows == self.shard.n_vertices
         return {"component": labels}, {"components": self.trees, "supersteps": 1}
+
+    def _name(self) -> None:
+        """Find each root's name, the first place in `Shard.by_name` of a vertex in its tree, and count the trees."""
+        n, trees = self.shard.n_vertices, self.device.zeros(1, np.int64)
+        self.least = self.device.full(n, 2**32 - 1, np.uint32)
+        self.kernels.LeastIds(
+            n, order=self.shard.by_name, n=n, parent=self.parent, least=self.least, roots=trees
+        )  # fmt: skip
+        self.trees, self.flat = int(Device.to_host(trees)[0]), True
 
     # ---- following changes -------------------------------------------------------------------------------------------
 
@@ -111,8 +122,8 @@ class Components:
         if kept is None and changes.deleted:
             self._connect(keep=2 * self.density * changes.deleted * PATCH <= n)
             return ApplyResult(0, True, "anew")
-        changed, arcs, state = Struct(**changes.fields()), len(changes), device.zeros(5, np.int64)
-        stumps, suspects = (device.zeros(words_of(n), np.uint32) for _ in range(2))
+        changed, arcs, state = Struct(**changes.fields()), len(changes), device.zeros(6, np.int64)
+        stumps, suspects = (device.zeros(words_of(n) if changes.deleted else 0, np.uint32) for _ in range(2))
         cut, joined = device.carve((arcs, np.uint64), (arcs, np.uint64))
         links = Struct(
             of=kept and kept.arcs, hooks=kept and kept.hooks, stumps=stumps, suspects=suspects, parent=self.parent,
@@ -120,11 +131,14 @@ class Components:
         )  # fmt: skip
 
         # Cut the vertices that deleted arcs linked, and link them again. Inserted arcs join trees.
+        parts = int(shard.size == 1 and shard.in_edges is shard.out_edges)
         if changes.deleted:
+            if parts and not self.flat:
+                self._name()
             self.kernels.CutLinks(arcs, changed=changed, links=links)
             self.kernels.Relink(
                 arcs, graph=shard.out_edges.view(), first=shard.lo, rows=shard.hi - shard.lo, links=links,
-                parts=int(shard.size == 1 and shard.in_edges is shard.out_edges),
+                parts=parts,
             )  # fmt: skip
             if shard.size > 1:
                 state[:] = device.asarray(shard.exchange.allreduce(Device.to_host(state)))
@@ -143,12 +157,11 @@ class Components:
             return ApplyResult(counts[EDGES], True)
         joins, parted = counts[JOINS], counts[PARTED]
         if joins or parted:
-            self.labels, self.roots = None, device.zeros(1, np.int64)
-        if joins:
-            self.kernels.Compress(n, parent=self.parent, n=n, roots=self.roots)
+            self.labels, self.flat = None, False
         if parted:
             self.least = None
         elif joins and self.least is not None:
+            self.trees -= counts[LINKED]
             roots = 2 * joins
             self.kernels.NameJoined(
                 roots, joined=joined.view(np.uint32), n=roots, parent=self.parent, least=self.least
@@ -187,14 +200,3 @@ class Components:
             device.concatenate([self.links.arcs, device.full(n - first, UNLINKED, np.uint64)]),
             device.concatenate([self.links.hooks, device.zeros(n - first, np.uint8)]),
         )
-
-
-def _least_ids(shard: Shard, library: Library, parent: Array) -> tuple[Array, Array]:
-    """Return the label of each root, uint32[n_vertices], and the number of trees, int64[1] on the device.
-
-    A label is the first place in `Shard.by_name` of a vertex in the tree.
-    """
-    n, roots = shard.n_vertices, shard.device.zeros(1, np.int64)
-    least = shard.device.full(n, 2**32 - 1, np.uint32)
-    library.LeastIds(n, order=shard.by_name, n=n, parent=parent, least=least, roots=roots)
-    return least, roots
