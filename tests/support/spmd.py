@@ -27,6 +27,7 @@ from mgraph.exchange.links import Link
 from mgraph.kernels import constants
 from mgraph.partition import Partition
 from mgraph.structures import Structure, create
+from mgraph.structures.plan import DELETED
 
 _WORLD = constants("kernels/world_common.cuh")
 STEP = _WORLD["step_at"]
@@ -275,6 +276,18 @@ def shards(
             back = _rows(structure, here, lo, hi, graph.n, dst, src, weight)
         made.append(FakeShard(rank, partition, here, exchange, out, back, graph.directed))
     return made
+
+
+def change_rows(made: Sequence[FakeShard], keys: np.ndarray, kinds: np.ndarray) -> None:
+    """Insert and delete arcs on the ranks that own them, which have the ids of a graph without weights."""
+    src, dst, op = keys >> np.uint64(32), keys & np.uint64(2**32 - 1), np.where(kinds == DELETED, -1, 1).astype(np.int8)
+    for shard in made:
+        sides = [(shard.out_edges, src, dst)]
+        if shard.in_edges is not None and shard.in_edges is not shard.out_edges:
+            sides.append((shard.in_edges, dst, src))
+        for rows, row, id in sides:
+            mine = (row >= shard.lo) & (row < shard.hi)
+            rows.apply(EdgeBatch((row[mine] - shard.lo).astype(np.uint32), id[mine].astype(np.uint32), op=op[mine]))
 
 
 def facts(made: Sequence[FakeShard]) -> GraphFacts:

@@ -11,9 +11,7 @@ from communities import planted, quality, weighted
 from plain_graph import fresh_rng
 from spmd import FakeShard, cut, shards
 
-from mgraph.algorithms.algorithm import kernels
 from mgraph.algorithms.communities import leiden, louvain
-from mgraph.algorithms.communities.dynamic.communities import FILE
 from mgraph.algorithms.communities.dynamic.region import improve_region
 from mgraph.algorithms.communities.multilevel import finest_level
 from mgraph.device import Device
@@ -28,9 +26,8 @@ def improved(shard: FakeShard, name: str, start: np.ndarray, chosen: np.ndarray)
     level = finest_level(shard, name, "modularity", 1.0)
     level.start(device.asarray(start))
     before = level.value()
-    library = kernels(shard, FILE, shard.out_edges.view())
     descend = partial(METHODS[name].program.descend, max_levels=9, seed=4)
-    improve_region(level, library, device.asarray(chosen), descend)
+    improve_region(level, device.asarray(chosen), descend)
     inside, labels = level.inside, Device.to_host(level.labels)
     level.start(level.labels)
     assert level.inside == inside  # it was followed, and is weighed now

@@ -12,13 +12,12 @@ import pytest
 from components_oracle import COMPONENTS, check_result, labels
 from graphs import IDS, random_graph
 from plain_graph import fresh_rng
-from spmd import FakeShard, Graph, cut, run_program, shards
+from spmd import FakeShard, Graph, change_rows, cut, run_program, shards
 
 from mgraph.algorithms.algorithm import EdgeDelta
 from mgraph.algorithms.communities.components import maintain
 from mgraph.algorithms.communities.components.maintain import Components
 from mgraph.algorithms.communities.components.program import UNLINKED
-from mgraph.batch import EdgeBatch
 from mgraph.device import Device
 from mgraph.structures.plan import DELETED, INSERTED
 
@@ -49,15 +48,7 @@ class Followed:
         keys, kinds = np.array(sorted(before ^ after), np.uint64), []
         kinds = np.array([INSERTED if key in after else DELETED for key in keys.tolist()], np.uint8)
 
-        # Change the rows.
-        src, dst, op = keys >> np.uint64(32), keys & np.uint64(2**32 - 1), np.where(kinds == INSERTED, 1, -1)
-        for shard in self.shards:
-            for rows, row, id in ((shard.out_edges, src, dst), (shard.in_edges, dst, src)):
-                mine = (row >= shard.lo) & (row < shard.hi)
-                if rows is not None and (rows is not shard.out_edges or row is src):
-                    rows.apply(
-                        EdgeBatch((row[mine] - shard.lo).astype(IDS), id[mine].astype(IDS), op=op[mine].astype(np.int8))
-                    )
+        change_rows(self.shards, keys, kinds)
 
         # Bring the components up to date.
         def update(shard: FakeShard) -> Any:

@@ -12,9 +12,8 @@ from graphs import IDS
 from plain_graph import fresh_rng
 from spmd import FakeShard, Graph, cut, shards
 
-from mgraph.algorithms.algorithm import EdgeDelta, incoming, kernels
+from mgraph.algorithms.algorithm import EdgeDelta, incoming
 from mgraph.algorithms.communities.dynamic import splits
-from mgraph.algorithms.communities.dynamic.communities import FILE
 from mgraph.algorithms.communities.dynamic.splits import divide
 from mgraph.algorithms.communities.multilevel import finest_level, vertex_level
 from mgraph.device import Device
@@ -47,8 +46,7 @@ def divided(shard: FakeShard, before: Any, labels: Any, cut_ends: Any, changes: 
     sides = [shard.out_edges] if not shard.directed else [shard.out_edges, incoming(shard, "")]
     level = vertex_level(shard, sides, level.strengths, level.objective, level.weights[0].unit)
     level.start(labels.copy())
-    library = kernels(shard, FILE, shard.out_edges.view())
-    divide(level, library, before, cut_ends, changes)
+    divide(level, before, cut_ends, changes)
     np.testing.assert_array_equal(Device.to_host(level.sums[0]), Device.to_host(level._sum()[0]))
     return Device.to_host(level.labels)
 

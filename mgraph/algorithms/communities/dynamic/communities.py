@@ -122,7 +122,7 @@ class Communities:
         level = finest_level(self.shard, self.what, quality, self.arguments["resolution"])
         self.objective, self.unit, self.strengths = level.objective, level.weights[0].unit, level.strengths
         level.start(labels)
-        divide(level, self.kernels, None)
+        divide(level, None)
         self.labels, self.inside, self.quality = level.labels, level.inside, level.value()
         self.sums: list[Array] | None = level.sums
         self.changed, self.recent, self.arcs, self.updates = self.device.zeros(level.n, np.int64), 0, 0, 0
@@ -216,8 +216,8 @@ class Communities:
 
         # Improve them, and divide those that are not connected.
         descend = partial(self.descend, max_levels=self.arguments["max_levels"], seed=self._seed(ROUNDS))
-        improve_region(level, self.kernels, chosen, descend)
-        divide(level, self.kernels, first, None, None, self.scratch)
+        improve_region(level, chosen, descend)
+        divide(level, first, None, None, self.scratch)
         self.labels, self.inside, self.sums, self.quality = level.labels, level.inside, level.sums, level.value()
         return bool((self.labels != first).any())
 
@@ -252,7 +252,7 @@ class Communities:
         shard = self.shard
         for number in range(ROUNDS):
             before, quality = level.labels.copy(), level.improve(self._seed(number), active=active[shard.lo : shard.hi])
-            apart = divide(level, self.kernels, before, cut, changes, self.scratch)
+            apart = divide(level, before, cut, changes, self.scratch)
             if apart is None:
                 break
             active, cut, changes, quality = apart, None, None, level.value()

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES
+from mgraph.algorithms.communities.dynamic.splits import level_kernels
 from mgraph.algorithms.communities.multilevel import Hierarchy, Level, number_communities
 from mgraph.algorithms.communities.multilevel.aggregation import CoarseRows
 from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.device import Array, Device
-from mgraph.kernels import Library
 from mgraph.partition import Partition
 
 __all__ = ["improve_region"]
@@ -25,7 +25,7 @@ __all__ = ["improve_region"]
 NOWHERE = 2**32 - 1
 
 
-def improve_region(level: Level, library: Library, chosen: Array, descend: Callable[[Hierarchy], Any]) -> None:
+def improve_region(level: Level, chosen: Array, descend: Callable[[Hierarchy], Any]) -> None:
     """Let `descend` improve the communities of `level` whose labels are 1 in `chosen`, uint8[n].
 
     The labels of `level` may be at most n. O(n) and the work on the region's arcs. On several ranks an allgather of the
@@ -43,7 +43,7 @@ def improve_region(level: Level, library: Library, chosen: Array, descend: Calla
     near = device.zeros(n, np.uint8)
     copy = {"labels": level.labels, "places": places, "first": level.first, "begin": begin, "near": near}
     copy |= {"unit": level.weights[0].unit, **dict.fromkeys(("ranks", "offsets", "counts", "dst", "weights"))}
-    _visit(level, library, rows, copy)
+    _visit(level, rows, copy)
     outside = device.astype(xp.flatnonzero(near), np.uint32)
     if shard.size > 1:
         near[device.concatenate(shard.exchange.allgather(outside))] = 1
@@ -62,7 +62,7 @@ def improve_region(level: Level, library: Library, chosen: Array, descend: Calla
     device.scatter(ranks, outside, device.arange(k, total, np.uint32))
     dst, weights = device.empty(m, np.uint32), device.empty(m, np.uint64)
     more = {"ranks": ranks, "offsets": offsets, "counts": device.zeros(len(rows), np.uint32), "near": None}
-    _visit(level, library, rows, {**copy, **more, "dst": dst, "weights": weights})
+    _visit(level, rows, {**copy, **more, "dst": dst, "weights": weights})
     level.visited += 2 * m
 
     # Describe the level of the copy. Its vertices have names in the order of those of the graph.
@@ -99,7 +99,8 @@ def improve_region(level: Level, library: Library, chosen: Array, descend: Calla
     level.start(labels, levels.level.inside)
 
 
-def _visit(level: Level, library: Library, rows: Array, copy: dict[str, Any]) -> None:
+def _visit(level: Level, rows: Array, copy: dict[str, Any]) -> None:
+    library = level_kernels(level)
     for weights in level.weights:
         hubs = weights.hubs()
         library.CopyRegion(

@@ -12,7 +12,7 @@ from mgraph.algorithms.communities.multilevel import Level
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, constants
 
-__all__ = ["FILE", "Scratch", "divide", "split_kernels"]
+__all__ = ["FILE", "Scratch", "divide", "level_kernels"]
 
 FILE = "algorithms/communities/dynamic/dynamic.cuh"
 
@@ -46,15 +46,14 @@ class Scratch:
         return sum(int(array.nbytes) for array in vars(self).values())
 
 
-def split_kernels(level: Level) -> Library:
-    """Return the kernels of `divide`."""
+def level_kernels(level: Level) -> Library:
+    """Return the kernels of `FILE` for the rows of a level: those of the structure, or a copy of them."""
     return kernels(level.shard, FILE, level.weights[0].view)
 
 
 def divide(
-    level: Level, library: Library, before: Array, cut: Array = None, changes: EdgeDelta | None = None,
-    scratch: Scratch | None = None,
-) -> Array:  # fmt: skip
+    level: Level, before: Array, cut: Array = None, changes: EdgeDelta | None = None, scratch: Scratch | None = None
+) -> Array:
     """Divide the communities of `level` that are not connected any more, and name all by their least members.
 
     The communities `before`, of the same vertices, were connected before `changes` and had such names, and `cut` marks
@@ -67,7 +66,7 @@ def divide(
     another least member; else the rows of all communities that lost or won a member, or lost an edge.
     """
     # Find the communities that may be disconnected, or have another least member.
-    device, xp, n, labels = level.device, level.device.xp, level.n, level.labels
+    device, xp, n, labels, library = level.device, level.device.xp, level.n, level.labels, level_kernels(level)
     touched, search = device.full(2 * n, IN_DOUBT if before is None else CONNECTED, np.uint8), _Search(level, library)
     if before is None:
         listed = device.arange(0, n, np.uint32)

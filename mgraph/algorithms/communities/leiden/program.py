@@ -26,7 +26,7 @@ import math
 from dataclasses import dataclass
 
 from mgraph.algorithms.algorithm import Columns, Shard
-from mgraph.algorithms.communities.dynamic.splits import FILE, divide, split_kernels
+from mgraph.algorithms.communities.dynamic.splits import FILE, divide
 from mgraph.algorithms.communities.multilevel import Hierarchy, Level, finest_level
 from mgraph.algorithms.communities.multilevel import warm as warm_levels
 from mgraph.algorithms.communities.multilevel.level import MOST_TURNS
@@ -115,7 +115,7 @@ def run(
         finest.improve(seed + SEEDS * effort.iterations, reach=effort.reach)
         connected = False
     if not connected:
-        divide(finest, split_kernels(finest), None)
+        divide(finest, None)
 
     # Name the communities by their smallest user's ids.
     reached = finest.objective.quality(finest.value(), shard.n_vertices)

@@ -1,0 +1,82 @@
+"""Maintained communities on shards: the same whether full computations copy the rows without gaps or not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from communities import networkx_graph, planted, sets
+from plain_graph import fresh_rng
+from spmd import FakeShard, Graph, change_rows, cut, run_program, shards
+
+from mgraph.algorithms import ALGORITHMS
+from mgraph.algorithms.algorithm import Algorithm, EdgeDelta
+from mgraph.algorithms.communities.dynamic import communities
+from mgraph.algorithms.primitives import compact_csr
+from mgraph.structures.plan import DELETED, INSERTED
+
+#: what is done at each update: vertices move; some communities are improved on all levels; all are computed anew
+STEPS = {"moves": (1.0, 1.0), "regions": (0.0, 1.0), "anew": (0.0, 0.0)}
+
+
+def followed(
+    graph: Graph, size: int, structure: str, device: str, name: str, keys: np.ndarray, kinds: np.ndarray
+) -> list[tuple[Any, dict]]:
+    """The results before and after a change."""
+    algorithm, made = ALGORITHMS[name], shards(graph, cut(graph.n, size), structure, device=device)
+    maintained: dict[int, Any] = {}
+
+    def begin(shard: FakeShard) -> Any:
+        algorithm.warm(shard)
+        maintained[shard.rank] = _maintained(algorithm, shard)
+        return maintained[shard.rank].columns()
+
+    def update(shard: FakeShard) -> Any:
+        delta = EdgeDelta(shard.device.asarray(keys), shard.device.asarray(kinds), int((kinds == DELETED).sum()))
+        assert maintained[shard.rank].apply_changes(delta, 2 * len(graph.src)) is not None
+        return maintained[shard.rank].columns()
+
+    results = [run_program(made, begin, algorithm)]
+    change_rows(made, keys, kinds)
+    return [*results, run_program(made, update, algorithm)]
+
+
+def _maintained(algorithm: Algorithm, shard: FakeShard) -> Any:
+    assert algorithm.maintain is not None and algorithm.memory is not None
+    arguments = {"resolution": 1.0, "seed": 1, "max_levels": 50}
+    return algorithm.maintain(shard, algorithm.memory(0), **arguments)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("name", ["leiden", "louvain"])
+def test_on_copied_rows(monkeypatch: pytest.MonkeyPatch, structure: str, device: str, name: str, size: int) -> None:
+    rng, copies = fresh_rng(), []
+    graph, _ = planted(int(rng.integers(1 << 30)))
+    oracle = networkx_graph(graph)
+    lost = [edge for edge in oracle.edges if rng.random() < 0.1]
+    new = [(u, v) for u, v in rng.integers(0, graph.n, (30, 2)).tolist() if u != v and not oracle.has_edge(u, v)]
+    oracle.remove_edges_from(lost)
+    oracle.add_edges_from(new)
+    kind_of = {(u << 32) | v: kind for pairs, kind in ((lost, DELETED), (new, INSERTED)) for u, v in _both_ways(pairs)}
+    keys = np.array(sorted(kind_of), np.uint64)
+    kinds = np.array([kind_of[key] for key in keys.tolist()], np.uint8)
+
+    for renewal, share in STEPS.values():
+        for constant, value in (("RENEWAL", renewal), ("FIRST", share), ("LEAST", share)):
+            monkeypatch.setattr(communities, constant, value)
+        results = []
+        for worth in (False, True):
+            monkeypatch.setattr(compact_csr, "_worth", lambda shard, edges, worth=worth: copies.append(worth) or worth)
+            results.append(followed(graph, size, structure, device, name, keys, kinds))
+        for got, want in zip(*results, strict=True):
+            for column, values in want[0].items():
+                np.testing.assert_array_equal(got[0][column], values)
+            assert got[1] == want[1]
+        assert all(nx.is_connected(oracle.subgraph(part)) for part in sets(got[0]["community"]))
+    assert any(copies)
+
+
+def _both_ways(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [*pairs, *((v, u) for u, v in pairs)]
