@@ -18,6 +18,7 @@ from mgraph.algorithms.primitives.gather.fixed_point_loop import (
     warm,
     warned,
 )
+from mgraph.algorithms.primitives.vectors import add_squares
 from mgraph.device import Array
 from mgraph.errors import InvalidOption
 
@@ -105,8 +106,7 @@ def run(shard: Shard, max_iter: int, tol: float, weight: bool, nstart: Array | f
     def step(x: Array) -> Array:
         """Return (x + A^T x) / |x + A^T x|."""
         following = sums.of(x)
-        following += x
-        return unit(shard, following)
+        return unit(shard, following, add_squares(shard, following, (1.0, following), (1.0, x)))
 
     x, info = iterate(shard, step, x, max_iter, tol, weight)
     if nstart is not None and shard.n_vertices and not shard.exchange.allreduce(np.array([int(x.any())]))[0]:

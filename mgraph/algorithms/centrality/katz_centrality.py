@@ -17,6 +17,7 @@ from mgraph.algorithms.primitives.gather.fixed_point_loop import (
     warm,
     warned,
 )
+from mgraph.algorithms.primitives.vectors import dot
 from mgraph.checks import check_number
 from mgraph.device import Array
 from mgraph.errors import InvalidOption
@@ -131,7 +132,7 @@ def run(
         return following
 
     x, info = iterate(shard, step, x, max_iter, tol, weight)
-    return {"katz_centrality": unit(shard, x) if normalized else x}, info
+    return {"katz_centrality": unit(shard, x, dot(shard, x, x)) if normalized else x}, info
 
 
 ALGORITHM = Algorithm(

@@ -12,8 +12,8 @@ All values are float64, and sums do not depend on timing.
 step             launches                            read-backs exchange among p ranks
 ================ =================================== ========== ======================================================
 a product        1, 3 where there may be hubs        0          an allgather of 8 bytes per vertex
-a step           two products, elementwise           2          two allreduces of a number
-an iteration     up to `STEPS` steps                 2          the same
+a step           two products, 3                     2          two allreduces of a number
+an iteration     up to `STEPS` steps, `STEPS` / 2    1          up to `STEPS` steps, an allreduce of a number
 ================ =================================== ========== ======================================================
 
 References
@@ -29,8 +29,9 @@ import math
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard
-from mgraph.algorithms.primitives.gather.reduction import Reduction, dot, reduction_kernels
+from mgraph.algorithms.primitives.gather.reduction import Reduction, reduction_kernels
 from mgraph.algorithms.primitives.replicated import sides
+from mgraph.algorithms.primitives.vectors import add, add_squares, dot, vector_kernels
 from mgraph.algorithms.primitives.weight_validation import check_weights
 from mgraph.device import Array
 from mgraph.errors import InvalidOption
@@ -46,6 +47,7 @@ def warm(shard: Shard) -> None:
     for rows in (shard.out_edges, shard.in_edges):
         if rows is not None:
             reduction_kernels(shard, rows, "value")
+    vector_kernels(shard.device)
 
 
 class _Lanczos:
@@ -61,7 +63,8 @@ class _Lanczos:
 
     def __init__(self, shard: Shard, forth: Reduction, back: Reduction, start: Array) -> None:
         self.shard, self.forth, self.back = shard, forth, back
-        self.vector, self.error = start / math.sqrt(dot(shard, start, start)), math.inf
+        self.vector, self.error = start, math.inf
+        add(shard, start, (1 / math.sqrt(dot(shard, start, start)), start))
 
     def iterate(self, tol: float) -> None:
         """Make an iteration. It ends early if the basis is complete."""
@@ -76,10 +79,8 @@ class _Lanczos:
                 raise InvalidOption("a sum of weights is past the range of float64")
 
             # Orthogonalise: w = w - alpha_k v_k - beta_(k-1) v_(k-1), beta_k = |w|.
-            more -= diagonal[-1] * last
-            if beside:
-                more -= beside[-1] * basis[-2]
-            left = math.sqrt(dot(shard, more, more))
+            before = [(-beside[-1], basis[-2])] if beside else []
+            left = math.sqrt(add_squares(shard, more, (1.0, more), (-diagonal[-1], last), *before))
 
             # The residual of the best vector is beta_k times its last coefficient.
             value, weights = _largest(diagonal, beside)
@@ -88,15 +89,18 @@ class _Lanczos:
                 break
 
             # Extend the basis: v_(k+1) = w / beta_k.
-            more /= left
+            add(shard, more, (1 / left, more))
             basis.append(more)
             beside.append(left)
 
         # Combine the basis into the best vector.
-        combined = basis[0] * weights[0]
-        for vector, weight in zip(basis[1:], weights[1:], strict=True):
-            combined += weight * vector
-        self.vector = combined / math.sqrt(dot(shard, combined, combined))
+        combined, terms = shard.device.empty(len(last), np.float64), list(zip(weights, basis, strict=True))
+        sums = [terms[:3], *([(1.0, combined), *terms[at : at + 2]] for at in range(3, len(terms), 2))]
+        for some in sums[:-1]:
+            add(shard, combined, *some)
+        squares = add_squares(shard, combined, *sums[-1])
+        add(shard, combined, (1 / math.sqrt(squares), combined))
+        self.vector = combined
 
 
 def _largest(diagonal: list[float], beside: list[float]) -> tuple[float, list[float]]:
@@ -174,7 +178,7 @@ def run(
 
     # Hubs are A times the authorities. Rounding may leave authorities slightly below 0.
     authorities = lanczos.vector
-    device.xp.maximum(authorities, 0, out=authorities)
+    add(shard, authorities, (1.0, authorities), least=0.0)
     hubs, ones = matrices[0].of(authorities), device.full(own, 1, np.float64)
     # Without a hub, no edge counts, or `start` is 0 at all destinations.
     if iterations and dot(shard, hubs, ones) == 0 and dot(shard, matrices[0].of(ones), ones) > 0:
@@ -185,8 +189,8 @@ def run(
     if normalized:
         for column in (hubs, authorities):
             total = dot(shard, column, ones)
-            column += 0 if total > 0 else 1
-            column /= total if total > 0 else shard.n_vertices
+            of = (1 / total, column) if total > 0 else (1 / shard.n_vertices, ones)
+            add(shard, column, of)
     info = {"iterations": iterations, "error": lanczos.error, "converged": converged}
     return {"hubs": hubs, "authorities": authorities}, info
 
@@ -199,9 +203,10 @@ def _first(shard: Shard, start: Array, nstart: Array) -> Array:
     # Fill up with 1.
     own, (name, first) = shard.hi - shard.lo, ("start", start) if nstart is None else ("nstart", nstart)
     vector = shard.device.full(own, 1, np.float64)
-    if first is not None:
-        values = shard.device.asarray(first, np.float64)[:own]
-        vector[: len(values)] = values
+    if first is None:
+        return vector
+    values = shard.device.asarray(first, np.float64)[:own]
+    vector[: len(values)] = values
 
     # All ranks must agree: values are finite and not negative, and one is positive.
     xp = shard.device.xp

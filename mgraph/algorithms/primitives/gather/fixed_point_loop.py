@@ -10,8 +10,9 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from mgraph.algorithms.algorithm import GraphFacts, Runs, Shard, VertexData, incoming
-from mgraph.algorithms.primitives.gather.reduction import Reduction, dot, reduction_kernels
+from mgraph.algorithms.primitives.gather.reduction import Reduction, reduction_kernels
 from mgraph.algorithms.primitives.user_ids import user_id
+from mgraph.algorithms.primitives.vectors import add, distance, dot, vector_kernels
 from mgraph.checks import check_number, check_whole
 from mgraph.device import Array, Device
 from mgraph.errors import InvalidOption
@@ -69,6 +70,7 @@ def warm(shard: Shard) -> None:
     """Compile the kernels of `neighbor_sums` for this shard, without weights."""
     if shard.in_edges is not None:
         reduction_kernels(shard, shard.in_edges, EDGES[False])
+    vector_kernels(shard.device)
 
 
 def neighbor_sums(shard: Shard, what: str, start: Array | float, weight: bool) -> tuple[Reduction, Array]:
@@ -90,11 +92,10 @@ def iterate(
     `InvalidOption` on every rank if a value exceeds the range of its dtype, because of infinite weights or growth.
     """
     # Iterate.
-    error, before, steps, bound, device = math.inf, math.inf, 0, max(shard.n_vertices, 1) * tol, shard.device
+    error, before, steps, bound = math.inf, math.inf, 0, max(shard.n_vertices, 1) * tol
     while steps < max_iter and not error < bound:
         last, x = x, step(x)
-        last -= x
-        error, before, steps = _total(shard, device.xp.abs(last, out=last)), error, steps + 1
+        error, before, steps = distance(shard, last, x), error, steps + 1
         if not math.isfinite(error):
             if weight:
                 _refuse_infinite_weight(shard)
@@ -103,26 +104,20 @@ def iterate(
                 "or it grows without limit, as where alpha is too large"
             )
     # Near the rounding error changes need not get smaller.
-    growing = not error < bound and error >= before and error > ROUNDING * _total(shard, abs(x))
+    growing = not error < bound and error >= before and error > ROUNDING * distance(shard, x)
     return x, {"iterations": steps, "error": error, "converged": error < bound, "growing": growing}
 
 
 @np.errstate(over="ignore")
-def unit(shard: Shard, x: Array) -> Array:
-    """Scale `x` to a Euclidean norm of 1, in place, and return it; 0 stays. A read-back and an allreduce, mostly."""
-    squares = dot(shard, x, x)
+def unit(shard: Shard, x: Array, squares: float) -> Array:
+    """Scale `x`, whose squares add up to `squares`, to a Euclidean norm of 1, in place, and return it; 0 stays."""
     if squares == 0 or not math.isfinite(squares):
         # A square may exceed the dtype: scale by the largest value first.
         largest = np.array([max(float(x.max()), -float(x.min())) if len(x) else 0.0])
         x /= float(shard.exchange.allreduce(largest, "max")[0]) or 1.0
         squares = dot(shard, x, x)
-    x /= math.sqrt(squares) or 1.0
+    add(shard, x, (1 / (math.sqrt(squares) or 1.0), x))
     return x
-
-
-def _total(shard: Shard, values: Array) -> float:
-    """Return the sum of all ranks' values."""
-    return float(shard.exchange.allreduce(np.array([float(values.sum(dtype=np.float64))]))[0])
 
 
 def _refuse_infinite_weight(shard: Shard) -> None:

@@ -25,7 +25,7 @@ from mgraph.device import Array, Device
 from mgraph.kernels import Library, constants
 from mgraph.structures import Structure
 
-__all__ = ["REDUCTIONS", "Reduction", "dot", "reduction_kernels"]
+__all__ = ["REDUCTIONS", "Reduction", "reduction_kernels"]
 
 FILE = "algorithms/primitives/gather/gather.cuh"
 _NAMES = {"sum": "sums", "min": "least", "max": "most", "count": "counts"}  # names in the kernel file
@@ -117,10 +117,3 @@ class Reduction:
         self.kernels.GatherRows(-(-self.rows // LANES), graph=self.view, n=self.rows, of=of, out=out)
         self.kernels.JoinHubs(len(self.tasks), parts=self.parts, out=out, **tasks)
         return out
-
-
-def dot(shard: Shard, a: Array, b: Array) -> float:
-    """Return the scalar product of two vectors, of which each rank has its own part. A read-back and an allreduce."""
-    with shard.device.taking(a.nbytes, "the products of two vectors"):
-        mine = np.array([float((a * b).sum(dtype=np.float64))])
-    return float(shard.exchange.allreduce(mine)[0])
