@@ -12,14 +12,12 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Shard
 from mgraph.device import Array, Device
-from mgraph.kernels import Library, Struct, constants, load
+from mgraph.kernels import Library, constants, load
 
 __all__ = ["add", "add_squares", "distance", "dot", "vector_kernels"]
 
 FILE = "algorithms/primitives/vectors.cuh"
-_CONSTANTS = constants(FILE, VALUE_BITS=64)
-CHUNK = _CONSTANTS["Combine::chunk"]
-NOTHING, PRODUCTS, ABSOLUTE = range(len(_CONSTANTS.enums["Measure"]))
+CHUNK = constants(FILE, VALUE_BITS=64)["chunk"]
 Term = tuple[float, Array]
 
 
@@ -30,37 +28,39 @@ def vector_kernels(device: Device, bits: int = 64) -> Library:
 
 def add(shard: Shard, out: Array, *terms: Term, least: float = -math.inf) -> None:
     """Write the sum of up to three vectors times factors, or `least` where it is less, to `out`. A launch."""
-    _combine(shard, terms, out, least=least)
+    _add(shard, out, terms, least)
 
 
 def add_squares(shard: Shard, out: Array, *terms: Term) -> float:
     """Write the sum as `add` does, and return the sum of its squares on all ranks. A read-back and an allreduce."""
-    return _total(shard, _combine(shard, terms, out, PRODUCTS))
+    return _total(shard, _add(shard, out, terms))
 
 
 def dot(shard: Shard, a: Array, b: Array) -> float:
     """Return the scalar product of two vectors. A read-back and an allreduce."""
-    return _total(shard, _combine(shard, [(1.0, a)], None, PRODUCTS, by=None if b is a else b))
+    parts = _parts(shard, a)
+    vector_kernels(shard.device, 8 * a.dtype.itemsize).Multiply(len(parts), x=a, y=b, n=len(a), parts=parts)
+    return _total(shard, parts)
 
 
-def distance(shard: Shard, a: Array, b: Array | None = None) -> float:
-    """Return the sum of the absolute values of ``a - b``, or of `a`. A read-back and an allreduce."""
-    return _total(shard, _combine(shard, [(1.0, a)] if b is None else [(1.0, a), (-1.0, b)], None, ABSOLUTE))
+def distance(shard: Shard, a: Array, b: Array) -> float:
+    """Return the sum of the absolute values of ``a - b``. A read-back and an allreduce."""
+    parts = _parts(shard, a)
+    vector_kernels(shard.device, 8 * a.dtype.itemsize).Compare(len(parts), x=a, y=b, n=len(a), parts=parts)
+    return _total(shard, parts)
 
 
-def _combine(
-    shard: Shard, terms: Sequence[Term], out: Array, measure: int = NOTHING, by: Array = None,
-    least: float = -math.inf,
-) -> Array:  # fmt: skip
-    """Launch the kernel, and return the parts of its sum, float64[k]."""
-    device, first, n = shard.device, terms[0][1], len(terms[0][1])
+def _add(shard: Shard, out: Array, terms: Sequence[Term], least: float = -math.inf) -> Array:
+    parts = _parts(shard, out)
     (a, b, c), (x, y, z) = zip(*terms, *[(0.0, None)] * (3 - len(terms)), strict=True)
-    parts = device.empty(-(-n // CHUNK) if measure else 0, np.float64)
-    vector_kernels(device, 8 * first.dtype.itemsize).Combine(
-        -(-n // CHUNK), of=Struct(first=x, second=y, third=z, a=a, b=b, c=c), least=least, out=out, measure=measure,
-        by=by, n=n, parts=parts,
-    )  # fmt: skip
+    vector_kernels(shard.device, 8 * out.dtype.itemsize).Add(
+        len(parts), x=x, y=y, z=z, a=a, b=b, c=c, least=least, out=out, n=len(out), parts=parts
+    )
     return parts
+
+
+def _parts(shard: Shard, vector: Array) -> Array:
+    return shard.device.empty(-(-len(vector) // CHUNK), np.float64)
 
 
 def _total(shard: Shard, parts: Array) -> float:

@@ -104,7 +104,8 @@ def iterate(
                 "or it grows without limit, as where alpha is too large"
             )
     # Near the rounding error changes need not get smaller.
-    growing = not error < bound and error >= before and error > ROUNDING * distance(shard, x)
+    growing = not error < bound and error >= before
+    growing = growing and error > ROUNDING * distance(shard, x, shard.device.zeros(len(x), x.dtype))
     return x, {"iterations": steps, "error": error, "converged": error < bound, "growing": growing}
 
 
