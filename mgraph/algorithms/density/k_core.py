@@ -8,10 +8,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, Columns, GraphFacts, Runs, Shard
-from mgraph.algorithms.density.core_number.program import HIGHEST, removal_levels, warm
+from mgraph.algorithms.density.core_number import program as cores
+from mgraph.algorithms.density.core_number.program import HIGHEST, removal_levels
 from mgraph.algorithms.primitives.replicated import sides
 from mgraph.checks import check_whole
 from mgraph.device import Device
+from mgraph.kernels import Library, load
 
 __all__ = ["ALGORITHM", "k_core", "run", "warm"]
 
@@ -60,6 +62,17 @@ def k_core(self: Runs[T], k: int | None = None) -> T:
     return self.run("k_core", k=k)
 
 
+def inside_kernels(device: Device) -> Library:
+    """Return the kernels that mark the vertices of a core."""
+    return load(device, "algorithms/density/core_number/inside.cuh")
+
+
+def warm(shard: Shard) -> None:
+    """Compile the kernels of `run` for this shard."""
+    cores.warm(shard)
+    inside_kernels(shard.device)
+
+
 def check(graph: GraphFacts, k: Any = None) -> dict[str, Any]:
     """Return the program's arguments."""
     return {} if k is None else {"k": min(check_whole(k, "k"), sys.maxsize)}
@@ -79,17 +92,18 @@ def run(shard: Shard, k: int | None = None) -> Columns:
     -----
     O(n + m) work, and a meeting of the ranks per frontier; without `k` that of `core_number`.
     """
-    edges = sides(shard, "k_core")
+    edges, device = sides(shard, "k_core"), shard.device
     if k is None:
         core, state = removal_levels(shard, edges)
-        k = state["largest"]
-        inside = core == k
+        k = level = state["largest"]
     else:
-        level = min(k - 1, HIGHEST)
-        core, _ = removal_levels(shard, edges, level, level)
-        inside = core < 0
-    inside = shard.device.asarray(inside)
-    mine = np.array([int(Device.to_host(inside.sum(dtype=np.int64)))])
+        last, level = min(k - 1, HIGHEST), -1
+        core, _ = removal_levels(shard, edges, last, last)
+    inside, count = device.empty(len(core), bool), device.zeros(1, np.int64)
+    inside_kernels(device).MarkInside(
+        len(core), core=core, level=level, n=len(core), inside=inside.view(np.uint8), count=count
+    )
+    mine = Device.to_host(count)
     return {"inside": inside}, {"k": k, "vertices": int(shard.exchange.allreduce(mine)[0])}
 
 
