@@ -112,7 +112,15 @@ class StoreError(MgraphError, RuntimeError):
     ----------
     reason : "in use" | "unseen", optional
         Transient causes: another process has the store, or no worker sees a part of it.
+
+    Attributes
+    ----------
+    undecided : int
+        The last epoch that the store may have although it was not made, as the message says; 0 if none. Opening the
+        store again decides.
     """
+
+    undecided: int = 0
 
     def __init__(self, *message: object, reason: Literal["in use", "unseen"] | None = None) -> None:
         super().__init__(*message)

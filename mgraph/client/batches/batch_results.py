@@ -115,10 +115,12 @@ class BatchResults:
             what = f"it is not known whether the batch of epoch {epoch} in a pipeline is committed"
             annotated = isinstance(error, MgraphError) or self.error is None  # another error gets one note only
             outcome = with_place(error, what) if annotated else MgraphError(f"{graph}: {what}: {error}")
-        elif self.error is not None:
-            outcome = MgraphError(f"{graph}: epoch {epoch} was not applied: a batch before it failed")
-        else:
+        elif self.error is None:
             outcome = with_place(error, f"the batch of epoch {epoch} in a pipeline; those before it are committed")
+        elif epoch <= getattr(error, "undecided", 0):  # its record was written with those of the batches before it
+            outcome = with_place(error, f"the batch of epoch {epoch} in a pipeline")
+        else:
+            outcome = MgraphError(f"{graph}: epoch {epoch} was not applied: a batch before it failed")
         # Its frames would keep the coordinator alive as long as the report.
         outcome.with_traceback(None)
         self.end(outcome)
