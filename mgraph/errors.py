@@ -134,8 +134,8 @@ class GraphClosed(MgraphError, RuntimeError):
 class GraphLost(MgraphError, RuntimeError):
     """Unusable graph: workers may hold different states. Only ``close()`` still works.
 
-    A worker was lost while a batch was being committed, or did not return from an aborted call. The message names the
-    last epoch that all workers acknowledged.
+    A worker was lost while a batch was being committed, or did not return from an aborted call; or the store may have a
+    change that was interrupted. The message names the last epoch that all workers acknowledged.
     """
 
 

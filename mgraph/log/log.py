@@ -226,8 +226,9 @@ class Log:
             raise failed(error, self._segments.path, "no room in the log") from error
 
         # Copy them to the tail, or write them from host memory.
-        self._open = change = _Open(records, place, place + size, columns[-1].get("offset"))
+        change = _Open(records, place, place + size, columns[-1].get("offset"))
         try:
+            self._open = change
             if behind is None or not behind.begin(records, place):
                 for record in records:
                     record.parts = [Device.staged(part) for part in record.parts]

@@ -161,10 +161,11 @@ def test_a_second_interrupt_leaves_no_lost_batch_without_an_outcome(monkeypatch)
         with pytest.raises(KeyboardInterrupt), pipeline(coordinator) as pipe:
             report = pipe.update({})
             report.result(10)
-            lost = _InFlight(lambda: None, type(report)(coordinator.runner, lambda: None), lost=True)
+            lost = _InFlight(lambda: None, type(report)(coordinator.runner, lambda: None), epoch=2, lost=True)
             pipe._sent, pipe._lost = [lost], 1
             raise KeyboardInterrupt
         assert isinstance(lost.pending.exception(0), GraphClosed)
+        assert "the batch of epoch 2 may be in the store" in str(lost.pending.exception())
 
 
 def test_worker_is_lost_with_batches_in_flight():

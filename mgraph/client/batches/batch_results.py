@@ -51,9 +51,12 @@ class BatchResults:
         """End the pipeline, unless an earlier error has."""
         self.error = self.error or error
 
-    def dropped(self) -> GraphClosed:
-        """Return the error of a batch that Ctrl-C dropped."""
-        return GraphClosed(f"graph {self._caller.status.graph}: the batch was dropped because of Ctrl-C")
+    def dropped(self, lost: int | None = None) -> GraphClosed:
+        """Return the error of a batch that Ctrl-C dropped; or that was `lost` with a worker, as this epoch."""
+        what = "the batch was dropped because of Ctrl-C"
+        if lost is not None:
+            what = f"the batch of epoch {lost} may be in the store: Ctrl-C came while the graph was opened again"
+        return GraphClosed(f"graph {self._caller.status.graph}: {what}")
 
     def done(self, method: str, outcomes: list[tuple[Pending[Any], Any]]) -> None:
         """Resolve batches with their reports or answers, and record them."""
