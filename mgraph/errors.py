@@ -112,7 +112,15 @@ class StoreError(MgraphError, RuntimeError):
     ----------
     reason : "in use" | "unseen", optional
         Transient causes: another process has the store, or no worker sees a part of it.
+
+    Attributes
+    ----------
+    undecided : int
+        The last epoch that the store may have although it was not made, as the message says; 0 if none. Opening the
+        store again decides.
     """
+
+    undecided: int = 0
 
     def __init__(self, *message: object, reason: Literal["in use", "unseen"] | None = None) -> None:
         super().__init__(*message)
@@ -126,8 +134,8 @@ class GraphClosed(MgraphError, RuntimeError):
 class GraphLost(MgraphError, RuntimeError):
     """Unusable graph: workers may hold different states. Only ``close()`` still works.
 
-    A worker was lost while a batch was being committed, or did not return from an aborted call. The message names the
-    last epoch that all workers acknowledged.
+    A worker was lost while a batch was being committed, or did not return from an aborted call; or the store may have a
+    change that was interrupted. The message names the last epoch that all workers acknowledged.
     """
 
 

@@ -17,7 +17,7 @@ __all__ = ["Recovered", "Stale", "decode_error", "encode_error", "plain", "with_
 
 E = TypeVar("E", bound=MgraphError)
 
-FIELDS = ("rank", "done", "reason")  #: fields that an error keeps when another one replaces it
+FIELDS = ("rank", "done", "reason", "undecided")  #: fields that an error keeps when another one replaces it
 
 
 class Stale(MgraphError):

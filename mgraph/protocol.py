@@ -72,7 +72,7 @@ __all__ = [
     "to_dict",
 ]
 
-VERSION = 15  #: of the protocol; client and worker must agree
+VERSION = 16  #: of the protocol; client and worker must agree
 BEAT_SECONDS = 1.0  #: between two beats of a worker
 SILENCE_SECONDS = 8.0  #: silence of a worker after which a warning is logged
 PATIENCE_SECONDS = 60.0  #: silence of a worker after which it counts as lost: default of a graph's `patience`
@@ -123,6 +123,8 @@ class ShardState(NamedTuple):
         The last epoch on this rank's disk; 0 without a store.
     recoveries : int
         The number of losses after which the graph was opened again.
+    undecided : int
+        The last epoch that this rank could not refuse in its log: the store may have it; 0 if none.
     """
 
     epoch: int = 0
@@ -143,6 +145,7 @@ class ShardState(NamedTuple):
     batch_seconds: float = 0.0
     durable: int = 0
     recoveries: int = 0
+    undecided: int = 0
 
 
 class Answer(NamedTuple):

@@ -16,7 +16,7 @@ from weakref import WeakSet
 from mgraph.calls import CALLS, CallSize, Kind
 from mgraph.client.calls.batch_group import MOST, BatchGroup, SmallBatch, committed_counts, first_group
 from mgraph.client.calls.caller import Flight, GraphStatus, Value
-from mgraph.errors import Aborted, GraphClosed, GraphLost, MgraphError
+from mgraph.errors import Aborted, GraphClosed, GraphLost, MgraphError, StoreError
 from mgraph.local.interrupts import Interrupts
 from mgraph.local.session import LiveState, Session
 
@@ -64,7 +64,8 @@ class Coordinator:
     runner, client, groups, lock
         As on a cluster. The graph has no other clients.
     status : GraphStatus
-        Of the shard after the last call; replaced as a whole. A call is always answered, so nothing is unsettled.
+        Of the shard after the last call; replaced as a whole. A call is always answered, so nothing is unsettled unless
+        the graph is lost.
     """
 
     status: GraphStatus
@@ -91,14 +92,15 @@ class Coordinator:
     def _note(self) -> None:
         """Replace the status after a change of the shard's state."""
         closed, session, live = self._interrupts.closed, self._session, self._live
-        usable = not closed and self._lost is None
+        lost = self._lost is not None
+        usable = not closed and not lost
         if live is not None and usable:
             states, epoch, changes = live.states, live.shard.epoch, live.shard.changes
         else:
             states = self.status.states if session is None else [session.calls.state]
             epoch, changes = states[0].epoch, states[0].changes
         # In the order of `GraphStatus`, whose own constructor takes twice as long.
-        status = self.graph, _ADDRESSES, True, 0, states, epoch, changes, closed, usable, False, ()
+        status = self.graph, _ADDRESSES, True, 0, states, epoch, changes, closed, usable, lost, ()
         self.status = tuple.__new__(GraphStatus, status)
 
     # ---- calls -------------------------------------------------------------------------------------------------------
@@ -162,6 +164,10 @@ class Coordinator:
             with self._interrupts:
                 try:
                     return session.ask(handler, arguments, free)
+                except StoreError as error:
+                    if error.undecided and self._interrupts.stopped():  # Ctrl-C takes the place of this error
+                        self._lost = f"a change was interrupted: {error}"
+                    raise
                 finally:
                     if (broken := session.broken) is not None:
                         self._lost = f"a change was interrupted while it was made ({broken})"

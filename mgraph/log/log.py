@@ -96,6 +96,8 @@ class Log:
         The number of the exchange of the ranks, which tells the attempts at one epoch apart; the same on all ranks.
     broken : str or None
         Why nothing can be logged any more.
+    undecided : int
+        The last epoch that the store may have although it was not made, since `refuse` has failed; 0 if none.
     offsets : dict of str to int
         The last place in each source, by what was committed.
     last : str
@@ -134,6 +136,7 @@ class Log:
 
         # The state that its graph reads and sets.
         self.broken: str | None = None
+        self.undecided = 0
         self.since, self._snapshot_bytes = 0, snapshot_bytes
         self.snapshot: Callable[[], None] = lambda: None
         self.busy: Callable[[], bool] = lambda: False
@@ -223,8 +226,9 @@ class Log:
             raise failed(error, self._segments.path, "no room in the log") from error
 
         # Copy them to the tail, or write them from host memory.
-        self._open = change = _Open(records, place, place + size, columns[-1].get("offset"))
+        change = _Open(records, place, place + size, columns[-1].get("offset"))
         try:
+            self._open = change
             if behind is None or not behind.begin(records, place):
                 for record in records:
                     record.parts = [Device.staged(part) for part in record.parts]
@@ -362,7 +366,8 @@ class Log:
         Raises
         ------
         StoreError
-            That was not possible; nothing can be logged any more.
+            That was not possible; nothing can be logged any more. Its `undecided` is the last epoch that the store may
+            have all the same.
         """
         change, self._open = self._open, None
         self._put_off = self._problem = None
@@ -386,10 +391,14 @@ class Log:
         except Exception as error:  # MemoryError, too: a later attempt would not count
             reason = error if isinstance(error, OSError) else OSError(None, f"{type(error).__name__}: {error}")
             self.broken = self.broken or str(failed(reason, self._segments.path, "a refusal cannot be logged in"))
-            raise StoreError(
-                f"{self.broken}; epoch {records[0].epoch} was not made; whether the store has it is known when it is "
-                "opened again"
-            ) from error
+            first, last = records[0].epoch, records[-1].epoch
+            what = f"epoch {first} was" if first == last else f"epochs {first} to {last} were"
+            them = "it" if first == last else "them"
+            problem = StoreError(
+                f"{self.broken}; {what} not made; whether the store has {them} is known when it is opened again"
+            )
+            self.undecided = problem.undecided = last
+            raise problem from error
 
     def _await_write(self, change: _Open) -> BaseException | None:
         """Wait for the write of a record; return its error."""

@@ -80,7 +80,7 @@ class Segments:
         self._files, self.folder, self._log, self._limit = files, folder, log, segment
         self.end = self.synced = self.last = 0
         self._lock, self._appending = threading.Lock(), threading.Lock()
-        self._start, self._allocated = 0, 0
+        self._start, self._allocated, self._unsyncable = 0, 0, False
         # ascending, the places of records that are claimed and not written, and of those that no tail has either
         self._unwritten, self._unstaged = OrderedDict[int, None](), OrderedDict[int, None]()
         self._unappended: dict[int, Draft] = {}  # by place, records of `append` that could not be written
@@ -264,9 +264,19 @@ class Segments:
         """
         with self._lock:
             upto = next(iter(self._unwritten), self.end)
-        self._file.sync()
+        self._sync_file()
         self.synced = max(self.synced, upto)
         self.append(draft("mark", {"synced": upto}, 0, 0))
+
+    def _sync_file(self) -> None:
+        """Sync the segment. After a failure every later sync fails: it would return without what the disk has lost."""
+        if self._unsyncable:
+            raise OSError(errno.EIO, "an earlier sync has failed")
+        try:
+            self._file.sync()
+        except BaseException:
+            self._unsyncable = True
+            raise
 
     def append(self, record: Draft) -> None:
         """Append a record without columns, in the room that is reserved."""
@@ -305,7 +315,7 @@ class Segments:
         """
         if self._unwritten:
             raise OSError(errno.EIO, f"the record at place {next(iter(self._unwritten))} could not be written")
-        self._file.sync()
+        self._sync_file()
         self.synced = start = self.end
         if start == self._start:
             return
@@ -335,7 +345,7 @@ class Segments:
             if self.synced < self.last:
                 self.sync()
             self._file.truncate(self.end - self._start)
-            self._file.sync()
+            self._sync_file()
             self.synced = max(self.synced, next(iter(self._unwritten), self.end))
         finally:
             self._file.close()

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import FakeWorker, fake_cluster, sending
+from fakes import FakeServant, FakeWorker, fake_cluster, sending
 from interrupts import at_line, ctrl_c, when
 from patience import patience
 
@@ -26,7 +26,7 @@ from mgraph.client.calls import batch_queue, loop_runner
 from mgraph.client.calls import coordinator as coordinators
 from mgraph.client.calls.batch_group import MOST, SmallBatch, layout
 from mgraph.client.calls.batch_queue import BatchQueue
-from mgraph.errors import CapacityError, GraphClosed, InvalidOption, MgraphError, WorkerLost
+from mgraph.errors import CapacityError, GraphClosed, InvalidOption, MgraphError, StoreError, WorkerLost
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -161,10 +161,11 @@ def test_a_second_interrupt_leaves_no_lost_batch_without_an_outcome(monkeypatch)
         with pytest.raises(KeyboardInterrupt), pipeline(coordinator) as pipe:
             report = pipe.update({})
             report.result(10)
-            lost = _InFlight(lambda: None, type(report)(coordinator.runner, lambda: None), lost=True)
+            lost = _InFlight(lambda: None, type(report)(coordinator.runner, lambda: None), epoch=2, lost=True)
             pipe._sent, pipe._lost = [lost], 1
             raise KeyboardInterrupt
         assert isinstance(lost.pending.exception(0), GraphClosed)
+        assert "the batch of epoch 2 may be in the store" in str(lost.pending.exception())
 
 
 def test_worker_is_lost_with_batches_in_flight():
@@ -249,6 +250,31 @@ def test_a_small_batch_fails_and_those_before_it_are_reported(at):
         assert "before it failed" in str(pending[-1].exception(0))
         assert coordinator.status.epoch == at + 1
         assert coordinator.call("update")[0]["epoch"] == at + 2
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_each_batch_of_a_group_that_the_store_may_have_says_so(monkeypatch, count):
+    """The refusals of `count` batches of a group could not be written."""
+
+    def updates(self: FakeServant, attempt: int, sizes: np.ndarray, **rest: Any) -> None:
+        assert len(sizes) == 5
+        self.refuses = count
+        raise self.not_refused()
+
+    first = "the batch of epoch 3 in a pipeline; those before it are committed"
+    monkeypatch.setattr(FakeServant, "updates", updates)
+    with fake_cluster(2) as (coordinator, _):
+        with pytest.raises(StoreError, match=first), pipeline(coordinator) as pipe:
+            pending, queued = [pipe.update({}) for _ in range(2)], threading.Event()
+            coordinator.runner.loop.call_soon_threadsafe(queued.wait, 10)
+            pending += [pipe.update(small()) for _ in range(5)]
+            queued.set()
+        assert [p.result(0).epoch for p in pending[:2]] == [1, 2]
+        errors = [p.exception(0) for p in pending[2:]]
+        assert ["whether the store has it" in str(error) for error in errors] == [k < count for k in range(5)]
+        assert [f"epoch {epoch} " in str(error) for epoch, error in enumerate(errors, 3)] == [True] * 5
+        assert ["before it failed" in str(error) for error in errors] == [k >= count for k in range(5)]
+        assert coordinator.status.epoch == 2
 
 
 def test_keyboard_interrupt_drops_small_batches_that_wait():

@@ -23,6 +23,7 @@ from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import CapacityError, WorkerLost
 from mgraph.failures import Recovered
 from mgraph.partition import Partition
+from mgraph.protocol import Result
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -100,6 +101,34 @@ def test_small_batches_in_flight_and_waiting_outlast_a_worker(monkeypatch, ahead
         expected += [2 * k for k in range(told + 1 + ahead, 252)]
         assert [p.result(0).inserted for p in pending] == expected
         assert graph.status.epoch == 251
+
+
+def test_batches_after_one_that_was_lost_are_lost_with_it(monkeypatch):
+    """The last answers come only after a rank that had answered all is lost: the store is asked for all of them."""
+    with recovering(monkeypatch, ahead=3) as (graph, workers):
+        caller = graph._incarnations[0].caller
+        assert isinstance(caller, Coordinator)
+        (late, take), (lost, answers) = ((session, session._take) for session in caller.sessions.all)
+        loop, held, seen = caller.runner.loop, list[object](), list[object]()
+        with pipeline(graph) as pipe:
+            pending = [pipe.update({})]
+            assert pending[0].result(10).epoch == 1
+            monkeypatch.setattr(late, "_take", lambda message: held.append(message))
+            monkeypatch.setattr(lost, "_take", lambda message: (answers(message), seen.append(message)))
+            pending += [pipe.update({}) for _ in range(3)]
+            assert wait_for(lambda: min(sum(isinstance(m, Result) for m in to) for to in (held, seen)) == 3)
+
+            def release() -> None:
+                late._take = take
+                for message in held:
+                    take(message)
+
+            cut(workers[1])
+            assert wait_for(lambda: caller.exchange.aborting)
+            loop.call_soon_threadsafe(release)
+        assert [p.result(0).epoch for p in pending] == [1, 2, 3, 4]
+        assert [p.result(0).inserted for p in pending] == [2, STORED, STORED, STORED]
+        assert [recovery.acknowledged for recovery in graph.recoveries] == [1]
 
 
 def test_a_store_without_what_was_acknowledged_ends_the_graph(monkeypatch):

@@ -33,7 +33,7 @@ State = tuple[int, int, list[Any]]
 
 
 #: an error after which the store may have the change
-IN_DOUBT = re.compile("whether the store has it|GraphLost|WorkerLost")
+IN_DOUBT = re.compile("whether the store has|GraphLost|WorkerLost")
 FLIGHT = [EdgeBatch([vertex], [3]) for vertex in (11, 12, 13, 14)]
 
 
@@ -110,10 +110,11 @@ def fly(graph: DynamicGraph, plain: DynamicGraph) -> list[State]:
     for batch in FLIGHT[:done]:
         plain.update(batch)
     states = [state(plain)]
-    if done < len(errors) and IN_DOUBT.search(f"{type(errors[done]).__name__}: {errors[done]}"):
-        for batch in FLIGHT[done:]:
-            plain.update(batch)
-            states.append(state(plain))
+    for batch, error in zip(FLIGHT[done:], errors[done:], strict=False):
+        if not IN_DOUBT.search(f"{type(error).__name__}: {error}"):
+            break
+        plain.update(batch)
+        states.append(state(plain))
     return states
 
 

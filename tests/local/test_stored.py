@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import signal
 import time
 from typing import Any
 
@@ -10,10 +12,13 @@ import pytest
 from graph_model import GraphModel, random_batch
 from plain_graph import fresh_rng
 
-from mgraph import DynamicGraph, EdgeBatch, InvalidOption, StoreError
+from mgraph import DynamicGraph, EdgeBatch, GraphLost, InvalidOption, StoreError
+from mgraph.local import coordinator
 from mgraph.log.record_columns import RecordColumns
+from mgraph.log.records import Draft
+from mgraph.log.segments import Segments
 from mgraph.log.store import Store
-from mgraph.worker.commit.change import BatchChange
+from mgraph.worker.commit.change import BatchChange, GroupChange
 
 
 def rows(graph: DynamicGraph) -> list[list[int]]:
@@ -111,6 +116,50 @@ def test_a_graph_of_this_process_comes_back_where_a_change_broke(tmp_path, monke
         assert (len(graph.recoveries), graph.epoch) == (broke, 1 + broke)
         with graph.pipeline() as flight:
             assert flight.update(EdgeBatch([4], [5])).result().epoch == 2 + broke
+
+
+def test_a_change_that_ctrl_c_has_stopped_and_that_cannot_be_refused_loses_the_graph(tmp_path, monkeypatch):
+    """No read says that it is not there: the store has it."""
+    prepare, append = BatchChange.prepare, Segments.append
+
+    def interrupted(change: BatchChange) -> None:
+        signal.raise_signal(signal.SIGINT)
+        prepare(change)
+
+    def fails(segments: Segments, record: Draft) -> None:
+        if record.kind == "refused":
+            raise OSError(errno.EIO, "Input/output error")
+        append(segments, record)
+
+    with DynamicGraph(n_vertices=9, store=tmp_path / "store") as graph:
+        graph.insert([1], [2])
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt) as stopped:
+            patch.setattr(BatchChange, "prepare", interrupted)
+            patch.setattr(Segments, "append", fails)
+            graph.insert([2], [3])
+        assert not hasattr(stopped.value, "__notes__")
+        with pytest.raises(GraphLost, match="epoch 2 was not made; whether the store has it"):
+            graph.degrees()
+    with DynamicGraph.open(tmp_path / "store") as graph:
+        assert (graph.epoch, graph.has_edges([2], [3]).tolist()) == (2, [True])
+
+
+def test_of_batches_whose_commit_broke_none_is_said_not_to_be_there(tmp_path, monkeypatch):
+    def breaks(self: GroupChange) -> None:
+        raise ValueError("the device failed")
+
+    monkeypatch.setattr(coordinator, "ALONE_SECONDS", float("inf"))
+    monkeypatch.setattr(coordinator.Coordinator, "_sweep", lambda self: None)
+    with DynamicGraph(n_vertices=9, store=tmp_path / "store") as graph:
+        with pytest.raises(ValueError, match="the device failed"), graph.pipeline() as flight:
+            monkeypatch.setattr(GroupChange, "commit", breaks)
+            pending = [flight.update(EdgeBatch([k], [k + 1])) for k in range(3)]
+        for epoch, report in enumerate(pending, 1):
+            error = report.exception()
+            says = "\n".join([str(error), *getattr(error, "__notes__", ())])
+            assert f"it is not known whether the batch of epoch {epoch} in a pipeline is committed" in says
+    with DynamicGraph.open(tmp_path / "store") as graph:
+        assert graph.epoch == 3
 
 
 def test_what_a_reader_needs_is_dropped_meanwhile(tmp_path, monkeypatch):

@@ -136,7 +136,7 @@ def test_nothing_is_logged_after_a_refusal_for_which_there_was_no_memory(log, mo
     """The attempt that was not refused would come before later ones, and is not whole on all ranks."""
     draft = log_module.draft
 
-    def refused(kind: str, *rest: Any) -> Any:
+    def fails(kind: str, *rest: Any) -> Any:
         if kind == "refused":
             raise MemoryError
         return draft(kind, *rest)
@@ -144,9 +144,11 @@ def test_nothing_is_logged_after_a_refusal_for_which_there_was_no_memory(log, mo
     begin_together(log, 1, 3)
     log.ready()
     with monkeypatch.context() as patch:
-        patch.setattr(log_module, "draft", refused)
-        with pytest.raises(StoreError, match=r"a refusal cannot be logged.*MemoryError.*epoch 1 was not made"):
+        patch.setattr(log_module, "draft", fails)
+        what = "a refusal cannot be logged.*MemoryError.*epochs 1 to 3 were not made; whether the store has them"
+        with pytest.raises(StoreError, match=what) as refused:
             log.refuse()
+    assert (refused.value.undecided, log.undecided) == (3, 3)
     with pytest.raises(StoreError, match="open the store again"):
         begin_together(log, 1, 1)
 
@@ -181,6 +183,30 @@ def test_a_sync_that_fails_is_told(log, monkeypatch):
     assert log.durable == 1
     with pytest.raises(StoreError, match="open the store again"):
         change(log, 3, ahead=True)
+
+
+def test_a_sync_after_one_that_failed_fails_too(log, monkeypatch):
+    """The disk may have dropped what the first was to write, and would say nothing."""
+    go, syncs, sync = threading.Event(), [], File.sync
+
+    def fails_once(file: File) -> None:
+        assert go.wait(10)
+        syncs.append(file.path)
+        if len(syncs) == 1:
+            raise OSError(errno.EIO, "Input/output error")
+        sync(file)
+
+    monkeypatch.setattr(File, "sync", fails_once)
+    safe = []
+    for epoch in (1, 2):
+        change(log, epoch, ahead=True)
+        safe.append(log.safe)
+    go.set()
+    for future in safe:
+        with pytest.raises(StoreError, match="cannot be synced"):
+            future.result(10)
+    log.close()
+    assert (log.durable, log.synced) == (0, 0)
 
 
 class Servant:

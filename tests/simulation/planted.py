@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from virtual_disk import Disk
 
-from mgraph.client.calls import send_lock
+from mgraph.client.calls import exchange_lifecycle, send_lock
 from mgraph.client.calls.exchange_lifecycle import ExchangeLifecycle
 from mgraph.client.calls.graph_lock import GraphLock
 from mgraph.client.connections.session import Session
 from mgraph.client.connections.sessions import Sessions
 from mgraph.client.stores import storing
 from mgraph.client.stores.recovery import Recovering
+from mgraph.errors import StoreError
 from mgraph.log import recovery_scan
 from mgraph.log.log import Log
 from mgraph.log.recovery_scan import KeptChanges, kept_changes
@@ -62,6 +63,25 @@ def refusals_are_not_synced(patch: Patch) -> None:
             log._segments.sync = sync.__get__(log._segments)  # type: ignore[method-assign]
 
     patch.setattr(Log, "refuse", unsynced)
+
+
+def of_changes_that_cannot_be_refused_the_first_says_so(patch: Patch) -> None:
+    refuse = Log.refuse
+
+    def first(log: Log) -> None:
+        change = log._open
+        try:
+            refuse(log)
+        except StoreError as error:
+            assert change is not None
+            error.undecided = change.records[0].epoch
+            raise
+
+    patch.setattr(Log, "refuse", first)
+
+
+def a_graph_goes_on_after_a_change_that_could_not_be_refused(patch: Patch) -> None:
+    patch.setattr(exchange_lifecycle, "_undecided", lambda states: 0)
 
 
 def refusals_are_not_read(patch: Patch) -> None:
@@ -305,8 +325,9 @@ def waits_go_on_when_a_shard_is_stopped(patch: Patch) -> None:
 
 RULES = [
     votes_before_the_record_is_synced, answers_before_the_sync_of_changes_in_flight, refusals_are_not_logged,
-    refusals_are_not_synced, refusals_are_not_read, a_part_of_a_change_suffices, what_was_read_is_not_made_durable,
-    names_are_not_synced, heads_name_what_is_not_synced, one_vote_suffices,
+    refusals_are_not_synced, of_changes_that_cannot_be_refused_the_first_says_so,
+    a_graph_goes_on_after_a_change_that_could_not_be_refused, refusals_are_not_read, a_part_of_a_change_suffices,
+    what_was_read_is_not_made_durable, names_are_not_synced, heads_name_what_is_not_synced, one_vote_suffices,
     a_rank_in_doubt_discards, a_rank_in_doubt_commits, doubt_is_not_resolved, a_rank_forgets_its_doubt,
     attempts_have_one_number, epochs_are_not_checked, changes_in_the_store_are_made_again,
     a_client_believes_what_it_knew, a_lost_holder_leaves_its_state, the_largest_durable_epoch_counts,

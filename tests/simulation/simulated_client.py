@@ -277,7 +277,7 @@ class Client:
         self._tell(f"change {number}: {type(error).__name__}: {error}")
         self._changes.discard(number)
         history = self._cluster.history
-        if "whether the store has it" in str(error):
+        if "whether the store has" in str(error):
             history.undecided.add(number)
         elif isinstance(error, ENDS) or self._graph.status.unsettled:
             history.unknown.add(number)

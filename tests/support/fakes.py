@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import is_dataclass
 from functools import partial
 from typing import Any
@@ -21,7 +21,7 @@ from mgraph.calls import CALLS, Kind, RemoteCall
 from mgraph.client.batches.pipeline import Shares
 from mgraph.client.calls.coordinator import Coordinator
 from mgraph.client.calls.loop_runner import LoopRunner
-from mgraph.errors import Aborted, CapacityError, MgraphError
+from mgraph.errors import Aborted, CapacityError, MgraphError, StoreError
 from mgraph.protocol import PATIENCE_SECONDS, Beat, Call, Hello, Message, ShardState
 from mgraph.wire import SESSION_HANDLER, decode, encode
 from mgraph.worker.sessions.session import Session
@@ -29,7 +29,7 @@ from mgraph.worker.sessions.session_table import SessionTable
 
 _NAMES = (
     "echo", "flags", "big", "have", "wait", "fail", "deaf", "unsendable", "odd", "vote", "commit_fails",
-    "fail_commit_alike",
+    "fail_commit_alike", "refusal_fails",
 )  # fmt: skip
 #: the calls of a fake shard that no other has: as they are, and as "wait_together", in which the ranks communicate
 FAKE_CALLS = {
@@ -50,7 +50,7 @@ class FakeServant:
 
     def __init__(self, hello: Hello, aborted: Callable[[], bool], log: list[str]) -> None:
         self.hello, self.rank, self.aborted, self.log = hello, hello.rank, aborted, log
-        self.epoch, self.in_doubt, self.broken = 0, False, None
+        self.epoch, self.in_doubt, self.broken, self.undecided = 0, False, None, 0
         self.exchanges: list[int] = []
         self.left, self.reserved = 1 << 62, 0
 
@@ -85,7 +85,8 @@ class FakeServant:
     @property
     def state(self) -> ShardState:
         size = {"edges": 10 * self.epoch, "nbytes": 100 * self.epoch, "memory_left": self.left - self.reserved}
-        return ShardState(self.epoch, self.epoch, in_doubt=self.in_doubt, broken=self.broken, **size)
+        doubts = {"in_doubt": self.in_doubt, "broken": self.broken, "undecided": self.undecided}
+        return ShardState(self.epoch, self.epoch, **doubts, **size)
 
     # ---- calls -------------------------------------------------------------------------------------------------------
 
@@ -200,10 +201,32 @@ class FakeServant:
         self.broken = "the commit failed"
         raise CapacityError(self.broken)
 
+    def refusal_fails(self, attempt: int, others: str = "", count: int = 1) -> dict[str, Any]:
+        """The disk takes no refusal of `count` epochs: after an error of the change, or once its call is aborted.
+
+        With `others` that wait, the rank is aborted; with those that "doubt", it is in doubt.
+        """
+        self.in_doubt, self.refuses = others == "doubt", count
+        if others:
+            with suppress(Aborted):
+                self.wait(attempt, [self.rank])
+        if self.in_doubt:
+            raise Aborted("in doubt")
+        raise self.not_refused()
+
+    refuses = 0
+
+    def not_refused(self) -> StoreError:
+        error = StoreError("a refusal cannot be logged; whether the store has it is known when it is opened again")
+        error.undecided = self.undecided = self.epoch + self.refuses
+        return error
+
     def resolve(self, attempt: int, changes: int) -> dict[str, Any]:
         if self.in_doubt:
             self.epoch += int(self.epoch < changes)
-        self.in_doubt = False
+            self.in_doubt = False
+            if self.refuses:
+                raise self.not_refused()
         return {}
 
 

@@ -51,9 +51,12 @@ class BatchResults:
         """End the pipeline, unless an earlier error has."""
         self.error = self.error or error
 
-    def dropped(self) -> GraphClosed:
-        """Return the error of a batch that Ctrl-C dropped."""
-        return GraphClosed(f"graph {self._caller.status.graph}: the batch was dropped because of Ctrl-C")
+    def dropped(self, lost: int | None = None) -> GraphClosed:
+        """Return the error of a batch that Ctrl-C dropped; or that was `lost` with a worker, as this epoch."""
+        what = "the batch was dropped because of Ctrl-C"
+        if lost is not None:
+            what = f"the batch of epoch {lost} may be in the store: Ctrl-C came while the graph was opened again"
+        return GraphClosed(f"graph {self._caller.status.graph}: {what}")
 
     def done(self, method: str, outcomes: list[tuple[Pending[Any], Any]]) -> None:
         """Resolve batches with their reports or answers, and record them."""
@@ -115,10 +118,12 @@ class BatchResults:
             what = f"it is not known whether the batch of epoch {epoch} in a pipeline is committed"
             annotated = isinstance(error, MgraphError) or self.error is None  # another error gets one note only
             outcome = with_place(error, what) if annotated else MgraphError(f"{graph}: {what}: {error}")
-        elif self.error is not None:
-            outcome = MgraphError(f"{graph}: epoch {epoch} was not applied: a batch before it failed")
-        else:
+        elif self.error is None:
             outcome = with_place(error, f"the batch of epoch {epoch} in a pipeline; those before it are committed")
+        elif epoch <= getattr(error, "undecided", 0):  # its record was written with those of the batches before it
+            outcome = with_place(error, f"the batch of epoch {epoch} in a pipeline")
+        else:
+            outcome = MgraphError(f"{graph}: epoch {epoch} was not applied: a batch before it failed")
         # Its frames would keep the coordinator alive as long as the report.
         outcome.with_traceback(None)
         self.end(outcome)

@@ -305,7 +305,7 @@ class Pipeline:
             alone = self._coordinator.recall()
         finally:  # also after a second Ctrl-C
             # Nobody resends what was lost with a worker, nor ends what Ctrl-C left behind while it was sent.
-            self._drop(self._outcomes.dropped(), [], everything=alone)
+            self._drop(None, [], everything=alone)
 
     # ---- after a loss ------------------------------------------------------------------------------------------------
 
@@ -328,7 +328,7 @@ class Pipeline:
                 # The graph does not come back, or has no room for a batch.
                 self._drop(error, queue)
             except BaseException:
-                self._drop(self._outcomes.dropped(), queue)
+                self._drop(None, queue)
                 raise
         return True
 
@@ -367,14 +367,14 @@ class Pipeline:
             taken, self._sent, self._lost = self._sent, [], 0
             return taken
 
-    def _drop(self, error: MgraphError, queue: list[_InFlight], everything: bool = False) -> None:
-        """End the pipeline, its lost batches, or `everything` that was sent, and the queue with an error."""
+    def _drop(self, error: MgraphError | None, queue: list[_InFlight], everything: bool = False) -> None:
+        """End the pipeline, its lost batches, or `everything` that was sent, and the queue; None is for Ctrl-C."""
         with self._lock:
-            self._outcomes.end(error)
+            self._outcomes.end(error or self._outcomes.dropped())
             queue = [*queue, *(batch for batch in self._sent if batch.lost or everything)]
             self._sent, self._lost = [batch for batch in self._sent if not (batch.lost or everything)], 0
         for batch in queue:
-            batch.pending.fail(error)
+            batch.pending.fail(error or self._outcomes.dropped(batch.epoch if batch.lost else None))
 
     # ---- on the event loop -------------------------------------------------------------------------------------------
 

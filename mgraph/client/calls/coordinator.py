@@ -440,7 +440,9 @@ class Coordinator:
                     raise
                 if before.cancelled() or before.exception() is not None:
                     await asyncio.wait(asked, timeout=ABORT_SECONDS)
-                    if all(isinstance(_outcome(task), dict) for task in asked):  # it landed before Ctrl-C came
+                    # It may have landed before Ctrl-C came. After a loss it is lost too, whatever the ranks answered:
+                    # all epochs up to one that is acknowledged have an answer.
+                    if before.cancelled() and all(isinstance(_outcome(task), dict) for task in asked):
                         return [task.result().value for task in asked]
                     self.check()
                     raise MgraphError(f"graph {self.graph}: epoch {epoch} was not applied: a batch before it failed")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 from mgraph.client.connections.sessions import Asked, Sessions, errors_of
 from mgraph.errors import Aborted, GraphClosed, GraphLost, MgraphError
-from mgraph.protocol import ABORT_SECONDS
+from mgraph.protocol import ABORT_SECONDS, ShardState
 
 __all__ = ["ExchangeLifecycle"]
 
@@ -101,7 +102,7 @@ class ExchangeLifecycle:
 
             # If the same error met all ranks before any communication, none waits for another.
             if together or self._sessions.lost or not _alike(asked):
-                await self.abort()
+                await self.abort(told=True)
             raise self._cause(errors_of(asked))
         except asyncio.CancelledError:  # Ctrl-C
             await self.abort()
@@ -124,13 +125,16 @@ class ExchangeLifecycle:
 
     # ---- after a failure ---------------------------------------------------------------------------------------------
 
-    async def abort(self) -> None:
-        """Abort the current exchange on every rank; wait at most `ABORT_SECONDS` for acknowledgements."""
+    async def abort(self, told: bool = False) -> None:
+        """Abort the current exchange on every rank; wait at most `ABORT_SECONDS` for acknowledgements.
+
+        `told` is True if the caller raises the ranks' error, which also says what the store may have.
+        """
         number, self.number, self.connected = self.number, self.number + 1, False
         self._acks = self._sessions.send(self._sessions.aborts(number))
         await asyncio.wait(self._acks, timeout=ABORT_SECONDS)
         if all(ack.done() for ack in self._acks):
-            await self._judge()
+            await self._judge(told)
 
     async def wait_for_aborts(self) -> None:
         """Wait until all ranks have acknowledged the last abort. If one never does, the graph becomes unusable."""
@@ -144,7 +148,7 @@ class ExchangeLifecycle:
             await asyncio.shield(self._judge())
         self.check()
 
-    async def _judge(self) -> None:
+    async def _judge(self, told: bool = False) -> None:
         """Finish or undo a change whose vote was interrupted, after every rank has acknowledged or was lost.
 
         A rank that had voted for a change and was released before it learned the outcome still has the prepared change.
@@ -160,6 +164,10 @@ class ExchangeLifecycle:
         broken = next((answer.state.broken for answer in answers if answer.state.broken), None)
         if broken or (lost and changes > self._sessions.changes):
             self._fatal = self._lost_after_vote(broken or str(lost))
+
+        # So it is if a change could not be taken back and nobody was told, as after Ctrl-C: the store may have it.
+        elif not told and _undecided(answer.state for answer in answers) > _undecided(self._sessions.states):
+            self._fatal = self._undecided_change()
 
         # Otherwise tell ranks in doubt the outcome.
         if any(answer.state.in_doubt for answer in answers) and not (self.shared and lost):
@@ -180,6 +188,8 @@ class ExchangeLifecycle:
             self._sessions.note(task.result() for task in asked)
         elif changes > self._sessions.changes and self._fatal is None:
             self._fatal = self._lost_after_vote(str(errors[0]) if errors else "a rank does not answer")
+        elif any(getattr(error, "undecided", 0) for error in errors) and self._fatal is None:
+            self._fatal = self._undecided_change()
 
     # ---- errors after which only close() works -----------------------------------------------------------------------
 
@@ -189,6 +199,13 @@ class ExchangeLifecycle:
             f"all is {self._sessions.epoch}; only close() works"
         )
 
+    def _undecided_change(self) -> GraphLost:
+        return GraphLost(
+            f"graph {self._sessions.graph} was lost: a change was interrupted, and its log cannot be written; whether "
+            f"the store has it is known when it is opened again; the last epoch acknowledged by all is "
+            f"{self._sessions.epoch}; only close() works"
+        )
+
     def _not_back(self, ranks: list[int]) -> GraphLost:
         where = ", ".join(self._sessions.addresses[rank] for rank in ranks)
         return GraphLost(
@@ -196,6 +213,11 @@ class ExchangeLifecycle:
             f"call within {self._sessions.patience:g} s; the last acknowledged epoch is {self._sessions.epoch}; close "
             "the graph"
         )
+
+
+def _undecided(states: Iterable[ShardState]) -> int:
+    """Return the last epoch that a rank could not refuse; 0 if none."""
+    return max((state.undecided for state in states), default=0)
 
 
 def _alike(asked: Asked) -> bool:

@@ -246,6 +246,7 @@ class Rank:
             shard.epoch, shard.changes, shard.generation, shard.lo, shard.hi, shard.num_edges, arcs, shard.nbytes,
             shard.seconds, left, ballot.in_doubt is not None, ballot.broken, bool(shard.stuck_words[0]),
             shard.operations, shard.batches, shard.batch_seconds, 0 if log is None else log.durable, self.recoveries,
+            0 if log is None else log.undecided,
         )  # fmt: skip
         return tuple.__new__(ShardState, state)  # half the time of its own constructor, in every answer
 

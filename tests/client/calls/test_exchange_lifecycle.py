@@ -9,7 +9,7 @@ from fakes import FakeServant, fake_cluster
 from interrupts import after, ctrl_c, when
 from patience import patience
 
-from mgraph.errors import CapacityError, GraphLost
+from mgraph.errors import CapacityError, GraphLost, StoreError
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -117,6 +117,27 @@ def test_commit_fails_alike_on_all_ranks_and_the_graph_is_lost():
             coordinator.call("fail_commit_alike_together")
         with pytest.raises(GraphLost, match="the commit failed"):
             coordinator.call("echo")
+
+
+def test_a_change_that_cannot_be_refused_is_told_and_the_graph_goes_on():
+    with fake_cluster(2) as (coordinator, _):
+        with pytest.raises(StoreError, match="whether the store has it"):
+            coordinator.call("refusal_fails_together")
+        assert [state.undecided for state in coordinator.status.states] == [1, 1]
+        with after(0.3, ctrl_c), pytest.raises(KeyboardInterrupt):
+            coordinator.call("wait_together", {"ranks": [0, 1]})
+        assert len(coordinator.call("echo_together")) == 2  # the interrupted call was another
+
+
+@pytest.mark.parametrize("others", ["wait", "doubt"])
+def test_an_interrupted_change_that_cannot_be_refused_loses_the_graph(others):
+    """No read says that the change is not there: the store may have it."""
+    with fake_cluster(2) as (coordinator, _):
+        with after(0.3, ctrl_c), pytest.raises(KeyboardInterrupt):
+            coordinator.call("refusal_fails_together", {"others": others})
+        with pytest.raises(GraphLost, match="whether the store has it .* acknowledged by all is 0"):
+            coordinator.call("echo")
+        assert coordinator.status.unsettled
 
 
 def test_a_rank_that_polls_nothing_for_longer_than_the_patience_loses_the_graph():

@@ -15,7 +15,7 @@ from patience import patience
 from mgraph.client.calls import graph_lock
 from mgraph.client.calls.coordinator import Coordinator
 from mgraph.client.calls.loop_runner import LoopRunner
-from mgraph.errors import CapacityError, GraphClosed, GraphLost, MgraphError, WorkerLost
+from mgraph.errors import CapacityError, GraphClosed, GraphLost, MgraphError, StoreError, WorkerLost
 from mgraph.protocol import Turn
 
 
@@ -30,7 +30,7 @@ def two(size: int = 2) -> Iterator[tuple[Coordinator, Coordinator, list[FakeWork
         try:
             yield first, other, workers
         finally:
-            if not other.status.closed:
+            if not other.status.closed and other.status.usable:
                 other.publish(None)
             other.close()
     loop.stop()
@@ -79,6 +79,26 @@ def test_a_client_is_lost_after_the_vote(lost, committed, doubting, epoch):
             first.call("echo")
         answers = other.call("update")
         assert [answer["epoch"] for answer in answers] == [epoch + 1] * 3
+
+
+def test_a_client_is_lost_whose_change_cannot_be_refused():
+    """Nobody was told that the store may have it."""
+    with two() as (first, other, workers):
+        assert epochs(other) == [0, 0]
+        with under_way(first, workers, "refusal_fails", others="wait"):
+            cut(first, [0, 1])
+            with pytest.raises(GraphLost, match="whether the store has it"):
+                other.call("echo")
+        for worker in workers:
+            worker.thread.loop.call_soon_threadsafe(worker.table.published.listed, "roads")  # as `unpublish`
+
+
+def test_a_client_tells_that_a_change_cannot_be_refused_and_others_go_on():
+    with two() as (first, other, _):
+        with pytest.raises(StoreError, match="whether the store has it"):
+            first.call("refusal_fails_together")
+        assert epochs(other) == [0, 0]
+        assert [state.undecided for state in other.status.states] == [1, 1]
 
 
 def test_calls_wait_behind_that_of_another_client_and_no_longer(monkeypatch):
