@@ -18,7 +18,7 @@ from mgraph.device import Array, Device
 from mgraph.errors import DeviceError
 from mgraph.kernels import load
 
-__all__ = ["begin_copy", "cloned", "copy", "largest", "load_kernels"]
+__all__ = ["begin_copy", "cloned", "copied", "copy", "largest", "load_kernels"]
 
 FILE = "kernels/parallel_copy.cuh"
 LARGE = 1 << 20  #: bytes from which several threads pay off
@@ -45,6 +45,13 @@ def cloned(device: Device, array: Array) -> Array:
     if array is None:
         return None
     out = device.empty(len(array), array.dtype)
+    copy(out, array)
+    return out
+
+
+def copied(array: np.ndarray) -> np.ndarray:
+    """Return a copy of a contiguous host array."""
+    out = np.empty(array.shape, array.dtype)
     copy(out, array)
     return out
 

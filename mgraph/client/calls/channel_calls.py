@@ -7,6 +7,8 @@ import select
 from collections.abc import Callable, Sized
 from dataclasses import replace
 
+import numpy as np
+
 from mgraph.calls import RemoteCall
 from mgraph.channel import Bell, Channel, pack_message, poll_awake
 from mgraph.client.calls.admission import SMALL
@@ -18,6 +20,7 @@ from mgraph.client.connections.local_memory import large_bytes
 from mgraph.client.connections.session import ChannelAnswer, Session
 from mgraph.client.connections.sessions import Sessions
 from mgraph.errors import MgraphError
+from mgraph.parallel_copy import copied
 from mgraph.protocol import ABORT_SECONDS, Answer, Call, to_dict
 
 __all__ = ["ChannelCalls"]
@@ -82,7 +85,8 @@ class ChannelCalls:
                 for result in calls[0].free:
                     self._sessions.forget(result)
                 return None
-            return self._answers(calls[0].seq, packed, call.exchange, epoch)
+            answers = self._answers(calls[0].seq, packed, call.exchange, epoch)
+            return answers if call.reads_in_place else [_owned(answer) for answer in answers]
         finally:
             self._lock.release(holder)
 
@@ -95,7 +99,7 @@ class ChannelCalls:
             and self._may_call()
             and not (self._flying or self._queue)
             and bool(sessions.all)
-            and all(session.channel is not None for session in sessions.all)
+            and all(session.channel is not None and not session.memory_due for session in sessions.all)
             and "sources" not in args  # a warning about a silent worker names the user's function
             and self._runner.alive
             and asyncio._get_running_loop() is not self._runner.loop
@@ -197,3 +201,12 @@ class ChannelCalls:
         except MgraphError as error:
             error.during = epoch
             raise
+
+
+def _owned(answer: Value) -> Value:
+    """Return an answer with copies of its arrays in shared memory."""
+    # Those alone are read-only.
+    return {
+        name: copied(value) if isinstance(value, np.ndarray) and not value.flags.writeable else value
+        for name, value in answer.items()
+    }

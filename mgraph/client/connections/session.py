@@ -191,6 +191,11 @@ class Session:
         """Return `args` with its large arrays in shared memory; None without room."""
         return self._memory.put(args)
 
+    @property
+    def memory_due(self) -> bool:
+        """True if a call should go by the comm, to open shared memory."""
+        return self._memory.due
+
     def take_back(self, call: Call) -> None:
         """Free the room of arrays of a call that is not sent."""
         self._memory.take_back(call)

@@ -17,10 +17,10 @@ __all__ = ["combine", "fetch", "lend", "maintain", "reduced", "run", "top"]
 
 
 def run(
-    rank: Rank, name: str, result: str, generation: int, args: Value, data: dict[str, Value] | None = None,
-    by_key: np.ndarray | None = None,
+    rank: Rank, name: str, generation: int, args: Value, result: str | None = None,
+    data: dict[str, Value] | None = None, by_key: np.ndarray | None = None,
 ) -> Value:  # fmt: skip
-    """Run an algorithm and store its columns under the id `result`.
+    """Run an algorithm, and store its columns under the id `result`; without an id, answer with the columns.
 
     `data` has arguments with a number per vertex; `by_key` has users' ids in the order of their keys, if that matters.
     """
@@ -29,7 +29,10 @@ def run(
     for argument, values in (data or {}).items():
         args = {**args, argument: _own_values(rank, generation, **values)}
     with shard.named_by(by_key):
-        return _keep(rank, name, result, *ALGORITHMS[name].run(shard, **args))
+        columns, info = ALGORITHMS[name].run(shard, **args)
+        if result is not None:
+            return _keep(rank, name, result, columns, info)
+        return {**{c: rank.answered(v) for c, v in _labelled(rank, name, columns).items()}, "info": info}
 
 
 def maintain(
@@ -111,12 +114,17 @@ def top(rank: Rank, result: str, k: int, column: str | None = None) -> Value:
 
 def _keep(rank: Rank, name: str, result: str, columns: dict[str, Any], info: Value) -> Value:
     """Store the columns of a result, and return the client's answer."""
-    shard, kinds = rank.shard, ALGORITHMS[name].columns
-    columns = {c: shard.ids_of_labels(v) if kinds[c] == "label" else v for c, v in columns.items()}
+    shard, columns = rank.shard, _labelled(rank, name, columns)
     shard.device.synchronize()
     shard.results[result] = Result(columns, shard.lo)
     dtypes = {column: _name(values.dtype) for column, values in columns.items()}
     return {"info": info, "dtypes": dtypes, "epoch": shard.epoch, "lo": shard.lo, "hi": shard.hi}
+
+
+def _labelled(rank: Rank, name: str, columns: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns of a result with users' ids in those of labels."""
+    kinds = ALGORITHMS[name].columns
+    return {c: rank.shard.ids_of_labels(v) if kinds[c] == "label" else v for c, v in columns.items()}
 
 
 @cache

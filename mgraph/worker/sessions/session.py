@@ -298,7 +298,7 @@ class Session:
         self._note(call)
         if self._shared is not None:
             self._read_shared(call, self._shared)
-        return Asked(call, self._post_to_channel, self._shared)
+        return Asked(call, self._post_to_channel, self._shared, whole=True)
 
     def _post_to_channel(self, message: Message) -> None:
         """Answer a call that came by the channel: there, or by the comm if the answer is large."""

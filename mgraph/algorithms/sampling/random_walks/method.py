@@ -43,9 +43,9 @@ def random_walks(self: Runs[Any], starts: Any, length: int, seed: int | None = N
         `starts` is empty, no array of whole numbers or longer than 2**32, `length` is negative, or `seed` is out of
         range.
     CapacityError
-        This process has too little memory for the walks, or a worker has too little: 16 bytes per visit of its
-        vertices, in a graph with an order 8 per vertex of the whole graph, and for up to a million walks at a time 8
-        bytes per visit, 16 per walk and worker, and 40 MB for rows of more than 1,024 edges.
+        This process has too little memory for the walks, or a worker has too little: in a graph with an order 8 bytes
+        per vertex of the whole graph, and for up to a million walks at a time 12 bytes per visit, 24 per walk, 16 per
+        walk and worker, and 40 MB for rows of more than 1,024 edges; if there are more, 24 per visit of its vertices.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
@@ -91,9 +91,7 @@ def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Na
     """Join the walks from the visits on each rank."""
     n_steps = info["length"] + 1
     walks = np.empty(info["walks"] * n_steps, np.int64)
-    for vertex, walk, visits in zip(*columns.values(), strict=True):
-        place = np.repeat(np.arange(len(visits)) % n_steps, visits)
-        place += np.multiply(walk, n_steps, dtype=np.int64)
+    for vertex, place in zip(*columns.values(), strict=True):
         walks[place] = vertex
     return names(walks).reshape(-1, n_steps)
 
@@ -102,7 +100,7 @@ ALGORITHM = Algorithm(
     name="random_walks",
     check=check,
     run=run,
-    columns={"vertex": "vertex", "walk": "value", "visits": "value"},
+    columns={"vertex": "value", "place": "value"},
     scalars=("walks", "length"),
     warm=warm,
     result=result,
