@@ -72,7 +72,7 @@ __all__ = [
     "to_dict",
 ]
 
-VERSION = 15  #: of the protocol; client and worker must agree
+VERSION = 16  #: of the protocol; client and worker must agree
 BEAT_SECONDS = 1.0  #: between two beats of a worker
 SILENCE_SECONDS = 8.0  #: silence of a worker after which a warning is logged
 PATIENCE_SECONDS = 60.0  #: silence of a worker after which it counts as lost: default of a graph's `patience`
@@ -183,13 +183,14 @@ class Welcome:
 
 @dataclass(frozen=True)
 class Call:
-    """Run `method` with `args` in the shard's thread, and free the results in `free`."""
+    """Run `method` with `args` in the shard's thread, and free the results in `free`; `freed` as in `Freed`."""
 
     seq: int
     attempt: int
     method: str
     args: dict[str, Any] = field(default_factory=dict)
     free: tuple[str, ...] = ()
+    freed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

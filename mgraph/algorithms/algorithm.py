@@ -118,8 +118,8 @@ class GraphFacts:
 
     def check_distinct(self, values: Any, ids: np.ndarray, name: str, what: str) -> None:
         """Raise `InvalidOption` if `ids`, the ids of `values`, repeat a vertex. The message names the place."""
-        _, first = np.unique(ids, return_index=True)
-        if len(first) < len(ids):
+        if len(np.unique(ids)) < len(ids):
+            _, first = np.unique(ids, return_index=True)
             again = int(np.setdiff1d(np.arange(len(ids)), first)[0])
             twice = ids[again] if self.ids is None else shown(list(values)[again])
             raise InvalidOption(f"{name}[{again}] is {twice}, which comes before; {what} must be different")
@@ -401,6 +401,14 @@ class Shard(Protocol):
     @property
     def order(self) -> Array:
         """The internal id of each user's id, uint32[n_vertices] on the device; None if they are equal."""
+        ...
+
+    @property
+    def names(self) -> Array:
+        """The user's id of each internal id, uint32[n_vertices] on the device; None if they are equal.
+
+        O(n_vertices) after a new order; then it is kept.
+        """
         ...
 
     @property

@@ -108,24 +108,24 @@ class ChannelCalls:
     def _packed(self, calls: list[Call], alike: bool) -> list[bytes] | None:
         """Pack each rank's message, with large arrays in shared memory; None if any must go by the comm."""
         # The same small arguments for all ranks are packed once.
-        if alike and not large_bytes(calls[0].args):
-            data = pack_message(to_dict(calls[0]))
-            return None if data is None else [data] * len(calls)
-        large = [large_bytes(call.args) for call in calls]
+        large = [large_bytes(calls[0].args)] * len(calls) if alike else [large_bytes(call.args) for call in calls]
         # The workers may have to be asked for memory first.
         if sum(large) > SMALL:
             return None
+        filled = [session.with_freed(call) for session, call in zip(self._sessions.all, calls, strict=True)]
+        if alike and not large[0] and not any(call.freed for call in filled):
+            data = pack_message(to_dict(calls[0]))
+            return None if data is None else [data] * len(calls)
 
         # Move large arrays into shared memory, rank by rank.
-        packed, shared = list[bytes](), list[tuple[Session, Call]]()
-        for session, call, nbytes in zip(self._sessions.all, calls, large, strict=True):
+        packed = list[bytes]()
+        for rank, (session, nbytes) in enumerate(zip(self._sessions.all, large, strict=True)):
             if nbytes:
-                args = session.share_arrays(call.args)
+                args = session.share_arrays(filled[rank].args)
                 if args is None:
                     break
-                call = replace(call, args=args)
-                shared.append((session, call))
-            data = pack_message(to_dict(call))
+                filled[rank] = replace(filled[rank], args=args)
+            data = pack_message(to_dict(filled[rank]))
             if data is None:
                 break
             packed.append(data)
@@ -133,7 +133,7 @@ class ChannelCalls:
             return packed
 
         # A rank has no room: free the arrays of the others.
-        for session, call in shared:
+        for session, call in zip(self._sessions.all, filled, strict=True):
             session.take_back(call)
         return None
 

@@ -72,7 +72,7 @@ class LocalMemory:
         self.shared: Shared | None = None
         self._who, self._nbytes, self._ask, self._tell = who, nbytes, ask, tell
         self._passed, self._agreed = 0, False
-        self._view: Callable[[Any], Any] | None = None  # also after `close`: an answer may have come before
+        self._view: Callable[..., Any] | None = None  # also after `close`: an answer may have come before
 
     def passed(self, nbytes: int) -> None:
         """Count `nbytes` of large arrays that went by the comm. Once sharing pays, the next call opens memory."""
@@ -100,14 +100,17 @@ class LocalMemory:
         return None if large_bytes(packed) else packed
 
     def views(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Return an answer's values with views of the arrays in shared memory, from any thread."""
+        """Return an answer's values with views of the arrays in shared memory, from any thread.
+
+        The next call reports those that were read, or the event loop's next tick.
+        """
         view = self._view
-        return values if view is None else {name: view(value) for name, value in values.items()}
+        return values if view is None else {name: view(value, soon=False) for name, value in values.items()}
 
     @property
     def due(self) -> bool:
         """True if the next call should open memory, since sharing pays by now."""
-        return 0 < self._nbytes and self._passed >= WORTH
+        return self._nbytes > 0 and self._passed >= WORTH
 
     def take_back(self, call: Call) -> None:
         """Free the room of a packed call that cannot be sent."""

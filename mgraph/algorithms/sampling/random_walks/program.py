@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, kernels, task_room
-from mgraph.algorithms.primitives.user_ids import user_ids
 from mgraph.kernels import Library
 
 __all__ = ["run", "warm"]
@@ -58,7 +57,6 @@ def run(shard: Shard, starts: np.ndarray, length: int, seed: int) -> Columns:
     visited, places = (device.empty(most * (length + 1), dtype) for dtype in (np.uint32, np.int64))
     pieces = max(min(PIECES // most, task_room(edges)), 1)
     tasks, least = (device.empty(n if pieces > 1 else 0, np.uint64) for n in (most * pieces, most))
-    names = None if shard.order is None else user_ids(shard)
 
     # Make the walks.
     every, parts = device.asarray(starts), []
@@ -66,7 +64,7 @@ def run(shard: Shard, starts: np.ndarray, length: int, seed: int) -> Columns:
         some = every[first : first + most]
         state = world.run(
             _library(shard), "Walking", layout, len(some) + task_room(edges), graph=edges.view(), starts=some,
-            walks=len(some), first_walk=first, length=length, seed=seed, names=names, order=shard.order,
+            walks=len(some), first_walk=first, length=length, seed=seed, names=shard.names, order=shard.order,
             vertex=vertex, walk=walk, visited=visited, places=places, tasks=tasks, most_pieces=pieces, least=least,
         )  # fmt: skip
         n = state["first"] + state["here"]

@@ -19,7 +19,6 @@ from __future__ import annotations
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, incoming, kernels
-from mgraph.algorithms.primitives.user_ids import user_ids
 from mgraph.device import Array
 from mgraph.errors import CapacityError
 from mgraph.kernels import Library, constants
@@ -69,7 +68,7 @@ def run(shard: Shard, seeds: np.ndarray, fanouts: list[int], seed: int, directio
     # Begin with the seeds, in their order.
     device, xp, size = shard.device, shard.device.xp, shard.size
     edges = shard.out_edges if direction == "out" else incoming(shard, "sample_neighbors")
-    library, names = _library(shard, edges), None if shard.order is None else user_ids(shard)
+    library, names = _library(shard, edges), shard.names
     own = np.flatnonzero((seeds >= shard.lo) & (seeds < shard.hi)).astype(np.uint32)
     frontier, places, first = device.asarray(seeds[own]), device.asarray(own), device.asarray(seeds)
     nodes, total = [first if names is None else device.gather(names, first)], len(seeds)
