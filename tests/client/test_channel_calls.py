@@ -19,6 +19,7 @@ from mgraph.calls import CALLS
 from mgraph.client.connections import opening
 from mgraph.client.connections.answers import PendingAnswers
 from mgraph.errors import CapacityError, MgraphError, WorkerLost
+from mgraph.protocol import Part
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -50,9 +51,13 @@ def test_an_answer_that_is_too_large_comes_by_the_comm():
 
 
 def test_answers_in_shared_memory_are_read_there(monkeypatch):
-    in_parts: list[int] = []
-    add_part = PendingAnswers.add_part
-    monkeypatch.setattr(PendingAnswers, "add_part", lambda self, part: in_parts.append(part.seq) or add_part(self, part))
+    in_parts, add_part = list[int](), PendingAnswers.add_part
+
+    def noted(self: PendingAnswers, part: Part) -> None:
+        in_parts.append(part.seq)
+        add_part(self, part)
+
+    monkeypatch.setattr(PendingAnswers, "add_part", noted)
     with fake_cluster(2) as (coordinator, _):
         for _ in range(2):  # to share memory
             coordinator.call("big", {"n": 1 << 20})

@@ -29,10 +29,7 @@ def run(
     for argument, values in (data or {}).items():
         args = {**args, argument: _own_values(rank, generation, **values)}
     with shard.named_by(by_key):
-        columns, info = ALGORITHMS[name].run(shard, **args)
-        if result is not None:
-            return _keep(rank, name, result, columns, info)
-        return {**{c: rank.answered(v) for c, v in _labelled(rank, name, columns).items()}, "info": info}
+        return _keep(rank, name, result, *ALGORITHMS[name].run(shard, **args))
 
 
 def maintain(
@@ -112,19 +109,16 @@ def top(rank: Rank, result: str, k: int, column: str | None = None) -> Value:
     return {"ids": ids, "values": values}
 
 
-def _keep(rank: Rank, name: str, result: str, columns: dict[str, Any], info: Value) -> Value:
-    """Store the columns of a result, and return the client's answer."""
-    shard, columns = rank.shard, _labelled(rank, name, columns)
+def _keep(rank: Rank, name: str, result: str | None, columns: dict[str, Any], info: Value) -> Value:
+    """Store the columns of a result, and return the client's answer, which has the columns if there is no id."""
+    shard, kinds = rank.shard, ALGORITHMS[name].columns
+    columns = {c: shard.ids_of_labels(v) if kinds[c] == "label" else v for c, v in columns.items()}
+    if result is None:
+        return {**{c: rank.answered(v, kept=False) for c, v in columns.items()}, "info": info}
     shard.device.synchronize()
     shard.results[result] = Result(columns, shard.lo)
     dtypes = {column: _name(values.dtype) for column, values in columns.items()}
     return {"info": info, "dtypes": dtypes, "epoch": shard.epoch, "lo": shard.lo, "hi": shard.hi}
-
-
-def _labelled(rank: Rank, name: str, columns: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns of a result with users' ids in those of labels."""
-    kinds = ALGORITHMS[name].columns
-    return {c: rank.shard.ids_of_labels(v) if kinds[c] == "label" else v for c, v in columns.items()}
 
 
 @cache

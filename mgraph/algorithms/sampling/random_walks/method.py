@@ -8,7 +8,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Names, Runs, Vertices
 from mgraph.algorithms.sampling.random_walks.program import run, warm
-from mgraph.budget import host_memory_limit
+from mgraph.budget import LARGE, host_memory_limit
 from mgraph.checks import check_whole
 from mgraph.errors import CapacityError, InvalidOption
 
@@ -72,8 +72,8 @@ def check(graph: GraphFacts, starts: Any, length: Any, seed: Any = None) -> dict
     steps = check_whole(length, "length")
     if len(vertices) > 2**32:
         raise InvalidOption(f"starts has {len(vertices)} vertices; it may have 2**32")
-    wanted, free = 8 * (steps + 1) * len(vertices), host_memory_limit()
-    if wanted > free:
+    wanted = 8 * (steps + 1) * len(vertices)
+    if wanted >= LARGE and wanted > (free := host_memory_limit()):
         raise CapacityError(f"length is {length}; {len(vertices)} walks take {wanted} bytes here, and {free} are free")
     return {"starts": Vertices(vertices), "length": steps, "seed": check_seed(seed)}
 

@@ -14,6 +14,7 @@ from mgraph.algorithms.sampling.random_walks.method import check_seed
 from mgraph.algorithms.sampling.sample_neighbors.program import run, warm
 from mgraph.checks import check_direction
 from mgraph.errors import InvalidOption
+from mgraph.parallel_copy import widened
 
 __all__ = ["ALGORITHM", "SampledNeighbors", "sample_neighbors"]
 
@@ -120,7 +121,7 @@ def check(graph: GraphFacts, seeds: Any, fanouts: Any, seed: Any = None, directi
 
 def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Names) -> SampledNeighbors:
     """Return the sample, which rank 0 has laid out."""
-    node, row, col = (columns[name][0].astype(np.int64) for name in ("node", "row", "col"))
+    node, row, col = (widened(columns[name][0]) for name in ("node", "row", "col"))
     return SampledNeighbors(names(node), row, col, info["nodes"], info["edges"])
 
 
