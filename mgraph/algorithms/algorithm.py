@@ -174,8 +174,8 @@ class Algorithm:
         ``warm(shard)`` compiles the kernels that `run` launches on a shard.
     result : callable, optional
         ``result(columns, info, names)`` makes the method's return value in the user's process. The columns are then
-        arrays of any length: a list with an array per rank for each name. ``names(ids)`` returns vertices as the user
-        names them. None if the columns stay on the workers.
+        arrays of any length, which may be read-only: a list with an array per rank for each name. ``names(ids)``
+        returns vertices as the user names them. None if the columns stay on the workers.
     maintain : callable, optional
         ``maintain(shard, **arguments)`` computes a result on each rank that can apply changes of the graph: a
         `Maintained`. None if results of this algorithm cannot be maintained.

@@ -9,19 +9,21 @@
 constexpr i64 row_tiles = 32;
 constexpr i64 row_parts = Tile<32>::size() > 1 ? row_tiles : 1;
 
-// Visits the edges of n rows part by part: row_at(i), the i-th of them or -1, then visit(tile, id, live) for the part's
-// edges, then after(tile, i). Neighbouring tiles have different rows.
-template <class View, class RowAt, class Visit, class After>
-DEVICE void visit_parts(Grid grid, const View& graph, i64 n, RowAt row_at, Visit visit, After after) {
+// Visits the edges of n rows part by part: row_at(i), the i-th of them or -1, then for a part with edges begin(i, row),
+// visit(tile, id, live) for each of them, and after(tile, i). Neighbouring tiles have different rows.
+template <class View, class RowAt, class Begin, class Visit, class After>
+DEVICE void visit_parts(Grid grid, const View& graph, i64 n, RowAt row_at, Begin begin, Visit visit, After after) {
     Tile<32> tile;
     for (i64 item : grid.items(tile, n * row_parts)) {
         i64 i = item % n, part = item / n, row = row_at(i), units = row < 0 ? 0 : graph.units(row);
+        if (part >= units) continue;
+        begin(i, row);
         for (i64 unit = part; unit < units; unit += row_parts)
             graph.visit(tile, row, unit, [&](u32 id, i64, bool live) {
                 visit(tile, id, live);
                 return false;
             });
-        if (part < units) after(tile, i);
+        after(tile, i);
     }
 }
 
@@ -55,9 +57,10 @@ struct CountCandidates {  // counts the candidates of each vertex with many neig
             grid, graph, n,
             [&](i64 i) -> i64 {
                 i64 row = (i64)vertices[i] - lottery.first;
-                bound = lottery.bound(graph.degree(row)), stream = lottery.stream(vertices[i]), mine = 0;
+                bound = lottery.bound(graph.degree(row));
                 return bound == ~(u64)0 ? -1 : row;
             },
+            [&](i64 i, i64) { stream = lottery.stream(vertices[i]), mine = 0; },
             [&](auto, u32 id, bool live) { mine += live && scramble(stream ^ lottery.name(id)) < bound; },
             [&](auto tile, i64 i) {
                 i64 all = tile.sum(mine);
@@ -102,11 +105,11 @@ struct TakeCandidates {  // lists the counted candidates of each vertex in any o
         i64 vertex = 0;
         visit_parts(
             grid, graph, n,
-            [&](i64 i) {
-                i64 row = (i64)vertices[i] - lottery.first, degree = graph.degree(row);
+            [&](i64 i) { return (i64)vertices[i] - lottery.first; },
+            [&](i64 i, i64 row) {
+                i64 degree = graph.degree(row);
                 vertex = i, stream = lottery.stream(vertices[i]);
                 bound = offsets[i + 1] - offsets[i] == degree ? ~(u64)0 : lottery.bound(degree);
-                return row;
             },
             [&](auto tile, u32 id, bool live) {
                 u64 draw = live ? scramble(stream ^ lottery.name(id)) : 0;
