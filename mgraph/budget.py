@@ -12,7 +12,7 @@ from typing import Any
 
 from mgraph.errors import CapacityError
 
-__all__ = ["GRAIN", "UNLIMITED", "Budget", "Reservation", "host_memory_limit"]
+__all__ = ["GRAIN", "LARGE", "UNLIMITED", "Budget", "Reservation", "host_memory_limit"]
 
 GRAIN = 1 << 20  #: allocations of this many bytes or more are taken from a budget
 UNLIMITED = 1 << 62  #: the bytes left without a limit

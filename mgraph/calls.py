@@ -71,6 +71,8 @@ class RemoteCall:
     after_loss : AfterLoss
     columns : tuple of str
         The arguments with one entry per operation, which the worker may prefetch to its GPU.
+    reads_in_place : bool
+        True if the client reads the answer's arrays where they lie, in shared memory, and keeps none of them.
     handler : str, optional
         The name of its handler on the worker, used in messages; by default `name`.
     """
@@ -81,6 +83,7 @@ class RemoteCall:
     epoch: bool = False
     after_loss: AfterLoss = AfterLoss.ASK_AGAIN
     columns: tuple[str, ...] = ()
+    reads_in_place: bool = False
     handler: str = ""
 
     def __post_init__(self) -> None:
@@ -132,7 +135,7 @@ def _table() -> dict[str, RemoteCall]:
         RemoteCall("neighbors", read),
         RemoteCall("rows", read),
         RemoteCall("fingerprint", read, after_loss=repeat),
-        RemoteCall("fetch", read),
+        RemoteCall("fetch", read, reads_in_place=True),
         RemoteCall("top", read),
         RemoteCall("reduced", read),
         RemoteCall("order", read),
@@ -140,7 +143,7 @@ def _table() -> dict[str, RemoteCall]:
         # computations
         RemoteCall("query", compute, exchange=True, columns=stream, handler="execute"),  # a stream without updates
         RemoteCall("isolated", compute, exchange=True, after_loss=repeat),
-        RemoteCall("run", compute, exchange=True),
+        RemoteCall("run", compute, exchange=True, reads_in_place=True),
         RemoteCall("maintain", compute, exchange=True),
         RemoteCall("combine", compute),
         RemoteCall("lend", compute),

@@ -546,7 +546,9 @@ class Device:
         """Copy `array` to host memory taken from the budget."""
         if self.kind == "cpu" or array.nbytes < GRAIN:
             return self.to_host(array)
-        return array.get(out=self.host.empty(array.size, array.dtype))
+        # The copy maps the pages, so the budget counts them after it.
+        with self.host.taking(array.nbytes, f"an array of {array.size} {array.dtype}"):
+            return array.get(out=np.empty(array.size, array.dtype))
 
     def fetching(self, array: Array) -> Callable[[], np.ndarray]:
         """Begin to copy to host memory. The returned function waits.

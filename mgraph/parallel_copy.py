@@ -18,7 +18,7 @@ from mgraph.device import Array, Device
 from mgraph.errors import DeviceError
 from mgraph.kernels import load
 
-__all__ = ["begin_copy", "cloned", "copy", "largest", "load_kernels"]
+__all__ = ["begin_copy", "cloned", "copied", "copy", "largest", "load_kernels", "widened"]
 
 FILE = "kernels/parallel_copy.cuh"
 LARGE = 1 << 20  #: bytes from which several threads pay off
@@ -46,6 +46,25 @@ def cloned(device: Device, array: Array) -> Array:
         return None
     out = device.empty(len(array), array.dtype)
     copy(out, array)
+    return out
+
+
+def copied(array: np.ndarray) -> np.ndarray:
+    """Return a copy of a contiguous host array."""
+    out = np.empty(array.shape, array.dtype)
+    copy(out, array)
+    return out
+
+
+def widened(ids: np.ndarray) -> np.ndarray:
+    """Return contiguous `ids`, uint32[n], as int64[n]."""
+    out = np.empty(len(ids), np.int64)
+    kernels = load_kernels() if out.nbytes >= LARGE else None
+    if kernels is None:
+        out[:] = ids
+        return out
+    with _kernel_lock.now:
+        kernels.WidenIds(len(ids), to=out, of=ids, n=len(ids))
     return out
 
 

@@ -186,13 +186,14 @@ class Welcome:
 
 @dataclass(frozen=True)
 class Call:
-    """Run `method` with `args` in the shard's thread, and free the results in `free`."""
+    """Run `method` with `args` in the shard's thread, and free the results in `free`; `freed` as in `Freed`."""
 
     seq: int
     attempt: int
     method: str
     args: dict[str, Any] = field(default_factory=dict)
     free: tuple[str, ...] = ()
+    freed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

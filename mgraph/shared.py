@@ -139,10 +139,11 @@ class Shared:
 
     # ---- in ----------------------------------------------------------------------------------------------------------
 
-    def view(self, value: Any) -> Any:
+    def view(self, value: Any, soon: bool = True) -> Any:
         """Return the array that the other end put, read-only; other values unchanged.
 
-        Its space is freed when the last reference to the array is gone.
+        Its space is freed when the last reference to the array is gone: `soon`, or once `take_read` or `tell_read` is
+        called.
         """
         if not isinstance(value, dict) or AT not in value:
             return value
@@ -150,7 +151,7 @@ class Shared:
         dtype = plain_dtype(kind)  # bytes are no objects, whose addresses they would be
         # The finalizer of the slot reports that no view is left.
         slot = _Slot(self._segment, first, dtype.itemsize * prod(shape))
-        weakref.finalize(slot, self._gone, first).atexit = False
+        weakref.finalize(slot, self._gone if soon else self._read.append, first).atexit = False
         return np.asarray(slot).view(dtype).reshape(shape)
 
     def _gone(self, first: int) -> None:
@@ -165,18 +166,28 @@ class Shared:
     def _tell_soon(self) -> None:
         # An answer within the delay takes the report along.
         if self._delay:
-            self._loop.call_later(self._delay, self._tell_read)
+            self._loop.call_later(self._delay, self.tell_read)
         else:
-            self._tell_read()
+            self.tell_read()
 
-    def _tell_read(self) -> None:
+    def tell_read(self) -> None:
+        """Report the arrays that were read. Called on the loop."""
         self._telling = False  # first, so that arrays read from now on schedule a new report
         if not self._closed and (places := self.take_read()):
             self._tell(places)
 
     def take_read(self) -> tuple[int, ...]:
-        """Return the offsets to report to the other end. Called on the loop."""
-        return tuple(self._read.popleft() for _ in range(len(self._read)))
+        """Return the offsets to report to the other end, from any thread."""
+        places = []
+        with suppress(IndexError):  # none are left
+            while self._read:
+                places.append(self._read.popleft())
+        return tuple(places)
+
+    def put_back(self, places: tuple[int, ...]) -> None:
+        """Report offsets from `take_read` soon, since the message that had them was not sent."""
+        for place in places:
+            self._gone(place)
 
     def pin(self, device: Device) -> None:
         """Page-lock the memory once, so that GPU copies need no staging.

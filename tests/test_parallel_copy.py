@@ -11,7 +11,7 @@ from patience import patience
 from plain_graph import fresh_rng
 
 from mgraph import parallel_copy as module
-from mgraph.parallel_copy import begin_copy, copy, largest
+from mgraph.parallel_copy import begin_copy, copied, copy, largest, widened
 
 FORK = """
 import os, signal
@@ -42,6 +42,16 @@ def way(request, monkeypatch):
         monkeypatch.setattr(module, "load_kernels", lambda: None)
     else:
         assert module.load_kernels() is not None
+
+
+@pytest.mark.parametrize("n", [0, 1, 124, 125, 126, 12_345])
+def test_copies_of_its_own(n):
+    ids = fresh_rng().integers(0, 2**32, n, np.uint32)
+    ids.flags.writeable = False
+    for one, dtype in ((copied(ids), np.uint32), (widened(ids), np.int64)):
+        np.testing.assert_array_equal(one, ids)
+        assert one.dtype == dtype
+        assert one.flags.writeable
 
 
 @pytest.mark.parametrize("n", [0, 1, 124, 125, 126, 12_345])

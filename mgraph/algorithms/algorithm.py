@@ -118,8 +118,8 @@ class GraphFacts:
 
     def check_distinct(self, values: Any, ids: np.ndarray, name: str, what: str) -> None:
         """Raise `InvalidOption` if `ids`, the ids of `values`, repeat a vertex. The message names the place."""
-        _, first = np.unique(ids, return_index=True)
-        if len(first) < len(ids):
+        if len(np.unique(ids)) < len(ids):
+            _, first = np.unique(ids, return_index=True)
             again = int(np.setdiff1d(np.arange(len(ids)), first)[0])
             twice = ids[again] if self.ids is None else shown(list(values)[again])
             raise InvalidOption(f"{name}[{again}] is {twice}, which comes before; {what} must be different")
@@ -174,8 +174,8 @@ class Algorithm:
         ``warm(shard)`` compiles the kernels that `run` launches on a shard.
     result : callable, optional
         ``result(columns, info, names)`` makes the method's return value in the user's process. The columns are then
-        arrays of any length: a list with an array per rank for each name. ``names(ids)`` returns vertices as the user
-        names them. None if the columns stay on the workers.
+        arrays of any length, which may be read-only: a list with an array per rank for each name. ``names(ids)``
+        returns vertices as the user names them. None if the columns stay on the workers.
     maintain : callable, optional
         ``maintain(shard, **arguments)`` computes a result on each rank that can apply changes of the graph: a
         `Maintained`. None if results of this algorithm cannot be maintained.
@@ -401,6 +401,14 @@ class Shard(Protocol):
     @property
     def order(self) -> Array:
         """The internal id of each user's id, uint32[n_vertices] on the device; None if they are equal."""
+        ...
+
+    @property
+    def names(self) -> Array:
+        """The user's id of each internal id, uint32[n_vertices] on the device; None if they are equal.
+
+        O(n_vertices) after a new order; then it is kept.
+        """
         ...
 
     @property

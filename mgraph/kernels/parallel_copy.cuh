@@ -13,6 +13,18 @@ struct CopyBytes {  // one lane per byte
     }
 };
 
+struct WidenIds {  // one lane per id
+    static constexpr int lanes = 1;
+    i64* to;
+    const u32* of;
+    i64 n;
+    DEVICE void operator()(Grid grid) const {
+        i64* target = to;
+        const u32* source = of;
+        for (i64 i : grid.items(n)) target[i] = source[i];
+    }
+};
+
 struct Largest {  // one lane per id
     static constexpr int lanes = 1;
     const u32* ids;

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import dask
 import numpy as np
@@ -14,8 +15,11 @@ import pytest
 from fakes import by_comm, fake_cluster, wait_for
 
 from mgraph import channel as channels
+from mgraph.calls import CALLS
 from mgraph.client.connections import opening
+from mgraph.client.connections.answers import PendingAnswers
 from mgraph.errors import CapacityError, MgraphError, WorkerLost
+from mgraph.protocol import Part
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -38,11 +42,46 @@ def test_small_calls_go_by_channels_and_large_or_odd_values_by_the_comm():
 def test_an_answer_that_is_too_large_comes_by_the_comm():
     with fake_cluster(2) as (coordinator, _):
         names, began = by_comm(coordinator), time.monotonic()
-        for n in (10, 1 << 18, 1 << 23, 10):
+        for n in (10, 1 << 18, 1 << 23, 10, 1 << 18):
             for rank, answer in enumerate(coordinator.call("big", {"n": n})):
                 np.testing.assert_array_equal(answer["array"], np.arange(n) + rank)
-        assert names == []
+                assert answer["array"].flags.writeable
+        assert names == ["big", "big"]  # once, to share memory after so many bytes
         assert time.monotonic() - began < 30
+
+
+def test_answers_in_shared_memory_are_read_there(monkeypatch):
+    in_parts, add_part = list[int](), PendingAnswers.add_part
+
+    def noted(self: PendingAnswers, part: Part) -> None:
+        in_parts.append(part.seq)
+        add_part(self, part)
+
+    monkeypatch.setattr(PendingAnswers, "add_part", noted)
+    with fake_cluster(2) as (coordinator, _):
+        for _ in range(2):  # to share memory
+            coordinator.call("big", {"n": 1 << 20})
+        names = by_comm(coordinator)
+        monkeypatch.setitem(CALLS, "read", replace(CALLS["big"], reads_in_place=True))
+        del in_parts[:]
+        for i in range(20):  # 160 MiB per rank: more than the memory has, so it is used again
+            for rank, answer in enumerate(coordinator.call("read", {"n": (1 << 20) - i})):
+                np.testing.assert_array_equal(answer["array"], np.arange((1 << 20) - i) + rank)
+                assert not answer["array"].flags.writeable
+            del answer
+        assert (names, in_parts) == ([], [])
+
+        # Arrays that are kept leave no room, and stay as they are.
+        kept = [coordinator.call("read", {"n": 1 << 20})[0]["array"] for _ in range(6)]
+        assert in_parts
+        for array in kept:
+            np.testing.assert_array_equal(array, np.arange(1 << 20))
+        kept.clear()
+        coordinator.call("echo")
+        del in_parts[:]
+        coordinator.call("read", {"n": 1 << 20})
+        assert in_parts == []
+        assert names == []
 
 
 def test_it_can_be_turned_off_and_other_users_processes_are_refused(caplog, monkeypatch):

@@ -159,6 +159,10 @@ class FakeShard:
         return self.order
 
     @property
+    def names(self) -> Any:
+        return None if self.order is None else self.device.asarray(np.argsort(Device.to_host(self.order)), np.uint32)
+
+    @property
     def size(self) -> int:
         return self.partition.size
 

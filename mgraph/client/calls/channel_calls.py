@@ -7,6 +7,8 @@ import select
 from collections.abc import Callable, Sized
 from dataclasses import replace
 
+import numpy as np
+
 from mgraph.calls import RemoteCall
 from mgraph.channel import Bell, Channel, pack_message, poll_awake
 from mgraph.client.calls.admission import SMALL
@@ -18,6 +20,7 @@ from mgraph.client.connections.local_memory import large_bytes
 from mgraph.client.connections.session import ChannelAnswer, Session
 from mgraph.client.connections.sessions import Sessions
 from mgraph.errors import MgraphError
+from mgraph.parallel_copy import copied
 from mgraph.protocol import ABORT_SECONDS, Answer, Call, to_dict
 
 __all__ = ["ChannelCalls"]
@@ -82,7 +85,8 @@ class ChannelCalls:
                 for result in calls[0].free:
                     self._sessions.forget(result)
                 return None
-            return self._answers(calls[0].seq, packed, call.exchange, epoch)
+            answers = self._answers(calls[0].seq, packed, call.exchange, epoch)
+            return answers if call.reads_in_place else [_owned(answer) for answer in answers]
         finally:
             self._lock.release(holder)
 
@@ -95,7 +99,7 @@ class ChannelCalls:
             and self._may_call()
             and not (self._flying or self._queue)
             and bool(sessions.all)
-            and all(session.channel is not None for session in sessions.all)
+            and all(session.channel is not None and not session.memory_due for session in sessions.all)
             and "sources" not in args  # a warning about a silent worker names the user's function
             and self._runner.alive
             and asyncio._get_running_loop() is not self._runner.loop
@@ -104,24 +108,24 @@ class ChannelCalls:
     def _packed(self, calls: list[Call], alike: bool) -> list[bytes] | None:
         """Pack each rank's message, with large arrays in shared memory; None if any must go by the comm."""
         # The same small arguments for all ranks are packed once.
-        if alike and not large_bytes(calls[0].args):
-            data = pack_message(to_dict(calls[0]))
-            return None if data is None else [data] * len(calls)
-        large = [large_bytes(call.args) for call in calls]
+        large = [large_bytes(calls[0].args)] * len(calls) if alike else [large_bytes(call.args) for call in calls]
         # The workers may have to be asked for memory first.
         if sum(large) > SMALL:
             return None
+        filled = [session.with_freed(call) for session, call in zip(self._sessions.all, calls, strict=True)]
+        if alike and not large[0] and not any(call.freed for call in filled):
+            data = pack_message(to_dict(calls[0]))
+            return None if data is None else [data] * len(calls)
 
         # Move large arrays into shared memory, rank by rank.
-        packed, shared = list[bytes](), list[tuple[Session, Call]]()
-        for session, call, nbytes in zip(self._sessions.all, calls, large, strict=True):
+        packed = list[bytes]()
+        for rank, (session, nbytes) in enumerate(zip(self._sessions.all, large, strict=True)):
             if nbytes:
-                args = session.share_arrays(call.args)
+                args = session.share_arrays(filled[rank].args)
                 if args is None:
                     break
-                call = replace(call, args=args)
-                shared.append((session, call))
-            data = pack_message(to_dict(call))
+                filled[rank] = replace(filled[rank], args=args)
+            data = pack_message(to_dict(filled[rank]))
             if data is None:
                 break
             packed.append(data)
@@ -129,7 +133,7 @@ class ChannelCalls:
             return packed
 
         # A rank has no room: free the arrays of the others.
-        for session, call in shared:
+        for session, call in zip(self._sessions.all, filled, strict=True):
             session.take_back(call)
         return None
 
@@ -197,3 +201,12 @@ class ChannelCalls:
         except MgraphError as error:
             error.during = epoch
             raise
+
+
+def _owned(answer: Value) -> Value:
+    """Return an answer with copies of its arrays in shared memory."""
+    # Those alone are read-only.
+    return {
+        name: copied(value) if isinstance(value, np.ndarray) and not value.flags.writeable else value
+        for name, value in answer.items()
+    }

@@ -94,7 +94,7 @@ class PendingAnswers:
 
     def finish_from_thread(self, message: Result | Failure) -> None:
         """End a call whose complete answer came. Any thread."""
-        waiter, outcome = self._waiters.get(message.seq), _outcome(message, {})
+        waiter, outcome = self._waiters.get(message.seq), self._outcome(message, {})
         if isinstance(waiter, ChannelAnswer):
             waiter.outcome = outcome
         elif waiter is not None:
@@ -140,23 +140,22 @@ class PendingAnswers:
         wholes = {name: self._parts.pop((seq, name)) for seq, name in list(self._parts) if seq == message.seq}
         pending = [copy for whole in wholes.values() if isinstance(whole, SplitArray) for copy in whole.pending]
         if not pending:
-            self.finish(message.seq, _outcome(message, wholes))
+            self.finish(message.seq, self._outcome(message, wholes))
             return
         copied = asyncio.gather(*map(asyncio.wrap_future, pending), return_exceptions=True)
-        copied.add_done_callback(lambda _: self.finish(message.seq, _outcome(message, wholes)))
+        copied.add_done_callback(lambda _: self.finish(message.seq, self._outcome(message, wholes)))
 
+    def _outcome(self, message: Result | Failure, wholes: dict[str, SplitArray | Exception]) -> Answer | BaseException:
+        """Return the answer or the error of a message, with its arrays in shared memory, and those from parts."""
+        try:
+            if isinstance(message, Failure):
+                return decode_error(message.error)
+            for whole in wholes.values():
+                if isinstance(whole, Exception):
+                    return whole
 
-def _outcome(message: Result | Failure, wholes: dict[str, SplitArray | Exception]) -> Answer | BaseException:
-    """Return the answer or the error of a message, with the arrays that came in parts."""
-    try:
-        if isinstance(message, Failure):
-            return decode_error(message.error)
-        for whole in wholes.values():
-            if isinstance(whole, Exception):
-                return whole
-
-        # Join arrays that came in parts with the rest of the answer.
-        joined = {name: whole.result() for name, whole in wholes.items() if isinstance(whole, SplitArray)}
-        return Answer({**message.value, **joined}, message.state)
-    except Exception as error:
-        return error
+            # Join arrays that came in parts with the rest of the answer.
+            joined = {name: whole.result() for name, whole in wholes.items() if isinstance(whole, SplitArray)}
+            return Answer({**self._memory.views(message.value), **joined}, message.state)
+        except Exception as error:
+            return error

@@ -49,7 +49,7 @@ def large_bytes(values: Mapping[str, Any]) -> int:
 class LocalMemory:
     """A session's shared memory.
 
-    All methods except `put` and `take_back` run on the client's event loop.
+    All methods except `put`, `views`, `due` and `take_back` run on the client's event loop.
 
     Parameters
     ----------
@@ -72,6 +72,7 @@ class LocalMemory:
         self.shared: Shared | None = None
         self._who, self._nbytes, self._ask, self._tell = who, nbytes, ask, tell
         self._passed, self._agreed = 0, False
+        self._view: Callable[..., Any] | None = None  # also after `close`: an answer may have come before
 
     def passed(self, nbytes: int) -> None:
         """Count `nbytes` of large arrays that went by the comm. Once sharing pays, the next call opens memory."""
@@ -85,7 +86,7 @@ class LocalMemory:
         large = 0 if nbytes is not None and nbytes < LARGE else large_bytes(call.args)
         if not self._agreed:
             self._passed += large
-            if self._nbytes and self._passed >= WORTH:
+            if self.due:
                 await self._open(large)
         if self.shared is None or not self._agreed or not large:
             return call
@@ -97,6 +98,19 @@ class LocalMemory:
             return None
         packed = self.shared.put(args, wait=False)
         return None if large_bytes(packed) else packed
+
+    def views(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Return an answer's values with views of the arrays in shared memory, from any thread.
+
+        The next call reports those that were read, or the event loop's next tick.
+        """
+        view = self._view
+        return values if view is None else {name: view(value, soon=False) for name, value in values.items()}
+
+    @property
+    def due(self) -> bool:
+        """True if the next call should open memory, since sharing pays by now."""
+        return self._nbytes > 0 and self._passed >= WORTH
 
     def take_back(self, call: Call) -> None:
         """Free the room of a packed call that cannot be sent."""
@@ -118,6 +132,7 @@ class LocalMemory:
         try:
             segment, place = await asyncio.to_thread(making.make, nbytes)
             self.shared = Shared.of_client(segment, asyncio.get_running_loop(), self._tell)
+            self._view = self.shared.view
             async with asyncio.timeout(OPEN_SECONDS):
                 why = (await self._ask(Share(SHARE_SEQ, place.encode()))).value["why"]
             if why:

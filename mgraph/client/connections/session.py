@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 from distributed.comm import Comm, CommClosedError
@@ -191,9 +192,22 @@ class Session:
         """Return `args` with its large arrays in shared memory; None without room."""
         return self._memory.put(args)
 
+    @property
+    def memory_due(self) -> bool:
+        """True if a call should go by the comm, to open shared memory."""
+        return self._memory.due
+
     def take_back(self, call: Call) -> None:
-        """Free the room of arrays of a call that is not sent."""
+        """Free the room of arrays of a call that is not sent, and report the places in it otherwise."""
         self._memory.take_back(call)
+        if call.freed and self._memory.shared is not None:
+            self._memory.shared.put_back(call.freed)
+
+    def with_freed(self, call: Call) -> Call:
+        """Return `call` with the places of arrays that were read here."""
+        shared = self._memory.shared
+        read = () if shared is None else shared.take_read()
+        return replace(call, freed=read) if read else call
 
     def begin(self, seq: int, data: bytes, bell: Bell) -> ChannelAnswer:
         """Send a packed call and return its pending answer. Call `end` when that is not awaited any more."""
@@ -297,6 +311,8 @@ class Session:
             await asyncio.sleep(tick)
             silent = 0 if self._heard else silent + 1
             self._heard = False
+            if (shared := self._memory.shared) is not None:
+                shared.tell_read()
             if warned != (silent * tick >= SILENCE_SECONDS):
                 warned = not warned
                 self._tell(warned)

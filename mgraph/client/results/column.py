@@ -68,12 +68,14 @@ class Column:
         return self._remote.read(self._gathered)
 
     def _gathered(self) -> np.ndarray:
-        return self._remote.numbering.by_user(self._by_rank())
+        return self._remote.numbering.by_user(self._by_rank(ordered=self._remote.numbering.order is not None))
 
-    def _by_rank(self) -> np.ndarray:
-        """Gather the values in the ranks' order: dtype[n]."""
+    def _by_rank(self, ordered: bool = False) -> np.ndarray:
+        """Gather the values in the ranks' order: dtype[n]; the caller's own, unless it will be `ordered`."""
         # Within one process, they are the columns themselves.
         parts = self._remote.parts(self._column)
+        if ordered and len(parts) == 1:
+            return self._as_users_see(parts[0])
         return self._as_users_see(concatenated(parts) if self._remote.coordinator.status.one_process else joined(parts))
 
     def _as_users_see(self, values: np.ndarray) -> np.ndarray:

@@ -311,9 +311,12 @@ class VertexIds(VertexLabels):
     """A result that may have a vertex for each vertex, such as its predecessor; like `VertexLabels`."""
 
     def _as_users_see(self, values: np.ndarray) -> np.ndarray:
-        present = values >= 0
-        values[present] = self._remote.numbering.outside(values[present])
-        return values
+        numbering = self._remote.numbering
+        if numbering.order is None:
+            return values
+        # A new array: `values` may be the workers'.
+        ids = numbering.outside(np.maximum(values, 0)).astype(values.dtype, copy=False)
+        return np.where(values < 0, values, ids)
 
 
 @at_facade

@@ -58,24 +58,28 @@ def run_algorithm(
     data = {k: _values_by_rank(k, v, coordinator, numbering) for k, v in arguments.items() if isinstance(v, VertexData)}
     args = {k: _inside(v, numbering) for k, v in arguments.items() if k not in data}
     shares = [{"data": {k: parts[rank] for k, parts in data.items()}} for rank in range(numbering.partition.size)]
-    # Make the call under a new key; after an error it is freed, since some ranks may have finished.
-    key = uuid.uuid4().hex
+    # Make the call. Columns that stay on the workers get a new key; after an error it is freed, since some ranks may
+    # have finished.
+    key, kinds = uuid.uuid4().hex, ALGORITHMS[name].columns
     try:
-        common = {"name": name, "result": key, "generation": numbering.generation, "args": args}
+        common = {"name": name, "generation": numbering.generation, "args": args}
+        common |= {"result": key} if ALGORITHMS[name].result is None else {}
         common |= {} if live is None else {"live": live}
         common |= {"first_name": first_name} if first_name else {}
-        common |= {"by_key": numbering.by_key()} if "label" in ALGORITHMS[name].columns.values() else {}
+        common |= {"by_key": numbering.by_key()} if "label" in kinds.values() else {}
         answers = coordinator.call("run" if live is None else "maintain", common, shares)
     except BaseException as error:
         coordinator.forget(key)
         if numbering.keys is not None and isinstance(error, MgraphError) and error.vertices:
             raise error.named(numbering.names) from None
         raise
+    if ALGORITHMS[name].result is not None:
+        return _joined(name, answers, numbering)
     # The result keeps the ranges of the ranks at its run; they may have moved since.
     first, layout, starts = answers[0], numbering, (*(answer["lo"] for answer in answers), answers[-1]["hi"])
     if starts != numbering.partition.starts:
         layout = numbering.moved(Partition(starts))
-    took, kinds = first.get("took", {}), ALGORITHMS[name].columns
+    took = first.get("took", {})
     remote = RemoteColumns(coordinator, layout, name, key, first["epoch"], first["dtypes"], first["info"], kinds, took)
     remote.passed = first.get("passed")
     if not handle:
@@ -83,21 +87,18 @@ def run_algorithm(
     if isinstance(coordinator, Recovering):
         again = partial(run_algorithm, coordinator, name, checked, live=live, handle=False, first_name=first_name)
         remote.again = lambda: coordinator.read(again)
-    return column_of(remote, next(iter(remote.dtypes))) if ALGORITHMS[name].result is None else _gathered(remote)
+    return column_of(remote, next(iter(remote.dtypes)))
 
 
-def _gathered(remote: RemoteColumns) -> Any:
-    """Gather and free the columns; return the algorithm's own result."""
-    algorithm = ALGORITHMS[remote.name]
+def _joined(name: str, answers: list[dict[str, Any]], numbering: Numbering) -> Any:
+    """Return an algorithm's own result, from the columns in the ranks' answers."""
+    algorithm = ALGORITHMS[name]
     assert algorithm.result is not None
-    try:
-        parts = remote.read(lambda: {column: remote.parts(column) for column in remote.dtypes})
-    finally:
-        remote.close()
+    parts = {column: [answer[column] for answer in answers] for column in algorithm.columns if column in answers[0]}
     for column in parts:
         if algorithm.columns[column] == "vertex":
-            parts[column] = [remote.numbering.outside(part) for part in parts[column]]
-    return algorithm.result(parts, dict(remote.info), remote.numbering.names)
+            parts[column] = [numbering.outside(part) for part in parts[column]]
+    return algorithm.result(parts, answers[0]["info"], numbering.names)
 
 
 # ---- arguments -------------------------------------------------------------------------------------------------------

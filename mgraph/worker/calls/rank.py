@@ -165,13 +165,16 @@ class Rank:
             columns = CALLS[call.method].columns if call is not None and call.method in CALLS else ()
             buffers.swap([args[name] for name in columns if is_large(args.get(name))])
 
-    def answered(self, array: Array) -> Array:
+    def answered(self, array: Array, kept: bool = True) -> Array:
         """Return a large array of the device for the running call's answer.
 
-        It stays on a GPU if it can be copied to memory that the client shares; otherwise it is fetched to the host.
+        It stays on a GPU if it can be copied to memory that the client shares; otherwise it is fetched to the host: to
+        reusable page-locked memory if it is not `kept`.
         """
         if self.shared is not None and is_large(array):
             return array
+        if not kept:
+            return Device.staged(array)
         return self.shard.device.fetch(array.reshape(-1)).reshape(array.shape)
 
     def with_rank(self, error: BaseException) -> BaseException:

@@ -17,10 +17,10 @@ __all__ = ["combine", "fetch", "lend", "maintain", "reduced", "run", "top"]
 
 
 def run(
-    rank: Rank, name: str, result: str, generation: int, args: Value, data: dict[str, Value] | None = None,
-    by_key: np.ndarray | None = None,
+    rank: Rank, name: str, generation: int, args: Value, result: str | None = None,
+    data: dict[str, Value] | None = None, by_key: np.ndarray | None = None,
 ) -> Value:  # fmt: skip
-    """Run an algorithm and store its columns under the id `result`.
+    """Run an algorithm, and store its columns under the id `result`; without an id, answer with the columns.
 
     `data` has arguments with a number per vertex; `by_key` has users' ids in the order of their keys, if that matters.
     """
@@ -109,10 +109,12 @@ def top(rank: Rank, result: str, k: int, column: str | None = None) -> Value:
     return {"ids": ids, "values": values}
 
 
-def _keep(rank: Rank, name: str, result: str, columns: dict[str, Any], info: Value) -> Value:
-    """Store the columns of a result, and return the client's answer."""
+def _keep(rank: Rank, name: str, result: str | None, columns: dict[str, Any], info: Value) -> Value:
+    """Store the columns of a result, and return the client's answer, which has the columns if there is no id."""
     shard, kinds = rank.shard, ALGORITHMS[name].columns
     columns = {c: shard.ids_of_labels(v) if kinds[c] == "label" else v for c, v in columns.items()}
+    if result is None:
+        return {**{c: rank.answered(v, kept=False) for c, v in columns.items()}, "info": info}
     shard.device.synchronize()
     shard.results[result] = Result(columns, shard.lo)
     dtypes = {column: _name(values.dtype) for column, values in columns.items()}

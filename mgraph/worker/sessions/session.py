@@ -297,8 +297,10 @@ class Session:
             raise MgraphError(f"a client has sent a {type(call).__name__} by its channel, which carries calls only")
         self._note(call)
         if self._shared is not None:
+            if call.freed:
+                self._shared.free(call.freed)
             self._read_shared(call, self._shared)
-        return Asked(call, self._post_to_channel, self._shared)
+        return Asked(call, self._post_to_channel, self._shared, whole=True)
 
     def _post_to_channel(self, message: Message) -> None:
         """Answer a call that came by the channel: there, or by the comm if the answer is large."""

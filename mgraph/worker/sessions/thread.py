@@ -25,15 +25,21 @@ __all__ = ["Asked", "Servant", "ShardThread"]
 
 logger = logging.getLogger(__name__)
 
+WHOLE = 16 << 20  #: bytes of an answer in shared memory that the client reads there; more is copied in pieces
+
 Post = Callable[[Message], None]
 
 
 class Asked(NamedTuple):
-    """Request, callback for each message of its answer, and memory shared with its client."""
+    """Request, callback for each message of its answer, and memory shared with its client.
+
+    With `whole`, the client reads the large arrays of an answer in that memory, if there are at most `WHOLE` bytes.
+    """
 
     request: Call | Abort
     post: Post
     shared: Shared | None = None
+    whole: bool = False
 
 
 class Servant(Protocol):
@@ -224,6 +230,8 @@ class ShardThread(threading.Thread):
     def _post_all(self, asked: Asked, value: dict[str, Any], state: ShardState) -> None:
         """Post the messages of an answer, with large arrays in shared memory."""
         shared = asked.shared
+        if shared and asked.whole and sum(array.nbytes for array in value.values() if is_large(array)) <= WHOLE:
+            value = shared.put(value, wait=True)
         for message in answer_messages(asked.request.seq, value, state, is_large if shared else None):
             if shared and isinstance(message, Part):
                 array = shared.put({"array": message.array}, wait=True)["array"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,7 @@ from spmd import FakeShard, Graph, cut, facts, run, shards
 from mgraph.algorithms import ALGORITHMS
 from mgraph.algorithms.algorithm import GraphFacts
 from mgraph.algorithms.sampling.random_walks import program
+from mgraph.algorithms.sampling.sample_neighbors import program as sample_program
 from mgraph.algorithms.sampling.sample_neighbors.method import SampledNeighbors
 from mgraph.errors import Aborted, CapacityError, InvalidOption, UnknownVertex
 from mgraph.exchange import world
@@ -84,9 +86,8 @@ def test_each_neighbor_is_equally_likely(device: str) -> None:
 def test_an_order_changes_no_walk(device: str) -> None:
     graph = random_graph(3, 60, 500)
     made, order = reordered(graph, 2, 3, device)
-    inside, _ = run(made, WALKS, order[np.arange(60)], 5, 9)
-    back = np.argsort(order)
-    np.testing.assert_array_equal(back[inside], run(shards(graph, cut(60, 1)), WALKS, np.arange(60), 5, 9)[0])
+    walks, _ = run(made, WALKS, order[np.arange(60)], 5, 9)
+    np.testing.assert_array_equal(walks, run(shards(graph, cut(60, 1)), WALKS, np.arange(60), 5, 9)[0])
 
 
 @pytest.fixture(params=["whole", "few"])
@@ -177,6 +178,63 @@ def check_sample(found: SampledNeighbors, rows: list[set[int]], seeds: list[int]
         assert set(row) >= set(range(first, end))  # who is new was found in this hop
 
 
+def expected_sample(
+    graph: Graph, seeds: list[int], fanouts: list[int], seed: int, direction: str
+) -> dict[str, list[int]]:
+    """The neighbours with the smallest hashes of seed, vertex and neighbour, each vertex's by their ids."""
+    rows = [np.array(sorted(row), np.uint64) for row in neighbors(graph, direction)]
+    nodes, row, col, first = list(seeds), list[int](), list[int](), 0
+    places = {node: place for place, node in enumerate(nodes)}
+    nodes_of_hops, edges_of_hops = [len(nodes)], list[int]()
+    for fanout in fanouts:
+        end, edges = len(nodes), len(row)
+        for place in range(first, end):
+            near = rows[nodes[place]]
+            stream = scramble(scramble(scramble(np.array([seed], np.uint64)) ^ np.uint64(nodes[place])))
+            if 0 <= fanout < len(near):
+                near = np.sort(near[np.argsort(scramble(stream ^ near))[:fanout]])
+            for neighbor in near.tolist():
+                if neighbor not in places:
+                    places[neighbor] = len(nodes)
+                    nodes.append(neighbor)
+                row.append(places[neighbor])
+                col.append(place)
+        first = end
+        nodes_of_hops.append(len(nodes) - end)
+        edges_of_hops.append(len(row) - edges)
+    return {
+        "node": nodes, "row": row, "col": col, "num_sampled_nodes": nodes_of_hops, "num_sampled_edges": edges_of_hops,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("fanouts", [[7, 40, -1], [100, 3], [2, 0, 5], [1, 1, 1, 1]])
+def test_samples_have_the_smallest_draws(device: str, fanouts: list[int]) -> None:
+    seed = secrets.randbits(64)
+    print("seed", seed)
+    graph = random_graph(seed % 1000, 900, 30_000, True, skew=True)
+    seeds = np.random.default_rng(seed).permutation(900)[:40].tolist()
+    expected = expected_sample(graph, seeds, fanouts, seed, "out")
+    for size, even in ((1, True), (2, True), (3, False)):
+        made = shards(graph, cut(900, size, even), device=device)
+        found, info = run(made, SAMPLE, seeds, fanouts, seed, "out")
+        for name, value in expected.items():
+            np.testing.assert_array_equal(getattr(found, name), value)
+        assert found.node.dtype == found.row.dtype == found.col.dtype == np.int64
+        assert info == {"nodes": found.num_sampled_nodes, "edges": found.num_sampled_edges}
+
+
+def test_a_sample_of_too_many_vertices(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = Graph(50, np.zeros(30, np.uint32), np.arange(1, 31, dtype=np.uint32))
+    for size in (1, 2):
+        made = shards(graph, cut(50, size))
+        monkeypatch.setattr(sample_program, "MOST_NODES", 30)
+        with pytest.raises(CapacityError, match="1 nodes and 30 more edges; it may have 30 nodes"):
+            run(made, SAMPLE, [0], [-1], 1, "out")
+        monkeypatch.setattr(sample_program, "MOST_NODES", 31)
+        made = shards(graph, cut(50, size))
+        assert len(run(made, SAMPLE, [0], [-1], 1, "out")[0].node) == 31
+
+
 def test_the_same_sample_wherever(structure: str, device: str, ranks: int) -> None:
     for directed, direction in ((True, "in"), (True, "out"), (False, "in")):
         graph = random_graph(2, 150, 3000, directed, skew=True)
@@ -211,8 +269,9 @@ def test_a_sample_of_an_order_and_after_batches(device: str) -> None:
     graph = random_graph(3, 90, 900, directed=False)
     made, order = reordered(graph, 2, 3, device)
     plain, _ = run(shards(graph, cut(90, 1)), SAMPLE, [5, 1], [4, 4], 9)
-    inside, _ = run(made, SAMPLE, order[[5, 1]], [4, 4], 9)
-    assert set(np.argsort(order)[inside.node].tolist()) == set(plain.node.tolist())
+    ordered, _ = run(made, SAMPLE, order[[5, 1]], [4, 4], 9)
+    for name, value in vars(plain).items():
+        np.testing.assert_array_equal(getattr(ordered, name), value)
     for after, parts in apply_to("gpma+", device, 2, n=90, each=300, directed=True, reverse=True):
         check_sample(run(parts, SAMPLE, [3, 80], [2, 2], 1)[0], neighbors(after, "in"), [3, 80], [2, 2])
 

@@ -20,7 +20,6 @@ import numpy as np
 from mgraph.algorithms.algorithm import LANES, Shard, kernels, task_room
 from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.algorithms.primitives.transpose import CsrRows
-from mgraph.algorithms.primitives.user_ids import user_ids
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, constants
 from mgraph.structures import Structure
@@ -77,7 +76,7 @@ class Reduction:
 
         # List the hubs' tasks, and allocate their results and the gathered values.
         device = shard.device
-        self.names = user_ids(shard) if named and shard.order is not None else None
+        self.names = shard.names if named else None
         self.tasks, self.turns = self._hubs(edges)
         self.parts = device.empty(len(self.tasks), np.float64)
         self.whole = device.empty(shard.n_vertices if shard.size > 1 else 0, self.dtype)

@@ -8,7 +8,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Names, Runs, Vertices
 from mgraph.algorithms.sampling.random_walks.program import run, warm
-from mgraph.budget import host_memory_limit
+from mgraph.budget import LARGE, host_memory_limit
 from mgraph.checks import check_whole
 from mgraph.errors import CapacityError, InvalidOption
 
@@ -43,9 +43,9 @@ def random_walks(self: Runs[Any], starts: Any, length: int, seed: int | None = N
         `starts` is empty, no array of whole numbers or longer than 2**32, `length` is negative, or `seed` is out of
         range.
     CapacityError
-        This process has too little memory for the walks, or a worker has too little: 16 bytes per visit of its
-        vertices, in a graph with an order 8 per vertex of the whole graph, and for up to a million walks at a time 8
-        bytes per visit, 16 per walk and worker, and 40 MB for rows of more than 1,024 edges.
+        This process has too little memory for the walks, or a worker has too little: in a graph with an order 8 bytes
+        per vertex of the whole graph, of which 4 stay, and for up to a million walks at a time 12 bytes per visit, 24 per walk, 16 per
+        walk and worker, and 40 MB for rows of more than 1,024 edges; if there are more, 24 per visit of its vertices.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
@@ -72,8 +72,8 @@ def check(graph: GraphFacts, starts: Any, length: Any, seed: Any = None) -> dict
     steps = check_whole(length, "length")
     if len(vertices) > 2**32:
         raise InvalidOption(f"starts has {len(vertices)} vertices; it may have 2**32")
-    wanted, free = 8 * (steps + 1) * len(vertices), host_memory_limit()
-    if wanted > free:
+    wanted = 8 * (steps + 1) * len(vertices)
+    if wanted >= LARGE and wanted > (free := host_memory_limit()):
         raise CapacityError(f"length is {length}; {len(vertices)} walks take {wanted} bytes here, and {free} are free")
     return {"starts": Vertices(vertices), "length": steps, "seed": check_seed(seed)}
 
@@ -91,9 +91,7 @@ def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Na
     """Join the walks from the visits on each rank."""
     n_steps = info["length"] + 1
     walks = np.empty(info["walks"] * n_steps, np.int64)
-    for vertex, walk, visits in zip(*columns.values(), strict=True):
-        place = np.repeat(np.arange(len(visits)) % n_steps, visits)
-        place += np.multiply(walk, n_steps, dtype=np.int64)
+    for vertex, place in zip(*columns.values(), strict=True):
         walks[place] = vertex
     return names(walks).reshape(-1, n_steps)
 
@@ -102,7 +100,7 @@ ALGORITHM = Algorithm(
     name="random_walks",
     check=check,
     run=run,
-    columns={"vertex": "vertex", "walk": "value", "visits": "value"},
+    columns={"vertex": "value", "place": "value"},
     scalars=("walks", "length"),
     warm=warm,
     result=result,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, kernels, task_room
-from mgraph.algorithms.primitives.user_ids import user_ids
 from mgraph.kernels import Library
 
 __all__ = ["run", "warm"]
@@ -44,9 +43,8 @@ def run(shard: Shard, starts: np.ndarray, length: int, seed: int) -> Columns:
     Returns
     -------
     columns : dict
-        An entry per visit of an own vertex, step by step: "vertex", uint32[rows], the internal id, and "walk",
-        uint32[rows], the walk's number; "visits", int64[length + 1], the number of visits in each step. Of many walks
-        some follow after all steps of the others, with `length` + 1 numbers of their own.
+        An entry per visit of an own vertex: "vertex", uint32[rows], its user's id; "place", int64[rows], the place of
+        the visit in the table of all walks, walk by walk.
     scalars : dict
         ``walks`` and ``length``.
     """
@@ -55,23 +53,25 @@ def run(shard: Shard, starts: np.ndarray, length: int, seed: int) -> Columns:
     most = min(k, WALKS, max(VISITS // (length + 1), 1))
     world = shard.exchange.world(device)
     layout = world.layout(shard.partition, max(ROOM, 1 << (most - 1).bit_length()), message=8)
-    vertex, walk = (device.empty(most * (length + 1), np.uint32) for _ in range(2))
+    vertex, walk = (device.empty(most, np.uint32) for _ in range(2))
+    visited, places = (device.empty(most * (length + 1), dtype) for dtype in (np.uint32, np.int64))
     pieces = max(min(PIECES // most, task_room(edges)), 1)
     tasks, least = (device.empty(n if pieces > 1 else 0, np.uint64) for n in (most * pieces, most))
-    names = None if shard.order is None else user_ids(shard)
 
     # Make the walks.
     every, parts = device.asarray(starts), []
     for first in range(0, k, most):
-        some, visits = every[first : first + most], device.zeros(length + 1, np.int64)
+        some = every[first : first + most]
         state = world.run(
             _library(shard), "Walking", layout, len(some) + task_room(edges), graph=edges.view(), starts=some,
-            walks=len(some), first_walk=first, length=length, seed=seed, names=names, order=shard.order,
-            vertex=vertex, walk=walk, visits=visits, tasks=tasks, most_pieces=pieces, least=least,
+            walks=len(some), first_walk=first, length=length, seed=seed, names=shard.names, order=shard.order,
+            vertex=vertex, walk=walk, visited=visited, places=places, tasks=tasks, most_pieces=pieces, least=least,
         )  # fmt: skip
         n = state["first"] + state["here"]
-        parts.append([device.concatenate([vertex[:n]]), device.concatenate([walk[:n]]), visits])
+        if most == k:
+            return {"vertex": visited[:n], "place": places[:n]}, {"walks": k, "length": length}
+        parts.append([device.concatenate([visited[:n]]), device.concatenate([places[:n]])])
 
     # Join those that were made one after another.
-    columns = [some[0] if len(some) == 1 else device.concatenate(some) for some in zip(*parts, strict=True)]
-    return dict(zip(("vertex", "walk", "visits"), columns, strict=True)), {"walks": k, "length": length}
+    columns = [device.concatenate(some) for some in zip(*parts, strict=True)]
+    return dict(zip(("vertex", "place"), columns, strict=True)), {"walks": k, "length": length}

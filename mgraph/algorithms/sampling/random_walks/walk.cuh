@@ -24,9 +24,10 @@ struct Walking {
     u64 seed;
     const u32* names;  // user's id of each vertex; null if it is the internal id
     const u32* order;  // vertex of each user's id; null if they are equal
-    u32* vertex;  // out: of each visit of an own vertex, step by step
+    u32* vertex;  // of each present walk
     u32* walk;
-    i64* visits;  // out: visits in each step; 0 before
+    u32* visited;  // out, of each visit of an own vertex: its user's id, and its place in the table of all walks
+    i64* places;
     u64* tasks;  // present walk << 32 | piece of its row
     i64 most_pieces;  // of a row
     u64* least;  // of each present walk: the least draw of its row's pieces
@@ -57,32 +58,33 @@ struct Walking {
             for (i64 i : grid.items(walks)) {
                 i64 row = (i64)starts[i] - world.lo();
                 if (row < 0 || row >= world.rows()) continue;
-                list(take_place(visits), (u64)(first_walk + i) << 32 | starts[i], s);
-                ++mine.of[HERE];
+                list(take_place(world.number(HERE)), (u64)(first_walk + i) << 32 | starts[i], s);
             }
             break;
         case pieces: draw_pieces(grid, s); break;
         case move: do_move(grid, s, heard); break;
         default:
-            for (i64 r = 0, at = s.first; r < world.size; at += heard.messages(r++))
-                for (i64 i : grid.items(heard.messages(r))) list(at + i, world.message<u64>(heard, r, i), s);
-            for (i64 i : grid.items(1)) visits[s.step + i] = s.here;
+            for (i64 r = 0, before = 0; r < world.size; before += heard.messages(r++))
+                for (i64 i : grid.items(heard.messages(r))) list(before + i, world.message<u64>(heard, r, i), s);
         }
         return mine;
     }
 
     // ---- phases ------------------------------------------------------------------------------------------------------
 
-    DEVICE i64 row_of(i64 at) const { return (i64)load(vertex + at) - world.lo(); }
-    DEVICE u64 stream(i64 at, i64 step) const { return stream_of(seed, load(walk + at), (u64)step); }
+    DEVICE i64 row_of(i64 present) const { return (i64)load(vertex + present) - world.lo(); }
+    DEVICE u64 stream(i64 present, i64 step) const { return stream_of(seed, load(walk + present), (u64)step); }
     DEVICE i64 pieces_of(i64 degree) const { return lesser((degree + HUB_DEGREE - 1) / HUB_DEGREE, most_pieces); }
 
-    // Lists a walk, number << 32 | vertex, as a visit, and the pieces of its row if there are several.
-    DEVICE void list(i64 at, u64 message, const State& s) const {
-        store(vertex + at, (u32)message), store(walk + at, (u32)(message >> 32));
-        i64 n = s.step < length ? pieces_of(graph.degree((i64)(u32)message - world.lo())) : 0;
+    // Lists a walk, number << 32 | vertex, its visit, and the pieces of its row if there are several.
+    DEVICE void list(i64 present, u64 message, const State& s) const {
+        u32 at = (u32)message, number = (u32)(message >> 32);
+        store(vertex + present, at), store(walk + present, number);
+        visited[s.first + present] = names ? names[at] : at;
+        places[s.first + present] = (i64)number * (length + 1) + s.step;
+        i64 n = s.step < length ? pieces_of(graph.degree((i64)at - world.lo())) : 0;
         if (n <= 1) return;
-        i64 first = atomic_add(world.number(TASKS), n), present = at - s.first;
+        i64 first = atomic_add(world.number(TASKS), n);
         for (i64 piece = 0; piece < n; ++piece) store(tasks + first + piece, (u64)present << 32 | (u64)piece);
         store(least + present, none);
     }
@@ -105,10 +107,10 @@ struct Walking {
         Tile<32> tile;
         for (i64 i : grid.items(tile, s.tasks)) {
             u64 task = load(tasks + i);
-            i64 present = (i64)(task >> 32), piece = (i64)(u32)task, row = row_of(s.first + present);
+            i64 present = (i64)(task >> 32), piece = (i64)(u32)task, row = row_of(present);
             u32 n = (u32)pieces_of(graph.degree(row)), units = (u32)graph.units(row), size = (units + n - 1) / n;
             i64 unit = piece * size, end = lesser(unit + size, (i64)units);
-            u64 mine = draw(tile, row, unit, end, stream(s.first + present, s.step));
+            u64 mine = draw(tile, row, unit, end, stream(present, s.step));
             u64 all = ~tile.most(~mine);
             if (tile.rank() == 0) atomic_min(least + present, all);
         }
@@ -129,10 +131,10 @@ struct Walking {
         bool crowded = few * narrow > tile.size();  // else each row is read by all lanes
         i64 brief = crowded ? short_degree : 0, middling = crowded ? narrow_degree : 0;
         for (i64 i : grid.items(tile, (s.here + few - 1) / few)) {
-            i64 present = i * few + tile.rank(), at = s.first + present;
+            i64 present = i * few + tile.rank();
             bool mine = tile.rank() < few && present < s.here;
-            i64 row = mine ? row_of(at) : 0, degree = mine ? (i64)graph.degree(row) : 0;
-            u64 hashes = mine ? stream(at, s.step) : 0, draws = none;
+            i64 row = mine ? row_of(present) : 0, degree = mine ? (i64)graph.degree(row) : 0;
+            u64 hashes = mine ? stream(present, s.step) : 0, draws = none;
             bool whole = pieces_of(degree) <= 1;
             if (!whole) draws = load(least + present);
             else if (degree > 0 && degree <= brief) draws = draw(Tile<1>{}, row, 0, graph.units(row), hashes);
@@ -142,7 +144,7 @@ struct Walking {
             // Without an edge there was no draw.
             u32 name = (u32)(unscramble(draws) ^ hashes), to = (u32)(world.lo() + row);
             if (degree > 0) to = order ? order[name] : name;
-            u64 number = mine ? load(walk + at) : 0;
+            u64 number = mine ? load(walk + present) : 0;
             send_together(tile, world, heard, mine, world.owner(to), number << 32 | to);
         }
     }

@@ -14,6 +14,7 @@ from mgraph.algorithms.sampling.random_walks.method import check_seed
 from mgraph.algorithms.sampling.sample_neighbors.program import run, warm
 from mgraph.checks import check_direction
 from mgraph.errors import InvalidOption
+from mgraph.parallel_copy import widened
 
 __all__ = ["ALGORITHM", "SampledNeighbors", "sample_neighbors"]
 
@@ -75,16 +76,16 @@ def sample_neighbors(
         `seeds` is empty, has a vertex twice or is no array of whole numbers; a fanout is less than -1; `seed` is out of
         range; or `direction` is "in" in a graph without in-edges.
     CapacityError
-        A worker has too little memory: 1 byte per own vertex, 56 per candidate, of which there are about twice as many
-        as sampled neighbours and 32 more per vertex, 32 per sampled edge, and in a graph with an order 8 per vertex of
-        the whole graph.
+        A worker has too little memory: 8 bytes per candidate of own vertices, of which there are about twice as many as
+        sampled neighbours and 32 more per vertex, 72 per sampled edge of all workers, and in a graph with an order 8
+        per vertex of the whole graph. Or the sample may have more than 2**31 vertices.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
     Notes
     -----
-    A superstep per hop, in which 4 bytes travel per sampled neighbour. The row of each vertex whose neighbours are
-    sampled is read twice, O(d), and the candidates are sorted. Each neighbour gets a hash of seed, vertex and
+    A superstep per hop, in which each worker sends every other 8 bytes per sampled neighbour. The row of each vertex
+    whose neighbours are sampled is read twice, O(d). Each neighbour gets a hash of seed, vertex and
     neighbour, and the smallest are chosen, so that all sets of neighbours are equally likely. After W. Hamilton, R.
     Ying, J. Leskovec, "Inductive representation learning on large graphs", NIPS 2017.
 
@@ -119,61 +120,17 @@ def check(graph: GraphFacts, seeds: Any, fanouts: Any, seed: Any = None, directi
 
 
 def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Names) -> SampledNeighbors:
-    """Join the ranks' samples in PyG's layout: neighbours by their ids, vertex by vertex."""
-    # Number all vertices of the sample in the order of their ids; seeds come first in it, in their order.
-    vertex, neighbor, hop, place = (np.concatenate(columns[name]) for name in ("vertex", "neighbor", "hop", "place"))
-    ids, numbers = _numbered(np.concatenate([vertex, neighbor[hop > 0]]))
-    at_seed, tails = hop == 0, np.zeros(len(hop), np.int64)
-    tails[hop > 0] = numbers[len(vertex) :]
-    nodes = [numbers[: len(vertex)][at_seed][np.argsort(place[at_seed])]]
-    places = np.full(len(ids), -1)  # of each vertex among the nodes
-    places[nodes[0]] = np.arange(len(nodes[0]))
-
-    # Then the new vertices and the edges of each hop.
-    total, edges, rows, cols = len(nodes[0]), [], [places[:0]], [places[:0]]
-    for at in range(1, info["hops"] + 1):
-        # The edges by their vertex, and then by their neighbour.
-        of_hop = hop == at
-        keys = (places[numbers[: len(vertex)][of_hop]] << 32) | tails[of_hop]
-        keys.sort()
-        near = keys & 0xFFFFFFFF
-        # Neighbours that are new, by their first edge.
-        first = np.empty(len(ids), np.int64)
-        first[near[::-1]] = np.arange(len(near))[::-1]
-        new = near[(places[near] < 0) & (first[near] == np.arange(len(near)))]
-        places[new] = total + np.arange(len(new))
-        nodes.append(new)
-        total += len(new)
-        edges.append(len(near))
-        rows.append(places[near])
-        cols.append(keys >> 32)
-    counts = [len(new) for new in nodes]
-    return SampledNeighbors(
-        names(ids[np.concatenate(nodes)]), np.concatenate(rows), np.concatenate(cols), counts, edges
-    )
-
-
-def _numbered(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct ids, ascending, and the place of each of `ids` among them: both int64.
-
-    There are less than 2**32 of them. A sort of keys is faster than one of places.
-    """
-    keys = (ids.astype(np.uint64) << np.uint64(32)) | np.arange(len(ids), dtype=np.uint64)
-    keys.sort()
-    ascending, order = (keys >> np.uint64(32)).astype(np.int64), keys & np.uint64(0xFFFFFFFF)
-    is_new = np.ones(len(keys), bool)
-    is_new[1:] = ascending[1:] != ascending[:-1]
-    numbers = np.empty(len(ids), np.int64)
-    numbers[order] = np.cumsum(is_new) - 1
-    return ascending[is_new], numbers
+    """Return the sample, which rank 0 has laid out."""
+    node, row, col = (widened(columns[name][0]) for name in ("node", "row", "col"))
+    return SampledNeighbors(names(node), row, col, info["nodes"], info["edges"])
 
 
 ALGORITHM = Algorithm(
     name="sample_neighbors",
     check=check,
     run=run,
-    columns={"vertex": "vertex", "neighbor": "vertex", "hop": "value", "place": "value"},
-    scalars=("hops",),
+    columns={"node": "value", "row": "value", "col": "value"},
+    scalars=("nodes", "edges"),
     warm=warm,
     result=result,
 )

@@ -2,24 +2,25 @@
 
 A neighbour gets a random number, a hash of the seed and the two ids, and the `fanout` smallest are chosen, so that all
 sets are equally likely. A row is read once to count the candidates, which are below a bound with an expected twice as
-many as wanted, and once to take them; then the candidates are sorted.
+many as wanted, and once to take them; then a tile chooses among them.
+
+All ranks get all sampled edges of a hop, and number the new nodes alike, in a hash table. So each rank knows its own
+vertices of the next hop, with their places, and rank 0 has the whole sample in the user's layout.
 
 ================= ========================================================= ===========================================
 step              launches                                                  exchange among p ranks
 ================= ========================================================= ===========================================
-a hop             3, two sorts and a unique; a read-back                    an alltoallv of 4 bytes per vertex found
+a hop             8, a sum, a sort; two read-backs; on rank 0 another sort  an all-gather of 8 bytes per sampled edge
 ================= ========================================================= ===========================================
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, incoming, kernels
-from mgraph.algorithms.primitives.user_ids import user_ids
 from mgraph.device import Array
+from mgraph.errors import CapacityError
 from mgraph.kernels import Library, constants
 from mgraph.structures import Structure
 
@@ -27,6 +28,7 @@ __all__ = ["run", "warm"]
 
 _FILE = "algorithms/sampling/sample_neighbors/sample.cuh"
 ROW_TILES = constants(_FILE)["row_tiles"]  #: tiles of a GPU that read a row together
+MOST_NODES = 1 << 31  #: places have a bit less than ids
 
 
 def _library(shard: Shard, edges: Structure) -> Library:
@@ -42,7 +44,7 @@ def warm(shard: Shard) -> None:
 
 
 def run(shard: Shard, seeds: np.ndarray, fanouts: list[int], seed: int, direction: str = "in") -> Columns:
-    """Return the sampled edges of own vertices.
+    """Return the sample, all of it on rank 0.
 
     Parameters
     ----------
@@ -58,76 +60,90 @@ def run(shard: Shard, seeds: np.ndarray, fanouts: list[int], seed: int, directio
     Returns
     -------
     columns : dict
-        A line per own seed, and per sampled edge of an own vertex: "vertex" and "neighbor", int64[rows], internal ids,
-        equal for a seed; "hop", int64[rows], 0 for a seed; "place", int64[rows], a seed's place in `seeds`, else 0.
+        "node", uint32[n], the users' ids of the nodes; "row" and "col", uint32[m], the edges as places among them. No
+        rows on other ranks than 0.
     scalars : dict
-        ``hops``.
+        ``nodes`` and ``edges``: the number of seeds and of the new nodes of each hop, and of the edges of each hop.
     """
-    # Begin with the own seeds.
-    device, xp = shard.device, shard.device.xp
+    # Begin with the seeds, in their order.
+    device, xp, size = shard.device, shard.device.xp, shard.size
     edges = shard.out_edges if direction == "out" else incoming(shard, "sample_neighbors")
-    names = None if shard.order is None else user_ids(shard)
-    own = np.flatnonzero((seeds >= shard.lo) & (seeds < shard.hi))
-    frontier, seen = device.asarray(seeds[own]), device.zeros(shard.hi - shard.lo, np.uint8)
-    edges_of_hops = [(frontier, frontier)]
+    library, names = _library(shard, edges), shard.names
+    own = np.flatnonzero((seeds >= shard.lo) & (seeds < shard.hi)).astype(np.uint32)
+    frontier, places, first = device.asarray(seeds[own]), device.asarray(own), device.asarray(seeds)
+    nodes, total = [first if names is None else device.gather(names, first)], len(seeds)
+    rows, cols, edge_counts = [device.empty(0, np.uint32)], [device.empty(0, np.uint32)], list[int]()
 
-    # Hop by hop: sample, then send new vertices to their owners.
     for fanout in fanouts:
-        seen[frontier - np.uint32(shard.lo)] = 1
-        vertex, neighbor = _sampled(shard, edges, frontier, names, seed, fanout)
-        edges_of_hops.append((vertex, neighbor))
-        with device.taking(16 * len(neighbor), f"{len(neighbor)} neighbours, each once"):
-            near = _by_owners(shard, xp.unique(neighbor))
-            frontier = near[seen[near - np.uint32(shard.lo)] == 0]
+        # Sample the neighbours of own vertices, and gather those of all ranks.
+        keys = _sampled(shard, edges, frontier, places, names, seed, fanout)
+        if size > 1:
+            keys = device.concatenate(shard.exchange.allgather(keys))
 
-    # Lay out the columns.
-    place = device.zeros(sum(len(vertex) for vertex, _ in edges_of_hops), np.int64)
-    place[: len(own)] = device.asarray(own)
-    columns = {
-        "vertex": device.astype(device.concatenate([vertex for vertex, _ in edges_of_hops]), np.int64),
-        "neighbor": device.astype(device.concatenate([neighbor for _, neighbor in edges_of_hops]), np.int64),
-        "hop": device.concatenate(
-            [device.full(len(vertex), hop, np.int64) for hop, (vertex, _) in enumerate(edges_of_hops)]
-        ),
-        "place": place,
-    }
-    return columns, {"hops": len(fanouts)}
+        # List the new nodes, in the order of their first edges.
+        table = _table(shard, nodes, total, len(keys))
+        listed, count = device.empty(min(len(keys), shard.n_vertices), np.uint32), device.zeros(1, np.int64)
+        library.EnterNeighbors(len(keys), nodes=table, keys=keys, n=len(keys), listed=listed, count=count)
+        n = int(count[0])
+        firsts, ids, vertices = (device.empty(n, dtype) for dtype in (np.uint64, np.uint32, np.uint32))
+        library.FirstEdges(n, nodes=table, listed=listed, n=n, keys=firsts)
+        device.sort(firsts)
+        library.PlaceNodes(n, nodes=table, keys=firsts, n=n, first=total, order=shard.order, ids=ids, vertices=vertices)
+
+        # Lay out the edges, by their vertex and then by their neighbour.
+        if shard.rank == 0:
+            device.sort(keys)
+            row, col = (device.empty(len(keys), np.uint32) for _ in range(2))
+            library.EdgesOfNodes(len(keys), nodes=table, keys=keys, n=len(keys), row=row, col=col)
+            rows.append(row)
+            cols.append(col)
+        edge_counts.append(len(keys))
+
+        # The next hop begins at the new nodes.
+        frontier, places = vertices, device.arange(total, total + n, np.uint32)
+        if size > 1:
+            mine = xp.flatnonzero((vertices >= shard.lo) & (vertices < shard.hi))
+            frontier, places = vertices[mine], places[mine]
+        nodes.append(ids)
+        total += n
+
+    parts = (nodes, rows, cols) if shard.rank == 0 else (rows, rows, cols)
+    columns = dict(zip(("node", "row", "col"), map(device.concatenate, parts), strict=True))
+    return columns, {"nodes": [len(ids) for ids in nodes], "edges": edge_counts}
 
 
-def _by_owners(shard: Shard, ascending: Array) -> Array:
-    """Send vertices to their owners, and return those that came, each once. An alltoallv and a read-back."""
-    if shard.size == 1:
-        return ascending
-    device, xp = shard.device, shard.device.xp
-    starts = device.asarray(np.asarray(shard.partition.starts[:-1], np.uint32))
-    cuts = [*device.to_host(xp.searchsorted(ascending, starts)).tolist(), len(ascending)]
-    return xp.unique(device.concatenate(shard.exchange.alltoallv([ascending[a:b] for a, b in pairwise(cuts)])))
+def _table(shard: Shard, nodes: list[Array], total: int, edges: int) -> dict[str, Array]:
+    """Return the hash table of the `total` nodes, with room for the neighbours of as many `edges`."""
+    most = min(total + edges, shard.n_vertices)
+    if most > MOST_NODES:
+        raise CapacityError(f"a sample of {total} nodes and {edges} more edges; it may have {MOST_NODES} nodes")
+    slots = shard.device.full(1 << (2 * most - 1).bit_length(), ~np.uint64(0), np.uint64)
+    table, first = {"slots": slots, "mask": len(slots) - 1}, 0
+    for ids in nodes:
+        _library(shard, shard.out_edges).EnterNodes(len(ids), nodes=table, ids=ids, n=len(ids), first=first)
+        first += len(ids)
+    return table
 
 
 def _sampled(
-    shard: Shard, edges: Structure, frontier: Array, names: Array, seed: int, fanout: int
-) -> tuple[Array, Array]:
-    """Return the vertex and the neighbour of each sampled edge: uint32[k] each."""
+    shard: Shard, edges: Structure, frontier: Array, places: Array, names: Array, seed: int, fanout: int
+) -> Array:
+    """Return the keys of the sampled edges of own vertices, in any order: uint64[k]."""
     # Count the candidates of each vertex, and list them.
-    device, xp, n = shard.device, shard.device.xp, len(frontier)
+    device, n = shard.device, len(frontier)
     library = _library(shard, edges)
     lottery = {"first": shard.lo, "fanout": fanout, "seed": seed, "names": names}
-    common = {"graph": edges.view(), "vertices": frontier, "n": n, "lottery": lottery}
-    offsets = device.zeros(n + 1, np.int64)
-    library.CountCandidates(n * ROW_TILES, counts=offsets[1:], **common)
-    library.TakeAll(n, counts=offsets[1:], **common)
+    vertices = {"vertices": frontier, "n": n, "lottery": lottery}
+    words = device.zeros(n + 2, np.int64)
+    offsets, chosen = words[: n + 1], words[n + 1 :]
+    library.CountCandidates(n * ROW_TILES, graph=edges.view(), counts=offsets[1:], **vertices)
+    library.TakeAll(n, graph=edges.view(), counts=offsets[1:], chosen=chosen, **vertices)
     device.cumsum(offsets, out=offsets)
-    total = int(offsets[-1])
-    rows, draws, ids = (device.empty(total, dtype) for dtype in (np.uint32, np.uint64, np.uint32))
-    taken = device.zeros(n, np.int64)
-    library.TakeCandidates(n * ROW_TILES, offsets=offsets, taken=taken, rows=rows, draws=draws, ids=ids, **common)
+    total, wanted = device.to_host(words[n:]).tolist()
+    draws, taken = device.empty(total, np.uint64), device.zeros(n + 1, np.int64)
+    library.TakeCandidates(n * ROW_TILES, graph=edges.view(), offsets=offsets, taken=taken, draws=draws, **vertices)
 
     # Keep the `fanout` smallest draws of each vertex.
-    if fanout >= 0:
-        with device.taking(40 * total, f"the order of {total} candidates"):
-            order = xp.argsort(draws, kind="stable")
-            order = order[xp.argsort(rows[order], kind="stable")]
-            rows = rows[order]
-            chosen = device.arange(0, total, np.int64) - offsets[rows] < fanout
-            rows, ids = rows[chosen], ids[order][chosen]
-    return device.gather(frontier, rows), ids
+    keys = device.empty(wanted, np.uint64)
+    library.Choose(n, places=places, offsets=offsets, draws=draws, listed=taken[n:], keys=keys, **vertices)
+    return keys
