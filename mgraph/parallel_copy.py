@@ -18,7 +18,7 @@ from mgraph.device import Array, Device
 from mgraph.errors import DeviceError
 from mgraph.kernels import load
 
-__all__ = ["begin_copy", "cloned", "copied", "copy", "largest", "load_kernels", "widened"]
+__all__ = ["begin_copy", "cloned", "copied", "copy", "gathered", "largest", "load_kernels", "widened"]
 
 FILE = "kernels/parallel_copy.cuh"
 LARGE = 1 << 20  #: bytes from which several threads pay off
@@ -65,6 +65,24 @@ def widened(ids: np.ndarray) -> np.ndarray:
         return out
     with _kernel_lock.now:
         kernels.WidenIds(len(ids), to=out, of=ids, n=len(ids))
+    return out
+
+
+def gathered(values: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Return ``values[..., places]``. The places are in bounds."""
+    words = {4: np.uint32, 8: np.uint64}.get(values.itemsize)
+    kernels = None
+    if places.nbytes >= LARGE and places.dtype == np.uint32 and values.ndim == 1 and values.dtype != object:
+        kernels = load_kernels() if all(a.flags.c_contiguous and a.flags.aligned for a in (values, places)) else None
+    if words is None or kernels is None:
+        return values[places] if values.ndim == 1 else values[..., places]
+    # NumPy would convert all places first.
+    out, kernel = (
+        np.empty(len(places), values.dtype),
+        kernels.GatherWords if words is np.uint32 else kernels.GatherLongs,
+    )
+    with _kernel_lock.now:
+        kernel(len(places), to=out.view(words), of=values.view(words), places=places, n=len(places))
     return out
 
 

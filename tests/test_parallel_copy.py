@@ -11,7 +11,7 @@ from patience import patience
 from plain_graph import fresh_rng
 
 from mgraph import parallel_copy as module
-from mgraph.parallel_copy import begin_copy, copied, copy, largest, widened
+from mgraph.parallel_copy import begin_copy, copied, copy, gathered, largest, widened
 
 FORK = """
 import os, signal
@@ -52,6 +52,18 @@ def test_copies_of_its_own(n):
         np.testing.assert_array_equal(one, ids)
         assert one.dtype == dtype
         assert one.flags.writeable
+
+
+@pytest.mark.parametrize("kind", ["int32", "float32", "int64", "float64", "datetime64[s]", "uint8", "object", "rows"])
+def test_gathered(kind):
+    rng = fresh_rng()
+    values = rng.integers(0, 100, (2, 5000) if kind == "rows" else 5000).astype("int64" if kind == "rows" else kind)
+    for n in (0, 10, 5000):
+        for given in (values, values[..., ::-1]):
+            places = rng.integers(0, 5000, n, np.uint32)
+            out = gathered(given, places)
+            np.testing.assert_array_equal(out, given[..., places])
+            assert out.dtype == values.dtype
 
 
 @pytest.mark.parametrize("n", [0, 1, 124, 125, 126, 12_345])

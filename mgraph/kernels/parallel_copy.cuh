@@ -25,6 +25,28 @@ struct WidenIds {  // one lane per id
     }
 };
 
+struct GatherWords {  // one lane per place
+    static constexpr int lanes = 1;
+    u32* to;
+    const u32* of;
+    const u32* places;
+    i64 n;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) to[i] = of[places[i]];
+    }
+};
+
+struct GatherLongs {  // one lane per place
+    static constexpr int lanes = 1;
+    u64* to;
+    const u64* of;
+    const u32* places;
+    i64 n;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) to[i] = of[places[i]];
+    }
+};
+
 struct Largest {  // one lane per id
     static constexpr int lanes = 1;
     const u32* ids;

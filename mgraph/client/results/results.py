@@ -315,7 +315,7 @@ class VertexIds(VertexLabels):
         if numbering.order is None:
             return values
         # A new array: `values` may be the workers'.
-        ids = numbering.outside(np.maximum(values, 0)).astype(values.dtype, copy=False)
+        ids = numbering.outside(np.maximum(values, 0).astype(np.uint32)).astype(values.dtype, copy=False)
         return np.where(values < 0, values, ids)
 
 

@@ -13,7 +13,7 @@ from mgraph.checks import advised
 from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
 from mgraph.keys import NONE, KeyTable
-from mgraph.parallel_copy import copy
+from mgraph.parallel_copy import copy, gathered
 from mgraph.partition import Partition
 from mgraph.tables.arrays import as_array
 from mgraph.tables.ids import as_keys
@@ -163,15 +163,15 @@ class Numbering:
 
     def inside(self, ids: np.ndarray) -> np.ndarray:
         """Return the internal ids of users' ids."""
-        return ids if self.order is None else self.order[ids]
+        return ids if self.order is None else gathered(self.order, ids)
 
     def outside(self, ids: np.ndarray) -> np.ndarray:
         """Return the users' ids of internal ids."""
-        return ids if self.order is None else self._inverse[ids]
+        return ids if self.order is None else gathered(self._inverse, ids)
 
     def by_user(self, values: np.ndarray) -> np.ndarray:
         """Reorder values by internal id to users' order."""
-        return values if self.order is None else values[..., self.order]
+        return values if self.order is None else gathered(values, self.order)
 
     def route(self, ids: np.ndarray) -> Routed:
         """Group users' ids by their owners. O(n log n); O(n) for one rank."""
