@@ -59,9 +59,10 @@ class Effort:
     reach: float
 
 
-SMALL = 1 << 15  #: most vertices of a small graph
+SMALL, MEDIUM = 1 << 15, 1 << 20  #: most vertices of small graphs, and of those of medium size
 OF_SMALL = Effort(10, 1e-4, 1e-3, 0.1, math.inf)
-OF_LARGE = Effort(2, 1e-3, 0.02, 0.3, 32.0)
+OF_MEDIUM = Effort(2, 1e-3, 0.1, 0.3, 32.0)
+OF_LARGE = Effort(1, 1e-3, 0.1, 0.3, 32.0)
 SEEDS = 1 << 20  #: seeds per iteration, one for each level
 
 
@@ -107,13 +108,16 @@ def run(
         hierarchy, before = Hierarchy(finest), finest.value()
         descend(hierarchy, max_levels, seed + SEEDS * iteration, alone=iteration == 0)
         levels, connected = hierarchy.levels, hierarchy.level.inside == hierarchy.level.loops
-        hierarchy.ascend()
+        if iteration + 1 == effort.iterations:
+            # After the last one, vertices move once more on each level.
+            for number, level in enumerate(hierarchy.climb()):
+                level.improve(seed + SEEDS * effort.iterations + number, reach=effort.reach)
+                connected = False
+        else:
+            hierarchy.ascend()
         gain = finest.value() - before
 
-    # While there is something to gain, let vertices move once more. Divide what is not connected any more.
-    if finest.objective.total and gain >= effort.gain * finest.value():
-        finest.improve(seed + SEEDS * effort.iterations, reach=effort.reach)
-        connected = False
+    # Divide what is not connected any more.
     if not connected:
         divide(finest, split_kernels(finest), None)
 
@@ -145,4 +149,4 @@ def descend(levels: Hierarchy, max_levels: int, seed: int, alone: bool = False) 
 
 
 def _effort(finest: Level) -> Effort:
-    return OF_SMALL if finest.n <= SMALL else OF_LARGE
+    return OF_SMALL if finest.n <= SMALL else OF_MEDIUM if finest.n <= MEDIUM else OF_LARGE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,7 @@ class Hierarchy:
     def __init__(self, finest: Level) -> None:
         self.finest, self.level, self.levels = finest, finest, 0
         self.members = finest.device.arange(finest.first, finest.first + finest.rows, np.uint32)
+        self._finer: list[tuple[Level, Array]] = []  # earlier levels, and the next level's vertex of each of theirs
         self.names = finest.names  # smallest user's id of each vertex of the level; None for its id
 
     def coarsen(self, parts: Array = None) -> bool:
@@ -79,6 +81,7 @@ class Hierarchy:
             return False
         level = next_level(self.level, numbers, len(least), parts is not None)
         self._descend(numbers, least)
+        self._finer.append((self.level, numbers))
         self.level, self.levels = level, self.levels + 1
         return True
 
@@ -87,6 +90,15 @@ class Hierarchy:
         numbers, _ = number_communities(self.level, self.level.labels)
         labels = all_gather(self.finest.shard, self.finest.device.gather(numbers, self.members))
         self.finest.start(labels, self.level.inside)
+
+    def climb(self) -> Iterator[Level]:
+        """Go back level by level, and yield each, after it has begun with the communities of the last one."""
+        while self._finer:
+            level, numbers = self._finer.pop()
+            communities, _ = number_communities(self.level, self.level.labels)
+            level.start(level.device.gather(communities, numbers), self.level.inside)
+            self.level = level
+            yield level
 
     def communities(self) -> tuple[Array, int]:
         """Return the smallest user's id in the community of each own vertex, int64, and the number of communities."""
