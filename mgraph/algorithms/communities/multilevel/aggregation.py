@@ -50,7 +50,7 @@ class CoarseRows:
         return View("algorithms/communities/multilevel/view.cuh", "CoarseView", vars(self))
 
 
-def next_level(level: Level, numbers: Array, n: int, keep: bool) -> Level:
+def next_level(level: Level, numbers: Array, n: int, communities: Array = None) -> Level:
     """Make vertices with equal numbers a vertex of the next level.
 
     Parameters
@@ -60,8 +60,8 @@ def next_level(level: Level, numbers: Array, n: int, keep: bool) -> Level:
         The new vertex of each vertex, in the same community.
     n : int
         The number of new vertices.
-    keep : bool
-        Start with the communities of `level`; else with a community for each new vertex.
+    communities : uint32[n of the level], optional
+        The number of each vertex's community, with which the new vertices begin; else each begins as a community.
     """
     # Weigh the new vertices, and their edges.
     device, shard = level.device, level.shard
@@ -80,12 +80,12 @@ def next_level(level: Level, numbers: Array, n: int, keep: bool) -> Level:
     following.least = level.least
 
     # Start with their communities. The weight inside of fixed vertices is not known.
-    if keep or fixed is not None:
-        communities, (of_vertices, _) = device.empty(n, np.uint32), number_communities(level, level.labels)
-        level.kernels.CommunitiesOfParts(
-            level.n, parts=numbers, numbers=of_vertices, n=level.n, communities=communities
-        )
-        following.start(communities, level.inside)
+    if communities is None and fixed is not None:
+        communities, _ = number_communities(level, level.labels)
+    if communities is not None:
+        labels = device.empty(n, np.uint32)
+        level.kernels.CommunitiesOfParts(level.n, parts=numbers, numbers=communities, n=level.n, communities=labels)
+        following.start(labels, level.inside)
     else:
         following.start(inside=loops)
     return following

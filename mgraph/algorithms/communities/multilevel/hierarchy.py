@@ -60,6 +60,8 @@ def vertex_level(shard: Shard, sides: list[Any], strengths: list[Array], objecti
 class Hierarchy:
     """The present level, and its vertex for each own vertex of the graph.
 
+    Earlier levels stay in memory, so that `climb` can return to them.
+
     Attributes
     ----------
     finest, level : Level
@@ -74,12 +76,18 @@ class Hierarchy:
         self._finer: list[tuple[Level, Array]] = []  # earlier levels, and the next level's vertex of each of theirs
         self.names = finest.names  # smallest user's id of each vertex of the level; None for its id
 
-    def coarsen(self, parts: Array = None) -> bool:
-        """Make each part of a community a vertex; without `parts` each community. Returns False if none has two."""
-        numbers, least = number_communities(self.level, self.level.labels if parts is None else parts)
+    def coarsen(self, parts: Array = None, few: int = 0) -> bool:
+        """Make each part of a community a vertex; without `parts` each community. Returns False if none has two.
+
+        With `parts`, each community also becomes a vertex if there are fewer than `few` more parts than communities.
+        """
+        of_communities = number_communities(self.level, self.level.labels)
+        numbers, least = of_communities if parts is None else number_communities(self.level, parts)
+        if len(least) < len(of_communities[1]) + few:
+            numbers, least = of_communities
         if len(least) == self.level.n:
             return False
-        level = next_level(self.level, numbers, len(least), parts is not None)
+        level = next_level(self.level, numbers, len(least), None if parts is None else of_communities[0])
         self._descend(numbers, least)
         self._finer.append((self.level, numbers))
         self.level, self.levels = level, self.levels + 1
