@@ -152,14 +152,20 @@ DEVICE void visit_all(Grid grid, const View& graph, i64 n, RowAt row_at, u64* ta
     }
 }
 
-// Visits the hubs' tasks, in a kernel with one tile per task. Few tasks are spread over more tiles, unit by unit.
+// Returns how many tiles share a task; few tasks are spread over more tiles, unit by unit.
+template <class Tile> DEVICE i64 parts_of_tasks(Grid grid, Tile tile, i64 n) {
+    i64 parts = 1;
+    if constexpr (Tile::size() > 1) {
+        while (parts < most_parts && 2 * parts * n <= grid.items(tile, n).step) parts *= 2;
+    }
+    return parts;
+}
+
+// Visits the hubs' tasks, in a kernel with one tile per task.
 template <class View, class Visit>
 DEVICE void visit_hubs(Grid grid, const View& graph, const u64* tasks, i64 n, Visit visit) {
     Tile<32> tile;
-    i64 parts = 1;
-    if constexpr (tile.size() > 1) {
-        while (parts < most_parts && 2 * parts * n <= grid.items(tile, n).step) parts *= 2;
-    }
+    i64 parts = parts_of_tasks(grid, tile, n);
     for (i64 i : grid.items(tile, n * parts)) {
         u64 task = tasks[i / parts];
         i64 row = (i64)(task >> 32), unit = (i64)(u32)task, units = graph.units(row);

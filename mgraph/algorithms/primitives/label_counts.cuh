@@ -111,8 +111,9 @@ struct Voting {
     // A lane calls after(row), or -1, when its row has voted.
     template <class After> DEVICE void run(Grid grid, After after) const {
         Tile<32> tile;
-        for (i64 i : grid.items(tile, (n + tile.size() - 1) / tile.size())) {
-            i64 at = i * tile.size() + tile.rank(), row = at < n ? row_at(at) : -1;
+        i64 few = rows_at_once(grid, tile, n);
+        for (i64 i : grid.items(tile, (n + few - 1) / few)) {
+            i64 at = i * few + tile.rank(), row = tile.rank() < few && at < n ? row_at(at) : -1;
             fetch_row(graph, at, n, [&](i64 later) { return row_at(later); });
             i64 degree = row >= 0 && votes.may_choose(row) ? edges(row) : 0;
             // Short rows by lanes, longer ones by the tile with its table.
@@ -219,7 +220,7 @@ struct WideRows {  // with tables now, from `begin` to before `end`
     u64* sums;
 };
 
-// Adds the edges of a wide row's task to the row's table, a task per tile. The nearer tables of a block's tiles are in
+// Adds the edges of a wide row's task to the row's table, a task per tile, or a part of one. The nearer tables of a block's tiles are in
 // `words`.
 template <class View, class Rule>
 DEVICE void cast_wide(Grid grid, const View& graph, const Rule& votes, const WideRows& wide, const i64* task_of,
@@ -230,8 +231,9 @@ DEVICE void cast_wide(Grid grid, const View& graph, const Rule& votes, const Wid
     if (!direct)
         for (i64 at = tile.rank(); at < table_slots; at += tile.size()) table.clear(at);
     tile.sync();
-    for (i64 i : grid.items(tile, tasks)) {
-        i64 task = task_of[wide.begin] + i, at = upper_bound(task_of, wide.begin, wide.end + 1, task) - 1,
+    i64 parts = parts_of_tasks(grid, tile, tasks);
+    for (i64 i : grid.items(tile, tasks * parts)) {
+        i64 task = task_of[wide.begin] + i / parts, at = upper_bound(task_of, wide.begin, wide.end + 1, task) - 1,
             row = wide.rows[at];
         i64 first = wide.places[at] - wide.places[wide.begin], slots = wide.places[at + 1] - wide.places[at];
         auto into_row = [&](u32 found, u64 amount) {
@@ -243,10 +245,9 @@ DEVICE void cast_wide(Grid grid, const View& graph, const Rule& votes, const Wid
             table.add(near, amount);
         };
         // Add up the task, first in shared memory.
-        visit_task(graph, (u64)row << 32 | (u64)((task - task_of[at]) * task_units(graph, row)), [&](i64 r, i64 unit) {
-            cast(graph, tile, r, unit, votes, into);
-            return false;
-        });
+        i64 step = task_units(graph, row), unit = (task - task_of[at]) * step;
+        i64 end = lesser(unit + step, (i64)graph.units(row));
+        for (unit += i % parts; unit < end; unit += parts) cast(graph, tile, row, unit, votes, into);
         if (direct) continue;
         // Flush the nearer table into the row's.
         tile.sync();

@@ -278,17 +278,22 @@ def test_communities_that_are_not_connected_at_last_are_divided(monkeypatch: pyt
 
 @pytest.mark.parametrize("directed", [True, False])
 def test_the_last_moves_of_a_large_graph(monkeypatch: pytest.MonkeyPatch, device: str, directed: bool) -> None:
-    """They lose nothing, leave communities connected, and are the same on each number of ranks and in each order."""
-    monkeypatch.setattr(program, "SMALL", 0)
-    monkeypatch.setattr(program, "OF_LARGE", replace(program.OF_LARGE, iterations=1))
+    """Those of all levels gain, leave communities connected, and are the same on each number of ranks and in each
+    order."""
+    for size in ("SMALL", "MEDIUM"):
+        monkeypatch.setattr(program, size, 0)
     graph = weighted(random_graph(6, 400, 2400, directed, skew=True), 6)
     want = check(graph, cut(graph.n, 1), device=device)
     np.testing.assert_array_equal(check(graph, cut(graph.n, 3, even=False), device=device), want)
     made, order = reordered(graph, 2, 0, device, reverse=directed)
     np.testing.assert_array_equal(run(made, LEIDEN, seed=1)[0][order], want)
 
-    # Without the last moves.
-    monkeypatch.setattr(program, "OF_LARGE", replace(program.OF_LARGE, iterations=1, gain=np.inf))
+    # Without the last moves:
+    def climb(levels: Hierarchy) -> list[Level]:
+        levels.ascend()
+        return []
+
+    monkeypatch.setattr(Hierarchy, "climb", climb)
     before = check(graph, cut(graph.n, 1), device=device)
     assert quality(graph, before) < quality(graph, want)
 

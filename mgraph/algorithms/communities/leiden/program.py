@@ -5,9 +5,11 @@ the parts become the vertices of the next level, which begin in the communities 
 when each community is one vertex. The next one begins on the graph with the communities found so far. In the first
 sweep for the constant Potts model vertices choose in more turns: dense cores form only if vertices see who came before.
 
-In a large graph the first iteration ends its sweeps early, since the second one goes on where it stopped. If the second
-still gained, the graph's own vertices move once more, which gains most of what a third iteration would, and communities
-that this disconnected are divided. A small graph takes its time (`Effort`).
+The first iteration ends its sweeps early in graphs that are not small. After the last iteration vertices move once more
+on each level, from the coarsest to the graph itself: parts of communities first, then the vertices in them. This gains
+most of what another iteration would, and communities that it disconnected are divided. Where a few parts are left that
+are not their community alone, they join it at once: each further level would only join a few of them. Graphs have ten,
+two or one iterations, by their size (`Effort`).
 
 An iteration without refinement, as in Louvain's method, is faster, but joins more: later iterations do not divide again
 what it joined, and find fewer of the communities by which a graph was drawn.
@@ -59,9 +61,11 @@ class Effort:
     reach: float
 
 
-SMALL = 1 << 15  #: most vertices of a small graph
+SMALL, MEDIUM = 1 << 15, 1 << 20  #: most vertices of small graphs, and of those of medium size
 OF_SMALL = Effort(10, 1e-4, 1e-3, 0.1, math.inf)
-OF_LARGE = Effort(2, 1e-3, 0.02, 0.3, 32.0)
+OF_MEDIUM = Effort(2, 0.0, 0.1, 0.3, 32.0)
+OF_LARGE = Effort(1, 0.0, 0.1, 0.3, 32.0)
+PER_PART = SMALL  #: vertices of the graph for each part that may be joined to its community at once
 SEEDS = 1 << 20  #: seeds per iteration, one for each level
 
 
@@ -105,15 +109,19 @@ def run(
         if iteration >= LEAST_ITERATIONS and gain < effort.gain * finest.value():
             break
         hierarchy, before = Hierarchy(finest), finest.value()
-        descend(hierarchy, max_levels, seed + SEEDS * iteration, alone=iteration == 0)
+        first = iteration == 0
+        descend(hierarchy, max_levels, seed + SEEDS * iteration, alone=first, few=finest.n // PER_PART)
         levels, connected = hierarchy.levels, hierarchy.level.inside == hierarchy.level.loops
-        hierarchy.ascend()
+        if iteration + 1 == effort.iterations:
+            # Let vertices move once more on each level.
+            for number, level in enumerate(hierarchy.climb()):
+                level.improve(seed + SEEDS * effort.iterations + number, reach=effort.reach)
+                connected = False
+        else:
+            hierarchy.ascend()
         gain = finest.value() - before
 
-    # While there is something to gain, let vertices move once more. Divide what is not connected any more.
-    if finest.objective.total and gain >= effort.gain * finest.value():
-        finest.improve(seed + SEEDS * effort.iterations, reach=effort.reach)
-        connected = False
+    # Divide what is not connected any more.
     if not connected:
         divide(finest, None)
 
@@ -128,10 +136,11 @@ def warm(shard: Shard) -> None:
     warm_levels(shard, FILE)
 
 
-def descend(levels: Hierarchy, max_levels: int, seed: int, alone: bool = False) -> None:
+def descend(levels: Hierarchy, max_levels: int, seed: int, alone: bool = False, few: int = 0) -> None:
     """Improve the communities level by level, until each is a vertex. After `max_levels` they may be disconnected.
 
-    With `alone`, each vertex begins as a community of its own.
+    With `alone`, each vertex begins as a community of its own. Parts are not kept if there are fewer than `few` more
+    than communities, which may then be disconnected, too.
     """
     effort = _effort(levels.finest)
     for number in range(max_levels):
@@ -140,9 +149,9 @@ def descend(levels: Hierarchy, max_levels: int, seed: int, alone: bool = False) 
         crowding = alone and number == 0 and level.objective.name == "cpm"
         level.improve(seed + number, tolerance, first_turns=MOST_TURNS if crowding else 0, reach=effort.reach)
         whole = level.fixed is None and level.inside == level.loops
-        if whole or not levels.coarsen(level.refine(seed + number, level.objective)):
+        if whole or not levels.coarsen(level.refine(seed + number, level.objective), few):
             break
 
 
 def _effort(finest: Level) -> Effort:
-    return OF_SMALL if finest.n <= SMALL else OF_LARGE
+    return OF_SMALL if finest.n <= SMALL else OF_MEDIUM if finest.n <= MEDIUM else OF_LARGE

@@ -196,26 +196,55 @@ struct CloseUp {  // copies the arcs of a community without gaps, a community pe
     }
 };
 
-struct MarkLast {  // marks the last of equal keys, one lane per key
-    static constexpr int lanes = 1;
+constexpr i64 chunk_keys = 1024;  // of keys that a tile adds up
+
+struct CountDifferent {  // counts the ascending keys that begin in a chunk, a chunk per tile
+    static constexpr int lanes = 32;
     const u64* keys;
     i64 n;
-    u8* lasts;
+    i64* counts;
     DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) lasts[i] = i + 1 == n || keys[i + 1] != keys[i];
+        Tile<lanes> tile;
+        for (i64 c : grid.items(tile, (n + chunk_keys - 1) / chunk_keys)) {
+            i64 sum = 0;
+            for (i64 i = c * chunk_keys + tile.rank(); i < lesser((c + 1) * chunk_keys, n); i += tile.size())
+                sum += i == 0 || keys[i] != keys[i - 1];
+            sum = tile.sum(sum);
+            if (tile.rank() == 0) counts[c] = sum;
+        }
     }
 };
 
-struct KeepLast {  // keeps the last of equal keys and the running sum up to it, one lane per key
-    static constexpr int lanes = 1;
+struct AddEqual {  // writes each different key once, with the sum of its weights; a chunk of ascending keys per tile
+    static constexpr int lanes = 32;
     const u64* keys;
-    const u64* running;
-    const i64* upto;
+    const u64* weights;
+    const u32* places;  // of each key's weight; null if they are in the order of the keys
     i64 n;
+    const i64* before;  // number of different keys that begin before each chunk
     u64* out;
-    u64* sums;
+    u64* sums;  // 0 before
     DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n))
-            if (i + 1 == n || keys[i + 1] != keys[i]) out[upto[i] - 1] = keys[i], sums[upto[i] - 1] = running[i];
+        Tile<lanes> tile;
+        for (i64 c : grid.items(tile, (n + chunk_keys - 1) / chunk_keys)) {
+            i64 end = lesser((c + 1) * chunk_keys, n), last = before[c] - 1;  // the key that began last
+            u64 carry = 0;  // its sum in this chunk
+            for (i64 base = c * chunk_keys; base < end; base += tile.size()) {
+                i64 i = base + tile.rank();
+                bool live = i < end;
+                u64 key = live ? keys[i] : 0, weight = live ? weights[places ? (i64)places[i] : i] : 0;
+                bool begins = live && (i == 0 || keys[i - 1] != key), ends = live && (i + 1 == n || keys[i + 1] != key);
+                // Add up from the lane where the key begins, or from the lanes before.
+                u32 all = tile.ballot(begins), upto = all & ((2u << tile.rank()) - 1);
+                u64 sum = tile.scan(weight), first = tile.shfl(sum - weight, upto ? bit_width((u64)upto) - 1 : 0);
+                sum = upto ? sum - first : sum + carry;
+                i64 at = last + popcount(upto);
+                if (begins) out[at] = key;
+                // Other chunks add to a key that began before this one, or goes on after it.
+                if (ends && at >= before[c]) sums[at] = sum;
+                else if (ends || i + 1 == end) atomic_add(sums + at, sum);
+                carry = tile.shfl(sum, tile.size() - 1), last += popcount(all);
+            }
+        }
     }
 };

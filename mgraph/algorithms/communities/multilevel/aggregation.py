@@ -17,7 +17,7 @@ from mgraph.algorithms import algorithm
 from mgraph.algorithms.algorithm import LANES
 from mgraph.algorithms.communities.multilevel.level import Level
 from mgraph.device import Array, Device
-from mgraph.kernels import View, load
+from mgraph.kernels import View, constants, load
 from mgraph.partition import Partition
 from mgraph.structures.merge import merge_in_order
 from mgraph.structures.run import Run
@@ -27,6 +27,7 @@ __all__ = ["CoarseRows", "add_up", "next_level", "number_communities"]
 
 SUMS_FILE = "algorithms/communities/multilevel/aggregation.cuh"
 SORTING = ("cuda",)  #: devices that add up by sorting
+CHUNK_KEYS = constants(SUMS_FILE, HUB_DEGREE=1024)["chunk_keys"]
 PIECE = 1 << 26  #: arcs per piece, whose pairs of communities are added up at once
 RANGES, SUMS = 4, 4  #: ranges of communities per thread of a CPU; most sums in them for each arc
 
@@ -49,7 +50,7 @@ class CoarseRows:
         return View("algorithms/communities/multilevel/view.cuh", "CoarseView", vars(self))
 
 
-def next_level(level: Level, numbers: Array, n: int, keep: bool) -> Level:
+def next_level(level: Level, numbers: Array, n: int, communities: Array = None) -> Level:
     """Make vertices with equal numbers a vertex of the next level.
 
     Parameters
@@ -59,8 +60,8 @@ def next_level(level: Level, numbers: Array, n: int, keep: bool) -> Level:
         The new vertex of each vertex, in the same community.
     n : int
         The number of new vertices.
-    keep : bool
-        Start with the communities of `level`; else with a community for each new vertex.
+    communities : uint32[n of the level], optional
+        The number of each vertex's community, with which the new vertices begin; else each begins as a community.
     """
     # Weigh the new vertices, and their edges.
     device, shard = level.device, level.shard
@@ -79,12 +80,12 @@ def next_level(level: Level, numbers: Array, n: int, keep: bool) -> Level:
     following.least = level.least
 
     # Start with their communities. The weight inside of fixed vertices is not known.
-    if keep or fixed is not None:
-        communities, (of_vertices, _) = device.empty(n, np.uint32), number_communities(level, level.labels)
-        level.kernels.CommunitiesOfParts(
-            level.n, parts=numbers, numbers=of_vertices, n=level.n, communities=communities
-        )
-        following.start(communities, level.inside)
+    if communities is None and fixed is not None:
+        communities, _ = number_communities(level, level.labels)
+    if communities is not None:
+        labels = device.empty(n, np.uint32)
+        level.kernels.CommunitiesOfParts(level.n, parts=numbers, numbers=communities, n=level.n, communities=labels)
+        following.start(labels, level.inside)
     else:
         following.start(inside=loops)
     return following
@@ -237,15 +238,11 @@ def _join(level: Level, begin: int, rows: int, between: dict[str, Any]) -> None:
 
 
 def add_up(device: Device, keys: Array, weights: Array) -> tuple[Array, Array]:
-    """Return each different key once, ascending, with the sum of its weights. One sort, two read-backs."""
-    # Sort the keys with their weights.
-    n = len(keys)
-    if n == 0:
+    """Return each different key once, ascending, with the sum of its weights. One sort, one read-back."""
+    if len(keys) == 0:
         return keys, weights
     keys, places = sort_keys(device, keys, with_places=True)
-    weights = device.gather(weights, places)
-    del places
-    return _different(device, keys, weights)
+    return _different(device, keys, weights, places)
 
 
 def _joined(device: Device, pairs: list[tuple[Array, Array]], ascending: bool = True) -> tuple[Array, Array]:
@@ -261,20 +258,19 @@ def _joined(device: Device, pairs: list[tuple[Array, Array]], ascending: bool = 
         Run(part, place=device.arange(end - len(part), end, np.uint32)) for part, end in zip(keys, ends, strict=True)
     ]
     merged = merge_in_order(device, runs)
-    return _different(device, merged.keys, device.gather(device.concatenate(weights), merged.place))
+    return _different(device, merged.keys, device.concatenate(weights), merged.place)
 
 
-def _different(device: Device, keys: Array, weights: Array) -> tuple[Array, Array]:
-    """Return each different one of ascending keys once, with the sum of its weights."""
-    # Sums are the differences of the running sum at the last of equal keys.
+def _different(device: Device, keys: Array, weights: Array, places: Array) -> tuple[Array, Array]:
+    """Return each different one of ascending keys once, with the sum of its weights, which are at `places`."""
+    if places.dtype != np.uint32:
+        weights, places = device.gather(weights, places), None
     n, library = len(keys), load(device, SUMS_FILE, None, HUB_DEGREE=algorithm.HUB_DEGREE)
-    lasts, upto = device.empty(n, np.uint8), device.zeros(n + 1, np.int64)
-    library.MarkLast(n, keys=keys, n=n, lasts=lasts)
-    device.cumsum(lasts, out=upto[1:])
-    running = device.empty(n, np.uint64)
-    device.cumsum(weights, out=running)
-    different = int(upto[-1])
-    out, sums = device.empty(different, np.uint64), device.empty(different, np.uint64)
-    library.KeepLast(n, keys=keys, running=running, upto=upto[1:], n=n, out=out, sums=sums)
-    sums[1:] -= sums[:-1].copy()
+    chunks = -(-n // CHUNK_KEYS)
+    counts, before = device.empty(chunks, np.int64), device.zeros(chunks + 1, np.int64)
+    library.CountDifferent(chunks, keys=keys, n=n, counts=counts)
+    device.cumsum(counts, out=before[1:])
+    different = int(before[-1])
+    out, sums = device.empty(different, np.uint64), device.zeros(different, np.uint64)
+    library.AddEqual(chunks, keys=keys, weights=weights, places=places, n=n, before=before, out=out, sums=sums)
     return out, sums

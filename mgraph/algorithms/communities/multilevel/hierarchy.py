@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,8 @@ def vertex_level(shard: Shard, sides: list[Any], strengths: list[Array], objecti
 class Hierarchy:
     """The present level, and its vertex for each own vertex of the graph.
 
+    Earlier levels stay in memory, so that `climb` can return to them.
+
     Attributes
     ----------
     finest, level : Level
@@ -70,15 +73,23 @@ class Hierarchy:
     def __init__(self, finest: Level) -> None:
         self.finest, self.level, self.levels = finest, finest, 0
         self.members = finest.device.arange(finest.first, finest.first + finest.rows, np.uint32)
+        self._finer: list[tuple[Level, Array]] = []  # earlier levels, and the next level's vertex of each of theirs
         self.names = finest.names  # smallest user's id of each vertex of the level; None for its id
 
-    def coarsen(self, parts: Array = None) -> bool:
-        """Make each part of a community a vertex; without `parts` each community. Returns False if none has two."""
-        numbers, least = number_communities(self.level, self.level.labels if parts is None else parts)
+    def coarsen(self, parts: Array = None, few: int = 0) -> bool:
+        """Make each part of a community a vertex; without `parts` each community. Returns False if none has two.
+
+        With `parts`, each community also becomes a vertex if there are fewer than `few` more parts than communities.
+        """
+        of_communities = number_communities(self.level, self.level.labels)
+        numbers, least = of_communities if parts is None else number_communities(self.level, parts)
+        if len(least) < len(of_communities[1]) + few:
+            numbers, least = of_communities
         if len(least) == self.level.n:
             return False
-        level = next_level(self.level, numbers, len(least), parts is not None)
+        level = next_level(self.level, numbers, len(least), None if parts is None else of_communities[0])
         self._descend(numbers, least)
+        self._finer.append((self.level, numbers))
         self.level, self.levels = level, self.levels + 1
         return True
 
@@ -87,6 +98,15 @@ class Hierarchy:
         numbers, _ = number_communities(self.level, self.level.labels)
         labels = all_gather(self.finest.shard, self.finest.device.gather(numbers, self.members))
         self.finest.start(labels, self.level.inside)
+
+    def climb(self) -> Iterator[Level]:
+        """Go back level by level, and yield each, after it has begun with the communities of the last one."""
+        while self._finer:
+            level, numbers = self._finer.pop()
+            communities, _ = number_communities(self.level, self.level.labels)
+            level.start(level.device.gather(communities, numbers), self.level.inside)
+            self.level = level
+            yield level
 
     def communities(self) -> tuple[Array, int]:
         """Return the smallest user's id in the community of each own vertex, int64, and the number of communities."""

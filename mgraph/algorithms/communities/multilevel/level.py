@@ -37,7 +37,7 @@ __all__ = ["FILE", "Level"]
 
 FILE = "algorithms/communities/multilevel/multilevel.cuh"
 CHUNK = constants("algorithms/communities/multilevel/local_moving.cuh")["SumProducts::chunk"]
-TURNS, MANY_TURNS = 4, 16  #: turns per sweep, in which vertices choose; of all of more than FEW vertices
+TURNS, MANY_TURNS = 4, 16  #: turns per sweep, in which vertices choose; of more than FEW vertices, and in refinements
 FEW, MOST_TURNS = 1 << 16, 64  #: up to FEW vertices, and for CPM, an undone sweep is repeated in up to MOST_TURNS turns
 SWEEPS = 50  #: upper bound of sweeps per level; 3 to 20 are usual
 NOISE = 0.3  #: in a refinement, the largest random part of a gain, as a share of the mean weight of an edge
@@ -287,7 +287,7 @@ class Level:
         changes, active, inside = device.zeros(rows, np.int64), device.empty(rows, np.uint8), device.zeros(1, np.int64)
         follow = {"before": parts.copy(), "marks": None, "reach": 0.0, "inside": inside}
         follow |= {"bounds": self.labels, "changes": changes}
-        votes = self._votes(parts, sums, price, TURNS, _mixed(seed, SWEEPS))
+        votes = self._votes(parts, sums, price, MANY_TURNS, _mixed(seed, SWEEPS))
         votes |= {"bounds": self.labels, "bound_sums": self.sums[0], "cuts": cuts, "joined": joined}
         votes |= {"bound_sums_in": self.sums[1] if len(self.sums) > 1 else None, "noise": NOISE * objective.mean}
         self.kernels.Separate(rows, votes=votes, n=rows, active=active)

@@ -195,8 +195,14 @@ struct Sweep {
     DEVICE void do_follow(Grid grid, const State& s) const {
         i64 sum = 0;
         visit_views([&](const View& edges, int side) {
-            visit_all(grid, edges, s.moves, follow, task_list(side), world.number(TASKS + side),
-                      [&](auto group, i64 row, i64 unit) { sum += follow.take(edges, group, row, unit); });
+            Tile<lanes> tile;
+            u32 n = (u32)s.moves, few = (u32)rows_at_once(grid, tile, n);  // 32 bits, for want of registers
+            for (i64 i : grid.items(tile, (n + few - 1) / few)) {
+                u32 at = (u32)i * few + tile.rank();
+                visit_rows(edges, tile, (u32)tile.rank() < few && at < n ? follow(at) : -1, task_list(side),
+                           world.number(TASKS + side),
+                           [&](auto group, i64 row, i64 unit) { sum += follow.take(edges, group, row, unit); });
+            }
         });
         add_inside(Tile<lanes>{}, sum);
     }
