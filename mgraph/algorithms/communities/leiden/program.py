@@ -115,7 +115,7 @@ def run(
         finest.improve(seed + SEEDS * effort.iterations, reach=effort.reach)
         connected = False
     if not connected:
-        divide(finest, None)
+        divide(finest)
 
     # Name the communities by their smallest user's ids.
     reached = finest.objective.quality(finest.value(), shard.n_vertices)
