@@ -199,8 +199,25 @@ struct ListedTurns {  // computes the turns of listed rows, one lane per row
     const u32* list;
     i64 n;
     u8* turns;
+    i64* counts;  // of each turn
     DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) turns[i] = (u8)votes.turn_of(list[i]);
+        for (i64 i : grid.items(n)) {
+            u64 turn = votes.turn_of(list[i]);
+            turns[i] = (u8)turn;
+            take_place(counts + turn);
+        }
+    }
+};
+
+struct PlaceByTurn {  // places the rows of each turn together, one lane per row
+    static constexpr int lanes = 1;
+    const u32* list;
+    const u8* turns;
+    i64 n;
+    i64* places;  // the next one of each turn
+    u32* dealt;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) dealt[take_place(places + turns[i])] = list[i];
     }
 };
 

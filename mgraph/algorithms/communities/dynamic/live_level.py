@@ -23,7 +23,7 @@ from mgraph.algorithms.primitives.label_counts import LabelCounts
 from mgraph.algorithms.primitives.user_ids import vertex_labels
 from mgraph.algorithms.primitives.weight_sums import WeightSums
 from mgraph.device import Array, Device
-from mgraph.kernels import View, constants
+from mgraph.kernels import constants
 
 __all__ = ["ALL", "INSIDE", "REFUSED", "LiveLevel"]
 
@@ -47,17 +47,28 @@ class Active(NamedTuple):
 class ListedCounts(LabelCounts):
     """Listed rows, and the tables of the wide ones."""
 
-    def __init__(self, shard: Shard, views: list[View]) -> None:
-        super().__init__(shard, views, shard.device.empty(0, np.uint32))
+    def __init__(self, level: LiveLevel) -> None:
+        self.level = level
+        super().__init__(level.shard, [one.view for one in level.weights], level.device.empty(0, np.uint32))
 
-    def deal(self, active: Active, turns: int, turns_of: Callable[[Array], Array]) -> None:
-        """Sort listed rows by turn. A sort of a byte per row, another per wide row."""
-        rows, *wide = active
-        order, self.marks = self._by_turn(turns_of(rows), turns)
-        self.active, first = self.device.gather(rows, order), np.zeros_like(self.marks)
+    def deal(self, active: Active, turns: int, turns_of: Callable[[Array], tuple[Array, Array]]) -> None:
+        """Sort listed rows by turn; those of a turn are in any order. A sort of a byte per wide row. One read-back.
+
+        ``turns_of(rows)`` returns the turn of each, and the number of rows of each turn.
+        """
+        # Place the rows of each turn.
+        device, library, n = self.device, level_kernels(self.level), len(active.rows)
+        turn_of_row, counts = turns_of(active.rows)
+        self.active, self.marks = device.empty(n, np.uint32), np.zeros(turns + 1, np.int64)
+        np.cumsum(Device.to_host(counts), out=self.marks[1:])
+        places = device.asarray(self.marks[:-1].copy())
+        library.PlaceByTurn(n, list=active.rows, turns=turn_of_row, n=n, places=places, dealt=self.active)
+
+        # Arrange the wide rows alike.
+        first, wide = np.zeros_like(self.marks), active[1:]
         if len(active.wide):
-            order, first = self._by_turn(turns_of(active.wide), turns)
-            wide = [self.device.gather(column, order) for column in wide]
+            order, first = self._by_turn(turns_of(active.wide)[0], turns)
+            wide = tuple(device.gather(column, order) for column in wide)
         self._hold(*wide)
         self._arrange(first)
 
@@ -100,7 +111,7 @@ class LiveLevel(Level):
         super().__init__(
             shard, sides, shard.partition, device.empty(0, np.uint32), names, strengths, 0, objective, unit
         )
-        self.tally = ListedCounts(shard, [one.view for one in self.weights])
+        self.tally = ListedCounts(self)
         self.start(labels, inside)
 
         # Memory for marks, which are read 8 at a time, and for lists of moved vertices.
@@ -132,7 +143,7 @@ class LiveLevel(Level):
             for side in sides
         ]
         self.kernels = self.weights[0].kernels
-        self.tally = ListedCounts(self.shard, [one.view for one in self.weights])
+        self.tally.views = [one.view for one in self.weights]
         self.visited = 0
 
     # ---- what has changed --------------------------------------------------------------------------------------------
@@ -254,11 +265,11 @@ class LiveLevel(Level):
         pairs = pairs[: moved if alone else int(Device.to_host(count)[0])]
         return pairs if alone else device.concatenate(self.shard.exchange.allgather(pairs))
 
-    def _turns(self, votes: dict[str, Any], rows: Array, active: Array) -> Array:
-        """Return the turn of each of `rows`, all of which are active: uint8[len(rows)]."""
-        turns = self.device.empty(len(rows), np.uint8)
-        level_kernels(self).ListedTurns(len(rows), votes=votes, list=rows, n=len(rows), turns=turns)
-        return turns
+    def _turns(self, votes: dict[str, Any], rows: Array, active: Array) -> Any:
+        """Return the turn of each of `rows`, uint8[len(rows)], all of which are active, and the rows of each turn."""
+        turns, counts = self.device.empty(len(rows), np.uint8), self.device.zeros(votes["classes"], np.int64)
+        level_kernels(self).ListedTurns(len(rows), votes=votes, list=rows, n=len(rows), turns=turns, counts=counts)
+        return turns, counts
 
     def _undo(self, pairs: Array, inside: int) -> None:
         """Undo a sweep, and remove its marks."""

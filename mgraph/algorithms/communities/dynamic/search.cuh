@@ -23,7 +23,7 @@ struct Search {
     u8* touched;  // in: 1 for communities to look at; out: their fate
     u32* set;  // per vertex: the witness whose set it is in, + 1; 0 for none
     u32* queue;  // the vertices in sets, witnesses first
-    i64* count;  // of them; and the edges visited, on a CPU
+    i64* count;  // of them; the edges visited, on a CPU; and 1 where communities are undecided, step by step
     u32* parent;  // per witness, of joined sets
     u32* pending;  // per witness: the last round for which its set has vertices; `no_id` for an exhausted set
     u32* open;  // per label: sets that are neither joined nor exhausted; 0 before and after
@@ -106,7 +106,9 @@ struct Search {
     }
     DEVICE void exhaust(i64 i, u32 round) const {
         u32 w = queue[i];
-        if (parent[w] != w || pending[w] > round || !undecided(labels[w])) return;
+        if (parent[w] != w || !undecided(labels[w])) return;
+        store(count + 2, (i64)1);
+        if (pending[w] > round) return;
         pending[w] = no_id;
         atomic_add(open + labels[w], ~0u);
     }

@@ -24,7 +24,7 @@ IN_DOUBT = _CONSTANTS["in_doubt"]  #: a community that may be disconnected
 UNDECIDED = constants("algorithms/communities/dynamic/live.cuh", HUB_DEGREE=1024)["n_undecided"]
 PASSES = _CONSTANTS["Search::passes"]
 STEPWISE = ("cuda",)  #: devices that search step by step; on others one thread does
-MOST, SHARE = 1 << 16, 1 / 16  #: a search step by step reaches no more vertices, or no larger share of all
+MOST, ROUNDS = 1 << 16, 8  #: a search step by step that has reached more vertices takes no more rounds
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class _Search:
 
     def __init__(self, level: Level, library: Library, moved: Array, changes: EdgeDelta | None) -> None:
         self.level, self.kernels, self.changes, self.ran = level, library, changes, False
-        self.count = level.device.zeros(2, np.int64)
+        self.count = level.device.zeros(3, np.int64)
         self.fields: dict[str, Any] = {"unit": level.weights[0].unit, "labels": level.labels, "count": self.count}
         self.fields |= {"moved": moved, "n_moved": len(moved)}
         if changes is None:
@@ -180,12 +180,14 @@ class _Search:
         witnesses = end = int(self.count[0])
 
         # Search in rounds.
-        start, number = 0, 1
-        while start < end <= max(MOST, SHARE * level.n):
+        start, number, undecided = 0, 1, 1
+        while undecided and start < end and (end <= MOST or number <= ROUNDS):
+            level.device.fill(self.count[2:], 0)
             self._read_rows(search["queue"][start:end], number)
             library.CarrySets(witnesses, search=search, witnesses=witnesses, round=number)
             library.ExhaustSets(witnesses, search=search, witnesses=witnesses, round=number)
-            start, end, number = end, int(self.count[0]), number + 1
+            start, number = end, number + 1
+            end, _, undecided = Device.to_host(self.count).tolist()
         library.Decide(most, **step)
         library.DecideWitnesses(witnesses, search=search, witnesses=witnesses)
         library.CloseSearch(max(witnesses, search["n_moved"]), search=search, witnesses=witnesses)
@@ -193,6 +195,8 @@ class _Search:
 
     def _read_rows(self, rows: Array, number: int) -> None:
         level, n, search = self.level, len(rows), self.fields
+        if n == 0:
+            return
         listed = {"list": rows, **{name: search[name] for name in ("labels", "before")}}
         listed["open"] = search["open"] if number else None
         for side in level.weights:
