@@ -148,7 +148,7 @@ class _Search:
     """
 
     def __init__(self, level: Level, library: Library, moved: Array, changes: EdgeDelta | None) -> None:
-        self.level, self.kernels, self.changes, self.ran = level, library, changes, False
+        self.level, self.kernels, self.changes, self.reached = level, library, changes, 0
         self.count = level.device.zeros(3, np.int64)
         self.fields: dict[str, Any] = {"unit": level.weights[0].unit, "labels": level.labels, "count": self.count}
         self.fields |= {"moved": moved, "n_moved": len(moved)}
@@ -163,10 +163,11 @@ class _Search:
         """Write to `touched` what became of the communities, as far as the search shows it."""
         level, device, views = self.level, self.level.device, self.level.tally.views
         assert self.changes is not None
-        self.ran, step = True, {"search": self.fields, "changes": self.changes.fields()}
+        step = {"search": self.fields, "changes": self.changes.fields()}
         if level.tally.by_thread and device.kind not in STEPWISE:
             self.kernels.SearchByThread(1, graph=views[0], back=views[-1], both=len(views) - 1, **step)
-            level.visited += int(self.count[1])
+            self.reached, edges, _ = Device.to_host(self.count).tolist()
+            level.visited += edges
         else:
             self._run_stepwise(step, max(self.fields["n_moved"], len(self.changes)))
 
@@ -192,6 +193,7 @@ class _Search:
         library.DecideWitnesses(witnesses, search=search, witnesses=witnesses)
         library.CloseSearch(max(witnesses, search["n_moved"]), search=search, witnesses=witnesses)
         level.visited += count_edges(level, search["queue"][:start])
+        self.reached = end
 
     def _read_rows(self, rows: Array, number: int) -> None:
         level, n, search = self.level, len(rows), self.fields
@@ -206,9 +208,8 @@ class _Search:
 
     def clear(self) -> None:
         """Set the memory to 0 again where it was used."""
-        if self.ran:
-            n = int(self.count[0])
-            self.kernels.ForgetSets(n, queue=self.fields["queue"], n=n, set=self.fields["set"])
+        n = self.reached
+        self.kernels.ForgetSets(n, queue=self.fields["queue"], n=n, set=self.fields["set"])
 
 
 def _components(level: Level, library: Library, members: dict[str, Any]) -> Array:
