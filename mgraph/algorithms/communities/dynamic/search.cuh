@@ -23,7 +23,7 @@ struct Search {
     u8* touched;  // in: 1 for communities to look at; out: their fate
     u32* set;  // per vertex: the witness whose set it is in, + 1; 0 for none
     u32* queue;  // the vertices in sets, witnesses first
-    i64* count;  // of them; the edges visited, on a CPU; and 1 where communities are undecided, step by step
+    i64* count;  // of them; the edges of rows that were read; and 1 where communities are undecided, step by step
     u32* parent;  // per witness, of joined sets
     u32* pending;  // per witness: the last round for which its set has vertices; `no_id` for an exhausted set
     u32* open;  // per label: sets that are neither joined nor exhausted; 0 before and after
@@ -201,6 +201,23 @@ struct SearchRows {
         if (!open && before[list[at]] == labels[list[at]]) return -1;
         u32 sets = open ? load(open + labels[list[at]]) : 2;
         return sets > 1 && sets < Search::doubtful ? (i64)list[at] : -1;
+    }
+};
+
+template <class View>
+struct CountRows {  // adds up the edges of the rows of a step, one lane per row
+    static constexpr int lanes = 1;
+    View graph;
+    View back;  // in-edges, which count too if `both` is 1
+    i64 both;
+    SearchRows rows;
+    i64 n;
+    i64* sum;
+    DEVICE void operator()(Grid grid) const {
+        i64 edges = 0;
+        for (i64 i : grid.items(n))
+            if (i64 row = rows(i); row >= 0) edges += graph.degree(row) + (both ? back.degree(row) : 0);
+        if (edges) atomic_add(sum, edges);
     }
 };
 

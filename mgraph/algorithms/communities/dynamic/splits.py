@@ -181,19 +181,19 @@ class _Search:
         witnesses = end = int(self.count[0])
 
         # Search in rounds.
-        start, number, undecided = 0, 1, 1
+        start, number, undecided, edges = 0, 1, 1, 0
         while undecided and start < end and (end <= MOST or number <= ROUNDS):
             level.device.fill(self.count[2:], 0)
             self._read_rows(search["queue"][start:end], number)
             library.CarrySets(witnesses, search=search, witnesses=witnesses, round=number)
             library.ExhaustSets(witnesses, search=search, witnesses=witnesses, round=number)
             start, number = end, number + 1
-            end, _, undecided = Device.to_host(self.count).tolist()
+            end, edges, undecided = Device.to_host(self.count).tolist()
         library.Decide(most, **step)
         library.DecideWitnesses(witnesses, search=search, witnesses=witnesses)
         library.CloseSearch(max(witnesses, search["n_moved"]), search=search, witnesses=witnesses)
-        level.visited += count_edges(level, search["queue"][:start])
         self.reached = end
+        level.visited += edges
 
     def _read_rows(self, rows: Array, number: int) -> None:
         level, n, search = self.level, len(rows), self.fields
@@ -201,6 +201,10 @@ class _Search:
             return
         listed = {"list": rows, **{name: search[name] for name in ("labels", "before")}}
         listed["open"] = search["open"] if number else None
+        views = [side.view for side in level.weights]
+        self.kernels.CountRows(
+            n, graph=views[0], back=views[-1], both=len(views) - 1, rows=listed, n=n, sum=self.count[1:2]
+        )
         for side in level.weights:
             hubs, step = side.hubs(), {"graph": side.view, "search": search, "round": number}
             self.kernels.SearchStep(-(-n // LANES), **step, rows=listed, n=n, **hubs)
