@@ -119,7 +119,7 @@ class LiveLevel(Level):
         self.mark_words, self.marks = words, words.view(np.uint8)[:n]
         self.before, self.turned, self.is_noted = labels.copy(), labels.copy(), device.zeros(n, np.uint8)
         self.listed, self.noted_list = device.empty(self.rows, np.uint32), device.empty(n, np.uint32)
-        self.n_noted, self.n_apart, self.scratch = 0, 0, Scratch.of(device, n)
+        self.n_noted, self.n_apart, self.scratch = 0, 0, Scratch.of(device, n, shard.size == 1)
         self.totals, self.moved = device.zeros(N_TOTALS, np.int64), list[Array]()
 
         # Count the products.

@@ -41,7 +41,9 @@ struct Touch {
     }
 };
 
-struct CountFates {  // counts the labels whose members have to be looked at, one lane per touched label
+// Finds out whether members have to be looked at, one lane per touched label: 4 is set for communities in doubt, 2 for
+// divided ones, and 1 for others with another least member.
+struct FindFates {
     static constexpr int lanes = 1;
     const u32* ends;
     i64 n;

@@ -40,12 +40,12 @@ class Scratch:
     renamed: Array
 
     @classmethod
-    def of(cls, device: Device, n: int) -> Scratch:
-        """Make the memory for `n` vertices: 28 bytes per vertex."""
-        empty, zeros = device.empty, device.zeros
-        queue, parent, pending = (empty(n, np.uint32) for _ in range(3))
+    def of(cls, device: Device, n: int, alone: bool) -> Scratch:
+        """Make the memory for `n` vertices: 28 bytes per vertex, or 4 where no search is made, as on several ranks."""
+        empty, zeros, searched = device.empty, device.zeros, n if alone else 0
+        queue, parent, pending = (empty(searched, np.uint32) for _ in range(3))
         touched, renamed = (zeros(2 * n, np.uint8) for _ in range(2))
-        return cls(zeros(n, np.uint32), queue, parent, pending, zeros(2 * n, np.uint32), touched, renamed)
+        return cls(zeros(searched, np.uint32), queue, parent, pending, zeros(2 * searched, np.uint32), touched, renamed)
 
     @property
     def nbytes(self) -> int:
@@ -99,10 +99,10 @@ def divide_changed(level: LiveLevel, changes: EdgeDelta | None = None) -> bool:
     )
     if level.shard.size == 1:
         search.run()
-    library.CountFates(len(ends), ends=ends, n=len(ends), **marks, totals=level.totals)
+    library.FindFates(len(ends), ends=ends, n=len(ends), **marks, totals=level.totals)
     fates, divided = level.take_totals()[UNDECIDED], False
 
-    # Divide and name these.
+    # Divide and name these. `fates` are bits of `FindFates`.
     if fates:
         pairs, count = device.empty(level.n, np.uint64), device.zeros(1, np.int64)
         library.ListMembers(level.n, labels=level.labels, n=level.n, **marks, pairs=pairs, count=count)
