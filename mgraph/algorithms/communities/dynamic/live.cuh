@@ -6,7 +6,18 @@
 #include "algorithms/primitives/edge_delta.cuh"
 
 // Words that kernels add to, and the host reads and clears.
-enum Total : i64 { inside_more, all_more, n_refused, low_word, middle_word, high_word, n_noted, n_apart, n_undecided, n_totals };
+enum Total : i64 {
+    inside_more,
+    all_more,
+    n_refused,
+    low_word,
+    middle_word,
+    high_word,
+    n_noted,
+    n_apart,
+    fates,
+    n_totals
+};
 
 DEVICE u32 moved_of(u64 pair) { return (u32)(pair >> 32); }  // a pair is a moved vertex << 32 | its label before
 
@@ -138,7 +149,7 @@ struct MoveBack {  // undoes a sweep, one lane per moved vertex
 };
 
 template <class View>
-struct ListMarked {  // lists the own rows with marks, and the wide ones of them, and removes all marks; a lane per 8 marks
+struct ListMarked {  // lists own rows with marks and the wide ones, and removes all marks; a lane per 8 marks
     static constexpr int lanes = 1;
     View graph;
     View back;  // in-edges, which count too if `both` is 1

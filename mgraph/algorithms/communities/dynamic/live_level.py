@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mgraph.algorithms.algorithm import EdgeDelta, Shard, incoming
-from mgraph.algorithms.communities.dynamic.splits import Scratch, level_kernels
+from mgraph.algorithms.communities.dynamic.level_kernels import level_kernels
 from mgraph.algorithms.communities.multilevel import Level
 from mgraph.algorithms.communities.multilevel.level import FILE, MOST_TURNS, SWEEPS, TURNS, _mixed
 from mgraph.algorithms.communities.multilevel.objective import Objective
@@ -25,15 +26,40 @@ from mgraph.algorithms.primitives.weight_sums import WeightSums
 from mgraph.device import Array, Device
 from mgraph.kernels import constants
 
-__all__ = ["ALL", "INSIDE", "REFUSED", "LiveLevel"]
+__all__ = ["ALL", "FATES", "INSIDE", "REFUSED", "LiveLevel"]
 
 _TOTALS = constants("algorithms/communities/dynamic/live.cuh", HUB_DEGREE=1024)
-INSIDE, ALL, REFUSED, LOW, MIDDLE, HIGH, NOTED, APART, N_TOTALS = (
-    _TOTALS[name] for name in (
-        "inside_more", "all_more", "n_refused", "low_word", "middle_word", "high_word", "n_noted", "n_apart", "n_totals"
-    )
-)  # fmt: skip
+INSIDE, ALL, REFUSED, LOW, MIDDLE, HIGH = (
+    _TOTALS[name] for name in ("inside_more", "all_more", "n_refused", "low_word", "middle_word", "high_word")
+)
+NOTED, APART, FATES, N_TOTALS = (_TOTALS[name] for name in ("n_noted", "n_apart", "fates", "n_totals"))
 CHUNK = _TOTALS["CountProducts::chunk"]
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Memory of searches: `set`, `open`, `touched` and `renamed` are 0 before and after."""
+
+    set: Array
+    queue: Array
+    parent: Array
+    pending: Array
+    open: Array
+    touched: Array
+    renamed: Array
+
+    @classmethod
+    def of(cls, device: Device, n: int, alone: bool) -> Scratch:
+        """Make the memory for `n` vertices: 28 bytes per vertex, or 4 where no search is made, as on several ranks."""
+        empty, zeros, searched = device.empty, device.zeros, n if alone else 0
+        queue, parent, pending = (empty(searched, np.uint32) for _ in range(3))
+        touched, renamed = (zeros(2 * n, np.uint8) for _ in range(2))
+        return cls(zeros(searched, np.uint32), queue, parent, pending, zeros(2 * searched, np.uint32), touched, renamed)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return sum(int(array.nbytes) for array in vars(self).values())
 
 
 class Active(NamedTuple):

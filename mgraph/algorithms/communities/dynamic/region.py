@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES
-from mgraph.algorithms.communities.dynamic.splits import count_edges, level_kernels
+from mgraph.algorithms.communities.dynamic.level_kernels import count_edges, level_kernels
 from mgraph.algorithms.communities.multilevel import Hierarchy, Level, number_communities
 from mgraph.algorithms.communities.multilevel.aggregation import CoarseRows
 from mgraph.algorithms.primitives.replicated import all_gather

@@ -78,7 +78,8 @@ struct Search {
         });
     }
     DEVICE void arrive(i64 i) const {
-        if (!stays(moved[i]) && pending[moved[i]] == 0) atomic_or(open + labels[moved[i]], doubtful);  // several may come
+        if (!stays(moved[i]) && pending[moved[i]] == 0)
+            atomic_or(open + labels[moved[i]], doubtful);  // several may come
     }
 
     // ---- rounds ------------------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ struct FindFates {
         for (i64 i : grid.items(n)) {
             if (ends[i] == no_id || !(touched[ends[i]] || renamed[ends[i]])) continue;
             i64 fate = touched[ends[i]];
-            atomic_or((u64*)totals + n_undecided, fate == in_doubt ? 4ull : fate == divided ? 2ull : 1ull);
+            atomic_or((u64*)totals + fates, fate == in_doubt ? 4ull : fate == divided ? 2ull : 1ull);
         }
     }
 };

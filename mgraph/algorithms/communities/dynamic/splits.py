@@ -2,70 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import LANES, EdgeDelta, kernels
+from mgraph.algorithms.algorithm import LANES, EdgeDelta
+from mgraph.algorithms.communities.dynamic.level_kernels import FILE, count_edges, level_kernels
+from mgraph.algorithms.communities.dynamic.live_level import FATES, LiveLevel
 from mgraph.algorithms.communities.multilevel import Level
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, constants
 
-if TYPE_CHECKING:
-    from mgraph.algorithms.communities.dynamic.live_level import LiveLevel
-
-__all__ = ["FILE", "Scratch", "count_edges", "divide", "divide_changed", "level_kernels"]
-
-FILE = "algorithms/communities/dynamic/dynamic.cuh"
+__all__ = ["FILE", "divide", "divide_changed"]
 
 _CONSTANTS = constants("algorithms/communities/dynamic/search.cuh", HUB_DEGREE=1024)
 IN_DOUBT = _CONSTANTS["in_doubt"]  #: a community that may be disconnected
-UNDECIDED = constants("algorithms/communities/dynamic/live.cuh", HUB_DEGREE=1024)["n_undecided"]
 PASSES = _CONSTANTS["Search::passes"]
 STEPWISE = ("cuda",)  #: devices that search step by step; on others one thread does
 MOST, ROUNDS = 1 << 16, 8  #: a search step by step that has reached more vertices takes no more rounds
-
-
-@dataclass(frozen=True)
-class Scratch:
-    """Memory of searches: `set`, `open`, `touched` and `renamed` are 0 before and after."""
-
-    set: Array
-    queue: Array
-    parent: Array
-    pending: Array
-    open: Array
-    touched: Array
-    renamed: Array
-
-    @classmethod
-    def of(cls, device: Device, n: int, alone: bool) -> Scratch:
-        """Make the memory for `n` vertices: 28 bytes per vertex, or 4 where no search is made, as on several ranks."""
-        empty, zeros, searched = device.empty, device.zeros, n if alone else 0
-        queue, parent, pending = (empty(searched, np.uint32) for _ in range(3))
-        touched, renamed = (zeros(2 * n, np.uint8) for _ in range(2))
-        return cls(zeros(searched, np.uint32), queue, parent, pending, zeros(2 * searched, np.uint32), touched, renamed)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory."""
-        return sum(int(array.nbytes) for array in vars(self).values())
-
-
-def level_kernels(level: Level) -> Library:
-    """Return the kernels of `FILE` for the rows of a level: those of the structure, or a copy of them."""
-    return kernels(level.shard, FILE, level.weights[0].view)
-
-
-def count_edges(level: Level, rows: Array, degrees: Array = None) -> int:
-    """Return the number of edges of listed rows, and write that of each to `degrees`, int64. One read-back."""
-    views, total = level.tally.views, level.device.zeros(1, np.int64)
-    level_kernels(level).CountDegrees(
-        len(rows), graph=views[0], back=views[-1], both=len(views) - 1, rows=rows, n=len(rows), degrees=degrees,
-        sum=total,
-    )  # fmt: skip
-    return int(Device.to_host(total)[0])
 
 
 def divide(level: Level) -> None:
@@ -100,7 +54,7 @@ def divide_changed(level: LiveLevel, changes: EdgeDelta | None = None) -> bool:
     if level.shard.size == 1:
         search.run()
     library.FindFates(len(ends), ends=ends, n=len(ends), **marks, totals=level.totals)
-    fates, divided = level.take_totals()[UNDECIDED], False
+    fates, divided = level.take_totals()[FATES], False
 
     # Divide and name these. `fates` are bits of `FindFates`.
     if fates:
