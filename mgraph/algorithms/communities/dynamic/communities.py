@@ -233,7 +233,8 @@ class Communities:
         descend = partial(self.descend, max_levels=self.arguments["max_levels"], seed=self._seed(ROUNDS))
         improve_region(level, chosen, descend)
         level.settle_all()
-        divide_changed(level)
+        if divide_changed(level):
+            level.unmark()
         self.labels, self.inside, self.quality = level.labels, level.inside, level.value()
         return bool((self.labels != first).any())
 
@@ -271,6 +272,8 @@ class Communities:
             if not divide_changed(level, changes):
                 break
             changes, quality = None, level.value()
+        else:
+            level.unmark()  # the next update does not know what was left
         changed = quality != self.quality or len(level.moved) > moves
         self.inside, self.quality = level.inside, quality
         return changed

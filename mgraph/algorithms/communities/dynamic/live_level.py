@@ -301,8 +301,12 @@ class LiveLevel(Level):
         """Undo a sweep, and remove its marks."""
         level_kernels(self).MoveBack(len(pairs), pairs=pairs, n=len(pairs), moving=self.moving(), turned=self.turned)
         self.settle(pairs)  # they have the labels of the sweep now
-        self.device.fill(self.mark_words, 0)
+        self.unmark()
         self.inside = inside
+
+    def unmark(self) -> None:
+        """Remove all marks."""
+        self.device.fill(self.mark_words, 0)
 
 
 def _sides(shard: Shard, objective: Objective) -> list[Any]:
