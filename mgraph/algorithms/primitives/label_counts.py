@@ -51,24 +51,27 @@ class LabelCounts:
     def __init__(self, shard: Shard, views: list[View], degrees: Array) -> None:
         self.device, self.views, self.rows = shard.device, views, len(degrees)
         self.kernels = label_count_kernels(shard, views[0])
-        # Find the wide rows, and the slots of their tables.
-        device, xp = self.device, self.device.xp
+        # Find the wide rows.
+        device = self.device
         self.by_thread = device.kind == "cpu" and host_platform() == "kernels/platform/host.h"
         self.tabled = TABLED_BY_THREAD if self.by_thread else TABLED
-        self.wide = device.astype(xp.flatnonzero(degrees > self.tabled), np.uint32)
-        self.slots = device.astype(device.gather(degrees, self.wide), np.int64)
-        self.slots *= 2
-        n = len(self.wide)
-        self.total, most = (int(self.slots.sum()), int(self.slots.max())) if n else (0, 0)
+        wide = device.astype(device.xp.flatnonzero(degrees > self.tabled), np.uint32)
+        slots = device.astype(device.gather(degrees, wide), np.int64)
+        slots *= 2
+        self._hold(wide, slots)
+        self._arrange(np.array([0, len(wide)]))
+        self.active: Array = None  # the rows that vote, by turn; None for all
+        self.marks = np.array([0, self.rows])  # where each turn begins in them
 
-        # Allocate the tables of a group, and the scores of its pieces.
+    def _hold(self, wide: Array, slots: Array) -> None:
+        """Take up the wide rows and the slots of their tables, and allocate the tables of a group."""
+        device, n = self.device, len(wide)
+        self.wide, self.slots = wide, slots
+        self.total, most = (int(slots.sum()), int(slots.max())) if n else (0, 0)
         room = min(self.total, ROOM + most)
         self.keys, self.sums = device.empty(room, np.uint32), device.empty(room, np.uint64)
         pieces = -(-room // CHUNK_SLOTS) + n
         self.scores, self.labels = device.empty(pieces, np.uint64), device.empty(pieces, np.uint32)
-        self._arrange(np.array([0, n]))
-        self.active: Array = None  # the rows that vote, by turn; None for all
-        self.marks = np.array([0, self.rows])  # where each turn begins in them
 
     def deal(self, active: Array, turns: int, turns_of: Callable[[Array], Array]) -> None:
         """Sort the active rows, those with 1 in `active`, by turn. At most 254 turns.

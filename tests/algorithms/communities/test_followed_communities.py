@@ -15,10 +15,12 @@ from mgraph.algorithms import ALGORITHMS
 from mgraph.algorithms.algorithm import Algorithm, EdgeDelta
 from mgraph.algorithms.communities.dynamic import communities
 from mgraph.algorithms.primitives import compact_csr
+from mgraph.device import Device
 from mgraph.structures.plan import DELETED, INSERTED
 
-#: what is done at each update: vertices move; some communities are improved on all levels; all are computed anew
-STEPS = {"moves": (1.0, 1.0), "regions": (0.0, 1.0), "anew": (0.0, 0.0)}
+#: what is done at each update: vertices move, once or until no community is divided; some communities are improved on
+#: all levels; all are computed anew
+STEPS = [(1, 1.0, 1.0), (4, 1.0, 1.0), (1, 0.0, 1.0), (4, 0.0, 0.0)]
 
 
 def followed(
@@ -36,6 +38,8 @@ def followed(
     def update(shard: FakeShard) -> Any:
         delta = EdgeDelta(shard.device.asarray(keys), shard.device.asarray(kinds), int((kinds == DELETED).sum()))
         assert maintained[shard.rank].apply_changes(delta, 2 * len(graph.src)) is not None
+        # The next update of a level that is kept begins as that of a new one.
+        assert not Device.to_host(maintained[shard.rank].level.marks).any()
         return maintained[shard.rank].columns()
 
     results = [run_program(made, begin, algorithm)]
@@ -53,9 +57,11 @@ def _maintained(algorithm: Algorithm, shard: FakeShard) -> Any:
 @pytest.mark.parametrize("name", ["leiden", "louvain"])
 def test_on_copied_rows(monkeypatch: pytest.MonkeyPatch, structure: str, device: str, name: str, size: int) -> None:
     rng, copies = fresh_rng(), []
-    graph, _ = planted(int(rng.integers(1 << 30)))
-    oracle = networkx_graph(graph)
-    lost = [edge for edge in oracle.edges if rng.random() < 0.1]
+    graph, truth = planted(int(rng.integers(1 << 30)))
+    oracle, half = networkx_graph(graph), truth == truth[0]
+    half &= np.cumsum(half) % 2 == 0
+    # A community falls into two halves.
+    lost = [(u, v) for u, v in oracle.edges if (truth[u] == truth[v] and half[u] != half[v]) or rng.random() < 0.1]
     new = [(u, v) for u, v in rng.integers(0, graph.n, (30, 2)).tolist() if u != v and not oracle.has_edge(u, v)]
     oracle.remove_edges_from(lost)
     oracle.add_edges_from(new)
@@ -63,8 +69,8 @@ def test_on_copied_rows(monkeypatch: pytest.MonkeyPatch, structure: str, device:
     keys = np.array(sorted(kind_of), np.uint64)
     kinds = np.array([kind_of[key] for key in keys.tolist()], np.uint8)
 
-    for renewal, share in STEPS.values():
-        for constant, value in (("RENEWAL", renewal), ("FIRST", share), ("LEAST", share)):
+    for rounds, renewal, share in STEPS:
+        for constant, value in (("ROUNDS", rounds), ("RENEWAL", renewal), ("FIRST", share), ("LEAST", share)):
             monkeypatch.setattr(communities, constant, value)
         results = []
         for worth in (False, True):

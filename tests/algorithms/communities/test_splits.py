@@ -12,10 +12,11 @@ from graphs import IDS
 from plain_graph import fresh_rng
 from spmd import FakeShard, Graph, cut, shards
 
-from mgraph.algorithms.algorithm import EdgeDelta, incoming
+from mgraph.algorithms.algorithm import EdgeDelta
 from mgraph.algorithms.communities.dynamic import splits
-from mgraph.algorithms.communities.dynamic.splits import divide
-from mgraph.algorithms.communities.multilevel import finest_level, vertex_level
+from mgraph.algorithms.communities.dynamic.live_level import LiveLevel
+from mgraph.algorithms.communities.dynamic.splits import divide_changed
+from mgraph.algorithms.communities.multilevel import finest_level
 from mgraph.device import Device
 from mgraph.structures.plan import DELETED
 
@@ -40,14 +41,20 @@ def moved(graph: nx.Graph, labels: np.ndarray, rng: np.random.Generator) -> np.n
     return labels
 
 
-def divided(shard: FakeShard, before: Any, labels: Any, cut_ends: Any, changes: EdgeDelta) -> np.ndarray:
-    """The result of `divide` on a rank."""
-    level = finest_level(shard, "leiden", "modularity", 1.0)
-    sides = [shard.out_edges] if not shard.directed else [shard.out_edges, incoming(shard, "")]
-    level = vertex_level(shard, sides, level.strengths, level.objective, level.weights[0].unit)
-    level.start(labels.copy())
-    divide(level, before, cut_ends, changes)
-    np.testing.assert_array_equal(Device.to_host(level.sums[0]), Device.to_host(level._sum()[0]))
+def divided(shard: FakeShard, before: Any, labels: Any, changes: EdgeDelta) -> np.ndarray:
+    """The result of `divide_changed` on a rank."""
+    finest = finest_level(shard, "leiden", "modularity", 1.0)
+    level = LiveLevel(shard, before.copy(), finest.strengths, 0, finest.objective, finest.weights[0].unit)
+    level.start(labels.copy(), 0)
+    level.settle_all()
+    assert divide_changed(level, changes) == bool(Device.to_host(level.marks).any())
+    sums, want = ([Device.to_host(column) for column in columns] for columns in (level.sums, level._sum()))
+    np.testing.assert_array_equal(sums, want)
+    assert level.products == sum(int(a) * int(b) for a, b in zip(sums[0], sums[-1], strict=True))
+    for name in ("set", "open", "touched", "renamed"):
+        assert not Device.to_host(getattr(level.scratch, name)).any()
+    for copy in (level.before, level.turned):
+        np.testing.assert_array_equal(Device.to_host(copy), Device.to_host(level.labels))
     return Device.to_host(level.labels)
 
 
@@ -72,16 +79,12 @@ def test_random_losses_and_moves(
         # The arcs that were lost, and their ends in a community.
         pairs = np.array(lost if directed else [*lost, *((v, u) for u, v in lost)], np.uint64).reshape(-1, 2)
         keys = np.sort(pairs[:, 0] << np.uint64(32) | pairs[:, 1])
-        cut_ends = np.zeros(n, np.uint8)
-        inside = [edge for edge in lost if before[edge[0]] == before[edge[1]]]
-        cut_ends[np.array(inside, int).reshape(-1)] = 1
-
-        arrays = before.astype(IDS), labels.astype(IDS), cut_ends, keys, np.full(len(keys), DELETED, np.uint8)
+        arrays = before.astype(IDS), labels.astype(IDS), keys, np.full(len(keys), DELETED, np.uint8)
 
         def body(shard: FakeShard, arrays: tuple[np.ndarray, ...] = arrays) -> np.ndarray:
             shard.device.use()
-            old, new, ends, keys, kinds = map(shard.device.asarray, arrays)
-            return divided(shard, old, new, ends, EdgeDelta(keys, kinds, len(keys)))
+            old, new, keys, kinds = map(shard.device.asarray, arrays)
+            return divided(shard, old, new, EdgeDelta(keys, kinds, len(keys)))
 
         want = np.empty(n, np.int64)
         for label in np.unique(labels):
@@ -106,5 +109,5 @@ def test_members_came_whose_only_neighbour_left(device: str, monkeypatch: pytest
         before, labels = np.arange(last + 1, dtype=IDS), np.zeros(last + 1, IDS)
         labels[[0, last]] = last
         none = EdgeDelta(shard.device.empty(0, np.uint64), shard.device.empty(0, np.uint8), 0)
-        old, new, ends = map(shard.device.asarray, (before, labels, np.zeros(last + 1, np.uint8)))
-        np.testing.assert_array_equal(divided(shard, old, new, ends, none), [0, *range(1, last), 0])
+        old, new = map(shard.device.asarray, (before, labels))
+        np.testing.assert_array_equal(divided(shard, old, new, none), [0, *range(1, last), 0])

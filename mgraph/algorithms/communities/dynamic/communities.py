@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Renumbering, Shard, incoming, kernels
+from mgraph.algorithms.communities.dynamic.live_level import ALL, INSIDE, REFUSED, LiveLevel
 from mgraph.algorithms.communities.dynamic.names import Names
 from mgraph.algorithms.communities.dynamic.region import improve_region
-from mgraph.algorithms.communities.dynamic.splits import FILE, Scratch, divide
-from mgraph.algorithms.communities.multilevel import Level, finest_level, vertex_level
+from mgraph.algorithms.communities.dynamic.splits import FILE, divide, divide_changed
+from mgraph.algorithms.communities.multilevel import finest_level
 from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.algorithms.primitives.user_ids import vertex_labels
 from mgraph.device import Array, Device
@@ -42,7 +43,8 @@ RENEWAL, ENOUGH, DIRTY = 1 / 256, 1 << 20, 1 / 16
 FIRST, LEAST, MOST, LOSS = 1 / 32, 1 / 256, 1 / 2, 0.002
 #: what stays if a full computation is not better
 KEPT = (
-    "labels", "strengths", "sums", "inside", "objective", "unit", "quality", "levels", "changed", "recent", "updates",
+    "labels", "strengths", "inside", "objective", "unit", "quality", "levels", "changed", "recent", "updates", "level",
+    "whole",
 )  # fmt: skip
 LEAST_BITS, MOST_BITS = 55, 62  #: of the sum of all weights in units; otherwise the unit is chosen anew
 
@@ -73,8 +75,10 @@ class Communities:
         The internal ids of users' ids by which `labels` and `strengths` are indexed.
     strengths : list of int64[n_vertices]
         As those of a `Level`.
-    sums : list of int64[2 n_vertices] or None
-        The strengths of each community, by its label; None after vertices came or left.
+    level : LiveLevel or None
+        The level of these; None after vertices came or left, or have other internal ids.
+    whole : bool
+        True if any vertex may have another label than at the last read; else those of ``level.moved``.
     inside : int
         The weight inside of communities, both ways.
     quality : float
@@ -104,6 +108,8 @@ class Communities:
         self.shard, self.device, self.names, self.scalar = shard, shard.device, names, scalar
         self.program, self.descend, self.what, self.arguments = program, descend, what, arguments
         self.order, self.levels, self.share, self.ahead = shard.order, 0, FIRST, 0.0
+        self.level: LiveLevel | None = None
+        self.whole = True
         self.kernels = kernels(shard, FILE, shard.out_edges.view())
         if names.resumed and names.read == shard.epoch:
             self._begin(self._saved_labels())
@@ -122,11 +128,21 @@ class Communities:
         level = finest_level(self.shard, self.what, quality, self.arguments["resolution"])
         self.objective, self.unit, self.strengths = level.objective, level.weights[0].unit, level.strengths
         level.start(labels)
-        divide(level, None)
-        self.labels, self.inside, self.quality = level.labels, level.inside, level.value()
-        self.sums: list[Array] | None = level.sums
-        self.changed, self.recent, self.arcs, self.updates = self.device.zeros(level.n, np.int64), 0, 0, 0
-        self.scratch = Scratch.of(self.device, level.n) if level.tally.by_thread else None
+        divide(level)
+        self.labels, self.inside, self.level = level.labels, level.inside, None
+        del level  # and the copy of its rows
+        self.changed, self.recent, self.arcs, self.updates = self.device.zeros(len(labels), np.int64), 0, 0, 0
+        self.quality = self._present_level().value()
+
+    def _present_level(self) -> LiveLevel:
+        """Return the level with the present rows."""
+        shard = self.shard
+        if self.level is None or self.level.partition != shard.partition:
+            self.level = LiveLevel(shard, self.labels, self.strengths, self.inside, self.objective, self.unit)
+            self.whole = True
+        else:
+            self.level.follow()
+        return self.level
 
     def _saved_labels(self) -> Array:
         """Return the labels at the last read, which came from a store with the same edges."""
@@ -147,9 +163,8 @@ class Communities:
     @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
-        arrays = [self.labels, self.changed, *self.strengths, *(self.sums or [])]
-        scratch = 0 if self.scratch is None else self.scratch.nbytes
-        return sum(int(a.nbytes) for a in arrays) + scratch + self.names.nbytes
+        arrays, level = [self.labels, self.changed, *self.strengths], 0 if self.level is None else self.level.nbytes
+        return sum(int(a.nbytes) for a in arrays) + level + self.names.nbytes
 
     # ---- following changes -------------------------------------------------------------------------------------------
 
@@ -164,27 +179,24 @@ class Communities:
         self.recent, self.arcs = self.recent + len(changes), self.arcs + len(changes)
         self.updates += 1
 
-        # Begin with the communities of before, and apply the arcs to their weights.
-        shard, device, n, directed = self.shard, self.device, self.shard.n_vertices, self.objective.directed
-        sides = [shard.out_edges, incoming(shard, "communities")] if directed else [shard.out_edges]
-        level = vertex_level(shard, sides, self.strengths, self.objective, self.unit)
-        level.start(self.labels.copy(), self.inside, self.sums)
-        active, cut, sums = device.zeros(n, np.uint8), device.zeros(n, np.uint8), device.zeros(3, np.int64)
+        # Apply the arcs to the weights of the communities.
+        level, directed = self._present_level(), self.objective.directed
         self.kernels.ApplyArcs(
             len(changes), changes=changes.fields(), labels=self.labels, unit=self.unit, directed=int(directed),
             weighs=int(self.objective.name == "modularity"), strength=self.strengths[0],
             strength_in=self.strengths[-1] if directed else None, of_label=level.sums[0],
-            of_label_in=level.sums[-1] if directed else None, changed=self.changed,
-            active=active, cut=cut, sums=sums,
+            of_label_in=level.sums[-1] if directed else None, changed=self.changed, active=level.marks,
+            totals=level.totals,
         )  # fmt: skip
-        inside, total, refused = Device.to_host(sums).tolist()
+        totals = level.settle_changes(changes)
+        inside, total, refused = (totals[place] for place in (INSIDE, ALL, REFUSED))
         self.objective = level.objective = replace(self.objective, total=self.objective.total + total)
         level.inside += inside
         if refused or not self._exact():
             return None
 
         # Move vertices, and from time to time communities.
-        changed = self._improve(level, changes, active, cut)
+        changed = self._improve(level, changes)
         if self.recent > min(RENEWAL * most, ENOUGH):
             changed |= self._renew(level)
         visited = int(self.shard.exchange.allreduce(np.array([level.visited]))[0])
@@ -193,7 +205,7 @@ class Communities:
             return ApplyResult(0, True, "anew")
         return ApplyResult(visited, changed)
 
-    def _renew(self, level: Level) -> bool:
+    def _renew(self, level: LiveLevel) -> bool:
         """Improve the communities on all levels of whose arcs the largest shares have changed. True if any moved.
 
         O(n), and the time with the arcs of these communities: at most ``1 / DIRTY`` of each changed arc.
@@ -201,7 +213,10 @@ class Communities:
         # Choose them.
         device, xp, n, first = self.device, self.device.xp, level.n, self.labels
         changed = level.sums_of(first, self.changed, n)
-        degrees = all_gather(self.shard, device.astype(level.degrees, np.int64))
+        degrees = device.astype(self.shard.out_edges.degrees(), np.int64)
+        if self.objective.directed:
+            degrees += incoming(self.shard, "communities").degrees()
+        degrees = all_gather(self.shard, degrees)
         arcs = level.sums_of(first, degrees, n)
         at = xp.flatnonzero((changed > DIRTY * arcs) & (arcs > 0))
         budget, self.recent = self.recent * len(self.strengths) / DIRTY, 0
@@ -217,8 +232,10 @@ class Communities:
         # Improve them, and divide those that are not connected.
         descend = partial(self.descend, max_levels=self.arguments["max_levels"], seed=self._seed(ROUNDS))
         improve_region(level, chosen, descend)
-        divide(level, first, None, None, self.scratch)
-        self.labels, self.inside, self.sums, self.quality = level.labels, level.inside, level.sums, level.value()
+        level.settle_all()
+        if divide_changed(level):
+            level.unmark()
+        self.labels, self.inside, self.quality = level.labels, level.inside, level.value()
         return bool((self.labels != first).any())
 
     def _try_anew(self, most: int) -> None:
@@ -247,17 +264,18 @@ class Communities:
             return total > 0
         return 1 << LEAST_BITS <= total < 1 << MOST_BITS
 
-    def _improve(self, level: Level, changes: EdgeDelta | None, active: Array, cut: Array) -> bool:
+    def _improve(self, level: LiveLevel, changes: EdgeDelta | None) -> bool:
         """Let vertices move, and divide communities, until none is divided. Returns True if the result has changed."""
-        shard = self.shard
+        moves = len(level.moved)
         for number in range(ROUNDS):
-            before, quality = level.labels.copy(), level.improve(self._seed(number), active=active[shard.lo : shard.hi])
-            apart = divide(level, before, cut, changes, self.scratch)
-            if apart is None:
+            quality = level.improve_marked(self._seed(number))
+            if not divide_changed(level, changes):
                 break
-            active, cut, changes, quality = apart, None, None, level.value()
-        changed = quality != self.quality or bool((level.labels != self.labels).any())
-        self.labels, self.inside, self.sums, self.quality = level.labels, level.inside, level.sums, quality
+            changes, quality = None, level.value()
+        else:
+            level.unmark()  # the next update does not know what was left
+        changed = quality != self.quality or len(level.moved) > moves
+        self.inside, self.quality = level.inside, quality
         return changed
 
     def renumber(self, ids: Renumbering) -> bool:
@@ -272,8 +290,7 @@ class Communities:
         self.labels = up[self.labels[ids.kept]].astype(np.uint32)
         self.changed = self.changed[ids.kept]
         self.strengths = [strength[ids.kept] for strength in self.strengths]
-        self.order = self.shard.order
-        self._resize()
+        self.order, self.level = self.shard.order, None
         return True
 
     def _index(self) -> None:
@@ -295,13 +312,7 @@ class Communities:
         self.changed = indexed(self.changed, device.zeros(n - before, np.int64))
         more = device.full(n - before, lone, np.int64)
         self.strengths = [indexed(strength, more) for strength in self.strengths]
-        self.order = order
-        if n > before:
-            self._resize()
-
-    def _resize(self) -> None:
-        """Drop the sums, and take new memory for a search, for another number of vertices."""
-        self.sums, self.scratch = None, None if self.scratch is None else Scratch.of(self.device, len(self.labels))
+        self.order, self.level = order, None
 
     # ---- results -----------------------------------------------------------------------------------------------------
 
@@ -309,15 +320,31 @@ class Communities:
         """Return the label of each own vertex's community and the community's name, and pass the names on."""
         # Names go by users' ids.
         shard, device, n = self.shard, self.device, self.shard.n_vertices
-        by_user = self.labels if shard.order is None else device.gather(self.labels, shard.order)
-        self.names.pass_on(device, by_user)
-        own = self.labels[shard.lo : shard.hi]
+        if self.level is None or self.whole:
+            by_user = self.labels.copy() if shard.order is None else device.gather(self.labels, shard.order)
+            self.names.pass_on(device, by_user)
+        else:
+            vertices, labels = self._moved(self.level)
+            self.names.pass_on(device, labels, vertices)
+        if self.level is not None:
+            self.whole = False
+            self.level.moved.clear()
 
         # Labels go by users' names.
-        label = own
+        own, rows = self.labels[shard.lo : shard.hi], shard.hi - shard.lo
+        label, name = device.empty(rows, np.int64), device.empty(rows, np.int64)
+        self.kernels.NameVertices(rows, labels=own, names=self.names.names, n=rows, label_of=label, name_of=name)
         if shard.by_name is not shard.order:
             least = device.full(n, 2**32 - 1, np.uint32)
             self.kernels.LeastNames(n, labels=self.labels, names=vertex_labels(shard), n=n, least=least)
-            label = device.gather(least, own)
+            label = device.astype(device.gather(least, own), np.int64)
         scalars = {self.scalar: self._reached(), "communities": self.names.count, "levels": self.levels}
-        return {"community": device.astype(label, np.int64), "name": self.names.of(own)}, scalars
+        return {"community": label, "name": name}, scalars
+
+    def _moved(self, level: LiveLevel) -> tuple[np.ndarray, np.ndarray]:
+        """Return users' ids of the vertices that have moved since the last read, and their labels. Two read-backs."""
+        if not level.moved:
+            return np.empty(0, np.int64), np.empty(0, np.uint32)
+        moved = self.device.asarray(np.unique(Device.to_host(self.device.concatenate(level.moved))))
+        ids = moved if level.names is None else self.device.gather(level.names, moved)
+        return Device.to_host(ids).astype(np.int64), Device.to_host(self.device.gather(self.labels, moved))

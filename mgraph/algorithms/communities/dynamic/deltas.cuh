@@ -1,5 +1,6 @@
 // Applies changed arcs to the strengths of vertices and to the weight inside of communities. Sums are integers.
 #pragma once
+#include "algorithms/communities/dynamic/live.cuh"
 #include "algorithms/primitives/edge_delta.cuh"
 #include "algorithms/primitives/fixed_point.cuh"
 
@@ -16,13 +17,12 @@ struct ApplyArcs {  // one lane per arc
     i64* of_label_in;
     u8* active;  // out: 1 for the ends of each arc that weighs more or less than before
     i64* changed;  // per vertex of the graph: its changed arcs
-    u8* cut;  // out: 1 for the ends of each arc inside of a community that has no weight any more
-    i64* sums;  // out: changes of the weight inside of communities, and of all; the refused weights
+    i64* totals;  // out: changes of the weight inside of communities, and of all; the refused weights
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(changes.n)) {
             i64 src = changes.src(i), dst = changes.dst(i);
             if (changes.is(i) && !(changes.after(i) >= 0.0f && changes.after(i) <= 3.402823466e38f)) {
-                atomic_add(sums + 2, (i64)1);
+                atomic_add(totals + n_refused, (i64)1);
                 continue;
             }
             i64 was = changes.was(i) ? (i64)fixed(changes.before(i), unit) : 0;
@@ -30,8 +30,8 @@ struct ApplyArcs {  // one lane per arc
             if (more == 0) continue;
             i64 both = directed || src == dst ? 2 * more : more;  // an undirected edge is two arcs, a loop is one
             bool inside = labels[src] == labels[dst];
-            atomic_add(sums + 1, both);
-            if (inside) atomic_add(sums, both);
+            atomic_add(totals + all_more, both);
+            if (inside) atomic_add(totals + inside_more, both);
             if (weighs) {
                 i64 out = directed ? more : both;
                 atomic_add(strength + src, out), atomic_add(of_label + labels[src], out);
@@ -41,7 +41,6 @@ struct ApplyArcs {  // one lane per arc
             store(active + src, (u8)1), store(active + dst, (u8)1);
             atomic_add(changed + src, (i64)1);
             if (directed) atomic_add(changed + dst, (i64)1);
-            if (inside && now == 0) store(cut + src, (u8)1), store(cut + dst, (u8)1);
         }
     }
 };

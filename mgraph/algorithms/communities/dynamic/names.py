@@ -117,10 +117,6 @@ class Names:
 
     # ---- from read to read -------------------------------------------------------------------------------------------
 
-    def of(self, labels: Array) -> Array:
-        """Return the names of communities by their labels: int64[k]."""
-        return self.names[labels]
-
     def remove(self, device: Device, ids: np.ndarray) -> None:
         """Forget users' `ids`, whose vertices are removed. Later ids move up."""
         if self.labels is None:
@@ -150,24 +146,46 @@ class Names:
         self.thinned = np.flatnonzero(alive != Device.to_host(self.sizes))
         self.labels, self.alive = device.asarray(least[old]), device.asarray(alive)
 
-    def pass_on(self, device: Device, labels: Array) -> None:
+    def pass_on(self, device: Device, labels: Array, vertices: np.ndarray | None = None) -> None:
         """Name the communities of `labels`, uint32[n] by users' ids, and write the changes to `passed`.
 
-        O(n) to compare the labels, else O(k log k) for k vertices with another label.
+        With `vertices`, users' ids in any order, only these may have other labels than at the last read, and `labels`
+        are theirs: a uint32[k] on the host.
+
+        O(n) to compare all labels, else O(k log k) for k vertices with another label.
         """
-        xp, n = device.xp, len(labels)
         if self.labels is None:
             self._begin(device, labels)
-            return
-        before = len(self.labels)
+        elif vertices is None:
+            self._compare(device, labels)
+        else:
+            old = _host(device.gather(self.labels, device.asarray(vertices))) if len(vertices) else vertices
+            differ = old != labels
+            if differ.any() or self.alive is not None or self.gone or self.lost:
+                vertices, labels = vertices[differ], labels[differ]
+                self._pass_on(device, vertices, old[differ], labels.astype(np.int64), np.empty(0, np.int64))
+                device.scatter(self.labels, device.asarray(vertices), device.asarray(labels))
+            else:
+                self.passed = {**_columns([]), **_moves(np.empty((3, 0), np.int64))}
+
+    def _compare(self, device: Device, labels: Array) -> None:
+        """Pass names on to the communities of `labels`."""
+        xp, n, before = device.xp, len(labels), len(self.labels)
         if n > before:
             self.names, self.sizes = (_longer(device, column, n) for column in (self.names, self.sizes))
-        alive = self.sizes if self.alive is None else _longer(device, self.alive, n)
-
-        # Count the vertices by their old and new labels, if these differ. Only these labels are looked at.
         vertices = xp.flatnonzero(labels[:before] != self.labels)
         old, new = (_host(device.gather(column, vertices)) for column in (self.labels, labels))
-        come = _host(labels[before:])
+        self._pass_on(device, _host(vertices), old, new, _host(labels[before:]))
+        self.labels = labels
+
+    def _pass_on(
+        self, device: Device, vertices: np.ndarray, old: np.ndarray, new: np.ndarray, come: np.ndarray
+    ) -> None:
+        """Pass names on where `vertices` have `new` labels instead of `old` ones; `come` are those of new vertices."""
+        xp, before, n = device.xp, len(self.labels), len(self.labels) + len(come)
+        alive = self.sizes if self.alive is None else _longer(device, self.alive, n)
+
+        # Count the vertices by their old and new labels. Only these labels are looked at.
         pairs, counts = np.unique(old.astype(np.uint64) << np.uint64(32) | new.astype(np.uint64), return_counts=True)
         sources, targets = (pairs >> np.uint64(32)).astype(np.int64), (pairs & np.uint64(NOWHERE)).astype(np.int64)
         looked_at = np.unique(np.concatenate([sources, targets, come, self.thinned]))
@@ -186,12 +204,14 @@ class Names:
         events += [(LOST, NONE, NONE, NONE, NONE)] if self.lost else []
 
         # List the vertices whose name changed, also those with the same label, if its community has another name.
-        moves = [(_host(vertices), old, new)]
+        moves = [(vertices, old, new)]
         renamed = looked_at[(own != passed) & (stay > 0)]
         if len(renamed):
             mark = device.zeros(n, np.uint8)
             mark[device.asarray(renamed)] = 1
-            stayed = xp.flatnonzero((labels[:before] == self.labels) & device.gather(mark, self.labels).astype(bool))
+            stayed = device.gather(mark, self.labels)
+            stayed[device.asarray(vertices)] = 0
+            stayed = xp.flatnonzero(stayed)
             same = _host(device.gather(self.labels, stayed))
             moves.append((_host(stayed), same, same))
         vertex, source, target = (np.concatenate(columns) for columns in zip(*moves, strict=True))
@@ -205,7 +225,7 @@ class Names:
         # Write it down.
         self.names[at], self.sizes[at] = device.asarray(passed), device.asarray(now)
         self.count += int((now > 0).sum()) - int((members > 0).sum())
-        self.labels, self.alive, self.gone, self.thinned = labels, None, [], np.empty(0, np.int64)
+        self.alive, self.gone, self.thinned = None, [], np.empty(0, np.int64)
         self.lost = False
         self.passed = {**_columns(events), **_moves(np.array(rows, np.int64))}
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES
-from mgraph.algorithms.communities.dynamic.splits import level_kernels
+from mgraph.algorithms.communities.dynamic.level_kernels import count_edges, level_kernels
 from mgraph.algorithms.communities.multilevel import Hierarchy, Level, number_communities
 from mgraph.algorithms.communities.multilevel.aggregation import CoarseRows
 from mgraph.algorithms.primitives.replicated import all_gather
@@ -50,7 +50,8 @@ def improve_region(level: Level, chosen: Array, descend: Callable[[Hierarchy], A
         outside = device.astype(xp.flatnonzero(near), np.uint32)
 
     # Copy the rows.
-    degrees = device.astype(device.gather(level.degrees, rows), np.int64)
+    degrees = device.empty(len(rows), np.int64)
+    count_edges(level, rows, degrees)
     last = len(outside) if shard.rank == shard.size - 1 else 0
     offsets = device.zeros(len(rows) + last + 1, np.int64)
     device.cumsum(degrees, out=offsets[1 : len(rows) + 1])
@@ -80,7 +81,7 @@ def improve_region(level: Level, chosen: Array, descend: Callable[[Hierarchy], A
         shard, [CoarseRows(offsets, dst, weights)], partition, offsets[1:] - offsets[:-1], names, strengths, 0,
         level.objective, level.weights[0].unit, fixed=device.arange(k, total, np.uint32),
     )  # fmt: skip
-    arcs = shard.exchange.allreduce(np.array([m, int(Device.to_host(level.degrees.sum(dtype=np.int64)))], np.int64))
+    arcs = shard.exchange.allreduce(np.array([m, sum(weights.num_edges for weights in level.weights)], np.int64))
     region.least *= float(arcs[0] / max(arcs[1], 1))
     own = device.gather(ranks, device.gather(level.labels, members))
     region.start(device.concatenate([own, device.arange(k, total, np.uint32)]), level.inside)

@@ -16,17 +16,17 @@ struct Search {
     static constexpr u32 doubtful = 1u << 31;  // a bit, which more sets than there are have
     static constexpr i64 passes = 3;  // over the moved vertices, for those that came together
     f64 unit;
-    const u32* moved;
+    const u32* moved;  // different vertices; some may have moved back
     i64 n_moved;
     const u32* before;
     const u32* labels;
     u8* touched;  // in: 1 for communities to look at; out: their fate
     u32* set;  // per vertex: the witness whose set it is in, + 1; 0 for none
     u32* queue;  // the vertices in sets, witnesses first
-    i64* count;  // of them; and the edges visited, on a CPU
+    i64* count;  // of them; the edges of rows that were read; and 1 where communities are undecided, step by step
     u32* parent;  // per witness, of joined sets
     u32* pending;  // per witness: the last round for which its set has vertices; `no_id` for an exhausted set
-    u32* open;  // per label: sets that are neither joined nor exhausted; 0 before, and after the search by a thread
+    u32* open;  // per label: sets that are neither joined nor exhausted; 0 before and after
 
     DEVICE bool stays(u32 v) const { return before[v] == labels[v]; }
     DEVICE bool undecided(u32 label) const {
@@ -56,9 +56,13 @@ struct Search {
         atomic_add(open + labels[v], 1u);
     }
     DEVICE void lost_edge(const EdgeDelta& changes, i64 i) const {
-        u32 src = (u32)changes.src(i), dst = (u32)changes.dst(i);
+        if (loses(changes, i)) witness((u32)changes.src(i)), witness((u32)changes.dst(i));
+    }
+    // Returns true if a changed arc was inside of a community, and has no weight any more.
+    DEVICE bool loses(const EdgeDelta& changes, i64 i) const {
+        i64 src = changes.src(i), dst = changes.dst(i);
         bool lost = changes.was(i) && (!changes.is(i) || fixed(changes.after(i), unit) == 0);
-        if (lost && before[src] == before[dst]) witness(src), witness(dst);
+        return lost && src != dst && before[src] == before[dst];
     }
     // The neighbours of a moved vertex. Notes in `pending`, which is 0 before, if it has one where it went: one that
     // stayed there, or has come and has such a neighbour itself.
@@ -74,7 +78,8 @@ struct Search {
         });
     }
     DEVICE void arrive(i64 i) const {
-        if (pending[moved[i]] == 0) atomic_or(open + labels[moved[i]], doubtful);  // several may come
+        if (!stays(moved[i]) && pending[moved[i]] == 0)
+            atomic_or(open + labels[moved[i]], doubtful);  // several may come
     }
 
     // ---- rounds ------------------------------------------------------------------------------------------------------
@@ -102,7 +107,9 @@ struct Search {
     }
     DEVICE void exhaust(i64 i, u32 round) const {
         u32 w = queue[i];
-        if (parent[w] != w || pending[w] > round || !undecided(labels[w])) return;
+        if (parent[w] != w || !undecided(labels[w])) return;
+        store(count + 2, (i64)1);
+        if (pending[w] > round) return;
         pending[w] = no_id;
         atomic_add(open + labels[w], ~0u);
     }
@@ -116,6 +123,7 @@ struct Search {
         u32 w = queue[i], label = labels[w];
         if (pending[w] == no_id && load(open + label) <= 1) store(touched + label, (u8)divided);
     }
+    DEVICE void close(u32 v) const { store(open + before[v], 0u), store(open + labels[v], 0u); }
     DEVICE void decide_moved(i64 i) const { decide(before[moved[i]]), decide(labels[moved[i]]); }
     DEVICE void decide_changed(const EdgeDelta& changes, i64 i) const {
         decide(labels[changes.src(i)]), decide(labels[changes.dst(i)]);
@@ -150,7 +158,7 @@ struct SearchByThread {
         for (i64 i = 0; i < changes.n; ++i) s.lost_edge(changes, i);
         for (i64 pass = 0; pass < Search::passes; ++pass)
             for (i64 i = 0; i < s.n_moved; ++i)
-                if (u32 v = s.moved[i]; s.pending[v] == 0)
+                if (u32 v = s.moved[i]; !s.stays(v) && s.pending[v] == 0)
                     units(v, [&](const View& side, i64 unit) { s.leave(side, Tile<1>{}, v, v, unit); });
         for (i64 i = 0; i < s.n_moved; ++i) s.arrive(i);
         i64 witnesses = *s.count, from = 0;
@@ -167,8 +175,8 @@ struct SearchByThread {
         for (i64 i = 0; i < s.n_moved; ++i) s.decide_moved(i);
         for (i64 i = 0; i < changes.n; ++i) s.decide_changed(changes, i);
         for (i64 i = 0; i < witnesses; ++i) s.decide_witness(i);
-        for (i64 i = 0; i < witnesses; ++i) s.open[s.labels[s.queue[i]]] = 0;
-        for (i64 i = 0; i < s.n_moved; ++i) s.open[s.labels[s.moved[i]]] = 0;
+        for (i64 i = 0; i < witnesses; ++i) s.close(s.queue[i]);
+        for (i64 i = 0; i < s.n_moved; ++i) s.close(s.moved[i]);
     }
 };
 
@@ -178,7 +186,8 @@ struct FindWitnesses {  // one lane per change and moved vertex
     Search search;
     EdgeDelta changes;
     DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(search.n_moved)) search.pending[search.moved[i]] = 0;
+        for (i64 i : grid.items(search.n_moved))
+            if (!search.stays(search.moved[i])) search.pending[search.moved[i]] = 0;  // others may be witnesses
         for (i64 i : grid.items(changes.n)) search.lost_edge(changes, i);
     }
 };
@@ -188,9 +197,28 @@ struct SearchRows {
     const u32* list;
     const u32* labels;
     const u32* open;  // null for moved vertices
+    const u32* before;
     DEVICE i64 operator()(i64 at) const {
+        if (!open && before[list[at]] == labels[list[at]]) return -1;
         u32 sets = open ? load(open + labels[list[at]]) : 2;
         return sets > 1 && sets < Search::doubtful ? (i64)list[at] : -1;
+    }
+};
+
+template <class View>
+struct CountRows {  // adds up the edges of the rows of a step, one lane per row
+    static constexpr int lanes = 1;
+    View graph;
+    View back;  // in-edges, which count too if `both` is 1
+    i64 both;
+    SearchRows rows;
+    i64 n;
+    i64* sum;
+    DEVICE void operator()(Grid grid) const {
+        i64 edges = 0;
+        for (i64 i : grid.items(n))
+            if (i64 row = rows(i); row >= 0) edges += graph.degree(row) + (both ? back.degree(row) : 0);
+        if (edges) atomic_add(sum, edges);
     }
 };
 
@@ -272,5 +300,25 @@ struct DecideWitnesses {  // one lane per witness
     i64 witnesses;
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(witnesses)) search.decide_witness(i);
+    }
+};
+
+struct CloseSearch {  // one lane per witness and moved vertex
+    static constexpr int lanes = 1;
+    Search search;
+    i64 witnesses;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(witnesses)) search.close(search.queue[i]);
+        for (i64 i : grid.items(search.n_moved)) search.close(search.moved[i]);
+    }
+};
+
+struct ForgetSets {  // after communities were named, one lane per vertex in a set
+    static constexpr int lanes = 1;
+    const u32* queue;
+    i64 n;
+    u32* set;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n)) set[queue[i]] = 0;
     }
 };

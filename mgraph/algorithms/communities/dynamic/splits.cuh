@@ -5,38 +5,85 @@
 // (`search.cuh`). The components of the others are found by a concurrent union-find over the edges inside of them.
 #pragma once
 #include "algorithms/communities/components/link.cuh"
+#include "algorithms/communities/dynamic/live.cuh"
 #include "algorithms/communities/dynamic/search.cuh"
 #include "algorithms/communities/multilevel/local_moving.cuh"
 #include "algorithms/primitives/fixed_point.cuh"
 
-struct TouchMoved {  // marks the communities that a vertex left or joined, one lane per moved vertex
+// Marks the communities that a vertex left or joined, and those of the ends of lost edges; one lane per noted vertex and
+// changed arc.
+struct Touch {
     static constexpr int lanes = 1;
-    const u32* moved;
-    i64 n;
-    const u32* before;
-    const u32* labels;
+    Search search;
+    EdgeDelta changes;
     const u32* names;  // null for ids
-    u8* touched;  // per label
     u8* renamed;  // per label: 1 where the least member may be another one
+    u32* ends;  // out: two labels of each lane's; `no_id` for none
+    DEVICE void touch(i64 i, u32 a, u32 b) const {
+        store(search.touched + a, (u8)in_doubt), store(search.touched + b, (u8)in_doubt);
+        ends[2 * i] = a, ends[2 * i + 1] = b;
+    }
     DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) {
-            u32 v = moved[i], name = names ? names[v] : v, left = before[v], joined = labels[v];
-            store(touched + left, (u8)1), store(touched + joined, (u8)1);
+        for (i64 i : grid.items(search.n_moved + changes.n)) {
+            ends[2 * i] = ends[2 * i + 1] = no_id;
+            if (i >= search.n_moved) {
+                i64 arc = i - search.n_moved;
+                if (search.loses(changes, arc))
+                    touch(i, search.labels[changes.src(arc)], search.labels[changes.dst(arc)]);
+                continue;
+            }
+            u32 v = search.moved[i], name = names ? names[v] : v, left = search.before[v], joined = search.labels[v];
+            if (left == joined) continue;
+            touch(i, left, joined);
             if (name == left) store(renamed + left, (u8)1);
             if (name < joined) store(renamed + joined, (u8)1);  // also where a vertex is alone
         }
     }
 };
 
-struct TouchCut {  // marks the communities of ends of lost edges, one lane per vertex
+// Finds out whether members have to be looked at, one lane per touched label: 4 is set for communities in doubt, 2 for
+// divided ones, and 1 for others with another least member.
+struct FindFates {
     static constexpr int lanes = 1;
-    const u8* cut;
+    const u32* ends;
     i64 n;
-    const u32* labels;
-    u8* touched;
+    const u8* touched;
+    const u8* renamed;
+    i64* totals;
     DEVICE void operator()(Grid grid) const {
-        for (i64 v : grid.items(n))
-            if (cut[v]) store(touched + labels[v], (u8)1);
+        for (i64 i : grid.items(n)) {
+            if (ends[i] == no_id || !(touched[ends[i]] || renamed[ends[i]])) continue;
+            i64 fate = touched[ends[i]];
+            atomic_or((u64*)totals + fates, fate == in_doubt ? 4ull : fate == divided ? 2ull : 1ull);
+        }
+    }
+};
+
+struct ListMembers {  // lists the members of communities whose members have to be looked at, one lane per vertex
+    static constexpr int lanes = 1;
+    const u32* labels;
+    i64 n;
+    const u8* touched;
+    const u8* renamed;
+    u64* pairs;  // the vertex << 32 | its label
+    i64* count;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 v : grid.items(n)) {
+            u32 label = labels[v];
+            if (touched[label] || renamed[label]) pairs[take_place(count)] = (u64)v << 32 | label;
+        }
+    }
+};
+
+struct ClearTouched {  // one lane per touched label
+    static constexpr int lanes = 1;
+    const u32* ends;
+    i64 n;
+    u8* touched;
+    u8* renamed;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 i : grid.items(n))
+            if (ends[i] != no_id) store(touched + ends[i], (u8)0), store(renamed + ends[i], (u8)0);
     }
 };
 
@@ -170,11 +217,12 @@ struct NameByLeast {  // labels each member by the least name of its group, one 
     Members members;
     Search search;
     Labels moving;
-    u8* apart;  // out: 1 for members that are not in the component of their community's least member
+    u8* apart;  // out: 1 for members that are not in the component of their community's least member; or null
+    i64* totals;  // out: their number
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(members.n)) {
             u32 v = members.list[i], own = members.labels[v], name = groups.least[groups.of(v, members, search)];
-            if (groups.whole) apart[v] = name != groups.whole[own];
+            if (groups.whole && apart && name != groups.whole[own]) apart[v] = 1, take_place(totals + n_apart);
             if (name != own) moving.move(v, name);
         }
     }

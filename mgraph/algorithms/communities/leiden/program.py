@@ -123,7 +123,7 @@ def run(
 
     # Divide what is not connected any more.
     if not connected:
-        divide(finest, None)
+        divide(finest)
 
     # Name the communities by their smallest user's ids.
     reached = finest.objective.quality(finest.value(), shard.n_vertices)
