@@ -104,8 +104,7 @@ struct TakeCandidates {  // lists the counted candidates of each vertex in any o
         u64 bound = 0, stream = 0;
         i64 vertex = 0;
         visit_parts(
-            grid, graph, n,
-            [&](i64 i) { return (i64)vertices[i] - lottery.first; },
+            grid, graph, n, [&](i64 i) { return (i64)vertices[i] - lottery.first; },
             [&](i64 i, i64 row) {
                 i64 degree = graph.degree(row);
                 vertex = i, stream = lottery.stream(vertices[i]);
