@@ -24,6 +24,7 @@ the first record. So a crash leaves a head that is older than the store, and nev
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -179,10 +180,14 @@ class Store:
         """Make the folder; `StoreError` if that fails."""
         try:
             self.files.folder(self.path)
+            # Of a folder that existed the name may not be durable.
+            try:
+                self.files.sync_folder(os.path.dirname(self.path))
+            except OSError as error:
+                if error.errno == errno.EIO:  # else the folder above may not be ours
+                    raise
         except OSError as error:
             raise failed(error, self.path, "the folder of the store cannot be made:") from error
-        with suppress(OSError):  # of a folder that existed the name may not be durable; the one above may not be ours
-            self.files.sync_folder(os.path.dirname(self.path))
 
     def describe(self, name: str, content: Mapping[str, Any]) -> None:
         """Write a description, durably, in a single step."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+
 import numpy as np
 import pytest
 from crashing import CrashingFiles
 
 from mgraph.device import Device
+from mgraph.errors import StoreError
 from mgraph.log.log import Log
 from mgraph.log.scan import scan
 from mgraph.log.segments import Segments
+from mgraph.log.store import Store
 
 FOLDER, LOG = "/data/log", 7
 
@@ -63,3 +67,22 @@ def test_a_record_that_is_not_handed_over_is_refused(log, monkeypatch, owner, na
     keep(log, 3)
     refused = [("refused", epoch) for epoch in range(2, 2 + count)]
     assert entries(log) == [("batch", 1), *refused, ("batch", 2), ("batch", 3)]
+
+
+@pytest.mark.parametrize(("number", "raises"), [(errno.EIO, True), (errno.EACCES, False)])
+def test_a_folder_that_exists_and_whose_name_cannot_be_synced(monkeypatch, number, raises):
+    """An attempt before may have made it, and could not make its name durable either."""
+
+    def fail(path: str) -> None:
+        raise OSError(number, "of this test", path)
+
+    files = CrashingFiles()
+    files.now["/data"] = files.disk["/data"] = None
+    store = Store("/data/store", files)
+    store.make_folder()
+    monkeypatch.setattr(files, "sync_folder", fail)
+    if raises:
+        with pytest.raises(StoreError, match="the folder of the store cannot be made"):
+            store.make_folder()
+    else:
+        store.make_folder()
