@@ -138,6 +138,23 @@ def test_small_graphs(n):
         fuzz(None, kind, METHODS[0], 8, n, {})
 
 
+def test_other_ids_without_a_change_of_edges():
+    """Communities and names stay where vertices have other internal ids, and new ones are alone."""
+    rng, n = fresh_rng(), 60
+    with DynamicGraph(None, n, directed=False) as graph:
+        graph.insert(*rng.integers(0, n, (2, 150)))
+        live = graph.maintain("leiden")
+        labels, called = live.result().to_numpy(), live.names().to_numpy()
+        for change in (graph.reorder, lambda: graph.add_vertices(3), graph.reorder):
+            change()
+            live.result().close()  # it is asked for again
+            np.testing.assert_array_equal(live.result().to_numpy()[:n], labels)
+            np.testing.assert_array_equal(live.names().to_numpy()[:n], called)
+        assert live.result().to_numpy()[n:].tolist() == [n, n + 1, n + 2]
+        graph.insert([0], [n])
+        assert live.result().to_numpy()[n] == labels[0]
+
+
 def payments(rng: np.random.Generator, step: int, n: int = 40) -> tuple[np.ndarray, ...]:
     """Edges among accounts of a few groups that come and go with time."""
     src = 10 * step + rng.integers(0, 300, n)
