@@ -298,6 +298,20 @@ def test_the_last_moves_of_a_large_graph(monkeypatch: pytest.MonkeyPatch, device
     assert quality(graph, before) < quality(graph, want)
 
 
+def test_few_parts_join_their_communities_at_once(monkeypatch: pytest.MonkeyPatch, tables: str) -> None:
+    """Fewer levels follow, and communities are still connected, and the same on each number of ranks."""
+    monkeypatch.setattr(program, "SMALL", 0)
+    graph = weighted(random_graph(7, 400, 1200, False), 7)
+    levels = []
+    for vertices in (1000, 10):
+        monkeypatch.setattr(program, "PER_PART", vertices)
+        got = check(graph, cut(graph.n, 3, even=False))
+        again, info = run(shards(graph, cut(graph.n, 1)), LEIDEN, seed=1)
+        np.testing.assert_array_equal(again, got)
+        levels.append(info["levels"])
+    assert levels[1] < levels[0]
+
+
 # ---- arguments -------------------------------------------------------------------------------------------------------
 
 

@@ -65,6 +65,7 @@ SMALL, MEDIUM = 1 << 15, 1 << 20  #: most vertices of small graphs, and of those
 OF_SMALL = Effort(10, 1e-4, 1e-3, 0.1, math.inf)
 OF_MEDIUM = Effort(2, 0.0, 0.1, 0.3, 32.0)
 OF_LARGE = Effort(1, 0.0, 0.1, 0.3, 32.0)
+LAST_TOLERANCE = 1e-4  #: smallest gain of a sweep of the last moves, as a share of the quality
 PER_PART = SMALL  #: vertices of the graph for each part that may be joined to its community at once
 SEEDS = 1 << 20  #: seeds per iteration, one for each level
 
@@ -115,7 +116,7 @@ def run(
         if iteration + 1 == effort.iterations:
             # Let vertices move once more on each level.
             for number, level in enumerate(hierarchy.climb()):
-                level.improve(seed + SEEDS * effort.iterations + number, reach=effort.reach)
+                level.improve(seed + SEEDS * effort.iterations + number, LAST_TOLERANCE, reach=effort.reach)
                 connected = False
         else:
             hierarchy.ascend()
