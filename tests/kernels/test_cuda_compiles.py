@@ -40,6 +40,7 @@ KINDS = {
             ("value < u or value and weight", 3, 0, 64),
         )
     ],
+    "algorithms/primitives/vectors.cuh": [(("VALUE_BITS", bits),) for bits in (32, 64)],
     "algorithms/paths/near_far/relax_blockwise.cuh": [(("LENGTHS", bits),) for bits in (0, 32, 64)],
     "algorithms/paths/near_far/search.cuh": [(("LENGTHS", bits),) for bits in (0, 32, 64)],
     "algorithms/paths/incremental_paths/incremental_paths.cuh": [(("LENGTHS", bits),) for bits in (0, 32, 64)],
