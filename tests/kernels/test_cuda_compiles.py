@@ -96,14 +96,14 @@ def programs(variant: str) -> list[source.Program]:
     own, defines = str(Path(view.source).parent), tuple(sorted((*view.defines, *ALGORITHMS)))
     found = []
     for file in FILES:
+        kinds = [tuple(sorted((*defines, *more))) for more in KINDS.get(file, [()])]
         if "template <class View>" in whole(file):
             if "leaf" in options and not is_structures(file):  # the algorithms see the same text
                 continue
-            kinds = [tuple(sorted((*defines, *more))) for more in KINDS.get(file, [()])]
             over = (view.source, view.type)
             found += [source.read_program(file, "kernels/platform/cuda.cuh", kind, over) for kind in kinds]
         elif name == "csr" and owner(file) is None:
-            kinds = SORTS if file == "kernels/sample_sort.cuh" else [defines]
+            kinds = SORTS if file == "kernels/sample_sort.cuh" else kinds
             found += [source.read_program(file, "kernels/platform/cuda.cuh", kind, None) for kind in kinds]
     for _, file, over, constants in launch._libraries:  # with the constants that the structure gave
         mine = owner(file) == own if over is None else owner(file) is not None and over == (view.source, view.type)
