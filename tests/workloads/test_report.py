@@ -215,7 +215,7 @@ def test_pauses_as_a_table_and_as_a_picture(archive, tmp_path, capsys):
 def test_times_of_algorithms_by_gpus(archive, tmp_path, capsys):
     (path,) = archive.glob("*/*.jsonl")
     first = json.loads(path.read_text().splitlines()[0]) | {"name": "scaling"}
-    points = {1: {"BFS": 2.0, "Louvain": 30.0}, 2: {"BFS": 1.0, "Louvain": 40.25}}
+    points = {1: {"BFS": 2.0, "Louvain": 30.0}, 2: {"BFS": 1.0, "Louvain": 40.25, "Leiden": 50.0}}
     lines = [first]
     for workers, times in points.items():
         figures = {name: {"p50_ms": time} for name, time in times.items()}
@@ -227,10 +227,12 @@ def test_times_of_algorithms_by_gpus(archive, tmp_path, capsys):
     assert "| ms, RMAT scale 10, 16.4k drawn arcs | 1 GPU | 2 GPUs |" in printed
     assert "| BFS | 2 | 1 |" in printed
     assert "| Louvain | 30 | 40.2 * |" in printed
+    assert "| Leiden | no memory | 50 |" in printed
     # The same as a picture; the table of ingest has no row for such a run.
     drawn = tmp_path / "speedups.svg"
     assert main(["report", "--results", str(archive), "--speedups", str(drawn)]) == 0
     assert all(text in drawn.read_text() for text in ("BFS", "Louvain", "2 GPUs", "times as fast as on one GPU"))
+    assert "Leiden" not in drawn.read_text()
     path.with_name("scaling.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [*lines[:2], lines[-1]]))
     assert main(["report", "--results", str(archive), "--speedups", str(drawn)]) == 2
     assert main(["report", "--results", str(archive), "--only", "scaling"]) == 2

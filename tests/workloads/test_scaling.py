@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from bench_runs import bench, of
 
+from mgraph.errors import CapacityError
 from workloads.__main__ import main
 from workloads.bench.harness import Mismatch
 from workloads.inputs.generators import Generator
@@ -64,6 +65,44 @@ def test_scaling_compares_what_workers_found():
     for what, value in (("edges built", 4), ("distances from 0", np.array([0, 2])), ("ranks", np.array([0.6, 0.4]))):
         with pytest.raises(Mismatch, match=what):
             _compare(one, {"checks": {**one["checks"], what: value}}, 2)
+    # What fewer workers had too little memory for is compared among the others.
+    _compare(one, {"checks": {**one["checks"], "Leiden": np.array([0, 0])}}, 2)
+    with pytest.raises(Mismatch, match="Leiden"):
+        _compare(one, {"checks": {"Leiden": np.array([0, 1])}}, 4)
+
+
+def test_scaling_goes_on_after_an_algorithm_without_memory(tmp_path, capsys, monkeypatch):
+    from workloads.scaling import algorithms
+
+    def refused(g, root):
+        raise CapacityError("9 bytes are needed")
+
+    cases = {
+        "BFS": algorithms.CASES["BFS"],
+        "Leiden": algorithms._Case(refused),
+        "k-core, 8": algorithms.CASES["k-core, 8"],
+    }
+    monkeypatch.setattr(algorithms, "CASES", cases)
+    monkeypatch.setattr(algorithms, "RUNS", 1)
+    options = [
+        "--gpus",
+        "1",
+        "--device",
+        "cpu",
+        "--scale",
+        "7",
+        "--scaling",
+        "strong",
+        "--roots",
+        "1",
+        "--names",
+        *cases,
+    ]
+    assert main(["scaling", *options, "--measure", "algorithms", "--out", str(tmp_path)]) == 0
+    (path,) = tmp_path.glob("scaling-*.jsonl")
+    (line,) = of([json.loads(line) for line in path.read_text().splitlines()], "scaling")
+    assert list(line["algorithms"]) == ["BFS", "k-core, 8"]
+    assert "1 workers, Leiden: 9 bytes are needed" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -31,10 +31,11 @@ def by_gpus(runs: list[Run], names: tuple[str, ...] = ()) -> tuple[str, list[str
     columns = [f"ms, RMAT scale {lines[0]['scale']}, {arcs} drawn arcs", *counts]
     # A row per algorithm.
     rows = []
-    for name in names or lines[0]["algorithms"]:
-        times = [line["algorithms"][name]["p50_ms"] for line in lines]
+    for name in names or dict.fromkeys(name for line in lines for name in line["algorithms"]):
+        times = [line["algorithms"].get(name, {}).get("p50_ms") for line in lines]  # None: it had too little memory
         stars = [" *" if (name, line["workers"]) in lost else "" for line in lines]
-        rows.append([name, *(f"{time:.3g}{star}" for time, star in zip(times, stars, strict=True))])
+        cells = ["no memory" if time is None else f"{time:.3g}{star}" for time, star in zip(times, stars, strict=True)]
+        rows.append([name, *cells])
     return provenance(run[0]), columns, rows
 
 

@@ -18,7 +18,8 @@ def save_speedups(runs: list[Run], path: Path) -> bool:
         return False
     # Speed-ups by algorithm and number of GPUs, the greatest at the top.
     times = [{name: figures["p50_ms"] for name, figures in line["algorithms"].items()} for line in lines]
-    names = sorted(times[0], key=lambda name: times[0][name] / times[-1][name])
+    measured = [name for name in times[0] if all(name in some for some in times)]
+    names = sorted(measured, key=lambda name: times[0][name] / times[-1][name])
     with picture(path, 9, 1.3 + 0.22 * len(names)) as figure:
         panel = figure.subplots()
         for line, some in zip(lines[1:], times[1:], strict=True):

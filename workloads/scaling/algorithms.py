@@ -12,6 +12,7 @@ import numpy as np
 from mgraph import DynamicGraph, EdgeBatch
 from mgraph.algorithms.sampling.sample_neighbors.method import SampledNeighbors
 from mgraph.client.results.results import VertexRows
+from mgraph.errors import CapacityError
 from mgraph.structures.reads import Csr
 from workloads.bench.harness import summary
 from workloads.scaling.point import Analytics
@@ -86,7 +87,10 @@ class Algorithms(Analytics):
         return {"algorithms": self.times(self.options.names)}
 
     def times(self, names: Sequence[str]) -> dict[str, Any]:
-        """Time some algorithms on a new graph, and tell the point of each. Returns the figures by their names."""
+        """Time some algorithms on a new graph, and tell the point of each.
+
+        Returns the figures by their names, but for those that the workers have too little memory for.
+        """
         point, total = self.point, self.point.edges.n_edges
         with point.graph(directed=False, order=self.order) as graph:
             point.fill(graph, total)
@@ -96,10 +100,13 @@ class Algorithms(Analytics):
                 calls[f"maintained {short}"] = partial(self._maintained, graph, name)
             figures = {}
             for name in names:
-                figures[name] = timing = calls[name]()
-                point.say(
-                    f"{len(point.workers)} workers, {name}: {timing['p50_ms']:.3g} ms, first {timing['first_ms']:.4g}"
-                )
+                who = f"{len(point.workers)} workers, {name}"
+                try:
+                    figures[name] = timing = calls[name]()
+                except CapacityError as error:
+                    point.say(f"{who}: {error}")
+                    continue
+                point.say(f"{who}: {timing['p50_ms']:.3g} ms, first {timing['first_ms']:.4g}")
             return figures
 
     def _roots(self) -> list[int]:
