@@ -34,6 +34,7 @@ __all__ = [
     "Maintained",
     "Memory",
     "Names",
+    "Remembering",
     "Renumbering",
     "Runs",
     "Shard",
@@ -371,6 +372,17 @@ class Maintained(Protocol):
     @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
+        ...
+
+
+class Remembering(Maintained, Protocol):
+    """A maintained result with a `Memory`, which survives a new order of the vertices."""
+
+    def adopt_order(self) -> None:
+        """Adopt the internal ids of the shard, if they are new. Makes no exchange.
+
+        Comes before `columns` and before the next removal of vertices; `apply_changes` does the same.
+        """
         ...
 
 

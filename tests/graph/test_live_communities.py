@@ -132,6 +132,27 @@ def test_two_workers_change_no_name(client, kind):
     assert_clean(client)
 
 
+@pytest.mark.parametrize("size", [HERE, 2])
+def test_an_order_since_the_last_read_changes_no_name(client, size):
+    """Nor does the removal of vertices after it. No edge has changed since the read."""
+    src, dst = fresh_rng().integers(0, 60, (2, 70))
+    results = []
+    for reorders in (False, True):
+        with DynamicGraph(**on(client, size), keys="int64", directed=False) as graph:
+            graph.insert(src, dst)
+            graph.delete(src[::3], dst[::3])
+            live, reads = graph.maintain("leiden"), []
+            for removes in (False, True):
+                reads += [live.result().to_numpy(), live.names().to_numpy()]
+                if reorders:
+                    graph.reorder()
+                assert not removes or graph.drop_isolated() > 0
+                result = live.result()
+                reads += [result.to_numpy(), live.names().to_numpy(), result.info]
+            results.append(reads)
+    np.testing.assert_equal(results[1], results[0])
+
+
 @pytest.mark.parametrize("n", [1, pytest.param(2, marks=pytest.mark.slow), 12])
 def test_small_graphs(n):
     for kind in KINDS.values():

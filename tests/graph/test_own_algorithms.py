@@ -264,6 +264,7 @@ def test_pairs_and_samples_are_the_same_everywhere(client3):
         with graph:
             graph.reorder()
             sample = graph.sample_neighbors([7, 3], [4, 2], seed=1)
+            assert type(sample.num_sampled_nodes) is type(sample.num_sampled_edges) is list
             scores = graph.jaccard(pairs), graph.overlap(pairs)
             found.append([*scores, graph.random_walks([5, 7], 6, seed=1), *vars(sample).values()])
     for here, there in zip(*found, strict=True):

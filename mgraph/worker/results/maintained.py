@@ -19,11 +19,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Algorithm, EdgeDelta, Memory, Renumbering
+from mgraph.algorithms.algorithm import Algorithm, EdgeDelta, Memory, Remembering, Renumbering
 from mgraph.device import Array
 from mgraph.errors import CapacityError
 from mgraph.exchange.columns import join_columns, split_columns
@@ -131,9 +131,14 @@ def _gone_on(shard: Shard, state: MaintainedState) -> Value | None:
     result = state.result
     if (agreed := _agree(shard, state)) is None:
         return None
-    if state.epoch == shard.epoch and not state.removals:
-        return {"how": "unchanged", "touched": 0, "edges": 0}
     assert result is not None
+    if state.epoch == shard.epoch and not state.removals:
+        # Only a result with a memory survives a new order.
+        if state.generation != shard.generation:
+            state.result = None
+            cast(Remembering, result).adopt_order()
+            state.result = result
+        return {"how": "unchanged", "touched": 0, "edges": 0}
     state.result = None
 
     # Gather the changed arcs, and update, unless it is likely to take too long.

@@ -81,6 +81,15 @@ def test_a_start_by_vertex_and_its_other_name() -> None:
             run(shards(graph, cut(6, 2)), HITS, **{name: {1: -1}})
 
 
+@pytest.mark.parametrize("value", [5e-324, 1e-200, 1e-161, 1e200, 1.7e308])
+def test_a_start_whose_squares_leave_the_range_of_float64(value: float, ranks: int) -> None:
+    graph = random_graph(1, 60, 300)
+    made = shards(graph, cut(60, ranks, even=False))
+    want, found = (run(made, HITS, start=np.full(60, of))[0] for of in (1.0, value))
+    for name, column in want.items():
+        np.testing.assert_allclose(found[name], column, rtol=1e-12)
+
+
 def test_no_vertices_and_no_iterations() -> None:
     made = shards(Graph(0, NONE, NONE), cut(0, 1))
     assert run(made, HITS)[0]["hubs"].tolist() == []

@@ -210,3 +210,30 @@ def test_many_vertices_that_are_cut_at_the_same_time() -> None:
         followed.change(set(), spokes)
         followed.change(spokes, {(1, int(v)) for v in rng.choice(leaves, 250, replace=False)})
     assert followed.ways["True"] >= 3  # an arc between hooks may be one of the forest
+
+
+def test_names_that_change_between_updates(counted: Counter[str]) -> None:
+    """Deleted arcs after inserted ones name the trees, once for each new order, and never by an old one."""
+    ends = np.array([(0, 1), (2, 3), (3, 4), (3, 5), (4, 5)], IDS)
+    followed = Followed(Graph(6, ends[:, 0].copy(), ends[:, 1].copy(), False), 1)
+    shard, components, reversal = followed.shards[0], followed.components[0], np.arange(5, -1, -1, dtype=IDS)
+
+    def update(edge: tuple[int, int], kind: int) -> None:
+        keys = np.array(sorted(u << 32 | v for u, v in (edge, edge[::-1])), np.uint64)
+        kinds = np.full(2, kind, np.uint8)
+        change_rows([shard], keys, kinds)
+        components.apply_changes(EdgeDelta(keys, kinds, 2 * (kind == DELETED)), 1 << 40)
+
+    update((1, 2), INSERTED)
+    shard.order = reversal
+    counted.clear()
+    update((4, 5), DELETED)
+    assert components.columns()[0]["component"].tolist() == [0] * 6
+    assert counted["LeastIds"] == 1
+
+    update((2, 3), DELETED)
+    update((0, 5), INSERTED)
+    shard.order = None
+    update((0, 5), DELETED)
+    shard.order = reversal
+    assert components.columns()[0]["component"].tolist() == [3, 3, 3, 0, 0, 0]

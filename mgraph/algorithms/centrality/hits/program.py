@@ -29,6 +29,7 @@ import math
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard
+from mgraph.algorithms.primitives.gather.fixed_point_loop import unit
 from mgraph.algorithms.primitives.gather.reduction import Reduction, reduction_kernels
 from mgraph.algorithms.primitives.replicated import sides
 from mgraph.algorithms.primitives.vectors import add, add_squares, dot, vector_kernels
@@ -63,8 +64,7 @@ class _Lanczos:
 
     def __init__(self, shard: Shard, forth: Reduction, back: Reduction, start: Array) -> None:
         self.shard, self.forth, self.back = shard, forth, back
-        self.vector, self.error = start, math.inf
-        add(shard, start, (1 / math.sqrt(dot(shard, start, start)), start))
+        self.vector, self.error = unit(shard, start, dot(shard, start, start)), math.inf
 
     def iterate(self, tol: float) -> None:
         """Make an iteration. It ends early if the basis is complete."""

@@ -92,7 +92,7 @@ class Components:
         """Return the label of each own vertex's component."""
         labels, self.labels = self.labels, None
         if self.named is not self.shard.by_name:
-            self.named, self.least, labels = self.shard.by_name, None, None
+            self.least, labels = None, None
         if labels is None:
             if self.least is None:
                 self._name()
@@ -107,9 +107,10 @@ class Components:
     def _name(self) -> None:
         """Find each root's name, the first place in `Shard.by_name` of a vertex in its tree, and count the trees."""
         n, trees = self.shard.n_vertices, self.device.zeros(1, np.int64)
+        self.named = self.shard.by_name
         self.least = self.device.full(n, 2**32 - 1, np.uint32)
         self.kernels.LeastIds(
-            n, order=self.shard.by_name, n=n, parent=self.parent, least=self.least, roots=trees
+            n, order=self.named, n=n, parent=self.parent, least=self.least, roots=trees
         )  # fmt: skip
         self.trees, self.flat = int(Device.to_host(trees)[0]), True
 

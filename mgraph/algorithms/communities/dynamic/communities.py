@@ -175,7 +175,7 @@ class Communities:
         """
         if len(changes) > MOST * most:
             return None
-        self._index()
+        self.adopt_order()
         self.recent, self.arcs = self.recent + len(changes), self.arcs + len(changes)
         self.updates += 1
 
@@ -293,8 +293,8 @@ class Communities:
         self.order, self.level = self.shard.order, None
         return True
 
-    def _index(self) -> None:
-        """Index the vertices by the shard's order, new ones too. These are communities of their own."""
+    def adopt_order(self) -> None:
+        """Implement `Remembering.adopt_order`. Vertices that are new are communities of their own."""
         device, n, before = self.device, self.shard.n_vertices, len(self.labels)
         order = self.shard.order
         if order is self.order and n == before:

@@ -35,6 +35,7 @@ T_co = TypeVar("T_co", covariant=True)
 SCALARS = ("iterations", "error", "converged", "growing")
 EDGES = {False: "value", True: "(value * weight)"}  #: in C++, by whether weights count
 ROUNDING = 1e-9  #: share of the values' sum: smaller changes do not show whether it converges
+SMALL = 1e-200  #: sum of squares, some of which may have lost digits below the range of float64
 NO_EDGE = 2**64 - 1
 
 
@@ -112,8 +113,8 @@ def iterate(
 @np.errstate(over="ignore")
 def unit(shard: Shard, x: Array, squares: float) -> Array:
     """Scale `x`, whose squares add up to `squares`, to a Euclidean norm of 1, in place, and return it; 0 stays."""
-    if squares == 0 or not math.isfinite(squares):
-        # A square may exceed the dtype: scale by the largest value first.
+    if not SMALL < squares < math.inf:
+        # Squares have left the range of float64: scale by the largest value first.
         largest = np.array([max(float(x.max()), -float(x.min())) if len(x) else 0.0])
         x /= float(shard.exchange.allreduce(largest, "max")[0]) or 1.0
         squares = dot(shard, x, x)

@@ -122,7 +122,7 @@ def check(graph: GraphFacts, seeds: Any, fanouts: Any, seed: Any = None, directi
 def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Names) -> SampledNeighbors:
     """Return the sample, which rank 0 has laid out."""
     node, row, col = (widened(columns[name][0]) for name in ("node", "row", "col"))
-    return SampledNeighbors(names(node), row, col, info["nodes"], info["edges"])
+    return SampledNeighbors(names(node), row, col, list(info["nodes"]), list(info["edges"]))
 
 
 ALGORITHM = Algorithm(
