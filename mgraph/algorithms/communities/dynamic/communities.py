@@ -319,7 +319,7 @@ class Communities:
     def columns(self) -> Columns:
         """Return the label of each own vertex's community and the community's name, and pass the names on."""
         # Names go by users' ids. Without changed arcs, vertices may have come, or have other internal ids.
-        self._index()
+        self.adopt_order()
         shard, device, n = self.shard, self.device, self.shard.n_vertices
         if self.level is None or self.whole:
             by_user = self.labels.copy() if shard.order is None else device.gather(self.labels, shard.order)
