@@ -44,8 +44,9 @@ def random_walks(self: Runs[Any], starts: Any, length: int, seed: int | None = N
         range.
     CapacityError
         This process has too little memory for the walks, or a worker has too little: in a graph with an order 8 bytes
-        per vertex of the whole graph, of which 4 stay, and for up to a million walks at a time 12 bytes per visit, 24 per walk, 16 per
-        walk and worker, and 40 MB for rows of more than 1,024 edges; if there are more, 24 per visit of its vertices.
+        per vertex of the whole graph, of which 4 stay, and for up to a million walks at a time 12 bytes per visit, 24
+        per walk, 16 per walk and worker, and 40 MB for rows of more than 1,024 edges; if there are more, 24 per visit
+        of its vertices.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
 
