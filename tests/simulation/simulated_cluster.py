@@ -190,6 +190,8 @@ def _ignore(problem: Any) -> None:
 class _Bell:
     """A bell that nobody hears: no call goes by a channel."""
 
+    def ring(self) -> None: ...
+
     def fileno(self) -> int:
         return 0
 

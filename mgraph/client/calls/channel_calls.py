@@ -13,6 +13,7 @@ from mgraph.calls import RemoteCall
 from mgraph.channel import Bell, Channel, pack_message, poll_awake
 from mgraph.client.calls.admission import SMALL
 from mgraph.client.calls.caller import Value
+from mgraph.client.calls.deferred_ctrl_c import DeferredCtrlC
 from mgraph.client.calls.exchange_lifecycle import ExchangeLifecycle
 from mgraph.client.calls.loop_runner import POLL_SECONDS, STOP_SECONDS, STOPPED, LoopRunner
 from mgraph.client.calls.send_lock import SendLock
@@ -59,6 +60,7 @@ class ChannelCalls:
         self._runner, self._sessions, self._exchange = runner, sessions, exchange
         self._lock, self._flying, self._queue, self._may_call = lock, flying, queue, may_call
         self._bell, self._poll = Bell(), select.poll()
+        self._ctrl_c = DeferredCtrlC(self._bell.ring)
         self._poll.register(self._bell, select.POLLIN)
         self._by_descriptor: dict[int, tuple[Session, Channel]] = {}
 
@@ -68,6 +70,13 @@ class ChannelCalls:
         Return None if it must go by the comm (`Coordinator.call`); nothing was sent then. `alike` is True if all ranks
         get the same arguments.
         """
+        # Ctrl-C in between would lose the lock, for which all others wait, or places in shared memory, which nobody
+        # would free.
+        with self._ctrl_c:
+            answers = self._call(call, rank_args, alike)
+        return answers if answers is None or call.reads_in_place else [_owned(answer) for answer in answers]
+
+    def _call(self, call: RemoteCall, rank_args: list[Value], alike: bool) -> list[Value] | None:
         holder = object()
         try:
             if not self._lock.try_acquire(holder) or not self._possible(call, rank_args[0]):
@@ -85,8 +94,7 @@ class ChannelCalls:
                 for result in calls[0].free:
                     self._sessions.forget(result)
                 return None
-            answers = self._answers(calls[0].seq, packed, call.exchange, epoch)
-            return answers if call.reads_in_place else [_owned(answer) for answer in answers]
+            return self._answers(calls[0].seq, packed, call.exchange, epoch)
         finally:
             self._lock.release(holder)
 
@@ -150,6 +158,7 @@ class ChannelCalls:
                 return [answer.value for answer in answers]
 
             # A rank has failed or is lost: the event loop takes over.
+            self._ctrl_c.end()
             waiting = False
             return self._runner.run(self._finish(seq, together, epoch), 2 * ABORT_SECONDS)
         except KeyboardInterrupt:
@@ -183,6 +192,7 @@ class ChannelCalls:
                     self._bell.silence()
                 else:
                     self._by_descriptor[descriptor][0].receive()
+            self._ctrl_c.deliver()
             if stopped is not None and stopped.is_set():
                 raise KeyboardInterrupt
             if not self._runner.alive:

@@ -41,6 +41,7 @@ class ExchangeLifecycle:
         self.number, self.connected, self.shared = 0, False, False
         self._sessions = sessions
         self._acks: Asked = []
+        self._judging = asyncio.Lock()
         self._fatal: MgraphError | None = None
 
     @property
@@ -155,8 +156,15 @@ class ExchangeLifecycle:
         If any rank has made the change, all have voted for it, so the others make it too; else none does. Ranks count
         their changes, so the largest count shows whether a rank has made it.
         """
-        answers = [ack.result() for ack in self._acks if ack.exception() is None]
-        self._acks = []
+        async with self._judging:
+            acks = self._acks
+            if acks:  # else another wait has judged, as after Ctrl-C came again
+                await self._judge_acks(acks, told)
+            if self._acks is acks:
+                self._acks = []
+
+    async def _judge_acks(self, acks: Asked, told: bool) -> None:
+        answers = [ack.result() for ack in acks if ack.exception() is None]
         lost = self._sessions.lost
 
         # The graph is lost if a rank that is gone may have made the change.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
@@ -90,6 +91,20 @@ def test_interrupted_batch_that_one_rank_committed_is_committed_by_all():
         assert coordinator.status.epoch == 1
         assert [state.epoch for state in coordinator.status.states] == [1, 1, 1]
         assert "resolve" in workers[0].log
+
+
+def test_two_waits_for_the_same_release_judge_once():
+    with fake_cluster(2) as (coordinator, workers):
+        coordinator.call("echo_together")
+        exchange = coordinator.exchange
+
+        async def both() -> None:
+            await asyncio.gather(exchange.abort(), exchange.wait_for_aborts())
+
+        coordinator.runner.run(both(), 5)  # as after a third Ctrl-C
+        assert workers[0].log[-1] == workers[1].log[-1] == "settle"
+        assert not exchange.aborting
+        assert len(coordinator.call("echo_together")) == 2
 
 
 def test_interrupted_batch_that_no_rank_committed_is_discarded_by_all():
