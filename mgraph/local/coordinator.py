@@ -17,7 +17,7 @@ from mgraph.calls import CALLS, CallSize, Kind
 from mgraph.client.calls.batch_group import MOST, BatchGroup, SmallBatch, committed_counts, first_group
 from mgraph.client.calls.caller import Flight, GraphStatus, Value
 from mgraph.errors import Aborted, GraphClosed, GraphLost, MgraphError, StoreError
-from mgraph.local.interrupts import Interrupts
+from mgraph.interrupts import Interrupts
 from mgraph.local.session import LiveState, Session
 
 __all__ = ["Coordinator"]

@@ -13,7 +13,6 @@ from mgraph.calls import RemoteCall
 from mgraph.channel import Bell, Channel, pack_message, poll_awake
 from mgraph.client.calls.admission import SMALL
 from mgraph.client.calls.caller import Value
-from mgraph.client.calls.deferred_ctrl_c import DeferredCtrlC
 from mgraph.client.calls.exchange_lifecycle import ExchangeLifecycle
 from mgraph.client.calls.loop_runner import POLL_SECONDS, STOP_SECONDS, STOPPED, LoopRunner
 from mgraph.client.calls.send_lock import SendLock
@@ -21,6 +20,7 @@ from mgraph.client.connections.local_memory import large_bytes
 from mgraph.client.connections.session import ChannelAnswer, Session
 from mgraph.client.connections.sessions import Sessions
 from mgraph.errors import MgraphError
+from mgraph.interrupts import DeferredCtrlC
 from mgraph.parallel_copy import copied
 from mgraph.protocol import ABORT_SECONDS, Answer, Call, to_dict
 
@@ -60,7 +60,7 @@ class ChannelCalls:
         self._runner, self._sessions, self._exchange = runner, sessions, exchange
         self._lock, self._flying, self._queue, self._may_call = lock, flying, queue, may_call
         self._bell, self._poll = Bell(), select.poll()
-        self._ctrl_c = DeferredCtrlC(self._bell.ring)
+        self._ctrl_c = DeferredCtrlC()  # of the call that holds the lock
         self._poll.register(self._bell, select.POLLIN)
         self._by_descriptor: dict[int, tuple[Session, Channel]] = {}
 
@@ -72,31 +72,29 @@ class ChannelCalls:
         """
         # Ctrl-C in between would lose the lock, for which all others wait, or places in shared memory, which nobody
         # would free.
-        with self._ctrl_c:
-            answers = self._call(call, rank_args, alike)
-        return answers if answers is None or call.reads_in_place else [_owned(answer) for answer in answers]
+        ctrl_c, holder = DeferredCtrlC(self._bell.ring), object()
+        with ctrl_c:
+            try:
+                if not self._lock.try_acquire(holder) or not self._possible(call, rank_args[0]):
+                    return None
+                self._ctrl_c = ctrl_c
 
-    def _call(self, call: RemoteCall, rank_args: list[Value], alike: bool) -> list[Value] | None:
-        holder = object()
-        try:
-            if not self._lock.try_acquire(holder) or not self._possible(call, rank_args[0]):
-                return None
+                # Number the call, and pack it for each rank.
+                epoch = self._sessions.epoch + 1 if call.epoch else None
+                if epoch is not None:
+                    rank_args = [{**args, "epoch": epoch} for args in rank_args]
+                calls = self._sessions.calls(call.handler, rank_args, self._exchange.number)
+                packed = self._packed(calls, alike)
 
-            # Number the call, and pack it for each rank.
-            epoch = self._sessions.epoch + 1 if call.epoch else None
-            if epoch is not None:
-                rank_args = [{**args, "epoch": epoch} for args in rank_args]
-            calls = self._sessions.calls(call.handler, rank_args, self._exchange.number)
-            packed = self._packed(calls, alike)
-
-            # Results that these calls would have freed are freed by the next one.
-            if packed is None:
-                for result in calls[0].free:
-                    self._sessions.forget(result)
-                return None
-            return self._answers(calls[0].seq, packed, call.exchange, epoch)
-        finally:
-            self._lock.release(holder)
+                # Results that these calls would have freed are freed by the next one.
+                if packed is None:
+                    for result in calls[0].free:
+                        self._sessions.forget(result)
+                    return None
+                answers = self._answers(calls[0].seq, packed, call.exchange, epoch)
+            finally:
+                self._lock.release(holder)
+        return answers if call.reads_in_place else [_owned(answer) for answer in answers]
 
     def _possible(self, call: RemoteCall, args: Value) -> bool:
         """Return True if a call may go by channels now."""

@@ -16,14 +16,15 @@ from interrupts import at_line
 from patience import patience
 
 from mgraph import channel, shared
+from mgraph import interrupts as deferral
 from mgraph.calls import CALLS
-from mgraph.client.calls import channel_calls, deferred_ctrl_c
-from mgraph.client.calls.deferred_ctrl_c import DeferredCtrlC
+from mgraph.client.calls import channel_calls
 from mgraph.client.connections import answers, local_memory, session
+from mgraph.interrupts import DeferredCtrlC
 
 pytestmark = pytest.mark.timeout(120)
 
-MODULES = channel, shared, channel_calls, deferred_ctrl_c, answers, local_memory, session
+MODULES = channel, shared, channel_calls, deferral, answers, local_memory, session
 FILES = {module.__file__ for module in MODULES}
 
 
@@ -93,3 +94,25 @@ def test_another_thread_defers_nothing():
     thread.start()
     thread.join()
     assert handlers == [signal.getsignal(signal.SIGINT)]
+
+
+def test_a_call_of_another_thread_does_not_end_the_deferral(monkeypatch):
+    """The main thread waits for an answer, and another thread makes a call, which finds the lock taken."""
+    own, came = signal.getsignal(signal.SIGINT), list[int]()
+    with fake_cluster(1) as (coordinator, _):
+        coordinator.call("echo", {"i": 0})
+        ways = coordinator._channels
+
+        def meanwhile(*args: Any) -> Any:
+            thread = threading.Thread(target=ways.call, args=(CALLS["echo"], [{"i": 1}], True))
+            thread.start()
+            thread.join()
+            hit()
+            came.append(1)
+            return answers(*args)
+
+        answers = ways._answers
+        monkeypatch.setattr(ways, "_answers", meanwhile)
+        with pytest.raises(KeyboardInterrupt):
+            ways.call(CALLS["echo"], [{"i": 2}], True)
+        assert came and signal.getsignal(signal.SIGINT) is own
