@@ -70,17 +70,14 @@ def widened(ids: np.ndarray) -> np.ndarray:
 
 def gathered(values: np.ndarray, places: np.ndarray) -> np.ndarray:
     """Return ``values[..., places]``. The places are in bounds."""
-    words = {4: np.uint32, 8: np.uint64}.get(values.itemsize)
-    kernels = None
-    if places.nbytes >= LARGE and places.dtype == np.uint32 and values.ndim == 1 and values.dtype != object:
-        kernels = load_kernels() if all(a.flags.c_contiguous and a.flags.aligned for a in (values, places)) else None
-    if words is None or kernels is None:
-        return values[places] if values.ndim == 1 else values[..., places]
+    fits = values.itemsize in (4, 8) and values.ndim == 1 and values.dtype != object and places.dtype == np.uint32
+    worth = fits and places.nbytes >= LARGE and all(a.flags.c_contiguous and a.flags.aligned for a in (values, places))
+    kernels = load_kernels() if worth else None
+    if kernels is None:
+        return values[..., places]
     # NumPy would convert all places first.
-    out, kernel = (
-        np.empty(len(places), values.dtype),
-        kernels.GatherWords if words is np.uint32 else kernels.GatherLongs,
-    )
+    out, words = np.empty(len(places), values.dtype), np.uint32 if values.itemsize == 4 else np.uint64
+    kernel = kernels.GatherWords if words is np.uint32 else kernels.GatherLongs
     with _kernel_lock.now:
         kernel(len(places), to=out.view(words), of=values.view(words), places=places, n=len(places))
     return out

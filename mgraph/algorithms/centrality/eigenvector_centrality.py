@@ -13,12 +13,11 @@ from mgraph.algorithms.primitives.gather.fixed_point_loop import (
     check_loop,
     iterate,
     neighbor_sums,
-    unit,
     vertex_argument,
     warm,
     warned,
 )
-from mgraph.algorithms.primitives.vectors import add_squares
+from mgraph.algorithms.primitives.vectors import add_squares, unit
 from mgraph.device import Array
 from mgraph.errors import InvalidOption
 

@@ -12,12 +12,11 @@ from mgraph.algorithms.primitives.gather.fixed_point_loop import (
     check_loop,
     iterate,
     neighbor_sums,
-    unit,
     vertex_argument,
     warm,
     warned,
 )
-from mgraph.algorithms.primitives.vectors import dot
+from mgraph.algorithms.primitives.vectors import dot, unit
 from mgraph.checks import check_number
 from mgraph.device import Array
 from mgraph.errors import InvalidOption

@@ -14,10 +14,11 @@ from mgraph.algorithms.algorithm import Shard
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, constants, load
 
-__all__ = ["add", "add_squares", "distance", "dot", "vector_kernels"]
+__all__ = ["add", "add_squares", "distance", "dot", "unit", "vector_kernels"]
 
 FILE = "algorithms/primitives/vectors.cuh"
 CHUNK = constants(FILE, VALUE_BITS=64)["chunk"]
+SMALL = 1e-200  #: sum of squares, some of which may have lost digits below the range of float64
 Term = tuple[float, Array]
 
 
@@ -48,6 +49,18 @@ def distance(shard: Shard, a: Array, b: Array) -> float:
     parts = _parts(shard, a)
     vector_kernels(shard.device, 8 * a.dtype.itemsize).Compare(len(parts), x=a, y=b, n=len(a), parts=parts)
     return _total(shard, parts)
+
+
+@np.errstate(over="ignore")
+def unit(shard: Shard, x: Array, squares: float) -> Array:
+    """Scale `x`, whose squares add up to `squares`, to a Euclidean norm of 1, in place, and return it; 0 stays."""
+    if not SMALL < squares < math.inf:
+        # Squares have left the range of float64: scale by the largest value first.
+        largest = np.array([max(float(x.max()), -float(x.min())) if len(x) else 0.0])
+        x /= float(shard.exchange.allreduce(largest, "max")[0]) or 1.0
+        squares = dot(shard, x, x)
+    add(shard, x, (1 / (math.sqrt(squares) or 1.0), x))
+    return x
 
 
 def _add(shard: Shard, out: Array, terms: Sequence[Term], least: float = -math.inf) -> Array:

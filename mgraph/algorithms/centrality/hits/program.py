@@ -29,10 +29,9 @@ import math
 import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard
-from mgraph.algorithms.primitives.gather.fixed_point_loop import unit
 from mgraph.algorithms.primitives.gather.reduction import Reduction, reduction_kernels
 from mgraph.algorithms.primitives.replicated import sides
-from mgraph.algorithms.primitives.vectors import add, add_squares, dot, vector_kernels
+from mgraph.algorithms.primitives.vectors import add, add_squares, dot, unit, vector_kernels
 from mgraph.algorithms.primitives.weight_validation import check_weights
 from mgraph.device import Array
 from mgraph.errors import InvalidOption

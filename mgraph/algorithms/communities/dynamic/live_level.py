@@ -18,7 +18,7 @@ import numpy as np
 from mgraph.algorithms.algorithm import EdgeDelta, Shard, incoming
 from mgraph.algorithms.communities.dynamic.level_kernels import level_kernels
 from mgraph.algorithms.communities.multilevel import Level
-from mgraph.algorithms.communities.multilevel.level import FILE, MOST_TURNS, SWEEPS, TURNS, _mixed
+from mgraph.algorithms.communities.multilevel.level import FILE, MOST_TURNS, SWEEPS, TURNS, sweep_seed
 from mgraph.algorithms.communities.multilevel.objective import Objective
 from mgraph.algorithms.primitives.label_counts import LabelCounts
 from mgraph.algorithms.primitives.user_ids import vertex_labels
@@ -238,7 +238,7 @@ class LiveLevel(Level):
         for number in range(SWEEPS):
             if self.shard.size == 1 and len(active.rows) == 0:
                 break
-            inside, pairs = self.inside, self._sweep_listed(_mixed(seed, number), turns, active)
+            inside, pairs = self.inside, self._sweep_listed(sweep_seed(seed, number), turns, active)
             if pairs is None:
                 break
 

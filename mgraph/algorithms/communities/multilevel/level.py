@@ -164,7 +164,9 @@ class Level:
         active = self._movable(self.device.full(self.rows, 1, np.uint8) if active is None else active)
         for number in range(SWEEPS):
             before = self.labels.copy(), self.inside
-            marks, now = self._sweep(_mixed(seed, number), turns if number else max(turns, first_turns), active, reach)
+            marks, now = self._sweep(
+                sweep_seed(seed, number), turns if number else max(turns, first_turns), active, reach
+            )
             if counted:
                 chosen = self.device.gather(self.degrees, self.tally.active)
                 self.visited += int(Device.to_host(chosen.sum(dtype=np.int64)))
@@ -287,7 +289,7 @@ class Level:
         changes, active, inside = device.zeros(rows, np.int64), device.empty(rows, np.uint8), device.zeros(1, np.int64)
         follow = {"before": parts.copy(), "marks": None, "reach": 0.0, "inside": inside}
         follow |= {"bounds": self.labels, "changes": changes}
-        votes = self._votes(parts, sums, price, MANY_TURNS, _mixed(seed, SWEEPS))
+        votes = self._votes(parts, sums, price, MANY_TURNS, sweep_seed(seed, SWEEPS))
         votes |= {"bounds": self.labels, "bound_sums": self.sums[0], "cuts": cuts, "joined": joined}
         votes |= {"bound_sums_in": self.sums[1] if len(self.sums) > 1 else None, "noise": NOISE * objective.mean}
         self.kernels.Separate(rows, votes=votes, n=rows, active=active)
@@ -295,6 +297,6 @@ class Level:
         return parts
 
 
-def _mixed(seed: int, number: int) -> int:
+def sweep_seed(seed: int, number: int) -> int:
     """Return a seed for the turns of a sweep: uint64."""
     return (seed * 0x9E3779B97F4A7C15 + (number + 1) * 0xD1B54A32D192ED03) % 2**64

@@ -12,7 +12,7 @@ import numpy as np
 from mgraph.algorithms.algorithm import GraphFacts, Runs, Shard, VertexData, incoming
 from mgraph.algorithms.primitives.gather.reduction import Reduction, reduction_kernels
 from mgraph.algorithms.primitives.user_ids import user_id
-from mgraph.algorithms.primitives.vectors import add, distance, dot, vector_kernels
+from mgraph.algorithms.primitives.vectors import distance, vector_kernels
 from mgraph.checks import check_number, check_whole
 from mgraph.device import Array, Device
 from mgraph.errors import InvalidOption
@@ -24,7 +24,6 @@ __all__ = [
     "check_loop",
     "iterate",
     "neighbor_sums",
-    "unit",
     "vertex_argument",
     "warm",
     "warned",
@@ -35,7 +34,6 @@ T_co = TypeVar("T_co", covariant=True)
 SCALARS = ("iterations", "error", "converged", "growing")
 EDGES = {False: "value", True: "(value * weight)"}  #: in C++, by whether weights count
 ROUNDING = 1e-9  #: share of the values' sum: smaller changes do not show whether it converges
-SMALL = 1e-200  #: sum of squares, some of which may have lost digits below the range of float64
 NO_EDGE = 2**64 - 1
 
 
@@ -108,18 +106,6 @@ def iterate(
     growing = not error < bound and error >= before
     growing = growing and error > ROUNDING * distance(shard, x, shard.device.zeros(len(x), x.dtype))
     return x, {"iterations": steps, "error": error, "converged": error < bound, "growing": growing}
-
-
-@np.errstate(over="ignore")
-def unit(shard: Shard, x: Array, squares: float) -> Array:
-    """Scale `x`, whose squares add up to `squares`, to a Euclidean norm of 1, in place, and return it; 0 stays."""
-    if not SMALL < squares < math.inf:
-        # Squares have left the range of float64: scale by the largest value first.
-        largest = np.array([max(float(x.max()), -float(x.min())) if len(x) else 0.0])
-        x /= float(shard.exchange.allreduce(largest, "max")[0]) or 1.0
-        squares = dot(shard, x, x)
-    add(shard, x, (1 / (math.sqrt(squares) or 1.0), x))
-    return x
 
 
 def _refuse_infinite_weight(shard: Shard) -> None:
