@@ -75,7 +75,8 @@ def processes(folder: Path, n: int = 2, on: Sequence[str | None] = (None,)) -> I
     """
     file, log = folder / "scheduler.json", folder / "cluster.log"
     scheduler = spawn(["-m", "dask", "scheduler", *LOCAL, "--port", "0", "--scheduler-file", str(file)], log)
-    worker = ["-m", "dask", "worker", *LOCAL, "--nthreads", "1", "--scheduler-file", str(file), "--death-timeout", "30"]
+    worker = ["-m", "dask", "worker", *LOCAL, "--nthreads", "1", "--scheduler-file", str(file)]
+    worker += ["--death-timeout", f"{patience(40):.0f}"]  # a worker that takes longer to start ends itself
     nannies = [spawn(worker, log, on[number % len(on)]) for number in range(n)]
     cluster, pids = None, []
     try:
