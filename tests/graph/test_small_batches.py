@@ -23,6 +23,7 @@ from mgraph.structures import names
 from mgraph.worker.calls import changes
 from mgraph.worker.commit.change import GroupChange
 
+ALONE_SECONDS = coordinator.ALONE_SECONDS
 N = 12  #: vertices: batches of a group name the same edges
 KINDS: list[dict[str, Any]] = [
     {},
@@ -66,8 +67,8 @@ def counts(report: Any) -> tuple[int, ...]:
 
 
 def note_groups() -> None:
-    """Count the batches that are committed together; a commit waits, so that others arrive, on a busy machine too."""
-    GroupChange.together = 0
+    """Count the batches that are committed together. They wait for others, and a commit waits for them."""
+    GroupChange.together, coordinator.ALONE_SECONDS = 0, float("inf")
     commit = GroupChange.commit_all = getattr(GroupChange, "commit_all", GroupChange.commit)
 
     def noted(change: GroupChange) -> None:
@@ -79,7 +80,7 @@ def note_groups() -> None:
 
 
 def noted_groups() -> int:
-    GroupChange.commit = GroupChange.commit_all
+    GroupChange.commit, coordinator.ALONE_SECONDS = GroupChange.commit_all, ALONE_SECONDS
     return GroupChange.together
 
 
