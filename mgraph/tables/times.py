@@ -31,6 +31,9 @@ _UNITS = {
     **dict.fromkeys(("us", "µs", "U", "micro", "microsecond"), "us"),
     **dict.fromkeys(("ns", "N", "nano", "nanosecond"), "ns"),
 }
+_CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2})?([.,]\d+)?|[+-]\d{4}$")  #: a time of day, and a time zone
+#: a date with a year: of four digits or more, or the third of three parts
+_YEAR = re.compile(r"\d{4}|\d+\W+\w+\W+\d+|[A-Za-z]+\W+\d+\W+\d+")
 CALENDAR = ("Y", "M")  #: the units of which NumPy knows only a mean length in the others
 
 
@@ -60,7 +63,7 @@ def as_times(values: Any, n: int, name: str = "time") -> Any:
 
     `values` has a time for each edge, or is a single time for all. Dates of Python become datetime64[us], and
     datetime64[ns] where Timestamps of pandas have nanoseconds. Dates with a time zone become UTC. Strings are read by
-    pandas, and in the form of ISO 8601 where pandas is not installed.
+    pandas, with the month before the day, and in the form of ISO 8601 where pandas is not installed.
 
     Raises
     ------
@@ -138,19 +141,40 @@ def _dates(values: list[Any], name: str) -> np.ndarray:
 
 def _parsed(texts: list[str], name: str) -> np.ndarray:
     """Return strings as datetime64, in UTC."""
+    guesses: list[str] = []
     try:
         try:
             import pandas as pd
         except ImportError:
             dates = np.array(texts, "datetime64")
         else:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of a format that pandas could not infer
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
                 dates = pd.to_datetime(texts, utc=True).tz_convert(None).to_numpy()
+            guesses = [str(warning.message) for warning in told]
     except (ValueError, TypeError, OverflowError) as error:
         raise InvalidBatch(f"{name}: {error}; times are integers of 64 bits, or dates") from None
     _refuse_nat(np.isnat(dates), name)
+    _check_guesses(texts, guesses, name)
     return dates
+
+
+def _check_guesses(texts: list[str], guesses: list[str], name: str) -> None:
+    """Raise `InvalidBatch` for strings that pandas read by a guess; `guesses` are its warnings.
+
+    Pandas puts the day first where the month would be above 12, so that it reads the next batch in another way. Where
+    the year is missing, it takes year 1 or this one, and for a time of day it takes today.
+    """
+    if any("dayfirst" in message for message in guesses):
+        raise InvalidBatch(
+            f"{cell(name, 0)} is {texts[0]!r}, with the day before the month, and strings are read with the month "
+            "first; pandas.to_datetime(column, dayfirst=True) makes dates of them"
+        )
+    # All have the format of the first one, unless pandas warns that it found none.
+    apart = any("infer" in message for message in guesses)
+    for row, text in enumerate(texts if apart else texts[:1]):
+        if text not in ("now", "today") and not _YEAR.search(_CLOCK.sub(" ", text)):
+            raise InvalidBatch(f"{cell(name, row)} is {text!r}, which has no year; times are integers, or whole dates")
 
 
 def _refuse_nat(missing: np.ndarray, name: str) -> None:
