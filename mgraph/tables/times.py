@@ -274,6 +274,8 @@ def as_span(window: Any, times: str | None, name: str = "window") -> tuple[int, 
         )
     if isinstance(window, np.timedelta64):
         unit, kept = (np.datetime_data(dtype)[0] for dtype in (window.dtype, np.dtype(times)))
+        if unit == "generic":
+            raise InvalidOption(f'{name} is {window!r}, without a unit; give it one, as np.timedelta64(1, "h")')
         if unit in CALENDAR and kept not in CALENDAR:
             raise InvalidOption(
                 f"{name} is {window!r}, and years and months differ in length; give it in weeks, days, hours, minutes, "
@@ -296,12 +298,19 @@ def _timedelta(text: str, name: str) -> Any:
     The result is in the finest unit of the text.
     """
     parts = re.findall(r"(\d+)\s*([a-zA-Zµ]+)", text)
-    names = [unit if unit in _UNITS or len(unit) == 1 else unit.lower().removesuffix("s") for _, unit in parts]
-    units = [_UNITS.get(name) for name in names]
+    units = [_unit(unit) for _, unit in parts]
     if not parts or None in units or re.sub(r"\d+\s*[a-zA-Zµ]+", "", text).strip():
         raise InvalidOption(f'{name} is {text!r}; it is a span such as "1h", "30 min", "7 days" or "1h 30min"')
     span = sum((np.array(int(n), f"timedelta64[{unit}]") for (n, _), unit in zip(parts, units, strict=True)), 0)
     return np.array(span)[()]
+
+
+def _unit(text: str) -> str | None:
+    """Return NumPy's name of a unit of time, in any case and number; None for other text."""
+    if text in _UNITS or len(text) == 1:  # a single letter in another case is no unit: M are months
+        return _UNITS.get(text)
+    lower = text.lower()
+    return _UNITS.get(lower) or _UNITS.get(lower.removesuffix("s"))
 
 
 def _positive(span: Any, window: Any, name: str) -> int:

@@ -1,12 +1,12 @@
-"""Strings as times: dates with a year are read, in one way in every batch; others are refused."""
+"""Times and spans as strings: what is read, in one way in every batch, and what is refused."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from mgraph import DynamicGraph, InvalidBatch
-from mgraph.tables.times import as_times
+from mgraph import DynamicGraph, InvalidBatch, InvalidOption
+from mgraph.tables.times import as_span, as_times
 
 pytest.importorskip("pandas")
 
@@ -41,3 +41,14 @@ def test_strings_that_pandas_guesses(texts, message):
         with pytest.raises(InvalidBatch, match=message):
             graph.insert(np.arange(len(texts)), np.arange(len(texts)), time=texts)
         assert graph.epoch == 0
+
+
+@pytest.mark.parametrize("text", ["250 ms", "250MS", "250 Ms", "250 millis", "250000 US", "250000000 NS"])
+def test_units_in_capitals(text):
+    assert as_span(text, None)[0] == 250_000_000  # MS was minutes
+
+
+@pytest.mark.parametrize("span", ["1 M", "1 fortnight", "1.5 h", np.timedelta64(5)])
+def test_spans_without_a_unit(span):
+    with pytest.raises(InvalidOption, match="window is"):
+        as_span(span, None)
