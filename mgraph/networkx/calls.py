@@ -75,10 +75,10 @@ def weighted(graph: Graph, weight: Hashable | None, exactly: bool = False, merge
     """
     # Merge parallel edges by the rule of this function. A sum counts them, also those without the attribute.
     contents = graph._contents
-    if weight is not None and contents.merged is not None:
-        if contents.merged != merged or (merged == "sum" and contents.attribute != weight):
-            graph._merge(merged, weight)
-            contents = graph._contents
+    other = contents.merged != merged or (merged == "sum" and contents.attribute != weight)
+    if weight is not None and contents.merged is not None and other:
+        graph._merge(merged, weight)
+        contents = graph._contents
 
     # Refuse rounded values, unless the user allows them.
     if weight is None or contents.attribute != weight:

@@ -170,7 +170,8 @@ def _whole(value: Any) -> int | None:
         return int(value)
     if isinstance(value, float | np.floating | Decimal):
         with suppress(ArithmeticError):  # of a signalling NaN
-            if abs(value) < (MOST_DECIMAL if isinstance(value, Decimal) else EXACT) and int(value) == value:
+            limit = MOST_DECIMAL if isinstance(value, Decimal) else EXACT
+            if -limit < value < limit and int(value) == value:
                 return int(value)
     return None
 

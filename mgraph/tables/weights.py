@@ -83,9 +83,9 @@ def _of_objects(array: np.ndarray, name: str) -> np.ndarray:
         if isinstance(value, int) and abs(value) > int(MOST):
             raise InvalidBatch(f"{cell(name, row)} is {value}; {_STORED}")
     numbers = np.array([float(value) for value in values], np.float64)
-    for row in np.flatnonzero(np.isinf(numbers)):  # decimals and long doubles past float64, too
-        if abs(values[row]) != np.inf:
-            raise InvalidBatch(f"{cell(name, int(row))} is {values[row]}; {_STORED}")
+    for at in np.flatnonzero(np.isinf(numbers)).tolist():  # decimals and long doubles past float64
+        if abs(values[at]) != np.inf:
+            raise InvalidBatch(f"{cell(name, at)} is {values[at]}; {_STORED}")
     return numbers.reshape(array.shape)
 
 
