@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
@@ -207,8 +206,11 @@ def columns_of(part: Any, names: Names, keys: str | None = None) -> tuple[dict[s
     )
 
 
-def part_of(part: Any, names: Names = ALL, keys: str | None = None) -> EdgeBatch:
+def part_of(part: Any, names: Names = ALL, keys: str | None = None, *, own: bool = False) -> EdgeBatch:
     """Convert a part of a source to a batch.
+
+    With `own`, the batch of a table or of arrays has memory of its own, since a generator may fill the same arrays
+    again while the batch is in flight.
 
     Raises
     ------
@@ -218,13 +220,26 @@ def part_of(part: Any, names: Names = ALL, keys: str | None = None) -> EdgeBatch
     if isinstance(part, EdgeBatch):
         return part
     columns, labels, unused = columns_of(part, names, keys)
-    with blamed(os.fspath(part)) if isinstance(part, str | os.PathLike) else nullcontext():
-        return EdgeBatch.of(columns, keys, labels, unused)
+    if isinstance(part, str | os.PathLike):
+        with blamed(os.fspath(part)):
+            return EdgeBatch.of(columns, keys, labels, unused)
+    batch = EdgeBatch.of(columns, keys, labels, unused)
+    if own:
+        batch.__dict__.update((name, _owned(getattr(batch, name), given)) for name, given in columns.items())
+    return batch
 
 
-def as_batch(part: Any, names: Names = ALL, keys: str | None = None) -> EdgeBatch:
-    """Return a part of a source as a batch. Warns of unused columns."""
-    batch = part_of(part, names, keys)
+def _owned(column: Any, given: Any) -> Any:
+    """Return a batch's column, as a copy if it may share the memory of the user's column `given`."""
+    if not hasattr(column, "flags"):  # a number for all edges, or strings
+        return column
+    fresh = column.flags.owndata and column is not given and getattr(given, "dtype", None) != column.dtype
+    return column if fresh else column.copy()
+
+
+def as_batch(part: Any, names: Names = ALL, keys: str | None = None, *, own: bool = False) -> EdgeBatch:
+    """Return a part of a source as a batch, with memory of its `own` as in `part_of`. Warns of unused columns."""
+    batch = part_of(part, names, keys, own=own)
     if batch.unused:
         warn_unused(batch.unused)
     return batch

@@ -177,7 +177,9 @@ def _edges_of(
 
 def _ends_of_pairs(src: Any) -> tuple[Any, Any]:
     """Return the ends of pairs, an iterable or an array of shape (n, 2); `src` and None if it is neither."""
-    # The edges of a graph of NetworkX are a mapping too, but no table.
+    # The edges of a graph of NetworkX are a mapping too, but no table. The graph itself iterates over its nodes.
+    if hasattr(src, "is_multigraph"):
+        raise InvalidBatch(f"src is a {type_name(src)}; its edges are graph.edges, and from_networkx takes it whole")
     if getattr(src, "shape", (0,))[1:] == (2,) and hasattr(src, "dtype"):
         return src[:, 0], src[:, 1]
     listed = library_of(src) == "networkx" or not is_table(src)

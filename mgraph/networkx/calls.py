@@ -73,12 +73,14 @@ def weighted(graph: Graph, weight: Hashable | None, exactly: bool = False, merge
     Raises `Refused` if float32 has rounded a value that is needed `exactly`. If parallel edges were `merged` by another
     function's rule, the graph's contents are replaced: take its `DynamicGraph` after this call.
     """
-    # Merge parallel edges by the rule of this function.
-    if weight is not None and graph._contents.merged not in (None, merged):
-        graph._merge(merged)
+    # Merge parallel edges by the rule of this function. A sum counts them, also those without the attribute.
+    contents = graph._contents
+    other = contents.merged != merged or (merged == "sum" and contents.attribute != weight)
+    if weight is not None and contents.merged is not None and other:
+        graph._merge(merged, weight)
+        contents = graph._contents
 
     # Refuse rounded values, unless the user allows them.
-    contents = graph._contents
     if weight is None or contents.attribute != weight:
         return False
     if exactly and not contents.exact and not nx.config.backends.mgraph.round_weights:

@@ -73,15 +73,18 @@ class Graph(nx.Graph):
         self._contents, self._rows = contents, Adjacency(contents)
         self._cache: tuple[int, dict[str, Any]] = (contents.edits, {})
 
-    def _merge(self, merged: str) -> None:
+    def _merge(self, merged: str, weight: Hashable) -> None:
         """Convert the edges of the source multigraph again, and merge parallel ones by another rule.
+
+        Edges without the attribute `weight` count 1, unless the conversion that made this graph had another default.
 
         Raises `Refused` if the source is gone, or this graph was changed since.
         """
         source = None if self._source is None or self._contents.edits else self._source[0]()
         if source is None:
             raise Refused(f"parallel edges were made one by another function's rule; {merged!r} is needed here")
-        self._adopt(filled_contents(source, self._source[1], merged))
+        wanted = self._source[1]
+        self._adopt(filled_contents(source, wanted if weight in wanted else {weight: 1}, merged))
 
     @classmethod
     def _of(cls, contents: Contents, node: dict[Any, dict]) -> Any:

@@ -53,6 +53,8 @@ def k_truss(G: Graph, k: int) -> Graph:
 def _why_no_ego(
     G: Any, n: Any, radius: float = 1, center: bool = True, undirected: bool = False, distance: Any = None
 ) -> str | None:
+    if G.is_multigraph():
+        return "parallel edges are part of the result, and the backend keeps one"
     if undirected and G.is_directed():
         return "the backend has no search along the edges of a directed graph in both directions"
     return why_no_weight(distance)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -55,9 +56,12 @@ def refuse_missing(missing: Any, name: str, need: str = NEED) -> None:
 
 def is_missing(value: Any) -> bool:
     """Return True for None, NaN, NaT, pandas' NA and NumPy's masked."""
-    return (
-        value is None or value is np.ma.masked or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
-    )
+    if value is None or value is np.ma.masked or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    if isinstance(value, Decimal):  # signalling NaNs cannot be compared
+        return value.is_nan()
+    differs = value != value  # an array's answer is an array
+    return isinstance(differs, bool | np.bool_) and bool(differs)
 
 
 # ---- arrays ----------------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ __all__ = ["EXACT", "GROW", "KINDS", "MAX_VERTICES", "as_ids", "as_keys", "check
 KINDS = ("int64", "string")  #: of keys
 MAX_VERTICES = 2**32 - 1  #: ids are uint32; the largest value means "no vertex"
 EXACT = 2**53  #: below it each whole number is a float64 of its own
+MOST_DECIMAL = 2**64  #: decimals are exact; larger ones are no id and no key, and may have a billion digits
 ASCII = 127  #: up to here a byte of UTF-8 is a character of its own
 KEY = "every vertex needs a key"
 
@@ -165,12 +166,13 @@ def _whole_objects(column: np.ndarray, name: str, why: str, limits: tuple[int, i
 
 def _whole(value: Any) -> int | None:
     """Return a whole number of any type as an int; None for anything else."""
-    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+    if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64):
         return int(value)
     if isinstance(value, float | np.floating | Decimal):
-        with suppress(ArithmeticError, ValueError):  # of infinity
-            whole = int(value)
-            return whole if whole == value and abs(whole) < EXACT else None
+        with suppress(ArithmeticError):  # of a signalling NaN
+            limit = MOST_DECIMAL if isinstance(value, Decimal) else EXACT
+            if -limit < value < limit and int(value) == value:
+                return int(value)
     return None
 
 

@@ -31,6 +31,9 @@ _UNITS = {
     **dict.fromkeys(("us", "µs", "U", "micro", "microsecond"), "us"),
     **dict.fromkeys(("ns", "N", "nano", "nanosecond"), "ns"),
 }
+_CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2})?([.,]\d+)?|[+-]\d{4}$")  #: a time of day, and a time zone
+#: a date with a year: of four digits or more, or the third of three parts
+_YEAR = re.compile(r"\d{4}|\d+\W+\w+\W+\d+|[A-Za-z]+\W+\d+\W+\d+")
 CALENDAR = ("Y", "M")  #: the units of which NumPy knows only a mean length in the others
 
 
@@ -60,7 +63,7 @@ def as_times(values: Any, n: int, name: str = "time") -> Any:
 
     `values` has a time for each edge, or is a single time for all. Dates of Python become datetime64[us], and
     datetime64[ns] where Timestamps of pandas have nanoseconds. Dates with a time zone become UTC. Strings are read by
-    pandas, and in the form of ISO 8601 where pandas is not installed.
+    pandas, with the month before the day, and in the form of ISO 8601 where pandas is not installed.
 
     Raises
     ------
@@ -138,19 +141,40 @@ def _dates(values: list[Any], name: str) -> np.ndarray:
 
 def _parsed(texts: list[str], name: str) -> np.ndarray:
     """Return strings as datetime64, in UTC."""
+    guesses: list[str] = []
     try:
         try:
             import pandas as pd
         except ImportError:
             dates = np.array(texts, "datetime64")
         else:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of a format that pandas could not infer
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
                 dates = pd.to_datetime(texts, utc=True).tz_convert(None).to_numpy()
+            guesses = [str(warning.message) for warning in told]
     except (ValueError, TypeError, OverflowError) as error:
         raise InvalidBatch(f"{name}: {error}; times are integers of 64 bits, or dates") from None
     _refuse_nat(np.isnat(dates), name)
+    _check_guesses(texts, guesses, name)
     return dates
+
+
+def _check_guesses(texts: list[str], guesses: list[str], name: str) -> None:
+    """Raise `InvalidBatch` for strings that pandas read by a guess; `guesses` are its warnings.
+
+    Pandas puts the day first where the month would be above 12, so that it reads the next batch in another way. Where
+    the year is missing, it takes year 1 or this one, and for a time of day it takes today.
+    """
+    if any("dayfirst" in message for message in guesses):
+        raise InvalidBatch(
+            f"{cell(name, 0)} is {texts[0]!r}, with the day before the month, and strings are read with the month "
+            "first; pandas.to_datetime(column, dayfirst=True) makes dates of them"
+        )
+    # All have the format of the first one, unless pandas warns that it found none.
+    apart = any("infer" in message for message in guesses)
+    for row, text in enumerate(texts if apart else texts[:1]):
+        if text not in ("now", "today") and not _YEAR.search(_CLOCK.sub(" ", text)):
+            raise InvalidBatch(f"{cell(name, row)} is {text!r}, which has no year; times are integers, or whole dates")
 
 
 def _refuse_nat(missing: np.ndarray, name: str) -> None:
@@ -250,6 +274,8 @@ def as_span(window: Any, times: str | None, name: str = "window") -> tuple[int, 
         )
     if isinstance(window, np.timedelta64):
         unit, kept = (np.datetime_data(dtype)[0] for dtype in (window.dtype, np.dtype(times)))
+        if unit == "generic":
+            raise InvalidOption(f'{name} is {window!r}, without a unit; give it one, as np.timedelta64(1, "h")')
         if unit in CALENDAR and kept not in CALENDAR:
             raise InvalidOption(
                 f"{name} is {window!r}, and years and months differ in length; give it in weeks, days, hours, minutes, "
@@ -272,12 +298,19 @@ def _timedelta(text: str, name: str) -> Any:
     The result is in the finest unit of the text.
     """
     parts = re.findall(r"(\d+)\s*([a-zA-Zµ]+)", text)
-    names = [unit if unit in _UNITS or len(unit) == 1 else unit.lower().removesuffix("s") for _, unit in parts]
-    units = [_UNITS.get(name) for name in names]
+    units = [_unit(unit) for _, unit in parts]
     if not parts or None in units or re.sub(r"\d+\s*[a-zA-Zµ]+", "", text).strip():
         raise InvalidOption(f'{name} is {text!r}; it is a span such as "1h", "30 min", "7 days" or "1h 30min"')
     span = sum((np.array(int(n), f"timedelta64[{unit}]") for (n, _), unit in zip(parts, units, strict=True)), 0)
     return np.array(span)[()]
+
+
+def _unit(text: str) -> str | None:
+    """Return NumPy's name of a unit of time, in any case and number; None for other text."""
+    if text in _UNITS or len(text) == 1:  # a single letter in another case is no unit: M are months
+        return _UNITS.get(text)
+    lower = text.lower()
+    return _UNITS.get(lower) or _UNITS.get(lower.removesuffix("s"))
 
 
 def _positive(span: Any, window: Any, name: str) -> int:

@@ -82,11 +82,16 @@ def _of_objects(array: np.ndarray, name: str) -> np.ndarray:
     for row, value in enumerate(values):
         if isinstance(value, int) and abs(value) > int(MOST):
             raise InvalidBatch(f"{cell(name, row)} is {value}; {_STORED}")
-    return np.array([float(value) for value in values], np.float64).reshape(array.shape)
+    numbers = np.array([float(value) for value in values], np.float64)
+    for at in np.flatnonzero(np.isinf(numbers)).tolist():  # decimals and long doubles past float64
+        if abs(values[at]) != np.inf:
+            raise InvalidBatch(f"{cell(name, at)} is {values[at]}; {_STORED}")
+    return numbers.reshape(array.shape)
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating | Decimal) and not isinstance(value, bool)
+    numbers = int | float | np.integer | np.floating | Decimal  # NumPy counts a timedelta64 among its integers
+    return isinstance(value, numbers) and not isinstance(value, bool | np.timedelta64)
 
 
 def _is_float(text: str) -> bool:
@@ -120,6 +125,8 @@ def as_ops(values: Any, name: str = "op") -> Any:
         refuse_missing(array != array, name)
     wrong = array.size and array.dtype.kind not in "iufO"
     bad = np.ones(len(array), bool) if wrong else (array != 1) & (array != -1)
+    if array.dtype.kind == "O":  # True and a timedelta64 of 1 equal 1
+        bad |= ~np.fromiter(map(_is_number, array.tolist()), bool, len(array))
     if bad.any():
         at = int(bad.argmax())
         raise InvalidBatch(f"{cell(name, at)} is {shown(array[at])}; {_OPS}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import networkx as nx
 import numpy as np
 import pandas as pd
@@ -21,6 +23,10 @@ TINY = np.array([1, np.inf], np.float16)  # whose largest number is less than th
     [
         (TINY, "int64", r"src\[1\] is inf; keys are whole numbers"),
         (TINY, "auto", r"src\[1\] is inf; keys are whole numbers"),
+        (np.array([0, np.timedelta64(5, "ns")], object), "int64", r"src\[1\] is 5 nanoseconds; the graph"),
+        (np.array([0, Decimal("snan")], object), "int64", r"src\[1\] is missing"),
+        ([0, Decimal(2**63)], "int64", r"src\[1\] is 9223372036854775808; keys run from"),
+        ([0, Decimal("1e999999999")], "int64", r"src\[1\] is Decimal"),
         (np.array([b"a", b"b"], object), "string", r"src\[0\] is b'a'; the graph's keys are strings"),
         (np.array(["a", b"b"], object), "string", r"src\[1\] is b'b'; the graph's keys are strings"),
         ([True, False], "int64", r"src\[0\] is True, and the column is bool; the graph's keys are int64"),
@@ -35,6 +41,15 @@ def test_keys(values, keys, message):
         with pytest.raises(InvalidBatch, match=message):
             graph.insert(values, ["x", "y"] if keys == "string" else [2, 3])
         assert (graph.num_vertices, graph.num_edges, graph.epoch) == (0, 0, 0)
+
+
+def test_decimals_are_exact_keys():
+    keys = [2**53 + 1, -(2**63)]
+    for kind in (pa.decimal128(38, 0), pa.decimal128(21, 2)):
+        column = pa.array(map(Decimal, keys), kind)
+        with DynamicGraph(keys="int64") as graph:
+            graph.insert(column, column)
+            assert graph.vertices().tolist() == keys
 
 
 @pytest.mark.parametrize(

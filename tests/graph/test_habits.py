@@ -209,7 +209,8 @@ def test_edges_come_as_pairs_of_any_kind():
     [
         ([(0, 1, 0.5)], r"edge 0 is \(0, 1, 0.5\); edges in a list are pairs .*; weights go into weight="),
         (nx.karate_club_graph().edges(data=True), r"edge 0 is \(0, 1, \{'weight': 4\}\); .*; weights go into weight="),
-        (nx.path_graph(3), r"edge 0 is 0; edges in a list are pairs of vertices, \(u, v\)$"),
+        (nx.path_graph(3), "src is a networkx.*Graph; its edges are graph.edges, and from_networkx takes"),
+        (nx.grid_2d_graph(2, 2), "its edges are graph.edges"),  # whose nodes are pairs
         ((0, 1), "edge 0 is 0; edges in a list are pairs"),
         (np.zeros((2, 3), int), r"edge 0 is array\(\[0, 0, 0\]\); edges in a list are pairs"),
         (np.arange(4), r"edge 0 is (np.int64\()?0\)?; edges in a list are pairs"),

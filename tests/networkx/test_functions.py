@@ -218,6 +218,18 @@ def test_multigraphs_merge_as_the_function_means():
         backend.dijkstra_path_length(live, 0, 2)
 
 
+def test_parallel_edges_without_the_attribute_count_after_any_conversion():
+    graph = nx.MultiDiGraph([(1, 2)] * 3 + [(1, 1)] * 4 + [(2, 2)] * 2 + [(2, 1)])
+    graph.add_edge(2, 1, weight=5)
+    expected = {name: nx.pagerank(graph, weight=name, backend="networkx") for name in ("weight", "absent")}
+    plain = nx.MultiDiGraph(graph.edges())  # no edge has an attribute
+    for source, how in ((graph, {"edge_attrs": {"weight": 1}}), (plain, {"preserve_edge_attrs": True})):
+        converted = convert_from_nx(source, **how)
+        for name in ("absent", "weight", "absent"):
+            wanted = expected[name] if source is graph else nx.pagerank(source, backend="networkx")
+            assert backend.pagerank(converted, weight=name) == pytest.approx(wanted)
+
+
 def test_every_function_is_offered_and_described():
     ours = {name for name in dir(backend) if hasattr(getattr(backend, name), "why_not")}
     assert ours | {"graph__new__", "digraph__new__"} == set(info.FUNCTIONS)
@@ -234,6 +246,7 @@ def test_every_function_is_offered_and_described():
         ("betweenness_centrality", [nx.DiGraph([(0, 1)])], {"weight": max}, "weight is a function"),
         ("transitivity", [nx.DiGraph([(0, 1)])], {}, "directed"),
         ("clustering", [nx.MultiGraph([(0, 1)])], {}, "multigraphs"),
+        ("ego_graph", [nx.MultiGraph([(0, 1)]), 0], {}, "parallel edges"),
         ("clustering", [nx.path_graph(3)], {}, True),
     ],
 )

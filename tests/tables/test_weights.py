@@ -21,6 +21,11 @@ def test_numbers_of_every_kind():
     for bad in ([True], ["1"], [1j], [None], [Decimal("nan")], [10**40]):
         with pytest.raises(InvalidBatch, match=r"weight\[0\]"):
             as_weights(bad)
+    odd = [Decimal("snan"), np.timedelta64(1, "s"), np.array([1.0, 2.0])]
+    for bad in [*odd, Decimal("1e400"), -Decimal("1e400"), np.longdouble("1e400")]:
+        with pytest.raises(InvalidBatch, match=r"weight\[0\]"):
+            as_weights(np.fromiter([bad], object, 1))
+    assert as_weights(np.array([Decimal("-Infinity"), np.longdouble("inf")], object)).tolist() == [-np.inf, np.inf]
 
 
 def test_a_whole_number_that_float32_changes_is_named():
@@ -89,3 +94,9 @@ def test_operations():
     for bad in ([1, None], [1.0, np.nan]):
         with pytest.raises(InvalidBatch, match=r"op\[1\] is missing"):
             as_ops(bad)
+
+
+def test_operations_that_only_equal_one():
+    for bad in (True, np.timedelta64(1, "s"), Decimal("snan")):
+        with pytest.raises(InvalidBatch, match=r"op\[1\]"):
+            as_ops(np.array([1, bad], object))

@@ -88,6 +88,6 @@ def _piped(graph: Any, source: Any, names: Names, max_bytes: int) -> int:
     n, batches = 0, source.batches(graph.offsets)
     with graph.pipeline(max_bytes) as pipeline:
         for place, part in batches:
-            pipeline.update(as_batch(part, names, graph._directory.keys), offset=place)
+            pipeline.update(as_batch(part, names, graph._directory.keys, own=True), offset=place)
             n += 1
     return n

@@ -278,7 +278,7 @@ def _placed(graph: Any, source: Any, most: int, names: Names) -> Iterator[tuple[
     if hasattr(source, "batches"):
         logged = graph._storing is not None
         placed = source.batches(graph.offsets if logged else {})
-        return ((place if logged else None, _batch(graph, part, names)) for place, part in placed)
+        return ((place if logged else None, _batch(graph, part, names, own=True)) for place, part in placed)
     return ((None, piece) for part in _batches(graph, source, most, names) for piece in _cut(part, most))
 
 
@@ -288,10 +288,11 @@ def _rows(source: Any) -> int | None:
     return len(source) if frame or isinstance(source, EdgeBatch) else None
 
 
-def _batch(graph: Any, part: Any, names: Names) -> EdgeBatch:
+def _batch(graph: Any, part: Any, names: Names, own: bool) -> EdgeBatch:
+    """Return a part as a batch; with memory of its `own`, if several batches are in flight."""
     if hasattr(part, "__dask_graph__"):
         part = part.compute()
-    return as_batch(part, names, graph._directory.keys)
+    return as_batch(part, names, graph._directory.keys, own=own and not graph._options.grows)
 
 
 def _cut(batch: EdgeBatch, most: int) -> Iterator[EdgeBatch]:
@@ -323,7 +324,8 @@ def _batches(graph: Any, source: Any, most: int, names: Names) -> Iterator[EdgeB
             "a stream takes paths, an EdgeBatch, a data frame, columns, an iterable of these, a Dask DataFrame, or a "
             f"source with batches(after); got {type(source).__name__}"
         )
-    return (_batch(graph, part, names) for part in parts)
+    own = not isinstance(parts, list | tuple)  # whose parts exist at once; a generator may fill one array again
+    return (_batch(graph, part, names, own) for part in parts)
 
 
 def _of_files(graph: Any, paths: list[str], names: Names, most: int) -> Iterator[EdgeBatch]:

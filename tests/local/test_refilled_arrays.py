@@ -1,0 +1,59 @@
+"""A source that fills the same arrays for each of its batches: what is in flight keeps its edges."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mgraph import DynamicGraph
+
+N, BATCHES, EDGES = 1000, 12, 40
+
+
+def refilled(form):
+    """Yield the batches of a generator with buffers of the stored dtypes, in some form."""
+    src, dst, weight = np.zeros(EDGES, np.uint32), np.zeros(EDGES, np.uint32), np.zeros(EDGES, np.float32)
+    for step in range(BATCHES):
+        src[:], dst[:], weight[:] = np.arange(EDGES) + step * EDGES, step, step
+        yield form(src, dst, weight)
+
+
+class Placed:
+    """Source with places."""
+
+    def batches(self, after):
+        for place, part in enumerate(refilled(lambda *columns: columns)):
+            yield ("topic", place + 1), part
+
+
+def frame(src, dst, weight):
+    pd = pytest.importorskip("pandas")
+    return pd.DataFrame({"src": src, "dst": dst, "weight": weight}, copy=False)
+
+
+FORMS = {
+    "tuple": lambda *columns: columns,
+    "views": lambda *columns: tuple(column[:] for column in columns),
+    "mapping": lambda src, dst, weight: {"src": src, "dst": dst, "weight": weight},
+    "frame": frame,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_stream(form):
+    with DynamicGraph(n_vertices=N, weighted=True) as graph:
+        assert graph.stream(refilled(FORMS[form])).inserted == BATCHES * EDGES
+        check(graph)
+
+
+@pytest.mark.parametrize("call", ["stream", "follow"])
+def test_a_source_with_places(call, tmp_path):
+    with DynamicGraph(n_vertices=N, weighted=True, store=tmp_path / "store", sync="background") as graph:
+        getattr(graph, call)(Placed())
+        check(graph)
+
+
+def check(graph):
+    src = np.arange(BATCHES * EDGES)
+    assert graph.num_edges == len(src)
+    assert graph.weights(src, src // EDGES).tolist() == (src // EDGES).tolist()

@@ -1,0 +1,62 @@
+"""Times and spans as strings: what is read, in one way in every batch, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mgraph import DynamicGraph, InvalidBatch, InvalidOption
+from mgraph.tables.times import as_span, as_times
+
+pytest.importorskip("pandas")
+
+NOON = np.datetime64("2026-11-28T12:00")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-11-28T12:00Z",
+        "20261128T120000",
+        "2026-11-28 12:00:00,000",
+        "28-Nov-26 12:00",
+        "Nov 28, 26 12:00",
+        "11/28/2026 12:00 PM",
+        "Sat, 28 Nov 2026 14:00:00 +0200",
+        "Sat Nov 28 12:00:00 UTC 2026",
+    ],
+)
+def test_dates_with_a_year(text):
+    assert as_times([text], 1).tolist() == [NOON.astype("datetime64[us]").item()]
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["12:00:00"], r"time\[0\] is '12:00:00', which has no year"),  # pandas takes today
+        (["5 pm"], "has no year"),
+        (["12:00 +0200"], "has no year"),
+        (["Nov 28 21:15:49"], "has no year"),  # and here year 1
+        (["21:15 Nov 28"], "has no year"),
+        (["1/2"], "has no year"),
+        (["Nov 28 2020 9pm", "12:00"], r"time\[1\] is '12:00', which has no year"),
+        (["13/01/2020"], r"time\[0\] is '13/01/2020', with the day before the month.*dayfirst=True"),
+        (["13.1.2020", "2.1.2020"], "with the day before the month"),
+    ],
+)
+def test_strings_that_pandas_guesses(texts, message):
+    with DynamicGraph(n_vertices=9, times=True) as graph:
+        with pytest.raises(InvalidBatch, match=message):
+            graph.insert(np.arange(len(texts)), np.arange(len(texts)), time=texts)
+        assert graph.epoch == 0
+
+
+@pytest.mark.parametrize("text", ["250 ms", "250MS", "250 Ms", "250 millis", "250000 US", "250000000 NS"])
+def test_units_in_capitals(text):
+    assert as_span(text, None)[0] == 250_000_000  # MS was minutes
+
+
+@pytest.mark.parametrize("span", ["1 M", "1 fortnight", "1.5 h", np.timedelta64(5)])
+def test_spans_without_a_unit(span):
+    with pytest.raises(InvalidOption, match="window is"):
+        as_span(span, None)
