@@ -382,6 +382,17 @@ def test_a_moved_graph_has_no_maintained_results():
         assert graph.maintain("bfs", source=0).result()[1] == 1
 
 
+@pytest.mark.parametrize("tol", [2.0, 1e6, 1e300])
+def test_ranks_of_a_tolerance_that_all_ranks_meet(tol):
+    with DynamicGraph(n_vertices=25, directed=False, device="cpu") as graph:
+        live = graph.maintain("pagerank", tol=tol)
+        for end in range(1, 5):
+            graph.insert([0], [end])
+            result = live.result()
+            assert result.converged
+            assert result.sum() == pytest.approx(1)
+
+
 # ---- where PageRank begins -------------------------------------------------------------------------------------------
 
 

@@ -176,6 +176,22 @@ def test_other_ids_without_a_change_of_edges():
         assert live.result().to_numpy()[n] == labels[0]
 
 
+@pytest.mark.parametrize("directed", [False, True])
+def test_weights_of_other_magnitudes(directed):
+    """Sums of the old unit would wrap, some of them to numbers that look exact."""
+    with DynamicGraph(None, 6, directed=directed, reverse=directed, weighted=True) as graph:
+        graph.insert([0, 1, 2], [1, 2, 3], [1, 1, 1])
+        live = [graph.maintain(name) for name in ("leiden", "louvain")]
+        for weight in (30, 48, 63, 96, 100, 1e6, 1e20, 3e38, 1e-30):
+            for changed in (weight, 1):
+                graph.insert([1], [2], [changed])
+                for each in live:
+                    result, fresh = each.result(), graph.run(each.name)
+                    scalar = next(iter(result.info))
+                    assert result.info[scalar] == pytest.approx(graph.modularity(result), abs=1e-12)
+                    assert result.info[scalar] == pytest.approx(fresh.info[scalar], abs=0.05)
+
+
 def payments(rng: np.random.Generator, step: int, n: int = 40) -> tuple[np.ndarray, ...]:
     """Edges among accounts of a few groups that come and go with time."""
     src = 10 * step + rng.integers(0, 300, n)

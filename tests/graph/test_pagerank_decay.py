@@ -143,6 +143,15 @@ def test_a_row_of_high_degree():
         np.testing.assert_allclose(got, want, rtol=1e-5)
 
 
+@pytest.mark.parametrize(("decay", "share"), [(2.0**63, 0.25), (1.0, 0.0), (1e-300, 0.0)])
+def test_ages_past_int64(decay, share):
+    with DynamicGraph(n_vertices=3, times=True, device="cpu") as graph:
+        graph.insert([0, 0], [1, 2], time=[-(2**63) + 1, 2**63 - 1])
+        ranks = graph.pagerank(decay=decay, dtype="float64", tol=1e-12).to_numpy()
+    more = ranks[1:] - ranks[0]
+    np.testing.assert_allclose(more[0], share * more[1], rtol=1e-6, atol=1e-12)
+
+
 @pytest.mark.parametrize("decay", ["7 days", datetime.timedelta(days=7), 7 * DAY])
 def test_dates(decay):
     days = np.array(["2024-01-01", "2024-01-08", "2024-01-15"], "datetime64[s]")

@@ -110,6 +110,20 @@ def test_long_paths_converge_in_few_iterations() -> None:
     np.testing.assert_allclose(both["authorities"], want / want.sum(), atol=1e-4)
 
 
+@pytest.mark.parametrize("tol", [0.0, 1e-16])
+def test_a_tolerance_below_rounding(tol: float) -> None:
+    """A basis that goes on past convergence would find the largest eigenvalue twice, and mix the copies."""
+    for seed in range(40):
+        graph = random_graph(seed, 3 + seed % 9, 15, directed=seed % 2 == 0)
+        matrix = (graph.matrix().toarray() != 0).astype(np.float64)
+        both, info = run(shards(graph, cut(graph.n, 1)), HITS, tol=tol, max_iter=30, normalized=False)
+        hubs, authorities = both["hubs"], both["authorities"]
+        largest = np.linalg.svd(matrix)[1][0]
+        np.testing.assert_allclose(np.linalg.norm(hubs), largest, rtol=1e-13, err_msg=str(graph))
+        np.testing.assert_allclose(matrix.T @ hubs, largest**2 * authorities, atol=1e-11, err_msg=str(graph))
+        assert tol or not info["converged"]
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [

@@ -276,6 +276,17 @@ def test_communities_that_are_not_connected_at_last_are_divided(monkeypatch: pyt
     assert info["quality"] == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_vertex_whose_edges_weigh_nothing_is_in_no_community(size: int) -> None:
+    """A vertex that leaves its community may choose one without weight: there the gain is 0, as alone."""
+    loops = {2: 1, 28: 2, 55: 2, 0: 4, 23: 1, 5: 3, 33: 3, 45: 3, 56: 4, 53: 2, 10: 4, 24: 2, 37: 3}
+    edges = {(31, 55): 4, (0, 52): 3, (5, 42): 2, (2, 4): 3, (0, 42): 3, (5, 15): 0, (0, 2): 4}
+    edges = {**{(v, v): weight for v, weight in loops.items()}, **edges}
+    src, dst = np.array(list(edges), np.uint32).T
+    graph = Graph(66, src.copy(), dst.copy(), False, "tied", np.array(list(edges.values()), np.float32))
+    check(graph, cut(66, size), seed=2)
+
+
 @pytest.mark.parametrize("directed", [True, False])
 def test_the_last_moves_of_a_large_graph(monkeypatch: pytest.MonkeyPatch, device: str, directed: bool) -> None:
     """Those of all levels gain, leave communities connected, and are the same on each number of ranks and in each

@@ -57,7 +57,7 @@ def hits(
     -------
     VertexValues
         The hubs, with the column ``.authorities``; ``.iterations``; ``.error``, to compare with `tol`; and
-        ``.converged``. Without edges all vertices are equal.
+        ``.converged``. Without edges all hubs are equal, and authorities are those of `start`.
 
     Raises
     ------

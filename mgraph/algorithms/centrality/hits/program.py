@@ -3,8 +3,9 @@
 Authorities `a` are the dominant eigenvector of B = A^T A, and hubs are A a. A product with A is a sum over out-edges at
 each vertex, a product with A^T a sum over in-edges. An iteration makes an orthonormal basis of `STEPS` vectors
 ``v, B v, B^2 v, ...`` by the three-term recurrence, in which B is tridiagonal, and goes on from the best vector in it.
-The recurrence gives that vector's residual ``|B a - s a|``. The basis is not orthogonalised again: rounding makes
-copies of known eigenvalues, and does no harm to the largest.
+The recurrence gives that vector's residual ``|B a - s a|``. The basis is not orthogonalised again. It stays orthogonal
+until the residual is near rounding; the recurrence would then find the largest eigenvalue again, and mix the copies. So
+a basis ends at a residual of `ROUNDING`, also where `tol` is smaller.
 
 All values are float64, and sums do not depend on timing.
 
@@ -39,6 +40,7 @@ from mgraph.errors import InvalidOption
 __all__ = ["STEPS", "run", "warm"]
 
 STEPS = 20  #: vectors of a basis: 160 bytes per vertex
+ROUNDING = 1e-14  #: the relative residual from which on further vectors of a basis are not orthogonal to the best
 WHAT = "hubs and authorities by weights"
 
 
@@ -84,7 +86,7 @@ class _Lanczos:
             # The residual of the best vector is beta_k times its last coefficient.
             value, weights = _largest(diagonal, beside)
             self.error = left * abs(weights[-1]) / value if value > 0 else 0.0
-            if len(basis) == STEPS or self.error <= tol or left <= 1e-14 * value:
+            if len(basis) == STEPS or self.error <= max(tol, ROUNDING):
                 break
 
             # Extend the basis: v_(k+1) = w / beta_k.

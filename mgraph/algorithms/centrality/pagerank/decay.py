@@ -73,8 +73,9 @@ def _weighted(
 ) -> CsrRows:
     """Return the rows of a CSR with decayed weights. `latest` has, per arc, the latest time in its source's row."""
     device, xp, n = shard.device, shard.device.xp, len(csr.dst)
-    with device.taking(BYTES * n, f"the decay of {n} arcs"):
-        weights = xp.exp2((times - latest) / decay)
+    with device.taking(BYTES * n, f"the decay of {n} arcs"), np.errstate(over="ignore"):
+        ages = (latest - times).view(np.uint64)  # up to 2**64 - 2, which is past int64
+        weights = xp.exp2(ages / -decay)
         if weight:
             weights *= csr.weight
     return CsrRows(csr.offsets, csr.dst, device.astype(weights, np.float32), edges.sorted_rows)

@@ -36,6 +36,7 @@ FEW = {
     "cuda": 1 << 15,
     "cpu": 2048,
 }  #: rows up to which a persistent kernel makes the rounds: launches and read-backs would take longer
+MOST = 2.0**62  #: the largest limit of residuals in fixed point: no sum is above it
 ROUNDS = 256  #: rounds per launch, after which the host checks for an abort
 
 
@@ -93,7 +94,7 @@ class ForwardPush:
     def _aim(self) -> None:
         """Set the limit of residuals: with none above it, the error is below the tolerance."""
         most = self.tol * self.alpha * self.total / (2.2 * max(1, self.shard.n_vertices))
-        self.most = max(int(most * self.one), 1)
+        self.most = max(int(min(most * self.one, MOST)), 1)
         self._face(0)
 
     def _face(self, front: int) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Renumbering, Shard, incoming, kernels
-from mgraph.algorithms.communities.dynamic.live_level import ALL, INSIDE, REFUSED, LiveLevel
+from mgraph.algorithms.communities.dynamic.live_level import ALL, INSIDE, REFUSED, TOO_LARGE, LiveLevel
 from mgraph.algorithms.communities.dynamic.names import Names
 from mgraph.algorithms.communities.dynamic.region import improve_region
 from mgraph.algorithms.communities.dynamic.splits import FILE, divide, divide_changed
@@ -171,7 +171,7 @@ class Communities:
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         """Apply changes to the communities; `most` is the number of arcs of the graph.
 
-        None if they must be computed anew: after many changes, or if a weight is refused.
+        None if they must be computed anew: after many changes, or if a weight is refused or too large for the unit.
         """
         if len(changes) > MOST * most:
             return None
@@ -192,7 +192,7 @@ class Communities:
         inside, total, refused = (totals[place] for place in (INSIDE, ALL, REFUSED))
         self.objective = level.objective = replace(self.objective, total=self.objective.total + total)
         level.inside += inside
-        if refused or not self._exact():
+        if refused >= TOO_LARGE or not self._exact():
             return None
 
         # Move vertices, and from time to time communities.

@@ -17,16 +17,21 @@ struct ApplyArcs {  // one lane per arc
     i64* of_label_in;
     u8* active;  // out: 1 for the ends of each arc that weighs more or less than before
     i64* changed;  // per vertex of the graph: its changed arcs
-    i64* totals;  // out: changes of the weight inside of communities, and of all; the refused weights
+    i64* totals;  // out: changes of the weight inside of communities, and of all; `refused`
+    DEVICE bool fits(f32 weight) const {
+        f64 units = unit == 0 ? 1 : (f64)weight * unit;
+        return units >= 0 && units < 0x1p62;
+    }
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(changes.n)) {
             i64 src = changes.src(i), dst = changes.dst(i);
-            if (changes.is(i) && !(changes.after(i) >= 0.0f && changes.after(i) <= 3.402823466e38f)) {
-                atomic_add(totals + n_refused, (i64)1);
+            if (changes.is(i) && !fits(changes.after(i))) {
+                atomic_add(totals + refused, too_large);
                 continue;
             }
             i64 was = changes.was(i) ? (i64)fixed(changes.before(i), unit) : 0;
             i64 now = changes.is(i) ? (i64)fixed(changes.after(i), unit) : 0, more = now - was;
+            if (now >> 32) atomic_add(totals + refused, now >> 32);
             if (more == 0) continue;
             i64 both = directed || src == dst ? 2 * more : more;  // an undirected edge is two arcs, a loop is one
             bool inside = labels[src] == labels[dst];

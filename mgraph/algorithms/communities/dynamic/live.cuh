@@ -9,7 +9,7 @@
 enum Total : i64 {
     inside_more,
     all_more,
-    n_refused,
+    refused,
     low_word,
     middle_word,
     high_word,
@@ -18,6 +18,9 @@ enum Total : i64 {
     fates,
     n_totals
 };
+// `refused` is the sum of the present weights of changed arcs, in units of 2**32. From `too_large` on, sums may wrap, and
+// look as if they were exact. A weight that is negative, not finite, or too large by itself counts as that much.
+constexpr i64 too_large = 1 << 30;
 
 DEVICE u32 moved_of(u64 pair) { return (u32)(pair >> 32); }  // a pair is a moved vertex << 32 | its label before
 

@@ -26,14 +26,14 @@ from mgraph.algorithms.primitives.weight_sums import WeightSums
 from mgraph.device import Array, Device
 from mgraph.kernels import constants
 
-__all__ = ["ALL", "FATES", "INSIDE", "REFUSED", "LiveLevel"]
+__all__ = ["ALL", "FATES", "INSIDE", "REFUSED", "TOO_LARGE", "LiveLevel"]
 
 _TOTALS = constants("algorithms/communities/dynamic/live.cuh", HUB_DEGREE=1024)
 INSIDE, ALL, REFUSED, LOW, MIDDLE, HIGH = (
-    _TOTALS[name] for name in ("inside_more", "all_more", "n_refused", "low_word", "middle_word", "high_word")
+    _TOTALS[name] for name in ("inside_more", "all_more", "refused", "low_word", "middle_word", "high_word")
 )
 NOTED, APART, FATES, N_TOTALS = (_TOTALS[name] for name in ("n_noted", "n_apart", "fates", "n_totals"))
-CHUNK = _TOTALS["CountProducts::chunk"]
+CHUNK, TOO_LARGE = _TOTALS["CountProducts::chunk"], _TOTALS["too_large"]
 
 
 @dataclass(frozen=True)

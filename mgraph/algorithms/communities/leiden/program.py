@@ -112,7 +112,7 @@ def run(
         hierarchy, before = Hierarchy(finest), finest.value()
         first = iteration == 0
         descend(hierarchy, max_levels, seed + SEEDS * iteration, alone=first, few=finest.n // PER_PART)
-        levels, connected = hierarchy.levels, hierarchy.level.inside == hierarchy.level.loops
+        levels, connected = hierarchy.levels, hierarchy.is_whole()
         if iteration + 1 == effort.iterations:
             # Let vertices move once more on each level.
             for number, level in enumerate(hierarchy.climb()):

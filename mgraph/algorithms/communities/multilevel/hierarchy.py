@@ -93,6 +93,14 @@ class Hierarchy:
         self.level, self.levels = level, self.levels + 1
         return True
 
+    def is_whole(self) -> bool:
+        """Return True if each community is one vertex of the present level."""
+        level = self.level
+        if level.inside != level.loops:
+            return False
+        # Vertices that are joined by edges of weight 0, or not at all, have no weight between them.
+        return len(number_communities(level, level.labels)[1]) == level.n
+
     def ascend(self) -> None:
         """Begin on the first level with the communities of the last one."""
         numbers, _ = number_communities(self.level, self.level.labels)
