@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
@@ -69,6 +69,19 @@ class Host:
     thread_per_rank: bool = True
 
 
+class _NoShard:
+    """Placeholder of a shard and its ballot; raises `MgraphError` with a message when it is used.
+
+    A `__getattr__` of `Rank` itself would make all its attributes slow.
+    """
+
+    def __init__(self, message: str) -> None:
+        self._message = message
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise MgraphError(self._message)
+
+
 class Rank:
     """Rank of a graph: owns its shard, and replaces its exchange after an aborted attempt.
 
@@ -89,9 +102,9 @@ class Rank:
     device : Device or None
         The shard's device.
     ballot : Ballot
-        Decides on the shard's changes; `MgraphError` before `create`.
+        Decides on the shard's changes; its use raises `MgraphError` before `create`.
     shard : Shard
-        The shard of the ballot; `MgraphError` before `create`, too.
+        The shard of the ballot; so does its use.
     trial : PeerExchange or None
         Memory offered to the other ranks for a test mapping.
     """
@@ -104,6 +117,9 @@ class Rank:
         self.exchange_name = ""
         self.trial: PeerExchange | None = None
         self.device: Device | None = None
+        self._no_shard = cast("Any", _NoShard(f"graph {graph}, rank {number}: no shard was made"))
+        self.ballot: Ballot = self._no_shard
+        self.shard: Shard = self._no_shard
         self._ballot: Ballot | None = None
         self._offered: Shard | None = None
         self.compiled = set(WARM)  # names of compiled algorithms
@@ -137,13 +153,6 @@ class Rank:
         if shard is None:
             raise MgraphError(f"graph {self.graph}, rank {self.number}: no shard was copied for it")
         return shard
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            if name in ("ballot", "shard"):
-                raise MgraphError(f"graph {self.graph}, rank {self.number}: no shard was made")
-            raise AttributeError(f"a rank has no attribute {name!r}")
 
     def received(self) -> None:
         """Release the memory reserved for a call's arguments, now received. Called on the event loop."""
@@ -225,7 +234,7 @@ class Rank:
             if self.storage is not None and self._ballot.broken is None:
                 self.storage.keep_communities(self._ballot.shard)
             self._ballot.close()
-            del self.ballot, self.shard
+            self.ballot = self.shard = self._no_shard
         self._ballot = self._offered = None
         # The log ends with the shard.
         storage, self.storage = self.storage, None
@@ -288,12 +297,12 @@ class Rank:
             raise InvalidOption(f"graph {self.graph} has no store")
         return self.storage
 
-    def owner(self, starts: list[int], generation: int) -> Shard:
+    def owner(self, starts: Sequence[int], generation: int) -> Shard:
         """Return the shard, or raise `Stale` for outdated ranges or an outdated order."""
         shard = self.shard
         if generation != shard.generation:
             self.same_ids(generation)
-        if tuple(starts) != shard.partition.starts:
+        if starts is not shard.partition.starts and tuple(starts) != shard.partition.starts:
             raise Stale(f"{shard}: the ranges of the ranks have changed")
         return shard
 
