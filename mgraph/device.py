@@ -478,10 +478,11 @@ class Device:
         if array.dtype == out.dtype:
             return np.add.accumulate(array, dtype=out.dtype, out=out)
         # NumPy would convert the whole array to another dtype first: sum it in chunks.
-        for part in self.slices(len(array)):
+        for at in range(0, len(array), CHUNK):
+            part = slice(at, at + CHUNK)
             sums = np.add.accumulate(array[part], dtype=out.dtype, out=out[part])
-            if part.start:
-                sums += out[part.start - 1]
+            if at:
+                sums += out[at - 1]
         return out
 
     def sort(self, array: Array) -> None:
