@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -69,17 +69,13 @@ class Host:
     thread_per_rank: bool = True
 
 
-class _NoShard:
-    """Placeholder of a shard and its ballot; raises `MgraphError` with a message when it is used.
+class _Missing:
+    """Descriptor that raises `MgraphError` until a rank has an attribute of its own."""
 
-    A `__getattr__` of `Rank` itself would make all its attributes slow.
-    """
-
-    def __init__(self, message: str) -> None:
-        self._message = message
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise MgraphError(self._message)
+    def __get__(self, rank: Rank | None, owner: type) -> _Missing:
+        if rank is None:
+            return self
+        raise MgraphError(f"graph {rank.graph}, rank {rank.number}: no shard was made")
 
 
 class Rank:
@@ -102,9 +98,9 @@ class Rank:
     device : Device or None
         The shard's device.
     ballot : Ballot
-        Decides on the shard's changes; its use raises `MgraphError` before `create`.
+        Decides on the shard's changes; `MgraphError` before `create`.
     shard : Shard
-        The shard of the ballot; so does its use.
+        The shard of the ballot; `MgraphError` before `create`, too.
     trial : PeerExchange or None
         Memory offered to the other ranks for a test mapping.
     """
@@ -117,9 +113,6 @@ class Rank:
         self.exchange_name = ""
         self.trial: PeerExchange | None = None
         self.device: Device | None = None
-        self._no_shard = cast("Any", _NoShard(f"graph {graph}, rank {number}: no shard was made"))
-        self.ballot: Ballot = self._no_shard
-        self.shard: Shard = self._no_shard
         self._ballot: Ballot | None = None
         self._offered: Shard | None = None
         self.compiled = set(WARM)  # names of compiled algorithms
@@ -153,6 +146,9 @@ class Rank:
         if shard is None:
             raise MgraphError(f"graph {self.graph}, rank {self.number}: no shard was copied for it")
         return shard
+
+    if not TYPE_CHECKING:  # a `__getattr__` would make all attributes slow
+        ballot = shard = _Missing()
 
     def received(self) -> None:
         """Release the memory reserved for a call's arguments, now received. Called on the event loop."""
@@ -234,7 +230,7 @@ class Rank:
             if self.storage is not None and self._ballot.broken is None:
                 self.storage.keep_communities(self._ballot.shard)
             self._ballot.close()
-            self.ballot = self.shard = self._no_shard
+            del self.ballot, self.shard
         self._ballot = self._offered = None
         # The log ends with the shard.
         storage, self.storage = self.storage, None
