@@ -110,7 +110,7 @@ class EdgeBatch:
         if time is not None:
             columns["time"] = as_times(time, len(src), labels.get("time", "time"))
         # All columns have the length of `src`.
-        if len(dst) != len(src) or not (weight is op is time is None):
+        if len(dst) != len(src) or not (weight is time is None and (op is None or type(op) is int)):
             for name in COLUMNS[1:]:
                 column = getattr(self, name)
                 if not (column is None or type(column) is int or column.shape == src.shape):

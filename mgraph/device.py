@@ -476,13 +476,13 @@ class Device:
             with self.taking(out.nbytes, f"{len(out)} running sums"):
                 return self.xp.cumsum(array, dtype=out.dtype, out=out)
         if array.dtype == out.dtype:
-            return np.cumsum(array, dtype=out.dtype, out=out)
+            return np.add.accumulate(array, dtype=out.dtype, out=out)
         # NumPy would convert the whole array to another dtype first: sum it in chunks.
-        before = out.dtype.type(0)
-        for part in self.slices(len(array)):
-            sums = np.cumsum(array[part], dtype=out.dtype, out=out[part])
-            sums += before
-            before = sums[-1]
+        for at in range(0, len(array), CHUNK):
+            part = slice(at, at + CHUNK)
+            sums = np.add.accumulate(array[part], dtype=out.dtype, out=out[part])
+            if at:
+                sums += out[at - 1]
         return out
 
     def sort(self, array: Array) -> None:

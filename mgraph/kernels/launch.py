@@ -105,6 +105,14 @@ def launcher(_function, _threads, _last):
             _function(packed + _last, _items, _threads)
     return {kernel}
 """
+#: the same if all fields are packed
+_LAUNCHERS_OF_PACKED = """
+def launcher(_function, _threads, _last):
+    def {kernel}(_items):
+        if _items > 0:
+            _function(_last, _items, _threads)
+    return {kernel}
+"""
 
 
 def _struct(value: Any) -> Any:
@@ -163,14 +171,14 @@ class _Packer:
         return f"(0 if (_a := {value}) is None else ({_ADDRESS[self.device.kind]}) if {same} else _none())"
 
     @cached_property
-    def launcher(self) -> Callable[[Callable[[bytes, int, int], None], int, bytes], Launch]:
+    def launcher(self) -> Callable[[Callable[[bytes, int, int], None], Any, bytes], Launch]:
         """``launcher(function, threads, last)`` returns a function of items and fields by name.
 
         It packs the fields, appends `last`, and calls `function` if there are items. Its name is the kernel's.
         """
         names = [f.name for f in self.fields]
-        text = _LAUNCHERS.format(
-            kernel=self.where, parameters=", ".join(["_items", *(["*", *names] if names else [])]),
+        text = (_LAUNCHERS if names else _LAUNCHERS_OF_PACKED).format(
+            kernel=self.where, parameters=", ".join(["_items", "*", *names]),
             values=", ".join(self._fast(i, name) for i, name in enumerate(names)),
             fields=", ".join(f"{name}={name}" for name in names),
         )  # fmt: skip
@@ -239,7 +247,8 @@ class Kernel:
 
     def __init__(self, source: KernelSource, function: Callable[[bytes, int, int], None], device: Device) -> None:
         self.source, self.function, self.device = source, function, device
-        self.threads = -device.threads if device.background else device.threads
+        threads = -device.threads if device.background else device.threads
+        self.threads: Any = ctypes.c_int(threads) if device.kind == "cpu" else threads  # converted once, not per launch
         self._launch = _Packer(source.name, source.fields, device).launcher(function, self.threads, b"")
         self._packers: dict[int, tuple[_Packer, _Packer]] = {}  # by the number of bound fields
 

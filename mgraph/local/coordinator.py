@@ -91,16 +91,16 @@ class Coordinator:
 
     def _note(self) -> None:
         """Replace the status after a change of the shard's state."""
-        closed, session, live = self._interrupts.closed, self._session, self._live
-        lost = self._lost is not None
-        usable = not closed and not lost
+        closed, lost, live = self._interrupts.closed, self._lost is not None, self._live
+        usable = not (closed or lost)
+        now: Any
         if live is not None and usable:
-            states, epoch, changes = live.states, live.shard.epoch, live.shard.changes
+            states, now = live.states, live.shard
         else:
-            states = self.status.states if session is None else [session.calls.state]
-            epoch, changes = states[0].epoch, states[0].changes
+            states = self.status.states if self._session is None else [self._session.calls.state]
+            now = states[0]
         # In the order of `GraphStatus`, whose own constructor takes twice as long.
-        status = self.graph, _ADDRESSES, True, 0, states, epoch, changes, closed, usable, lost, ()
+        status = self.graph, _ADDRESSES, True, 0, states, now.epoch, now.changes, closed, usable, lost, ()
         self.status = tuple.__new__(GraphStatus, status)
 
     # ---- calls -------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from operator import attrgetter
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -34,28 +35,12 @@ class LiveState:
         self._rank, self.shard = rank, rank.shard
         self.states: list[Any] = [self]
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._rank.state, name)
+    generation, lo, hi = (property(attrgetter(f"shard.{name}")) for name in ("generation", "lo", "hi"))
+    edges = property(attrgetter("shard.num_edges"))
 
-    @property
-    def generation(self) -> int:
-        """The number of changes of the vertices' order."""
-        return self.shard.generation
 
-    @property
-    def lo(self) -> int:
-        """0: the first vertex."""
-        return self.shard.lo
-
-    @property
-    def hi(self) -> int:
-        """The number of vertices."""
-        return self.shard.hi
-
-    @property
-    def edges(self) -> int:
-        """The number of edges."""
-        return self.shard.num_edges
+for _name in set(ShardState._fields) - set(vars(LiveState)):  # a `__getattr__` would make all attributes slow
+    setattr(LiveState, _name, property(attrgetter(f"_rank.state.{_name}")))
 
 
 class Session:

@@ -20,7 +20,7 @@ from mgraph.errors import CapacityError, InvalidBatch, InvalidOption, UnknownVer
 from mgraph.kernels import Struct, constants, load
 from mgraph.structures.plan import Counts, Plan, VerticesPlan
 from mgraph.structures.reads import Reads
-from mgraph.structures.run import Run, check_batch, sort_batch, sort_run
+from mgraph.structures.run import Run, check_batch, sort_batch, sort_few, sort_run
 from mgraph.structures.sort import make_keys
 
 __all__ = ["DELETED_BITS", "HUB_DEGREE", "KEPT", "Structure"]
@@ -266,6 +266,10 @@ class Structure(Reads):
     def apply_run(self, run: Run) -> Counts:
         """Apply a run, which must be sorted; this is not checked."""
         return self.commit(self.prepare(run))
+
+    def apply_few(self, src: Any, dst: Any, op: Any = None, weight: Any = None) -> Counts:
+        """Apply at most `FEW` operations of host memory, in stream order. Their ids are not checked."""
+        return self.apply_run(sort_few(self.device, src, dst, op, weight))
 
     def insert(self, batch: EdgeBatch) -> Counts:
         """Insert every edge of a batch, ignoring ops. Existing edges get the new weight."""

@@ -20,7 +20,7 @@ Array = Any
 _BOOL = np.dtype(bool)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Csr:
     """Rows as offsets, int64[n_rows + 1], dst, uint32[m], and weight, float32[m] or None.
 
@@ -33,6 +33,11 @@ class Csr:
     weight: Array = None
     hop: Array = None
     time: Array = None
+
+    def __init__(
+        self, offsets: Array, dst: Array, weight: Array = None, hop: Array = None, time: Array = None
+    ) -> None:  # as in `UpdateReport`
+        self.__dict__.update(offsets=offsets, dst=dst, weight=weight, hop=hop, time=time)
 
 
 class SingleRead:
@@ -174,13 +179,14 @@ class Reads(ABC):
 
     def _gather(self, rows: Array) -> Csr:
         """Copy rows to the prefix sums of their degrees."""
-        kernels, view = self._reads()
-        offsets = self.device.zeros(len(rows) + 1, np.int64)
-        degrees = self.device.empty(len(rows), np.uint32)
-        kernels.Degrees(len(rows), graph=view, vertices=rows, n=len(rows), degrees=degrees)
-        self.device.cumsum(degrees, out=offsets[1:])
+        (kernels, view), device, n = self._reads(), self.device, len(rows)
+        offsets, degrees = device.empty(n + 1, np.int64), device.empty(n, np.uint32)
+        kernels.Degrees(n, graph=view, vertices=rows, n=n, degrees=degrees)
+        device.fill(offsets[:1], 0)
+        device.cumsum(degrees, out=offsets[1:])
         total = int(offsets[-1])
-        dst = self.device.empty(total, np.uint32)
-        weight = self.device.empty(total, np.float32) if self.weighted else None
-        kernels.Neighbors(len(rows), graph=view, vertices=rows, n=len(rows), offsets=offsets, dst=dst, weight=weight)
+        dst = device.empty(total, np.uint32)
+        weight = device.empty(total, np.float32) if self.weighted else None
+        if total:
+            kernels.Neighbors(n, graph=view, vertices=rows, n=n, offsets=offsets, dst=dst, weight=weight)
         return Csr(offsets, dst, weight)

@@ -17,7 +17,7 @@ __all__ = ["FEW", "Run", "check_batch", "sort_batch", "sort_few", "sort_run"]
 
 Array = Any
 FEW = 1 << 10  #: operations that the host sorts as fast as a device
-_FIRST = np.zeros(1, np.intp)
+_FIRST, _DELETED = np.zeros(1, np.intp), np.full(FEW, -1, np.int8)
 
 
 @dataclass(slots=True, eq=False)  # frozen, it would take 2 us to make
@@ -124,7 +124,7 @@ def sort_few(
 
     # Send the other columns in the order of the keys.
     if type(op) is int:
-        op = None if op == 1 else device.sent(np.array([op], np.int8).repeat(n))
+        op = None if op == 1 else device.sent(_DELETED[:n])
     elif op is not None:
         op = device.sent(Device.to_host(op)[order])
     if weight is not None:

@@ -142,6 +142,14 @@ def test_last_fields_can_be_bound(add):
         add.bind(scale=1.0, sum=np.zeros(5))  # not the last
 
 
+def test_all_fields_can_be_bound(add):
+    bound = add.bind(**fields())
+    bound(0)
+    assert not bound.fixed["sum"].any()
+    bound(5)
+    np.testing.assert_array_equal(bound.fixed["sum"], np.arange(5) * 5.5 + 1)
+
+
 def test_unknown_kernel(write):
     with pytest.raises(AttributeError, match=r"no kernel 'Sub' here, only \['Add'\]"):
         load(Device("cpu"), write(ADD)).Sub  # noqa: B018

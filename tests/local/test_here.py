@@ -12,6 +12,7 @@ from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, EdgeBatch, InvalidBatch, InvalidOption, ReadError, UnknownVertex
 from mgraph.client.options import choose_structure
+from mgraph.protocol import ShardState
 
 N = 50
 
@@ -42,6 +43,17 @@ def test_parts_of_every_kind_against_the_model(tmp_path, kind):
         for report, batch in zip(reports, batches, strict=True):
             assert (report.inserted, report.updated, report.deleted, report.missing) == model.update(batch)
         check_graph(graph, model, rng)
+
+
+def test_the_state_of_a_graph_is_that_of_its_rank_whenever_it_is_read():
+    with DynamicGraph(n_vertices=N, structure="gpma") as graph:
+        coordinator = graph._directory.coordinator
+        graph.insert([0], [1])
+        (state,), rank = coordinator.status.states, coordinator._session.calls
+        for i in range(2):
+            assert {name: getattr(state, name) for name in ShardState._fields} == rank.state._asdict()
+            graph.insert([1], [i])
+        assert (state.edges, state.epoch) == (3, 3)
 
 
 def test_functions_are_called_here_and_need_not_be_pickled():

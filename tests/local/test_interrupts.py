@@ -64,7 +64,7 @@ def resting(monkeypatch, owner: type, method: str):
     ("owner", "method", "commits"),
     [
         (BatchChange, "prepare", False), (BatchChange, "commit", True), (Ballot, "_commit", True),
-        (Ballot, "apply_few", False), (GpmaPlus, "apply_run", True),
+        (Ballot, "apply_few", False), (GpmaPlus, "apply_few", True),
     ],
 )  # fmt: skip
 def test_ctrl_c_during_a_batch_leaves_a_whole_epoch(graph, monkeypatch, owner, method, commits):

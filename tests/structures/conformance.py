@@ -20,7 +20,7 @@ from edge_model import WEIGHTS, Model, check, check_csr, edges, random_batch, sc
 
 from mgraph.batch import EdgeBatch
 from mgraph.device import Device
-from mgraph.errors import InvalidOption, MgraphError
+from mgraph.errors import InvalidOption, MgraphError, UnknownVertex
 from mgraph.structures import Counts, Structure, create
 
 
@@ -129,6 +129,20 @@ class StructureConformance(OptionsConformance, Vertices, BadInput, Races):
         op[:-1:2] = -1
         assert s.apply(EdgeBatch(src, src, np.arange(n) if s.weighted else None, op)) == Counts(inserted=1)
         check_csr(s, np.array([0, 0, 0, 1, 1]), np.array([2]), np.array([n - 1], np.float32))
+
+    def test_single_operations_of_host_memory(self, make):
+        rng, (s, model) = np.random.default_rng(11), make.full(40, 400)
+        kinds = None, 1, -1, np.ones(1, np.int8), -np.ones(1, np.int8)
+        for i in range(300):
+            (src, dst), op = rng.integers(0, 40, (2, 1), np.uint32), kinds[rng.integers(len(kinds))]
+            weight = np.array([i], np.float32) if s.weighted and i % 3 else None
+            batch = EdgeBatch(src, dst, weight, None if op is None else np.full(1, op, np.int8))
+            assert s.apply_few(src, dst, op, weight) == model.apply(batch), i
+        check(s, model)
+        if s.checks_ids:
+            with pytest.raises(UnknownVertex):
+                s.apply_few(src, np.full(1, 40, np.uint32))
+            check(s, model)
 
     def test_empty_batches(self, make):
         s, model = make.full(20, 100)

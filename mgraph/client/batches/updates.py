@@ -156,20 +156,9 @@ class Updates:
             stopped = f"graph {status.graph}: a batch of {edges:,} edges was stopped"
             error.add_note(f"{stopped}; {outcome}, epoch {status.epoch}")
 
-    def _check(self, batch: EdgeBatch, n_vertices: int | None) -> None:
-        """Check a batch, its ids against `n_vertices` unless that is None; warn once of rounding in sums.
-
-        Raises
-        ------
-        UnknownVertex, InvalidBatch
-            An id is past the graph's vertices; or the graph is unweighted and the batch has weights.
-        """
-        # The largest ids show if any is unknown; only then search for it.
-        src, dst = batch.src, batch.dst
-        if n_vertices is not None and len(src) and max(largest_ids(src, dst)) >= n_vertices:
-            check_ids(src, n_vertices, "src", GROW)
-            check_ids(dst, n_vertices, "dst", GROW)
-        if batch.weight is not None and not self._options.weighted:
+    def _check_weights(self, batch: EdgeBatch) -> None:
+        """Raise `InvalidBatch` if the graph is unweighted; warn once of rounding in sums."""
+        if not self._options.weighted:
             raise InvalidBatch("the batch has weights and the graph is unweighted; create it with weighted=True")
         if batch.rounded and self._options.combine == "sum" and not self._rounds:
             self._rounds = True
@@ -185,7 +174,8 @@ class Updates:
             )
 
     def _keyed(self, batch: EdgeBatch) -> AbstractContextManager[Keyed[EdgeBatch]]:
-        self._check(batch, None)
+        if batch.weight is not None:
+            self._check_weights(batch)
         return self._directory.keyed(batch, self._options.directed, self._logged)
 
     def _send_keyed(self, keyed: Keyed[EdgeBatch], args: dict[str, Any]) -> UpdateReport:
@@ -216,8 +206,8 @@ class Updates:
                 self._warn_of_sums()
             done = of_batch(answers, perf_counter() - began, absent)
             kind = "delete_vertices" if method == "remove_vertices" else method
-            operations = max(0, done.inserted + done.updated + done.deleted + done.missing + done.expired)
-            self.history.add(kind, coordinator, done.epoch, operations, done.seconds)
+            operations = done.inserted + done.updated + done.deleted + done.missing + done.expired
+            self.history.add(kind, coordinator, done.epoch, operations if operations > 0 else 0, done.seconds)
             return done
 
     def _vertices_after(self, batch: Any) -> int | None:
@@ -310,14 +300,25 @@ class Updates:
         """Return each rank's share of a batch: a contiguous part, or the whole batch if it is small.
 
         It is checked first, its ids against `n_vertices`, unless it was `checked`. `status` is that of now, if known.
+
+        Raises
+        ------
+        UnknownVertex, InvalidBatch
+            An id is past the graph's vertices; or the graph is unweighted and the batch has weights.
         """
         status, options = status or self._coordinator.status, self._options
-        if not checked:
-            self._check(batch, n_vertices)
-        stamps = batch.time
+        src, dst, weight, stamps = batch.src, batch.dst, batch.weight, batch.time
+        # The largest ids show if any is unknown; only then search for it.
+        if n_vertices is not None and len(src):
+            of_src, of_dst = largest_ids(src, dst)
+            if of_src >= n_vertices or of_dst >= n_vertices:
+                check_ids(src, n_vertices, "src", GROW)
+                check_ids(dst, n_vertices, "dst", GROW)
+        if weight is not None and not checked:
+            self._check_weights(batch)
         if stamps is not None or options.times is not None:
             stamps = as_stamps(batch, options.times)
-        columns = {"src": batch.src, "dst": batch.dst, "weight": batch.weight, "op": batch.op, "time": stamps}
+        columns = {"src": src, "dst": dst, "weight": weight, "op": batch.op, "time": stamps}
         return deal(columns, len(status.addresses), status.one_process and options.device == "cuda", whole=True)
 
     # ---- vertices ----------------------------------------------------------------------------------------------------

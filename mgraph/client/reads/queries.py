@@ -36,8 +36,7 @@ def has_edges(self: Any, src: Any, dst: Any) -> np.ndarray:
     `UnknownVertex`; arrays of different lengths raise `InvalidBatch`.
     """
     directory = self._directory
-    exists: np.ndarray = directory.read(partial(routed_reads.has_edges, directory.coordinator, src=src, dst=dst))
-    return exists
+    return directory.read(lambda now: routed_reads.has_edges(directory.coordinator, now, src, dst))
 
 
 def has_edge(self: Any, u: Any, v: Any) -> bool:

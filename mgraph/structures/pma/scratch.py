@@ -46,6 +46,8 @@ class PmaScratch:
         The largest batch, in operations, that is prepared and written by few launches.
     at_once : int
         The largest batch, in operations, for `apply`.
+    key, op : uint64[1], int8[1]
+        The edge and the operation of a batch of one without a weight, for `apply`.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class PmaScratch:
         self._cleared = False  # True if all of `zeroed` except the barrier is 0
         self.mail, self.mailbox = device.mailbox(len(STATUS))
         self.most_small = SMALL[device.kind]
-        self._key = device.empty(1, np.uint64)  # of a batch of one insertion
+        self.key, self.op = device.empty(1, np.uint64), device.empty(1, np.int8)
         self.at_once = min(capacity, AT_ONCE[device.kind])
         self.levels = Struct(
             least=bounds[0],
@@ -107,7 +109,7 @@ class PmaScratch:
         if self.at_once:
             written = {**prepared, "array": frame.array, "degrees": frame.degrees}
             self._apply = kernels.Apply.bind(**written)
-            self._apply_one = kernels.Apply.bind(**written, keys=self._key, op=None, n=1, weight=None)
+            self._apply_one = kernels.Apply.bind(**written, keys=self.key, op=self.op, n=1, weight=None)
         self.write_leaves = kernels.WriteLeaves.bind(
             **batch, **array, first_keys=self.leaf_list, array=frame.array, start=frame.starts,
             degrees=frame.degrees, rows=rows, met=self.met,
@@ -134,19 +136,19 @@ class PmaScratch:
             n=len(run.keys),
         )  # fmt: skip
 
-    def apply(self, run: Run) -> Any:
+    def apply(self, run: Run | None) -> Any:
         """Locate a batch of at most `at_once` operations, and write it; return the status as `locate` does.
 
-        It is not written if a window has several leaves, an id is unknown, or an edge gets a new weight.
+        None is the operation `op` with the edge `key`, whose launch is packed already. The batch is not written if a
+        window has several leaves, an id is unknown, or an edge gets a new weight.
         """
-        keys, n = run.keys, len(run.keys)
         if not self._cleared:
             self.zeroed.fill(0)
-        if n == 1 and run.op is run.weight is None:  # all fields are packed already
-            self._key[0] = keys.item()
+        if run is None:
             self._apply_one(1)
         else:
-            self._apply((n >> self.shift) + 1, keys=keys, op=run.op, n=n, weight=run.weight)
+            n = len(run.keys)
+            self._apply((n >> self.shift) + 1, keys=run.keys, op=run.op, n=n, weight=run.weight)
         status: Any = tuple.__new__(Status, self.mail.tolist())
         self._cleared = not status.crowded_leaves
         return status

@@ -246,11 +246,24 @@ class Pma(Structure):
         if status.crowded_leaves or status.unknown or (self.weighted and status.updates):
             self._kept = None
             return self.commit(self._plan(run, scratch, status))
+        return self._written(status, n, scratch)
 
-        # The kernel has written the batch.
+    def apply_few(self, src: Any, dst: Any, op: Any = None, weight: Any = None) -> Counts:
+        """Apply a few operations; one edge on a CPU without a run, unless it needs a plan."""
+        scratch = self._kept
+        if len(src) == 1 and scratch is not None and scratch.at_once and not self._top_down and weight is None:
+            scratch.key[0] = src.item() << 32 | dst.item()
+            scratch.op[0] = 1 if op is None else op if type(op) is int else op.item()
+            status = scratch.apply(None)
+            if not (status.crowded_leaves or status.unknown or (self.weighted and status.updates)):
+                return self._written(status, 1, scratch)
+        return super().apply_few(src, dst, op, weight)
+
+    def _written(self, status: Any, n: int, scratch: PmaScratch) -> Counts:
+        """Take note that a kernel has written a batch of `n` operations; return its outcomes."""
         counts = _counts(status)
-        self.state, self.num_edges = object(), (num_edges := self.num_edges + counts[0] - counts[2])
-        self._prepare_growth(num_edges, n, scratch.capacity)
+        self.state, self.num_edges = object(), self.num_edges + counts[0] - counts[2]
+        self._prepare_growth(self.num_edges, n, scratch.capacity)
         return counts
 
     def _plan(self, run: Run, kept: Any, status: Any = None) -> Plan:

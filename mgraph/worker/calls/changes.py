@@ -62,7 +62,12 @@ def update(
     ahead: bool = False,
     keys: np.ndarray | None = None,
     whole: bool = False,
-    **share: Any,
+    *,
+    src: np.ndarray,
+    dst: np.ndarray,
+    weight: np.ndarray | None = None,
+    op: np.ndarray | int | None = None,
+    time: np.ndarray | None = None,
 ) -> Value:
     """Apply this rank's part of a batch, which all ranks commit as `epoch`, or none.
 
@@ -72,14 +77,17 @@ def update(
     `keys` has the keys of new vertices, on rank 0 if it keeps them. With `ahead`, further batches follow, and a single
     sync of the log may serve several.
     """
-    shard, ballot, record, logged_share = rank.shard, rank.ballot, None, share
+    shard, ballot, record = rank.shard, rank.ballot, None
     if epoch != shard.epoch + 1:
         _check_epoch(rank, epoch)
     # Most small batches of a single rank take the short way.
     if n_vertices is None and offset is None and keys is None and not whole:
-        answer = ballot.apply_few(share)
+        answer = ballot.apply_few(src, dst, op, weight)
         if answer is not None:
             return answer
+    share: Value = {"src": src, "dst": dst, "weight": weight, "op": op, "time": time}
+    del src, dst, weight, op, time
+    logged_share = share
     if whole:
         logged_share = share_of(share, len(share["src"]), shard.rank, shard.size)
         if shard.clock is not None:  # late edges are counted by share

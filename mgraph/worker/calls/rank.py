@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -67,6 +67,15 @@ class Host:
     name: str = ""
     rank_of: Callable[[str, int], Rank | None] = lambda graph, number: None
     thread_per_rank: bool = True
+
+
+class _Missing:
+    """Descriptor that raises `MgraphError` until a rank has an attribute of its own."""
+
+    def __get__(self, rank: Rank | None, owner: type) -> _Missing:
+        if rank is None:
+            return self
+        raise MgraphError(f"graph {rank.graph}, rank {rank.number}: no shard was made")
 
 
 class Rank:
@@ -138,12 +147,8 @@ class Rank:
             raise MgraphError(f"graph {self.graph}, rank {self.number}: no shard was copied for it")
         return shard
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            if name in ("ballot", "shard"):
-                raise MgraphError(f"graph {self.graph}, rank {self.number}: no shard was made")
-            raise AttributeError(f"a rank has no attribute {name!r}")
+    if not TYPE_CHECKING:  # a `__getattr__` would make all attributes slow
+        ballot = shard = _Missing()
 
     def received(self) -> None:
         """Release the memory reserved for a call's arguments, now received. Called on the event loop."""
@@ -288,12 +293,12 @@ class Rank:
             raise InvalidOption(f"graph {self.graph} has no store")
         return self.storage
 
-    def owner(self, starts: list[int], generation: int) -> Shard:
+    def owner(self, starts: Sequence[int], generation: int) -> Shard:
         """Return the shard, or raise `Stale` for outdated ranges or an outdated order."""
         shard = self.shard
         if generation != shard.generation:
             self.same_ids(generation)
-        if tuple(starts) != shard.partition.starts:
+        if starts is not shard.partition.starts and tuple(starts) != shard.partition.starts:
             raise Stale(f"{shard}: the ranges of the ranks have changed")
         return shard
 

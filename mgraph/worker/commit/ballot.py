@@ -16,7 +16,7 @@ import numpy as np
 
 from mgraph.errors import Aborted
 from mgraph.log.records import WITHIN, SnapshotState
-from mgraph.structures.run import FEW, sort_few
+from mgraph.structures.run import FEW
 from mgraph.worker.commit.change import Change, Record
 from mgraph.worker.shard.keys import KeyLog
 from mgraph.worker.shard.shard import Shard
@@ -113,35 +113,32 @@ class Ballot:
             return self._working
         return _Logged(self, self.log, record, ahead, self._working)
 
-    def apply_few(self, share: dict[str, Any]) -> dict[str, Any] | None:
+    def apply_few(self, src: Any, dst: Any, op: Any = None, weight: Any = None) -> dict[str, Any] | None:
         """Commit a small batch in host memory at once, if it concerns this rank's out-edges alone; return the answer.
 
-        `share` has the batch's columns. Otherwise return None, and change nothing: `decide` is for batches with other
-        ranks, a log, times, or results. The errors are those of `decide`.
+        Otherwise return None, and change nothing: `decide` is for batches with other ranks, a log, times, or results.
+        The errors are those of `decide`.
         """
-        shard, array = self.shard, np.ndarray
+        shard = self.shard
         alone = self._alone and self.log is None and self.keys is None
-        if not (alone and shard.order is None and shard.change_log.first is None):
+        if not alone or shard.order is not None or shard.change_log.first is not None:
             return None
-        src, dst = share["src"], share["dst"]
-        if len(src) > FEW or type(src) is not array or type(dst) is not array:
+        if len(src) > FEW or type(src) is not np.ndarray or type(dst) is not np.ndarray:
             return None
 
         # The structure prepares and writes it. There is no vote, but a call that was stopped ends here.
-        began, structure, device = perf_counter(), shard.out_edges, shard.device
+        began, structure = perf_counter(), shard.out_edges
         before = structure.state
         if shard.exchange.aborted():
             shard.exchange.barrier()  # raises the error
         try:
-            inserted, updated, deleted, missing = structure.apply_run(
-                sort_few(device, src, dst, share.get("op"), share.get("weight"))
-            )
+            inserted, updated, deleted, missing = structure.apply_few(src, dst, op, weight)
             shard.num_edges += inserted - deleted
             shard.operations += inserted + updated + deleted + missing
             shard.changes += 1
             shard.epoch += 1
-            if device.kind != "cpu":
-                device.synchronize()
+            if shard.device.kind != "cpu":
+                shard.device.synchronize()
         except BaseException as error:
             if structure.state is not before:
                 self._break(error)

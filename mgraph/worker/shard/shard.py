@@ -365,18 +365,20 @@ class Shard:
             return self._mapped_reads.ask(ask, np.uint32, self.lo, ids)
         return self.device.fetch(ask(self._rows(ids), checked=True))
 
-    def neighbors(self, ids: Any, direction: str, time: bool = False) -> dict[str, np.ndarray | None]:
-        """Return offsets, destinations, weights, and with `time` times, of own rows; None for all.
+    def neighbors(self, ids: Any, direction: str, time: bool = False) -> dict[str, np.ndarray]:
+        """Return offsets and destinations of own rows, all for None; weights if there are some; with `time` times.
 
         Ids are internal. Arrays are named as in `Csr`.
         """
         edges, device = self._edges(direction), self.device
         rows = None if ids is None else self._rows(ids)
         csr = edges.to_csr() if rows is None else edges.neighbors(rows, checked=True)
-        arrays = {"offsets": csr.offsets, "dst": csr.dst, "weight": csr.weight}
+        answer = {"offsets": device.fetch(csr.offsets), "dst": device.fetch(csr.dst)}
+        if csr.weight is not None:
+            answer["weight"] = device.fetch(csr.weight)
         if time:
-            arrays["time"] = self.times_of(csr, rows, direction)
-        return {name: None if array is None else device.fetch(array) for name, array in arrays.items()}
+            answer["time"] = device.fetch(self.times_of(csr, rows, direction))
+        return answer
 
     def times_of(self, csr: Csr, rows: Array, direction: str) -> Array:
         """Return the time of each arc of some rows, None for all: int64[m]."""
