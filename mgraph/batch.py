@@ -38,7 +38,8 @@ class EdgeBatch:
         Vertex ids, 0 or more: a NumPy or CuPy array, a sequence, a column of pandas, Polars, cuDF or Arrow, or any
         object with an array interface or DLPack. Stored as uint32. Arrays on a GPU stay there.
     weight : array-like of numbers, shape (n,), optional
-        Edge weights, stored as float32. Ignored for deletions. Inserting an edge that exists updates its weight.
+        Edge weights, stored as float32. Inserting an edge that exists updates its weight. Those of deletions are
+        ignored, but none may be missing.
     op : array-like of +1 and -1, shape (n,), or one of them, optional
         +1 inserts, -1 deletes. A single number is the operation of all edges; without `op` all are inserted. If an
         edge occurs more than once, its last operation counts. Stored as int8[n]; as -1 if a single -1 was given, and
@@ -47,8 +48,9 @@ class EdgeBatch:
         The kind of `src` and `dst` in a graph with keys: signed integers of 64 bits, or strings, including categorical
         and dictionary columns. Stored as int64, or as UTF-8.
     time : array-like of integers, datetime64, dates or strings, shape (n,), or one of them, optional
-        The time of each edge, in a graph with `times`; a single time is that of all edges. Ignored for deletions. If an
-        edge occurs more than once, its last time counts. Stored as int64[n], or as datetime64[n] in the given unit.
+        The time of each edge, in a graph with `times`; a single time is that of all edges. Those of deletions are
+        ignored, but none may be missing. If an edge occurs more than once, its last time counts. Stored as int64[n],
+        or as datetime64[n] in the given unit.
     labels : mapping of str to str, optional
         What messages call the columns; by default as these arguments.
 
