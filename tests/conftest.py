@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
 from collections import defaultdict
 from collections.abc import Iterator
@@ -29,10 +30,19 @@ QUIET_DASK = {
 os.environ.update(QUIET_DASK)  # before Dask is imported, and for all processes that tests start
 
 
-def pytest_configure() -> None:
-    """Take Ctrl-C, also where a shell started the tests in the background and so had it ignored: tests send it."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Take Ctrl-C, also where a shell started the tests in the background and so had it ignored: tests send it.
+
+    With ``-m gpu``, each of xdist's processes sees one GPU, in turn.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    process = os.environ.get("PYTEST_XDIST_WORKER")
+    if process is not None and config.option.markexpr == "gpu" and shutil.which("nvidia-smi"):
+        from cluster_processes import gpus
+
+        here = gpus()
+        os.environ["CUDA_VISIBLE_DEVICES"] = here[int(process.removeprefix("gw")) % len(here)]
 
 
 def gpus_needed(item: pytest.Item) -> int:
