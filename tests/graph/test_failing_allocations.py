@@ -337,7 +337,8 @@ def fail_each(name: str, case: tuple[Make, Call], device: str = "cpu", **how: An
     made = partial(make, device=device) if device == "cuda" else make
     failed = each_fails_once(made, call, kind=device, **how)
     print(f"{name}: {failed} allocations failed")
-    note("allocations" if device == "cpu" else "allocations-gpu", calls=1, allocations=failed)
+    first = how.get("part", (0, 1))[0] == 0
+    note("allocations" if device == "cpu" else "allocations-gpu", calls=int(first), allocations=failed)
 
 
 # ---- a sample --------------------------------------------------------------------------------------------------------
@@ -397,9 +398,10 @@ def test_every_allocation_of_a_structure(name, device):
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("part", [(k, 4) for k in range(4)], ids=str)  # which several GPUs take
 @pytest.mark.parametrize("name", [*PROGRAMS, *READS])
-def test_every_allocation_of_an_algorithm_or_a_read(name, device):
-    fail_each(name, (PROGRAMS | READS)[name], device)
+def test_every_allocation_of_an_algorithm_or_a_read(name, part, device):
+    fail_each(name, (PROGRAMS | READS)[name], device, part=part)
 
 
 @pytest.mark.slow

@@ -225,6 +225,7 @@ def each_fails_once(
     rng: np.random.Generator | None = None,
     thread: Callable[[DynamicGraph], int] = lambda graph: 0,
     kind: str = "cpu",
+    part: tuple[int, int] = (0, 1),
 ) -> int:
     """Fail the allocations of a call, one after another, on a graph that `make` returns.
 
@@ -239,6 +240,8 @@ def each_fails_once(
         A random sample of this many, by `rng`; by default every allocation fails.
     thread : callable
         Returns the native id of the thread whose allocations fail; 0 for all.
+    part : (int, int)
+        With (k, n) every n-th allocation fails, from the one with the number k.
 
     Returns
     -------
@@ -253,7 +256,7 @@ def each_fails_once(
     count, after = allocations.count, state_of(graph)
     held = _settled(graph, kind) - held
     graph.close()
-    numbers = itertools.count() if most is None else sorted(rng.choice(count, min(most, count), replace=False).tolist())
+    numbers = itertools.count(*part) if most is None else sorted(rng.choice(count, min(most, count), replace=False).tolist())
 
     # Fail one allocation after another; a graph that a call has changed is made again.
     graph, failed = make(), 0
