@@ -237,12 +237,12 @@ def test_other_calls_come_after_small_batches_that_wait():
 @pytest.mark.parametrize("at", [0, 1, 30, 63])
 def test_a_small_batch_fails_and_those_before_it_are_reported(at):
     with fake_cluster(2) as (coordinator, _):
-        pending = []
         error = rf"has no room .the batch of epoch {at + 2} in a pipeline"
         with pytest.raises(CapacityError, match=error), pipeline(coordinator) as pipe:
-            pending.append(pipe.update(small(milliseconds=200)))
-            for k in range(150):
-                pending.append(pipe.update(small(fails=int(k == at), n=k + 1)))
+            pending, queued = [pipe.update(small())], threading.Event()
+            coordinator.runner.loop.call_soon_threadsafe(queued.wait, 10)
+            pending += [pipe.update(small(fails=int(k == at), n=k + 1)) for k in range(150)]
+            queued.set()
         assert [p.result(0).epoch for p in pending[: at + 1]] == list(range(1, at + 2))
         assert [p.result(0).inserted for p in pending[1 : at + 1]] == [2 * (k + 1) for k in range(at)]
         assert isinstance(pending[at + 1].exception(0), CapacityError)
