@@ -24,6 +24,12 @@ NOON = np.datetime64("2026-11-28T12:00")
         "11/28/2026 12:00 PM",
         "Sat, 28 Nov 2026 14:00:00 +0200",
         "Sat Nov 28 12:00:00 UTC 2026",
+        "11-28-2026 12:00",  # the year is no time zone
+        "28-Nov-2026 12 pm",
+        "12:00 11-28-2026",
+        "28Nov26 12:00",
+        "Nov 28 26 12 pm",
+        "11/29/26 01:00 +1300",
     ],
 )
 def test_dates_with_a_year(text):
@@ -39,9 +45,16 @@ def test_dates_with_a_year(text):
         (["Nov 28 21:15:49"], "has no year"),  # and here year 1
         (["21:15 Nov 28"], "has no year"),
         (["1/2"], "has no year"),
+        (["Nov 28 9pm"], "has no year"),
+        (["Nov 28 12:00 -02"], "has no year"),
+        (["1/2 5pm"], "has no year"),
+        (["Sat Jan 01"], "has no year"),  # 1 is not the year 1
         (["Nov 28 2020 9pm", "12:00"], r"time\[1\] is '12:00', which has no year"),
-        (["13/01/2020"], r"time\[0\] is '13/01/2020', with the day before the month.*dayfirst=True"),
-        (["13.1.2020", "2.1.2020"], "with the day before the month"),
+        (["13/01/2020"], r"time\[0\] is '13/01/2020'; dates of numbers begin with the month.*dayfirst=True"),
+        (["13.1.2020", "2.1.2020"], "begin with the month"),
+        (["2/1/20", "13/1/20"], r"time\[1\] is '13/1/20'; .* begin with the month"),  # of which pandas does not warn
+        (["Nov 28 2020 9pm", "13/1/2020 23:00 -0500"], r"time\[1\] is '13/1/2020.* begin with the month"),
+        (["20/11/28"], "begin with the month, or with a year of four digits"),
     ],
 )
 def test_strings_that_pandas_guesses(texts, message):
@@ -60,3 +73,8 @@ def test_units_in_capitals(text):
 def test_spans_without_a_unit(span):
     with pytest.raises(InvalidOption, match="window is"):
         as_span(span, None)
+
+
+def test_no_times():
+    for empty in ([], np.array([], "U4"), np.array([], object)):
+        assert as_times(empty, 0).shape == (0,)
