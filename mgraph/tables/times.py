@@ -169,7 +169,9 @@ def _parsed(texts: list[str], name: str) -> np.ndarray:
 def _check_guess(text: str, near: list[str], name: str) -> None:
     """Raise `InvalidBatch` for a string that pandas has read by a guess, which is another for other strings.
 
-    `near` are its date in UTC, the day before and the day after: by the string's time zone it may be any. Pandas takes the first number for the day where it is no month. Where the year is missing, it takes year 1 or this
+    `near` are its date in UTC, the day before and the day after: in the string's time zone it may be any of them.
+
+    Pandas takes the first number for the day where it is no month. Where the year is missing, it takes year 1 or this
     one, and for a time of day it takes today.
     """
     if text in ("now", "today"):

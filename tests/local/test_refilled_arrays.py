@@ -26,6 +26,16 @@ class Placed:
             yield ("topic", place + 1), part
 
 
+class Held:
+    """Object whose `__array__` is an array that others fill."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array
+
+
 def frame(src, dst, weight):
     pd = pytest.importorskip("pandas")
     return pd.DataFrame({"src": src, "dst": dst, "weight": weight}, copy=False)
@@ -36,6 +46,7 @@ FORMS = {
     "views": lambda *columns: tuple(column[:] for column in columns),
     "mapping": lambda src, dst, weight: {"src": src, "dst": dst, "weight": weight},
     "frame": frame,
+    "objects": lambda *columns: tuple(map(Held, columns)),
 }
 
 
