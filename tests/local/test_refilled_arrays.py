@@ -68,3 +68,21 @@ def check(graph):
     src = np.arange(BATCHES * EDGES)
     assert graph.num_edges == len(src)
     assert graph.weights(src, src // EDGES).tolist() == (src // EDGES).tolist()
+
+
+@pytest.mark.parametrize("sync", ["background", "always"])
+def test_a_function_of_an_ingest_with_a_store(tmp_path, sync):
+    """The record of a part is written while the function is called again."""
+    n, steps = 100_000, 8
+    src, dst, weight = np.zeros(n, np.uint32), np.zeros(n, np.uint32), np.zeros(n, np.float32)
+
+    def part(rank, size, step):
+        src[:], dst[:], weight[:] = np.random.default_rng(step).permutation(n), step, step
+        return src, dst, weight
+
+    with DynamicGraph(n_vertices=n, weighted=True, store=tmp_path / "store", sync=sync) as graph:
+        graph.ingest(part, steps=steps)
+    with DynamicGraph.open(tmp_path / "store") as graph:
+        assert graph.num_edges == n * steps
+        for step in range(steps):
+            assert (graph.weights(np.arange(n), np.full(n, step)) == step).all()
