@@ -235,7 +235,7 @@ def _owned(column: Any, given: Any) -> Any:
     """Return a batch's column, as a copy if it may share the memory of the user's column `given`."""
     if not hasattr(column, "flags"):  # a number for all edges, or strings
         return column
-    # A list, or an array of another dtype, was converted. Of other types NumPy and CuPy may have taken the memory as it is.
+    # A list, or an array of another dtype, was converted. Of other types NumPy and CuPy may have taken the memory.
     dtype = getattr(given, "dtype", None)
     converted = isinstance(given, list | tuple) or (isinstance(dtype, np.dtype) and dtype != column.dtype)
     fresh = converted and column is not given and column.flags.owndata

@@ -31,6 +31,10 @@ _UNITS = {
     **dict.fromkeys(("us", "µs", "U", "micro", "microsecond"), "us"),
     **dict.fromkeys(("ns", "N", "nano", "nanosecond"), "ns"),
 }
+#: of the units of spans in words
+_NANOSECONDS = {
+    unit: seconds * 10**9 for unit, seconds in (("W", 604_800), ("D", 86_400), ("h", 3600), ("m", 60), ("s", 1))
+} | {"ms": 10**6, "us": 10**3, "ns": 1}
 #: a time of day, and the time zone after it
 _CLOCK = re.compile(r"\d{1,2}(:\d{2}){1,2}([.,]\d+)?(\s*[AaPp][Mm]\b)?(\s*[+-]\d{2}:?\d{2}\b)?")
 _DAY_FIRST = re.compile(r"(?<!\d)(?<!\d\W)(?:1[3-9]|[2-9]\d)\W+(\d{1,2})\W+\d")  #: of a date of numbers; the month
@@ -160,9 +164,9 @@ def _parsed(texts: list[str], name: str) -> np.ndarray:
     # All have the format of the first one, unless pandas knows none for it and reads each by itself.
     last = len(texts) - 1 if apart else 0
     rows = sorted({texts[row]: row for row in range(last, -1, -1)}.values())  # the first of equal ones
-    near = np.datetime_as_string(dates[rows, None].astype("datetime64[D]") + np.arange(-1, 2)).tolist()
-    for row, days in zip(rows, near, strict=True):
-        _check_guess(texts[row], days, cell(name, row))
+    days: Any = dates[rows, None].astype("datetime64[D]")
+    for row, near in zip(rows, np.datetime_as_string(days + np.arange(-1, 2)).tolist(), strict=True):
+        _check_guess(texts[row], near, cell(name, row))
     return dates
 
 
@@ -314,8 +318,12 @@ def _timedelta(text: str, name: str) -> Any:
     units = [_unit(unit) for _, unit in parts]
     if not parts or None in units or re.sub(r"\d+\s*[a-zA-Zµ]+", "", text).strip():
         raise InvalidOption(f'{name} is {text!r}; it is a span such as "1h", "30 min", "7 days" or "1h 30min"')
-    span = sum((np.array(int(n), f"timedelta64[{unit}]") for (n, _), unit in zip(parts, units, strict=True)), 0)
-    return np.array(span)[()]
+    lengths = [_NANOSECONDS[unit] for unit in units if unit is not None]
+    span = sum(int(n) * length for (n, _), length in zip(parts, lengths, strict=True)) // min(lengths)
+    finest = next(unit for unit, length in _NANOSECONDS.items() if length == min(lengths))
+    if span > MOST:
+        raise InvalidOption(f"{name} is {text!r}; a span has up to {MOST} of its finest unit, which is {finest!r} here")
+    return np.array(span, f"timedelta64[{finest}]")[()]
 
 
 def _unit(text: str) -> str | None:

@@ -69,6 +69,13 @@ def test_units_in_capitals(text):
     assert as_span(text, None)[0] == 250_000_000  # MS was minutes
 
 
+@pytest.mark.parametrize("text", [f"{2**63} h", f"1 W {2**63 - 1} ns", f"{2**63 - 1} ns {2**63 - 1} ns 3 ns"])
+def test_spans_past_int64(text):
+    with pytest.raises(InvalidOption, match="window is '.*'; a span has up to 9223372036854775807 of its finest unit"):
+        as_span(text, None)
+    assert as_span("9223372036854775806 ns 1 ns", None)[0] == 2**63 - 1
+
+
 @pytest.mark.parametrize("span", ["1 M", "1 fortnight", "1.5 h", np.timedelta64(5)])
 def test_spans_without_a_unit(span):
     with pytest.raises(InvalidOption, match="window is"):
