@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.errors import InvalidBatch, InvalidOption
-from mgraph.tables.arrays import as_column, cell, is_missing, refuse_missing
+from mgraph.tables.arrays import as_column, cell, is_missing, refuse_missing, shown
 
 __all__ = [
     "INTEGERS", "LEAST", "MOST", "as_instant", "as_shown", "as_span", "as_stamps", "as_times", "as_window",
@@ -110,15 +110,22 @@ def _of_objects(array: np.ndarray, name: str) -> np.ndarray:
     _refuse_nat(np.fromiter((type(value).__name__ == "NaTType" for value in values), bool, len(values)), name)
     refuse_missing(np.fromiter(map(is_missing, values), bool, len(values)), name)
     kinds = set(map(type, values))
-    if all(issubclass(kind, int) and kind is not bool for kind in kinds):
-        return np.array(values).reshape(array.shape)
+    whole = {kind for kind in kinds if issubclass(kind, int | np.integer)} - {bool, np.timedelta64}
+    if whole == kinds:
+        for at, value in enumerate(values):
+            if not LEAST <= int(value) <= MOST:
+                raise InvalidBatch(f"{cell(name, at)} is {value}; times run from {LEAST} to {MOST}")
+        return np.array(values, np.int64).reshape(array.shape)
     if all(issubclass(kind, str) for kind in kinds):
         return _parsed(values, name).reshape(array.shape)
     if all(issubclass(kind, np.datetime64) for kind in kinds):
         return np.array(values).reshape(array.shape)
     for at, value in enumerate(values):
-        if not isinstance(value, datetime.date):
-            raise InvalidBatch(f"{cell(name, at)} is {value!r}; times are integers of 64 bits or datetime64")
+        if type(value) not in whole and not isinstance(value, datetime.date):
+            raise InvalidBatch(f"{cell(name, at)} is {shown(value)}; times are integers of 64 bits or datetime64")
+    if whole:
+        at = next(at for at, value in enumerate(values) if type(value) not in whole)
+        raise InvalidBatch(f"{cell(name, at)} is {shown(values[at])}, and others are integers; all are of one kind")
     return _dates([_naive(value) for value in values], name).reshape(array.shape)
 
 

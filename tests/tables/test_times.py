@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+
 import numpy as np
 import pytest
 
@@ -80,6 +82,21 @@ def test_spans_past_int64(text):
 def test_spans_without_a_unit(span):
     with pytest.raises(InvalidOption, match="window is"):
         as_span(span, None)
+
+
+def test_times_among_python_objects():
+    odd = [np.int64(5), 6, np.uint8(7)]
+    assert as_times(np.array(odd, object), 3).tolist() == [5, 6, 7]
+    for values, message in (
+        ([1, 2**70], rf"time\[1\] is {2**70}; times run from"),
+        ([1, np.uint64(2**63)], rf"time\[1\] is {2**63}; times run from"),
+        ([1, "x"], r"time\[1\] is 'x'; times are integers"),
+        ([1, True], r"time\[1\] is True; times are integers"),
+        ([1, np.timedelta64(1, "s")], r"time\[1\] is 1 seconds; times are integers"),
+        ([1, datetime.date(2020, 1, 1)], r"time\[1\] is datetime.date\(2020, 1, 1\), and others are integers"),
+    ):
+        with pytest.raises(InvalidBatch, match=message):
+            as_times(np.array(values, object), 2)
 
 
 def test_no_times():
