@@ -36,9 +36,9 @@ _NANOSECONDS = {
     unit: seconds * 10**9 for unit, seconds in (("W", 604_800), ("D", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 } | {"ms": 10**6, "us": 10**3, "ns": 1}
 #: a time of day, and the time zone after it
-_CLOCK = re.compile(r"\d{1,2}(:\d{2}){1,2}([.,]\d+)?(\s*[AaPp][Mm]\b)?(\s*[+-]\d{2}:?\d{2}\b)?")
+_CLOCK = re.compile(r"\d{1,2}((:\d{2}){1,2}([.,]\d+)?(\s*[ap]m\b)?|\s*[ap]m\b)(\s*[+-]\d{2}:?\d{2}\b)?", re.I)
 _DAY_FIRST = re.compile(r"(?<!\d)(?<!\d\W)(?:1[3-9]|[2-9]\d)\W+(\d{1,2})\W+\d")  #: of a date of numbers; the month
-_PART = re.compile(r"\d+|[A-Za-z]{3,}")  #: of a date
+_PART = re.compile(r"\d+|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec", re.I)  #: of a date
 CALENDAR = ("Y", "M")  #: the units of which NumPy knows only a mean length in the others
 
 
