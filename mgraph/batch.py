@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from mgraph.errors import InvalidBatch, InvalidOption
 from mgraph.tables.files.columnar import columns_in
 from mgraph.tables.files.opening import blamed
@@ -212,7 +214,7 @@ def part_of(part: Any, names: Names = ALL, keys: str | None = None, *, own: bool
     """Convert a part of a source to a batch.
 
     With `own`, the batch of a table or of arrays has memory of its own, since a generator may fill the same arrays
-    again while the batch is in flight.
+    again while the batch is in flight. An `EdgeBatch` is returned as it is: its arrays must not change.
 
     Raises
     ------
@@ -235,7 +237,10 @@ def _owned(column: Any, given: Any) -> Any:
     """Return a batch's column, as a copy if it may share the memory of the user's column `given`."""
     if not hasattr(column, "flags"):  # a number for all edges, or strings
         return column
-    fresh = column.flags.owndata and column is not given and getattr(given, "dtype", None) != column.dtype
+    # A list, or an array of another dtype, was converted. Of other types NumPy and CuPy may have taken the memory.
+    dtype = getattr(given, "dtype", None)
+    converted = isinstance(given, list | tuple) or (isinstance(dtype, np.dtype) and dtype != column.dtype)
+    fresh = converted and column is not given and column.flags.owndata
     return column if fresh else column.copy()
 
 

@@ -152,9 +152,9 @@ def updates_of(kind: Any, src: Any, dst: Any, weight: Any = None, *, keys: str |
     return EdgeBatch(src[mine], dst[mine], None if weight is None else weight[mine], op.astype(np.int8), keys)
 
 
-def as_part(part: Any, names: Names = ALL) -> EdgeBatch | Operations:
-    """Convert a part of a source to a batch, or return operations unchanged."""
-    batch = part if isinstance(part, Operations) else part_of(part, names)
+def as_part(part: Any, names: Names = ALL, *, own: bool = False) -> EdgeBatch | Operations:
+    """Convert a part of a source to a batch, with memory of its `own` as in `part_of`; operations stay as they are."""
+    batch = part if isinstance(part, Operations) else part_of(part, names, own=own)
     if batch.keys is not None:
         raise InvalidBatch(f"a part has {batch.keys} keys, which only a graph with keys takes, from this process")
     return batch

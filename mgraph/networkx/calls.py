@@ -70,11 +70,14 @@ def refusing(graph: Graph) -> Iterator[DynamicGraph]:
 def weighted(graph: Graph, weight: Hashable | None, exactly: bool = False, merged: str = "least") -> bool:
     """Return True if edges have the attribute `weight`; without it, each counts 1.
 
-    Raises `Refused` if float32 has rounded a value that is needed `exactly`. If parallel edges were `merged` by another
-    function's rule, the graph's contents are replaced: take its `DynamicGraph` after this call.
+    Raises `Refused` if float32 has rounded a value that is needed `exactly`, or if parallel edges would count 1 each.
+    If they were `merged` by another function's rule, the graph's contents are replaced: take its `DynamicGraph` after
+    this call.
     """
     # Merge parallel edges by the rule of this function. A sum counts them, also those without the attribute.
     contents = graph._contents
+    if weight is None and merged == "sum" and contents.merged is not None:
+        raise Refused("each of parallel edges counts, and the backend keeps one")
     other = contents.merged != merged or (merged == "sum" and contents.attribute != weight)
     if weight is not None and contents.merged is not None and other:
         graph._merge(merged, weight)

@@ -169,10 +169,12 @@ def _whole(value: Any) -> int | None:
     if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64):
         return int(value)
     if isinstance(value, float | np.floating | Decimal):
-        with suppress(ArithmeticError):  # of a signalling NaN
-            limit = MOST_DECIMAL if isinstance(value, Decimal) else EXACT
-            if -limit < value < limit and int(value) == value:
-                return int(value)
+        limit = MOST_DECIMAL if isinstance(value, Decimal) else EXACT
+        with suppress(ArithmeticError, ValueError):  # of infinity and NaN
+            if isinstance(value, Decimal) and abs(value) >= limit:
+                return None
+            whole = int(value)
+            return whole if whole == value and abs(whole) < limit else None
     return None
 
 

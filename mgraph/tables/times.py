@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.errors import InvalidBatch, InvalidOption
-from mgraph.tables.arrays import as_column, cell, is_missing, refuse_missing
+from mgraph.tables.arrays import as_column, cell, is_missing, refuse_missing, shown
 
 __all__ = [
     "INTEGERS", "LEAST", "MOST", "as_instant", "as_shown", "as_span", "as_stamps", "as_times", "as_window",
@@ -31,9 +31,14 @@ _UNITS = {
     **dict.fromkeys(("us", "µs", "U", "micro", "microsecond"), "us"),
     **dict.fromkeys(("ns", "N", "nano", "nanosecond"), "ns"),
 }
-_CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2})?([.,]\d+)?|[+-]\d{4}$")  #: a time of day, and a time zone
-#: a date with a year: of four digits or more, or the third of three parts
-_YEAR = re.compile(r"\d{4}|\d+\W+\w+\W+\d+|[A-Za-z]+\W+\d+\W+\d+")
+#: of the units of spans in words
+_NANOSECONDS = {
+    unit: seconds * 10**9 for unit, seconds in (("W", 604_800), ("D", 86_400), ("h", 3600), ("m", 60), ("s", 1))
+} | {"ms": 10**6, "us": 10**3, "ns": 1}
+#: a time of day, and the time zone after it
+_CLOCK = re.compile(r"\d{1,2}((:\d{2}){1,2}([.,]\d+)?(\s*[ap]m\b)?|\s*[ap]m\b)(\s*[+-]\d{2}:?\d{2}\b)?", re.I)
+_DAY_FIRST = re.compile(r"(?<!\d)(?<!\d\W)(?:1[3-9]|[2-9]\d)\W+(\d{1,2})\W+\d")  #: of a date of numbers; the month
+_PART = re.compile(r"\d+|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec", re.I)  #: of a date
 CALENDAR = ("Y", "M")  #: the units of which NumPy knows only a mean length in the others
 
 
@@ -72,7 +77,7 @@ def as_times(values: Any, n: int, name: str = "time") -> Any:
     """
     # Bring the column to a dtype of integers or dates, in native byte order.
     array = as_column(values, name)
-    if array.size == 0 and array.dtype.kind in "fO":  # NumPy's for an empty list
+    if array.size == 0 and array.dtype.kind in "fOUT":  # NumPy's for an empty list
         array = array.astype(np.int64)
     if array.dtype.kind in "OUT":
         array = _of_objects(array, name)
@@ -105,15 +110,22 @@ def _of_objects(array: np.ndarray, name: str) -> np.ndarray:
     _refuse_nat(np.fromiter((type(value).__name__ == "NaTType" for value in values), bool, len(values)), name)
     refuse_missing(np.fromiter(map(is_missing, values), bool, len(values)), name)
     kinds = set(map(type, values))
-    if all(issubclass(kind, int) and kind is not bool for kind in kinds):
-        return np.array(values).reshape(array.shape)
+    whole = {kind for kind in kinds if issubclass(kind, int | np.integer)} - {bool, np.timedelta64}
+    if whole == kinds:
+        for at, value in enumerate(values):
+            if not LEAST <= int(value) <= MOST:
+                raise InvalidBatch(f"{cell(name, at)} is {value}; times run from {LEAST} to {MOST}")
+        return np.array(values, np.int64).reshape(array.shape)
     if all(issubclass(kind, str) for kind in kinds):
         return _parsed(values, name).reshape(array.shape)
     if all(issubclass(kind, np.datetime64) for kind in kinds):
         return np.array(values).reshape(array.shape)
     for at, value in enumerate(values):
-        if not isinstance(value, datetime.date):
-            raise InvalidBatch(f"{cell(name, at)} is {value!r}; times are integers of 64 bits or datetime64")
+        if type(value) not in whole and not isinstance(value, datetime.date):
+            raise InvalidBatch(f"{cell(name, at)} is {shown(value)}; times are integers of 64 bits or datetime64")
+    if whole:
+        at = next(at for at, value in enumerate(values) if type(value) not in whole)
+        raise InvalidBatch(f"{cell(name, at)} is {shown(values[at])}, and others are integers; all are of one kind")
     return _dates([_naive(value) for value in values], name).reshape(array.shape)
 
 
@@ -141,40 +153,52 @@ def _dates(values: list[Any], name: str) -> np.ndarray:
 
 def _parsed(texts: list[str], name: str) -> np.ndarray:
     """Return strings as datetime64, in UTC."""
-    guesses: list[str] = []
+    apart = False
     try:
         try:
             import pandas as pd
+            from pandas.tseries.api import guess_datetime_format
         except ImportError:
             dates = np.array(texts, "datetime64")
         else:
-            with warnings.catch_warnings(record=True) as told:
-                warnings.simplefilter("always")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of a format that pandas could not infer, or with the day first
                 dates = pd.to_datetime(texts, utc=True).tz_convert(None).to_numpy()
-            guesses = [str(warning.message) for warning in told]
+                apart = type(texts[0]) is not str or guess_datetime_format(texts[0]) is None
     except (ValueError, TypeError, OverflowError) as error:
         raise InvalidBatch(f"{name}: {error}; times are integers of 64 bits, or dates") from None
     _refuse_nat(np.isnat(dates), name)
-    _check_guesses(texts, guesses, name)
+    # All have the format of the first one, unless pandas knows none for it and reads each by itself.
+    last = len(texts) - 1 if apart else 0
+    rows = sorted({texts[row]: row for row in range(last, -1, -1)}.values())  # the first of equal ones
+    days: Any = dates[rows, None].astype("datetime64[D]")
+    for row, near in zip(rows, np.datetime_as_string(days + np.arange(-1, 2)).tolist(), strict=True):
+        _check_guess(texts[row], near, cell(name, row))
     return dates
 
 
-def _check_guesses(texts: list[str], guesses: list[str], name: str) -> None:
-    """Raise `InvalidBatch` for strings that pandas read by a guess; `guesses` are its warnings.
+def _check_guess(text: str, near: list[str], name: str) -> None:
+    """Raise `InvalidBatch` for a string that pandas has read by a guess, which is another for other strings.
 
-    Pandas puts the day first where the month would be above 12, so that it reads the next batch in another way. Where
-    the year is missing, it takes year 1 or this one, and for a time of day it takes today.
+    `near` are its date in UTC, the day before and the day after: in the string's time zone it may be any of them.
+
+    Pandas takes the first number for the day where it is no month. Where the year is missing, it takes year 1 or this
+    one, and for a time of day it takes today.
     """
-    if any("dayfirst" in message for message in guesses):
+    if text in ("now", "today"):
+        return
+    rest = _CLOCK.sub(" ", text)
+    first = _DAY_FIRST.search(rest)
+    if first and any(int(day[-5:-3]) == int(first[1]) for day in near):
         raise InvalidBatch(
-            f"{cell(name, 0)} is {texts[0]!r}, with the day before the month, and strings are read with the month "
-            "first; pandas.to_datetime(column, dayfirst=True) makes dates of them"
+            f"{name} is {text!r}; dates of numbers begin with the month, or with a year of four digits; "
+            "pandas.to_datetime(column, dayfirst=True) makes dates of others"
         )
-    # All have the format of the first one, unless pandas warns that it found none.
-    apart = any("infer" in message for message in guesses)
-    for row, text in enumerate(texts if apart else texts[:1]):
-        if text not in ("now", "today") and not _YEAR.search(_CLOCK.sub(" ", text)):
-            raise InvalidBatch(f"{cell(name, row)} is {text!r}, which has no year; times are integers, or whole dates")
+    # The year has all digits, or is one of three parts.
+    years, parts = {day[:-6] for day in near}, _PART.findall(rest)
+    short = {year[2:] for year in years if year >= "1900"} if len(parts) > 2 else set()
+    if not any(year in rest for year in years) and short.isdisjoint(parts):
+        raise InvalidBatch(f"{name} is {text!r}, which has no year; times are integers, or whole dates")
 
 
 def _refuse_nat(missing: np.ndarray, name: str) -> None:
@@ -301,8 +325,12 @@ def _timedelta(text: str, name: str) -> Any:
     units = [_unit(unit) for _, unit in parts]
     if not parts or None in units or re.sub(r"\d+\s*[a-zA-Zµ]+", "", text).strip():
         raise InvalidOption(f'{name} is {text!r}; it is a span such as "1h", "30 min", "7 days" or "1h 30min"')
-    span = sum((np.array(int(n), f"timedelta64[{unit}]") for (n, _), unit in zip(parts, units, strict=True)), 0)
-    return np.array(span)[()]
+    lengths = [_NANOSECONDS[unit] for unit in units if unit is not None]
+    span = sum(int(n) * length for (n, _), length in zip(parts, lengths, strict=True)) // min(lengths)
+    finest = next(unit for unit, length in _NANOSECONDS.items() if length == min(lengths))
+    if span > MOST:
+        raise InvalidOption(f"{name} is {text!r}; a span has up to {MOST} of its finest unit, which is {finest!r} here")
+    return np.array(span, f"timedelta64[{finest}]")[()]
 
 
 def _unit(text: str) -> str | None:

@@ -85,7 +85,7 @@ def _of_objects(array: np.ndarray, name: str) -> np.ndarray:
     numbers = np.array([float(value) for value in values], np.float64)
     for at in np.flatnonzero(np.isinf(numbers)).tolist():  # decimals and long doubles past float64
         if abs(values[at]) != np.inf:
-            raise InvalidBatch(f"{cell(name, at)} is {values[at]}; {_STORED}")
+            raise InvalidBatch(f"{cell(name, at)} is {values[at]!s}; {_STORED}")
     return numbers.reshape(array.shape)
 
 
@@ -123,10 +123,12 @@ def as_ops(values: Any, name: str = "op") -> Any:
         refuse_missing(np.fromiter(map(is_missing, array.tolist()), bool, len(array)), name)
     elif array.dtype.kind == "f":
         refuse_missing(array != array, name)
-    wrong = array.size and array.dtype.kind not in "iufO"
-    bad = np.ones(len(array), bool) if wrong else (array != 1) & (array != -1)
-    if array.dtype.kind == "O":  # True and a timedelta64 of 1 equal 1
-        bad |= ~np.fromiter(map(_is_number, array.tolist()), bool, len(array))
+    if array.dtype.kind == "O":  # True and a timedelta64 of 1 equal 1, and an array equals nothing
+        right = (_is_number(value) and value in (1, -1) for value in array.tolist())
+        bad = ~np.fromiter(right, bool, len(array))
+    else:
+        wrong = array.size and array.dtype.kind not in "iuf"
+        bad = np.ones(len(array), bool) if wrong else (array != 1) & (array != -1)
     if bad.any():
         at = int(bad.argmax())
         raise InvalidBatch(f"{cell(name, at)} is {shown(array[at])}; {_OPS}")

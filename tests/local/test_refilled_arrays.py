@@ -26,6 +26,16 @@ class Placed:
             yield ("topic", place + 1), part
 
 
+class Held:
+    """Object whose `__array__` is an array that others fill."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array
+
+
 def frame(src, dst, weight):
     pd = pytest.importorskip("pandas")
     return pd.DataFrame({"src": src, "dst": dst, "weight": weight}, copy=False)
@@ -36,6 +46,7 @@ FORMS = {
     "views": lambda *columns: tuple(column[:] for column in columns),
     "mapping": lambda src, dst, weight: {"src": src, "dst": dst, "weight": weight},
     "frame": frame,
+    "objects": lambda *columns: tuple(map(Held, columns)),
 }
 
 
@@ -57,3 +68,21 @@ def check(graph):
     src = np.arange(BATCHES * EDGES)
     assert graph.num_edges == len(src)
     assert graph.weights(src, src // EDGES).tolist() == (src // EDGES).tolist()
+
+
+@pytest.mark.parametrize("sync", ["background", "always"])
+def test_a_function_of_an_ingest_with_a_store(tmp_path, sync):
+    """The record of a part is written while the function is called again."""
+    n, steps = 100_000, 8
+    src, dst, weight = np.zeros(n, np.uint32), np.zeros(n, np.uint32), np.zeros(n, np.float32)
+
+    def part(rank, size, step):
+        src[:], dst[:], weight[:] = np.random.default_rng(step).permutation(n), step, step
+        return src, dst, weight
+
+    with DynamicGraph(n_vertices=n, weighted=True, store=tmp_path / "store", sync=sync) as graph:
+        graph.ingest(part, steps=steps)
+    with DynamicGraph.open(tmp_path / "store") as graph:
+        assert graph.num_edges == n * steps
+        for step in range(steps):
+            assert (graph.weights(np.arange(n), np.full(n, step)) == step).all()

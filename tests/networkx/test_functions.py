@@ -1,6 +1,7 @@
 """Each function of the backend gives what NetworkX gives, on random graphs of any nodes, in float64."""
 
 import random
+from functools import partial
 from itertools import pairwise
 
 import networkx as nx
@@ -228,6 +229,17 @@ def test_parallel_edges_without_the_attribute_count_after_any_conversion():
         for name in ("absent", "weight", "absent"):
             wanted = expected[name] if source is graph else nx.pagerank(source, backend="networkx")
             assert backend.pagerank(converted, weight=name) == pytest.approx(wanted)
+
+
+def test_parallel_edges_that_count_without_an_attribute_are_refused():
+    graph = nx.MultiGraph([(0, 1)] * 3 + [(1, 2), (0, 0)])
+    halves = [{0}, {1, 2}]
+    for name in ("least", "sum"):
+        converted = convert_from_nx(graph, name="pagerank" if name == "sum" else None)
+        for call in (backend.pagerank, backend.louvain_communities, partial(backend.modularity, communities=halves)):
+            with pytest.raises(Refused, match="each of parallel edges counts"):
+                call(converted, weight=None)
+    assert backend.shortest_path_length(converted, 0, 2) == 2  # which counts them once
 
 
 def test_every_function_is_offered_and_described():

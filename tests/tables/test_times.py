@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from mgraph.tables.times import as_span, as_times
 pytest.importorskip("pandas")
 
 NOON = np.datetime64("2026-11-28T12:00")
+YEAR = "has no year|Out of bounds nanosecond"  #: pandas 2 refuses year 1
 
 
 @pytest.mark.parametrize(
@@ -24,24 +27,37 @@ NOON = np.datetime64("2026-11-28T12:00")
         "11/28/2026 12:00 PM",
         "Sat, 28 Nov 2026 14:00:00 +0200",
         "Sat Nov 28 12:00:00 UTC 2026",
+        "11-28-2026 12:00",  # the year is no time zone
+        "28-Nov-2026 12 pm",
+        "12:00 11-28-2026",
+        "28Nov26 12:00",
+        "Nov 28 26 12 pm",
+        "11/29/26 01:00 +1300",
     ],
 )
 def test_dates_with_a_year(text):
-    assert as_times([text], 1).tolist() == [NOON.astype("datetime64[us]").item()]
+    assert as_times([text], 1) == NOON
 
 
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
         (["12:00:00"], r"time\[0\] is '12:00:00', which has no year"),  # pandas takes today
-        (["5 pm"], "has no year"),
-        (["12:00 +0200"], "has no year"),
-        (["Nov 28 21:15:49"], "has no year"),  # and here year 1
-        (["21:15 Nov 28"], "has no year"),
-        (["1/2"], "has no year"),
+        (["5 pm"], YEAR),
+        (["12:00 +0200"], YEAR),
+        (["Nov 28 21:15:49"], YEAR),  # and here year 1
+        (["21:15 Nov 28"], YEAR),
+        (["1/2"], YEAR),
+        (["Nov 28 9pm"], YEAR),
+        (["Nov 28 12:00 -02"], YEAR),
+        (["1/2 5pm"], YEAR),
+        (["Sat Jan 01"], YEAR),  # 1 is not the year 1
         (["Nov 28 2020 9pm", "12:00"], r"time\[1\] is '12:00', which has no year"),
-        (["13/01/2020"], r"time\[0\] is '13/01/2020', with the day before the month.*dayfirst=True"),
-        (["13.1.2020", "2.1.2020"], "with the day before the month"),
+        (["13/01/2020"], r"time\[0\] is '13/01/2020'; dates of numbers begin with the month.*dayfirst=True"),
+        (["13.1.2020", "2.1.2020"], "begin with the month"),
+        (["2/1/20", "13/1/20"], r"time\[1\] is '13/1/20'; .* begin with the month"),  # of which pandas does not warn
+        (["Nov 28 2020 9pm", "13/1/2020 23:00 -0500"], r"time\[1\] is '13/1/2020.* begin with the month"),
+        (["20/11/28"], "begin with the month, or with a year of four digits"),
     ],
 )
 def test_strings_that_pandas_guesses(texts, message):
@@ -56,7 +72,34 @@ def test_units_in_capitals(text):
     assert as_span(text, None)[0] == 250_000_000  # MS was minutes
 
 
+@pytest.mark.parametrize("text", [f"{2**63} h", f"1 W {2**63 - 1} ns", f"{2**63 - 1} ns {2**63 - 1} ns 3 ns"])
+def test_spans_past_int64(text):
+    with pytest.raises(InvalidOption, match="window is '.*'; a span has up to 9223372036854775807 of its finest unit"):
+        as_span(text, None)
+    assert as_span("9223372036854775806 ns 1 ns", None)[0] == 2**63 - 1
+
+
 @pytest.mark.parametrize("span", ["1 M", "1 fortnight", "1.5 h", np.timedelta64(5)])
 def test_spans_without_a_unit(span):
     with pytest.raises(InvalidOption, match="window is"):
         as_span(span, None)
+
+
+def test_times_among_python_objects():
+    odd = [np.int64(5), 6, np.uint8(7)]
+    assert as_times(np.array(odd, object), 3).tolist() == [5, 6, 7]
+    for values, message in (
+        ([1, 2**70], rf"time\[1\] is {2**70}; times run from"),
+        ([1, np.uint64(2**63)], rf"time\[1\] is {2**63}; times run from"),
+        ([1, "x"], r"time\[1\] is 'x'; times are integers"),
+        ([1, True], r"time\[1\] is True; times are integers"),
+        ([1, np.timedelta64(1, "s")], r"time\[1\] is 1 seconds; times are integers"),
+        ([1, datetime.date(2020, 1, 1)], r"time\[1\] is datetime.date\(2020, 1, 1\), and others are integers"),
+    ):
+        with pytest.raises(InvalidBatch, match=message):
+            as_times(np.array(values, object), 2)
+
+
+def test_no_times():
+    for empty in ([], np.array([], "U4"), np.array([], object)):
+        assert as_times(empty, 0).shape == (0,)

@@ -25,6 +25,8 @@ def test_numbers_of_every_kind():
     for bad in [*odd, Decimal("1e400"), -Decimal("1e400"), np.longdouble("1e400")]:
         with pytest.raises(InvalidBatch, match=r"weight\[0\]"):
             as_weights(np.fromiter([bad], object, 1))
+    with pytest.raises(InvalidBatch, match=r"weight\[0\] is -1e\+400; weights"):
+        as_weights(np.array([-np.longdouble("1e400")], object))
     assert as_weights(np.array([Decimal("-Infinity"), np.longdouble("inf")], object)).tolist() == [-np.inf, np.inf]
 
 
@@ -97,6 +99,7 @@ def test_operations():
 
 
 def test_operations_that_only_equal_one():
-    for bad in (True, np.timedelta64(1, "s"), Decimal("snan")):
+    assert as_ops(np.array([1, Decimal(-1), np.float16(1)], object)).tolist() == [1, -1, 1]
+    for bad in (True, np.timedelta64(1, "s"), Decimal("snan"), np.array([1, -1]), [1], None, Decimal("1e999999999")):
         with pytest.raises(InvalidBatch, match=r"op\[1\]"):
-            as_ops(np.array([1, bad], object))
+            as_ops(np.fromiter([1, bad], object, 2))

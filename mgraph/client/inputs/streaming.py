@@ -116,7 +116,8 @@ def stream(
         - a path, or a list of paths, of .npz, Parquet and CSV files; the last two are read a piece at a time;
         - an `EdgeBatch`, a data frame (that of `to_pandas`, say; a lazy one of Polars is computed), a mapping or a
           tuple of columns, as a part of `ingest` may be;
-        - an iterable of these, which may be endless; it may yield Dask's delayed values too;
+        - an iterable of these, which may be endless; it may yield Dask's delayed values too, and fill the same arrays
+          for each part, but not those of an `EdgeBatch`;
         - a Dask DataFrame, of which the workers compute a few partitions ahead;
         - a source with places, as `follow` takes: with a store, each of its batches is applied exactly once; without
           one, all of them are applied, from the first on.
@@ -313,10 +314,11 @@ def _batches(graph: Any, source: Any, most: int, names: Names) -> Iterator[EdgeB
     if isinstance(source, list | tuple) and source and all(isinstance(item, str | os.PathLike) for item in source):
         return _of_files(graph, [check_file(path) for path in source], names, most)
     parts: Iterable[Any]
+    own = not isinstance(source, list | tuple)  # whose parts exist at once; a generator may fill the same arrays again
     if hasattr(source, "to_delayed") and hasattr(source, "columns"):
-        parts = _computed(graph, source.to_delayed())
+        parts, own = _computed(graph, source.to_delayed()), False
     elif isinstance(source, EdgeBatch | tuple) or is_table(source):
-        parts = [source]
+        parts, own = [source], False
     elif isinstance(source, Iterable) and not hasattr(source, "__dask_graph__"):
         parts = source
     else:
@@ -324,7 +326,6 @@ def _batches(graph: Any, source: Any, most: int, names: Names) -> Iterator[EdgeB
             "a stream takes paths, an EdgeBatch, a data frame, columns, an iterable of these, a Dask DataFrame, or a "
             f"source with batches(after); got {type(source).__name__}"
         )
-    own = not isinstance(parts, list | tuple)  # whose parts exist at once; a generator may fill one array again
     return (_batch(graph, part, names, own) for part in parts)
 
 

@@ -272,7 +272,9 @@ def ingest(
     shard = _check_epoch(rank, epoch)
     if generation is not None:
         rank.same_ids(generation)
-    opened = [open_source(source, source["rank"], size, shard.device, rank.host.data_of) for source in sources]
+    # A log writes a part while the next one is read, and the parts of several sources are joined.
+    own, held = rank.ballot.log is not None or len(sources) > 1, rank.host.data_of
+    opened = [open_source(source, source["rank"], size, shard.device, held, own) for source in sources]
     reads = [src.read if src.function is None else partial(_read_busy, rank, src.function, src.read) for src in opened]
     done = steps.ingest(shard, rank.ballot, joined(reads, shard.device), room, first)
     return {**done, "left_out": sorted(set[str]().union(*(source.left_out for source in opened)))}

@@ -52,6 +52,7 @@ def open_source(
     size: int,
     device: Device,
     held: Callable[[str], Any],
+    own: bool = False,
 ) -> Source:
     """Return the source of a rank.
 
@@ -68,13 +69,15 @@ def open_source(
         size of a file's columns is known, and that of a function's next part is estimated from the largest so far.
     held : callable
         Returns the Dask data of a key on this worker.
+    own : bool
+        Whether a part is needed after the function's next call, which may fill the same arrays again.
     """
     names, left_out = Names(**source["names"]), set[str]()
     # The user's function, wrapped.
     if source["kind"] == "function":
         function = source["function"] if callable(source["function"]) else _unpickled(source["function"])
         name = getattr(function, "__qualname__", type(function).__qualname__)
-        return Source(_called(function, source["steps"], names, left_out, rank, size, device), name, left_out)
+        return Source(_called(function, source["steps"], names, left_out, rank, size, device, own), name, left_out)
 
     # Files or Dask data, part by part.
     read = partial(_read_file, names=names, budget=device.budget) if source["kind"] == "files" else held
@@ -151,6 +154,7 @@ def _called(
     rank: int,
     size: int,
     device: Device,
+    own: bool,
 ) -> Reader:
     """Return a reader that calls the user's function, with memory reserved for its part."""
     more = {"device": device} if _takes_device(function) else {}
@@ -164,7 +168,7 @@ def _called(
         with device.budget.reserve(need, f"part {step} of the source, by the part before it"):
             part = function(rank, size, step, **more)
             ended = part is None  # do not call it again, even if other ranks have more parts
-            batch = None if part is None else as_part(part, names)
+            batch = None if part is None else as_part(part, names, own=own)
         left_out.update(getattr(batch, "unused", ()))
         need = max(need, TIMES * _nbytes(batch))
         return batch
