@@ -404,9 +404,17 @@ class _Held(threading.local):
 _HELD = _Held()
 
 
+def _open() -> list[Coordinator]:
+    while True:
+        try:
+            return list(_OPEN)
+        except RuntimeError:  # another thread makes a graph
+            continue
+
+
 def _hold() -> None:
     """Wait until no other thread applies small batches: a child would find its graph in the middle of a call."""
-    for coordinator in list(_OPEN):
+    for coordinator in _open():
         if (order := coordinator._order).acquire(timeout=FORK_SECONDS):
             _HELD.locks.append(order)
 
