@@ -304,3 +304,21 @@ def test_a_graph_that_nobody_closed_is_freed():
     del result
     gc.collect()
     assert shard() is None
+
+
+@pytest.mark.parametrize("sync", ["always", "background"])
+def test_the_store_of_a_graph_that_nobody_closed_can_be_opened(tmp_path, sync):
+    gc.collect()
+    for i in range(3):
+        if i:
+            graph = DynamicGraph.open(None, tmp_path / "store", sync=sync)
+        else:
+            graph = DynamicGraph(n_vertices=N, store=tmp_path / "store", sync=sync)
+        graph.insert([1], [i])
+        result = graph.bfs(1)
+        del graph, result
+        gc.collect()
+    with DynamicGraph.open(None, tmp_path / "store") as graph:
+        assert (graph.epoch, graph.num_edges) == (3, 3)
+        mine = f"mgraph-{graph.id}"
+        assert [t.name for t in threading.enumerate() if t.name.startswith("mgraph-") and mine not in t.name] == []
