@@ -240,6 +240,11 @@ class Live:
         state = ", closed" if self.closed else ""
         return f"<live {self.name}: epoch {self.epoch}, last read: {self._report.how}{state}>"
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a maintained result cannot be pickled, since it is on the workers; pickle result().to_numpy() instead"
+        )
+
 
 def maintain(self: Any, name: str, eager: bool = False, history: int = HISTORY, **arguments: Any) -> Live:
     """Compute a result now, and update it whenever it is read.
