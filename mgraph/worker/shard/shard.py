@@ -236,7 +236,8 @@ class Shard:
             nbytes += structure.nbytes
         if self.results or self.maintained:
             # Copied in one step, since another thread may read the state of a graph in this process during a call.
-            nbytes += sum([item.nbytes for item in (*self.results.values(), *self.maintained.values())])
+            nbytes += sum([result.nbytes for result in list(self.results.values())])
+            nbytes += sum([live.nbytes for live in list(self.maintained.values())])
         return nbytes if self.change_log.first is None else nbytes + self.change_log.nbytes
 
     def __str__(self) -> str:
