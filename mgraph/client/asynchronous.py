@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar, cast
 
 from mgraph.client.batches.pending import PendingAnswers, PendingReport
 from mgraph.client.batches.pipeline import Pipeline
@@ -123,6 +123,9 @@ class AsyncHandle:
     def __repr__(self) -> str:
         # The repr of a result would ask the workers for values.
         return f"<async {self._target!s}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"an {type(self).__name__} cannot be pickled: it belongs to the process that made it")
 
 
 class AsyncDynamicGraph(AsyncHandle):

@@ -11,13 +11,14 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 from mgraph.calls import CALLS, CallSize, Kind
 from mgraph.client.calls.batch_group import MOST, BatchGroup, SmallBatch, committed_counts, first_group
 from mgraph.client.calls.caller import Flight, GraphStatus, Value
 from mgraph.errors import Aborted, GraphClosed, GraphLost, MgraphError, StoreError
 from mgraph.interrupts import Interrupts
+from mgraph.local.closing import close_later
 from mgraph.local.session import LiveState, Session
 
 __all__ = ["Coordinator"]
@@ -76,6 +77,8 @@ class Coordinator:
         self.graph = graph
         self._interrupts = Interrupts()
         self._session: Session | None = Session(graph, self._interrupts.stopped)
+        self._dropped = finalize(self, close_later, self._session)
+        self._dropped.atexit = False
         self._connected = False
         self._garbage = deque[str]()
         self._lost: str | None = None
@@ -365,6 +368,7 @@ class Coordinator:
         if self._session is not None and self._session.device == "cuda":
             self._lost = "this process was forked, and a child cannot use its parent's GPU memory"
             self._kept = self._session  # its memory is the parent's
+            self._dropped.detach()
             self._session = None
         if self._session is not None:
             self._session.forked()
@@ -372,6 +376,7 @@ class Coordinator:
 
     def _free(self) -> None:
         session, self._session = self._session, None
+        self._dropped.detach()
         if session is not None:
             session.close()
 
@@ -404,9 +409,17 @@ class _Held(threading.local):
 _HELD = _Held()
 
 
+def _open() -> list[Coordinator]:
+    while True:
+        try:
+            return list(_OPEN)
+        except RuntimeError:  # another thread makes a graph
+            continue
+
+
 def _hold() -> None:
     """Wait until no other thread applies small batches: a child would find its graph in the middle of a call."""
-    for coordinator in list(_OPEN):
+    for coordinator in _open():
         if (order := coordinator._order).acquire(timeout=FORK_SECONDS):
             _HELD.locks.append(order)
 

@@ -9,6 +9,7 @@ from typing import Any
 from mgraph.client.calls.caller import Caller
 from mgraph.client.inputs.source_parts import AsParts
 from mgraph.errors import InvalidOption
+from mgraph.local.closing import await_closed
 from mgraph.local.coordinator import Coordinator
 from mgraph.local.parts import as_parts
 
@@ -44,6 +45,7 @@ class Here:
 
     def begin(self, patience: float) -> tuple[Caller, AsParts]:
         """Return the coordinator of a new graph, and the parser of its sources."""
+        await_closed()
         return Coordinator(uuid.uuid4().hex[:12]), as_parts
 
     def renewed(self, lost: Caller, end: float) -> Here:

@@ -141,7 +141,11 @@ class Store:
 
     def check_new(self) -> None:
         """Raise `InvalidOption` if the folder holds a store, or terms of one."""
-        if self.exists or any(name.startswith("term-") for name in self.files.names(self.path)):
+        try:
+            names = self.files.names(self.path)
+        except OSError as error:
+            raise failed(error, self.path, "the folder of the store cannot be read:") from error
+        if self.exists or any(name.startswith("term-") for name in names):
             raise InvalidOption(
                 f"{self.path} holds a store: open it with DynamicGraph.open({self.path!r}), on a cluster with its "
                 "client before the path"

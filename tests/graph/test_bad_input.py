@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import re
 
@@ -13,6 +14,7 @@ from graph_clusters import NO_DASHBOARD, assert_clean, sessions
 
 from mgraph import (
     MAX_VERTICES,
+    AsyncDynamicGraph,
     CapacityError,
     DeviceError,
     DynamicGraph,
@@ -193,8 +195,10 @@ def test_a_closed_graph(place):
 
 
 def test_handles_do_not_pickle(graph):
-    with pytest.raises(TypeError, match="cannot be pickled"):
-        pickle.dumps(graph)
+    for handle in (graph, graph.bfs(0), graph.maintain("bfs", source=0), graph.pipeline(), AsyncDynamicGraph(list)):
+        for way in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError, match="cannot be pickled"):
+                way(handle)
 
 
 def test_clients_that_cannot_be_used(client):

@@ -278,6 +278,31 @@ def test_a_child_forked_during_a_call_finds_its_graph_lost(graph, monkeypatch):
     check_whole(graph, 2, 21)
 
 
+@pytest.mark.filterwarnings("ignore:This process")
+def test_a_child_does_not_wait_for_locks_of_threads_that_it_does_not_have(graph):
+    with graph.maintain("bfs", source=0) as live:
+        held, done = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with live._lock, graph._directory._lock:
+                held.set()
+                done.wait(patience(30))
+
+        def work() -> None:
+            signal.alarm(20)
+            assert live.result().to_numpy()[20] == 20
+            assert graph.add_vertices(1) == range(N, N + 1)
+            graph.close()
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait()
+        status = in_child(work)
+        done.set()
+        thread.join()
+        assert status == 0
+
+
 @pytest.mark.parametrize(("owner", "method", "few"), [(BatchChange, "commit", -1), (GpmaPlus, "_prepare_growth", 1024)])
 def test_a_commit_that_fails_loses_the_graph(graph, monkeypatch, owner, method, few):
     def fail(*args) -> None:
@@ -304,3 +329,21 @@ def test_a_graph_that_nobody_closed_is_freed():
     del result
     gc.collect()
     assert shard() is None
+
+
+@pytest.mark.parametrize("sync", ["always", "background"])
+def test_the_store_of_a_graph_that_nobody_closed_can_be_opened(tmp_path, sync):
+    gc.collect()
+    for i in range(3):
+        if i:
+            graph = DynamicGraph.open(None, tmp_path / "store", sync=sync)
+        else:
+            graph = DynamicGraph(n_vertices=N, store=tmp_path / "store", sync=sync)
+        graph.insert([1], [i])
+        result = graph.bfs(1)
+        del graph, result
+        gc.collect()
+    with DynamicGraph.open(None, tmp_path / "store") as graph:
+        assert (graph.epoch, graph.num_edges) == (3, 3)
+        mine = f"mgraph-{graph.id}"
+        assert [t.name for t in threading.enumerate() if t.name.startswith("mgraph-") and mine not in t.name] == []

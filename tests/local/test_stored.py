@@ -216,3 +216,24 @@ def test_what_a_store_cannot_take_and_what_is_missing_is_named(tmp_path):
     (tmp_path / "store" / "store.json").unlink()
     with pytest.raises(StoreError, match=r"store/store\.json is missing, and term-000001\.json is there"):
         DynamicGraph.open(None, tmp_path / "store")
+
+
+def test_paths_that_cannot_be_a_store(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("x")
+    with DynamicGraph(n_vertices=9, device="cpu") as graph:
+        for path, message in [
+            (tmp_path / "file", "a file is where a folder is needed"),
+            (tmp_path / ("x" * 300), "File name too long"),
+        ]:
+            with pytest.raises(StoreError, match=message):
+                DynamicGraph(n_vertices=9, store=path)
+            with pytest.raises(StoreError, match=message):
+                graph.save(path)
+        gone = tmp_path / "gone"
+        gone.mkdir()
+        monkeypatch.chdir(gone)
+        gone.rmdir()
+        for path, message in [("a\0b", "must be the path of a folder"), ("a", "the current folder was removed")]:
+            for call in (graph.save, DynamicGraph.open, lambda path: DynamicGraph(n_vertices=9, store=path)):
+                with pytest.raises(InvalidOption, match=message):
+                    call(path)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from mgraph.batch import TOLD
 from mgraph.calls import CALLS
@@ -306,6 +306,9 @@ class Pipeline:
         finally:  # also after a second Ctrl-C
             # Nobody resends what was lost with a worker, nor ends what Ctrl-C left behind while it was sent.
             self._drop(None, [], everything=alone)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a pipeline cannot be pickled: it belongs to the process that made it")
 
     # ---- after a loss ------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -59,8 +60,8 @@ class Updates:
     ----------
     order_due : bool
         True until that `reorder` was made.
-    followers : set of Live or None
-        The eager maintained results, which are updated after each change; None before the first.
+    followers : tuple of weak references to Live
+        The eager maintained results, which are updated after each change. Replaced as a whole.
     history : History
         The changes and runs of this process.
     """
@@ -75,30 +76,35 @@ class Updates:
         self._directory, self._options, self.order_due = directory, options, order_due
         self._logged = logged
         self._coordinator = directory.coordinator
-        self.followers: weakref.WeakSet[Live] | None = None
+        self.followers, self._registering = tuple["weakref.ref[Live]", ...](), threading.Lock()
         self.history = History()
         self._rounds = self._sticks = False  # True once a warning was given
 
     def register(self, live: Live) -> None:
         """Update a maintained result after each change from now on."""
-        if self.followers is None:
-            self.followers = weakref.WeakSet()
-        self.followers.add(live)
+        with self._registering:
+            self.followers = (*(known for known in self.followers if known() is not None), weakref.ref(live))
+
+    def _followers(self) -> list[Live]:
+        """Return the eager maintained results that are not closed."""
+        return [live for known in self.followers if (live := known()) is not None and not live.closed]
 
     @property
     def _eager(self) -> bool:
         """True if any maintained result is updated after each change."""
-        return self.followers is not None and not all(live.closed for live in self.followers)
+        return bool(self.followers and self._followers())
 
     def followed(self) -> None:
         """Update the eager maintained results.
 
         An error is logged only, since the change was made.
         """
-        for live in [live for live in self.followers or () if not live.closed]:
+        for live in self._followers():
             try:
                 live.result()
             except MgraphError as error:
+                if live.closed:  # by another thread
+                    continue
                 logger.warning("the maintained result of %s is not up to date: %s", live.name, error)
 
     # ---- edges -------------------------------------------------------------------------------------------------------
@@ -122,7 +128,7 @@ class Updates:
             raise
         if self.order_due:
             self.order_first()
-        if last and self.followers is not None:
+        if last and self.followers:
             self.followed()
         return done
 
@@ -139,7 +145,7 @@ class Updates:
             # Ids in a graph that grows may be new vertices; in another graph they are checked.
             if not self._options.grows:
                 return self._call("update", args, partial(self._shares, batch, numbering.n_vertices))
-            shares, n = partial(self._shares, batch), self._vertices_after(batch)
+            shares, n = partial(self._shares, batch), self._vertices_after(batch, numbering.n_vertices)
             if n is None:
                 return self._call("update", args, shares)
             with directory.growing(n) as more:
@@ -210,11 +216,11 @@ class Updates:
             self.history.add(kind, coordinator, done.epoch, operations if operations > 0 else 0, done.seconds)
             return done
 
-    def _vertices_after(self, batch: Any) -> int | None:
-        """Return the number of vertices after a batch with new ones."""
+    def _vertices_after(self, batch: Any, n: int) -> int | None:
+        """Return the number of vertices after a batch with ids that the `n` vertices of a numbering do not have."""
         if not len(batch):
             return None
-        n, (src, dst) = self._directory.n_vertices, largest_ids(batch.src, batch.dst)
+        src, dst = largest_ids(batch.src, batch.dst)
         if max(src, dst) < n:
             return None
         name, ids = ("src", batch.src) if src >= dst else ("dst", batch.dst)

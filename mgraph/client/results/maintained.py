@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import uuid
@@ -70,6 +71,7 @@ class Live:
         self._history = None if ALGORITHMS[name].memory is None else CommunityHistory(history)
         self._directory, self._options, self._arguments = directory, options, dict(arguments)
         self._lock = threading.RLock()
+        _LIVES.add(self)
         self._result: VertexValues | None = None
         self._epoch, self._changes, self._report = -1, -1, LiveReport("again", 0, 0, 0.0)
         self._keep()
@@ -240,6 +242,11 @@ class Live:
         state = ", closed" if self.closed else ""
         return f"<live {self.name}: epoch {self.epoch}, last read: {self._report.how}{state}>"
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a maintained result cannot be pickled, since it is on the workers; pickle result().to_numpy() instead"
+        )
+
 
 def maintain(self: Any, name: str, eager: bool = False, history: int = HISTORY, **arguments: Any) -> Live:
     """Compute a result now, and update it whenever it is read.
@@ -306,3 +313,15 @@ def maintain(self: Any, name: str, eager: bool = False, history: int = HISTORY, 
     if with_each_change:
         self._updates.register(live)
     return live
+
+
+_LIVES: weakref.WeakSet[Live] = weakref.WeakSet()  # of this process, for its children
+
+
+def _renew_locks() -> None:
+    """Replace the locks in a forked child: threads that it does not have may hold them."""
+    for live in list(_LIVES):
+        live._lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)

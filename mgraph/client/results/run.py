@@ -66,7 +66,8 @@ def run_algorithm(
         common |= {"result": key} if ALGORITHMS[name].result is None else {}
         common |= {} if live is None else {"live": live}
         common |= {"first_name": first_name} if first_name else {}
-        common |= {"by_key": numbering.by_key()} if "label" in kinds.values() else {}
+        if numbering.keys is not None and "label" in kinds.values():
+            common |= {"by_key": numbering.by_key(), "named": numbering.n_vertices}
         answers = coordinator.call("run" if live is None else "maintain", common, shares)
     except BaseException as error:
         coordinator.forget(key)

@@ -109,13 +109,18 @@ def path_of(path: Any, log: bool = False) -> str:
         text = os.fsdecode(os.fspath(path))
     except TypeError:
         text = ""
-    if not text:  # it would be the current folder
+    if not text or "\0" in text:  # an empty one would be the current folder
         raise InvalidOption(f"store is {path!r}; it must be the path of a folder that all workers share")
     if log and is_remote(text):
         raise InvalidOption(
             f"store is {text}: a log needs a file system with fsync and locks; snapshots= takes such a place"
         )
-    return text if is_remote(text) or text.startswith("$") else os.path.abspath(os.path.expanduser(text))
+    if is_remote(text) or text.startswith("$"):
+        return text
+    try:
+        return os.path.abspath(os.path.expanduser(text))
+    except FileNotFoundError:
+        raise InvalidOption(f"store is {text!r}, and the current folder was removed: give an absolute path") from None
 
 
 LOGGING = tuple(LogOptions.__annotations__)  #: the options of a store that `open` takes

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
@@ -67,6 +69,7 @@ class Directory:
         self.coordinator, self.numbering, self.options = coordinator, numbering, options
         self.device = device or Device("cpu")
         self._lock = threading.RLock()
+        _DIRECTORIES.add(self)
         self.undecided, self.shared, self.moved = undecided, False, False
         self._after_removal: KeyTable | None = None  # the keys after a removal whose outcome is unknown
 
@@ -348,3 +351,15 @@ class Directory:
             return current
         contiguous = all(state.hi == start for state, start in zip(states, starts[1:], strict=True))
         return Partition(starts) if contiguous else current
+
+
+_DIRECTORIES: weakref.WeakSet[Directory] = weakref.WeakSet()  # of this process, for its children
+
+
+def _renew_locks() -> None:
+    """Replace the locks in a forked child: threads that it does not have may hold them."""
+    for directory in list(_DIRECTORIES):
+        directory._lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)

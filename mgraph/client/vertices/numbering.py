@@ -166,8 +166,12 @@ class Numbering:
         return ids if self.order is None else gathered(self.order, ids)
 
     def outside(self, ids: np.ndarray) -> np.ndarray:
-        """Return the users' ids of internal ids."""
-        return ids if self.order is None else gathered(self._inverse, ids)
+        """Return the users' ids of internal ids, of vertices too that another thread has added since."""
+        if self.order is None:
+            return ids
+        more = int(ids.max()) + 1 - self.n_vertices if ids.size else 0
+        numbering = self.moved(self.partition.grown(more)) if more > 0 else self
+        return gathered(numbering._inverse, ids)
 
     def by_user(self, values: np.ndarray) -> np.ndarray:
         """Reorder values by internal id to users' order."""

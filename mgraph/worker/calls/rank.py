@@ -302,11 +302,13 @@ class Rank:
             raise Stale(f"{shard}: the ranges of the ranks have changed")
         return shard
 
-    def same_ids(self, generation: int) -> Shard:
-        """Return the shard, or raise `Stale` if `generation` is outdated."""
+    def same_ids(self, generation: int, n_vertices: int | None = None) -> Shard:
+        """Return the shard, or raise `Stale` for an outdated `generation` or, if given, number of vertices."""
         shard = self.shard
         if generation != shard.generation:
             raise Stale(f"{shard}: the order of the vertices has changed")
+        if n_vertices not in (None, shard.n_vertices):
+            raise Stale(f"{shard}: vertices were added")
         return shard
 
     def warm_up(self, name: str, compile: Callable[[], object]) -> None:

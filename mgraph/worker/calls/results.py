@@ -18,13 +18,14 @@ __all__ = ["combine", "fetch", "lend", "maintain", "reduced", "run", "top"]
 
 def run(
     rank: Rank, name: str, generation: int, args: Value, result: str | None = None,
-    data: dict[str, Value] | None = None, by_key: np.ndarray | None = None,
+    data: dict[str, Value] | None = None, by_key: np.ndarray | None = None, named: int | None = None,
 ) -> Value:  # fmt: skip
     """Run an algorithm, and store its columns under the id `result`; without an id, answer with the columns.
 
-    `data` has arguments with a number per vertex; `by_key` has users' ids in the order of their keys, if that matters.
+    `data` has arguments with a number per vertex. If the order of the keys matters, `named` is their number, and
+    `by_key` has users' ids in that order, or is None if they are in order.
     """
-    shard = rank.same_ids(generation)
+    shard = rank.same_ids(generation, named)
     rank.warm_up(name, lambda: ALGORITHMS[name].warm(shard))
     for argument, values in (data or {}).items():
         args = {**args, argument: _own_values(rank, generation, **values)}
@@ -34,13 +35,13 @@ def run(
 
 def maintain(
     rank: Rank, live: str, name: str, result: str, generation: int, args: Value, data: dict[str, Value] | None = None,
-    by_key: np.ndarray | None = None, first_name: int = 0,
+    by_key: np.ndarray | None = None, named: int | None = None, first_name: int = 0,
 ) -> Value:  # fmt: skip
     """Compute or update the maintained result `live`, and store its columns as `run` does.
 
     `first_name` is larger than all names of communities that the user has seen, should they be lost here.
     """
-    shard = rank.same_ids(generation)
+    shard = rank.same_ids(generation, named)
     rank.warm_up(name, lambda: ALGORITHMS[name].warm(shard))
     for argument, values in (data or {}).items():
         args = {**args, argument: _own_values(rank, generation, **values)}

@@ -75,7 +75,8 @@ class ChangeLog:
     @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
-        return sum([touched.nbytes for _, touched in self._held])
+        # Another thread may read the state of a graph in this process while a batch is logged; a copy is one step.
+        return sum([touched.nbytes for _, touched in self._held.copy()])
 
     def open(self, epoch: int) -> None:
         """Log the changes after `epoch`, unless the log is open."""

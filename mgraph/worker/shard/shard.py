@@ -235,7 +235,9 @@ class Shard:
         for structure in self.structures:
             nbytes += structure.nbytes
         if self.results or self.maintained:
-            nbytes += sum(item.nbytes for group in (self.results, self.maintained) for item in group.values())
+            # Copied in one step, since another thread may read the state of a graph in this process during a call.
+            nbytes += sum([result.nbytes for result in list(self.results.values())])
+            nbytes += sum([live.nbytes for live in list(self.maintained.values())])
         return nbytes if self.change_log.first is None else nbytes + self.change_log.nbytes
 
     def __str__(self) -> str:

@@ -243,7 +243,8 @@ class Storage:
         with all_or_none(shard):
             if store.exists:
                 raise InvalidOption(f"{store.path} holds a store or a saved graph: choose another folder")
-            if self.rank == 0:  # parts of a copy that was not completed, maybe of another graph
+            if self.rank == 0:  # remove parts of a copy that was not completed, maybe of another graph
+                store.make_folder()
                 store.files.remove(store.at(folder_of(shard.epoch, 0, shard.changes)))
         self._check_shared(shard, store)
         names = None if keys is None else KeyArray.unpacked(keys)
