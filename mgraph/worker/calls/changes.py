@@ -272,7 +272,8 @@ def ingest(
     shard = _check_epoch(rank, epoch)
     if generation is not None:
         rank.same_ids(generation)
-    opened = [open_source(source, source["rank"], size, shard.device, rank.host.data_of) for source in sources]
+    logs = rank.ballot.log is not None
+    opened = [open_source(source, source["rank"], size, shard.device, rank.host.data_of, logs) for source in sources]
     reads = [src.read if src.function is None else partial(_read_busy, rank, src.function, src.read) for src in opened]
     done = steps.ingest(shard, rank.ballot, joined(reads, shard.device), room, first)
     return {**done, "left_out": sorted(set[str]().union(*(source.left_out for source in opened)))}

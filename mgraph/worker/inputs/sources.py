@@ -52,6 +52,7 @@ def open_source(
     size: int,
     device: Device,
     held: Callable[[str], Any],
+    logs: bool = False,
 ) -> Source:
     """Return the source of a rank.
 
@@ -68,13 +69,15 @@ def open_source(
         size of a file's columns is known, and that of a function's next part is estimated from the largest so far.
     held : callable
         Returns the Dask data of a key on this worker.
+    logs : bool
+        True if a log reads the batches too, perhaps after the next part was read.
     """
     names, left_out = Names(**source["names"]), set[str]()
     # The user's function, wrapped.
     if source["kind"] == "function":
         function = source["function"] if callable(source["function"]) else _unpickled(source["function"])
         name = getattr(function, "__qualname__", type(function).__qualname__)
-        return Source(_called(function, source["steps"], names, left_out, rank, size, device), name, left_out)
+        return Source(_called(function, source["steps"], names, left_out, rank, size, device, logs), name, left_out)
 
     # Files or Dask data, part by part.
     read = partial(_read_file, names=names, budget=device.budget) if source["kind"] == "files" else held
@@ -151,8 +154,13 @@ def _called(
     rank: int,
     size: int,
     device: Device,
+    logs: bool,
 ) -> Reader:
-    """Return a reader that calls the user's function, with memory reserved for its part."""
+    """Return a reader that calls the user's function, with memory reserved for its part.
+
+    A function may fill the same arrays for each part. So columns that are read after its next call are copied: those of
+    operations, which are not sorted ahead, and those of batches for the log.
+    """
     more = {"device": device} if _takes_device(function) else {}
     ended, need = False, LEAST
 
@@ -164,7 +172,8 @@ def _called(
         with device.budget.reserve(need, f"part {step} of the source, by the part before it"):
             part = function(rank, size, step, **more)
             ended = part is None  # do not call it again, even if other ranks have more parts
-            batch = None if part is None else as_part(part, names)
+            own = logs or isinstance(part, Operations)
+            batch = None if part is None else as_part(part, names, own=own)
         left_out.update(getattr(batch, "unused", ()))
         need = max(need, TIMES * _nbytes(batch))
         return batch
