@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -153,8 +154,11 @@ def updates_of(kind: Any, src: Any, dst: Any, weight: Any = None, *, keys: str |
 
 
 def as_part(part: Any, names: Names = ALL, *, own: bool = False) -> EdgeBatch | Operations:
-    """Convert a part of a source to a batch, with memory of its `own` as in `part_of`; operations stay as they are."""
+    """Convert a part of a source to a batch, or return operations. With `own` the columns have memory of their own."""
     batch = part if isinstance(part, Operations) else part_of(part, names, own=own)
+    if own and batch is part:
+        batch = copy(part)
+        vars(batch).update((name, column.copy()) for name, column in vars(part).items() if hasattr(column, "flags"))
     if batch.keys is not None:
         raise InvalidBatch(f"a part has {batch.keys} keys, which only a graph with keys takes, from this process")
     return batch

@@ -237,9 +237,9 @@ def ingest(
         - a future or delayed value of a part, or a list of them. A part that another worker holds is moved;
         - a list of .npz, Parquet and CSV files. Each file is a part, which a worker reads when its step comes;
         - a function ``f(rank, size, step)``, called on every worker, which returns a part, or None after its last
-          one. If it has an argument `device`, it gets the shard's `mgraph.device.Device`. It runs in a thread of
-          its own, and may fill the same arrays for each part, but not those of an `EdgeBatch`. Dask pickles it, and
-          the modules that it imports must be installed on the workers. `mgraph.sources.rmat.Rmat` is an example.
+          one. It may fill the same arrays for each part. If it has an argument `device`, it gets the shard's
+          `mgraph.device.Device`. It runs in a thread of its own. Dask pickles it, and the modules that it imports
+          must be installed on the workers. `mgraph.sources.rmat.Rmat` is an example.
     steps : int, optional
         For functions: the number of steps after which to stop.
     source, target, weight, op, time : str, optional

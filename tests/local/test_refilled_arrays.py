@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mgraph import DynamicGraph
+from mgraph import DynamicGraph, EdgeBatch, Operations
 
 N, BATCHES, EDGES = 1000, 12, 40
 
@@ -61,6 +61,28 @@ def test_a_stream(form):
 def test_a_source_with_places(call, tmp_path):
     with DynamicGraph(n_vertices=N, weighted=True, store=tmp_path / "store", sync="background") as graph:
         getattr(graph, call)(Placed())
+        check(graph)
+
+
+def function(form):
+    """A source of `ingest`, which is called for the next step while the last one is still applied and logged."""
+    parts = refilled(form)
+    return lambda rank, size, step: next(parts, None)
+
+
+@pytest.mark.parametrize("form", [*FORMS, "batch"])
+def test_a_function_with_a_store(form, tmp_path):
+    with DynamicGraph(n_vertices=N, weighted=True, store=tmp_path / "store") as graph:
+        graph.ingest(function({**FORMS, "batch": EdgeBatch}[form]))
+        check(graph)
+    with DynamicGraph.open(tmp_path / "store") as graph:
+        check(graph)
+
+
+def test_operations_of_a_function():
+    kinds = np.zeros(EDGES, np.int8)
+    with DynamicGraph(n_vertices=N, weighted=True) as graph:
+        graph.ingest(function(lambda *columns: Operations(kinds, *columns)))
         check(graph)
 
 

@@ -256,7 +256,8 @@ def each_fails_once(
     count, after = allocations.count, state_of(graph)
     held = _settled(graph, kind) - held
     graph.close()
-    numbers = itertools.count(*part) if most is None else sorted(rng.choice(count, min(most, count), replace=False).tolist())
+    drawn = None if most is None else rng.choice(count, min(most, count), replace=False)
+    numbers = itertools.count(*part) if drawn is None else sorted(drawn.tolist())
 
     # Fail one allocation after another; a graph that a call has changed is made again.
     graph, failed = make(), 0

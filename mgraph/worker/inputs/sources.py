@@ -156,7 +156,11 @@ def _called(
     device: Device,
     own: bool,
 ) -> Reader:
-    """Return a reader that calls the user's function, with memory reserved for its part."""
+    """Return a reader that calls the user's function, with memory reserved for its part.
+
+    A function may fill the same arrays for each part. So columns that are read after its next call are copied: those of
+    operations, and with `own` those of batches.
+    """
     more = {"device": device} if _takes_device(function) else {}
     ended, need = False, LEAST
 
@@ -168,7 +172,8 @@ def _called(
         with device.budget.reserve(need, f"part {step} of the source, by the part before it"):
             part = function(rank, size, step, **more)
             ended = part is None  # do not call it again, even if other ranks have more parts
-            batch = None if part is None else as_part(part, names, own=own)
+            keep = own or isinstance(part, Operations)  # which are not sorted ahead
+            batch = None if part is None else as_part(part, names, own=keep)
         left_out.update(getattr(batch, "unused", ()))
         need = max(need, TIMES * _nbytes(batch))
         return batch
