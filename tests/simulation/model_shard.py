@@ -16,6 +16,7 @@ from mgraph.errors import CapacityError, InvalidBatch
 from mgraph.log.manifest import StoredGraph
 from mgraph.log.record_columns import RecordColumns
 from mgraph.log.store import Store
+from mgraph.worker.calls import changes
 from mgraph.worker.calls.rank import Rank, Value
 from mgraph.worker.commit.ballot import Ballot
 from mgraph.worker.commit.change import Change
@@ -23,6 +24,7 @@ from mgraph.worker.shard.results import Remembered
 
 __all__ = [
     "BatchOfModel", "GroupOfModel", "ModelShard", "contents", "create", "own_rows", "restore", "route", "share_runs",
+    "update",
 ]  # fmt: skip
 
 N = 1 << 16  #: vertices
@@ -52,13 +54,15 @@ class ModelShard:
     history : list of (int, int)
         The epoch and the number of each change.
     edges : set of (int, int)
+    refuse, fail : tuple of int
+        The ranks that refuse the batch of the call, and those that raise an error before it.
     """
 
     clock = prefetch = order = names = None
     change_log = SimpleNamespace(first=None)
     generation = nbytes = operations = batches = 0
     seconds = waited = batch_seconds = 0.0
-    stuck_words = (0,)
+    stuck_words, refuse, fail = (0,), (), ()
     n_vertices = N
 
     def __init__(self, graph: str, rank: int, size: int) -> None:
@@ -145,23 +149,15 @@ class GroupOfModel(Change):
         """Free nothing."""
 
 
-def share_runs(
-    shard: Any,
-    src: Any,
-    dst: Any,
-    refuse: Sequence[int] = (),
-    fail: Sequence[int] = (),
-    batch: Any = None,
-    **columns: Any,
-) -> list[Any]:
-    """Return a rank's part of a batch, or of each batch. Ranks of `fail` raise an error while the others wait."""
+def share_runs(shard: Any, src: Any, dst: Any, batch: Any = None, **columns: Any) -> list[Any]:
+    """Return a rank's part of a batch, or of each batch, and the ranks that refuse it."""
     world().give_way()
     if batch is not None:
         numbers = dict.fromkeys(zip(batch.tolist(), src.tolist(), strict=True))
-        return [[(number, dst[batch == at].tolist(), refuse) for at, number in numbers]]
-    if shard.rank in fail:
+        return [[(number, dst[batch == at].tolist(), ()) for at, number in numbers]]
+    if shard.rank in shard.fail:
         raise InvalidBatch(f"{shard}: a bad part of change {src[0]}")
-    return [(int(src[0]), dst.tolist(), refuse)]
+    return [(int(src[0]), dst.tolist(), shard.refuse)]
 
 
 def own_rows(shard: Any, run: Any) -> Any:
@@ -190,6 +186,13 @@ def create(rank: Rank) -> None:
     rank.device = _Device()  # type: ignore[assignment]
     shard: Any = ModelShard(rank.graph, rank.number, rank.size)
     rank.take(Ballot(shard))
+
+
+def update(rank: Rank, refuse: Sequence[int] = (), fail: Sequence[int] = (), **share: Any) -> Value:
+    """Apply a batch. Ranks of `refuse` vote against it; those of `fail` raise an error while the others wait."""
+    shard: Any = rank.shard
+    shard.refuse, shard.fail = refuse, fail
+    return changes.update(rank, **share)
 
 
 def contents(rank: Rank) -> Value:

@@ -163,7 +163,9 @@ def simulated() -> Iterator[None]:
         ):
             stack.enter_context(patch.object(target, name, value))
         stack.enter_context(patch.dict(CALLS, contents=RemoteCall("contents", Kind.READ, after_loss=AfterLoss.REPEAT)))
-        stack.enter_context(patch.dict(HANDLERS, create=model_shard.create, contents=model_shard.contents))
+        stack.enter_context(
+            patch.dict(HANDLERS, {name: getattr(model_shard, name) for name in ("create", "update", "contents")})
+        )
         stack.enter_context(dask.config.set({"mgraph.channels": False}))
         # The coroutines of processes that were killed end with their last reference, at a time that the seed decides.
         stack.enter_context(patch.object(sys, "unraisablehook", _ignore))
