@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Container, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any
 
 from patience import patience
 
-__all__ = ["after", "at_line", "ctrl_c", "in_child", "when"]
+__all__ = ["after", "assert_quiet", "at_line", "ctrl_c", "in_child", "when"]
+
+ROOT = Path(__file__).parents[2]
 
 
 @contextmanager
@@ -95,3 +99,9 @@ def in_child(work: Callable[[], object]) -> int:
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     raise AssertionError("the child hangs")
+
+
+def assert_quiet(printed: str) -> None:
+    """Check that a command that was stopped printed no traceback, but for those of Dask's heartbeats as it closes."""
+    ours = re.search(rf'KeyboardInterrupt|File "(<string>|{ROOT}/(mgraph|cluster|workloads)/)', printed)
+    assert not ours, printed
