@@ -33,7 +33,8 @@ __all__ = ["LONG", "Client"]
 PATH = "/data/store"
 PATIENCE = 4.0  #: of the graphs with silent workers
 LONG = 120.0  #: virtual seconds after the last fault, in which everything ends
-#: virtual seconds that a call takes at most, however workers behave: if its graph is not opened again, or if it is
+#: virtual seconds that a call takes at most, however workers behave: if its graph is not opened again, or if it is, beside
+#: the time in which workers hang
 CALL, RECOVERED = 25.0, 60.0
 ENDS = (WorkerLost, GraphLost, GraphClosed)  #: errors after which a change may be there
 
@@ -134,7 +135,7 @@ class Client:
             seconds = self._cluster.world.now - began - self.process.slept + slept
             most = {"alone": CALL, "rivals": CALL}
             if not self._cluster.history.damaged:
-                most["recovering"] = RECOVERED
+                most["recovering"] = RECOVERED + self._cluster.hung_since(began)
             if seconds > most.get(self._cluster.setting.kind, seconds):
                 raise Violation(f"{step} took {seconds:.0f} s: {self._cluster.world.waiting()}")
 

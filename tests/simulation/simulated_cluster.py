@@ -227,6 +227,7 @@ class Cluster:
         self.busy = 0  # clients that have not ended their programs
         self.card: tuple[str, tuple[str, ...]] | None = None  # of the published graph: its id and its workers
         self.ends, self.quiet = 0.0, float("inf")  # when the faults so far have ended; when the last one has
+        self._hung: list[float] = []  # when workers began to hang
         self._armed: list[tuple[str, str, int, float]] = []
         self.publisher: Process | None = None  # the client that makes it
         self.graphs = 0
@@ -279,6 +280,10 @@ class Cluster:
 
     # ---- faults ------------------------------------------------------------------------------------------------------
 
+    def hung_since(self, moment: float) -> float:
+        """Return how long a call that began at this moment may have waited for workers that hang, one after another."""
+        return HANG * sum(began + HANG > moment for began in self._hung)
+
     def inject(self, kind: str, target: int, amount: float, moment: str = "") -> None:
         """Let a fault happen now, or at the next "answer" to a client, or "sync" or "vote" of a rank."""
         if moment:
@@ -307,6 +312,7 @@ class Cluster:
                 others = [other for other in self.workers if other != address]
                 world.pause(self.workers[world.rng.choice(others or [address])], PAUSE * amount)
             case "hang worker":
+                self._hung.append(world.now)
                 world.pause(worker, 1000.0)
                 world.after(HANG, None, lambda: self._restart(address, amount) if worker.paused else None)
             case "pause client":
