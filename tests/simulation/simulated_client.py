@@ -33,8 +33,8 @@ __all__ = ["LONG", "Client"]
 PATH = "/data/store"
 PATIENCE = 4.0  #: of the graphs with silent workers
 LONG = 120.0  #: virtual seconds after the last fault, in which everything ends
-#: virtual seconds that a call takes at most, however workers behave: if its graph is not opened again, or if it is, beside
-#: the time in which workers hang
+#: virtual seconds that a call takes at most, however workers behave: if its graph is not opened again, or if it is,
+#: beside the time in which workers hang
 CALL, RECOVERED = 25.0, 60.0
 ENDS = (WorkerLost, GraphLost, GraphClosed)  #: errors after which a change may be there
 
