@@ -13,6 +13,7 @@ from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.algorithms.primitives.weight_sums import WeightSums, unit_of
 from mgraph.device import Array, Device
 from mgraph.errors import InvalidOption
+from mgraph.kernels import Library
 
 __all__ = ["ALGORITHM", "modularity", "run", "warm"]
 
@@ -85,25 +86,29 @@ def warm(shard: Shard) -> None:
     WeightSums(shard, shard.out_edges.view(), shard.out_edges, shard.lo, 0, file=FILE)
 
 
-def _everyones(shard: Shard, labels: Array) -> Array:
+def _everyones(shard: Shard, kernels: Library, labels: Array) -> Array:
     """Return the labels of all vertices as indices: uint32[n].
 
     Raises `InvalidOption` on every rank for a bad label.
     """
     # Check the own labels.
     labels, n = shard.device.asarray(labels), shard.n_vertices
-    wrong, low, high = 0, np.inf, -np.inf
-    if len(labels):
-        low, high = float(labels.min()), float(labels.max())
-        wrong = int(not (low >= 0 and high < n)) or int(bool((labels != labels.astype(np.int64)).any()))
+    whole = labels.dtype.kind != "f"
+    given = shard.device.astype(labels, np.int64 if whole else np.float64)
+    own, wrong = shard.device.empty(len(labels), np.uint32), shard.device.zeros(1, np.int64)
+    kernels.TakeLabels(
+        len(labels), whole=given if whole else None, real=None if whole else given, n=len(labels), end=n, labels=own,
+        wrong=wrong,
+    )  # fmt: skip
 
     # All ranks report a bad label together.
-    if int(shard.exchange.allreduce(np.array([wrong]))[0]):
+    if int(shard.exchange.allreduce(shard.device.to_host(wrong))[0]):
+        low, high = (float(labels.min()), float(labels.max())) if len(labels) else (np.inf, -np.inf)
         low, high = (float(shard.exchange.allreduce(np.array([x]), op)[0]) for x, op in ((low, "min"), (high, "max")))
         raise InvalidOption(
             f"labels must be whole numbers from 0 to {n - 1}, one for each vertex; these are from {low:g} to {high:g}"
         )
-    return all_gather(shard, shard.device.astype(labels, np.uint32))
+    return all_gather(shard, own)
 
 
 def _summed(shard: Shard, sums: Array) -> None:
@@ -147,9 +152,9 @@ def run(shard: Shard, labels: Array, resolution: float = 1.0) -> Columns:
     # Weigh the rows and the communities.
     device, rows, out = shard.device, shard.hi - shard.lo, shard.out_edges
     directed = shard.in_edges is not out
-    labels_of_all = _everyones(shard, labels)
     loops = 1 if directed else 2
     weights = WeightSums(shard, out.view(), out, shard.lo, rows, loops, unit_of(shard, "modularity", loops, FILE), FILE)
+    labels_of_all = _everyones(shard, weights.kernels, labels)
     strength, within, sums = weights.strengths(), device.zeros(rows, np.int64), device.zeros(shard.n_vertices, np.int64)
     weights.weigh("within", labels_of_all, within)
     if directed:

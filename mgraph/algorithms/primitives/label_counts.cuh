@@ -196,17 +196,140 @@ struct Voting {
     }
 };
 
+// Deals rows to turns by a counting sort: rows that have the same turn, first those that are not wide, then the wide ones.
+constexpr i64 deal_chunk = 1024, most_classes = 256;  // rows per tile; a turn has two classes, of rows and of wide rows
+constexpr u8 no_class = 255;
+
+struct Dealing {
+    const u32* list;  // the rows; null for all
+    i64 n;
+    i64 turns;
+    i64 tabled;  // longer rows are wide
+    u8* classes;  // of each listed row
+    i64* counts;  // of each class in each chunk
+    i64* slots;  // of the tables of each turn's wide rows
+    i64* edges;  // of all rows that have a turn, and twice those of the widest one
+    DEVICE i64 chunks() const { return (n + deal_chunk - 1) / deal_chunk; }
+    DEVICE i64 row(i64 i) const { return list ? (i64)list[i] : i; }
+    template <class Visit> DEVICE void visit(i64 chunk, Visit visit_item) const {
+        Tile<32> tile;
+        for (i64 i = chunk * deal_chunk + tile.rank(); i < lesser((chunk + 1) * deal_chunk, n); i += tile.size())
+            visit_item(i);
+    }
+};
+constexpr i64 class_words =
+    (Tile<32>::size() == 1 ? 1 : 8) * most_classes;  // a word per class for each tile of a block
+
+// Counts the rows of each class, a chunk per tile. turn_of(row) is negative for rows that do not vote.
+template <class View, class TurnOf>
+DEVICE void count_classes(Grid grid, const View& graph, const View& back, bool both, const Dealing& deal,
+                          TurnOf turn_of) {
+    SHARED(u32, words, class_words);
+    Tile<32> tile;
+    u32* counts = words + tile.index() * most_classes;
+    i64 edges = 0, most = 0;
+    for (i64 c : grid.items(tile, deal.chunks())) {
+        for (i64 at = tile.rank(); at < 2 * deal.turns; at += tile.size()) counts[at] = 0;
+        tile.sync();
+        deal.visit(c, [&](i64 i) {
+            i64 row = deal.row(i), turn = turn_of(row), of = no_class,
+                degree = turn < 0 ? 0 : (i64)graph.degree(row) + (both ? (i64)back.degree(row) : 0);
+            if (degree > 0) {
+                edges += degree, of = turn;
+                if (degree > deal.tabled) {
+                    of += deal.turns, most = greater(most, 2 * degree);
+                    atomic_add(deal.slots + turn, 2 * degree);
+                }
+                atomic_add(counts + of, 1u);
+            }
+            deal.classes[i] = (u8)of;
+        });
+        tile.sync();
+        for (i64 at = tile.rank(); at < 2 * deal.turns; at += tile.size())
+            deal.counts[at * deal.chunks() + c] = counts[at];
+        tile.sync();
+    }
+    edges = tile.sum(edges), most = tile.most(most);
+    if (tile.rank() == 0 && edges) atomic_add(deal.edges, edges);
+    if (tile.rank() == 0 && most) atomic_max(deal.edges + 1, most);
+}
+
 template <class View>
-struct CountTasks {  // counts the tasks of a wide row, one lane per wide row
+struct CountOneTurn {  // all rows have the only turn
+    static constexpr int lanes = 32;
+    View graph;
+    View back;  // in-edges, which count too if `both` is 1
+    i64 both;
+    Dealing deal;
+    DEVICE void operator()(Grid grid) const {
+        count_classes(grid, graph, back, both != 0, deal, [](i64) { return (i64)0; });
+    }
+};
+
+struct DealRows {  // places the rows of each class behind those of earlier chunks, a chunk per tile
+    static constexpr int lanes = 32;
+    Dealing deal;
+    const i64* before;  // rows of earlier classes and chunks; at the end of all
+    u32* dealt;
+    i64* marks;  // out: where each class begins, and the last one ends
+    DEVICE void operator()(Grid grid) const {
+        SHARED(u32, words, class_words);
+        Tile<32> tile;
+        u32* next = words + tile.index() * most_classes;
+        i64 chunks = deal.chunks();
+        for (i64 c : grid.items(tile, chunks)) {
+            for (i64 at = tile.rank(); at < 2 * deal.turns; at += tile.size()) next[at] = (u32)before[at * chunks + c];
+            tile.sync();
+            deal.visit(c, [&](i64 i) {
+                u8 of = deal.classes[i];
+                if (of != no_class) dealt[atomic_add(next + of, 1u)] = (u32)deal.row(i);
+            });
+            tile.sync();
+        }
+        for (i64 at : grid.items(2 * deal.turns + 1)) marks[at] = before[at * chunks];
+    }
+};
+
+template <class View>
+struct MeasureWide {  // measures wide rows, one lane per row: slots, then tasks in each view
     static constexpr int lanes = 1;
     View graph;
+    View back;
+    i64 both;
     const u32* wide;
     i64 n;
-    i64* counts;
+    i64* sizes;
+    DEVICE i64 tasks(const View& rows, i64 row) const {
+        i64 step = rows.degree(row) ? task_units(rows, row) : 1;
+        return rows.degree(row) ? ((i64)rows.units(row) + step - 1) / step : 0;
+    }
     DEVICE void operator()(Grid grid) const {
         for (i64 i : grid.items(n)) {
-            i64 row = wide[i], step = graph.degree(row) ? task_units(graph, row) : 1;
-            counts[i] = graph.degree(row) ? ((i64)graph.units(row) + step - 1) / step : 0;
+            i64 row = wide[i];
+            sizes[i] = 2 * ((i64)graph.degree(row) + (both ? (i64)back.degree(row) : 0));
+            sizes[n + i] = tasks(graph, row);
+            if (both) sizes[2 * n + i] = tasks(back, row);
+        }
+    }
+};
+
+struct CutGroups {  // describes groups of wide rows that begin at given slots, one lane per group
+    static constexpr int lanes = 1;
+    const i64* places;  // first slot of each wide row; then its first tasks
+    i64 wide;
+    i64 both;
+    const i64* begins;  // slots at which groups begin, and the last one ends
+    i64 n;
+    i64* groups;
+    DEVICE void operator()(Grid grid) const {
+        for (i64 g : grid.items(n)) {
+            i64 begin = lower_bound(places, 0, wide, begins[g]), end = lower_bound(places, 0, wide, begins[g + 1]);
+            i64* group = groups + g * group_words;
+            group[0] = begin, group[1] = end;
+            for (i64 column = 0; column < 3; ++column) {
+                const i64* sizes = places + column * wide;
+                group[2 + column] = column < 2 || both ? sizes[end] - sizes[begin] : 0;
+            }
         }
     }
 };

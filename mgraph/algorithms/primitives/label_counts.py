@@ -9,144 +9,138 @@ of a million edges.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Shard, kernels
-from mgraph.device import Array
+from mgraph.device import Array, Device
 from mgraph.kernels import Library, View, constants
 from mgraph.kernels.host import host_platform
 
-__all__ = ["LabelCounts", "label_count_kernels"]
+__all__ = ["LabelCounts"]
 
-FILE = "algorithms/primitives/label_counts.cuh"
-_CONSTANTS = constants(FILE, HUB_DEGREE=1024)
-TABLED, TABLED_BY_THREAD, CHUNK_SLOTS = (_CONSTANTS[name] for name in ("most_tabled", "most_by_thread", "chunk_slots"))
+_CONSTANTS = constants("algorithms/primitives/label_counts.cuh", HUB_DEGREE=1024)
+TABLED, TABLED_BY_THREAD, CHUNK_SLOTS, DEAL_CHUNK = (
+    _CONSTANTS[name] for name in ("most_tabled", "most_by_thread", "chunk_slots", "deal_chunk")
+)
 ROOM = 1 << 24  #: slots of the tables of a group of wide rows: 12 bytes each
 
 
-def label_count_kernels(shard: Shard, view: View) -> Library:
-    """Return the kernels for a structure of the shard."""
-    return kernels(shard, FILE, view)
-
-
 class LabelCounts:
-    """Rows of a rank, and the tables of the wide ones.
+    """Rows of a rank that vote in turns, and the tables of the wide ones.
 
-    `by_thread` is True on a CPU, where threads have tables.
-
-    Takes 45 bytes per wide row, and 12 bytes for each of `ROOM` slots or for twice the edges of the largest row.
+    Takes 5 bytes per row, 44 bytes per wide row, and 12 bytes for each of `ROOM` slots or for twice the edges of the
+    largest row.
 
     Parameters
     ----------
-    shard : Shard
+    device : Device
+    kernels : Library
+        A library for the view's type that includes `label_counts.cuh`.
     views : list of View
         The edges of the rows; or out-edges and in-edges, of one type.
-    degrees : uint32[rows] or int64[rows]
-        The edges of each row in all views.
+    rows : int
+
+    Attributes
+    ----------
+    by_thread : bool
+        True on a CPU, where threads have tables.
+    list : uint32[k]
+        The rows of all turns that are not wide, by turn.
+    marks : int64[turns + 1]
+        Where each turn begins in them.
+    groups : list of int
+        The number of groups of wide rows in each turn.
+    edges : int
+        The number of edges of all dealt rows.
     """
 
-    def __init__(self, shard: Shard, views: list[View], degrees: Array) -> None:
-        self.device, self.views, self.rows = shard.device, views, len(degrees)
-        self.kernels = label_count_kernels(shard, views[0])
-        # Find the wide rows.
-        device = self.device
+    def __init__(self, device: Device, kernels: Library, views: list[View], rows: int) -> None:
+        self.device, self.kernels, self.views, self.rows = device, kernels, views, rows
         self.by_thread = device.kind == "cpu" and host_platform() == "kernels/platform/host.h"
         self.tabled = TABLED_BY_THREAD if self.by_thread else TABLED
-        wide = device.astype(device.xp.flatnonzero(degrees > self.tabled), np.uint32)
-        slots = device.astype(device.gather(degrees, wide), np.int64)
-        slots *= 2
-        self._hold(wide, slots)
-        self._arrange(np.array([0, len(wide)]))
-        self.active: Array = None  # the rows that vote, by turn; None for all
-        self.marks = np.array([0, self.rows])  # where each turn begins in them
+        self.keys, self.sums = device.empty(0, np.uint32), device.empty(0, np.uint64)
+        self.scores, self.labels = device.empty(0, np.uint64), device.empty(0, np.uint32)
 
-    def _hold(self, wide: Array, slots: Array) -> None:
-        """Take up the wide rows and the slots of their tables, and allocate the tables of a group."""
-        device, n = self.device, len(wide)
-        self.wide, self.slots = wide, slots
-        self.total, most = (int(slots.sum()), int(slots.max())) if n else (0, 0)
-        room = min(self.total, ROOM + most)
-        self.keys, self.sums = device.empty(room, np.uint32), device.empty(room, np.uint64)
-        pieces = -(-room // CHUNK_SLOTS) + n
-        self.scores, self.labels = device.empty(pieces, np.uint64), device.empty(pieces, np.uint32)
+    def sides(self) -> dict[str, Any]:
+        """Return the views as fields of a kernel."""
+        return {"graph": self.views[0], "back": self.views[-1], "both": len(self.views) - 1}
 
-    def deal(self, active: Array, turns: int, turns_of: Callable[[Array], Array]) -> None:
-        """Sort the active rows, those with 1 in `active`, by turn. At most 254 turns.
+    def deal(
+        self, turns: int, count: Callable[[int, dict[str, Any]], None] | None = None, listed: Array = None
+    ) -> None:
+        """Deal rows to turns, at most 127; without `count` all rows to one.
 
-        ``turns_of(rows)`` returns the turn of each of these rows, uint8, and `turns` for rows that are not active. A
-        sort of a byte per active row, another per wide row, and up to five read-backs.
+        ``count(chunks, deal)`` launches the kernel that chooses the turn of each row in chunks, with the fields of the
+        kernels' `Dealing`. `listed`, uint32[k], are the rows to deal, instead of all. Rows without edges do not vote.
+        One read-back.
         """
-        # List the rows of each turn.
-        device = self.device
-        rows = device.astype(device.xp.flatnonzero(active), np.uint32)
-        order, marks = self._by_turn(turns_of(rows), turns)
-        self.active, self.marks = device.gather(rows, order), marks
+        # Count the rows and the wide rows of each turn, in chunks.
+        device, n, classes = self.device, self.rows if listed is None else len(listed), 2 * turns
+        chunks = -(-n // DEAL_CHUNK)
+        counts, before = device.empty(classes * chunks, np.int64), device.zeros(classes * chunks + 1, np.int64)
+        found = device.zeros(classes + turns + 3, np.int64)
+        marks, slots, edges = found[: classes + 1], found[classes + 1 : -2], found[-2:]
+        deal = {"list": listed, "n": n, "turns": turns, "tabled": self.tabled, "classes": device.empty(n, np.uint8)}
+        deal |= {"counts": counts, "slots": slots, "edges": edges}
+        if count is None:
+            self.kernels.CountOneTurn(chunks, **self.sides(), deal=deal)
+        else:
+            count(chunks, deal)
 
-        # Arrange the wide rows alike; inactive ones come last.
-        first = np.zeros_like(marks)
-        if len(self.wide):
-            order, first = self._by_turn(turns_of(self.wide), turns)
-            self.wide, self.slots = (device.gather(column, order) for column in (self.wide, self.slots))
-        self._arrange(first)
+        # Place them.
+        device.cumsum(counts, out=before[1:])
+        dealt = device.empty(n, np.uint32)
+        self.kernels.DealRows(chunks, deal=deal, before=before, dealt=dealt, marks=marks)
+        found = device.to_host(found)
+        self.marks, begins, slots = found[: turns + 1], found[turns : classes + 1], found[classes + 1 : -2]
+        self.list, self.wide = dealt[: begins[0]], dealt[begins[0] : begins[-1]]
+        self.edges = int(found[-2])
+        self._group(slots, int(found[-1]))
 
-    def _by_turn(self, turn_of_row: Array, turns: int) -> tuple[Array, np.ndarray]:
-        """Return the order of rows by turn, and where each turn begins."""
-        device = self.device
-        order = device.xp.argsort(turn_of_row, kind="stable")
-        marks = device.arange(0, turns + 1, np.uint8)
-        return order, device.to_host(device.xp.searchsorted(device.gather(turn_of_row, order), marks))
-
-    def _arrange(self, turns: np.ndarray) -> None:
+    def _group(self, slots: np.ndarray, most: int) -> None:
         """Divide each turn's wide rows into groups whose tables fit into memory.
 
-        Turn k's rows begin at ``turns[k]``; rows from ``turns[-1]`` on do not vote.
+        `slots` are those of each turn's tables, and `most` those of the largest one.
         """
-        device, xp, n = self.device, self.device.xp, len(self.wide)
-        self.groups: list[list[tuple[int, int, int, list[int]]]] = [[] for _ in turns[1:]]
-        if turns[-1] == 0:
+        # Groups begin where a turn does, and where the tables are full.
+        device, n = self.device, len(self.wide)
+        ends = [0, *np.cumsum(slots).tolist()]
+        begins = [
+            [first, *range((first // ROOM + 1) * ROOM, end, ROOM)] if first < end else []
+            for first, end in pairwise(ends)
+        ]
+        self.groups = [len(of_turn) for of_turn in begins]
+        self.described = device.empty(5 * sum(self.groups), np.int64)
+        if n == 0:
             return
-        # Place the tables, and list the tasks.
-        self.places = device.zeros(n + 1, np.int64)
-        device.cumsum(self.slots, out=self.places[1:])
-        self.tasks = [self._tasks(view) for view in self.views]
+        # Measure the rows, and describe the groups.
+        sizes = device.empty((1 + len(self.views)) * n, np.int64)
+        self.sizes = device.zeros(len(sizes) + 1, np.int64)
+        self.kernels.MeasureWide(n, **self.sides(), wide=self.wide, n=n, sizes=sizes)
+        device.cumsum(sizes, out=self.sizes[1:])
+        cuts = np.array([*chain(*begins), ends[-1]], np.int64)
+        self.kernels.CutGroups(
+            len(cuts) - 1, places=self.sizes, wide=n, both=len(self.views) - 1, begins=device.asarray(cuts),
+            n=len(cuts) - 1, groups=self.described,
+        )  # fmt: skip
 
-        # Cut where a group's tables are full, and where a turn ends.
-        marks = device.asarray(np.arange(1, -(-self.total // ROOM), dtype=np.int64) * ROOM)
-        inner = device.to_host(xp.searchsorted(self.places, marks))
-        cuts = np.unique(np.concatenate([inner, turns]).astype(np.int64))
-        cuts = cuts[cuts <= turns[-1]]
-        at = device.asarray(cuts)
-        bounds = device.to_host(
-            device.concatenate([device.gather(column, at) for column in (self.places, *self.tasks)])
-        )
-        sizes = np.diff(bounds.reshape(-1, len(cuts))).T.tolist()
-        for (begin, end), (slots, *tasks) in zip(pairwise(cuts.tolist()), sizes, strict=True):
-            turn = int(np.searchsorted(turns, begin, side="right")) - 1
-            self.groups[turn].append((begin, end, slots, tasks))
-
-    def _tasks(self, view: View) -> Array:
-        """Return each wide row's first task in a view: int64[wide + 1]."""
-        n = len(self.wide)
-        first, counts = self.device.zeros(n + 1, np.int64), self.device.empty(n, np.int64)
-        self.kernels.CountTasks(n, graph=view, wide=self.wide, n=n, counts=counts)
-        self.device.cumsum(counts, out=first[1:])
-        return first
+        # Allocate the tables of a group.
+        room = min(ends[-1], ROOM + most)
+        if room > len(self.keys):
+            self.keys, self.sums = device.empty(room, np.uint32), device.empty(room, np.uint64)
+        pieces = -(-room // CHUNK_SLOTS) + n
+        if pieces > len(self.scores):
+            self.scores, self.labels = device.empty(pieces, np.uint64), device.empty(pieces, np.uint32)
 
     def fields(self) -> dict[str, Any]:
-        """Return the rows and tables as fields of a program. Groups are in the order of their turns."""
-        groups = [
-            (begin, end, slots, *tasks, *[0] * (2 - len(tasks)))
-            for groups_of_turn in self.groups
-            for begin, end, slots, tasks in groups_of_turn
-        ]
-        wide = len(groups) > 0
+        """Return the wide rows and their tables as fields of a program. Groups are in the order of their turns."""
+        n, wide = len(self.wide), len(self.wide) > 0
         return {
-            "graph": self.views[0], "back": self.views[-1], "both": len(self.views) - 1, "wide": self.wide,
-            "places": self.places if wide else None, "tasks": self.tasks[0] if wide else None,
-            "back_tasks": self.tasks[-1] if wide else None, "n_groups": len(groups),
-            "groups": self.device.asarray(np.array(groups, np.int64).reshape(-1)), "keys": self.keys, "sums": self.sums,
+            **self.sides(), "wide": self.wide, "places": self.sizes if wide else None,
+            "tasks": self.sizes[n:] if wide else None,
+            "back_tasks": self.sizes[len(self.views) * n :] if wide else None,
+            "n_groups": max(self.groups), "groups": self.described, "keys": self.keys, "sums": self.sums,
             "scores": self.scores, "best": self.labels,
         }  # fmt: skip

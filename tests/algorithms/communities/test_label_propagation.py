@@ -166,8 +166,8 @@ def test_launches(counted: Counter[str], monkeypatch: pytest.MonkeyPatch) -> Non
         # A program that takes long on a busy machine is launched again.
         assert counted.pop("Rounds") > 0
         assert shard.exchange.world(shard.device).runs == 1
-        sides = 1 + (shard.in_edges is not shard.out_edges)
-        assert +counted == Counter({"Degrees": sides, "CountTasks": sides * wide_rows, "read-back": 1 + 2 * wide_rows})
+        dealt = {"CountOneTurn": 1, "DealRows": 1, "MeasureWide": wide_rows, "CutGroups": wide_rows}
+        assert +counted == +Counter({**dealt, "CountLabels": 1, "read-back": 2})
 
 
 # ---- the program of all ranks ----------------------------------------------------------------------------------------

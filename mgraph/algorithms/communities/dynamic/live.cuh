@@ -151,38 +151,22 @@ struct MoveBack {  // undoes a sweep, one lane per moved vertex
     }
 };
 
-template <class View>
-struct ListMarked {  // lists own rows with marks and the wide ones, and removes all marks; a lane per 8 marks
+struct ListMarked {  // lists own rows with marks, and removes all marks; a lane per 8 marks
     static constexpr int lanes = 1;
-    View graph;
-    View back;  // in-edges, which count too if `both` is 1
-    i64 both;
     u64* marks;  // a byte per vertex of the graph
     i64 n;  // words of marks
     i64 first;  // the own rows
     i64 rows;
-    i64 tabled;  // longer rows are wide
     u32* list;
-    u32* wide;
-    i64* slots;  // twice the edges of each wide row
-    i64* counts;  // rows, wide rows, and edges
+    i64* count;
     DEVICE void operator()(Grid grid) const {
-        i64 edges = 0;
         for (i64 word : grid.items(n)) {
             u64 marked = marks[word];
             if (!marked) continue;
             marks[word] = 0;
-            for (i64 row = 8 * word - first; marked; marked >>= 8, ++row) {
-                if (!(marked & 255) || row < 0 || row >= rows) continue;
-                i64 degree = graph.degree(row) + (both ? back.degree(row) : 0);
-                edges += degree;
-                store(list + take_place(counts), (u32)row);
-                if (degree <= tabled) continue;
-                i64 place = take_place(counts + 1);
-                wide[place] = (u32)row, slots[place] = 2 * degree;
-            }
+            for (i64 row = 8 * word - first; marked; marked >>= 8, ++row)
+                if (marked & 255 && row >= 0 && row < rows) store(list + take_place(count), (u32)row);
         }
-        if (edges) atomic_add(counts + 2, edges);
     }
 };
 
@@ -204,34 +188,6 @@ struct CountDegrees {  // adds up the edges of listed rows, and writes those of 
             all += degree;
         }
         if (all) atomic_add(sum, all);
-    }
-};
-
-struct ListedTurns {  // computes the turns of listed rows, one lane per row
-    static constexpr int lanes = 1;
-    Votes votes;
-    const u32* list;
-    i64 n;
-    u8* turns;
-    i64* counts;  // of each turn
-    DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) {
-            u64 turn = votes.turn_of(list[i]);
-            turns[i] = (u8)turn;
-            take_place(counts + turn);
-        }
-    }
-};
-
-struct PlaceByTurn {  // places the rows of each turn together, one lane per row
-    static constexpr int lanes = 1;
-    const u32* list;
-    const u8* turns;
-    i64 n;
-    i64* places;  // the next one of each turn
-    u32* dealt;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) dealt[take_place(places + turns[i])] = list[i];
     }
 };
 

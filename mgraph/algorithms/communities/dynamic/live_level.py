@@ -9,9 +9,8 @@ is left is a pass over a byte per vertex before each sweep.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from mgraph.algorithms.communities.dynamic.level_kernels import level_kernels
 from mgraph.algorithms.communities.multilevel import Level
 from mgraph.algorithms.communities.multilevel.level import FILE, MOST_TURNS, SWEEPS, TURNS, sweep_seed
 from mgraph.algorithms.communities.multilevel.objective import Objective
-from mgraph.algorithms.primitives.label_counts import LabelCounts
 from mgraph.algorithms.primitives.user_ids import vertex_labels
 from mgraph.algorithms.primitives.weight_sums import WeightSums
 from mgraph.device import Array, Device
@@ -62,43 +60,6 @@ class Scratch:
         return sum(int(array.nbytes) for array in vars(self).values())
 
 
-class Active(NamedTuple):
-    """Own rows that choose in a sweep, and the wide ones of them with twice their edges."""
-
-    rows: Array
-    wide: Array
-    slots: Array
-
-
-class ListedCounts(LabelCounts):
-    """Listed rows, and the tables of the wide ones."""
-
-    def __init__(self, level: LiveLevel) -> None:
-        self.level = level
-        super().__init__(level.shard, [one.view for one in level.weights], level.device.empty(0, np.uint32))
-
-    def deal(self, active: Active, turns: int, turns_of: Callable[[Array], tuple[Array, Array]]) -> None:
-        """Sort listed rows by turn; those of a turn are in any order. A sort of a byte per wide row. One read-back.
-
-        ``turns_of(rows)`` returns the turn of each, and the number of rows of each turn.
-        """
-        # Place the rows of each turn.
-        device, library, n = self.device, level_kernels(self.level), len(active.rows)
-        turn_of_row, counts = turns_of(active.rows)
-        self.active, self.marks = device.empty(n, np.uint32), np.zeros(turns + 1, np.int64)
-        np.cumsum(Device.to_host(counts), out=self.marks[1:])
-        places = device.asarray(self.marks[:-1].copy())
-        library.PlaceByTurn(n, list=active.rows, turns=turn_of_row, n=n, places=places, dealt=self.active)
-
-        # Arrange the wide rows alike.
-        first, wide = np.zeros_like(self.marks), active[1:]
-        if len(active.wide):
-            order, first = self._by_turn(turns_of(active.wide)[0], turns)
-            wide = tuple(device.gather(column, order) for column in wide)
-        self._hold(*wide)
-        self._arrange(first)
-
-
 class LiveLevel(Level):
     """The level of the graph's vertices.
 
@@ -134,10 +95,7 @@ class LiveLevel(Level):
         device, n = shard.device, shard.n_vertices
         names = None if shard.by_name is None else vertex_labels(shard)
         sides, self.used_unit = _sides(shard, objective), unit
-        super().__init__(
-            shard, sides, shard.partition, device.empty(0, np.uint32), names, strengths, 0, objective, unit
-        )
-        self.tally = ListedCounts(self)
+        super().__init__(shard, sides, shard.partition, names, strengths, 0, objective, unit)
         self.start(labels, inside)
 
         # Memory for marks, which are read 8 at a time, and for lists of moved vertices.
@@ -236,7 +194,7 @@ class LiveLevel(Level):
         """Sweep from the marked vertices on, as `improve` does with `active`. Returns the quality."""
         best, turns, active = self.value(), TURNS, self._take_marked()
         for number in range(SWEEPS):
-            if self.shard.size == 1 and len(active.rows) == 0:
+            if self.shard.size == 1 and len(active) == 0:
                 break
             inside, pairs = self.inside, self._sweep_listed(sweep_seed(seed, number), turns, active)
             if pairs is None:
@@ -253,33 +211,29 @@ class LiveLevel(Level):
             best, active = now, self._take_marked()
         return best
 
-    def _take_marked(self) -> Active:
+    def _take_marked(self) -> Array:
         """Return the own vertices that any rank has marked, and remove the marks. One read-back."""
         if self.shard.size > 1:
             self._marked(self.marks)
-        device, views, counts = self.device, self.tally.views, self.device.zeros(3, np.int64)
-        wide, slots = device.empty(self.rows, np.uint32), device.empty(self.rows, np.int64)
+        count, words = self.device.zeros(1, np.int64), self.mark_words
         level_kernels(self).ListMarked(
-            len(self.mark_words), graph=views[0], back=views[-1], both=len(views) - 1, marks=self.mark_words,
-            n=len(self.mark_words), first=self.first, rows=self.rows, tabled=self.tally.tabled, list=self.listed,
-            wide=wide, slots=slots, counts=counts,
-        )  # fmt: skip
-        n, n_wide, self.n_edges = Device.to_host(counts).tolist()
-        return Active(self.listed[:n], wide[:n_wide], slots[:n_wide])
+            len(words), marks=words, n=len(words), first=self.first, rows=self.rows, list=self.listed, count=count
+        )
+        return self.listed[: int(Device.to_host(count)[0])]
 
-    def _sweep_listed(self, seed: int, turns: int, active: Active) -> Array:
-        """Let each active vertex choose once, in `turns` turns.
+    def _sweep_listed(self, seed: int, turns: int, rows: Array) -> Array:
+        """Let each of `rows` choose once, in `turns` turns.
 
         Marks the active vertices of the next sweep. Returns the moved vertices of all ranks with their labels before,
         as `settle` takes them; None if there are none.
         """
-        device, rows, n = self.device, active.rows, len(active.rows)
+        device, n = self.device, len(rows)
         was = device.gather(self.labels[self.first : self.first + self.rows], rows)
         follow = {"before": self.turned, "marks": self.marks, "reach": math.inf, "bounds": None, "changes": None}
         follow["inside"] = self.totals[INSIDE : INSIDE + 1]
         votes = self._votes(self.labels, self.sums, self.objective.price, turns, seed)
-        moved = self._run_turns({**votes, "lone": self.n}, follow, active)
-        self.visited += self.n_edges
+        moved = self._run_turns({**votes, "lone": self.n}, follow, None, rows)
+        self.visited += self.tally.edges
         if moved == 0:
             return None
 
@@ -290,12 +244,6 @@ class LiveLevel(Level):
         )
         pairs = pairs[: moved if alone else int(Device.to_host(count)[0])]
         return pairs if alone else device.concatenate(self.shard.exchange.allgather(pairs))
-
-    def _turns(self, votes: dict[str, Any], rows: Array, active: Array) -> Any:
-        """Return the turn of each of `rows`, uint8[len(rows)], all of which are active, and the rows of each turn."""
-        turns, counts = self.device.empty(len(rows), np.uint8), self.device.zeros(votes["classes"], np.int64)
-        level_kernels(self).ListedTurns(len(rows), votes=votes, list=rows, n=len(rows), turns=turns, counts=counts)
-        return turns, counts
 
     def _undo(self, pairs: Array, inside: int) -> None:
         """Undo a sweep, and remove its marks."""

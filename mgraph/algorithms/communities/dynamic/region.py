@@ -78,8 +78,8 @@ def improve_region(level: Level, chosen: Array, descend: Callable[[Hierarchy], A
     ]
     partition = Partition((*starts[:-1], total))
     region = Level(
-        shard, [CoarseRows(offsets, dst, weights)], partition, offsets[1:] - offsets[:-1], names, strengths, 0,
-        level.objective, level.weights[0].unit, fixed=device.arange(k, total, np.uint32),
+        shard, [CoarseRows(offsets, dst, weights)], partition, names, strengths, 0, level.objective,
+        level.weights[0].unit, fixed=device.arange(k, total, np.uint32),
     )  # fmt: skip
     arcs = shard.exchange.allreduce(np.array([m, sum(weights.num_edges for weights in level.weights)], np.int64))
     region.least *= float(arcs[0] / max(arcs[1], 1))

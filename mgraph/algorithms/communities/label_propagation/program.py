@@ -14,20 +14,12 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard, incoming, kernels
 from mgraph.algorithms.primitives.compact_csr import compact_rows, compact_rows_sample
-from mgraph.algorithms.primitives.label_counts import LabelCounts, label_count_kernels
+from mgraph.algorithms.primitives.label_counts import LabelCounts
 from mgraph.algorithms.primitives.user_ids import vertex_labels
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, View
 
 __all__ = ["run", "warm"]
-
-
-def _count_labels(device: Device, labels: Array, n: int) -> int:
-    """Count the different labels, all less than `n`. One read-back."""
-    seen = device.zeros(n, np.uint8)
-    for part in device.slices(len(labels)):
-        seen[labels[part]] = 1
-    return int(Device.to_host(seen.sum(dtype=np.int64)))
 
 
 def _library(shard: Shard, view: View) -> Library:
@@ -38,7 +30,6 @@ def warm(shard: Shard) -> None:
     """Compile the launches of `run` on this shard."""
     out = shard.out_edges
     view = (compact_rows_sample(shard, out) if shard.in_edges is out else out).view()
-    label_count_kernels(shard, view)
     _library(shard, view)
 
 
@@ -65,18 +56,24 @@ def run(shard: Shard, max_iter: int = 10) -> Columns:
     """
     # Choose the rows, and the tables of wide ones.
     device, out, back = shard.device, shard.out_edges, incoming(shard, "label_propagation")
-    degrees = out.degrees()
     if back is out:
         views = [compact_rows(shard, out).view()]
     else:
         views = [out.view(), back.view()]  # of one type: a kernel reads both
-        degrees += back.degrees()
-    tally = LabelCounts(shard, views, degrees)
+    tally = LabelCounts(device, _library(shard, views[0]), views, shard.hi - shard.lo)
+    tally.deal(1)
 
     # Vote in rounds.
     labels, rounds = _propagate(shard, tally, max_iter)
     own = device.astype(labels[shard.lo : shard.hi], np.int64)
-    return {"label": own}, {"communities": _count_labels(device, labels, shard.n_vertices), "iterations": rounds}
+    return {"label": own}, {"communities": _count_labels(tally, labels, shard.n_vertices), "iterations": rounds}
+
+
+def _count_labels(tally: LabelCounts, labels: Array, n: int) -> int:
+    """Count the different labels, all less than `n`. One read-back."""
+    seen, count = tally.device.zeros(-(-n // 32), np.uint32), tally.device.zeros(1, np.int64)
+    tally.kernels.CountLabels(n, labels=labels, n=n, seen=seen, count=count)
+    return int(Device.to_host(count)[0])
 
 
 def _propagate(shard: Shard, tally: LabelCounts, max_iter: int) -> tuple[Array, int]:
@@ -84,7 +81,7 @@ def _propagate(shard: Shard, tally: LabelCounts, max_iter: int) -> tuple[Array, 
     world, n = shard.exchange.world(shard.device), shard.n_vertices
     layout = world.layout(shard.partition, 0, even=4 * n, odd=4 * n)
     state = world.run(
-        _library(shard, tally.views[0]), "Rounds", layout, 1 + (tally.rows + shard.out_edges.num_edges) // 256,
+        tally.kernels, "Rounds", layout, 1 + (tally.rows + shard.out_edges.num_edges) // 256,
         tabled=tally.tabled, first_labels=vertex_labels(shard), most=max_iter, even_offset=layout.offsets["even"],
         odd_offset=layout.offsets["odd"], **tally.fields(),
     )  # fmt: skip

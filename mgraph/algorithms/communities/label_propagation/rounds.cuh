@@ -6,6 +6,7 @@
 // The last phase of a round ends with a meeting of the ranks, which says how many labels have changed.
 #pragma once
 #include "algorithms/primitives/label_counts.cuh"
+#include "kernels/count.cuh"
 #include "kernels/world.cuh"
 
 struct MostFrequent {  // the rule by which a row chooses
@@ -18,6 +19,22 @@ struct MostFrequent {  // the rule by which a row chooses
     DEVICE bool may_choose(i64) const { return true; }
     DEVICE u64 score(i64, u32, u64 sum) const { return sum; }
     DEVICE void settle(i64 row, Best best) const { chosen[row] = best.label; }
+};
+
+struct CountLabels {  // counts the different labels, one lane per vertex
+    static constexpr int lanes = 1;
+    const u32* labels;
+    i64 n;
+    u32* seen;  // a bit per label
+    i64* count;
+    DEVICE void operator()(Grid grid) const {
+        i64 mine[1] = {};
+        for (i64 v : grid.items(n)) {
+            u32 *word = seen + (labels[v] >> 5), bit = 1u << (labels[v] & 31);
+            mine[0] += !(stale_load(word) & bit) && !(atomic_or(word, bit) & bit);
+        }
+        add_by_block(mine, count);
+    }
 };
 
 template <class View>

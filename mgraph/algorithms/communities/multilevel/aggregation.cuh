@@ -103,16 +103,21 @@ struct JoinHubs {  // writes the arcs of a hub's task per tile
 };
 
 // Adds up the arcs between communities without sorting them, on a CPU: each thread has a sum per community.
+template <class View>
 struct MeasureCommunities {  // counts the vertices and the arcs of each community, one lane per own row
     static constexpr int lanes = 1;
+    View graph;
+    View back;  // in-edges, which count too if `both` is 1
+    i64 both;
     const u32* numbers;
-    const i64* degrees;  // per row
     i64 n;
     i64* vertices;
     i64* arcs;
     DEVICE void operator()(Grid grid) const {
-        for (i64 row : grid.items(n))
-            atomic_add(vertices + numbers[row], (i64)1), atomic_add(arcs + numbers[row], degrees[row]);
+        for (i64 row : grid.items(n)) {
+            atomic_add(vertices + numbers[row], (i64)1);
+            atomic_add(arcs + numbers[row], (i64)graph.degree(row) + (both ? (i64)back.degree(row) : 0));
+        }
     }
 };
 

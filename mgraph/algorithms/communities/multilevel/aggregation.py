@@ -71,12 +71,9 @@ def next_level(level: Level, numbers: Array, n: int, communities: Array = None) 
 
     # The weight inside of them is what is not between them.
     between = int(shard.exchange.allreduce(Device.to_host(rows.weights.sum(dtype=np.int64)).reshape(1))[0])
-    degrees, loops = rows.offsets[1:] - rows.offsets[:-1], level.objective.total - between
+    loops = level.objective.total - between
     fixed = None if level.fixed is None else device.gather(numbers, level.fixed)
-    following = Level(
-        shard, [rows], partition, degrees, None, strengths, loops, level.objective, level.weights[0].unit, fixed
-    )
-
+    following = Level(shard, [rows], partition, None, strengths, loops, level.objective, level.weights[0].unit, fixed)
     following.least = level.least
 
     # Start with their communities. The weight inside of fixed vertices is not known.
@@ -168,10 +165,9 @@ def _by_ranges(level: Level, numbers: Array, n: int) -> CoarseRows:
     # List the own rows by community.
     device, library = level.device, level.kernels
     own = numbers[level.first : level.first + level.rows]
-    degrees = device.astype(level.degrees, np.int64)
     begins, room = device.zeros(n + 1, np.int64), device.zeros(n + 1, np.int64)
     library.MeasureCommunities(
-        level.rows, numbers=own, degrees=degrees, n=level.rows, vertices=begins[1:], arcs=room[1:]
+        level.rows, **level.tally.sides(), numbers=own, n=level.rows, vertices=begins[1:], arcs=room[1:]
     )
     for counts in (begins, room):
         device.cumsum(counts, out=counts)
@@ -185,9 +181,8 @@ def _by_ranges(level: Level, numbers: Array, n: int) -> CoarseRows:
     ranges = device.asarray(np.array([0, *np.minimum(inner, n), n], np.int64))
     dst, weights = device.empty(arcs, np.uint32), device.empty(arcs, np.uint64)
     offsets = device.zeros(n + 1, np.int64)
-    views = [one.view for one in level.weights]
     library.AddCommunities(
-        n_ranges, graph=views[0], back=views[-1], both=len(views) - 1, numbers=numbers, first=level.first,
+        n_ranges, **level.tally.sides(), numbers=numbers, first=level.first,
         unit=level.weights[0].unit, rows=rows, begins=begins, room=room, ranges=ranges, n_ranges=n_ranges,
         communities=n, sums=device.zeros(n_ranges * n, np.uint64), dst=dst, weights=weights, counts=offsets[1:],
     )  # fmt: skip

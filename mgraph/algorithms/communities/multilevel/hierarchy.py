@@ -12,7 +12,6 @@ from mgraph.algorithms.communities.multilevel.aggregation import CoarseRows, add
 from mgraph.algorithms.communities.multilevel.level import FILE, Level
 from mgraph.algorithms.communities.multilevel.objective import Objective
 from mgraph.algorithms.primitives.compact_csr import compact_rows, compact_rows_sample
-from mgraph.algorithms.primitives.label_counts import label_count_kernels
 from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.algorithms.primitives.user_ids import vertex_labels
 from mgraph.algorithms.primitives.weight_sums import WeightSums, unit_of
@@ -50,11 +49,8 @@ def finest_level(shard: Shard, what: str, quality: str, resolution: float) -> Le
 
 def vertex_level(shard: Shard, sides: list[Any], strengths: list[Array], objective: Objective, unit: float) -> Level:
     """Return the level of the graph's vertices, whose communities are not yet given by `Level.start`."""
-    degrees = shard.device.astype(shard.out_edges.degrees(), np.int64)
-    if objective.directed:
-        degrees += incoming(shard, "communities").degrees()
     names = None if shard.by_name is None else vertex_labels(shard)
-    return Level(shard, sides, shard.partition, degrees, names, strengths, 0, objective, unit)
+    return Level(shard, sides, shard.partition, names, strengths, 0, objective, unit)
 
 
 class Hierarchy:
@@ -137,7 +133,6 @@ def warm(shard: Shard, *files: str) -> None:
     finest = compact_rows_sample(shard, out) if shard.in_edges is out else out
     for edges in (finest, CoarseRows(offsets, device.empty(0, np.uint32), none)):
         WeightSums(shard, edges.view(), edges, 0, 0, file=FILE)
-        label_count_kernels(shard, edges.view())
     for file in files:
         kernels(shard, file, finest.view())
     add_up(device, device.zeros(2, np.uint64), device.zeros(2, np.uint64))

@@ -53,8 +53,6 @@ class Level:
     sides : list
         The rows of own vertices, with `view` and `num_edges`: of all edges, or of out-edges and of in-edges.
     partition : Partition
-    degrees : int64[rows] or uint32[rows]
-        The edges of each row, of all sides.
     names : uint32[n] or None
         The name of each vertex, for naming communities and breaking ties; None for its id.
     strengths : list of int64[n]
@@ -82,17 +80,17 @@ class Level:
     """
 
     def __init__(
-        self, shard: Shard, sides: list[Any], partition: Partition, degrees: Array, names: Array,
-        strengths: list[Array], loops: int, objective: Objective, unit: float, fixed: Array = None,
+        self, shard: Shard, sides: list[Any], partition: Partition, names: Array, strengths: list[Array], loops: int,
+        objective: Objective, unit: float, fixed: Array = None,
     ) -> None:  # fmt: skip
         self.shard, self.device, self.partition, self.n = shard, shard.device, partition, partition.n_vertices
         self.first, end = partition.range(shard.rank)
-        self.rows, self.degrees, self.names, self.strengths = end - self.first, degrees, names, strengths
+        self.rows, self.names, self.strengths = end - self.first, names, strengths
         self.loops, self.objective, self.fixed = loops, objective, fixed
         factor = 1 if len(sides) > 1 else 2
         self.weights = [WeightSums(shard, s.view(), s, self.first, self.rows, factor, unit, FILE) for s in sides]
         self.kernels = self.weights[0].kernels
-        self.tally = LabelCounts(shard, [one.view for one in self.weights], degrees)
+        self.tally = LabelCounts(self.device, self.kernels, [one.view for one in self.weights], self.rows)
         self.moves = self.device.empty(self.rows, np.uint64)
         self.visited, self.least = 0, SWEEP_GAIN
 
@@ -168,8 +166,7 @@ class Level:
                 sweep_seed(seed, number), turns if number else max(turns, first_turns), active, reach
             )
             if counted:
-                chosen = self.device.gather(self.degrees, self.tally.active)
-                self.visited += int(Device.to_host(chosen.sum(dtype=np.int64)))
+                self.visited += self.tally.edges
             if marks is None:
                 break
 
@@ -215,16 +212,21 @@ class Level:
         sums = zip(("sums", "sums_in"), self.sums, strict=False)
         return {"of": self.labels, "strength_in": None, "sums_in": None, "joined": None, **dict(pairs), **dict(sums)}
 
-    def _run_turns(self, votes: dict[str, Any], follow: dict[str, Any], active: Array) -> int:
+    def _run_turns(self, votes: dict[str, Any], follow: dict[str, Any], active: Array, listed: Array = None) -> int:
         """Let each active vertex choose once, in turns, and apply the moves. Returns the number of moves of all ranks.
 
-        `votes` and `follow` are fields of the kernels' `Votes` and `Follow`. All turns are one program of all ranks.
+        Rows are active that are 1 in `active`, uint8[rows], or that are in `listed`. `votes` and `follow` are fields of
+        the kernels' `Votes` and `Follow`. All turns are one program of all ranks.
         """
         # Deal the vertices to turns; each turn's wide rows are groups.
         device, tally, world = self.device, self.tally, self.shard.exchange.world(self.device)
-        tally.deal(active, votes["classes"], lambda rows: self._turns(votes, rows, active))
-        groups = np.array([0, *(len(groups) for groups in tally.groups)], np.int64)
-        fields = {**tally.fields(), "n_groups": int(groups.max()), "group_marks": device.asarray(groups.cumsum())}
+
+        def count(chunks: int, deal: dict[str, Any]) -> None:
+            self.kernels.CountTurns(chunks, **tally.sides(), deal=deal, votes=votes, active=active)
+
+        tally.deal(votes["classes"], count, listed)
+        marks = np.concatenate([tally.marks, np.cumsum([0, *tally.groups])])
+        marks, group_marks = np.split(device.asarray(marks), 2)
         moving = {"of": votes["labels"]} | {
             name: votes[name] for name in ("strength", "strength_in", "sums", "sums_in", "joined")
         }
@@ -242,16 +244,10 @@ class Level:
         arcs = sum(weights.num_edges for weights in self.weights)
         state = world.run(
             self.kernels, "Sweep", layout, 1 + (self.rows + arcs) // 256, votes=votes, moving=moving, follow=follow,
-            before=follow["before"], cuts=votes["cuts"], list=tally.active, others=others, hub_tasks=tasks,
-            marks=device.asarray(np.asarray(tally.marks, np.int64)), task_room=task_room, **fields,
+            before=follow["before"], cuts=votes["cuts"], list=tally.list, others=others, hub_tasks=tasks,
+            marks=marks, group_marks=group_marks, task_room=task_room, **tally.fields(),
         )  # fmt: skip
         return state["moved"]
-
-    def _turns(self, votes: dict[str, Any], rows: Array, active: Array) -> Array:
-        """Return the turn of each of `rows`, and one past the last for rows that are not active: uint8[len(rows)]."""
-        turns = self.device.empty(len(rows), np.uint8)
-        self.kernels.Turns(len(rows), votes=votes, list=rows, active=active, n=len(rows), turns=turns)
-        return turns
 
     def _marked(self, marks: Array) -> Array:
         """Return the own vertices that any rank has marked: uint8[rows]."""

@@ -3,6 +3,7 @@
 #pragma once
 #include "algorithms/primitives/label_counts.cuh"
 #include "algorithms/primitives/weight_sums.cuh"
+#include "kernels/count.cuh"
 
 struct SumByLabel {  // adds a vertex's strength to its label's, one lane per vertex
     static constexpr int lanes = 1;
@@ -106,6 +107,27 @@ struct Follow {
         sum = group.sum(sum);
         if (group.rank() == 0 && sum) atomic_add(changes + row, sum);
         return 0;
+    }
+};
+
+struct TakeLabels {  // takes labels that a user has given, and counts those that are not from 0 to before `end`
+    static constexpr int lanes = 1;
+    const i64* whole;  // or null
+    const f64* real;  // or null
+    i64 n;
+    i64 end;
+    u32* labels;
+    i64* wrong;
+    DEVICE void operator()(Grid grid) const {
+        i64 mine[1] = {};
+        for (i64 row : grid.items(n)) {
+            f64 value = whole ? 0 : real[row];
+            bool held = whole || (value >= 0 && value < (f64)end);  // NaN is neither
+            i64 label = whole ? whole[row] : held ? (i64)value : -1;
+            if (label < 0 || label >= end || (!whole && (f64)label != value)) ++mine[0];
+            else labels[row] = (u32)label;
+        }
+        add_by_block(mine, wrong);
     }
 };
 

@@ -84,15 +84,18 @@ struct Votes {
     }
 };
 
-struct Turns {  // computes the turns of listed rows, `classes` for rows that are not active; one lane per row
-    static constexpr int lanes = 1;
+template <class View>
+struct CountTurns {  // deals active rows to `classes` turns
+    static constexpr int lanes = 32;
+    View graph;
+    View back;  // in-edges, which count too if `both` is 1
+    i64 both;
+    Dealing deal;
     Votes votes;
-    const u32* list;
-    const u8* active;  // per row
-    i64 n;
-    u8* turns;
+    const u8* active;  // per row; null for all
     DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n)) turns[i] = (u8)(active[list[i]] ? votes.turn_of(list[i]) : (u64)votes.classes);
+        count_classes(grid, graph, back, both != 0, deal,
+                      [&](i64 row) { return !active || active[row] ? (i64)votes.turn_of(row) : -1; });
     }
 };
 
