@@ -485,6 +485,17 @@ class Device:
                 sums += out[at - 1]
         return out
 
+    def total(self, values: Array) -> int:
+        """Return the sum of whole numbers, or how many of `values` are True. One read-back.
+
+        CuPy compiles sums to another dtype, `any` and `all` anew for several lengths, which takes 5 seconds each time.
+        Sums of 64 bits it has at hand.
+        """
+        if self.kind == "cpu":
+            return int(values.sum(dtype=np.int64))
+        wide = values.view(np.int64) if values.dtype.itemsize == 8 else self.astype(values, np.int64)
+        return int(wide.sum())
+
     def sort(self, array: Array) -> None:
         """Sort a 1-d array in place. A GPU needs as much memory again."""
         if self.kind == "cpu":

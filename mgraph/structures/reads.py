@@ -41,17 +41,21 @@ class Csr:
 
 
 class SingleRead:
-    """Search of one edge on a CPU: the kernel is packed once per view, with memory for two ids and the answer."""
+    """Search of one edge: the kernel is packed once per view, with mapped memory for two ids and the answer."""
 
-    def __init__(self, kernels: Library, view: View) -> None:
-        ids, exists = np.empty(2, np.uint32), np.empty(1, np.uint8)
-        self.view, self._ids, self._exists = view, ids, exists.view(_BOOL)
+    def __init__(self, device: Device, kernels: Library, view: View) -> None:
+        words, mapped = device.mailbox(2)
+        self.device, self.view = device, view
+        self._ids, self._exists = words[:1].view(np.uint32), words[1:].view(_BOOL)[:1]
+        ids, exists = mapped[:1].view(np.uint32), mapped[1:].view(np.uint8)[:1]
         self._launch = kernels.HasEdges.bind(graph=view, src=ids[:1], dst=ids[1:], n=1, found=exists)
 
     def find(self, row: int, dst: int) -> np.ndarray:
         """Return True if the edge exists: bool[1]. Valid until the structure has another view."""
         self._ids[0], self._ids[1] = row, dst
         self._launch(1)
+        if self.device.kind != "cpu":
+            self.device.synchronize()
         return self._exists.copy()
 
 
@@ -61,7 +65,7 @@ class Reads(ABC):
     Attributes
     ----------
     single : SingleRead or None
-        On a CPU: the search of one edge in a view that was searched before.
+        The search of one edge in a view that was searched before.
     """
 
     n_rows: int
@@ -112,9 +116,9 @@ class Reads(ABC):
         kernels, view = self._reads()
         n = len(src)
         kernels.HasEdges(n, graph=view, src=src, dst=dst, n=n, found=out)
-        if n == 1 and self.device.kind == "cpu":
+        if n == 1:
             again = self._searched is not None and self._searched() is view  # csr makes a view per search
-            self.single, self._searched = SingleRead(kernels, view) if again else None, weakref.ref(view)
+            self.single, self._searched = SingleRead(self.device, kernels, view) if again else None, weakref.ref(view)
         return out.view(_BOOL)
 
     def find_weights(self, src: Any, dst: Any, *, checked: bool = False, out: Array = None) -> Array:

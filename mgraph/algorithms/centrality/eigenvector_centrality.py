@@ -108,7 +108,10 @@ def run(shard: Shard, max_iter: int, tol: float, weight: bool, nstart: Array | f
         return unit(shard, following, add_squares(shard, following, (1.0, following), (1.0, x)))
 
     x, info = iterate(shard, step, x, max_iter, tol, weight)
-    if nstart is not None and shard.n_vertices and not shard.exchange.allreduce(np.array([int(x.any())]))[0]:
+    if (
+        nstart is not None and shard.n_vertices
+        and shard.exchange.allreduce(np.array([shard.device.total(x != 0)]))[0] == 0
+    ):  # fmt: skip
         raise InvalidOption("with this nstart all values become 0; give another one, such as positive values")
     return {"eigenvector_centrality": x}, info
 

@@ -165,7 +165,7 @@ def run(shard: Shard, labels: Array, resolution: float = 1.0) -> Columns:
     _summed(shard, sums)
 
     # Share of v: within(v) / total - resolution * strength(v) / total * sum(community of v) / total.
-    total = int(shard.exchange.allreduce(Device.to_host(strength.sum(dtype=np.int64)).reshape(1))[0])
+    total = int(shard.exchange.allreduce(np.array([device.total(strength)]))[0])
     shares = device.zeros(rows, np.float64)
     if total:
         weights.kernels.Contributions(

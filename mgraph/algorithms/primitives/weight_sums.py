@@ -110,5 +110,5 @@ def unit_of(shard: Shard, what: str, loops: int, file: str = FILE) -> float:
     if largest == 0:
         return 1.0
     weights.unit = 2.0 ** (BITS - math.ceil(math.log2(largest * loops * arcs)))  # at most BITS bits in all
-    units = int(shard.exchange.allreduce(Device.to_host(weights.strengths().sum(dtype=np.int64)).reshape(1))[0])
+    units = int(shard.exchange.allreduce(np.array([shard.device.total(weights.strengths())]))[0])
     return weights.unit * 2.0 ** (BITS - units.bit_length())

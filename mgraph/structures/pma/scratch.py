@@ -23,7 +23,7 @@ TASK_ROWS, INLINE_ROWS, LEAF_KEYS, FEW_KEYS = (_SIZES[s] for s in ("task_rows", 
 FEW_SLOTS, BLOCK_SLOTS, TASK_SLOTS, PART_SLOTS = (_SIZES[f"{of}_slots"] for of in ("few", "block", "task", "part"))
 GROUP = _SIZES["group_leaves"]
 WINDOW = _SIZES.size("Window") // 4  # words
-AT_ONCE = {"cpu": 1023, "cuda": 0}  #: maximum operations prepared and written by one launch; on GPUs not tried
+AT_ONCE = 1023  #: maximum operations prepared and written by one launch
 SMALL = {"cpu": 1023, "cuda": 1 << 17}  #: maximum operations prepared by one launch; on a CPU by one thread
 
 
@@ -47,7 +47,7 @@ class PmaScratch:
     at_once : int
         The largest batch, in operations, for `apply`.
     key, op : uint64[1], int8[1]
-        The edge and the operation of a batch of one without a weight, for `apply`.
+        The edge and the operation of a batch of one without a weight, for `apply`; in host memory.
     """
 
     def __init__(
@@ -75,10 +75,12 @@ class PmaScratch:
         self.zeroed, self.status, words = zeroed, zeroed[: len(STATUS)], zeroed[len(STATUS) :].view(np.uint64)
         self.met, self.arrived = words[1:2], words[2:4]  # barrier of blocks; finished blocks of Locate and Select
         self._cleared = False  # True if all of `zeroed` except the barrier is 0
-        self.mail, self.mailbox = device.mailbox(len(STATUS))
-        self.most_small = SMALL[device.kind]
-        self.key, self.op = device.empty(1, np.uint64), device.empty(1, np.int8)
-        self.at_once = min(capacity, AT_ONCE[device.kind])
+        mail, mapped = device.mailbox(len(STATUS) + 2)
+        self.mail, self.mailbox = mail[:-2], mapped[:-2]
+        (self.key, self.op), self._one = (
+            (both[-2:-1].view(np.uint64), both[-1:].view(np.int8)[:1]) for both in (mail, mapped)
+        )
+        self.most_small, self.at_once = SMALL[device.kind], min(capacity, AT_ONCE)
         self.levels = Struct(
             least=bounds[0],
             most=bounds[1],
@@ -106,10 +108,9 @@ class PmaScratch:
             "arrived": arrived[:1], "met": self.met, "mailbox": self.mailbox,
         }  # fmt: skip
         self._prepare = kernels.Prepare.bind(**prepared)
-        if self.at_once:
-            written = {**prepared, "array": frame.array, "degrees": frame.degrees}
-            self._apply = kernels.Apply.bind(**written)
-            self._apply_one = kernels.Apply.bind(**written, keys=self.key, op=self.op, n=1, weight=None)
+        written, (key, op) = {**prepared, "array": frame.array, "degrees": frame.degrees}, self._one
+        self._apply = kernels.Apply.bind(**written)
+        self._apply_one = kernels.Apply.bind(**written, keys=key, op=op, n=1, weight=None)
         self.write_leaves = kernels.WriteLeaves.bind(
             **batch, **array, first_keys=self.leaf_list, array=frame.array, start=frame.starts,
             degrees=frame.degrees, rows=rows, met=self.met,
@@ -137,18 +138,20 @@ class PmaScratch:
         )  # fmt: skip
 
     def apply(self, run: Run | None) -> Any:
-        """Locate a batch of at most `at_once` operations, and write it; return the status as `locate` does.
+        """Locate a batch of at most `at_once` operations, and write it; return the status, as `locate` does.
 
         None is the operation `op` with the edge `key`, whose launch is packed already. The batch is not written if a
         window has several leaves, an id is unknown, or an edge gets a new weight.
         """
         if not self._cleared:
-            self.zeroed.fill(0)
+            self.device.fill(self.zeroed, 0)
         if run is None:
             self._apply_one(1)
         else:
             n = len(run.keys)
             self._apply((n >> self.shift) + 1, keys=run.keys, op=run.op, n=n, weight=run.weight)
+        if self.device.kind != "cpu":
+            self.device.synchronize()
         status: Any = tuple.__new__(Status, self.mail.tolist())
         self._cleared = not status.crowded_leaves
         return status

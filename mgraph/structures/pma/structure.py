@@ -238,7 +238,7 @@ class Pma(Structure):
         return self._plan(run, self._take_scratch(run))  # which alone holds it, and may free it
 
     def apply_run(self, run: Run) -> Counts:
-        """Apply a sorted run. A small one on a CPU takes one launch if its changed leaves stay within bounds."""
+        """Apply a sorted run. A small one takes one launch if its changed leaves stay within bounds."""
         n, scratch = len(run.keys), self._kept
         if scratch is None or not 0 < n <= scratch.at_once or self._top_down:
             return super().apply_run(run)
@@ -249,9 +249,9 @@ class Pma(Structure):
         return self._written(status, n, scratch)
 
     def apply_few(self, src: Any, dst: Any, op: Any = None, weight: Any = None) -> Counts:
-        """Apply a few operations; one edge on a CPU without a run, unless it needs a plan."""
+        """Apply a few operations; one edge without a run, unless it needs a plan."""
         scratch = self._kept
-        if len(src) == 1 and scratch is not None and scratch.at_once and not self._top_down and weight is None:
+        if len(src) == 1 and scratch is not None and not self._top_down and weight is None:
             scratch.key[0] = src.item() << 32 | dst.item()
             scratch.op[0] = 1 if op is None else op if type(op) is int else op.item()
             status = scratch.apply(None)

@@ -228,7 +228,7 @@ def _edges(shard: Shard, keys: Array) -> int:
     """Count the edges among arcs of this rank's rows: of an undirected edge the arc with ``src <= dst``."""
     if shard.directed:
         return len(keys)
-    return int(((keys >> np.uint64(32)) + np.uint64(shard.lo) <= keys & np.uint64(0xFFFFFFFF)).sum())
+    return shard.device.total((keys >> np.uint64(32)) + np.uint64(shard.lo) <= keys & np.uint64(0xFFFFFFFF))
 
 
 def forward_counts(shard: Shard, plan: Plan, lo: int) -> Counts:

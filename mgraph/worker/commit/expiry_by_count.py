@@ -93,7 +93,7 @@ def _total(shard: Shard, named: Run) -> int:
     assert shard.clock is not None
     present = shard.clock.times[0].find(named.keys) != NEVER
     counted = _counted(shard, named.keys)
-    return shard.num_edges + int((counted & (named.op > 0)).sum()) - int((counted & present).sum())
+    return shard.num_edges + shard.device.total(counted & (named.op > 0)) - shard.device.total(counted & present)
 
 
 def _counted(shard: Shard, keys: Array) -> Array:
@@ -206,8 +206,8 @@ def _cut(shard: Shard, number: int, run: Run, named: Run, last: _Last) -> tuple[
     late = is_in(device, run.keys, new[~present])
     counts = late & _counted(shard, run.keys) & (True if run.op is None else run.op > 0)
     loops = counts & ((run.keys >> HALF) + np.uint64(shard.lo) == run.keys & LOW)
-    n_late = int(counts.sum()) - (0 if shard.directed else int(loops.sum()) // 2)  # a loop comes as two arcs
+    n_late = device.total(counts) - (0 if shard.directed else device.total(loops) // 2)  # a loop comes as two arcs
     gone = device.xp.sort(device.concatenate([old, new[present]]))
     deleted = completed(device, deletions(device, gone), run.weight is not None)
     kept = completed(device, run.take(~late), run.weight is not None, ops=True)
-    return merge_in_order(device, [kept, deleted]), n_late, int(_counted(shard, gone).sum())
+    return merge_in_order(device, [kept, deleted]), n_late, device.total(_counted(shard, gone))

@@ -369,7 +369,7 @@ def _changes(shard: Shard, epoch: int, agreed: _Agreed) -> EdgeDelta:
         first, last, was, now = first[differs], last[differs], was[differs], now[differs]
         kind = xp.where(was, xp.where(now, UPDATED, DELETED), INSERTED).astype(np.uint8)
         weights = {"old": columns["old"][first], "new": columns["new"][last]} if "old" in columns else {}
-        return EdgeDelta(keys[first], kind, int((kind == DELETED).sum()), **weights)
+        return EdgeDelta(keys[first], kind, device.total(kind == DELETED), **weights)
 
 
 def _columns(shard: Shard) -> dict[str, Any]:

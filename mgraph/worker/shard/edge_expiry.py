@@ -113,7 +113,7 @@ class Clock:
         floor = self.times[0].floor
         if self.window is not None and latest > NEVER:
             floor = max(floor, latest - self.window)
-        kept = [_within(run, floor) for run in runs]
+        kept = [_within(self.times[0].device, run, floor) for run in runs]
         late = (len(runs[0]) - len(kept[0])) // (1 if self.directed else 2)
         return kept, EdgeExpiry(latest, floor, late=late)
 
@@ -163,11 +163,11 @@ def _largest(run: Run) -> int:
     return int(times.max()) if len(times) else NEVER
 
 
-def _within(run: Run, floor: int) -> Run:
+def _within(device: Device, run: Run, floor: int) -> Run:
     """Remove the insertions up to `floor` from a run."""
     if run.time is None:
         return run
     late = run.time <= floor
     if run.op is not None:
         late &= run.op > 0
-    return run.take(~late) if bool(late.any()) else run
+    return run.take(~late) if device.total(late) else run

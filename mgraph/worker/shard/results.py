@@ -138,7 +138,7 @@ def _places_of_largest(device: Device, values: Array, k: int) -> Array:
     # Partition without NaN; fill up with NaN if values are missing.
     if values.dtype.kind == "f":
         missing = xp.isnan(values)
-        if bool(missing.any()):
+        if device.total(missing):
             present = xp.flatnonzero(~missing)
             largest = present[_places_of_largest(device, values[present], min(k, len(present)))]
             return xp.concatenate([largest, xp.flatnonzero(missing)[: k - len(largest)]])

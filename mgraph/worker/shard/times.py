@@ -98,7 +98,7 @@ class Level:
         if len(current):
             at = xp.minimum(xp.searchsorted(current.keys, keys), len(current) - 1)
             alive &= current.time[at] == self.run.time[places]
-        self.dead += int(alive.argmax()) if bool(alive.any()) else len(places)
+        self.dead += int(alive.argmax()) if self.device.total(alive) else len(places)
 
 
 @dataclass(frozen=True)

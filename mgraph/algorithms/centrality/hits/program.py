@@ -210,9 +210,9 @@ def _first(shard: Shard, start: Array, nstart: Array) -> Array:
     vector[: len(values)] = values
 
     # All ranks must agree: values are finite and not negative, and one is positive.
-    xp = shard.device.xp
-    bad = not bool((xp.isfinite(vector) & (vector >= 0)).all())
-    flags = shard.exchange.allreduce(np.array([bad, bool((vector > 0).any())], np.int64), "max")
+    device = shard.device
+    bad, positive = (device.total(some) > 0 for some in (~(device.xp.isfinite(vector) & (vector >= 0)), vector > 0))
+    flags = shard.exchange.allreduce(np.array([bad, positive], np.int64), "max")
     if flags[0] or not flags[1]:
         least, most = (float(vector.min()), float(vector.max())) if own else (np.inf, -np.inf)
         least, most = (

@@ -65,7 +65,7 @@ class Iteration:
         """
         sums = self.device.empty(self.n, np.float64)
         self.common.OutWeights(self.n, graph=self.shard.out_edges.view(), n=self.n, sums=sums)
-        bad = np.array([not bool(self.device.xp.isfinite(sums).all())], np.int64)
+        bad = np.array([self.device.total(~self.device.xp.isfinite(sums)) > 0], np.int64)
         if int(self.shard.exchange.allreduce(bad, "max")[0]):
             check_weights(self.shard, "PageRank by weights", finite=True)  # it names an infinite weight
         return sums

@@ -88,7 +88,7 @@ class Ranks:
         # Return at once if no change matters to ranks.
         more, self.n_vertices = self.shard.n_vertices - self.n_vertices, self.shard.n_vertices
         all_matter = self.arguments.get("weight") or changes.old is None  # unweighted edges have no updates
-        matter = len(changes) if all_matter else int((changes.kinds != UPDATED).sum())
+        matter = len(changes) if all_matter else self.shard.device.total(changes.kinds != UPDATED)
         renumbered, self.renumbered = self.renumbered, False
         if not matter and not more and not renumbered and not self.arguments.get("decay"):  # times are not in `changes`
             return ApplyResult(0, False)

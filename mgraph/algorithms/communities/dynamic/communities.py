@@ -236,7 +236,7 @@ class Communities:
         if divide_changed(level):
             level.unmark()
         self.labels, self.inside, self.quality = level.labels, level.inside, level.value()
-        return bool((self.labels != first).any())
+        return device.total(self.labels != first) > 0
 
     def _try_anew(self, most: int) -> None:
         """Compute the communities anew, keep the better ones, and choose when to do so again."""

@@ -70,7 +70,7 @@ def next_level(level: Level, numbers: Array, n: int, communities: Array = None) 
     rows = _coarse(level, numbers, n, partition)
 
     # The weight inside of them is what is not between them.
-    between = int(shard.exchange.allreduce(Device.to_host(rows.weights.sum(dtype=np.int64)).reshape(1))[0])
+    between = int(shard.exchange.allreduce(np.array([device.total(rows.weights)]))[0])
     loops = level.objective.total - between
     fixed = None if level.fixed is None else device.gather(numbers, level.fixed)
     following = Level(shard, [rows], partition, None, strengths, loops, level.objective, level.weights[0].unit, fixed)

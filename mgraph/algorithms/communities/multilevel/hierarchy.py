@@ -15,7 +15,7 @@ from mgraph.algorithms.primitives.compact_csr import compact_rows, compact_rows_
 from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.algorithms.primitives.user_ids import vertex_labels
 from mgraph.algorithms.primitives.weight_sums import WeightSums, unit_of
-from mgraph.device import Array, Device
+from mgraph.device import Array
 
 __all__ = ["Hierarchy", "finest_level", "vertex_level", "warm"]
 
@@ -34,7 +34,7 @@ def finest_level(shard: Shard, what: str, quality: str, resolution: float) -> Le
     sides: list[Any] = [out, back] if directed else [compact_rows(shard, out, True)]
     weights = [WeightSums(shard, side.view(), side, shard.lo, rows, factor, unit, FILE) for side in sides]
     strengths = [all_gather(shard, one.strengths()) for one in weights]
-    total = sum(int(Device.to_host(strength.sum(dtype=np.int64))) for strength in strengths)
+    total = sum(device.total(strength) for strength in strengths)
     arcs = int(shard.exchange.allreduce(np.array([sum(side.num_edges for side in sides)]))[0])
     if quality == "cpm":
         strengths = [device.full(shard.n_vertices, 1, np.int64)] * len(sides)

@@ -283,7 +283,7 @@ class IncrementalPaths:
         cut, visited = self.gone[: int(self.counts[CUT])] - np.uint32(self.shard.lo), int(self.counts[EDGES])
         assert self.backward is not None
         for edges in (self.backward, self.forward):
-            visited += int(Device.to_host(self.device.gather(edges.degrees(), cut).sum(dtype=np.int64)))
+            visited += self.device.total(self.device.gather(edges.degrees(), cut))
         return self._sum(visited)[0]
 
     def _invalidate_persistent(

@@ -57,7 +57,7 @@ class Distances:
             rows = shard.device.xp.flatnonzero(reached)
             # Compare their lengths with those of their predecessors.
             tied = (parents[rows] < 0) | (self.incremental.length[parents[rows]] >= own[rows])
-        return bool(shard.exchange.allreduce(np.array([bool(tied.any())], np.int64), "max")[0])
+        return bool(shard.exchange.allreduce(np.array([shard.device.total(tied) > 0], np.int64), "max")[0])
 
     def renumber(self, ids: Renumbering) -> bool:
         """Adopt new internal ids. Returns False if the source was removed."""
