@@ -28,6 +28,7 @@ from mgraph.worker.commit.ballot import Ballot
 from mgraph.worker.sessions import published
 from mgraph.worker.sessions.published import LockQueue
 from mgraph.worker.sessions.thread import ShardThread
+from mgraph.worker.stores.storage import Storage
 
 __all__ = ["LOCKS", "NOT_FOUND", "RULES", "WAITS"]
 
@@ -265,6 +266,10 @@ def a_store_has_no_lock(patch: Patch) -> None:
     patch.setattr(Store, "lock", lambda store, *names, **options: _NoLock())
 
 
+def a_late_rank_begins_the_newest_term(patch: Patch) -> None:
+    patch.setattr(Storage, "_newest", lambda storage: storage.store.terms()[-1])
+
+
 # ---- waits without an end --------------------------------------------------------------------------------------------
 
 
@@ -348,4 +353,5 @@ NOT_FOUND = {
     attempts_of_a_holder_follow_those_of_a_lost_one: "tests/worker/sessions/test_published.py",
     the_send_lock_has_no_mutex: "tests/client/test_send_lock.py",
     threads_share_the_graphs_lock: "tests/client/calls/test_graph_lock.py",
+    a_late_rank_begins_the_newest_term: "tests/worker/stores/test_storage.py",
 }

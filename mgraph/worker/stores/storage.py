@@ -16,7 +16,7 @@ from mgraph.keys import KeyArray
 from mgraph.log.communities import FILE, write_communities
 from mgraph.log.head import HeadWriter
 from mgraph.log.log import Lag, Log
-from mgraph.log.manifest import Head, StoredGraph
+from mgraph.log.manifest import Head, StoredGraph, Term
 from mgraph.log.records import log_id
 from mgraph.log.recovery_scan import scan_store
 from mgraph.log.segments import Segments
@@ -140,6 +140,17 @@ class Storage:
         """Lock the files that this rank writes."""
         self._locks.append(self.store.lock_rank(self.rank, self._who))
 
+    def _newest(self) -> Term:
+        """Return the newest term, under this rank's lock: the one that follows the stored graph.
+
+        A worker that was stopped for long may come here when its graph is lost and another one has opened the store,
+        and closed it. It must not write into the other one's log.
+        """
+        term, begun = self.store.terms()[-1], 1 + (self._stored.term if self._stored else 0)
+        if term.number != begun:
+            raise StoreError(f"{self.store.path} was opened again as term {term.number}, while term {begun} began here")
+        return term
+
     def start(self, shard: Shard, how: How, attempt: int, aborted: Callable[[], bool]) -> Log:
         """Begin a term, on all ranks together, and this rank's log in it.
 
@@ -149,8 +160,8 @@ class Storage:
         with all_or_none(shard):
             # Make the log, in a folder of its own.
             about = self.store.about()  # which says so where this worker does not see what rank 0 wrote
-            term, name = self.store.terms()[-1], f"mgraph-{shard.spec.graph}-{self.rank}-log"
             self._lock()
+            term, name = self._newest(), f"mgraph-{shard.spec.graph}-{self.rank}-log"
             number = log_id(about["id"], term.number, self.rank)
             folder = self.store.log_folder(term.number, self.rank)
             segments = Segments(self.store.files, folder, number)
