@@ -49,7 +49,8 @@ class EdgeBatch:
         as None if all are inserted.
     keys : "int64" | "string", optional
         The kind of `src` and `dst` in a graph with keys: signed integers of 64 bits, or strings, including categorical
-        and dictionary columns. Stored as int64, or as UTF-8.
+        and dictionary columns. Stored as int64, or as UTF-8: a sequence of str, indexed and compared as an array of
+        them, which ``numpy.asarray`` makes of it.
     time : array-like of integers, datetime64, dates or strings, shape (n,), or one of them, optional
         The time of each edge, in a graph with `times`; a single time is that of all edges. Those of deletions are
         ignored, but none may be missing. If an edge occurs more than once, its last time counts. Stored as int64[n],
