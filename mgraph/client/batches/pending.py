@@ -140,7 +140,7 @@ class Pending(Future[T]):
 
 
 def _call(fn: Callable[[Any], object], pending: Any) -> None:
-    """Call a callback. Only Ctrl-C passes: other errors would end the thread that resolves all batches, and its loop."""
+    """Call a callback. Only Ctrl-C passes: other errors would end the thread, or the loop, that resolves batches."""
     try:
         fn(pending)
     except BaseException as error:
