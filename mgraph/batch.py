@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
@@ -21,7 +22,7 @@ from mgraph.tables.weights import as_ops, as_weights
 
 __all__ = [
     "COLUMNS", "COUNTS", "MAX_VERTICES", "TOLD", "EdgeBatch", "as_batch", "as_ids", "check_ids",
-    "columns_of", "part_of", "share_of",
+    "columns_of", "copied", "part_of", "share_of",
 ]  # fmt: skip
 
 COUNTS = ("inserted", "updated", "deleted", "missing")  #: counted outcomes of a batch's operations
@@ -48,7 +49,8 @@ class EdgeBatch:
         as None if all are inserted.
     keys : "int64" | "string", optional
         The kind of `src` and `dst` in a graph with keys: signed integers of 64 bits, or strings, including categorical
-        and dictionary columns. Stored as int64, or as UTF-8.
+        and dictionary columns. Stored as int64, or as UTF-8: a sequence of str, indexed and compared as an array of
+        them, which ``numpy.asarray`` makes of it.
     time : array-like of integers, datetime64, dates or strings, shape (n,), or one of them, optional
         The time of each edge, in a graph with `times`; a single time is that of all edges. Those of deletions are
         ignored, but none may be missing. If an edge occurs more than once, its last time counts. Stored as int64[n],
@@ -213,8 +215,8 @@ def columns_of(part: Any, names: Names, keys: str | None = None) -> tuple[dict[s
 def part_of(part: Any, names: Names = ALL, keys: str | None = None, *, own: bool = False) -> EdgeBatch:
     """Convert a part of a source to a batch.
 
-    With `own`, the batch of a table or of arrays has memory of its own, since a generator may fill the same arrays
-    again while the batch is in flight. An `EdgeBatch` is returned as it is: its arrays must not change.
+    With `own`, the batch has memory of its own, since a generator may fill the same arrays again while the batch is in
+    flight. Without, an `EdgeBatch` is returned as it is.
 
     Raises
     ------
@@ -222,7 +224,7 @@ def part_of(part: Any, names: Names = ALL, keys: str | None = None, *, own: bool
         As `columns_of` and `EdgeBatch`.
     """
     if isinstance(part, EdgeBatch):
-        return part
+        return copied(part) if own else part
     columns, labels, unused = columns_of(part, names, keys)
     if isinstance(part, str | os.PathLike):
         with blamed(os.fspath(part)):
@@ -230,6 +232,13 @@ def part_of(part: Any, names: Names = ALL, keys: str | None = None, *, own: bool
     batch = EdgeBatch.of(columns, keys, labels, unused)
     if own:
         batch.__dict__.update((name, _owned(getattr(batch, name), given)) for name, given in columns.items())
+    return batch
+
+
+def copied(part: Any) -> Any:
+    """Return a batch, or operations, with copies of its arrays."""
+    batch = copy(part)
+    vars(batch).update((name, column.copy()) for name, column in vars(part).items() if hasattr(column, "flags"))
     return batch
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from mgraph.batch import ALL, EdgeBatch, part_of
+from mgraph.batch import ALL, EdgeBatch, copied, part_of
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption
 from mgraph.kernels import constants
@@ -155,10 +154,10 @@ def updates_of(kind: Any, src: Any, dst: Any, weight: Any = None, *, keys: str |
 
 def as_part(part: Any, names: Names = ALL, *, own: bool = False) -> EdgeBatch | Operations:
     """Convert a part of a source to a batch, or return operations. With `own` the columns have memory of their own."""
-    batch = part if isinstance(part, Operations) else part_of(part, names, own=own)
-    if own and batch is part:
-        batch = copy(part)
-        vars(batch).update((name, column.copy()) for name, column in vars(part).items() if hasattr(column, "flags"))
+    if isinstance(part, Operations):
+        batch: EdgeBatch | Operations = copied(part) if own else part
+    else:
+        batch = part_of(part, names, own=own)
     if batch.keys is not None:
         raise InvalidBatch(f"a part has {batch.keys} keys, which only a graph with keys takes, from this process")
     return batch

@@ -8,9 +8,7 @@ carries the ranks' words, and their cargo for ranks whose memory they do not map
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
@@ -26,6 +24,7 @@ from mgraph.exchange.links import Links
 from mgraph.exchange.regions import Collectives, Layout, gather_bytes, open_region
 from mgraph.exchange.segment import Place, Segment
 from mgraph.exchange.waiting import wait_until
+from mgraph.forks import renew_in_children
 from mgraph.kernels import Library, Struct, constants
 from mgraph.partition import Partition
 
@@ -50,9 +49,6 @@ def _stay(device: Device) -> int:
     if device.kind == "cpu":
         return STAY_OF_CPU * PATIENCE["cpu"]
     return STAY_IN_BACKGROUND if device.background else STAY
-
-
-_WORLDS = weakref.WeakSet["World"]()
 
 
 class World:
@@ -84,7 +80,7 @@ class World:
         self.rank, self.size = exchange.rank, exchange.size
         self._closed = False
         self._lock = threading.RLock()  # held by a launch, and while memory is freed
-        _WORLDS.add(self)
+        renew_in_children(self)
         self._tickets: Tickets | None = None
         self._watch: Watch | None = None
         self._grant: np.ndarray | None = None
@@ -350,12 +346,3 @@ class World:
         # Each is two words with 32 bits of it, as at a meeting in memory.
         halves = said.reshape(-1).view(np.uint32).astype(np.uint64)
         self._control[HEARD_AT : HEARD_AT + len(halves)] = self.device.asarray(halves)
-
-
-def _renew_locks() -> None:
-    """Replace the locks in a forked child: threads that it does not have may hold them."""
-    for world in list(_WORLDS):
-        world._lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_renew_locks)

@@ -14,6 +14,7 @@ import numpy as np
 from mgraph.batch import MAX_VERTICES
 from mgraph.device import Array, Device
 from mgraph.errors import CapacityError
+from mgraph.forks import renew_in_children
 from mgraph.kernels import load
 from mgraph.keys.key_array import KeyArray
 from mgraph.tables.texts import Texts
@@ -46,6 +47,7 @@ class KeyTable:
         self.names = KeyArray(kind, self.device) if names is None else names
         self._kernels = load(self.device, "keys/table.cuh")
         self._lock = threading.RLock()
+        renew_in_children(self)
         self._slots = self._made(self.names.n)
         self._enter(0)
 

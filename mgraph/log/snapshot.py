@@ -207,8 +207,8 @@ def _slice(pa: Any, column: Any, first: int, end: int) -> Any:
     return column[first:end].to_arrow() if isinstance(column, Texts) else pa.array(column[first:end])
 
 
-def give_up(store: Store, folder: str, rank: int, problem: str) -> None:
-    """Tell rank 0, if possible, that a part cannot be written.
+def give_up(store: Store, folder: str, rank: int, problem: str) -> bool:
+    """Tell rank 0 that a part cannot be written. Return False if that failed, too.
 
     Parts of a valid snapshot stay untouched.
     """
@@ -216,6 +216,8 @@ def give_up(store: Store, folder: str, rank: int, problem: str) -> None:
         store.files.folder(store.at(folder))
         if not store.files.exists(store.at(f"{folder}.json")):
             store.describe(f"{folder}/rank-{rank:04d}.json", {"problem": problem})
+        return True
+    return False
 
 
 def written(store: Store, folder: str, size: int) -> bool:
@@ -225,10 +227,14 @@ def written(store: Store, folder: str, size: int) -> bool:
 
 def make_valid(store: Store, folder: str, size: int, content: Mapping[str, Any]) -> None:
     """Describe a snapshot with all its parts, which makes it valid."""
-    # Read the parts; a rank that could not write its part says why.
-    parts = [store.read(f"{folder}/rank-{rank:04d}.json") for rank in range(size)]
-    if problem := next((part["problem"] for part in parts if "problem" in part), None):
-        raise StoreError(problem)
+    # Read the parts; a rank that could not write its part says why. Another attempt at this epoch begins without that.
+    names = [f"{folder}/rank-{rank:04d}.json" for rank in range(size)]
+    parts = [store.read(name) for name in names]
+    if problems := {name: part["problem"] for name, part in zip(names, parts, strict=True) if "problem" in part}:
+        for name in problems:
+            with suppress(OSError):
+                store.files.remove(store.at(name))
+        raise StoreError(next(iter(problems.values())))
     places = [part.pop("place") for part in parts]
     store.describe(f"{folder}.json", {**content, "folder": folder, "places": places, "files": parts})
 

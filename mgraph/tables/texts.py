@@ -22,11 +22,11 @@ def arrow() -> Any:
     return pyarrow
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Texts:
     """Strings in host memory, as UTF-8 in a common buffer.
 
-    A sequence of str; ``numpy.asarray`` makes an array of str objects.
+    A sequence of str, indexed and compared as an array of them; ``numpy.asarray`` makes one.
 
     Parameters
     ----------
@@ -96,12 +96,22 @@ class Texts:
         objects: np.ndarray = self.to_arrow().to_numpy(zero_copy_only=False).astype(dtype or object)
         return objects
 
+    def __eq__(self, other: object) -> Any:
+        """Compare the strings elementwise, as an array of them does: bool[n]."""
+        return np.asarray(self) == other
+
+    def __ne__(self, other: object) -> Any:
+        return np.asarray(self) != other
+
+    def __repr__(self) -> str:
+        return repr(np.asarray(self))
+
     def __getitem__(self, rows: Any) -> Any:
-        """Return the string of a row, or the rows of a slice (a view) or of a mask (a copy)."""
+        """Return the string of a row, or the rows of a slice (a view), of a mask or of places (copies)."""
         if isinstance(rows, int | np.integer):
             return self.to_arrow()[int(rows)].as_py()
         if not isinstance(rows, slice):
-            return self.take(np.flatnonzero(rows))
+            return self.take(np.arange(len(self))[rows])
         first, end, step = rows.indices(len(self))
         if step != 1:
             return self.take(np.arange(first, end, step))

@@ -179,3 +179,15 @@ def test_bad_values():
         for bad, why in ((7, "timedelta"), ("0 days", "above 0"), (np.timedelta64(1, "Y"), "years")):
             with pytest.raises(InvalidOption, match=f"^decay is .*{why}"):
                 graph.pagerank(decay=bad)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("age", [0, 10_000])  # at which an edge of weight 1 weighs 0
+def test_an_infinite_weight_is_refused(reverse, age):
+    with DynamicGraph(n_vertices=3, times=True, weighted=True, combine="sum", reverse=reverse, device="cpu") as graph:
+        graph.insert([0, 0, 1], [1, 2, 2], [2.0**127, 1.0, 1.0], time=[0, age, 0])
+        graph.insert([0], [1], [2.0**127], time=[0])
+        for call in (graph.pagerank, lambda **how: graph.maintain("pagerank", **how).result()):
+            with pytest.raises(InvalidOption, match="from 0 to 1 has weight inf; it must be finite .* PageRank"):
+                call(decay=3, weight=True)
+        graph.pagerank(decay=3)

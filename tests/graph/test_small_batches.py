@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from failing_allocations import FailingAllocations, watched
 from graph_clusters import HERE, assert_clean, on
 from graph_model import GraphModel, random_batch
+from patience import patience
 from plain_graph import fresh_rng
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, MgraphError, StoreError, UnknownVertex
@@ -302,3 +304,27 @@ def test_each_allocation_of_a_group_fails_once(monkeypatch, tmp_path, kind, stor
                     pipe.update(batch)
             count = allocations.count - before
         assert sum(run(failing) for failing in rng.choice(count, min(count, 60), replace=False).tolist()) > 10
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_a_callback_that_exits_on_the_clients_loop_ends_no_pipeline(client, caplog, error):
+    began, goes_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        began.set()
+        goes_on.wait(patience(20))
+
+    def end(done: Any) -> None:
+        raise error
+
+    with DynamicGraph(client, n_vertices=N) as graph:
+        with graph.pipeline() as pipe:
+            client.loop.add_callback(hold)  # until the callbacks are there
+            assert began.wait(patience(20))
+            pending = [pipe.update(EdgeBatch([i], [0])) for i in range(6)]
+            for report in pending:
+                report.add_done_callback(end)
+            goes_on.set()
+            assert [report.result(patience(20)).inserted for report in pending] == [1] * 6
+        assert graph.num_edges == 6
+    assert caplog.text.count(f"a callback of a batch has raised {error.__name__}") == 6

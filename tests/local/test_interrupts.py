@@ -18,6 +18,7 @@ from patience import patience
 
 from mgraph import DynamicGraph, GraphClosed, GraphLost, InvalidOption, MgraphError
 from mgraph.algorithms import ALGORITHMS
+from mgraph.keys import KeyTable
 from mgraph.structures.gpma_plus import GpmaPlus
 from mgraph.worker.commit import ballot
 from mgraph.worker.commit.ballot import Ballot
@@ -279,18 +280,42 @@ def test_a_child_forked_during_a_call_finds_its_graph_lost(graph, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:This process")
+@pytest.mark.parametrize("at", ["find", "_append", "_enter"])
+def test_a_child_forked_while_another_thread_numbers_keys(monkeypatch, at):
+    """It has the table of keys without those of the other thread's batch."""
+
+    def work() -> None:
+        signal.alarm(20)
+        assert graph.insert([7, 100], [8, 7]).inserted == 2
+        assert graph.vertices().tolist() == [10, 20, 7, 100, 8]
+        assert graph.has_edges([10, 7, 100], [20, 8, 7]).all()
+        graph.close()
+
+    with DynamicGraph(keys="int64", device="cpu") as graph:
+        graph.insert([10], [20])
+        with resting(monkeypatch, KeyTable, at) as begun:
+            thread = threading.Thread(target=lambda: graph.insert([100, 200], [200, 300]))
+            thread.start()
+            assert begun.wait(patience(5))
+            assert in_child(work) == 0
+            thread.join(patience(5))
+        assert graph.vertices().tolist() == [10, 20, 100, 200, 300]
+
+
+@pytest.mark.filterwarnings("ignore:This process")
 def test_a_child_does_not_wait_for_locks_of_threads_that_it_does_not_have(graph):
     with graph.maintain("bfs", source=0) as live:
         held, done = threading.Event(), threading.Event()
 
         def hold() -> None:
-            with live._lock, graph._directory._lock:
+            with live._lock, graph._directory._lock, graph._updates._registering:
                 held.set()
                 done.wait(patience(30))
 
         def work() -> None:
             signal.alarm(20)
             assert live.result().to_numpy()[20] == 20
+            assert graph.maintain("bfs", eager=True, source=0).result().to_numpy()[20] == 20
             assert graph.add_vertices(1) == range(N, N + 1)
             graph.close()
 

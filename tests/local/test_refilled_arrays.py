@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mgraph import DynamicGraph, EdgeBatch, Operations
+from mgraph import DynamicGraph, EdgeBatch, Operations, batch
 
 N, BATCHES, EDGES = 1000, 12, 40
 
@@ -21,8 +21,11 @@ def refilled(form):
 class Placed:
     """Source with places."""
 
+    def __init__(self, form):
+        self.form = form
+
     def batches(self, after):
-        for place, part in enumerate(refilled(lambda *columns: columns)):
+        for place, part in enumerate(refilled(self.form)):
             yield ("topic", place + 1), part
 
 
@@ -42,6 +45,7 @@ def frame(src, dst, weight):
 
 
 FORMS = {
+    "batch": EdgeBatch,
     "tuple": lambda *columns: columns,
     "views": lambda *columns: tuple(column[:] for column in columns),
     "mapping": lambda src, dst, weight: {"src": src, "dst": dst, "weight": weight},
@@ -57,10 +61,17 @@ def test_a_stream(form):
         check(graph)
 
 
+def test_batches_of_a_list_are_not_copied(monkeypatch):
+    monkeypatch.setattr(batch, "copied", None)
+    with DynamicGraph(n_vertices=N) as graph:
+        assert graph.stream([EdgeBatch([0], [1]), EdgeBatch([1], [2])]).inserted == 2
+
+
+@pytest.mark.parametrize("form", ["tuple", "batch"])
 @pytest.mark.parametrize("call", ["stream", "follow"])
-def test_a_source_with_places(call, tmp_path):
+def test_a_source_with_places(call, form, tmp_path):
     with DynamicGraph(n_vertices=N, weighted=True, store=tmp_path / "store", sync="background") as graph:
-        getattr(graph, call)(Placed())
+        getattr(graph, call)(Placed(FORMS[form]))
         check(graph)
 
 
@@ -70,10 +81,11 @@ def function(form):
     return lambda rank, size, step: next(parts, None)
 
 
-@pytest.mark.parametrize("form", [*FORMS, "batch"])
-def test_a_function_with_a_store(form, tmp_path):
-    with DynamicGraph(n_vertices=N, weighted=True, store=tmp_path / "store") as graph:
-        graph.ingest(function({**FORMS, "batch": EdgeBatch}[form]))
+@pytest.mark.parametrize("sync", ["background", "always"])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_function_with_a_store(form, sync, tmp_path):
+    with DynamicGraph(n_vertices=N, weighted=True, store=tmp_path / "store", sync=sync) as graph:
+        graph.ingest(function(FORMS[form]))
         check(graph)
     with DynamicGraph.open(tmp_path / "store") as graph:
         check(graph)
@@ -90,21 +102,3 @@ def check(graph):
     src = np.arange(BATCHES * EDGES)
     assert graph.num_edges == len(src)
     assert graph.weights(src, src // EDGES).tolist() == (src // EDGES).tolist()
-
-
-@pytest.mark.parametrize("sync", ["background", "always"])
-def test_a_function_of_an_ingest_with_a_store(tmp_path, sync):
-    """The record of a part is written while the function is called again."""
-    n, steps = 100_000, 8
-    src, dst, weight = np.zeros(n, np.uint32), np.zeros(n, np.uint32), np.zeros(n, np.float32)
-
-    def part(rank, size, step):
-        src[:], dst[:], weight[:] = np.random.default_rng(step).permutation(n), step, step
-        return src, dst, weight
-
-    with DynamicGraph(n_vertices=n, weighted=True, store=tmp_path / "store", sync=sync) as graph:
-        graph.ingest(part, steps=steps)
-    with DynamicGraph.open(tmp_path / "store") as graph:
-        assert graph.num_edges == n * steps
-        for step in range(steps):
-            assert (graph.weights(np.arange(n), np.full(n, step)) == step).all()

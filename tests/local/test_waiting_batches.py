@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from concurrent.futures import wait
@@ -63,21 +64,31 @@ def test_batches_are_applied_though_nobody_asks(graph, monkeypatch):
     assert_clean(None)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_batches_are_applied_after_a_callback_has_ended_the_thread_that_sweeps(graph, monkeypatch):
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_a_callback_that_exits_in_the_thread_that_sweeps_ends_no_pipeline(graph, monkeypatch, caplog, error):
     monkeypatch.setattr(coordinator, "ALONE_SECONDS", float("inf"))
-    ended = threading.Event()
 
     def end(done: Any) -> None:
-        ended.set()
-        raise SystemExit
+        raise error
 
     with graph.pipeline() as pipe:
-        with graph._directory.coordinator._order:  # the thread waits until the callback is there
-            pipe.update(batch(0)).add_done_callback(end)
-        assert ended.wait(patience(5))
-        assert_clean(None)  # the thread has ended
-        assert not wait([pipe.update(batch(1))], patience(5)).not_done
+        with graph._directory.coordinator._order:  # the thread waits until the callbacks are there
+            pending = [pipe.update(batch(i)) for i in range(3)]
+            for report in pending:
+                report.add_done_callback(end)
+        assert not wait(pending, patience(5)).not_done
+        assert [report.result(0).inserted for report in pending] == [1, 1, 1]
+        pending.append(pipe.update(batch(3)))
+    assert (pending[-1].result(0).epoch, graph.num_edges) == (4, 4)
+    assert caplog.text.count(f"a callback of a batch has raised {error.__name__}") == 3
+
+
+def test_a_callback_of_a_batch_that_is_done_may_exit(graph):
+    with graph.pipeline() as pipe:
+        report = pipe.update(batch(0))
+        report.result()
+        with pytest.raises(SystemExit):
+            report.add_done_callback(sys.exit)
 
 
 def test_batches_are_applied_after_ctrl_c_at_any_line_that_took_another(graph, monkeypatch):

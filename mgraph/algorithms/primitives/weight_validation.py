@@ -8,12 +8,12 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Shard, kernels, task_room
 from mgraph.algorithms.primitives.user_ids import user_id
-from mgraph.device import Device
+from mgraph.device import Array, Device
 from mgraph.errors import InvalidOption
 from mgraph.kernels import Library
 from mgraph.structures import Structure
 
-__all__ = ["check_weights", "weight_kernels"]
+__all__ = ["check_sums", "check_weights", "weight_kernels"]
 
 NONE = 2**64 - 1
 #: states of structures whose weights were valid
@@ -50,6 +50,16 @@ def check_weights(shard: Shard, what: str, finite: bool = False) -> None:
         least = "finite and 0 or more" if finite else "0 or more"
         text = f"the edge from {{}} to {{}} has weight {_weight(shard, src, dst):g}; it must be {least} for {what}"
         raise InvalidOption.about(text, *ends)
+
+
+def check_sums(shard: Shard, sums: Array, what: str) -> None:
+    """Raise `InvalidOption` on every rank, naming an edge, if one of these sums of weights is not finite.
+
+    A read-back and an allreduce.
+    """
+    bad = np.array([shard.device.total(~shard.device.xp.isfinite(sums)) > 0], np.int64)
+    if int(shard.exchange.allreduce(bad, "max")[0]):
+        check_weights(shard, what, finite=True)
 
 
 def _first_bad(shard: Shard, edges: Structure, finite: bool) -> np.ndarray:

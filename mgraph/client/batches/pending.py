@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from threading import RLock
+from functools import partial
+from threading import RLock, current_thread, main_thread
 from typing import Any, TypeVar
 
 from mgraph.client.batches.mixed import Answers
@@ -16,6 +18,8 @@ from mgraph.client.reports.report import UpdateReport
 from mgraph.errors import GraphClosed
 
 __all__ = ["Pending", "PendingAnswers", "PendingReport"]
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -56,6 +60,13 @@ class Pending(Future[T]):
                 vars(self).update({name: getattr(made, name) for name in _WAITED})
                 self._waited = True
         return vars(self)[name]
+
+    def add_done_callback(self, fn: Callable[[Any], object]) -> None:
+        """Call `fn` with this future once it is done, in any thread. Its errors are logged, even SystemExit.
+
+        If this future is done already, `fn` is called at once, and may end the calling thread.
+        """
+        super().add_done_callback(fn if self.done() else partial(_call, fn))
 
     def cancel(self) -> bool:
         """Return False: the batch may be on its way."""
@@ -126,6 +137,16 @@ class Pending(Future[T]):
                 self._mend()
                 if caller is not None and not caller.runner.alive:
                     raise GraphClosed("the Dask client of this graph was closed while a batch was in flight") from None
+
+
+def _call(fn: Callable[[Any], object], pending: Any) -> None:
+    """Call a callback. Only Ctrl-C passes: other errors would end the thread, or the loop, that resolves batches."""
+    try:
+        fn(pending)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and current_thread() is main_thread():
+            raise
+        logger.exception("a callback of a batch has raised %s", type(error).__name__)
 
 
 def _nothing() -> None: ...

@@ -31,6 +31,7 @@ from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption, MgraphError
 from mgraph.facade import type_name, warn
 from mgraph.failures import Recovered
+from mgraph.forks import renew_in_children
 from mgraph.keys import NONE
 from mgraph.tables.ids import GROW
 from mgraph.tables.times import as_stamps
@@ -76,7 +77,8 @@ class Updates:
         self._directory, self._options, self.order_due = directory, options, order_due
         self._logged = logged
         self._coordinator = directory.coordinator
-        self.followers, self._registering = tuple["weakref.ref[Live]", ...](), threading.Lock()
+        self.followers, self._registering = tuple["weakref.ref[Live]", ...](), threading.RLock()
+        renew_in_children(self, "_registering")
         self.history = History()
         self._rounds = self._sticks = False  # True once a warning was given
 

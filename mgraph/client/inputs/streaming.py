@@ -117,7 +117,7 @@ def stream(
         - an `EdgeBatch`, a data frame (that of `to_pandas`, say; a lazy one of Polars is computed), a mapping or a
           tuple of columns, as a part of `ingest` may be;
         - an iterable of these, which may be endless; it may yield Dask's delayed values too, and fill the same arrays
-          for each part, but not those of an `EdgeBatch`;
+          for each part;
         - a Dask DataFrame, of which the workers compute a few partitions ahead;
         - a source with places, as `follow` takes: with a store, each of its batches is applied exactly once; without
           one, all of them are applied, from the first on.

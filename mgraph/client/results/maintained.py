@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import uuid
@@ -22,6 +21,7 @@ from mgraph.client.vertices.directory import Directory
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import GraphClosed, InvalidOption
 from mgraph.facade import at_facade, hint
+from mgraph.forks import renew_in_children
 
 __all__ = ["Live", "LiveReport", "maintain"]
 
@@ -71,7 +71,7 @@ class Live:
         self._history = None if ALGORITHMS[name].memory is None else CommunityHistory(history)
         self._directory, self._options, self._arguments = directory, options, dict(arguments)
         self._lock = threading.RLock()
-        _LIVES.add(self)
+        renew_in_children(self)
         self._result: VertexValues | None = None
         self._epoch, self._changes, self._report = -1, -1, LiveReport("again", 0, 0, 0.0)
         self._keep()
@@ -313,15 +313,3 @@ def maintain(self: Any, name: str, eager: bool = False, history: int = HISTORY, 
     if with_each_change:
         self._updates.register(live)
     return live
-
-
-_LIVES: weakref.WeakSet[Live] = weakref.WeakSet()  # of this process, for its children
-
-
-def _renew_locks() -> None:
-    """Replace the locks in a forked child: threads that it does not have may hold them."""
-    for live in list(_LIVES):
-        live._lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_renew_locks)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
@@ -18,6 +16,7 @@ from mgraph.client.vertices.numbering import Numbering
 from mgraph.device import Device
 from mgraph.errors import InvalidOption
 from mgraph.failures import Recovered, Stale
+from mgraph.forks import renew_in_children
 from mgraph.keys import KeyArray, KeyTable, columns_in
 from mgraph.partition import Partition
 from mgraph.protocol import ShardState
@@ -69,7 +68,7 @@ class Directory:
         self.coordinator, self.numbering, self.options = coordinator, numbering, options
         self.device = device or Device("cpu")
         self._lock = threading.RLock()
-        _DIRECTORIES.add(self)
+        renew_in_children(self)
         self.undecided, self.shared, self.moved = undecided, False, False
         self._after_removal: KeyTable | None = None  # the keys after a removal whose outcome is unknown
 
@@ -351,15 +350,3 @@ class Directory:
             return current
         contiguous = all(state.hi == start for state, start in zip(states, starts[1:], strict=True))
         return Partition(starts) if contiguous else current
-
-
-_DIRECTORIES: weakref.WeakSet[Directory] = weakref.WeakSet()  # of this process, for its children
-
-
-def _renew_locks() -> None:
-    """Replace the locks in a forked child: threads that it does not have may hold them."""
-    for directory in list(_DIRECTORIES):
-        directory._lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_renew_locks)

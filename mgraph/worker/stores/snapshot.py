@@ -40,6 +40,7 @@ logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.02  #: between two looks whether all ranks have written their parts
 ROWS = 1 << 16  #: whose arcs get their sources in one step
+RETRY_SECONDS = 1.0  #: between two attempts to tell rank 0 that a part will not be written
 WAIT_SECONDS = 600.0  #: for which rank 0 waits for the others, after its own part is written
 
 DTYPES = {"src": np.uint32, "dst": np.uint32, "weight": np.float32, "time": np.int64}
@@ -259,15 +260,22 @@ class Snapshots:
         """
         if self.busy:
             raise MgraphError(f"{shard}: a snapshot is being written; wait for it")
-        check_arrow()
+        folder, name = folder_of(shard.epoch, term, shard.changes), f"mgraph-{shard.spec.graph}-{self._rank}-snapshot"
+        try:
+            check_arrow()
+            columns = edges_of(shard)
+        except Exception as error:
+            if self._rank and not local:
+                gives_up = partial(self._give_up, store, folder, str(error))
+                self._thread = threading.Thread(target=gives_up, name=name, daemon=True)
+                self._thread.start()
+            raise
+        self.problem, self.lacked = None, False
         content = {"epoch": shard.epoch, "term": term, "n_vertices": shard.n_vertices, **(more or {})}
         if shard.clock is not None:
             content["latest"] = shard.clock.latest
-        columns, self.problem, self.lacked = edges_of(shard), None, False
-        name = f"mgraph-{shard.spec.graph}-{self._rank}-snapshot"
         keys = None if names is None else partial(write_keys, names=names.first(shard.n_vertices), n=shard.n_vertices)
         named = communities if communities is not None and communities["results"] else None
-        folder = folder_of(shard.epoch, term, shard.changes)
         args = (store, folder, columns, place, content, retain, about, keys, local, named)
         self._thread = threading.Thread(target=self._write, args=args, name=name, daemon=True)
         self._thread.start()
@@ -301,9 +309,16 @@ class Snapshots:
                 drop_old(store, retain)
         except Exception as error:  # told by `problem`
             self.lacked, self.problem = isinstance(error, MemoryError | CapacityError), str(error)
-            if self._rank != 0 and not local:
-                give_up(store.archive, folder, self._rank, self.problem)
             logger.warning("the snapshot of epoch %d was not written: %s", content["epoch"], self.problem)
+            if self._rank and not local:
+                self._give_up(store, folder, self.problem)
+
+    def _give_up(self, store: Store, folder: str, problem: str) -> None:
+        """Tell rank 0, which waits, that this rank's part will not be written; again until that succeeds."""
+        end = time.monotonic() + WAIT_SECONDS
+        while not give_up(store.archive, folder, self._rank, problem):
+            if self._closing.wait(RETRY_SECONDS) or time.monotonic() >= end:
+                return
 
     def _finish(
         self, store: Store, folder: str, content: dict[str, Any], about: Any, communities: Mapping[str, Any] | None

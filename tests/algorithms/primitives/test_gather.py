@@ -211,9 +211,11 @@ def test_bad_arguments() -> None:
             GATHER.check(facts, **{"values": np.ones(5), **given})
 
 
-def test_infinite_weights_are_refused_where_they_make_nan():
-    with DynamicGraph(n_vertices=3, weighted=True, directed=False) as g:
+def test_infinite_weights_and_nan_are_refused_where_they_make_nan():
+    with DynamicGraph(n_vertices=3, weighted=True, directed=False, combine="sum") as g:
         g.insert([0, 1], [1, 2], [1.0, np.inf])
-        for call in (g.katz_centrality, g.eigenvector_centrality):
-            with pytest.raises(InvalidOption, match="(1 to 2|2 to 1) has an infinite weight; weights must be"):
-                call(weight=True)
+        for _ in range(2):
+            for call in (g.katz_centrality, g.eigenvector_centrality):
+                with pytest.raises(InvalidOption, match="(1 to 2|2 to 1) has an infinite weight, or NaN; weights must"):
+                    call(weight=True)
+            g.insert([1], [2], [-np.inf])

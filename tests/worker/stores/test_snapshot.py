@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from stores import end, opened, raised, store_of, written
 from mgraph.device import Device
 from mgraph.errors import InvalidOption, StoreError
 from mgraph.log import snapshot as arrow_files
+from mgraph.log.files import Files
 from mgraph.log.store import Store
 from mgraph.structures import names
 from mgraph.worker.stores import restore as restoring
@@ -322,6 +324,38 @@ def test_a_graph_that_is_closed_ends_its_snapshot(tmp_path, monkeypatch, caplog)
     ranks = opened(tmp_path, 2)
     assert_same(ranks, graph.model, 1)
     end(ranks)
+
+
+@pytest.mark.parametrize("fails", ["edges_of", "write_part"])
+def test_a_rank_that_writes_no_part_says_so_until_rank_0_can_read_it(tmp_path, monkeypatch, fails):
+    """Its first word is lost, too. Rank 0 waits for no other one."""
+    graph = changed(tmp_path, (0, 13, N), fresh_rng(), {})
+    raised(graph.change("batch"))
+    right, folder, lost = getattr(snapshots, fails), Files.folder, []
+
+    def failing(*given: Any) -> Any:
+        if "-1-" in threading.current_thread().name or getattr(given[0], "rank", 0) == 1:
+            raise StoreError("rank 1 has no room")
+        return right(*given)
+
+    def loses(files: Files, path: str) -> None:
+        if "-1-" in threading.current_thread().name and not lost:
+            lost.append(path)
+            raise OSError("no room for a word")
+        folder(files, path)
+
+    monkeypatch.setattr(snapshots, fails, failing)
+    monkeypatch.setattr(Files, "folder", loses)
+    monkeypatch.setattr(snapshots, "RETRY_SECONDS", 0.01)
+    graph.ranks.call("snapshot")
+    with pytest.raises(AssertionError, match="rank 1 has no room"):
+        written(graph.ranks)
+    assert lost
+    monkeypatch.undo()
+    graph.ranks.reconnect()
+    raised(graph.ranks.call("snapshot"))
+    written(graph.ranks)
+    end(graph.ranks)
 
 
 def test_parts_of_an_attempt_that_failed_are_not_mixed_with_those_after_a_move(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ import numpy as np
 from mgraph.algorithms.algorithm import Shard, kernels
 from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.algorithms.primitives.transpose import CsrRows
+from mgraph.algorithms.primitives.weight_validation import check_sums
 from mgraph.device import Array
 from mgraph.structures import Csr, Structure
 
@@ -41,7 +42,8 @@ def decayed(shard: Shard, decay: float, weight: bool) -> WeightedRows:
     are float32: an edge of 150 times `decay` or more weighs 0.
 
     O(m log m) in a graph with times: those of all arcs are looked up. On several ranks an allgather of 8 bytes per
-    vertex. 12 bytes per arc remain, and 32 more are needed meanwhile. `CapacityError` if memory runs out.
+    vertex. 12 bytes per arc remain, and 32 more are needed meanwhile. `CapacityError` if memory runs out, and
+    `InvalidOption` on every rank if a weight is infinite.
     """
     # Weigh the own out-edges, by the latest time of each row.
     device, out = shard.device, shard.out_edges
@@ -60,6 +62,8 @@ def decayed(shard: Shard, decay: float, weight: bool) -> WeightedRows:
     kernels(shard, "algorithms/centrality/pagerank/ranks.cuh", weighted.view(), BY_WEIGHT=1).OutWeights(
         len(latest), graph=weighted.view(), n=len(latest), sums=sums
     )
+    if weight:
+        check_sums(shard, sums, "PageRank by weights")
     back = shard.in_edges
     if back is not None:
         csr, latest = back.to_csr(), all_gather(shard, latest)
@@ -73,7 +77,7 @@ def _weighted(
 ) -> CsrRows:
     """Return the rows of a CSR with decayed weights. `latest` has, per arc, the latest time in its source's row."""
     device, xp, n = shard.device, shard.device.xp, len(csr.dst)
-    with device.taking(BYTES * n, f"the decay of {n} arcs"), np.errstate(over="ignore"):
+    with device.taking(BYTES * n, f"the decay of {n} arcs"), np.errstate(over="ignore", invalid="ignore"):
         ages = (latest - times).view(np.uint64)  # up to 2**64 - 2, which is past int64
         weights = xp.exp2(ages / -decay)
         if weight:

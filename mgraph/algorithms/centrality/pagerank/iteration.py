@@ -10,7 +10,7 @@ from mgraph.algorithms.algorithm import Shard, kernels, task_room
 from mgraph.algorithms.centrality.pagerank.decay import WeightedRows
 from mgraph.algorithms.centrality.pagerank.teleport import NO_BASE, Base
 from mgraph.algorithms.primitives.transpose import CsrRows
-from mgraph.algorithms.primitives.weight_validation import check_weights
+from mgraph.algorithms.primitives.weight_validation import check_sums
 from mgraph.device import Array, Device
 from mgraph.kernels import Library, constants
 from mgraph.structures import Structure
@@ -65,9 +65,7 @@ class Iteration:
         """
         sums = self.device.empty(self.n, np.float64)
         self.common.OutWeights(self.n, graph=self.shard.out_edges.view(), n=self.n, sums=sums)
-        bad = np.array([self.device.total(~self.device.xp.isfinite(sums)) > 0], np.int64)
-        if int(self.shard.exchange.allreduce(bad, "max")[0]):
-            check_weights(self.shard, "PageRank by weights", finite=True)  # it names an infinite weight
+        check_sums(self.shard, sums, "PageRank by weights")
         return sums
 
     def _list_hubs(self) -> tuple[Array, int, int]:

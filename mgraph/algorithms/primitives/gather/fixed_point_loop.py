@@ -109,15 +109,15 @@ def iterate(
 
 
 def _refuse_infinite_weight(shard: Shard) -> None:
-    """Raise `InvalidOption` on every rank, naming the edge, if a weight is infinite."""
-    tails = Reduction(shard, incoming(shard, ""), "(MATH(fabs)(weight) > 3.5e38 ? u : -1.0)", "max", named=True).of(0.0)
+    """Raise `InvalidOption` on every rank, naming the edge, if a weight is infinite or NaN."""
+    tails = Reduction(shard, incoming(shard, ""), "(MATH(fabs)(weight) < 3.5e38 ? -1.0 : u)", "max", named=True).of(0.0)
     rows = np.flatnonzero(Device.to_host(tails) >= 0)[:1]
     edge = np.array([NO_EDGE if len(rows) == 0 else (shard.lo + int(rows[0])) << 32], np.uint64)
     if len(rows):
         edge |= np.uint64(Device.to_host(tails)[rows[0]])
     first = int(shard.exchange.allreduce(edge, "min")[0])
     if first != NO_EDGE:
-        text = "the edge from {} to {} has an infinite weight; weights must be finite"
+        text = "the edge from {} to {} has an infinite weight, or NaN; weights must be finite"
         raise InvalidOption.about(text, first & 0xFFFFFFFF, user_id(shard, first >> 32))
 
 
