@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
 from mgraph.errors import InvalidBatch
@@ -84,7 +85,7 @@ def table_of(value: Any) -> Table:
         return Table("the table", table.column_names, lambda names: {name: table.column(name) for name in names})
     raise TypeError(
         "edges are arrays src and dst, pairs, a frame, a table with Arrow's interface, or a mapping of arrays, "
-        f"got {type_name(value)}"
+        f"got {type_name(value)}" + ("; read, stream and ingest take files" if isinstance(value, str | PathLike) else "")
     )
 
 

@@ -13,7 +13,7 @@ from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, VertexData,
 from mgraph.algorithms.centrality.pagerank.maintain import Ranks
 from mgraph.algorithms.centrality.pagerank.program import run, warm
 from mgraph.algorithms.primitives.vertex_mappings import is_mapping, mapping_array, numbers, pairs, starting_vector
-from mgraph.checks import check_dtype, check_number, check_whole
+from mgraph.checks import check_dtype, check_number, check_weight, check_whole
 from mgraph.errors import InvalidOption
 from mgraph.tables.times import INTEGERS, as_span
 
@@ -149,12 +149,11 @@ def check(
 
     # Name the starting vector like the user does, and collect the distributions.
     name, first = starting_vector(graph, start, nstart)
-    if weight and not graph.weighted:
-        raise InvalidOption("weight=True needs weights; create the graph with weighted=True")
+    by_weight = check_weight(weight, graph.weighted)
     most = min(check_whole(max_iter, "max_iter"), sys.maxsize)
     distributions = _teleport(personalization, graph)
     distributions |= _dangling(dangling, graph) | _start(name, first, graph.n_vertices, distributions.get("several", 0))
-    distributions |= {"weight": True} if weight else {}
+    distributions |= {"weight": True} if by_weight else {}
     distributions |= {} if decay is None else {"decay": _decay(decay, graph.times)}
     return {
         "alpha": float(alpha),
