@@ -497,8 +497,8 @@ class DynamicGraph(Properties):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a DynamicGraph cannot be pickled: it belongs to the process that made it; copy() makes a copy, and to_csr() "
-            "can be pickled"
+            "a DynamicGraph cannot be pickled: it belongs to the process that made it; copy() makes a copy, and "
+            "to_csr() can be pickled"
         )
 
 

@@ -85,7 +85,8 @@ def table_of(value: Any) -> Table:
         return Table("the table", table.column_names, lambda names: {name: table.column(name) for name in names})
     raise TypeError(
         "edges are arrays src and dst, pairs, a frame, a table with Arrow's interface, or a mapping of arrays, "
-        f"got {type_name(value)}" + ("; read, stream and ingest take files" if isinstance(value, str | PathLike) else "")
+        f"got {type_name(value)}"
+        + ("; read, stream and ingest take files" if isinstance(value, str | PathLike) else "")
     )
 
 

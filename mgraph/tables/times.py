@@ -187,7 +187,9 @@ def _unread(texts: list[str], name: str) -> InvalidBatch:
     # A prefix is read if all its strings are, so a bisection finds the first other one.
     row = bisect_left(range(1, len(texts)), True, key=lambda n: not _are_dates(texts[:n]))
     if row == 0 or not _are_dates(texts[row : row + 1]):
-        return InvalidBatch(f"{cell(name, row)} is {texts[row]!r}, which is no date; times are integers, or whole dates")
+        return InvalidBatch(
+            f"{cell(name, row)} is {texts[row]!r}, which is no date; times are integers, or whole dates"
+        )
     return InvalidBatch(
         f"{cell(name, row)} is {texts[row]!r}, and the first is {texts[0]!r}; dates in strings have one format, and "
         'pandas.to_datetime(column, format="mixed") reads others'

@@ -154,7 +154,9 @@ def test_arithmetic_aligns_by_key(place):
         rank = graph.pagerank()
         series = rank.to_series()
         np.testing.assert_allclose((rank + series[::-1]).to_numpy(), 2 * rank.to_numpy())
-        with pytest.raises(InvalidOption, match="the index of an operand has 3 rows; it must name each of 4 vertices once"):
+        with pytest.raises(
+            InvalidOption, match="the index of an operand has 3 rows; it must name each of 4 vertices once"
+        ):
             rank + series[:3]
         with pytest.raises(UnknownVertex, match="'z'"):
             rank + series.rename({"a": "z"})

@@ -202,7 +202,9 @@ def test_flags_are_true_or_false(flag):
                 graph.pagerank, graph.hits, graph.katz_centrality, graph.eigenvector_centrality,
                 lambda weight: graph.shortest_path(0, 0, weight),
             ):  # fmt: skip
-                with pytest.raises(InvalidOption, match=rf"weight is {re.escape(repr(flag))}; it must be True or False"):
+                with pytest.raises(
+                    InvalidOption, match=rf"weight is {re.escape(repr(flag))}; it must be True or False"
+                ):
                     call(weight=flag)
 
 

@@ -163,8 +163,8 @@ def _by_vertex(value: Any, here: Numbering) -> Any:
         if here.keys is None or value._remote.numbering.keys is here.keys:
             return value
         raise InvalidOption(
-            f"an operand is a result of {value.name} at epoch {value.epoch}, of another graph or of other vertices; its "
-            "to_series() is aligned by keys"
+            f"an operand is a result of {value.name} at epoch {value.epoch}, of another graph or of other vertices; "
+            "its to_series() is aligned by keys"
         )
     if not is_series(value):
         return value
@@ -172,7 +172,9 @@ def _by_vertex(value: Any, here: Numbering) -> Any:
     # Align the series: row `rows[i]` has the value of vertex i.
     ids = here.ids(value.index, "the index of an operand")
     if len(ids) != here.n_vertices or len(np.unique(ids)) != len(ids):
-        raise InvalidOption(f"the index of an operand has {len(ids)} rows; it must name each of {here.n_vertices} vertices once")
+        raise InvalidOption(
+            f"the index of an operand has {len(ids)} rows; it must name each of {here.n_vertices} vertices once"
+        )
     rows = np.empty(len(ids), np.int64)
     rows[ids] = np.arange(len(ids))
     return value.iloc[rows]
