@@ -130,7 +130,7 @@ def insert(
 def delete(
     self: Any, src: Any, dst: Any = None, *, source: str | None = None, target: str | None = None
 ) -> UpdateReport:
-    """Delete edges, with the arguments of `insert`. Weights and times of a table have no use.
+    """Delete edges, with the arguments of `insert`. Ignores weights and times of a table.
 
     Returns and errors are those of `update`.
     """

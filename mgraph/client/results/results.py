@@ -86,8 +86,8 @@ class VertexValues(Column, NDArrayOperatorsMixin):
     def value_counts(self) -> Any:
         """Return how many vertices have each value as a ``pandas.Series``, the most frequent value first. O(n).
 
-        In a graph with keys, a column of vertices is counted by
-        keys, without those that have no vertex. Raises the same as `to_numpy`. Needs pandas.
+        In a graph with keys, a column of vertices is counted by keys, and entries without a vertex are left out. Raises
+        the same as `to_numpy`. Needs pandas.
         """
         return self.to_series().value_counts()
 

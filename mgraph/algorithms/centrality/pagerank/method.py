@@ -59,8 +59,9 @@ def pagerank(
     dtype : "float32" | "float64", or a NumPy dtype
         The dtype of the result. "float64" allows a `tol` down to 1e-12, and moves four times as many bytes.
     personalization : mapping of vertices to numbers, pandas.Series, array of at most `num_vertices` numbers, optional
-        The teleport vector: how often a walk that follows no edge goes to each vertex, scaled to sum to 1; 0 for
-        vertices missing in a mapping or a Series, and for those past an array's end. Equal for all vertices by default.
+        The teleport vector: how often a walk that follows no edge goes to each vertex, scaled to sum to 1. Vertices
+        missing in a mapping or a Series have 0, and so have those past an array's end: a list has numbers by vertex and
+        names no vertices. Equal for all vertices by default.
         A list of k of them, or an array of shape (k, n), gives k rows of ranks.
     nstart : optional
         Another name of `start`.
