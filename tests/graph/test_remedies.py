@@ -208,6 +208,15 @@ def test_flags_are_true_or_false(flag):
                     call(weight=flag)
 
 
+def test_a_pipeline_says_how_to_insert():
+    with (
+        DynamicGraph(n_vertices=2) as graph,
+        pytest.raises(AttributeError, match=r"a pipeline has no 'insert'; update sends batches, such as EdgeBatch"),
+        graph.pipeline() as pipeline,
+    ):
+        pipeline.insert([0], [1])
+
+
 def test_columns_of_dask_and_paths_in_place_of_edges():
     columns = dd.from_pandas(pd.DataFrame({"source": [0], "target": [1]}), npartitions=1)
     with DynamicGraph(n_vertices=2) as graph:

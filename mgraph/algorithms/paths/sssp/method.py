@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def sssp(self: Runs[T], source: int, predecessors: bool = False, dtype: Any = "float32") -> T:
-    """Return the distance by weights from `source` to every vertex, inf if unreachable.
+    """Return the weighted distance from `source` to every vertex, inf if unreachable.
 
     The distances stay on the workers. The length of a path is the sum of its edges' weights; in an unweighted
     graph each edge counts 1. An undirected edge has a single weight: the last that was set, from either end.
