@@ -142,8 +142,8 @@ class Pipeline:
 
         def __getattr__(self, name: str) -> NoReturn:
             raise AttributeError(
-                f"a pipeline has no {name!r}; update sends batches, such as EdgeBatch(src, dst) with op=-1 for deletions, "
-                "and execute sends operations"
+                f"a pipeline has no {name!r}; update sends batches, such as EdgeBatch(src, dst) with op=-1 for "
+                "deletions, and execute sends operations"
             )
 
     def update(self, batch: Any, offset: tuple[str, int] | None = None) -> PendingReport:
