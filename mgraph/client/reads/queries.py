@@ -93,8 +93,8 @@ def vertices(self: Any) -> np.ndarray:
 def to_csr(self: Any) -> Csr:
     """Return the whole graph as a CSR in this process.
 
-    In a graph with keys, rows and destinations are places in `vertices`. In a graph with `times`, `time` has the time
-    of each edge: int64[m], or datetime64[m]. O(n + m); O(m log m) in a graph with an `order` or with `times`. This
+    In a graph with keys, rows and destinations are positions in `vertices`. In a graph with `times`, `time` has the
+    time of each edge: int64[m], or datetime64[m]. O(n + m); O(m log m) in a graph with an `order` or with `times`. This
     process needs the memory for it.
     """
     times = self._options.times

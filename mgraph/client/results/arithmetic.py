@@ -216,7 +216,7 @@ def _ids(values: Any, here: Numbering) -> np.ndarray:
         if here.keys is not None and values._kind not in VERTICES:
             raise InvalidOption(
                 f"a column of vertices is compared with numbers of {values.name}; in a graph with keys, compare "
-                "places: to_numpy() of both"
+                "positions: to_numpy() of both"
             )
         return _whole(values.to_numpy())
     # Missing vertices come from pandas as NaN or NA, from lists and objects as None.
