@@ -185,8 +185,8 @@ def _values_by_rank(name: str, data: VertexData, coordinator: Caller, numbering:
         advice = "; pandas.factorize numbers other labels" if name == "labels" and array.dtype.kind in "OUT" else ""
         raise InvalidOption(
             f"{name} has shape {array.shape} and dtype {array.dtype}; "
-            f"it must be a one-dimensional array of {'' if name in EACH else 'at most '}{numbering.n_vertices} numbers, "
-            f"one for each vertex{advice}"
+            f"it must be a one-dimensional array of {'' if name in EACH else 'at most '}{numbering.n_vertices} "
+            f"numbers, one for each vertex{advice}"
         )
     # The program rejects values that are not finite.
     with np.errstate(over="ignore"):
