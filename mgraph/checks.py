@@ -23,6 +23,7 @@ __all__ = [
     "check_offset",
     "check_vertex",
     "check_vertices",
+    "check_weight",
     "check_whole",
     "is_series",
 ]
@@ -69,6 +70,16 @@ def check_flag(value: Any, name: str) -> bool:
     if isinstance(value, int | np.integer | np.bool_) and value in (0, 1):
         return bool(value)
     raise InvalidOption(f"{name} is {value!r}; it must be True or False")
+
+
+def check_weight(value: Any, weighted: bool) -> bool:
+    """Return the option `weight` of an algorithm as a bool. True needs a weighted graph; None is False."""
+    if isinstance(value, str):
+        raise InvalidOption(f"weight is {value!r}; it must be True or False, as an edge has one weight, without a name")
+    by_weight = value is not None and check_flag(value, "weight")
+    if by_weight and not weighted:
+        raise InvalidOption("weight=True needs weights; create the graph with weighted=True")
+    return by_weight
 
 
 def check_offset(value: Any) -> tuple[str, int]:

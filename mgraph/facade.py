@@ -33,9 +33,12 @@ OPERATORS = {
 ALIASES = {
     "add_edge": "insert", "add_edges": "insert", "add_edges_from": "insert", "add_weighted_edges_from": "insert",
     "remove_edge": "delete", "remove_edges_from": "delete", "delete_edges": "delete",
+    "remove_edges": "delete", "remove_vertices": "delete_vertices", "delete_nodes": "delete_vertices",
+    "has_node": "vertices", "nbunch_iter": "to_networkx", "to_edgelist": "to_pandas", "to_numpy": "to_csr",
     "add_node": "add_vertices", "add_nodes_from": "add_vertices", "add_vertex": "add_vertices",
     "remove_node": "delete_vertices", "remove_nodes_from": "delete_vertices",
     "nodes": "vertices", "edges": "to_pandas", "order": "num_vertices", "size": "num_edges",
+    "num_nodes": ("num_vertices", "n_vertices"),
     "number_of_nodes": "num_vertices", "number_of_vertices": "num_vertices", "number_of_edges": "num_edges",
     "degree": "degrees", "successors": "neighbors", "predecessors": "neighbors", "adj": "neighbors",
     "get_edge_data": "weights", "components": "connected_components", "communities": "louvain", "diameter": "distances",
@@ -48,7 +51,7 @@ ALIASES = {
     "tail": "to_series", "values": "to_numpy", "index": "ids",
     "damping": "alpha", "damping_factor": "alpha", "max_iterations": "max_iter", "maxiter": "max_iter",
     "tolerance": "tol", "start_vertex": "source", "start_node": "source", "root": "source", "dst": "target",
-    "src": "source", "weights": "weight", "n_nodes": "n_vertices", "num_nodes": "n_vertices", "dtype_id": "keys",
+    "src": "source", "weights": "weight", "n_nodes": "n_vertices", "dtype_id": "keys",
     "num_vertices": "n_vertices", "n": "n_vertices",
 }  # fmt: skip
 
@@ -114,8 +117,9 @@ def hint(name: Any, known: Iterable[str]) -> str:
     """Return a suggestion for an unknown `name`, a function's too; empty without a match."""
     name = name if isinstance(name, str) else str(getattr(name, "__name__", ""))
     public = [other for other in known if not other.startswith("_")]
-    alias = ALIASES.get(name)
-    close = [alias] if alias in public else difflib.get_close_matches(name, public, 1, 0.75)
+    aliases = ALIASES.get(name, ())
+    close = [alias for alias in ([aliases] if isinstance(aliases, str) else aliases) if alias in public]
+    close = close or difflib.get_close_matches(name, public, 1, 0.75)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

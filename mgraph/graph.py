@@ -62,28 +62,28 @@ class DynamicGraph(Properties):
         coroutines.
     n_vertices : int, optional
         The number of vertices. Their ids are 0 .. n_vertices - 1; `add_vertices` adds more. Without it the vertices
-        have keys, or the graph grows to the largest id in an `insert`, `delete` or `update`. A refused batch adds no
-        vertices. Ids above both ``16 * vertices + 2**20`` and 32 times the batch's edges are refused. `ingest` and
-        `pipeline` take only existing ids.
+        have keys, or the graph grows to the largest id in an `insert`, `delete`, `update` or `stream`. The largest id
+        that it grows to is ``16 * vertices + 2**20``, or 32 times the batch's edges if that is more. `pipeline` takes
+        only existing ids, and so does `ingest`, except for the first edges of a graph with ``keys="auto"``.
     keys : "int64" | "string" | None | "auto"
-        How users name vertices. With "int64" or "string" by keys: any integers of 64 bits, or strings; each new key is
-        a new vertex. With None by the ids 0, 1 and so on. With "auto", a graph with `n_vertices` has no keys;
-        otherwise the first edges decide: strings become keys, and so do integers unless all lie in
-        ``0 .. 4 * (different ones) + 1024``. In a graph with keys every input and every result is in keys, except for
+        How users name vertices. "int64" and "string": by keys, which are any integers of 64 bits, or strings; each new
+        key is a new vertex. None: by the ids 0, 1 and so on. "auto": a graph with `n_vertices` has no keys; otherwise
+        the first edges decide. Strings become keys, and so do integers, unless all lie in
+        ``0 .. 4 * (different ones) + 1024``. In a graph with keys every input and every result uses keys, except for
         ``to_numpy()``, where vertices are positions in `vertices`. A deletion adds no vertex: an edge with an unknown
         end counts as missing.
     structure : str
         The data structure on each worker: one of `mgraph.structures.names()`, with options as in "slabgraph:slab=32".
-        "auto" takes "lpma" on the CPU for a graph without `n_vertices`, which grows, and else "gpma+".
+        "auto" takes "lpma" on the CPU for a graph without `n_vertices`, which grows, and otherwise "gpma+".
     weighted : bool
         True if edges have a weight. Edges inserted without one get weight 1.
     combine : "last" | "sum" | "min" | "max"
         The weight of an edge that is inserted again, in the same batch or later: the last weight, or the sum, the
-        minimum or the maximum of all. A deletion discards the weights before it. With "sum" and without weights, the
-        insertions of an edge are counted. Sums are float32, in stream order; inf and -inf add up to NaN. So a sum has
-        about 7 digits: rounding errors accumulate (100,000 insertions of 1000.01 store 100,000,008), and a sum no
-        longer grows by less than about a 16-millionth of itself, so a count stops at 16,777,216. A warning says so,
-        once, if float32 changes a weight, and if a weight does not change its sum.
+        minimum or the maximum of all. All but "last" need ``weighted=True``. A deletion discards the weights before it.
+        Edges inserted without a weight have weight 1, so "sum" counts their insertions. Sums are float32, in stream
+        order; inf and -inf add up to NaN. A sum has about 7 digits: rounding errors accumulate (100,000 insertions of
+        1000.01 store 100,000,008), and weights below about a 16-millionth of the sum change nothing, so a count stops
+        at 16,777,216. A warning says so once if float32 changes a weight, and if a weight does not change its sum.
     directed : bool
         True if edges have a direction. In an undirected graph each edge is stored both ways and counts once.
     reverse : bool
@@ -101,8 +101,8 @@ class DynamicGraph(Properties):
     workers : list of str, optional
         Addresses of the workers that hold the graph, at most 64. Default: all workers of the cluster.
     exchange : "auto" | "loopback" | "peer" | "peer+tcp" | "peer+ucx" | "tcp" | "ucx"
-        How the workers communicate. "auto" chooses peer among workers that can map each other's memory, as those of one
-        host and user can; to others UCX between GPUs, and TCP otherwise and on clusters with TLS.
+        How the workers communicate. "auto" chooses peer between workers that can map each other's memory, as those of
+        one host and user can. Between others it chooses UCX for GPUs, and TCP on CPUs and on clusters with TLS.
     device : "auto" | "cpu" | "cuda"
         Where the graph is stored. "auto" chooses GPUs if every worker has one.
     reserve : int
@@ -118,9 +118,9 @@ class DynamicGraph(Properties):
     window : timedelta or int, optional
         Keep only recent edges: those later than the largest time seen minus `window`, a timedelta for datetime64 times
         (by default datetime64[ns]), or a span in the unit of integer times. Older edges are removed with the batch that
-        moves the window, in the same epoch. A new edge that is older than the window is not inserted, and is counted as
-        `late`; in a graph that grows its ends become vertices all the same. `combine` combines the insertions inside
-        the window.
+        moves the window, in the same epoch. A new edge that is older than the window is not inserted, and counts as
+        `late`; in a graph that grows its ends still become vertices. `combine` combines the insertions inside the
+        window.
     window_edges : int, optional
         Keep at most this many edges: each batch removes the oldest ones, in the same epoch; among edges of the same
         time, those with the least source and destination, by key in a graph with keys. A new edge that would be removed
@@ -176,7 +176,7 @@ class DynamicGraph(Properties):
 
     Examples
     --------
-    >>> with Client() as client, DynamicGraph(client, n_vertices=4) as g:  # doctest: +SKIP
+    >>> with DynamicGraph(n_vertices=4) as g:  # in this process; DynamicGraph(client, n_vertices=4) on a cluster
     ...     g.insert([0, 1, 2], [1, 2, 3]).inserted
     ...     g.bfs(0).to_numpy()
     3
@@ -497,7 +497,8 @@ class DynamicGraph(Properties):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a DynamicGraph cannot be pickled: it belongs to the process that made it; pickle to_csr() instead"
+            "a DynamicGraph cannot be pickled: it belongs to the process that made it; copy() makes a copy, and "
+            "to_csr() can be pickled"
         )
 
 

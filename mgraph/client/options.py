@@ -188,8 +188,8 @@ def keys_of(keys: Any, n_vertices: Any) -> str | None:
         return None if keys is None else str(keys)
     if keys != "auto":
         raise InvalidOption(
-            f"a graph with keys={keys!r} has the vertices that its edges bring, and not {n_vertices} by number; leave "
-            "out n_vertices or keys"
+            f"keys is {keys!r} and n_vertices {n_vertices}; a graph with keys gets its vertices from its edges: "
+            "leave out n_vertices or keys"
         )
     return None
 

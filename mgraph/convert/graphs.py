@@ -83,18 +83,18 @@ def from_networkx(
     keys, nodes = keys_of(options.get("keys", "auto"), n_vertices), _objects(graph.nodes)
     if keys == "auto":
         try:
-            keys = chosen_kind(nodes, nodes, ("column 'nodes'",) * 2)
+            keys = chosen_kind(nodes, nodes, ("nodes",) * 2)
         except InvalidBatch as error:
             raise InvalidBatch(f"{error}; networkx.convert_node_labels_to_integers numbers nodes of any type") from None
         # The graph has these nodes and no others: numbers with gaps are keys.
-        if keys is None and len(nodes) and int(as_ids(nodes, "column 'nodes'").max()) >= len(nodes):
+        if keys is None and len(nodes) and int(as_ids(nodes, "nodes").max()) >= len(nodes):
             keys = "int64"
     # With keys, the nodes are the vertices, isolated nodes too.
     if keys is not None:
-        names = as_keys(nodes, keys, "column 'nodes'")
+        names = as_keys(nodes, keys, "nodes")
         return build(cls, *_edges(graph, weight, time, both, keys), client, None, kind, names)
     # Without keys, nodes are ids, and the largest decides the number of vertices.
-    ids = as_ids(nodes, "column 'nodes'")
+    ids = as_ids(nodes, "nodes")
     least = int(ids.max()) + 1 if len(ids) else 0
     if n_vertices is None:
         check_growth(least - 1, "the largest node", len(ids), graph.number_of_edges())
@@ -115,7 +115,7 @@ def _attributes(
         name for name in ("weight", "time") if any(name in attributes for *_, attributes in graph.edges(data=True))
     }
     columns, unused = names_of(options, weight=weight, time=time).find(["source", "target", *named], "the graph")
-    warn_unused(unused, "the graph")
+    warn_unused(unused, "the graph", "attribute")
     return columns.get("weight"), columns.get("time")
 
 

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from mgraph.budget import Budget
-from mgraph.checks import check_count
+from mgraph.checks import check_count, check_flag
 from mgraph.client.options import DirectionOptions
 from mgraph.client.reports.progress import building, stage
 from mgraph.convert.build import from_columns
@@ -60,6 +60,7 @@ def from_scipy(
     n = check_shape(matrix.shape)
     if (n_vertices := dict(options).get("n_vertices")) is not None:
         raise InvalidOption(f"n_vertices is {n_vertices!r}; a graph of a matrix has a vertex a row, {n}")
+    weighted = None if weighted is None else check_flag(weighted, "weighted")
     # Sum duplicates, in a wide dtype.
     stage(f"reading {matrix.nnz:,} entries")
     if matrix.dtype.kind in "biuf":  # sums of duplicates would not fit into a small dtype

@@ -48,21 +48,21 @@ def read(
     """Create a graph from a file, whose format is recognised. Needs pyarrow.
 
     ========================  =======================================================================================
-    format                    recognised by, and what its graph is
+    format                    recognised by; the graph
     ========================  =======================================================================================
     Parquet, CSV, TSV, .npz   contents; ``.csv``, ``.tsv``. As of `from_parquet` and `from_csv`. In CSV and TSV # begins
                               no comment.
     Matrix Market             contents. Entry (i, j) is the edge from i - 1 to j - 1. Values are weights; a symmetric
                               matrix is an undirected graph.
     METIS                     ``.graph``, ``.metis``. Undirected; vertices are numbered from 0 here, from 1 there.
-                              Weights of edges are read, those and sizes of vertices are not.
+                              Edge weights are read, vertex weights and sizes are not.
     DIMACS                    contents, ``.gr``. ``p sp``: directed, with weights; ``p edge``: undirected, without.
                               Vertices are numbered from 0 here, from 1 there.
     GraphML                   contents. One graph without parallel edges; nodes are strings, or integers where
                               ``keys="int64"``, ``keys=None`` or `n_vertices` is given.
     LDBC Graphalytics (EVLP)  ``.properties``, ``.v``, ``.e``; the three lie in one folder, and ``.e`` is enough. By
                               default with ``keys="int64"``, since its ids may be sparse.
-    an edge list              anything else: an edge a line, with columns between tabs, commas or blanks. Lines that
+    an edge list              anything else: one edge per line, with columns between tabs, commas or blanks. Lines that
                               begin with # or % are comments. A first line of names is left out.
     ========================  =======================================================================================
 
@@ -77,8 +77,8 @@ def read(
         The columns of an edge list, Parquet, CSV or TSV: names, or for text without a line of names numbers from 0. By
         default "source" and "target", or "src" and "dst", and 0 and 1 for an edge list; weights and times as in
         `from_pandas`. For GraphML and EVLP `weight` is the property of the edges, by default "weight" in GraphML where
-        ``weighted=True``, and the first one in EVLP. Matrix Market and METIS have no names. Times are read of edge
-        lists and tables only.
+        ``weighted=True``, and the first one in EVLP. Matrix Market and METIS have no names. Only
+        edge lists and tables have times.
     client, n_vertices, **options
         As in `from_pandas`. ``weighted=False`` ignores the weights of a format; `directed` overrides the file's own
         direction.

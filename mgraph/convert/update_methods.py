@@ -130,7 +130,7 @@ def insert(
 def delete(
     self: Any, src: Any, dst: Any = None, *, source: str | None = None, target: str | None = None
 ) -> UpdateReport:
-    """Delete edges, with the arguments of `insert`. Weights and times of a table have no use.
+    """Delete edges, with the arguments of `insert`. Ignores weights and times of a table.
 
     Returns and errors are those of `update`.
     """
@@ -185,6 +185,11 @@ def _ends_of_pairs(src: Any) -> tuple[Any, Any]:
     listed = library_of(src) == "networkx" or not is_table(src)
     if isinstance(src, str) or not isinstance(src, Iterable) or not listed:
         return src, None
+    if isinstance(src, tuple) and len(src) == 2 and all(isinstance(ends, list) and len(ends) > 1 for ends in src):
+        raise InvalidBatch(
+            "src is a tuple of 2 lists, which may be columns or pairs; write insert(src, dst) for columns, and "
+            "[(u, v), ...] for pairs"
+        )
     pairs = list(src)
     for at, pair in enumerate(pairs):
         if not isinstance(pair, tuple | list) or len(pair) != 2:

@@ -56,7 +56,7 @@ def betweenness_centrality(
     with refusing(G) as graph:
         ids = None if drawn is nodes else np.array([G._contents.index[node] for node in drawn], np.int64)
         if not endpoints:
-            return by_node(G, graph.betweenness_centrality(ids, normalized=normalized).to_numpy())
+            return by_node(G, graph.betweenness_centrality(ids, normalized=bool(normalized)).to_numpy())
         return by_node(G, _with_endpoints(graph, ids, normalized))
 
 
@@ -187,7 +187,7 @@ def katz_centrality(
     start, by_weight = None if nstart is None else _array(G, nstart), weighted(G, weight)
     with refusing(G) as graph, warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        centrality = graph.katz_centrality(alpha, own, max_iter, tol, start, normalized, by_weight)
+        centrality = graph.katz_centrality(alpha, own, max_iter, tol, start, bool(normalized), by_weight)
         if not centrality.converged:
             raise nx.PowerIterationFailedConvergence(max_iter)
         return by_node(G, centrality.to_numpy())

@@ -72,7 +72,7 @@ def hits(
     with refusing(G) as graph:
         if graph.num_edges == 0:
             raise Refused("the graph has no edges, and so no hubs")
-        hubs = graph.hits(tol, max(max_iter, 0), start, weight=by_weight, normalized=normalized)
+        hubs = graph.hits(tol, max(max_iter, 0), start, weight=by_weight, normalized=bool(normalized))
         if not hubs.converged:
             raise nx.PowerIterationFailedConvergence(max_iter)
         return by_node(G, hubs.to_numpy()), by_node(G, hubs.authorities.to_numpy())

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.sampling.sample_neighbors.method import SampledNeighbors
-from mgraph.checks import check_whole
+from mgraph.checks import check_whole, is_series
+from mgraph.client.results.results import VertexRows, VertexValues
 from mgraph.errors import CapacityError, InvalidOption
 from mgraph.plotting.canvas import needed, shown_once
 
@@ -46,8 +47,9 @@ def draw(
         Neighbours per vertex, sampled without replacement; -1 for all.
     direction : "out" | "in"
         As in `sample_neighbors`. For a given sample, its direction.
-    values : VertexValues or array, optional
-        Colours: a number for each vertex of the graph, such as ``g.pagerank()``.
+    values : VertexValues, array or pandas.Series, optional
+        Colours: a value for each vertex of the graph, such as ``g.pagerank()`` or ``g.connected_components()``. An
+        array is in the order of `vertices`, and a Series is aligned by its index.
     labels : mapping, callable or bool, optional
         The text of each vertex; vertices missing from a mapping have none. True writes ids or keys, False nothing. By
         default ids are written for up to 60 vertices.
@@ -66,7 +68,7 @@ def draw(
     UnknownVertex
         A vertex is not in the graph.
     InvalidOption
-        `hops`, `fanout`, `direction` or `seed` is bad.
+        `hops`, `fanout`, `direction` or `seed` is bad, or `values` has no value for each vertex.
     CapacityError
         The sample has more than 2,000 vertices.
     MgraphError
@@ -97,7 +99,7 @@ def draw(
     figure = ax.figure if ax is not None else pyplot.figure(figsize=(8, 6), layout="constrained")
     axes = ax if ax is not None else figure.add_subplot()
     seeds = neighbors.num_sampled_nodes[0]
-    _paint(nx, picture, at, axes, names, seeds, _colours(values, names, seeds))
+    _paint(nx, picture, at, axes, names, seeds, _colours(self, values, names, seeds))
     texts = _texts(labels, names)
     nx.draw_networkx_labels(picture, at, labels=texts, font_size=8, ax=axes, verticalalignment="bottom")
     axes.set_title(f"{len(names):,} vertices, {picture.number_of_edges():,} edges, epoch {self.epoch}", fontsize=10)
@@ -116,11 +118,24 @@ def _sampled(graph: Any, vertices: Any, hops: int, fanout: int, seed: int, direc
     return neighbors
 
 
-def _colours(values: Any, names: list[Any], seeds: int) -> Any:
+def _colours(graph: Any, values: Any, names: list[Any], seeds: int) -> Any:
     """Return a number per vertex, or colours without `values`."""
     if values is None:
         return ["tab:orange"] * seeds + ["tab:blue"] * (len(names) - seeds)
-    return np.asarray(values[names], float)
+    if is_series(values) or (isinstance(values, VertexValues) and not isinstance(values, VertexRows)):
+        chosen = np.asarray(values[names])
+    else:
+        array, n = np.asarray(values), graph.num_vertices
+        if array.shape != (n,):
+            raise InvalidOption(f"values has shape {array.shape}; it must have a value for each of {n} vertices")
+        wanted = set(names)
+        place = {vertex: i for i, vertex in enumerate(graph.vertices().tolist()) if vertex in wanted}
+        chosen = array[[place[name] for name in names]]
+    # Keys, as of components, are numbered in the order of the vertices.
+    if chosen.dtype.kind not in "biuf":
+        numbers = dict[Any, int]()
+        chosen = np.array([numbers.setdefault(value, len(numbers)) for value in chosen.tolist()])
+    return chosen.astype(float)
 
 
 def _texts(labels: Labels, names: list[Any]) -> dict[Any, str]:

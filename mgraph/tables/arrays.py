@@ -176,6 +176,8 @@ def plain(values: Any, name: str, need: str = NEED) -> Any:
     if library_of(values) == "cudf":
         values = of_cudf(values)
     if hasattr(values, "isna") and hasattr(values, "dtype"):
+        if hasattr(values, "__dask_graph__"):
+            raise InvalidBatch(f"{name} is a {type(values).__name__} of Dask; ingest takes it, and compute() reads it")
         return _of_pandas(values, name, need)
     if library_of(values) == "polars" and getattr(values.dtype, "is_object", bool)():
         raise InvalidBatch(f"{name} has the type Object, which Arrow does not have; cast it")

@@ -153,7 +153,10 @@ def _whole_objects(column: np.ndarray, name: str, why: str, limits: tuple[int, i
             text = [r for r in bad if isinstance(values[r], str) and not values[r].strip("+- ").isdigit()]
             row, names = (text or bad)[0], ", ".join(sorted(kind.__name__ for kind in kinds))
             more = "" if why != _WHOLE else f", and the column has values of {names}"
-            hint = '; a graph with keys="string" takes strings' if text and why == _WHOLE else ""
+            hint = (
+                '; a graph with keys="string" takes strings' if isinstance(values[row], str) and why == _WHOLE else ""
+            )
+            hint += ", and astype(int) makes numbers of these" if hint and not text else ""
             raise InvalidBatch(f"{cell(name, row)} is {shown(values[row])}; {why}{more}{hint}")
         values = whole
     # Convert all at once; name the first number outside the limits.

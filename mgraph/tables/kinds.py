@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
 from mgraph.errors import InvalidBatch
@@ -85,6 +86,7 @@ def table_of(value: Any) -> Table:
     raise TypeError(
         "edges are arrays src and dst, pairs, a frame, a table with Arrow's interface, or a mapping of arrays, "
         f"got {type_name(value)}"
+        + ("; read, stream and ingest take files" if isinstance(value, str | PathLike) else "")
     )
 
 

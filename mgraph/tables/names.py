@@ -147,12 +147,12 @@ def label(name: Any) -> str:
     return f"column {name!r}"
 
 
-def warn_unused(unused: Iterable[str], what: str = "the table") -> None:
+def warn_unused(unused: Iterable[str], what: str = "the table", noun: str = "column") -> None:
     """Warn of unused columns with names like "weight" or "time", which may belong to the edges."""
     for name in unused:
         why = {
-            "weight": "weights are read where weight= names the column or the graph is weighted",
+            "weight": f"weights are read where weight= names the {noun} or the graph is weighted",
             "op": "operations are read by update, ingest, stream and follow",
-            "time": "times are read where time= names the column or the graph has times",
+            "time": f"times are read where time= names the {noun} or the graph has times",
         }[name]
-        warn(f"column {name!r} of {what} was not used: {why}")
+        warn(f"{noun} {name!r} of {what} was not used: {why}")

@@ -6,6 +6,7 @@ import datetime
 import operator
 import re
 import warnings
+from bisect import bisect_left
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,10 @@ def as_times(values: Any, n: int, name: str = "time") -> Any:
     else:
         if array.dtype.kind == "f":
             refuse_missing(array != array, name)
-        raise InvalidBatch(f"{name} has dtype {array.dtype}; times are integers of 64 bits or datetime64")
+        raise InvalidBatch(
+            f"{name} has dtype {array.dtype}; times are integers of 64 bits or datetime64; astype('int64') makes "
+            'integers of a column, and pandas.to_datetime(column, unit="s") dates of seconds'
+        )
     if bad is not None and bad.any():
         at = int(bad.argmax())
         raise InvalidBatch(f"{cell(name, at)} is {array.reshape(-1)[at]}; times run from {LEAST} to {MOST}")
@@ -153,28 +157,64 @@ def _dates(values: list[Any], name: str) -> np.ndarray:
 
 def _parsed(texts: list[str], name: str) -> np.ndarray:
     """Return strings as datetime64, in UTC."""
-    apart = False
     try:
-        try:
-            import pandas as pd
-            from pandas.tseries.api import guess_datetime_format
-        except ImportError:
-            dates = np.array(texts, "datetime64")
-        else:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of a format that pandas could not infer, or with the day first
-                dates = pd.to_datetime(texts, utc=True).tz_convert(None).to_numpy()
-                apart = type(texts[0]) is not str or guess_datetime_format(texts[0]) is None
-    except (ValueError, TypeError, OverflowError) as error:
-        raise InvalidBatch(f"{name}: {error}; times are integers of 64 bits, or dates") from None
+        dates = _read(texts)
+    except (ValueError, TypeError, OverflowError):
+        raise _unread(texts, name) from None
     _refuse_nat(np.isnat(dates), name)
     # All have the format of the first one, unless pandas knows none for it and reads each by itself.
-    last = len(texts) - 1 if apart else 0
+    last = len(texts) - 1 if _read_apart(texts[0]) else 0
     rows = sorted({texts[row]: row for row in range(last, -1, -1)}.values())  # the first of equal ones
     days: Any = dates[rows, None].astype("datetime64[D]")
     for row, near in zip(rows, np.datetime_as_string(days + np.arange(-1, 2)).tolist(), strict=True):
         _check_guess(texts[row], near, cell(name, row))
     return dates
+
+
+def _read_apart(first: str) -> bool:
+    """Return True if pandas knows no format for the first string, and so reads each by itself."""
+    try:
+        from pandas.tseries.api import guess_datetime_format
+    except ImportError:
+        return False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return type(first) is not str or guess_datetime_format(first) is None
+
+
+def _unread(texts: list[str], name: str) -> InvalidBatch:
+    """Return the error for strings that are not dates of one format. It names the first that is none."""
+    # A prefix is read if all its strings are, so a bisection finds the first other one.
+    row = bisect_left(range(1, len(texts)), True, key=lambda n: not _are_dates(texts[:n]))
+    if row == 0 or not _are_dates(texts[row : row + 1]):
+        return InvalidBatch(
+            f"{cell(name, row)} is {texts[row]!r}, which is no date; times are integers, or whole dates"
+        )
+    return InvalidBatch(
+        f"{cell(name, row)} is {texts[row]!r}, and the first is {texts[0]!r}; dates in strings have one format, and "
+        'pandas.to_datetime(column, format="mixed") reads others'
+    )
+
+
+def _are_dates(texts: list[str]) -> bool:
+    """Return True if strings are read as dates, all in the format of the first one."""
+    try:
+        _read(texts)
+    except (ValueError, TypeError, OverflowError):
+        return False
+    return True
+
+
+def _read(texts: list[str]) -> np.ndarray:
+    """Return strings as datetime64, in UTC: by pandas, or by NumPy without it."""
+    try:
+        import pandas as pd
+    except ImportError:
+        return np.array(texts, "datetime64")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a format that pandas could not infer, or with the day first
+        dates: np.ndarray = pd.to_datetime(texts, utc=True).tz_convert(None).to_numpy()
+        return dates
 
 
 def _check_guess(text: str, near: list[str], name: str) -> None:

@@ -230,11 +230,11 @@ def test_text_where_whole_numbers_are(tmp_path, keys, end, message):
 
 
 def test_networkx():
-    with pytest.raises(InvalidBatch, match="column 'nodes', row 1 is 'ada'; vertices are whole numbers or strings"):
+    with pytest.raises(InvalidBatch, match=r"nodes\[1\] is 'ada'; vertices are whole numbers or strings"):
         DynamicGraph.from_networkx(nx.Graph([(0, "ada")]))
-    with pytest.raises(InvalidBatch, match="column 'nodes', row 0 is -1"):
+    with pytest.raises(InvalidBatch, match=r"nodes\[0\] is -1"):
         DynamicGraph.from_networkx(nx.Graph([(-1, 0)]), keys=None)
-    with pytest.raises(InvalidBatch, match=r"column 'nodes', row 0 is \(0, 0\).*convert_node_labels_to_integers"):
+    with pytest.raises(InvalidBatch, match=r"nodes\[0\] is \(0, 0\).*convert_node_labels_to_integers"):
         DynamicGraph.from_networkx(nx.grid_2d_graph(2, 2))
     for kind, simple in ((nx.MultiGraph, "Graph"), (nx.MultiDiGraph, "DiGraph")):
         with pytest.raises(InvalidBatch, match=rf"may have parallel edges; networkx\.{simple}\(graph\)"):

@@ -310,7 +310,7 @@ def test_weights_of_a_graph_or_a_matrix_are_read_or_named():
     G.add_weighted_edges_from([(0, 1, 3.0), (1, 2, 2.5)])
     with DynamicGraph.from_networkx(G, weighted=True) as graph:
         assert graph.to_pandas()["weight"].tolist() == [3.0, 2.5]
-    with pytest.warns(UserWarning, match="column 'weight' of the graph was not used"):
+    with pytest.warns(UserWarning, match="attribute 'weight' of the graph .* names the attribute"):
         DynamicGraph.from_networkx(G).close()
     DynamicGraph.from_networkx(G, weighted=False).close()
     matrix = nx.to_scipy_sparse_array(G)

@@ -154,14 +154,30 @@ def test_arithmetic_aligns_by_key(place):
         rank = graph.pagerank()
         series = rank.to_series()
         np.testing.assert_allclose((rank + series[::-1]).to_numpy(), 2 * rank.to_numpy())
-        with pytest.raises(InvalidOption, match="the index of an operand has 3 rows"):
+        with pytest.raises(
+            InvalidOption, match="the index of an operand has 3 rows; it must name each of 4 vertices once"
+        ):
             rank + series[:3]
         with pytest.raises(UnknownVertex, match="'z'"):
             rank + series.rename({"a": "z"})
         graph.delete_vertices(["a"])
-        with pytest.raises(
-            InvalidOption, match=r"an operand is a result of epoch 1, when the graph had other vertices"
-        ):
+        other = r"a result of pagerank at epoch 1, of another graph or of other vertices; its to_series\(\) is aligned"
+        with pytest.raises(InvalidOption, match=other):
             graph.pagerank() * rank
         gathered = graph.gather(pd.Series({"d": 3.0, "c": 2.0, "b": 1.0}), "sum", direction="out")
         assert gathered.to_series().to_dict() == {"b": 2.0, "c": 3.0, "d": 0.0}
+
+
+def test_values_of_other_vertices_are_refused(place):
+    """They were left out, and the vertices without a value got the mean."""
+    with DynamicGraph(place, keys="string", reverse=True) as graph, DynamicGraph(place, keys="string") as other:
+        graph.insert(["a", "b"], ["b", "c"])
+        other.insert(["a", "b"], ["b", "z"])
+        for values in (pd.Series({"a": 1, "b": 1, "z": 1}), other.degree_centrality()):
+            with pytest.raises(UnknownVertex, match="values has a value of 'z', which is no vertex of the graph"):
+                graph.gather(values)
+        with pytest.raises(UnknownVertex, match="labels has a value of 'z'"):
+            graph.modularity(pd.Series({"a": 1, "b": 1, "z": 1}))
+        with pytest.raises(UnknownVertex, match="beta has a value of 'z'"):
+            graph.katz_centrality(beta=other.pagerank())
+        assert graph.pagerank(start=other.pagerank()).converged  # a start needs no value for each vertex

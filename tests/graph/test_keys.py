@@ -147,7 +147,7 @@ def test_errors_name_keys(place):
             graph.update(EdgeBatch(["a"], ["b"], keys="string"))
         with pytest.raises(InvalidBatch, match='keys="string"'):
             graph.insert(["a"], ["b"])
-    with pytest.raises(InvalidOption, match="leave out n_vertices"):
+    with pytest.raises(InvalidOption, match="gets its vertices from its edges: leave out n_vertices"):
         DynamicGraph(place, 3, keys="int64")
     with pytest.raises(InvalidOption, match="keys 'text' is none of"):
         DynamicGraph(place, keys="text")
@@ -224,7 +224,7 @@ def test_pipelines_and_added_vertices(place):
         assert graph.add_vertices(["5", "x", "x", "y"]) == range(6, 8)
         assert graph.vertices().tolist()[6:] == ["x", "y"]
         assert graph.degrees(["x"]).tolist() == [0]
-        with pytest.raises(InvalidOption, match="n is 3; to a graph with keys an array of keys is added"):
+        with pytest.raises(InvalidOption, match="n is 3; the graph has keys: give a list of the keys to add"):
             graph.add_vertices(3)
 
 

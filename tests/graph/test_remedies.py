@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
@@ -48,6 +49,7 @@ def test_a_graph_of_fixed_size_says_how_others_grow(call):
     [
         (([1], [10**12]), r'dst\[0\] is 1000000000000; .* 4294967294; a graph with keys="int64" takes any integers'),
         (([0], [-1]), r'dst\[0\] is -1; vertex ids run from 0 .* a graph with keys="int64" takes any integers'),
+        (([0], ["1"]), r"dst\[0\] is '1'; .* keys=\"string\" takes strings, and astype\(int\) makes numbers of these"),
         (([0], ["ada"]), r"dst\[0\] is 'ada'; vertex ids are whole numbers.*keys=\"string\" takes strings"),
     ],
 )
@@ -172,6 +174,58 @@ def test_names_in_place_of_numbers(named):
         named.pagerank().idxmax  # noqa: B018
 
 
+def test_two_lists_in_place_of_pairs():
+    with DynamicGraph(n_vertices=6) as graph:
+        for call in (graph.insert, graph.delete):
+            with pytest.raises(InvalidBatch, match=r"src is a tuple of 2 lists.* write insert\(src, dst\) for columns"):
+                call(([0, 5], [1, 2]))
+        assert graph.epoch == 0
+        assert graph.insert(((0, 5), (1, 2))).inserted == graph.delete([[0, 5], [1, 2]]).deleted == 2
+
+
+@pytest.mark.parametrize("flag", ["yes", [1], 2, None])
+def test_flags_are_true_or_false(flag):
+    with DynamicGraph(n_vertices=3, directed=False, weighted=True, times=True) as graph:
+        for name, call in (
+            ("predecessors", lambda: graph.bfs(0, predecessors=flag)),
+            ("predecessors", lambda: graph.sssp(0, predecessors=flag)),
+            ("predecessors", lambda: graph.maintain("bfs", source=0, predecessors=flag)),
+            ("normalized", lambda: graph.betweenness_centrality(normalized=flag)),
+            ("normalized", lambda: graph.katz_centrality(normalized=flag)),
+            ("normalized", lambda: graph.hits(normalized=flag)),
+            ("time", lambda: graph.neighbors([0], time=flag)),
+        ):
+            with pytest.raises(InvalidOption, match=rf"{name} is {re.escape(repr(flag))}; it must be True or False"):
+                call()
+        if flag is not None:  # as in NetworkX, for no weights
+            for call in (
+                graph.pagerank, graph.hits, graph.katz_centrality, graph.eigenvector_centrality,
+                lambda weight: graph.shortest_path(0, 0, weight),
+            ):  # fmt: skip
+                with pytest.raises(
+                    InvalidOption, match=rf"weight is {re.escape(repr(flag))}; it must be True or False"
+                ):
+                    call(weight=flag)
+
+
+def test_a_pipeline_says_how_to_insert():
+    with (
+        DynamicGraph(n_vertices=2) as graph,
+        pytest.raises(AttributeError, match=r"a pipeline has no 'insert'; update sends batches, such as EdgeBatch"),
+        graph.pipeline() as pipeline,
+    ):
+        pipeline.insert([0], [1])
+
+
+def test_columns_of_dask_and_paths_in_place_of_edges():
+    columns = dd.from_pandas(pd.DataFrame({"source": [0], "target": [1]}), npartitions=1)
+    with DynamicGraph(n_vertices=2) as graph:
+        with pytest.raises(InvalidBatch, match="src is a Series of Dask; ingest takes it"):
+            graph.insert(columns.source, columns.target)
+        with pytest.raises(TypeError, match="got str; read, stream and ingest take files"):
+            graph.insert("edges.csv")
+
+
 def test_columns_after_a_table():
     with (
         DynamicGraph() as graph,
@@ -210,7 +264,8 @@ def test_text_and_dates_say_how_to_take_them():
     ("name", "meant"),
     [
         ("head", "to_pandas"), ("predecessors", "neighbors"), ("components", "connected_components"),
-        ("get_edge_data", "weights"), ("shape", None), ("info", None), ("insert_edges", None),
+        ("get_edge_data", "weights"), ("num_nodes", "num_vertices"), ("nbunch_iter", "to_networkx"),
+        ("remove_edges", "delete"), ("shape", None), ("info", None), ("insert_edges", None),
     ],
 )  # fmt: skip
 def test_unknown_attributes_are_guessed_only_if_close(name, meant):

@@ -221,7 +221,7 @@ def test_what_names_no_vertex_is_refused(graph):
         with pytest.raises(InvalidOption):
             labels == other  # noqa: B015
     if made.keys is not None:
-        with pytest.raises(InvalidOption, match=r"compare places: to_numpy\(\) of both"):
+        with pytest.raises(InvalidOption, match=r"compare positions: to_numpy\(\) of both"):
             labels == made.degree_centrality()  # noqa: B015
 
 

@@ -14,7 +14,7 @@ from cluster_processes import environment
 from graph_model import GraphModel, random_batch
 from plain_graph import fresh_rng
 
-from mgraph import DynamicGraph, EdgeBatch, InvalidOption, ReadError
+from mgraph import DynamicGraph, EdgeBatch, InvalidBatch, InvalidOption, ReadError, UnknownVertex
 from mgraph.sources import Folder, Kafka, Numbered
 
 N = 30
@@ -175,6 +175,15 @@ def decoded(messages: list[bytes]) -> tuple[np.ndarray, ...]:
     """Messages that are lists of columns as JSON."""
     parts = [json.loads(message) for message in messages]
     return tuple(np.concatenate([np.array(part[i]) for part in parts]) for i in range(4))
+
+
+@pytest.mark.parametrize("n", [N, None])
+def test_an_error_names_the_batch(n, tmp_path):
+    bad = ([0], [N]) if n else ([0], [2**32])
+    with DynamicGraph(n_vertices=n, keys=None, store=tmp_path / "store") as graph:
+        with pytest.raises((UnknownVertex, InvalidBatch), match=r"dst\[0\] is .* \(batch 7 of the source 'days'\)$"):
+            graph.follow(Numbered("days", [(3, ([0], [1])), (7, bad), (8, ([1], [2]))]))
+        assert (graph.epoch, graph.offsets) == (1, {"days": 3})
 
 
 def test_a_topic(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, InvalidOption, MgraphError, Operations, UnknownVertex
 from mgraph.client.reports import history
+from mgraph.plotting.drawing import _colours
 from mgraph.plotting.timeline import rates
 
 N = 40
@@ -127,6 +128,20 @@ def test_a_drawing_has_the_sampled_edges(graph, pyplot, tmp_path):
     with DynamicGraph(directed=False) as roads:
         roads.insert([0, 1], [1, 2])
         assert roads.draw(0, 2).axes[0].get_title() == "3 vertices, 2 edges, epoch 1"
+
+
+def test_colours_by_results_arrays_and_series(pyplot):
+    with DynamicGraph(directed=False) as named:
+        named.insert(["c", "a", "x"], ["b", "b", "y"])  # vertices() is c, a, x, b, y
+        ranks, near = named.pagerank(), named.sample_neighbors(["a"], [-1, -1], direction="out")
+        want = ranks[near.node].tolist()
+        for values in (ranks, ranks.to_numpy(), ranks.to_numpy().tolist(), ranks.to_series()[::-1]):
+            assert _colours(named, values, near.node.tolist(), 1).tolist() == want
+        assert _colours(named, named.connected_components(), ["c", "x", "b"], 1).tolist() == [0, 1, 0]
+        assert len(named.draw("a", 2, values=named.connected_components()).axes) == 2
+        for bad in ([1, 2], {"a": 1}, "pagerank", named.distances(["a", "x"])):
+            with pytest.raises(InvalidOption, match="values has shape .*; it must have a value for each of 5 vertices"):
+                named.draw("a", values=bad)
 
 
 def test_a_drawing_refuses_what_it_cannot_draw(graph, pyplot):

@@ -58,6 +58,13 @@ def test_dates_with_a_year(text):
         (["2/1/20", "13/1/20"], r"time\[1\] is '13/1/20'; .* begin with the month"),  # of which pandas does not warn
         (["Nov 28 2020 9pm", "13/1/2020 23:00 -0500"], r"time\[1\] is '13/1/2020.* begin with the month"),
         (["20/11/28"], "begin with the month, or with a year of four digits"),
+        (["hello"], r"time\[0\] is 'hello', which is no date"),
+        (["2024-05-01", "2024-05-02", "x", "y"], r"time\[2\] is 'x', which is no date"),
+        (["2024-05-01", "2024-13-45"], r"time\[1\] is '2024-13-45', which is no date"),
+        (
+            ["2024-05-01", "2024-05-02", "2024-05-02 13:00", "2024-05-03 1:00"],
+            r"time\[2\] is '2024-05-02 13:00', and the first is '2024-05-01'; .* format=\"mixed\"",
+        ),
     ],
 )
 def test_strings_that_pandas_guesses(texts, message):
@@ -98,6 +105,11 @@ def test_times_among_python_objects():
     ):
         with pytest.raises(InvalidBatch, match=message):
             as_times(np.array(values, object), 2)
+
+
+def test_fractions_say_how_to_make_times_of_them():
+    with pytest.raises(InvalidBatch, match=r"dtype float64; .*astype\('int64'\).* unit=\"s\"\) dates of seconds"):
+        as_times([1714564800.5], 1)
 
 
 def test_no_times():

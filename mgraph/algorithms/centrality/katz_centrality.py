@@ -17,7 +17,7 @@ from mgraph.algorithms.primitives.gather.fixed_point_loop import (
     warned,
 )
 from mgraph.algorithms.primitives.vectors import dot, unit
-from mgraph.checks import check_number
+from mgraph.checks import check_flag, check_number
 from mgraph.device import Array
 from mgraph.errors import InvalidOption
 
@@ -109,7 +109,7 @@ def check(
         raise InvalidOption(f"alpha is {alpha}; it must be finite")
     loop = check_loop(graph, "katz_centrality", max_iter, tol, weight)
     vectors = {"beta": vertex_argument(beta), "nstart": vertex_argument(nstart)}
-    return {**loop, **vectors, "alpha": float(alpha), "normalized": bool(normalized)}
+    return {**loop, **vectors, "alpha": float(alpha), "normalized": check_flag(normalized, "normalized")}
 
 
 def run(

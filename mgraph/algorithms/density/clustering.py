@@ -28,8 +28,8 @@ def clustering(self: Runs[T], definition: str = "ldbc") -> T:
     ----------
     definition : "ldbc" | "fagiolo"
         The definition on a directed graph. "ldbc": with N the set of all in- and out-neighbours of a vertex, each once
-        and without the vertex itself, the number of arcs among them by ``|N| (|N| - 1)`` [1]_. "fagiolo": directed
-        triangles by all possible ones [2]_, as in NetworkX.
+        and without the vertex itself, the number of arcs among them, divided by ``|N| (|N| - 1)`` [1]_. "fagiolo":
+        the directed triangles, divided by all possible ones [2]_, as in NetworkX.
 
     Returns
     -------

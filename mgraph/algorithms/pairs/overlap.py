@@ -13,7 +13,7 @@ __all__ = ["ALGORITHM", "overlap"]
 
 
 def overlap(self: Runs[Any], pairs: Any) -> np.ndarray:
-    """Return the overlap coefficient of each pair of vertices: common neighbours by the smaller degree of the two.
+    """Return the overlap coefficient of each pair of vertices: common neighbours / smaller degree of the two.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from mgraph.batch import TOLD
 from mgraph.calls import CALLS
@@ -137,6 +137,14 @@ class Pipeline:
         self._ends = threading.Condition(self._lock)
 
     # ---- from the user's thread --------------------------------------------------------------------------------------
+
+    if not TYPE_CHECKING:  # type checkers must see unknown names
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(
+                f"a pipeline has no {name!r}; update sends batches, such as EdgeBatch(src, dst) with op=-1 for "
+                "deletions, and execute sends operations"
+            )
 
     def update(self, batch: Any, offset: tuple[str, int] | None = None) -> PendingReport:
         """Send a batch and return its pending report.

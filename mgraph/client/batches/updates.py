@@ -403,7 +403,7 @@ class Updates:
 
     def _add_keys(self, keys: Any) -> range:
         if isinstance(keys, int | str | np.number):
-            raise InvalidOption(f"n is {keys!r}; to a graph with keys an array of keys is added")
+            raise InvalidOption(f"n is {keys!r}; the graph has keys: give a list of the keys to add")
         batch = EdgeBatch.of({"src": keys, "dst": keys}, self._directory.keys, {})
         if not self._directory.takes(batch):
             raise InvalidOption("these are ids of a graph without keys; give the number of vertices to add, or keys=")

@@ -56,7 +56,7 @@ def expire(self: Any, before: Any) -> UpdateReport:
     """Delete every edge with an earlier time than `before`, as one epoch.
 
     The report counts them as `expired`. `before` is an integer, or a date in a graph of datetime64 times. Edges of such
-    times may be inserted again later, as far as the graph's `window` takes them. In a graph with a `window` and
+    times may be inserted again later, if the graph's `window` includes them. In a graph with a `window` and
     `combine`, an edge keeps the insertions from `before` on, and their combined weight.
 
     O(k log m) for k edges that leave, on each worker; the first time, each worker sorts its edges by time.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from mgraph.batch import as_batch
-from mgraph.errors import InvalidOption
+from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
 from mgraph.facade import warn
+from mgraph.failures import with_place
 from mgraph.tables.names import Names
 
 __all__ = ["follow", "positional"]
@@ -79,7 +82,8 @@ def positional(data: Any, source: Any, call: str) -> tuple[Any, Any]:
 def _grown(graph: Any, source: Any, names: Names) -> int:
     n = 0
     for place, part in source.batches(graph.offsets):
-        graph.update(as_batch(part, names, graph._directory.keys), offset=place)
+        with _named(place):
+            graph.update(as_batch(part, names, graph._directory.keys), offset=place)
         n += 1
     return n
 
@@ -88,6 +92,16 @@ def _piped(graph: Any, source: Any, names: Names, max_bytes: int) -> int:
     n, batches = 0, source.batches(graph.offsets)
     with graph.pipeline(max_bytes) as pipeline:
         for place, part in batches:
-            pipeline.update(as_batch(part, names, graph._directory.keys, own=True), offset=place)
+            with _named(place):
+                pipeline.update(as_batch(part, names, graph._directory.keys, own=True), offset=place)
             n += 1
     return n
+
+
+@contextmanager
+def _named(place: tuple[str, int]) -> Iterator[None]:
+    """Name the batch in errors about its contents. Batches in flight have other errors, raised by the workers."""
+    try:
+        yield
+    except (InvalidBatch, UnknownVertex) as error:
+        raise with_place(error, f"batch {place[1]} of the source {place[0]!r}") from None

@@ -29,7 +29,7 @@ def ranges(degrees: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
 def edges_of(graph: Any, ids: np.ndarray, time: bool = False) -> Edges:
     """Return the edges in the rows of the vertices `ids`, by ids; with `time` also their times.
 
-    With keys, ids are places in `vertices`. An undirected edge is in the rows of both its ends; see `once`.
+    With keys, ids are positions in `vertices`. An undirected edge is in the rows of both its ends; see `once`.
     """
     rows: Csr = graph._directory.read(lambda now: rows_of(graph._directory.coordinator, now, ids, time=time))
     return np.repeat(ids, np.diff(rows.offsets)), rows.dst, rows.weight, rows.time

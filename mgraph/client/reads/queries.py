@@ -10,7 +10,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from mgraph.algorithms import ALGORITHMS
-from mgraph.checks import check_direction
+from mgraph.checks import check_direction, check_flag
 from mgraph.client.reads import routed_reads
 from mgraph.client.reports.history import note_of_stop
 from mgraph.client.reports.progress import Done, shown
@@ -74,10 +74,11 @@ def neighbors(self: Any, ids: Any, direction: str = "out", time: bool = False) -
     """
     check_direction(direction, self.reverse)
     times, coordinator = self._options.times, self._directory.coordinator
-    if time and times is None:
+    with_times = check_flag(time, "time")
+    if with_times and times is None:
         raise InvalidOption("time=True needs times of the edges; create the graph with times=True")
-    rows: Csr = self._directory.read(lambda now: routed_reads.neighbors(coordinator, now, ids, direction, bool(time)))
-    return replace(rows, time=as_shown(rows.time, times)) if time else rows
+    rows: Csr = self._directory.read(lambda now: routed_reads.neighbors(coordinator, now, ids, direction, with_times))
+    return replace(rows, time=as_shown(rows.time, times)) if with_times else rows
 
 
 def vertices(self: Any) -> np.ndarray:
@@ -92,8 +93,8 @@ def vertices(self: Any) -> np.ndarray:
 def to_csr(self: Any) -> Csr:
     """Return the whole graph as a CSR in this process.
 
-    In a graph with keys, rows and destinations are places in `vertices`. In a graph with `times`, `time` has the time
-    of each edge: int64[m], or datetime64[m]. O(n + m); O(m log m) in a graph with an `order` or with `times`. This
+    In a graph with keys, rows and destinations are positions in `vertices`. In a graph with `times`, `time` has the
+    time of each edge: int64[m], or datetime64[m]. O(n + m); O(m log m) in a graph with an `order` or with `times`. This
     process needs the memory for it.
     """
     times = self._options.times

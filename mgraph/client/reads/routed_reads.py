@@ -89,7 +89,7 @@ def rows_of(
 ) -> Csr:
     """Return the out- or in-neighbours of users' ids, as rows of users' ids.
 
-    In a graph with keys these ids are places in `vertices`.
+    In a graph with keys these ids are positions in `vertices`.
     """
     common = {**numbering.place, "direction": direction, **({"time": True} if time else {})}
     if numbering.partition.size == 1:

@@ -16,7 +16,7 @@ from mgraph.client.vertices.numbering import Numbering
 from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption
 from mgraph.keys import NONE
-from mgraph.tables.arrays import as_array
+from mgraph.tables.arrays import as_array, shown
 from mgraph.tables.ids import as_keys
 
 __all__ = ["VALUE", "check_whole", "combine", "compare"]
@@ -162,14 +162,19 @@ def _by_vertex(value: Any, here: Numbering) -> Any:
     if isinstance(value, Column):
         if here.keys is None or value._remote.numbering.keys is here.keys:
             return value
-        raise InvalidOption(f"an operand is a result of epoch {value.epoch}, when the graph had other vertices")
+        raise InvalidOption(
+            f"an operand is a result of {value.name} at epoch {value.epoch}, of another graph or of other vertices; "
+            "its to_series() is aligned by keys"
+        )
     if not is_series(value):
         return value
 
     # Align the series: row `rows[i]` has the value of vertex i.
     ids = here.ids(value.index, "the index of an operand")
     if len(ids) != here.n_vertices or len(np.unique(ids)) != len(ids):
-        raise InvalidOption(f"the index of an operand has {len(ids)} rows; it must name each vertex once")
+        raise InvalidOption(
+            f"the index of an operand has {len(ids)} rows; it must name each of {here.n_vertices} vertices once"
+        )
     rows = np.empty(len(ids), np.int64)
     rows[ids] = np.arange(len(ids))
     return value.iloc[rows]
@@ -200,7 +205,7 @@ def _vertex(value: Any, here: Numbering) -> int:
     if here.keys is None:
         value = np.asarray(value)
         if value.dtype.kind not in "biuf":
-            raise InvalidOption(f"a column of vertices is compared with {value[()]!r}, which is no vertex")
+            raise InvalidOption(f"a column of vertices is compared with {shown(value[()])}, which is no vertex")
         return int(_whole(value.reshape(1))[0])
     return int(_ids([value], here)[0])
 
@@ -211,7 +216,7 @@ def _ids(values: Any, here: Numbering) -> np.ndarray:
         if here.keys is not None and values._kind not in VERTICES:
             raise InvalidOption(
                 f"a column of vertices is compared with numbers of {values.name}; in a graph with keys, compare "
-                "places: to_numpy() of both"
+                "positions: to_numpy() of both"
             )
         return _whole(values.to_numpy())
     # Missing vertices come from pandas as NaN or NA, from lists and objects as None.

@@ -56,7 +56,7 @@ class Column:
     def to_numpy(self) -> np.ndarray:
         """Gather the values in the order of `ids`: dtype[n].
 
-        In a graph with keys, vertices are places in `ids`. O(n).
+        In a graph with keys, vertices are positions in `ids`. O(n).
 
         Raises
         ------

@@ -260,12 +260,12 @@ def maintain(self: Any, name: str, eager: bool = False, history: int = HISTORY, 
         one change. `stream`, `follow` and a pipeline then send a batch after the update for the batch before, so that
         no batches overlap. A failure is logged, and raised by the next read.
     history : int
-        1 or more: for "leiden" and "louvain", the number of last reads with changes for `Live.changes`. The changes are
-        in this process.
+        For "leiden" and "louvain", the number of last reads with changes that `Live.changes` keeps in this process; 1
+        or more.
     **arguments
-        Arguments of the method. As long as PageRank does not converge, each computation begins with `start`, as the
-        method's does. So do not close a result that is `start`: then a read raises `GraphClosed`, as the method does.
-        After a `reorder`, the values of such a result are sent through this process each time.
+        Arguments of the method. As long as PageRank does not converge, each computation begins with `start`. Do not
+        close a result that is `start`: a read would raise `GraphClosed`. After a `reorder`, its values are sent through
+        this process each time.
 
     Returns
     -------

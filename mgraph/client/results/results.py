@@ -28,7 +28,7 @@ class VertexValues(Column, NDArrayOperatorsMixin):
     All columns are freed by `close`, or with the graph's next call after the last reference to any of them is gone.
     ``len(result)`` is the number of vertices; ``numpy.asarray(result)`` and iteration gather the values;
     ``result[vertex]``, ``result[[vertex, vertex]]`` and ``result[2:5]`` gather those of some vertices. In a graph with
-    keys a vertex is named by its key, and a slice counts places in `vertices`.
+    keys a vertex is named by its key, and a slice counts positions in `vertices`.
 
     Arithmetic, comparisons and NumPy's universal functions, such as ``numpy.sqrt(result)``, are elementwise and run on
     the workers, one call each; so do `where`, and `sum`, `mean`, `norm`, `min` and `max`, which return a number. The
@@ -86,8 +86,8 @@ class VertexValues(Column, NDArrayOperatorsMixin):
     def value_counts(self) -> Any:
         """Return how many vertices have each value as a ``pandas.Series``, the most frequent value first. O(n).
 
-        In a graph with keys, a column of vertices is counted by
-        keys, without those that have no vertex. Raises the same as `to_numpy`. Needs pandas.
+        In a graph with keys, a column of vertices is counted by keys, and entries without a vertex are left out. Raises
+        the same as `to_numpy`. Needs pandas.
         """
         return self.to_series().value_counts()
 
@@ -257,7 +257,7 @@ class VertexLabels(VertexValues):
 
     In a graph with keys, ``result[vertex]``, iteration, `items`, ``==``, ``!=``, `to_series` and `to_arrow` use keys:
     None, or a missing value, stands for no vertex. An array of vertices gives an array of keys, of objects if some are
-    missing. `to_numpy`, ``numpy.asarray`` and `DynamicGraph.gather` have places in `vertices`.
+    missing. `to_numpy`, ``numpy.asarray`` and `DynamicGraph.gather` have positions in `vertices`.
 
     ``result == vertex`` is a mask on the workers; so is a comparison with another column of vertices, with an array of
     vertices, or with a Series, which is aligned by its index. Vertices are no numbers: order, arithmetic, `top`, `sum`

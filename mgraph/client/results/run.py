@@ -19,13 +19,15 @@ from mgraph.client.results.results import VertexIds, VertexRows, VertexValues, c
 from mgraph.client.stores.recovery import Recovering
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.device import Device
-from mgraph.errors import InvalidBatch, InvalidOption, MgraphError
+from mgraph.errors import InvalidBatch, InvalidOption, MgraphError, UnknownVertex
 from mgraph.keys import NONE
 from mgraph.partition import Partition
 from mgraph.tables.arrays import as_array, shown
 from mgraph.tables.ids import as_keys
 
 __all__ = ["run_algorithm"]
+
+EACH = ("values", "labels", "beta")  #: arguments that need a value for each vertex
 
 
 def run_algorithm(
@@ -112,8 +114,12 @@ def _inside(value: Any, numbering: Numbering) -> Any:
     return int(numbering.inside(np.array([value.id], np.uint32))[0]) if isinstance(value, Vertex) else value
 
 
-def _in_vertex_order(values: Any, numbering: Numbering) -> Any:
-    """Align a Series or a result of other vertices with the vertices. Vertices without a value get the mean."""
+def _in_vertex_order(values: Any, numbering: Numbering, name: str) -> Any:
+    """Align a Series or a result of other vertices with the vertices.
+
+    Vertices without a value get the mean, and values of unknown keys are dropped; in one of `EACH` such a key raises
+    `UnknownVertex`.
+    """
     keys, n = numbering.keys, numbering.n_vertices
 
     # Find the vertex of each value.
@@ -129,6 +135,10 @@ def _in_vertex_order(values: Any, numbering: Numbering) -> Any:
         if keys is None or layout.keys is None or layout.keys is keys or isinstance(values, VertexRows):
             return values
         ids = Device.to_host(keys.find(layout.keys.names.column(0, layout.n_vertices), n))
+
+    if name in EACH and (ids == NONE).any():
+        key = (values.index if is_series(values) else values.ids())[int((ids == NONE).argmax())]
+        raise UnknownVertex(f"{name} has a value of {shown(key)}, which is no vertex of the graph")
 
     # Put the values in place.
     numbers = values.to_numpy()
@@ -164,7 +174,7 @@ def _values_by_rank(name: str, data: VertexData, coordinator: Caller, numbering:
             return [reference] * numbering.partition.size
     # Anything else is sent as an array, in internal order.
     try:
-        array = Device.to_host(as_array(_in_vertex_order(values, numbering)))
+        array = Device.to_host(as_array(_in_vertex_order(values, numbering, name)))
     except InvalidBatch as error:
         raise InvalidOption(f"{name}: {error}") from None
     if data.rows:
@@ -175,7 +185,8 @@ def _values_by_rank(name: str, data: VertexData, coordinator: Caller, numbering:
         advice = "; pandas.factorize numbers other labels" if name == "labels" and array.dtype.kind in "OUT" else ""
         raise InvalidOption(
             f"{name} has shape {array.shape} and dtype {array.dtype}; "
-            f"it must be a one-dimensional array of at most {numbering.n_vertices} numbers, one for each vertex{advice}"
+            f"it must be a one-dimensional array of {'' if name in EACH else 'at most '}{numbering.n_vertices} "
+            f"numbers, one for each vertex{advice}"
         )
     # The program rejects values that are not finite.
     with np.errstate(over="ignore"):

@@ -136,7 +136,7 @@ def at(self: G, epoch: int, **options: Unpack[OpenOptions]) -> G:
 
 
 def save(self: Any, path: Any) -> None:
-    """Write the current graph to a folder that all workers share, in the format of a snapshot. It logs nothing.
+    """Write the current graph to a folder that all workers share: a snapshot without a log.
 
     Raises
     ------

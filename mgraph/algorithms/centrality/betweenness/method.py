@@ -10,7 +10,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, Vertices
 from mgraph.algorithms.centrality.betweenness.program import run, warm
-from mgraph.checks import check_whole
+from mgraph.checks import check_flag, check_whole
 from mgraph.errors import InvalidOption
 
 __all__ = ["ALGORITHM", "betweenness_centrality"]
@@ -70,15 +70,15 @@ def check(graph: GraphFacts, k: Any = None, seed: Any = None, normalized: Any = 
     """Return the program's arguments."""
     # Draw or check the sources.
     n = graph.n_vertices
-    seed = None if seed is None else check_whole(seed, "seed")
+    seed, scaled = None if seed is None else check_whole(seed, "seed"), check_flag(normalized, "normalized")
     sources = None if k is None else _sources(k, seed, graph)
 
     # Scale the sums; paths from a source itself do not count for it.
     count = n - 1 if sources is None else len(sources)
-    factors = [_factor(n, count, graph.directed, bool(normalized))] * 2
+    factors = [_factor(n, count, graph.directed, scaled)] * 2
     if sources is not None:
         own = count - 1
-        factors[1] = math.nan if n > 2 and own == 0 else _factor(n, own, graph.directed, bool(normalized))
+        factors[1] = math.nan if n > 2 and own == 0 else _factor(n, own, graph.directed, scaled)
     vertices = None if sources is None else Vertices(sources)
     return {"sources": vertices, "factor": factors[0], "source_factor": factors[1]}
 

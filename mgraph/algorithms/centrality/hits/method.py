@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, VertexData
 from mgraph.algorithms.centrality.hits.program import run, warm
 from mgraph.algorithms.primitives.vertex_mappings import starting_vector
-from mgraph.checks import check_number, check_whole
+from mgraph.checks import check_flag, check_number, check_weight, check_whole
 from mgraph.errors import InvalidOption
 
 __all__ = ["ALGORITHM", "hits"]
@@ -102,16 +102,15 @@ def check(
     # Check the options.
     if not 0 <= check_number(tol, "tol") < math.inf:
         raise InvalidOption(f"tol is {tol}; it must be finite and 0 or more")
-    if weight and not graph.weighted:
-        raise InvalidOption("weight=True needs weights; create the graph with weighted=True")
-    if weight and not graph.reverse:
+    by_weight, scaled = check_weight(weight, graph.weighted), check_flag(normalized, "normalized")
+    if by_weight and not graph.reverse:
         raise InvalidOption("weight=True needs in-edges; create the graph with reverse=True, or directed=False")
 
     # Name the starting vector like the user does.
     most = min(check_whole(max_iter, "max_iter"), sys.maxsize)
     name, first = starting_vector(graph, start, nstart)
     vectors = {} if first is None else {name: VertexData(first)}
-    return {"tol": float(tol), "max_iter": most, "weight": bool(weight), "normalized": bool(normalized), **vectors}
+    return {"tol": float(tol), "max_iter": most, "weight": by_weight, "normalized": scaled, **vectors}
 
 
 ALGORITHM = Algorithm(

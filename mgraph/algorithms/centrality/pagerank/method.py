@@ -13,7 +13,7 @@ from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, VertexData,
 from mgraph.algorithms.centrality.pagerank.maintain import Ranks
 from mgraph.algorithms.centrality.pagerank.program import run, warm
 from mgraph.algorithms.primitives.vertex_mappings import is_mapping, mapping_array, numbers, pairs, starting_vector
-from mgraph.checks import check_dtype, check_number, check_whole
+from mgraph.checks import check_dtype, check_number, check_weight, check_whole
 from mgraph.errors import InvalidOption
 from mgraph.tables.times import INTEGERS, as_span
 
@@ -59,8 +59,9 @@ def pagerank(
     dtype : "float32" | "float64", or a NumPy dtype
         The dtype of the result. "float64" allows a `tol` down to 1e-12, and moves four times as many bytes.
     personalization : mapping of vertices to numbers, pandas.Series, array of at most `num_vertices` numbers, optional
-        The teleport vector: how often a walk that follows no edge goes to each vertex, scaled to sum to 1; 0 for
-        vertices missing in a mapping or a Series, and for those past an array's end. Equal for all vertices by default.
+        The teleport vector: how often a walk that follows no edge goes to each vertex, scaled to sum to 1. Vertices
+        missing in a mapping or a Series have 0, and so have those past an array's end: a list has numbers by vertex and
+        names no vertices. Equal for all vertices by default.
         A list of k of them, or an array of shape (k, n), gives k rows of ranks.
     nstart : optional
         Another name of `start`.
@@ -149,12 +150,11 @@ def check(
 
     # Name the starting vector like the user does, and collect the distributions.
     name, first = starting_vector(graph, start, nstart)
-    if weight and not graph.weighted:
-        raise InvalidOption("weight=True needs weights; create the graph with weighted=True")
+    by_weight = check_weight(weight, graph.weighted)
     most = min(check_whole(max_iter, "max_iter"), sys.maxsize)
     distributions = _teleport(personalization, graph)
     distributions |= _dangling(dangling, graph) | _start(name, first, graph.n_vertices, distributions.get("several", 0))
-    distributions |= {"weight": True} if weight else {}
+    distributions |= {"weight": True} if by_weight else {}
     distributions |= {} if decay is None else {"decay": _decay(decay, graph.times)}
     return {
         "alpha": float(alpha),

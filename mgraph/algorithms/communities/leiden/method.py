@@ -38,8 +38,8 @@ def leiden(
         What is maximised: `modularity`, on a directed graph the directed one; or the constant Potts model: the weight
         of the edges inside of communities, less `resolution` times the number of pairs of vertices in each.
     max_levels : int, optional
-        1 or more: vertices move in at most so many graphs of an iteration, of which the first is the graph itself. None
-        for as many as gain quality.
+        The largest number of levels of an iteration, 1 or more, of which the graph itself is the first. None for as
+        many as gain quality.
     seed : int, optional
         0 or more. Another seed lets other vertices choose at the same time, and so may find other communities. None is
         0: equal graphs have equal communities in every run.

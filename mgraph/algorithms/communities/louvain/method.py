@@ -30,8 +30,8 @@ def louvain(self: Runs[T], resolution: float = 1.0, seed: int | None = None, max
         0 or more. Another seed lets other vertices choose at the same time, and so may find other communities. None is
         0: equal graphs have equal communities in every run.
     max_levels : int, optional
-        1 or more: vertices move in at most so many graphs, of which the first is the graph itself. None for as many as
-        gain modularity.
+        The largest number of levels, 1 or more, of which the graph itself is the first. None for as many as gain
+        modularity.
 
     Returns
     -------

@@ -34,10 +34,10 @@ def strongly_connected_components(self: Runs[T]) -> T:
 
     Notes
     -----
-    O(n + m) work a round: trimming and one search forward and backward, and then about log k rounds for k components
-    that are left. A round has as many turns as its longest search has levels. In a turn 8 bytes travel for each vertex
-    of another worker that changes; in a round, each worker receives 4 bytes for each vertex without a component
-    besides. The result is exact. After G. M. Slota, S. Rajamanickam, K. Madduri, "BFS and coloring-based parallel
+    O(n + m) work per round. The first one trims, and searches forward and backward once; about log k rounds follow for
+    k remaining components. A round has a superstep per level of its longest search, in which 8 bytes travel for each
+    changed vertex of another worker. Each worker also receives 4 bytes per round for each vertex without a component.
+    The result is exact. After G. M. Slota, S. Rajamanickam, K. Madduri, "BFS and coloring-based parallel
     algorithms for strongly connected components and related problems", IPDPS 2014.
 
     Examples

@@ -29,8 +29,8 @@ def k_truss(self: Runs[Any], k: int) -> EdgeBatch:
     Returns
     -------
     EdgeBatch
-        In this process: each edge once, ascending, with ``src < dst`` by ids or places in `vertices`, without weights.
-        Its vertices are those of NetworkX's k-truss, and ``update(batch)`` makes a graph of it.
+        In this process: each edge once, ascending, with ``src < dst`` by ids or positions in `vertices`, without
+        weights. Its vertices are those of NetworkX's k-truss, and ``update(batch)`` makes a graph of it.
 
     Raises
     ------

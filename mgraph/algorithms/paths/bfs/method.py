@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, Vertex
 from mgraph.algorithms.paths.bfs.maintain import Distances
 from mgraph.algorithms.paths.bfs.program import run, warm
-from mgraph.checks import check_direction
+from mgraph.checks import check_direction, check_flag
 
 __all__ = ["ALGORITHM", "bfs"]
 
@@ -72,7 +72,7 @@ def check(graph: GraphFacts, source: Any, direction: Any = "out", predecessors: 
     """Convert the user's arguments to the program's."""
     direction = check_direction(direction, graph.reverse)
     vertex = Vertex(graph.vertex(source, "source"))
-    return {"source": vertex, "direction": direction, "predecessors": bool(predecessors)}
+    return {"source": vertex, "direction": direction, "predecessors": check_flag(predecessors, "predecessors")}
 
 
 ALGORITHM = Algorithm(

@@ -8,7 +8,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Names, Runs, Vertex
 from mgraph.algorithms.paths.shortest_path.program import run, warm
-from mgraph.errors import InvalidOption
+from mgraph.checks import check_weight
 
 __all__ = ["ALGORITHM", "shortest_path"]
 
@@ -61,10 +61,9 @@ def shortest_path(self: Runs[Any], source: int, target: int, weight: bool = Fals
 def check(graph: GraphFacts, source: Any, target: Any, weight: Any = False) -> dict[str, Any]:
     """Convert the user's arguments to the program's."""
     ends = [graph.vertex(v, name) for v, name in ((source, "source"), (target, "target"))]
-    if weight and not graph.weighted:
-        raise InvalidOption("weight=True needs weights; create the graph with weighted=True")
+    by_weight = check_weight(weight, graph.weighted)
     names = (source, target) if graph.ids else (ends[0], ends[1])
-    return {"source": Vertex(ends[0]), "target": Vertex(ends[1]), "names": names, "weight": bool(weight)}
+    return {"source": Vertex(ends[0]), "target": Vertex(ends[1]), "names": names, "weight": by_weight}
 
 
 def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Names) -> list[Any]:

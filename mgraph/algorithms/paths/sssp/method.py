@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from mgraph.algorithms.algorithm import Algorithm, GraphFacts, Runs, Vertex
 from mgraph.algorithms.paths.sssp.maintain import Distances
 from mgraph.algorithms.paths.sssp.program import run, warm
-from mgraph.checks import check_dtype
+from mgraph.checks import check_dtype, check_flag
 
 __all__ = ["ALGORITHM", "sssp"]
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def sssp(self: Runs[T], source: int, predecessors: bool = False, dtype: Any = "float32") -> T:
-    """Return the distance by weights from `source` to every vertex, inf if unreachable.
+    """Return the weighted distance from `source` to every vertex, inf if unreachable.
 
     The distances stay on the workers. The length of a path is the sum of its edges' weights; in an unweighted
     graph each edge counts 1. An undirected edge has a single weight: the last that was set, from either end.
@@ -75,7 +75,7 @@ def sssp(self: Runs[T], source: int, predecessors: bool = False, dtype: Any = "f
 def check(graph: GraphFacts, source: Any, predecessors: Any = False, dtype: Any = "float32") -> dict[str, Any]:
     """Convert the user's arguments to the program's."""
     vertex = Vertex(graph.vertex(source, "source"))
-    return {"source": vertex, "predecessors": bool(predecessors), "dtype": check_dtype(dtype)}
+    return {"source": vertex, "predecessors": check_flag(predecessors, "predecessors"), "dtype": check_dtype(dtype)}
 
 
 ALGORITHM = Algorithm(

@@ -13,7 +13,7 @@ from mgraph.algorithms.algorithm import GraphFacts, Runs, Shard, VertexData, inc
 from mgraph.algorithms.primitives.gather.reduction import Reduction, reduction_kernels
 from mgraph.algorithms.primitives.user_ids import user_id
 from mgraph.algorithms.primitives.vectors import distance, vector_kernels
-from mgraph.checks import check_number, check_whole
+from mgraph.checks import check_number, check_weight, check_whole
 from mgraph.device import Array, Device
 from mgraph.errors import InvalidOption
 from mgraph.facade import warn
@@ -53,11 +53,10 @@ def check_loop(graph: GraphFacts, what: str, max_iter: Any, tol: Any, weight: An
         raise InvalidOption(f"max_iter is {max_iter}; it must be 1 or more")
     if not 0 <= check_number(tol, "tol") < math.inf:
         raise InvalidOption(f"tol is {tol}; it must be finite and 0 or more")
-    if weight and not graph.weighted:
-        raise InvalidOption("weight=True needs weights; create the graph with weighted=True")
+    by_weight = check_weight(weight, graph.weighted)
     if not graph.reverse:
         raise InvalidOption(f"{what} needs in-edges; create the graph with reverse=True, or directed=False")
-    return {"max_iter": min(most, sys.maxsize), "tol": float(tol), "weight": bool(weight)}
+    return {"max_iter": min(most, sys.maxsize), "tol": float(tol), "weight": by_weight}
 
 
 def vertex_argument(values: Any) -> float | VertexData:

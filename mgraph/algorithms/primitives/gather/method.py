@@ -28,7 +28,7 @@ def gather(self: Runs[T], values: Any, reduce: str = "sum", edge: str = "value",
         The reduction of the neighbours' numbers. "count" counts those that are not 0.
     edge : str
         A Python expression of at most 256 characters over the edge between v and a neighbour u: ``value``, that of u;
-        ``weight``, the edge's; ``u`` and ``v``, the ids, which in a graph with keys are the vertices' places in
+        ``weight``, the edge's; ``u`` and ``v``, the ids, which in a graph with keys are the vertices' positions in
         `vertices`. It may have numbers, ``+ - * / // % **``, comparisons, ``and``, ``or``, ``not``, ``a if c else b``,
         and calls of min, max, abs, sqrt, exp, log, floor and ceil.
     direction : "in" | "out"
