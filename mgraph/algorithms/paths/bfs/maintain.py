@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Literal
 
 import numpy as np
@@ -13,6 +12,7 @@ from mgraph.algorithms.paths.incremental_paths.incremental_paths import Incremen
 from mgraph.algorithms.paths.near_far.search import HOPS, NearFarSearch, library
 from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.device import Array
+from mgraph.kernels.stopwatch import Stopwatch
 from mgraph.structures import Structure
 
 __all__ = ["Distances"]
@@ -78,13 +78,13 @@ class Distances:
 
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         """Update the distances. Returns None if they must be computed anew."""
-        began = time.perf_counter()
+        watch = Stopwatch(self.shard.device, self.shard.size == 1)
         if (incremental := self.incremental) is None:
             incremental = self.incremental = self._begin()
             self.shard.device.synchronize()
         elif more := self.shard.n_vertices - len(incremental.length):
             incremental.grow(self.shard.device.full(more, HOPS.none, np.uint64))
-        preparation = time.perf_counter() - began
+        preparation = watch.seconds()
         changed = incremental.apply_changes(changes, most)
         how: Literal["gave up", "updated"] = "gave up" if changed is None else "updated"
         return ApplyResult(incremental.visited(), bool(changed), how, preparation)

@@ -201,9 +201,13 @@ class IncrementalPaths:
         changed = Struct(**changes.fields())
         before = self.own.copy() if self.parents is not None else None
 
-        # Cut the vertices that have lost their support.
-        self.kernels.ListSuspects(len(changes), tree=self.tree, changed=changed, stale=self.subtree_cut.stale)
-        gone = self._invalidate(most // 2, changed, len(changes))
+        # Cut the vertices that have lost their support: none by hops without deletions.
+        gone: list[Array] | None = []
+        if changes.deleted or self.lengths.bits:
+            self.kernels.ListSuspects(len(changes), tree=self.tree, changed=changed, stale=self.subtree_cut.stale)
+            gone = self._invalidate(most // 2, changed, len(changes))
+        else:
+            self.counts = np.zeros(WORDS, np.int64)
         if gone is None or self.counts[REFUSED]:
             return None
         self.cut_off = gone[0] if len(gone) == 1 else self.device.concatenate([self.gone[:0], *gone])
@@ -230,6 +234,8 @@ class IncrementalPaths:
         return self.counts
 
     def _sum(self, *mine: int) -> list[int]:
+        if self.shard.size == 1:
+            return list(mine)
         totals: list[int] = self.shard.exchange.allreduce(np.array(mine, np.int64)).tolist()
         return totals
 
@@ -254,6 +260,8 @@ class IncrementalPaths:
         counts = self.counts
         suspects = self._sum(int(counts[SUSPECTS]))[0]
         while suspects:
+            if self.shard.size == 1:
+                self.shard.exchange.barrier()  # an aborted call ends here
             if backward is None or (alone and int(counts[EDGES]) > most):
                 return None
 
@@ -282,8 +290,9 @@ class IncrementalPaths:
         """Return the edges that were visited, and those that `_recompute` will visit: of all rows that were cut."""
         cut, visited = self.gone[: int(self.counts[CUT])] - np.uint32(self.shard.lo), int(self.counts[EDGES])
         assert self.backward is not None
-        for edges in (self.backward, self.forward):
-            visited += int(Device.to_host(self.device.gather(edges.degrees(), cut).sum(dtype=np.int64)))
+        same = self.backward is self.forward
+        for edges in {id(edges): edges for edges in (self.backward, self.forward)}.values():
+            visited += (1 + same) * int(Device.to_host(edges.degrees(cut, checked=True).sum(dtype=np.int64)))
         return self._sum(visited)[0]
 
     def _invalidate_persistent(
@@ -329,9 +338,11 @@ class IncrementalPaths:
         lost, cut = self.cut_off, int(self.counts[CUT])
         listed = {"tree": self.tree, "list": lost, "n": len(lost)}
         bounds = self._bounds(cut) if self.bounded and cut else None
-        self.kernels.ForgetLengths(len(lost), **listed, bounds=bounds)
+        if len(lost):
+            self.kernels.ForgetLengths(len(lost), **listed, bounds=bounds)
         seeds = self.seeds(changed, changes, cut)
-        self.kernels.UnmarkInvalid(len(lost), **listed)
+        if len(lost):
+            self.kernels.UnmarkInvalid(len(lost), **listed)
         updated = self.resume(*seeds, len(lost) > 0)
 
         # Search again, without bounds, for vertices that were not reached below their bounds.
@@ -358,9 +369,10 @@ class IncrementalPaths:
         n, room, backward = len(changes), len(changes) + cut, self.backward
         seeds, words = self.device.empty(room, np.uint32), self.device.empty(room, np.uint64)
         self.device.fill(self.state[SEEDS : SEEDS + 1], 0)
-        if backward is not None:
+        if backward is not None and cut:
             self.kernels.SeedInvalid(cut, graph=backward.view(), tree=self.tree, count=cut, seeds=seeds, words=words)
-        self.kernels.SeedInserted(n, tree=self.tree, changed=changed, seeds=seeds, words=words)
+        if changes.deleted < n:
+            self.kernels.SeedInserted(n, tree=self.tree, changed=changed, seeds=seeds, words=words)
         n = int(self.read()[SEEDS])
         return seeds[:n], words[:n]
 
@@ -413,7 +425,9 @@ class IncrementalPaths:
         out, counts = self.device.empty(self.search.n, dtype), self.device.zeros(2, np.int64)
         self.kernels.ResultLengths(self.search.n, tree=self.tree, out=out, found=counts)
         here = Device.to_host(counts).copy()
-        levels = int(shard.exchange.allreduce(here[1:], "max")[0]) if self.lengths.bits == 0 else 0
+        levels = int(here[1])
+        if self.lengths.bits == 0 and shard.size > 1:
+            levels = int(shard.exchange.allreduce(here[1:], "max")[0])
         return out, {"reached": self._sum(int(here[0]))[0], "levels": levels}
 
 
