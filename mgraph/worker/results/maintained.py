@@ -88,7 +88,7 @@ def _compute(shard: Shard, state: MaintainedState, algorithm: Algorithm, args: V
     while True:
         state.result, watch = None, _stopwatch(shard)  # the old result is freed first
         result = algorithm.maintain(shard, *([] if state.memory is None else [state.memory]), **args)
-        seconds = _longest(shard, watch)
+        seconds = _longest(shard, watch, result.preparation)
         if not first or seconds > SHORT:
             break
         first = False
@@ -250,8 +250,10 @@ def _agree(shard: Shard, state: MaintainedState) -> _Agreed | None:
 def _learn(cost: CostModel, tried: Tried, seconds: float) -> None:
     """Learn from an update that took so long on the slowest rank."""
     applied, work = tried.applied, (seconds, tried.arcs, tried.changed)
-    if applied is None or applied.how == "iterated after a try":
+    if applied is None:
         cost.gave_up(*work)
+    elif applied.how == "iterated after a try":
+        cost.gave_up(*work, applied.tried)
     elif applied.how == "gave up":
         cost.gave_up(*work, applied.edges)
     elif applied.how == "updated":
@@ -262,10 +264,10 @@ def _stopwatch(shard: Shard) -> Stopwatch:
     return Stopwatch(shard.device, shard.size == 1)
 
 
-def _longest(shard: Shard, watch: Stopwatch) -> float:
-    """Return the seconds of the slowest rank."""
+def _longest(shard: Shard, watch: Stopwatch, preparation: float = 0.0) -> float:
+    """Return the seconds of the slowest rank, without those of a `preparation`."""
     shard.device.synchronize()
-    return float(shard.exchange.allreduce(np.array([watch.seconds()]), "max")[0])
+    return float(shard.exchange.allreduce(np.array([watch.seconds() - preparation]), "max")[0])
 
 
 # ---- removals of vertices without edges ------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ class Distances:
     """
 
     takes_deletions = True
-    iterates = False
+    iterates, preparation = False, 0.0
 
     def __init__(self, shard: Shard, source: int, direction: str = "out", predecessors: bool = False) -> None:
         self.shard, self.source, self.inward = shard, source, direction == "in"
