@@ -42,6 +42,7 @@ Value = dict[str, Any]
 
 FEW = 4096  #: changed arcs of a rank that are sent with its numbers
 SHORT = 0.1  #: seconds of a first computation that is repeated
+FIRST_USE = 2  #: an update that has just prepared its arrays takes up to so many times as long as the next
 SLOWER = 0.005  #: seconds that updates for removals may take besides twice a full computation
 
 
@@ -257,7 +258,8 @@ def _learn(cost: CostModel, tried: Tried, seconds: float) -> None:
     elif applied.how == "gave up":
         cost.gave_up(*work, applied.edges)
     elif applied.how == "updated":
-        cost.completed(*work, applied.edges)
+        first_use = FIRST_USE if applied.preparation else 1
+        cost.completed(seconds / first_use, tried.arcs, tried.changed, applied.edges)
 
 
 def _stopwatch(shard: Shard) -> Stopwatch:
@@ -267,7 +269,8 @@ def _stopwatch(shard: Shard) -> Stopwatch:
 def _longest(shard: Shard, watch: Stopwatch, preparation: float = 0.0) -> float:
     """Return the seconds of the slowest rank, without those of a `preparation`."""
     shard.device.synchronize()
-    return float(shard.exchange.allreduce(np.array([watch.seconds() - preparation]), "max")[0])
+    seconds = watch.seconds() - preparation
+    return seconds if shard.size == 1 else float(shard.exchange.allreduce(np.array([seconds]), "max")[0])
 
 
 # ---- removals of vertices without edges ------------------------------------------------------------------------------

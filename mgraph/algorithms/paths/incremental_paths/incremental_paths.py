@@ -63,6 +63,7 @@ FILE = "algorithms/paths/incremental_paths/incremental_paths.cuh"
 NESTED = 2  #: rounds for roots that are below other roots
 SPARSE = 8  #: mean degree up to which paths may be so long that it pays to cut whole subtrees
 MANY = 512  #: the most suspects for one kernel on a CPU; on a GPU that is `BLOCKWISE`
+PARTS = (8, 4, 2)  #: of more suspects than `MANY`, each such part is checked before all
 FEW, TURNS = 8, 8  #: the most suspects with which `InvalidatePersistent` is tried first, and its turns
 
 
@@ -244,6 +245,8 @@ class IncrementalPaths:
         # A single rank tries the cheap ways first: a few turns of one kernel, then whole subtrees.
         backward, gone, begin = self.backward, list[Array](), 0
         alone = self.shard.size == 1 and backward is not None
+        if alone and self.device.kind == "cpu" and not self.read()[SUSPECTS]:  # a read costs a CPU nothing
+            return gone
         if jumps := self.jumps:
             self._invalidate_persistent(most, gone, FEW, TURNS)
             if self.counts[SUSPECTS] and self.counts[EDGES] <= most:
@@ -265,8 +268,12 @@ class IncrementalPaths:
             if backward is None or (alone and int(counts[EDGES]) > most):
                 return None
 
-            # Cut the suspects that no edge supports.
+            # Cut the suspects that no edge supports. A CPU checks many of them in parts, so as not to go far past `most`.
             begin, count = int(counts[CUT]), int(counts[SUSPECTS])
+            for part in PARTS if alone and self.device.kind == "cpu" and count > MANY else ():
+                self.kernels.CheckSuspects(count // part, graph=backward.view(), tree=self.tree, count=count // part)
+                if int(self.read()[EDGES]) > most:
+                    return None
             self.kernels.CheckSuspects(count, graph=backward.view(), tree=self.tree, count=count)
             self.device.fill(self.state[:1], 0)
             counts = self.read()
