@@ -268,7 +268,7 @@ class IncrementalPaths:
             if backward is None or (alone and int(counts[EDGES]) > most):
                 return None
 
-            # Cut the suspects that no edge supports. A CPU checks many of them in parts, so as not to go far past `most`.
+            # Cut the suspects that no edge supports. A CPU checks many of them in parts, so that it ends near `most`.
             begin, count = int(counts[CUT]), int(counts[SUSPECTS])
             for part in PARTS if alone and self.device.kind == "cpu" and count > MANY else ():
                 self.kernels.CheckSuspects(count // part, graph=backward.view(), tree=self.tree, count=count // part)
