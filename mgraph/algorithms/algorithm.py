@@ -264,13 +264,16 @@ class ApplyResult:
         "gave up" if the result must be computed anew; "anew" if the update has done so. "iterated" if the update
         iterated over all edges: at once, or after it had given up to look at single ones.
     preparation : float
-        The seconds of this rank for arrays that later updates need, too.
+        The seconds of this rank for arrays that later updates need, too, and for iterations after a try.
+    tried : int
+        The visited edges of a try before iterations.
     """
 
     edges: int
     changed: bool
     how: Literal["updated", "gave up", "anew", "iterated", "iterated after a try"] = "updated"
     preparation: float = 0.0
+    tried: int = 0
 
 
 @dataclass(frozen=True)
@@ -358,6 +361,11 @@ class Maintained(Protocol):
     @property
     def iterates(self) -> bool:
         """True if `apply_changes` can iterate from the last values over all edges, in place of a full computation."""
+        ...
+
+    @property
+    def preparation(self) -> float:
+        """The seconds of this rank in its creation, or its last iterations, for arrays that only updates need."""
         ...
 
     @property

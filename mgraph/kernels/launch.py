@@ -19,6 +19,7 @@ from mgraph.device import Device
 from mgraph.kernels.cuda import compile_cuda
 from mgraph.kernels.host import compile_host, host_platform
 from mgraph.kernels.source import Field, KernelSource, Program, read_program
+from mgraph.kernels.stopwatch import loading
 
 __all__ = ["Kernel", "Library", "Struct", "View", "compile_together", "load"]
 
@@ -272,9 +273,11 @@ class Kernel:
         """
         n = len(fixed)
         if n not in self._packers:
-            parts = self.source.fields[:-n], self.source.fields[-n:]
-            first, last = (_Packer(self.source.name, fields, self.device) for fields in parts)
-            self._packers[n] = first, last
+            with loading():
+                parts = self.source.fields[:-n], self.source.fields[-n:]
+                first, last = (_Packer(self.source.name, fields, self.device) for fields in parts)
+                _ = first.launcher
+                self._packers[n] = first, last
         first, last = self._packers[n]
         launch = first.launcher(self.function, self.threads, last(fixed))
         launch.fixed = fixed  # type: ignore[attr-defined]
@@ -295,7 +298,8 @@ class Library:
 
     def __getattr__(self, name: str) -> Kernel:  # called only for names that are not there, or not yet
         if (coming := self.__dict__.get(_COMING)) is not None:
-            self.__dict__.update(coming.result())
+            with loading():
+                self.__dict__.update(coming.result())
             self.__dict__.pop(_COMING, None)
         if name in self.__dict__:
             kernel: Kernel = self.__dict__[name]
@@ -343,7 +347,8 @@ def compile_together() -> Iterator[None]:
     finally:
         _together.reset(token)
         if together.running:
-            together.pool.shutdown()
+            with loading():
+                together.pool.shutdown()
         # What was not compiled is tried again by the next `load`.
         failed = {key: error for key, task in together.running.items() if (error := task.exception()) is not None}
         for key in failed:
@@ -371,13 +376,14 @@ def load(device: Device, file: str, view: View | None = None, **defines: int | s
     library = _libraries.get(key)
     if library is None:
         platform = host_platform() if device.kind == "cpu" else "kernels/platform/cuda.cuh"
-        program = read_program(file, platform, constants, view and (view.source, view.type))
-        together = _together.get()
-        if together is None:
-            library = Library(_compiled(program, device))
-        else:
-            task = together.running[key] = together.pool.submit(_compiled, program, device)
-            library = Library(task)
+        with loading():
+            program = read_program(file, platform, constants, view and (view.source, view.type))
+            together = _together.get()
+            if together is None:
+                library = Library(_compiled(program, device))
+            else:
+                task = together.running[key] = together.pool.submit(_compiled, program, device)
+                library = Library(task)
         _libraries[key] = library
     return library
 

@@ -9,6 +9,9 @@ from live_results import IDS, assert_same, line
 from plain_graph import fresh_rng
 
 from mgraph import DynamicGraph, EdgeBatch
+from mgraph.algorithms.algorithm import ApplyResult
+from mgraph.algorithms.centrality.pagerank import maintain
+from mgraph.algorithms.paths.bfs.maintain import Distances
 from mgraph.algorithms.paths.near_far import search
 from mgraph.worker.shard import change_log, cost
 
@@ -123,6 +126,25 @@ def test_a_search_that_would_visit_too_much_does_not_begin(monkeypatch):
             graph.insert([0], [1])
 
 
+def test_many_suspects_are_checked_in_parts_until_too_many_edges_are_visited(monkeypatch):
+    """Each of 4,000 vertices has the source and 1,000 others as neighbours, and loses the source."""
+    n, side, applied = 5001, 4000, list[ApplyResult]()
+    hubs, others = np.arange(1, 1001, dtype=IDS), np.arange(1001, n, dtype=IDS)
+    monkeypatch.setattr(cost.CostModel, "most", lambda self, arcs, changed: 2 * 10**5)
+    apply = Distances.apply_changes
+    monkeypatch.setattr(Distances, "apply_changes", lambda *args: applied.append(apply(*args)) or applied[-1])
+    with DynamicGraph(n_vertices=n, directed=False, device="cpu") as graph:
+        graph.insert(np.zeros(side, IDS), others)
+        graph.insert(np.repeat(others, len(hubs)), np.tile(hubs, side))
+        live = graph.maintain("bfs", source=0)
+        graph.delete(np.zeros(side - 1, IDS), others[1:])
+        result = live.result()
+        np.testing.assert_array_equal(result.to_numpy(), graph.bfs(0).to_numpy())
+    assert live.report.how == "again"
+    (update,) = applied
+    assert update.how == "gave up" and update.edges <= 10**5 + side / 8 * (len(hubs) + 1)
+
+
 def test_a_search_that_is_computed_anew_keeps_no_more_than_its_columns():
     """Until changes come, and also where vertices leave meanwhile."""
     with DynamicGraph(keys="int64", directed=False, device="cpu") as graph:
@@ -140,7 +162,9 @@ def test_a_search_that_is_computed_anew_keeps_no_more_than_its_columns():
 
 def test_pagerank_whose_updates_are_suspended_iterates_from_its_last_ranks(monkeypatch):
     """It neither begins anew nor looks for closer ranks: fewer iterations than a fresh run."""
-    rng, n = fresh_rng(), 3000
+    rng, n, closer = fresh_rng(), 3000, []
+    make = maintain.ForwardPush
+    monkeypatch.setattr(maintain, "ForwardPush", lambda *args: closer.append(1) or make(*args))
     monkeypatch.setattr(cost.CostModel, "most", lambda self, arcs, changed: 0)
     with DynamicGraph(n_vertices=n, directed=False, device="cpu") as graph:
         graph.insert(*rng.integers(0, n, (2, 8 * n)))
@@ -152,3 +176,4 @@ def test_pagerank_whose_updates_are_suspended_iterates_from_its_last_ranks(monke
             arcs = 2 * graph.num_edges
             assert live.report.edges <= result.info["iterations"] * arcs < fresh.info["iterations"] * arcs
             np.testing.assert_allclose(result.to_numpy(), fresh.to_numpy(), atol=1e-5)
+        assert 1 <= len(closer) <= 2  # of the first computation, which may be repeated

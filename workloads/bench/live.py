@@ -8,7 +8,9 @@ The graph is undirected, in this process, and gets batches of several sizes and 
 
 Reading a result after a batch brings it up to date. Only that is timed. Then a fresh run of the method is timed on the
 same graph, and the last of them is compared with the maintained result. `share` and `worst` are the median and the
-longest read, as parts of the median fresh run.
+longest read, as parts of the median fresh run. On a CPU, `cpu_share` and `cpu_worst` are the same of the process's CPU
+time, which other processes lengthen less. Whichever of the two runs first after a batch takes longer, so a median is
+the mean of two: of the reads that came first, and of the others.
 
 Communities are compared after each batch: `loss` is the part of a fresh run's quality that the maintained ones lack,
 and `worst_loss` the largest of all reads. Fresh runs differ themselves, by `spread` around their running mean: the
@@ -18,7 +20,10 @@ standard deviation, as a part of it. `worst_of_mean` is the largest loss against
 from __future__ import annotations
 
 import argparse
+import os
+import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,7 +42,7 @@ KINDS = ("inserts", "mixed", "weights")
 ALPHA = 0.85  #: of PageRank, its default
 NAMES = ("connected_components", "triangles", "pagerank", "bfs", "sssp")
 COMMUNITIES = {"leiden": "quality", "louvain": "modularity"}  #: the quality of each
-COLUMNS = ("p50_ms", "max_ms", "fresh_ms", "share", "worst", "worst_loss", "how")  #: shown
+COLUMNS = ("p50_ms", "max_ms", "fresh_ms", "share", "worst", "cpu_share", "cpu_worst", "worst_loss", "how")  #: shown
 RUNNING = 20  #: reads before and after one whose fresh runs are its running mean
 LOSS = 0.1  #: of quality, at most, against a fresh run: RMAT graphs have no communities, and fresh runs differ too
 
@@ -54,7 +59,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(bench: Bench) -> None:
-    """Maintain each result on each structure through all batches."""
+    """Maintain each result on each structure through all batches.
+
+    A graph in this process has a thread per CPU of the process, so ``--threads`` restricts these meanwhile.
+    """
+    cpus = os.sched_getaffinity(0)
+    if bench.device.kind == "cpu":
+        os.sched_setaffinity(0, sorted(cpus)[-bench.device.threads :])
+    try:
+        _measure(bench)
+    finally:
+        os.sched_setaffinity(0, cpus)
+
+
+def _measure(bench: Bench) -> None:
     # Check the options.
     options = bench.options
     names, kinds = _chosen(options, "names", (*NAMES, *COMMUNITIES)), _chosen(options, "kinds", KINDS)
@@ -142,18 +160,19 @@ def _point(
 ) -> dict[str, Any]:
     """Maintain a result through batches of one size and kind."""
     name, arguments = run
-    seconds, fresh, how, visited, qualities = [], [], Counter[str](), [], []
+    used: tuple[list[list[float]], ...] = ([], [])  # time and CPU time, of reads and of fresh runs
+    how, visited, qualities = Counter[str](), [], []
     # After each batch, time the read and a fresh run, so that other load on the machine affects both. Every second time
     # the fresh run comes first, since the other one finds the graph in the caches.
     calls = [live.result, lambda: getattr(graph, name)(**arguments)]
     for number in range(1 + bench.options.repeats):
         graph.update(stream.batch(kind, size))
         order = (0, 1) if number % 2 else (1, 0)
-        timed = {which: bench.time(calls[which]) for which in order}
+        timed = {which: _timed(bench, calls[which]) for which in order}
         (spent, result), (again, anew) = timed[0], timed[1]
         if number:  # the first is a warm-up
-            seconds.append(spent)
-            fresh.append(again)
+            used[0].append(spent)
+            used[1].append(again)
             how[live.report.how] += 1
             visited.append(live.report.edges)
             if name in COMMUNITIES:
@@ -161,13 +180,31 @@ def _point(
 
     # Compare the last two results, and the times.
     _check(name, result, anew)
-    line = summary(seconds)
-    ms = round(float(np.median(fresh)) * 1e3, 4)
-    ways = ", ".join(f"{n} {way}" for way, n in how.most_common())
-    share, worst = round(line["p50_ms"] / ms, 4), round(line["max_ms"] / ms, 4)
+    (seconds, fresh), (cpu, fresh_cpu) = np.moveaxis(np.array(used), -1, 0)
+    line = {**summary(seconds.tolist()), "fresh_ms": round(1e3 * _median(fresh), 4), **_shares(seconds, fresh)}
+    if bench.device.kind == "cpu":
+        line |= {f"cpu_{column}": part for column, part in _shares(cpu, fresh_cpu).items()}
     if qualities:
         line |= _losses(*np.array(qualities).T)
-    return {**line, "fresh_ms": ms, "share": share, "worst": worst, "how": ways, "visited": int(np.median(visited))}
+    ways = ", ".join(f"{n} {way}" for way, n in how.most_common())
+    return {**line, "how": ways, "visited": int(np.median(visited))}
+
+
+def _timed(bench: Bench, call: Callable[[], Any]) -> tuple[list[float], Any]:
+    """Return the seconds of `call` and its CPU time, of the whole process, and its result."""
+    began = time.process_time()
+    seconds, value = bench.time(call)
+    return [seconds, time.process_time() - began], value
+
+
+def _median(seconds: np.ndarray) -> float:
+    """Return the mean of the medians of every second run and of the others."""
+    return float(np.mean([np.median(half) for half in (seconds[::2], seconds[1::2]) if len(half)]))
+
+
+def _shares(reads: np.ndarray, fresh: np.ndarray) -> dict[str, float]:
+    """Return the median and the longest read, as parts of the median fresh run."""
+    return {"share": round(_median(reads) / _median(fresh), 4), "worst": round(float(reads.max()) / _median(fresh), 4)}
 
 
 def _losses(mine: np.ndarray, fresh: np.ndarray) -> dict[str, float]:

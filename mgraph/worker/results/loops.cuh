@@ -7,7 +7,10 @@ struct CountLoops {  // one lane per arc, src << 32 | dst
     i64 n;
     i64* loops;
     DEVICE void operator()(Grid grid) const {
-        for (i64 i : grid.items(n))
-            if (keys[i] >> 32 == (u64)(u32)keys[i]) take_place(loops);
+        i64 found = 0;
+        for (i64 i : grid.items(n)) found += keys[i] >> 32 == (u64)(u32)keys[i];
+        Tile<32> tile;
+        found = tile.sum(found);
+        if (tile.rank() == 0 && found) atomic_add(loops, found);
     }
 };

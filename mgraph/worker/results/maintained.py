@@ -16,7 +16,6 @@ the next read recomputes the result.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
@@ -28,6 +27,7 @@ from mgraph.device import Array
 from mgraph.errors import CapacityError
 from mgraph.exchange.columns import join_columns, split_columns
 from mgraph.kernels import load
+from mgraph.kernels.stopwatch import Stopwatch
 from mgraph.structures.plan import DELETED, INSERTED, UPDATED
 from mgraph.structures.sort import sort_keys
 from mgraph.worker.results.remembered import key_of, remember, remove
@@ -42,6 +42,7 @@ Value = dict[str, Any]
 
 FEW = 4096  #: changed arcs of a rank that are sent with its numbers
 SHORT = 0.1  #: seconds of a first computation that is repeated
+FIRST_USE = 2  #: an update that has just prepared its arrays takes up to so many times as long as the next
 SLOWER = 0.005  #: seconds that updates for removals may take besides twice a full computation
 
 
@@ -86,9 +87,9 @@ def _compute(shard: Shard, state: MaintainedState, algorithm: Algorithm, args: V
     assert algorithm.maintain is not None
     first = not state.cost.seconds and state.memory is None
     while True:
-        state.result, began = None, time.perf_counter()  # the old result is freed first
+        state.result, watch = None, _stopwatch(shard)  # the old result is freed first
         result = algorithm.maintain(shard, *([] if state.memory is None else [state.memory]), **args)
-        seconds = _longest(shard, began)
+        seconds = _longest(shard, watch, result.preparation)
         if not first or seconds > SHORT:
             break
         first = False
@@ -143,15 +144,15 @@ def _gone_on(shard: Shard, state: MaintainedState) -> Value | None:
 
     # Gather the changed arcs, and update, unless it is likely to take too long.
     changes, arcs, applied = _changes(shard, state.epoch, agreed), agreed.arcs, None
-    loops, began = _loops(shard, changes), time.perf_counter()
+    loops, watch = _loops(shard, changes), _stopwatch(shard)
     if state.memory is not None:
         applied = result.apply_changes(changes, arcs) if agreed.logged <= MOST else None
     elif (most := state.cost.most(arcs, len(changes))) or result.iterates:
         applied = result.apply_changes(changes, most)
         if most:
             shard.device.synchronize()
-            began += 0.0 if applied is None else applied.preparation
-            state.tried = Tried(time.perf_counter() - began, applied, arcs, len(changes))
+            preparation = 0.0 if applied is None else applied.preparation
+            state.tried = Tried(watch.seconds() - preparation, applied, arcs, len(changes))
 
     if applied is not None and applied.how == "gave up":
         applied = None
@@ -188,8 +189,8 @@ class _Agreed(NamedTuple):
         The most batches since the result on a rank.
     deleted, logged : int
         The deletions and all changes in the batches since the result.
-    epochs : int64[logged]
-        The epoch of each change, in rank order.
+    epochs : list of int64[2, k]
+        The epochs of each rank's batches, and their numbers of changes.
     columns : list of uint8[k]
         The changes of each rank, joined, in host memory; empty unless there are few.
     """
@@ -198,12 +199,15 @@ class _Agreed(NamedTuple):
     batches: int
     deleted: int
     logged: int
-    epochs: np.ndarray
+    epochs: list[np.ndarray]
     columns: list[np.ndarray]
 
 
 def _agree(shard: Shard, state: MaintainedState) -> _Agreed | None:
-    """Return the agreed counts if each rank has the same result and all later changes, else None. One allgather."""
+    """Return the agreed counts if each rank has the same result and all later changes, else None.
+
+    One allgather; nothing on a single rank.
+    """
     log, result = shard.change_log, state.result
     first = log.first
     same = state.generation == shard.generation and state.starts == shard.partition.starts[:-1]
@@ -218,9 +222,14 @@ def _agree(shard: Shard, state: MaintainedState) -> _Agreed | None:
     batches = len(since) + any(at <= log.moved for at, _ in since)
     logged, tried, state.tried = sum(len(touched) for _, touched in since), state.tried, None
     nanoseconds = 0 if tried is None else int(1e9 * tried.seconds)
+    if shard.size == 1:
+        if tried is not None:
+            _learn(state.cost, tried, tried.seconds)
+        agreed = _Agreed(shard.out_edges.num_edges, batches, deleted, logged, [], [])
+        return agreed if usable else None
     numbers = [usable, state.epoch, shard.out_edges.num_edges, batches, deleted, logged, nanoseconds, len(since)]
     words = np.array([*numbers, *(at for at, _ in since), *(len(touched) for _, touched in since)], np.int64)
-    if 0 < logged <= FEW and shard.size > 1:
+    if 0 < logged <= FEW:
         mine = join_columns(shard.device.host, [shard.device.to_host(column) for column in _logged(shard, since)])
         words = np.concatenate([words, mine.view(np.int64)])
     every = shard.exchange.gather_values(words, "allgather")
@@ -230,11 +239,11 @@ def _agree(shard: Shard, state: MaintainedState) -> _Agreed | None:
     if not rows[:, 0].all() or (rows[:, 1] != state.epoch).any():
         return None
     ends = len(numbers) + 2 * rows[:, 7]
-    few = shard.size > 1 and rows[:, 5].max() <= FEW
+    few = rows[:, 5].max() <= FEW
     places = [theirs[len(numbers) : end].reshape(2, -1) for theirs, end in zip(every, ends, strict=True)]
     return _Agreed(
         arcs=int(rows[:, 2].sum()), batches=int(rows[:, 3].max()), deleted=int(rows[:, 4].sum()),
-        logged=int(rows[:, 5].sum()), epochs=np.concatenate([np.repeat(*place) for place in places]),
+        logged=int(rows[:, 5].sum()), epochs=places,
         columns=[theirs[end:].view(np.uint8) for theirs, end in zip(every, ends, strict=True)] if few else [],
     )  # fmt: skip
 
@@ -242,18 +251,26 @@ def _agree(shard: Shard, state: MaintainedState) -> _Agreed | None:
 def _learn(cost: CostModel, tried: Tried, seconds: float) -> None:
     """Learn from an update that took so long on the slowest rank."""
     applied, work = tried.applied, (seconds, tried.arcs, tried.changed)
-    if applied is None or applied.how == "iterated after a try":
+    if applied is None:
         cost.gave_up(*work)
+    elif applied.how == "iterated after a try":
+        cost.gave_up(*work, applied.tried)
     elif applied.how == "gave up":
         cost.gave_up(*work, applied.edges)
     elif applied.how == "updated":
-        cost.completed(*work, applied.edges)
+        first_use = FIRST_USE if applied.preparation else 1
+        cost.completed(seconds / first_use, tried.arcs, tried.changed, applied.edges)
 
 
-def _longest(shard: Shard, began: float) -> float:
-    """Return the seconds since `began` on the slowest rank."""
+def _stopwatch(shard: Shard) -> Stopwatch:
+    return Stopwatch(shard.device, shard.size == 1)
+
+
+def _longest(shard: Shard, watch: Stopwatch, preparation: float = 0.0) -> float:
+    """Return the seconds of the slowest rank, without those of a `preparation`."""
     shard.device.synchronize()
-    return float(shard.exchange.allreduce(np.array([time.perf_counter() - began]), "max")[0])
+    seconds = watch.seconds() - preparation
+    return seconds if shard.size == 1 else float(shard.exchange.allreduce(np.array([seconds]), "max")[0])
 
 
 # ---- removals of vertices without edges ------------------------------------------------------------------------------
@@ -305,12 +322,12 @@ def _catch_up_for_removal(shard: Shard, state: MaintainedState) -> None:
     if state.memory is None and state.spent > 2 * state.cost.seconds + SLOWER:
         state.result = None
         return
-    began = time.perf_counter()
+    watch = _stopwatch(shard)
     report = _gone_on(shard, state)
     result, state.result = state.result, None
     if report is None or result is None:
         return
-    state.spent += _longest(shard, began)
+    state.spent += _longest(shard, watch)
     # An error before leaves no result: the next read would apply the same changes to it again.
     state.result = result
     state.removals, state.touched = state.removals + 1, state.touched + report["touched"]
@@ -352,7 +369,8 @@ def _changes(shard: Shard, epoch: int, agreed: _Agreed) -> EdgeDelta:
     # Sort the changes by arc, and those of an arc by epoch.
     with device.taking(64 * len(keys), f"{len(keys)} changed arcs"):
         if shard.size > 1:
-            stream = device.asarray(np.argsort(agreed.epochs, kind="stable"))
+            epochs = np.concatenate([np.repeat(*batches) for batches in agreed.epochs])
+            stream = device.asarray(np.argsort(epochs, kind="stable"))
             keys, columns = keys[stream], {name: column[stream] for name, column in columns.items()}
         keys, places = sort_keys(device, keys, with_places=True)
         columns = {name: column[places] for name, column in columns.items()}

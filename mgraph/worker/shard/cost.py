@@ -66,10 +66,11 @@ class CostModel:
         """
         if arcs <= FEW:
             return FEW
-        if self.pause and 2 * changed >= self.slow:
+        times = self.times if 2 * changed >= self.slow else 0  # much smaller batches have done no harm
+        if self.pause and times:
             self.pause -= 1
             return 0
-        most = int(self.fresh(arcs) / self._rate(arcs)) // (1 + self.times) - (changed if self.least else 0)
+        most = int(self.fresh(arcs) / self._rate(arcs)) // (1 + times) - (changed if self.least else 0)
         if most <= 0:
             self._fade()
         return max(most, 0)
@@ -115,6 +116,6 @@ class CostModel:
 
     def _suspend(self, changed: int, longer: float, arcs: int) -> None:
         """Suspend updates of this size after one that made a read take `longer` seconds than a full computation."""
-        self.times, self.slow = self.times + 1, changed
+        self.times, self.slow = 1 if 2 * changed < self.slow else self.times + 1, changed
         much = longer > max(MUCH * self.fresh(arcs), LONG)
         self.pause = LONGEST if much else min(2 ** (self.times - 1), LONGEST)

@@ -93,6 +93,16 @@ def test_updates_are_suspended_for_ever_longer_and_tried_again():
     assert cost.times == 0
 
 
+def test_much_smaller_batches_are_neither_suspended_nor_limited_with_large_ones():
+    cost = model()
+    first = cost.most(ARCS, 100)
+    for _ in range(3):
+        cost.gave_up(FRESH / 8, ARCS, 1000, 10)
+    assert cost.times == 3 and cost.most(ARCS, 100) == first
+    cost.gave_up(FRESH / 8, ARCS, 100, 10)
+    assert (cost.times, cost.slow, cost.pause) == (1, 100, 1)
+
+
 def test_updates_that_failed_may_visit_less_next_time():
     cost, most = model(), []
     for _ in range(3):

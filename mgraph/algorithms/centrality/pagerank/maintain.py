@@ -10,6 +10,7 @@ from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Renumbe
 from mgraph.algorithms.centrality.pagerank.forward_push import ForwardPush
 from mgraph.algorithms.centrality.pagerank.program import run
 from mgraph.algorithms.centrality.pagerank.teleport import whole
+from mgraph.kernels.stopwatch import Stopwatch
 from mgraph.structures.plan import UPDATED
 
 __all__ = ["Ranks"]
@@ -31,6 +32,8 @@ class Ranks:
         without edges and teleports have different distributions, and if the iteration did not converge.
     found : dict
         The last result of the iteration, without a `forward_push`.
+    preparation : float
+        The seconds that it took to prepare `forward_push`, of the last iteration.
     futile, rest : int
         How often in a row forward push gave up; how often it is not tried from now on.
     """
@@ -44,10 +47,10 @@ class Ranks:
         self.renumbered = False
         self._iterate(start)
 
-    def _iterate(self, start: Any) -> None:
+    def _iterate(self, start: Any, may_push: bool = True) -> None:
         # Iterate.
         arguments = self.arguments
-        self.forward_push = None
+        self.forward_push, self.preparation = None, 0.0
         self.found, self.info = run(self.shard, start=start, **arguments)
 
         # Forward push needs equal distributions of teleports and dangling mass, and no weights.
@@ -66,8 +69,8 @@ class Ranks:
 
         # Start forward push, from closer ranks: residuals must be far below their limit, or each push causes further
         # ones.
-        if self.info["converged"] and self.shard.n_vertices and self.rest < 0:
-            base = None
+        if may_push and self.info["converged"] and self.shard.n_vertices and self.rest < 0:
+            watch, base = Stopwatch(self.shard.device, self.shard.size == 1), None
             if teleports:
                 base = whole(
                     self.shard, arguments.get("dense"), arguments.get("chosen"), arguments.get("chosen_values")
@@ -76,6 +79,8 @@ class Ranks:
             ranks = self.shard.device.astype(closer["rank"], np.float64)
             self.forward_push = ForwardPush(self.shard, arguments["alpha"], arguments["tol"], ranks, base)
             self.found = {}
+            self.shard.device.synchronize()
+            self.preparation = watch.seconds()
 
     @property
     def nbytes(self) -> int:
@@ -94,11 +99,11 @@ class Ranks:
             return ApplyResult(0, False)
 
         # Try forward push.
-        visited, start, tried = 0, self.found.get("rank"), False
+        watch = Stopwatch(self.shard.device, self.shard.size == 1)
+        visited, start, tried = 0, self.found.get("rank"), 0.0
         if self.forward_push is not None and most == 0:
-            start, self.rest = self.forward_push.ranks("float64"), 1
+            start = self.forward_push.ranks("float64")
         elif self.forward_push is not None:
-            tried = True
             settled = self.forward_push.apply_changes(changes, most // 2, renumbered)
             visited = int(self._sum(self.forward_push.edges))
             if settled and self.forward_push.error < self.arguments["tol"]:
@@ -107,16 +112,21 @@ class Ranks:
             self.futile = min(self.futile + 1, MOST_FUTILE)
             self.rest = 2**self.futile
             start = self.forward_push.ranks("float64")
+            self.shard.device.synchronize()
+            tried = watch.seconds()
 
         # Else iterate from the last ranks, unless they depend on their start or new vertices lack numbers.
         dense = self.arguments.get("dense") is not None or self.arguments.get("loose_dense") is not None
         if start is None or not self.info["converged"] or (more and dense):
             return None
-        self._iterate(start)
+        pushed, may_push = visited, most > 0
+        self._iterate(start, may_push)
         if not self.info["converged"]:
             return None
         visited += int(self.info["iterations"] * self._sum(self.shard.out_edges.num_edges))
-        return ApplyResult(visited, True, "iterated after a try" if tried else "iterated")
+        if not tried:
+            return ApplyResult(visited, True, "iterated")
+        return ApplyResult(visited, True, "iterated after a try", watch.seconds() - tried, pushed)
 
     def renumber(self, ids: Renumbering) -> bool:
         """Implement `Maintained.renumber`. Returns False with a teleport vector."""

@@ -66,7 +66,7 @@ class Components:
     """
 
     takes_deletions = True
-    iterates = False
+    iterates, preparation = False, 0.0
 
     def __init__(self, shard: Shard) -> None:
         self.shard, self.device = shard, shard.device

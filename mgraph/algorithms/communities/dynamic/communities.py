@@ -153,7 +153,7 @@ class Communities:
         self.device.scatter(labels, self.order, by_user)
         return labels
 
-    iterates = False
+    iterates, preparation = False, 0.0
 
     @property
     def takes_deletions(self) -> bool:

@@ -37,7 +37,7 @@ class Triangles:
     """
 
     takes_deletions = True
-    iterates = False
+    iterates, preparation = False, 0.0
 
     def __init__(self, shard: Shard) -> None:
         self.shard, self.device = shard, shard.device

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Literal
 
 import numpy as np
@@ -13,12 +12,13 @@ from mgraph.algorithms.paths.incremental_paths.incremental_paths import Incremen
 from mgraph.algorithms.paths.near_far.search import HOPS, NearFarSearch, library
 from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.device import Array
+from mgraph.kernels.stopwatch import Stopwatch
 from mgraph.structures import Structure
 
 __all__ = ["Distances"]
 
-HOP = np.uint64(32)  #: a length is hops << 32
-NONE = np.uint64(HOPS.none)
+HOP = 32  #: a length is hops << 32
+assert HOPS.none == 2**64 - 1
 
 
 class Distances:
@@ -33,7 +33,7 @@ class Distances:
     """
 
     takes_deletions = True
-    iterates = False
+    iterates, preparation = False, 0.0
 
     def __init__(self, shard: Shard, source: int, direction: str = "out", predecessors: bool = False) -> None:
         self.shard, self.source, self.inward = shard, source, direction == "in"
@@ -52,22 +52,23 @@ class Distances:
         # Append the new vertices, which the last rank owns.
         shard, device = self.shard, self.shard.device
         words, parents = self._words(self.found["distance"]), self.found.get("predecessors")
-        words = device.concatenate([words, device.full(shard.hi - shard.lo - len(words), HOPS.none, np.uint64)])
-        if parents is not None:
-            fresh = device.full(shard.hi - shard.lo - len(parents), -1, np.int64)
-            parents = device.concatenate([parents, fresh])
+        more = shard.hi - shard.lo - len(words)
+        if more:
+            words = device.concatenate([words, device.full(more, HOPS.none, np.uint64)])
+        if parents is not None:  # a copy: results have the array
+            parents = device.concatenate([parents, device.full(more, -1, np.int64)])
         self.found = {}
         search = NearFarSearch(shard, HOPS, edges=self._edges, length=all_gather(shard, words))
         return IncrementalPaths(shard, search, self.source, self.inward, parents)
 
     def _words(self, distance: Array) -> Array:
-        device = self.shard.device
-        words = device.astype(distance, np.uint64)
-        with device.taking(2 * len(words), f"{len(words)} distances"):
-            reached = distance >= 0
-        words <<= HOP
-        words[~reached] = NONE
-        return words
+        # -1 becomes `HOPS.none`, whose bits are all set.
+        hops = self.shard.device.astype(distance, np.int64)
+        with self.shard.device.taking(8 * len(hops), f"{len(hops)} distances"):
+            signs = hops >> 63
+        hops <<= HOP
+        hops |= signs
+        return hops.view(np.uint64)
 
     @property
     def nbytes(self) -> int:
@@ -78,13 +79,14 @@ class Distances:
 
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
         """Update the distances. Returns None if they must be computed anew."""
-        began = time.perf_counter()
+        preparation = 0.0
         if (incremental := self.incremental) is None:
+            watch = Stopwatch(self.shard.device, self.shard.size == 1)
             incremental = self.incremental = self._begin()
             self.shard.device.synchronize()
+            preparation = watch.seconds()
         elif more := self.shard.n_vertices - len(incremental.length):
             incremental.grow(self.shard.device.full(more, HOPS.none, np.uint64))
-        preparation = time.perf_counter() - began
         changed = incremental.apply_changes(changes, most)
         how: Literal["gave up", "updated"] = "gave up" if changed is None else "updated"
         return ApplyResult(incremental.visited(), bool(changed), how, preparation)

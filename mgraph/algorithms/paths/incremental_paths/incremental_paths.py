@@ -63,6 +63,7 @@ FILE = "algorithms/paths/incremental_paths/incremental_paths.cuh"
 NESTED = 2  #: rounds for roots that are below other roots
 SPARSE = 8  #: mean degree up to which paths may be so long that it pays to cut whole subtrees
 MANY = 512  #: the most suspects for one kernel on a CPU; on a GPU that is `BLOCKWISE`
+PARTS = (8, 4, 2)  #: of more suspects than `MANY`, each such part is checked before all
 FEW, TURNS = 8, 8  #: the most suspects with which `InvalidatePersistent` is tried first, and its turns
 
 
@@ -201,9 +202,13 @@ class IncrementalPaths:
         changed = Struct(**changes.fields())
         before = self.own.copy() if self.parents is not None else None
 
-        # Cut the vertices that have lost their support.
-        self.kernels.ListSuspects(len(changes), tree=self.tree, changed=changed, stale=self.subtree_cut.stale)
-        gone = self._invalidate(most // 2, changed, len(changes))
+        # Cut the vertices that have lost their support: none by hops without deletions.
+        gone: list[Array] | None = []
+        if changes.deleted or self.lengths.bits:
+            self.kernels.ListSuspects(len(changes), tree=self.tree, changed=changed, stale=self.subtree_cut.stale)
+            gone = self._invalidate(most // 2, changed, len(changes))
+        else:
+            self.counts = np.zeros(WORDS, np.int64)
         if gone is None or self.counts[REFUSED]:
             return None
         self.cut_off = gone[0] if len(gone) == 1 else self.device.concatenate([self.gone[:0], *gone])
@@ -230,6 +235,8 @@ class IncrementalPaths:
         return self.counts
 
     def _sum(self, *mine: int) -> list[int]:
+        if self.shard.size == 1:
+            return list(mine)
         totals: list[int] = self.shard.exchange.allreduce(np.array(mine, np.int64)).tolist()
         return totals
 
@@ -238,6 +245,8 @@ class IncrementalPaths:
         # A single rank tries the cheap ways first: a few turns of one kernel, then whole subtrees.
         backward, gone, begin = self.backward, list[Array](), 0
         alone = self.shard.size == 1 and backward is not None
+        if alone and self.device.kind == "cpu" and not self.read()[SUSPECTS]:  # a read costs a CPU nothing
+            return gone
         if jumps := self.jumps:
             self._invalidate_persistent(most, gone, FEW, TURNS)
             if self.counts[SUSPECTS] and self.counts[EDGES] <= most:
@@ -254,11 +263,17 @@ class IncrementalPaths:
         counts = self.counts
         suspects = self._sum(int(counts[SUSPECTS]))[0]
         while suspects:
+            if self.shard.size == 1:
+                self.shard.exchange.barrier()  # an aborted call ends here
             if backward is None or (alone and int(counts[EDGES]) > most):
                 return None
 
-            # Cut the suspects that no edge supports.
+            # Cut the suspects that no edge supports. A CPU checks many of them in parts, so that it ends near `most`.
             begin, count = int(counts[CUT]), int(counts[SUSPECTS])
+            for part in PARTS if alone and self.device.kind == "cpu" and count > MANY else ():
+                self.kernels.CheckSuspects(count // part, graph=backward.view(), tree=self.tree, count=count // part)
+                if int(self.read()[EDGES]) > most:
+                    return None
             self.kernels.CheckSuspects(count, graph=backward.view(), tree=self.tree, count=count)
             self.device.fill(self.state[:1], 0)
             counts = self.read()
@@ -282,8 +297,9 @@ class IncrementalPaths:
         """Return the edges that were visited, and those that `_recompute` will visit: of all rows that were cut."""
         cut, visited = self.gone[: int(self.counts[CUT])] - np.uint32(self.shard.lo), int(self.counts[EDGES])
         assert self.backward is not None
-        for edges in (self.backward, self.forward):
-            visited += self.device.total(self.device.gather(edges.degrees(), cut))
+        same = self.backward is self.forward
+        for edges in {id(edges): edges for edges in (self.backward, self.forward)}.values():
+            visited += (1 + same) * self.device.total(edges.degrees(cut, checked=True))
         return self._sum(visited)[0]
 
     def _invalidate_persistent(
@@ -329,9 +345,11 @@ class IncrementalPaths:
         lost, cut = self.cut_off, int(self.counts[CUT])
         listed = {"tree": self.tree, "list": lost, "n": len(lost)}
         bounds = self._bounds(cut) if self.bounded and cut else None
-        self.kernels.ForgetLengths(len(lost), **listed, bounds=bounds)
+        if len(lost):
+            self.kernels.ForgetLengths(len(lost), **listed, bounds=bounds)
         seeds = self.seeds(changed, changes, cut)
-        self.kernels.UnmarkInvalid(len(lost), **listed)
+        if len(lost):
+            self.kernels.UnmarkInvalid(len(lost), **listed)
         updated = self.resume(*seeds, len(lost) > 0)
 
         # Search again, without bounds, for vertices that were not reached below their bounds.
@@ -358,9 +376,10 @@ class IncrementalPaths:
         n, room, backward = len(changes), len(changes) + cut, self.backward
         seeds, words = self.device.empty(room, np.uint32), self.device.empty(room, np.uint64)
         self.device.fill(self.state[SEEDS : SEEDS + 1], 0)
-        if backward is not None:
+        if backward is not None and cut:
             self.kernels.SeedInvalid(cut, graph=backward.view(), tree=self.tree, count=cut, seeds=seeds, words=words)
-        self.kernels.SeedInserted(n, tree=self.tree, changed=changed, seeds=seeds, words=words)
+        if changes.deleted < n:
+            self.kernels.SeedInserted(n, tree=self.tree, changed=changed, seeds=seeds, words=words)
         n = int(self.read()[SEEDS])
         return seeds[:n], words[:n]
 
@@ -413,7 +432,9 @@ class IncrementalPaths:
         out, counts = self.device.empty(self.search.n, dtype), self.device.zeros(2, np.int64)
         self.kernels.ResultLengths(self.search.n, tree=self.tree, out=out, found=counts)
         here = Device.to_host(counts).copy()
-        levels = int(shard.exchange.allreduce(here[1:], "max")[0]) if self.lengths.bits == 0 else 0
+        levels = int(here[1])
+        if self.lengths.bits == 0 and shard.size > 1:
+            levels = int(shard.exchange.allreduce(here[1:], "max")[0])
         return out, {"reached": self._sum(int(here[0]))[0], "levels": levels}
 
 

@@ -15,7 +15,7 @@ class Distances:
     """Distances from the source to the own vertices, maintained under changes of the graph."""
 
     takes_deletions = True
-    iterates = False
+    iterates, preparation = False, 0.0
 
     def __init__(self, shard: Shard, source: int, predecessors: bool = False, dtype: str = "float32") -> None:
         self.shard, self.source, self.dtype = shard, source, dtype
