@@ -398,8 +398,11 @@ def test_every_allocation_of_a_structure(name, device):
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("part", [(k, 4) for k in range(4)], ids=str)  # which several GPUs take
-@pytest.mark.parametrize("name", [*PROGRAMS, *READS])
+@pytest.mark.parametrize(
+    ("name", "part"),  # Leiden has more than a thousand, which several processes take
+    [(name, (k, n)) for name in [*PROGRAMS, *READS] for n in [16 if "leiden" in name else 1] for k in range(n)],
+    ids=str,
+)
 def test_every_allocation_of_an_algorithm_or_a_read(name, part, device):
     fail_each(name, (PROGRAMS | READS)[name], device, part=part)
 
