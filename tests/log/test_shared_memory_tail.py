@@ -342,10 +342,11 @@ def test_what_a_process_left_half_made_or_written_is_removed_and_that_of_another
     half, other = (Path(FOLDER) / f"{NAME}{LOG:016x}-{what}" for what in ("half", "other"))
     half.write_bytes(bytes(3 * PAGE))
     other.write_bytes(b"MGSPOOL9" + bytes(3 * PAGE))
-    SharedMemoryTail(PAGE, 1, log.folder).close()
     end = time.monotonic() + patience(10)
-    while names() != [other.name] and time.monotonic() < end:  # another test's process may be removing one of them
-        time.sleep(0.01)
+    SharedMemoryTail(PAGE, 1, log.folder).close()
+    while names() != [other.name] and time.monotonic() < end:  # another test's process may just look at one of them
+        time.sleep(0.05)
+        SharedMemoryTail(PAGE, 1, log.folder).close()
     assert names() == [other.name]
     assert finish(log.store) == 0
     other.unlink()
