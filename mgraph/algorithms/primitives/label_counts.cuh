@@ -196,7 +196,7 @@ struct Voting {
     }
 };
 
-// Deals rows to turns by a counting sort: rows that have the same turn, first those that are not wide, then the wide ones.
+// Deals rows to turns by a counting sort: first those that are not wide, by turn, then the wide ones, by turn.
 constexpr i64 deal_chunk = 1024, most_classes = 256;  // rows per tile; a turn has two classes, of rows and of wide rows
 constexpr u8 no_class = 255;
 
