@@ -30,8 +30,8 @@ ROOM = 1 << 24  #: slots of the tables of a group of wide rows: 12 bytes each
 class LabelCounts:
     """Rows of a rank that vote in turns, and the tables of the wide ones.
 
-    Takes 5 bytes per row, 44 bytes per wide row, or 60 with in-edges, and 12 bytes for each of `ROOM` slots or for twice
-    the edges of the largest row.
+    Takes 5 bytes per row, 44 bytes per wide row, or 60 with in-edges, and 12 bytes for each of `ROOM` slots or for
+    twice the edges of the largest row.
 
     Parameters
     ----------
