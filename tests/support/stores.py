@@ -54,15 +54,20 @@ def opened(
     return ranks
 
 
-def written(ranks: Ranks) -> None:
-    """Wait for the snapshot that is being written; raises why it was not."""
+def idle(ranks: Ranks) -> list[Any]:
+    """Wait until no rank is busy with a snapshot, or with telling that it has none; returns their answers."""
     until = time.monotonic() + patience(20)
     answers = raised(ranks.call("writing"))
     while any(answer["busy"] for answer in answers):
         answers = raised(ranks.call("writing"))
         assert time.monotonic() < until
         time.sleep(0.01)
-    problems = [answer["problem"] for answer in answers if answer["problem"]]
+    return answers
+
+
+def written(ranks: Ranks) -> None:
+    """Wait for the snapshot that is being written; raises why it was not."""
+    problems = [answer["problem"] for answer in idle(ranks) if answer["problem"]]
     assert not problems, problems
 
 

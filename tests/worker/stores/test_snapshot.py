@@ -14,7 +14,7 @@ from changed_ranks import CONTENT, KINDS, STARTS, Changed, N, assert_same
 from graph_model import GraphModel, random_batch
 from local_disks import Disks
 from plain_graph import cuts, fresh_rng
-from stores import end, opened, raised, store_of, written
+from stores import end, idle, opened, raised, store_of, written
 
 from mgraph.device import Device
 from mgraph.errors import InvalidOption, StoreError
@@ -141,6 +141,7 @@ def test_one_that_cannot_be_taken_harms_nothing(tmp_path, monkeypatch, caplog):
         raised(graph.ranks.call("snapshot"))
     monkeypatch.undo()
     graph.ranks.reconnect()
+    idle(graph.ranks)
     raised(graph.change("batch"))
     written(graph.ranks)
     assert [one["epoch"] for one in Store(str(tmp_path)).snapshots()] == [3]
