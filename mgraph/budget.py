@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from threading import RLock
+from time import monotonic
 from typing import Any
 
 from mgraph.errors import CapacityError
@@ -16,6 +17,7 @@ __all__ = ["GRAIN", "LARGE", "UNLIMITED", "Budget", "Reservation", "host_memory_
 
 GRAIN = 1 << 20  #: allocations of this many bytes or more are taken from a budget
 UNLIMITED = 1 << 62  #: the bytes left without a limit
+FRESH_SECONDS = 0.002
 LARGE = 1 << 26  #: allocations of this many bytes or more are checked against the machine's free memory too
 
 
@@ -87,12 +89,22 @@ class Budget:
 
     def __init__(self, left: Callable[[], int] | None = None, reclaim: Callable[[], object] = lambda: None) -> None:
         self._left, self._reclaim, self.limited = left, reclaim, left is not None
-        self._reserved = 0
+        self._reserved = self._latest = 0
+        self._stale = 0.0  # when `_latest` has to be asked again
         self._lock = RLock()  # reentrant, because `reclaim` may free an object that releases a reservation
 
     def left(self) -> int:
         """Return the bytes neither taken nor reserved; `UNLIMITED` without a limit."""
         return UNLIMITED if self._left is None else max(0, self._left() - self._reserved)
+
+    def lately_left(self) -> int:
+        """Return what `left` was at most `FRESH_SECONDS` ago."""
+        if self._left is None:
+            return UNLIMITED
+        now = monotonic()
+        if now > self._stale:
+            self._latest, self._stale = self.left(), now + FRESH_SECONDS
+        return self._latest
 
     def reserve(self, nbytes: int, what: Any) -> Reservation:
         """Reserve `nbytes` for the purpose that errors name.

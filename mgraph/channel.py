@@ -18,17 +18,24 @@ import struct
 import time
 import weakref
 from contextlib import suppress
-from typing import Any
 
+from mgraph import plain
 from mgraph.errors import MgraphError
-from mgraph.plain import NotPlain, pack, unpack
+from mgraph.plain import NotPlain
+from mgraph.protocol import Call, Failure, Result, ShardState
 
-__all__ = ["MOST_BYTES", "Bell", "Channel", "ChannelClosed", "Listener", "pack_message", "poll_awake", "unpack"]
+__all__ = ["MOST_BYTES", "Bell", "Channel", "ChannelClosed", "Listener", "pack", "poll_awake", "unpack"]
 
 MOST_BYTES = 1 << 16  #: of a message; sockets hold more
 
 #: how long a thread polls before it sleeps, on hosts of at least so many CPUs: waking it takes 50 us and more there
 AWAKE_SECONDS, AWAKE_CPUS = 1e-3, 8
+
+_KINDS = Call, Result, Failure  # of messages
+_CODES = {kind: code for code, kind in enumerate(_KINDS)}
+
+# Made here, since flags of an enum take 3 us to join.
+_SEND, _RECEIVE = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL), int(socket.MSG_DONTWAIT)
 
 _PEER = struct.Struct("3i")  # pid, uid and gid of the process at the other end
 
@@ -109,7 +116,7 @@ class Channel:
         ChannelClosed
         """
         try:
-            self._sock.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            self._sock.send(data, _SEND)
         except BlockingIOError:
             return False
         except OSError as error:
@@ -124,7 +131,7 @@ class Channel:
         ChannelClosed
         """
         try:
-            data = self._sock.recv(2 * MOST_BYTES, socket.MSG_DONTWAIT)
+            data = self._sock.recv(2 * MOST_BYTES, _RECEIVE)
         except BlockingIOError:
             return None
         except OSError as error:
@@ -179,10 +186,29 @@ def _same_user(sock: socket.socket) -> bool:
     return bool(uid == os.geteuid())
 
 
-def pack_message(fields: dict[str, Any]) -> bytes | None:
+def pack(message: Call | Result | Failure) -> bytes | None:
     """Return a message as bytes; None if it is too large or not plain."""
     try:
-        data = pack(fields)
+        data = plain.pack_message((_CODES[type(message)], *message))
     except NotPlain:
         return None
     return data if len(data) <= MOST_BYTES else None
+
+
+def unpack(data: bytes) -> Call | Result | Failure:
+    """Return the message of packed bytes.
+
+    Raises
+    ------
+    NotPlain
+        `data` is no message.
+    """
+    fields = plain.unpack(data)
+    try:
+        code, *values = fields
+        if code:
+            values[2] = ShardState(*values[2])
+        message: Call | Result | Failure = _KINDS[code](*values)
+    except (TypeError, ValueError, IndexError) as error:
+        raise NotPlain(f"no message: {error}") from None
+    return message

@@ -26,15 +26,13 @@ shows that the worker is alive.
 Where client and worker share a host, a small `Call` and a small answer may go by the session's channel instead: see
 `mgraph.channel`. The client sends a call so only when no other one is under way.
 
-Messages are frozen dataclasses in both processes and are sent as plain dicts (`to_dict`, `from_dict`), because a
-pickled dataclass costs ten times as much as a dict. This module does not import Dask; `mgraph.wire` writes the dicts to
-Dask's comms.
+Messages are named tuples. `mgraph.wire` sends them by Dask's comms, as dicts (`to_dict`, `from_dict`), so that another
+version's `Hello` can be read; `mgraph.channel` sends their values. This module does not import Dask.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -158,8 +156,7 @@ class Answer(NamedTuple):
 # ---- messages --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Hello:
+class Hello(NamedTuple):
     """Open a session of the client with `rank` of `graph`.
 
     The graph has `size` ranks, and `patience` is the client's. With `attach` it is another session with a shard of a
@@ -176,43 +173,38 @@ class Hello:
     channel: bytes = b""
 
 
-@dataclass(frozen=True)
-class Welcome:
+class Welcome(NamedTuple):
     """Confirm an open session; `version` is the worker's. `why` says why there is no channel; empty otherwise."""
 
     version: int = VERSION
     why: str = ""
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """Run `method` with `args` in the shard's thread, and free the results in `free`; `freed` as in `Freed`."""
 
     seq: int
     attempt: int
     method: str
-    args: dict[str, Any] = field(default_factory=dict)
+    args: dict[str, Any]
     free: tuple[str, ...] = ()
     freed: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class Abort:
+class Abort(NamedTuple):
     """End all waits of `attempt` and destroy its exchange."""
 
     seq: int
     attempt: int
 
 
-@dataclass(frozen=True)
-class Close:
+class Close(NamedTuple):
     """Free the shard and end the session."""
 
     seq: int
 
 
-@dataclass(frozen=True)
-class Publish:
+class Publish(NamedTuple):
     """Publish the shard under `name`, or withdraw it with None.
 
     Clients that attach get the `card`. `attempt` and `known` are as in `Done`.
@@ -225,22 +217,19 @@ class Publish:
     known: bytes | None = None
 
 
-@dataclass(frozen=True)
-class Turn:
+class Turn(NamedTuple):
     """Request the lock of a published graph from rank 0; answered with the last `Done`."""
 
     seq: int
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(NamedTuple):
     """Tell the holder of the lock requested as `turn` that another client waits for it."""
 
     turn: int
 
 
-@dataclass(frozen=True)
-class Done:
+class Done(NamedTuple):
     """Release the lock requested as `turn`, or withdraw the request.
 
     Parameters
@@ -256,8 +245,7 @@ class Done:
     known: bytes | None = None
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """Rows of a large array `name` in an answer, from `first`, of `total`."""
 
     seq: int
@@ -267,8 +255,7 @@ class Part:
     total: int
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """Answer of call `seq`, without arrays sent in parts; `freed` as in `Freed`."""
 
     seq: int
@@ -277,8 +264,7 @@ class Result:
     freed: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(NamedTuple):
     """The `error` that call `seq` raised, as `encode_error` packs it."""
 
     seq: int
@@ -286,23 +272,20 @@ class Failure:
     state: ShardState
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(NamedTuple):
     """Map the segment at `place`. The answer's `why` tells why not."""
 
     seq: int
     place: bytes
 
 
-@dataclass(frozen=True)
-class Freed:
+class Freed(NamedTuple):
     """Free the offsets of shared memory whose arrays were read."""
 
     places: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Beat:
+class Beat(NamedTuple):
     """Sign of life, with the running user function and the epoch."""
 
     busy: str | None = None
@@ -332,7 +315,7 @@ _KINDS: dict[str, type[Any]] = {kind.__name__.lower(): kind for kind in get_args
 
 def to_dict(message: Message) -> dict[str, Any]:
     """Convert `message` to a dict of its fields and its `type`."""
-    fields = {"type": type(message).__name__.lower(), **vars(message)}
+    fields = {"type": type(message).__name__.lower(), **message._asdict()}
     if "state" in fields:
         fields["state"] = _packed(fields["state"])
     return fields

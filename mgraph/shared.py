@@ -249,8 +249,7 @@ class _Room:
 
 def is_large(value: Any) -> bool:
     """Return True for an array that goes through shared memory."""
-    kind = getattr(getattr(value, "dtype", None), "kind", "")
-    return kind != "" and kind in "biufmM" and getattr(value, "nbytes", 0) >= LARGE
+    return getattr(value, "nbytes", 0) >= LARGE and getattr(getattr(value, "dtype", None), "kind", "-") in "biufmM"
 
 
 def _fill(target: np.ndarray, array: Any) -> None:

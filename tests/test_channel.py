@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from mgraph import channel as channels
-from mgraph.channel import MOST_BYTES, Channel, ChannelClosed, Listener, pack_message, unpack
+from mgraph import plain
+from mgraph.channel import MOST_BYTES, Channel, ChannelClosed, Listener, pack, unpack
+from mgraph.plain import NotPlain
+from mgraph.protocol import Call, Failure, Result, ShardState
 
 
 def pair() -> tuple[Channel, Channel]:
@@ -78,10 +81,53 @@ def test_processes_of_other_users_are_refused_at_both_ends(monkeypatch):
 
 @pytest.mark.parametrize("value", [object(), b"x" * MOST_BYTES, np.zeros(MOST_BYTES)])
 def test_large_messages_and_odd_values_go_by_the_comm(value):
-    assert pack_message({"value": value}) is None
-    data = pack_message({"value": 1})
-    assert data is not None
-    assert unpack(data) == {"value": 1}
+    assert pack(Call(1, 0, "gather", {"value": value})) is None
+
+
+STATE = ShardState(3, 4, edges=np.int64(6), broken="rank 1: the commit failed")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Call(7, 2, "update", {"op": None, "nested": {"a": (1, 2.5)}}, ("r1",), (4096,)),
+        Result(7, {"epoch": 4}, STATE, (0, 8192)),
+        Failure(7, b"error", STATE),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_calls_and_answers_arrive_as_they_were(message):
+    data = pack(message)
+    found = unpack(data)
+    assert type(found) is type(message)
+    assert found == message
+    if not isinstance(message, Call):
+        assert type(found.state) is ShardState
+    for end in range(len(data)):
+        with pytest.raises(NotPlain):
+            unpack(data[:end])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        3,
+        (),
+        (0,),
+        (3, 1, 2, 3, 4),
+        (0, 1, 0, "bfs"),
+        (1, 1, {}),
+        (1, 1, {}, 5),
+        (1, 1, {}, (0,) * 20),
+        ("0", 1),
+        {},
+    ],
+    ids=str,
+)
+def test_other_values_are_no_messages(value):
+    with pytest.raises(NotPlain, match="no message"):
+        unpack(plain.pack_message(value))
 
 
 @pytest.mark.parametrize("cpus", [1, 64])

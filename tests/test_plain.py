@@ -9,19 +9,23 @@ import numpy as np
 import pytest
 from mutations import PICKLE, Runs, hostile
 
-from mgraph.errors import CapacityError, MgraphError
+from mgraph import channel
+from mgraph.errors import CapacityError
 from mgraph.failures import decode_error, encode_error
-from mgraph.plain import NotPlain, pack, unpack
-from mgraph.protocol import Call, Result, ShardState, from_dict, to_dict
+from mgraph.plain import VECTORS, NotPlain, pack, pack_message, unpack
+from mgraph.protocol import Call, Failure, Result, ShardState
 
 
-def test_values_cross_as_they_are():
+@pytest.mark.parametrize("pack", [pack, pack_message])
+def test_values_cross_as_they_are(pack):
     fields = {
         "none": None, "bool": True, "int": -(1 << 63), "large": (1 << 64) - 1, "float": float("inf"), "text": "é\0",
         "bytes": b"\xff", "tuple": (1, (2, 3)), "dict": {1: "a", "b": {}}, "scalar": np.int64(7),
         "truth": np.bool_(True),
         "array": np.arange(6, dtype=np.uint32).reshape(2, 3), "empty": np.zeros((0, 2), np.float32),
-        "strided": np.arange(10)[::-3], "times": np.array(["2026-01-01"], "M8[ns]"),
+        "strided": np.arange(10)[::-3], "times": np.array(["2026-01-01"], "M8[ns]"), "none of it": np.zeros(0, bool),
+        "big-endian": np.arange(3, dtype=">i4"), "half": np.ones(2, np.float16), "number": np.array(5),
+        **{dtype.str: np.arange(3).astype(dtype) for dtype in VECTORS},
     }  # fmt: skip
     back = unpack(pack(fields))
     for name, value in fields.items():
@@ -34,13 +38,16 @@ def test_values_cross_as_they_are():
             assert type(back[name]) is (type(value.item()) if isinstance(value, np.generic) else type(value))
 
 
+@pytest.mark.parametrize("pack", [pack, pack_message])
 @pytest.mark.parametrize("value", [1 << 64, object(), {1, 2}, 1j, np.array(["a"]), np.array([None]), ValueError("x")])
-def test_other_values_are_refused(value):
+def test_other_values_are_refused(pack, value):
     with pytest.raises(NotPlain):
         pack({"value": [value]})
+    assert unpack(pack([1])) == (1,), "nothing is left of it"
 
 
-def test_a_deep_nesting_is_refused():
+@pytest.mark.parametrize("pack", [pack, pack_message])
+def test_a_deep_nesting_is_refused(pack):
     value: list = []
     for _ in range(100_000):
         value = [value]
@@ -48,10 +55,17 @@ def test_a_deep_nesting_is_refused():
         pack(value)
 
 
+@pytest.mark.parametrize(("code", "data"), [(len(VECTORS), b""), (127, b"1234"), (3, b"12345")])
+def test_extensions_that_are_no_vectors(code, data):
+    with pytest.raises(NotPlain):
+        unpack(msgpack.packb(msgpack.ExtType(code, data)))
+
+
 SEEDS = {
     "error": encode_error(CapacityError("rank 1: no room")),
-    "call": pack(to_dict(Call(1, 0, "update", {"src": np.arange(5, dtype=np.uint32), "epoch": 3}, ("r1",)))),
-    "result": pack(to_dict(Result(1, {"counts": np.arange(6)}, ShardState(3)))),
+    "call": channel.pack(Call(1, 0, "update", {"src": np.arange(5, dtype=np.uint32), "epoch": 3}, ("r1",))),
+    "result": channel.pack(Result(1, {"counts": np.arange(6).reshape(2, 3)}, ShardState(3))),
+    "failure": channel.pack(Failure(1, encode_error(CapacityError("rank 1: no room")), ShardState(3))),
     "pickle": PICKLE,
     "array": msgpack.packb({"mgraph array": "|O", "shape": [1], "bytes": PICKLE}),
 }
@@ -60,13 +74,12 @@ SEEDS = {
 def read(data: bytes) -> None:
     """Read a message in each of the ways that take bytes."""
     assert isinstance(decode_error(data), Exception)
-    fields = unpack(data)
-    if isinstance(fields, dict):
-        from_dict(fields)
+    unpack(data)
+    channel.unpack(data)
 
 
 def messages(count: int) -> None:
-    hostile(read, [*SEEDS.values()], count, (NotPlain, MgraphError, TypeError))  # the last for fields of no message
+    hostile(read, [*SEEDS.values()], count, (NotPlain,))
 
 
 def test_a_pickle_would_have_run():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import pickle
 import subprocess
 import sys
@@ -49,7 +48,7 @@ MESSAGES = [
     Hello("g", 1, 3),
     Hello("g", 0, 1, version=2, patience=0.5),
     Welcome(),
-    Call(0, 0, "inspect"),
+    Call(0, 0, "inspect", {}),
     Call(7, 2, "update", {"epoch": 4, "op": None, "weights": [1.5], "nested": {"a": (1, 2)}}, ("r1", "r2")),
     Abort(8, 2),
     Close(9),
@@ -89,7 +88,7 @@ def test_a_message_arrives_by_way_of_lists(message):
         return list(map(listed, value)) if isinstance(value, tuple) else value
 
     if isinstance(message, Call):
-        message = dataclasses.replace(message, args={})
+        message = message._replace(args={})
     assert from_dict(listed(to_dict(message))) == message
 
 

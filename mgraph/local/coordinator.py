@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
+from operator import attrgetter
 from time import perf_counter
 from typing import Any
 from weakref import WeakSet, finalize
@@ -70,6 +71,8 @@ class Coordinator:
     """
 
     status: GraphStatus
+    epoch = property(attrgetter("status.epoch"))
+    states = property(attrgetter("status.states"))
     runner, client, groups = _Here(), None, True
     lock: AbstractContextManager[None] = nullcontext()
 

@@ -238,7 +238,7 @@ def test_an_answer_waits_and_others_do_not(error):
     thread = ShardThread("mgraph-test", lambda aborted: Servant(after), ended.set)
     thread.start()
     for seq, method in enumerate(["later", "now"], 1):
-        thread.requests.put(Asked(Call(seq, 1, method), posted.put))
+        thread.requests.put(Asked(Call(seq, 1, method, {}), posted.put))
     assert posted.get(timeout=10).seq == 2
     thread.stop()
     assert ended.wait(10)

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import is_dataclass
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -299,7 +298,7 @@ class HandClient:
         self.thread.run(self.comm.write({"op": SESSION_HANDLER, "hello": said}))
 
     def say(self, message: Message | Any) -> None:
-        self.thread.run(self.comm.write(encode(message) if is_dataclass(message) else message))
+        self.thread.run(self.comm.write(encode(message) if isinstance(message, Message) else message))
 
     def hear(self, beats: bool = False) -> Any:
         """The next message; beats only where they are asked for."""

@@ -100,7 +100,7 @@ class BatchResults:
         settled, graph = not caller.status.unsettled, f"graph {caller.status.graph}"
 
         # The vote was interrupted, and the batch was committed afterwards.
-        if settled and caller.status.epoch >= epoch:
+        if settled and caller.epoch >= epoch:
             if method == "update":
                 answer = {"epoch": epoch, **dict.fromkeys(TOLD, UNKNOWN)}
                 self.land(method, [(pending, make, [answer])], math.nan)

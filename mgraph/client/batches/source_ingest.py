@@ -83,7 +83,7 @@ class Ingest:
     @contextmanager
     def _shown(self) -> Iterator[None]:
         """Show the progress of an ingest. A Ctrl-C gets a note with the committed steps."""
-        caller, before = self._coordinator, self._coordinator.status.epoch
+        caller, before = self._coordinator, self._coordinator.epoch
         now = lambda: Done(caller.reached - before, None, f"{caller.reached - before:,} steps committed")  # noqa: E731
         with note_of_stop(caller, "the ingest", "its steps up to that epoch are committed"), shown("ingest", now):
             yield
@@ -112,9 +112,7 @@ class Ingest:
             for part in parts:
                 done.append(self._updates.apply(part, last=False))
         except MgraphError as error:
-            raise with_place(
-                error, f"step {len(done)} of the ingest, epoch {self._coordinator.status.epoch + 1}"
-            ) from None
+            raise with_place(error, f"step {len(done)} of the ingest, epoch {self._coordinator.epoch + 1}") from None
         return done
 
 

@@ -19,7 +19,6 @@ from mgraph.client.batches.mixed import Answers, in_flight
 from mgraph.client.batches.pipeline import Pipeline, Shares
 from mgraph.client.batches.split import deal, largest_ids
 from mgraph.client.batches.windows import leave_isolated, remove_isolated
-from mgraph.client.calls.caller import GraphStatus
 from mgraph.client.options import Options
 from mgraph.client.reports.history import History
 from mgraph.client.reports.progress import Done, shown
@@ -117,7 +116,7 @@ class Updates:
         Eager maintained results are updated after the `last` batch of a call.
         """
         args: dict[str, Any] = {} if offset is None else {"offset": check_offset(offset)}
-        before, edges = self._coordinator.status.epoch, len(batch.src)
+        before, edges = self._coordinator.epoch, len(batch.src)
         try:
             # Show the progress of large batches only, since a display takes a thread.
             if last and edges >= LARGE:
@@ -174,7 +173,7 @@ class Updates:
 
     def _warn_of_sums(self) -> None:
         """Warn once if a sum no longer grows."""
-        if not self._sticks and any(state.stuck for state in self._coordinator.status.states):
+        if not self._sticks and any(state.stuck for state in self._coordinator.states):
             self._sticks = True
             warn(
                 "a sum of weights no longer grows: sums are float32, and it is about 16,777,216 times the weight that "
@@ -259,9 +258,8 @@ class Updates:
         # Ids are sent as they are.
         if self._eager or self._directory.takes(batch):
             return self._sending_apart(batch, args, land)
-        status = self._coordinator.status
-        n_vertices = self._directory.ranges(status.states).n_vertices
-        return nullcontext(Shares(_with(args, self._shares(batch, n_vertices, status=status))))
+        n_vertices = self._directory.n_vertices
+        return nullcontext(Shares(_with(args, self._shares(batch, n_vertices))))
 
     @contextmanager
     def _sending_apart(
@@ -303,18 +301,17 @@ class Updates:
         n_vertices: int | None = None,
         *,
         checked: bool = False,
-        status: GraphStatus | None = None,
     ) -> list[dict[str, Any]]:
         """Return each rank's share of a batch: a contiguous part, or the whole batch if it is small.
 
-        It is checked first, its ids against `n_vertices`, unless it was `checked`. `status` is that of now, if known.
+        It is checked first, its ids against `n_vertices`, unless it was `checked`.
 
         Raises
         ------
         UnknownVertex, InvalidBatch
             An id is past the graph's vertices; or the graph is unweighted and the batch has weights.
         """
-        status, options = status or self._coordinator.status, self._options
+        options = self._options
         src, dst, weight, stamps = batch.src, batch.dst, batch.weight, batch.time
         # The largest ids show if any is unknown; only then search for it.
         if n_vertices is not None and len(src):
@@ -327,7 +324,8 @@ class Updates:
         if stamps is not None or options.times is not None:
             stamps = as_stamps(batch, options.times)
         columns = {"src": src, "dst": dst, "weight": weight, "op": batch.op, "time": stamps}
-        return deal(columns, len(status.addresses), status.one_process and options.device == "cuda", whole=True)
+        size, shared_gpu = self._directory.numbering.partition.size, options.device == "cuda"
+        return deal(columns, size, shared_gpu and self._coordinator.status.one_process, whole=True)
 
     # ---- vertices ----------------------------------------------------------------------------------------------------
 
@@ -372,7 +370,7 @@ class Updates:
             shares[0]["keys"] = keys
             with suppress(Recovered):
                 self._coordinator.call("add_vertices", {"n_vertices": n_vertices}, shares)
-                self.history.add("add_vertices", caller, caller.status.epoch, n, perf_counter() - began)
+                self.history.add("add_vertices", caller, caller.epoch, n, perf_counter() - began)
                 return
 
     def expire(self, before: int) -> UpdateReport:
@@ -421,7 +419,7 @@ class Updates:
         It is known from the last call; no call is made.
         """
         self._coordinator.check()
-        return balance_of(self._coordinator.status.addresses, self._coordinator.status.states)
+        return balance_of(self._coordinator.status.addresses, self._coordinator.states)
 
     def rebalance(self) -> Balance:
         """Move the boundaries of the ranges."""
@@ -438,7 +436,7 @@ class Updates:
 
     def order_first(self) -> None:
         """Order the vertices by degree, if this was requested and the graph has edges by now."""
-        if self.order_due and any(state.edges for state in self._coordinator.status.states):
+        if self.order_due and any(state.edges for state in self._coordinator.states):
             try:
                 self.reorder()
             except CapacityError as error:

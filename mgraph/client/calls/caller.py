@@ -91,6 +91,14 @@ class Caller(Protocol):
     def status(self) -> GraphStatus: ...  # noqa: D102
 
     @property
+    def epoch(self) -> int:
+        """The epoch of `status`, without its other values."""
+
+    @property
+    def states(self) -> Sequence[ShardState]:
+        """The states of `status`, without its other values."""
+
+    @property
     def runner(self) -> Alive:
         """The event loop or thread that runs the calls."""
 

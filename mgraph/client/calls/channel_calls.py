@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import select
 from collections.abc import Callable, Sized
-from dataclasses import replace
-
-import numpy as np
+from typing import cast
 
 from mgraph.calls import RemoteCall
-from mgraph.channel import Bell, Channel, pack_message, poll_awake
+from mgraph.channel import Bell, Channel, pack, poll_awake
 from mgraph.client.calls.admission import SMALL
 from mgraph.client.calls.caller import Value
 from mgraph.client.calls.exchange_lifecycle import ExchangeLifecycle
@@ -22,7 +20,8 @@ from mgraph.client.connections.sessions import Sessions
 from mgraph.errors import MgraphError
 from mgraph.interrupts import DeferredCtrlC
 from mgraph.parallel_copy import copied
-from mgraph.protocol import ABORT_SECONDS, Answer, Call, to_dict
+from mgraph.protocol import ABORT_SECONDS, Answer, Call
+from mgraph.shared import is_large
 
 __all__ = ["ChannelCalls"]
 
@@ -104,8 +103,7 @@ class ChannelCalls:
             and not (exchange.aborting or exchange.lost or sessions.closed)
             and self._may_call()
             and not (self._flying or self._queue)
-            and bool(sessions.all)
-            and all(session.channel is not None and not session.memory_due for session in sessions.all)
+            and sessions.by_channel
             and "sources" not in args  # a warning about a silent worker names the user's function
             and self._runner.alive
             and asyncio._get_running_loop() is not self._runner.loop
@@ -119,8 +117,8 @@ class ChannelCalls:
         if sum(large) > SMALL:
             return None
         filled = [session.with_freed(call) for session, call in zip(self._sessions.all, calls, strict=True)]
-        if alike and not large[0] and not any(call.freed for call in filled):
-            data = pack_message(to_dict(calls[0]))
+        if alike and not large[0] and filled == calls:
+            data = pack(calls[0])
             return None if data is None else [data] * len(calls)
 
         # Move large arrays into shared memory, rank by rank.
@@ -130,8 +128,8 @@ class ChannelCalls:
                 args = session.share_arrays(filled[rank].args)
                 if args is None:
                     break
-                filled[rank] = replace(filled[rank], args=args)
-            data = pack_message(to_dict(filled[rank]))
+                filled[rank] = filled[rank]._replace(args=args)
+            data = pack(filled[rank])
             if data is None:
                 break
             packed.append(data)
@@ -151,7 +149,7 @@ class ChannelCalls:
 
             # All ranks answered by their channels.
             if self._wait(asked):
-                answers = [answer.outcome for answer in asked if isinstance(answer.outcome, Answer)]
+                answers = [cast(Answer, answer.outcome) for answer in asked]
                 self._sessions.note(answers)
                 return [answer.value for answer in answers]
 
@@ -176,13 +174,17 @@ class ChannelCalls:
         seconds = POLL_SECONDS if stopped is None else STOP_SECONDS
         while True:
             # Stop at the first failure: ranks may wait for the one that failed.
-            outcomes = [answer.outcome for answer in asked]
-            if any(isinstance(outcome, BaseException) for outcome in outcomes):
-                return False
-            if all(outcome is not None for outcome in outcomes):
+            missing = False
+            for answer in asked:
+                if answer.outcome is None:
+                    missing = True
+                elif type(answer.outcome) is not Answer:
+                    return False
+            if not missing:
                 return True
-            if any(session.channel is None for session in self._sessions.all):
-                return False  # a rank was lost, and others may wait for it
+            for session in self._sessions.all:
+                if session.channel is None:
+                    return False  # a rank was lost, and others may wait for it
 
             # Wait for a message by a channel, or for the event loop's bell.
             for descriptor, _ in poll_awake(poll, 1000 * seconds):
@@ -215,6 +217,6 @@ def _owned(answer: Value) -> Value:
     """Return an answer with copies of its arrays in shared memory."""
     # Those alone are read-only.
     return {
-        name: copied(value) if isinstance(value, np.ndarray) and not value.flags.writeable else value
+        name: copied(value) if is_large(value) and not value.flags.writeable else value
         for name, value in answer.items()
     }

@@ -22,7 +22,7 @@ from mgraph.client.calls.send_lock import SendLock
 from mgraph.client.connections.session import Session
 from mgraph.client.connections.sessions import CLOSE_SECONDS, Asked, Sessions
 from mgraph.errors import CapacityError, GraphClosed, MgraphError
-from mgraph.protocol import ABORT_SECONDS, PATIENCE_SECONDS, Answer, Publish
+from mgraph.protocol import ABORT_SECONDS, PATIENCE_SECONDS, Answer, Publish, ShardState
 
 __all__ = ["Coordinator", "Flight", "Value"]
 
@@ -279,13 +279,23 @@ class Coordinator:
         sessions, lost = self.sessions, self.exchange.lost
         usable = not (lost or sessions.closed) and self.runner.alive
         unsettled = self._interrupted or self.exchange.aborting or lost
-        silent = [session.address for session in sessions.all if session.silent]
+        silent = tuple(session.address for session in sessions.all if session.silent) if lost else ()
         # In the order of `GraphStatus`, whose own constructor takes twice as long.
         status = (
             self.graph, self.addresses, self.one_process, 0, sessions.states, sessions.epoch, sessions.changes,
-            sessions.closed, usable, unsettled, tuple(silent),
+            sessions.closed, usable, unsettled, silent,
         )  # fmt: skip
         return tuple.__new__(GraphStatus, status)
+
+    @property
+    def epoch(self) -> int:
+        """The last epoch that every rank acknowledged."""
+        return self.sessions.epoch
+
+    @property
+    def states(self) -> list[ShardState]:
+        """The last state of each rank."""
+        return self.sessions.states
 
     @property
     def reached(self) -> int:

@@ -52,7 +52,7 @@ class ExchangeLifecycle:
     @property
     def lost(self) -> bool:
         """True if a rank was lost, or ranks may hold different states."""
-        return self._fatal is not None or self._sessions.lost is not None
+        return self._fatal is not None or self._sessions.any_lost
 
     def check(self) -> None:
         """Raise `GraphClosed`, `GraphLost` or `WorkerLost` if no call is possible any more. Makes no call."""

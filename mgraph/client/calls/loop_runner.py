@@ -36,7 +36,7 @@ class LoopRunner:
     @property
     def alive(self) -> bool:
         """True while the loop runs."""
-        return self.loop.is_running() and not self.loop.is_closed()
+        return self.loop.is_running()
 
     def run(self, work: Coroutine[Any, Any, T], grace: float) -> T:
         """Run `work` on the loop and return its result.

@@ -150,6 +150,8 @@ class PendingAnswers:
         try:
             if isinstance(message, Failure):
                 return decode_error(message.error)
+            if not wholes:
+                return Answer(self._memory.views(message.value), message.state)
             for whole in wholes.values():
                 if isinstance(whole, Exception):
                     return whole

@@ -12,7 +12,6 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import Any
 
 import dask.config
@@ -43,7 +42,11 @@ def shared_bytes(address: str) -> int:
 
 def large_bytes(values: Mapping[str, Any]) -> int:
     """Return the bytes of the large arrays among `values`."""
-    return sum(int(value.nbytes) for value in values.values() if is_large(value))
+    total = 0
+    for value in values.values():
+        if getattr(value, "nbytes", 0) >= LARGE and is_large(value):
+            total += int(value.nbytes)
+    return total
 
 
 class LocalMemory:
@@ -90,7 +93,7 @@ class LocalMemory:
                 await self._open(large)
         if self.shared is None or not self._agreed or not large:
             return call
-        return replace(call, args=await asyncio.to_thread(self.shared.put, call.args, wait))
+        return call._replace(args=await asyncio.to_thread(self.shared.put, call.args, wait))
 
     def put(self, args: dict[str, Any]) -> dict[str, Any] | None:
         """Return `args` with its large arrays in shared memory, from any thread; None without room."""

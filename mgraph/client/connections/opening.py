@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import replace
 from typing import Any
 
 import dask.config
@@ -55,7 +54,7 @@ async def open_session(hello: Hello, address: str, connection_args: dict[str, An
         async with asyncio.timeout(hello.patience):
             comm = await reach(address, hello.patience, connection_args)
             if listener is not None:
-                hello = replace(hello, channel=listener.name)
+                hello = hello._replace(channel=listener.name)
             await comm.write({"op": SESSION_HANDLER, "hello": encode(hello)})
             message = await comm.read()
             _check_welcome(message, address)

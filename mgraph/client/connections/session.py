@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import Any
 
 from distributed.comm import Comm, CommClosedError
@@ -32,7 +31,6 @@ from mgraph.protocol import (
     Share,
     Turn,
     Wanted,
-    from_dict,
 )
 from mgraph.wire import decode, encode
 
@@ -207,7 +205,7 @@ class Session:
         """Return `call` with the places of arrays that were read here."""
         shared = self._memory.shared
         read = () if shared is None else shared.take_read()
-        return replace(call, freed=read) if read else call
+        return call._replace(freed=read) if read else call
 
     def begin(self, seq: int, data: bytes, bell: Bell) -> ChannelAnswer:
         """Send a packed call and return its pending answer. Call `end` when that is not awaited any more."""
@@ -230,8 +228,8 @@ class Session:
             return
         try:
             if (data := channel.receive()) is not None:
-                message = from_dict(unpack(data))
-                if isinstance(message, Result | Failure):
+                message = unpack(data)
+                if not isinstance(message, Call):
                     self._answers.finish_from_thread(message)
         except ChannelClosed:
             self.close_channel()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import count
 from typing import Any, TypeVar
 
@@ -77,7 +76,7 @@ class Sessions:
         """
         hello = Hello(self.graph, 0, len(self.addresses), patience=self.patience, attach=attach)
         opening = [
-            asyncio.create_task(open_session(replace(hello, rank=rank), address, connection_args))
+            asyncio.create_task(open_session(hello._replace(rank=rank), address, connection_args))
             for rank, address in enumerate(self.addresses)
         ]
 
@@ -99,6 +98,19 @@ class Sessions:
 
     async def _close(self, sessions: Iterable[Session]) -> None:
         await asyncio.gather(*(session.close(next(self._numbers), CLOSE_SECONDS) for session in sessions))
+
+    @property
+    def by_channel(self) -> bool:
+        """True if a call may go to every rank by its channel now."""
+        for session in self.all:
+            if session.channel is None or session.memory_due:
+                return False
+        return bool(self.all)
+
+    @property
+    def any_lost(self) -> bool:
+        """True if a rank is lost."""
+        return any(session.lost is not None for session in self.all)
 
     @property
     def lost(self) -> WorkerLost | None:
@@ -203,8 +215,10 @@ class Sessions:
     def know(self, states: list[ShardState]) -> None:
         """Store the states of all ranks, as another client had them."""
         self.states = states
-        self.epoch = min(state.epoch for state in states)
-        self.changes = min(state.changes for state in states)
+        self.epoch, self.changes = states[0].epoch, states[0].changes
+        if len(states) > 1:
+            self.epoch = min([state.epoch for state in states])
+            self.changes = min([state.changes for state in states])
 
 
 def _retrieve_error(future: asyncio.Future[Any]) -> None:

@@ -213,7 +213,7 @@ class _Reopener:
         """Open a lost graph again, on the workers that are left."""
         end = time.monotonic() + WORKERS_SECONDS
         chosen = {**self.chosen, "device": lost.options.device}
-        own, after = self.epoch is None, lost.caller.status.epoch
+        own, after = self.epoch is None, lost.caller.epoch
         opening = _Opening(
             self.storing, chosen, self.epoch, own, after=after, generation=generation, recoveries=lost.number + 1
         )
@@ -235,6 +235,6 @@ class _Reopener:
 
         # Order by degree again, since the order is not stored.
         self.place = place
-        if self.by_degree and own and any(state.edges for state in incarnation.caller.status.states):
+        if self.by_degree and own and any(state.edges for state in incarnation.caller.states):
             incarnation.caller.call("reorder")
         return incarnation

@@ -176,7 +176,7 @@ def card_of(parts: list[Value], name: str) -> Value:
 
 def _numbering(coordinator: Any) -> Numbering:
     """Return the numbering of the ranks."""
-    states = coordinator.status.states
+    states = coordinator.states
     shares = [{"wanted": rank == 0} for rank in range(len(states))]
     order = coordinator.call("order", shares=shares)[0].get("order")
     ranges = Partition((*(state.lo for state in states), states[-1].hi))

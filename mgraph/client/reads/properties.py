@@ -114,7 +114,7 @@ class Properties:
     @property
     def num_edges(self) -> int:
         """The number of edges; an undirected edge counts once. O(1); asks the workers only after a Ctrl-C."""
-        return sum(state.edges for state in self._current.coordinator.status.states)
+        return sum(state.edges for state in self._current.coordinator.states)
 
     @property
     def epoch(self) -> int:
@@ -122,12 +122,12 @@ class Properties:
 
         After a Ctrl-C the workers are asked, since they may have committed a change that no call reported.
         """
-        return self._current.coordinator.status.epoch
+        return self._current.coordinator.epoch
 
     @property
     def nbytes(self) -> int:
         """The bytes of device memory that all workers together held for this graph after its last call."""
-        return sum(state.nbytes for state in self._current.coordinator.status.states)
+        return sum(state.nbytes for state in self._current.coordinator.states)
 
     @property
     def durable_epoch(self) -> int:

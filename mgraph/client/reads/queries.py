@@ -133,7 +133,7 @@ def run(self: Any, algorithm: str, /, **arguments: Any) -> Any:
     checked = lambda now: method.arguments(facts(now), arguments)  # noqa: E731
     caller, began = self._directory.coordinator, clock.perf_counter()
     stopped = note_of_stop(caller, algorithm, "it has no result, and the graph is as it was")
-    with ERRORS_END, stopped, shown(algorithm, lambda: Done(0, None, f"at epoch {caller.status.epoch}")):
+    with ERRORS_END, stopped, shown(algorithm, lambda: Done(0, None, f"at epoch {caller.epoch}")):
         result = self._directory.read(partial(run_algorithm, caller, algorithm, checked))
-    self._updates.history.add(algorithm, caller, caller.status.epoch, 0, clock.perf_counter() - began)
+    self._updates.history.add(algorithm, caller, caller.epoch, 0, clock.perf_counter() - began)
     return result

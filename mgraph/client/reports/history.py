@@ -53,7 +53,7 @@ class History:
 
     def add(self, kind: str, caller: Caller, epoch: int, operations: int, seconds: float) -> None:
         """Add an event that has just ended."""
-        states = caller.status.states
+        states = caller.states
         edges = states[0].edges if len(states) == 1 else sum([state.edges for state in states])
         # `Event`'s own constructor takes twice as long.
         self._events.append(tuple.__new__(Event, (time.time(), kind, epoch, operations, edges, seconds)))
@@ -63,7 +63,7 @@ class History:
 
         They ended together, or `in_turn`, each after its seconds.
         """
-        at, edges, events = time.time(), sum([state.edges for state in caller.status.states]), []
+        at, edges, events = time.time(), sum([state.edges for state in caller.states]), []
 
         # Compute times and edge counts backwards, from the last batch to the first.
         for outcome in reversed(done):
@@ -89,7 +89,7 @@ def note_of_stop(caller: Caller, call: str, done: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt as error:
         later = " or a later one, which the next call asks the workers for" if caller.status.unsettled else ""
-        error.add_note(f"graph {caller.status.graph}: {call} was stopped at epoch {caller.status.epoch}{later}; {done}")
+        error.add_note(f"graph {caller.status.graph}: {call} was stopped at epoch {caller.epoch}{later}; {done}")
         raise
 
 

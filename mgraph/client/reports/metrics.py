@@ -24,4 +24,4 @@ def metrics(self: Any) -> dict[str, float]:
         made, opened or recovered.
     """
     caller = self._directory.coordinator
-    return {**of_graph(caller.status.states), "queued": caller.queued}
+    return {**of_graph(caller.states), "queued": caller.queued}

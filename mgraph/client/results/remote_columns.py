@@ -99,10 +99,10 @@ class RemoteColumns:
         """Compute the columns again if they were lost, and the graph is still at their epoch."""
         if self._incarnation == self.coordinator.status.incarnation:
             return
-        if self.again is None or self.epoch != self.coordinator.status.epoch:
+        if self.again is None or self.epoch != self.coordinator.epoch:
             raise GraphClosed(
                 f"this result of {self.name} (epoch {self.epoch}) was lost with a worker, and the graph is at epoch "
-                f"{self.coordinator.status.epoch}: run it again"
+                f"{self.coordinator.epoch}: run it again"
             )
 
         # Take over the new columns, so that all handles see them.

@@ -28,6 +28,7 @@ from mgraph.client.vertices.directory import Directory
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import GraphClosed, GraphLost, MgraphError, WorkerLost
 from mgraph.failures import Recovered
+from mgraph.protocol import ShardState
 
 __all__ = ["Incarnation", "Recovering", "Recovery", "Reopen"]
 
@@ -276,7 +277,7 @@ class Recovering:
             self._incarnations.append(successor)
             lost.numbering = successor.numbering  # the old one may be large, and has no use
             seconds, workers = time.monotonic() - began, successor.caller.status.addresses
-            self.recoveries.append(Recovery(str(error), successor.epoch, lost.caller.status.epoch, seconds, workers))
+            self.recoveries.append(Recovery(str(error), successor.epoch, lost.caller.epoch, seconds, workers))
             message = "graph %s is back as graph %s at epoch %d, on %d workers, after %.1f s"
             logger.warning(
                 message, lost.caller.status.graph, successor.caller.status.graph, successor.epoch, len(workers), seconds
@@ -295,7 +296,7 @@ class Recovering:
             raise type(self._failed)(*self._failed.args)
 
         # A new generation invalidates all ids that were routed before.
-        generation = 1 + max(lost.numbering.generation, *(state.generation for state in lost.caller.status.states))
+        generation = 1 + max(lost.numbering.generation, *(state.generation for state in lost.caller.states))
         try:
             successor = self._reopen(lost, generation)
         except MgraphError as problem:
@@ -305,7 +306,7 @@ class Recovering:
             successor.caller.close()
             raise GraphClosed(f"graph {self.status.graph} was closed while it was opened again")
         # A machine that stops loses changes that were not on its disk: only the user can know what to do.
-        if successor.epoch < (acknowledged := lost.caller.status.epoch):
+        if successor.epoch < (acknowledged := lost.caller.epoch):
             successor.caller.close()
             self._failed = type(error)(
                 f"{error}; the store has epoch {successor.epoch}, and epoch {acknowledged} was acknowledged: its last "
@@ -368,6 +369,16 @@ class Recovering:
         """The status of the current incarnation."""
         current = self._incarnations[-1]
         return current.caller.status._replace(incarnation=current.number, closed=self._closed)
+
+    @property
+    def epoch(self) -> int:
+        """The last epoch that every rank of the current incarnation acknowledged."""
+        return self._incarnations[-1].caller.epoch
+
+    @property
+    def states(self) -> Sequence[ShardState]:
+        """The last state of each rank of the current incarnation."""
+        return self._incarnations[-1].caller.states
 
     @property
     def reached(self) -> int:

@@ -200,7 +200,7 @@ def write_snapshot(coordinator: Caller, storing: Storing | None, wait: bool) -> 
             if wait:
                 _idle(coordinator)
             coordinator.call("snapshot")
-            epoch = coordinator.status.epoch
+            epoch = coordinator.epoch
             if wait:
                 _written(coordinator)
             return epoch
@@ -296,7 +296,7 @@ def report_of(coordinator: Caller, storing: Storing | None) -> StoreReport | Non
     return StoreReport(
         storing.path,
         storing.sync,
-        coordinator.status.epoch,
+        coordinator.epoch,
         min(answer["durable"] for answer in answers),
         sum(folder["nbytes"] for folder in folders),
         sum(folder["segments"] for folder in folders),

@@ -81,7 +81,7 @@ class Directory:
     @property
     def n_vertices(self) -> int:
         """The number of vertices by the ranks' last states; makes no call."""
-        return self.ranges(self.coordinator.status.states).n_vertices
+        return self.ranges(self.coordinator.states).n_vertices
 
     def renew(self, numbering: Numbering, options: Any) -> None:
         """Take over the numbering and options of a recovered graph.
@@ -311,7 +311,7 @@ class Directory:
     def _catch_up(self, coming: Numbering | None = None) -> None:
         """Take over ranges and order from the ranks' last states; `coming` if it matches them."""
         # Use the numbering that this client prepared, if the ranks have it.
-        current, states = self.numbering, self.coordinator.status.states
+        current, states = self.numbering, self.coordinator.states
         generation, ranges = states[0].generation, self.ranges(states)
         if coming is not None and (coming.partition, coming.generation) != (ranges, generation):
             coming = None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mgraph.algorithms import WARM
-from mgraph.budget import UNLIMITED, Budget, Reservation
+from mgraph.budget import Budget, Reservation
 from mgraph.calls import CALLS
 from mgraph.device import Array, Device
 from mgraph.errors import CapacityError, InvalidOption, MgraphError, StoreError
@@ -244,7 +244,7 @@ class Rank:
     def state(self) -> ShardState:
         """The current state of the rank's shard."""
         ballot, budget, storage = self._ballot, self.host.budget, self.storage
-        left = budget.left() if budget.limited else UNLIMITED
+        left = budget.lately_left()
         if ballot is None:
             return ShardState(memory_left=left)
         shard, log = ballot.shard, None if storage is None else storage.log

@@ -9,14 +9,13 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from distributed.comm import Comm, CommClosedError
 
 from mgraph.calls import IN_PLACE
-from mgraph.channel import Channel, ChannelClosed, pack_message, unpack
+from mgraph.channel import Channel, ChannelClosed, pack, unpack
 from mgraph.comms import outlast
 from mgraph.errors import DeviceError, InvalidOption, MgraphError
 from mgraph.failures import encode_error
@@ -39,8 +38,6 @@ from mgraph.protocol import (
     Turn,
     Wanted,
     Welcome,
-    from_dict,
-    to_dict,
 )
 from mgraph.shared import Shared
 from mgraph.wire import decode, encode
@@ -205,8 +202,11 @@ class Session:
     def _note(self, call: Call) -> None:
         """Record a call and its results, for the case that this session ends before its answer."""
         self._under_way[call.seq] = call.attempt
-        self._results.update(call.args[name] for name in ("result", "live") if name in call.args)
-        self._results.difference_update(call.free)
+        for name in ("result", "live"):
+            if name in call.args:
+                self._results.add(call.args[name])
+        if call.free:
+            self._results.difference_update(call.free)
 
     # ---- shared memory -----------------------------------------------------------------------------------------------
 
@@ -287,12 +287,12 @@ class Session:
         if isinstance(message, Result | Failure):
             self._under_way.pop(message.seq, None)
             if isinstance(message, Result) and self._shared is not None and (read := self._shared.take_read()):
-                message = replace(message, freed=read)
+                message = message._replace(freed=read)
         self._outbox.put_nowait(message)
 
     def _read_channel(self, data: bytes) -> Asked:
         """Return the request in a message of the channel."""
-        call = from_dict(unpack(data))
+        call = unpack(data)
         if not isinstance(call, Call):
             raise MgraphError(f"a client has sent a {type(call).__name__} by its channel, which carries calls only")
         self._note(call)
@@ -304,14 +304,12 @@ class Session:
 
     def _post_to_channel(self, message: Message) -> None:
         """Answer a call that came by the channel: there, or by the comm if the answer is large."""
-        assert isinstance(message, Part | Result | Failure)
+        assert isinstance(message, (Result, Failure, Part))
         if isinstance(message, Part):
             self._split.add(message.seq)
-            self._post(message)
-            return
-        whole = message.seq not in self._split
-        self._split.discard(message.seq)
-        if whole and self._send(message):
+        elif message.seq in self._split:
+            self._split.discard(message.seq)
+        elif self._send(message):
             self._under_way.pop(message.seq, None)
             return
         self._post(message)
@@ -319,7 +317,7 @@ class Session:
     def _send(self, message: Result | Failure) -> bool:
         """Send a message by the channel. Return False if it is too large for it, or the client has ended."""
         assert self._channel is not None
-        data = pack_message(to_dict(message))
+        data = pack(message)
         try:
             return data is not None and self._channel.send(data)
         except ChannelClosed:

@@ -9,7 +9,6 @@ import traceback
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -235,7 +234,7 @@ class ShardThread(threading.Thread):
         for message in answer_messages(asked.request.seq, value, state, is_large if shared else None):
             if shared and isinstance(message, Part):
                 array = shared.put({"array": message.array}, wait=True)["array"]
-                message = replace(message, array=array if isinstance(array, dict) else Device.to_host(array))
+                message = message._replace(array=array if isinstance(array, dict) else Device.to_host(array))
             asked.post(message)
 
     def _fail(self, servant: Servant, seq: int, post: Post, error: BaseException) -> None:

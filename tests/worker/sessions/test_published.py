@@ -104,12 +104,12 @@ def test_what_comes_late_of_a_lost_client_does_nothing():
         thread.abort(SPAN)
         assert isinstance(ask(Abort(1, SPAN)), Result)
         settled = log.count("settle")
-        assert isinstance(ask(Call(2, SPAN + 1, "echo")), Result)
-        assert isinstance(ask(Call(3, 2, "echo")), Failure)
+        assert isinstance(ask(Call(2, SPAN + 1, "echo", {})), Result)
+        assert isinstance(ask(Call(3, 2, "echo", {})), Failure)
         thread.abort(2)
         assert isinstance(ask(Abort(4, 2)), Result)
         assert log.count("settle") == settled
-        assert isinstance(ask(Call(5, SPAN + 1, "echo")), Result)
+        assert isinstance(ask(Call(5, SPAN + 1, "echo", {})), Result)
 
 
 def test_the_holder_after_one_that_is_lost_makes_calls_however_many_attempts_that_one_made():
@@ -124,5 +124,5 @@ def test_the_holder_after_one_that_is_lost_makes_calls_however_many_attempts_tha
         attempt = following.given[0]["attempt"]
         thread.abort(attempt)
         assert isinstance(ask(Abort(1, attempt)), Result)
-        assert isinstance(ask(Call(2, attempt + 1, "echo")), Result)
-        assert isinstance(ask(Call(10, 10, "echo")), Failure)  # late, of the one that is lost
+        assert isinstance(ask(Call(2, attempt + 1, "echo", {})), Result)
+        assert isinstance(ask(Call(10, 10, "echo", {})), Failure)  # late, of the one that is lost

@@ -90,11 +90,11 @@ def test_an_abort_releases_what_waits_and_refuses_what_comes_late():
         client.say(Call(1, 4, "wait", {"ranks": [0]}))
         assert wait_for(lambda: worker.log == ["wait"])
         client.say(Abort(2, 4))
-        client.say(Call(3, 4, "echo"))
+        client.say(Call(3, 4, "echo", {}))
         assert "was told to" in str(error_of(client.hear()))
         assert client.hear() == Result(2, {}, ShardState())
         assert "mgraph-g-0: echo came with attempt 4, which was aborted" in str(error_of(client.hear()))
-        client.say(Call(4, 5, "echo"))
+        client.say(Call(4, 5, "echo", {}))
         assert client.hear().value == {"rank": 0, "attempt": 5}
 
 
@@ -148,9 +148,9 @@ def test_what_is_no_message_of_a_client_ends_the_session(message, caplog):
 def test_an_answer_that_does_not_serialize_fails_its_call_and_no_other():
     with opened() as (client, _):
         client.hear()
-        client.say(Call(1, 0, "unsendable"))
+        client.say(Call(1, 0, "unsendable", {}))
         assert isinstance(error_of(client.hear()), TypeError)
-        client.say(Call(2, 0, "echo"))
+        client.say(Call(2, 0, "echo", {}))
         assert client.hear().value == {"rank": 0, "attempt": 0}
 
 
@@ -163,7 +163,7 @@ def test_no_memory_to(method, running, caplog):
     with opened() as (client, worker):
         client.hear()
         setattr(worker.session.comm, method, no_room)
-        client.say(Call(1, 0, "wait", {"ranks": [0]}) if running else Call(1, 0, "echo"))
+        client.say(Call(1, 0, "wait", {"ranks": [0]}) if running else Call(1, 0, "echo", {}))
         assert wait_for(lambda: not worker.table.sessions)  # the next read, the answer or a beat finds no room
         assert worker.log[-1] == "close"
         assert "the session of graph g, rank 0, ended: MemoryError: no room" in caplog.text
@@ -212,7 +212,7 @@ def test_the_servant_is_told_of_the_next_call_where_that_is_known(monkeypatch, f
     posted: list[Any] = []
     log: list[str] = []
     thread = ShardThread("mgraph-t-0", lambda aborted: FakeServant(Hello("t", 0, 1), aborted, log), list)
-    for request in (Call(0, 0, "echo"), Call(1, 0, "have", {"left": 1}), Abort(2, 0), Call(3, 1, "echo")):
+    for request in (Call(0, 0, "echo", {}), Call(1, 0, "have", {"left": 1}), Abort(2, 0), Call(3, 1, "echo", {})):
         thread.requests.put(Asked(request, posted.append))
     thread.start()
     assert wait_for(lambda: len(posted) == 4)
