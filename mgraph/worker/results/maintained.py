@@ -31,7 +31,7 @@ from mgraph.kernels.stopwatch import Stopwatch
 from mgraph.structures.plan import DELETED, INSERTED, UPDATED
 from mgraph.structures.sort import sort_keys
 from mgraph.worker.results.remembered import key_of, remember, remove
-from mgraph.worker.shard.change_log import MOST, Touched
+from mgraph.worker.shard.change_log import MOST
 from mgraph.worker.shard.cost import CostModel
 from mgraph.worker.shard.results import MaintainedState, Tried
 from mgraph.worker.shard.shard import Shard
@@ -357,8 +357,7 @@ def _changes(shard: Shard, epoch: int, agreed: _Agreed) -> EdgeDelta:
     """Return the net difference between the arcs of all ranks now and at `epoch`."""
     device, xp, since = shard.device, shard.device.xp, shard.change_log.since(epoch)
     if shard.size == 1 and len(since) == 1 and agreed.batches == 1:
-        batch = since[0][1]  # its arcs are unique and sorted
-        return EdgeDelta(batch.keys, batch.kinds, batch.deleted, batch.old, batch.new)
+        return since[0][1]  # unique and sorted
 
     # A rank has the arcs of its own range: one batch of each is unique and sorted, too.
     columns = _gathered(shard, since, agreed)
@@ -396,7 +395,7 @@ def _columns(shard: Shard) -> dict[str, Any]:
     return {"keys": np.uint64, **weights, "kinds": np.uint8}
 
 
-def _logged(shard: Shard, since: list[tuple[int, Touched]]) -> list[Array]:
+def _logged(shard: Shard, since: list[tuple[int, EdgeDelta]]) -> list[Array]:
     """Return the columns of all batches on this rank."""
     device, columns = shard.device, []
     for name, dtype in _columns(shard).items():
@@ -405,7 +404,7 @@ def _logged(shard: Shard, since: list[tuple[int, Touched]]) -> list[Array]:
     return columns
 
 
-def _gathered(shard: Shard, since: list[tuple[int, Touched]], agreed: _Agreed) -> dict[str, Array]:
+def _gathered(shard: Shard, since: list[tuple[int, EdgeDelta]], agreed: _Agreed) -> dict[str, Array]:
     """Return the columns of all ranks' changes. One allgather, unless `agreed` has them."""
     device, dtypes = shard.device, _columns(shard)
     if agreed.columns:
