@@ -32,7 +32,7 @@ from mgraph.client.reports.history import history
 from mgraph.client.reports.metrics import metrics
 from mgraph.client.reports.report import Balance, UpdateReport
 from mgraph.client.results import maintained
-from mgraph.client.stores import stored
+from mgraph.client.stores import store_methods
 from mgraph.client.stores.storing import Storing, asked
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import InvalidOption, MgraphError
@@ -458,16 +458,16 @@ class DynamicGraph(Properties):
 
     # ---- stores, earlier epochs, copies, other places and sources: defined in mgraph/client, bound here --------------
 
-    open = either(stored.open_graph)
-    load = either(stored.load)
-    at = stored.at
+    open = either(store_methods.open_graph)
+    load = either(store_methods.load)
+    at = store_methods.at
     copy = copy
     move_to = move_to
     changes = changes
     follow = follow
     stream = stream
-    save = stored.save
-    snapshot = stored.snapshot
+    save = store_methods.save
+    snapshot = store_methods.snapshot
 
     # ---- several clients: defined in mgraph/client/published/publishing.py, bound here -------------------------------
 

@@ -24,10 +24,10 @@ from cluster_processes import (
     send,
     wait_until,
 )
+from faults import before, rest
 from graph_clusters import assert_clean
 from interrupts import after
 from patience import patience
-from steps import before, rest
 
 from mgraph import DynamicGraph, GraphLost, WorkerLost
 

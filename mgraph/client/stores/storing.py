@@ -18,7 +18,7 @@ from mgraph.client.vertices.directory import Directory
 from mgraph.errors import CapacityError, InvalidOption, StoreError
 from mgraph.facade import hint
 from mgraph.failures import Recovered
-from mgraph.log.local import whole
+from mgraph.log.local_disks import whole
 from mgraph.log.log import SYNCS
 from mgraph.log.remote import is_remote
 from mgraph.protocol import PATIENCE_SECONDS
