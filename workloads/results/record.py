@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import platform
@@ -10,13 +11,22 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cluster.facts import versions
 from mgraph.device import gpu_count
 from mgraph.errors import InvalidOption
 
 __all__ = ["Record", "environment"]
 
 ROOT = Path(__file__).parents[2]
+PACKAGES = (
+    "dask-mgraph",
+    "dask",
+    "distributed",
+    "numpy",
+    "cupy-cuda13x",
+    "cupy-cuda12x",
+    "dask-cuda",
+    "distributed-ucxx-cu13",
+)
 
 
 class Record:
@@ -68,10 +78,20 @@ def environment() -> dict[str, Any]:
     """Return time, versions, hardware and, in a git checkout, the commit."""
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "versions": versions(),
+        "versions": _versions(),
         "hardware": _hardware(),
         "commit": _commit(),
     }
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
 
 
 def _hardware() -> dict[str, Any]:
