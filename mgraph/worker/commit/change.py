@@ -154,7 +154,7 @@ class BatchChange(Change):
             # The first structure has the out-edges: log their changes, and count the outcomes.
             first = self._plans[0][1]
             if log.first is not None:
-                self._touched = log.look(shard.out_edges, first, shard.lo)
+                self._touched = log.changes_of(shard.out_edges, first, shard.lo)
             self.counts = self._count(first)
         except BaseException:
             self.discard()

@@ -60,7 +60,7 @@ def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value, first_n
     if algorithm.memory is not None:
         shard.change_log.whole, state.key = True, key_of(algorithm.name, args)
         _agree_on_memory(shard, state, algorithm.memory, first_name)
-    report = _gone_on(shard, state)
+    report = _updated(shard, state)
     if report is None or state.result is None:
         _compute(shard, state, algorithm, args)
         report = report or {"how": "again", "touched": 0, "edges": 0}
@@ -124,7 +124,7 @@ def _note_place(shard: Shard, state: MaintainedState) -> None:
     state.epoch, state.generation, state.starts = shard.epoch, shard.generation, shard.partition.starts[:-1]
 
 
-def _gone_on(shard: Shard, state: MaintainedState) -> Value | None:
+def _updated(shard: Shard, state: MaintainedState) -> Value | None:
     """Update the last result incrementally, and return a report like `catch_up`; None if the ranks cannot.
 
     An error leaves no result, since some ranks may have finished before it.
@@ -323,7 +323,7 @@ def _catch_up_for_removal(shard: Shard, state: MaintainedState) -> None:
         state.result = None
         return
     watch = _stopwatch(shard)
-    report = _gone_on(shard, state)
+    report = _updated(shard, state)
     result, state.result = state.result, None
     if report is None or result is None:
         return

@@ -57,7 +57,7 @@ class ChangeLog:
         self._held.clear()
         self._arcs, self.first, self.moved, self.whole = 0, None, -1, False
 
-    def look(self, structure: Structure, plan: Plan, lo: int) -> EdgeDelta | None:
+    def changes_of(self, structure: Structure, plan: Plan, lo: int) -> EdgeDelta | None:
         """Return the out-edges that `plan` will change. Row 0 is the vertex `lo`.
 
         None if the log is closed, or if the changes exceed the log's limit or the memory: no batch is refused for that.
@@ -71,7 +71,7 @@ class ChangeLog:
             return None
 
     def keep(self, epoch: int, touched: EdgeDelta | None, structure: Structure) -> None:
-        """Log `touched`, the result of `look`, as the changes of `epoch`."""
+        """Log `touched`, the result of `changes_of`, as the changes of `epoch`."""
         if self.first is None:
             return
         if touched is None:
