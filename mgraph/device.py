@@ -414,7 +414,7 @@ class Device:
     def astype(self, array: Array, dtype: Any) -> Array:
         """Convert a 1-d array to another dtype."""
         if self.kind != "cpu":
-            return self._made(len(array), dtype, lambda: array.astype(dtype))
+            return self._allocated(len(array), dtype, lambda: array.astype(dtype))
         out = self.empty(len(array), dtype)
         out[...] = array
         return out
@@ -423,7 +423,7 @@ class Device:
         """Return the numbers `start` to `end` - 1."""
         n = max(end - start, 0)
         if self.kind != "cpu":
-            return self._made(n, dtype, lambda: self.xp.arange(start, start + n, dtype=dtype))
+            return self._allocated(n, dtype, lambda: self.xp.arange(start, start + n, dtype=dtype))
         out = self.empty(n, dtype)
         self.count(out, start)
         return out
@@ -444,7 +444,7 @@ class Device:
     def gather(self, array: Array, places: Array) -> Array:
         """Return ``array[places]`` of 1-d arrays; `places` are in bounds."""
         if self.kind != "cpu":
-            return self._made(len(places), array.dtype, lambda: array[places])
+            return self._allocated(len(places), array.dtype, lambda: array[places])
         out = self.empty(len(places), array.dtype)
         for part in self.slices(len(places)):  # NumPy copies the indices to int64
             np.take(array, places[part], out=out[part], mode="clip")
@@ -458,7 +458,7 @@ class Device:
     def repeat(self, array: Array, times: int) -> Array:
         """Repeat each element `times` times."""
         if self.kind != "cpu":
-            return self._made(times * len(array), array.dtype, lambda: self.xp.repeat(array, times))
+            return self._allocated(times * len(array), array.dtype, lambda: self.xp.repeat(array, times))
         out = self.empty(times * len(array), array.dtype)
         out.reshape(len(array), times)[...] = array[:, None]
         return out
@@ -467,7 +467,7 @@ class Device:
         """Concatenate arrays of one dtype."""
         n, dtype = sum(map(len, parts)), parts[0].dtype
         if self.kind != "cpu":
-            return self._made(n, dtype, lambda: self.xp.concatenate(parts))
+            return self._allocated(n, dtype, lambda: self.xp.concatenate(parts))
         return np.concatenate(parts, out=self.empty(n, dtype))
 
     def cumsum(self, array: Array, out: Array) -> Array:
@@ -504,7 +504,7 @@ class Device:
         with self.taking(array.nbytes, f"the sort of {array.size} keys"):
             array.sort()
 
-    def _made(self, n: int, dtype: Any, make: Callable[[], Array]) -> Array:
+    def _allocated(self, n: int, dtype: Any, make: Callable[[], Array]) -> Array:
         """Run `make`, which allocates `n` elements in a GPU library."""
         nbytes = n * np.dtype(dtype).itemsize
         if nbytes < GRAIN:

@@ -95,7 +95,7 @@ def decode_error(data: bytes) -> BaseException:
         fields = unpack(data)
         text = f"{str(fields['name']).rpartition('.')[2]}: {fields['text']}"
         attributes = dict(fields["attributes"])
-        error = _made(fields)
+        error = _build_error(fields)
     except Exception as problem:
         return MgraphError(f"a worker raised an error that cannot be read in this process: {problem}")
     if error is None:
@@ -108,7 +108,7 @@ def decode_error(data: bytes) -> BaseException:
     return plain(error)
 
 
-def _made(fields: dict[str, Any]) -> BaseException | None:
+def _build_error(fields: dict[str, Any]) -> BaseException | None:
     """Make an exception of a class that is imported here; None if there is none, or it makes another one."""
     kind = vars(sys.modules.get(fields["module"], builtins)).get(fields["name"])
     if fields["args"] is None or not (isinstance(kind, type) and issubclass(kind, BaseException)):

@@ -32,8 +32,8 @@ from mgraph.client.reports.history import history
 from mgraph.client.reports.metrics import metrics
 from mgraph.client.reports.report import Balance, UpdateReport
 from mgraph.client.results import maintained
-from mgraph.client.stores import stored
-from mgraph.client.stores.storing import Storing, asked
+from mgraph.client.stores import store_methods
+from mgraph.client.stores.storing import Storing, store_options
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import InvalidOption, MgraphError
 from mgraph.facade import at_facade, hint
@@ -233,7 +233,7 @@ class DynamicGraph(Properties):
             **window_of(times, window, window_edges, drop_isolated),
         )
         numbering = partial(_numbering, n_vertices, order, balance)
-        self._client, self._storing = client, asked(store, sync, logging)
+        self._client, self._storing = client, store_options(store, sync, logging)
 
         # Create the graph on its place, with the first `reorder` due if the order is by degree.
         place, due = _place(client, workers, exchange), isinstance(order, str)
@@ -458,16 +458,16 @@ class DynamicGraph(Properties):
 
     # ---- stores, earlier epochs, copies, other places and sources: defined in mgraph/client, bound here --------------
 
-    open = either(stored.open_graph)
-    load = either(stored.load)
-    at = stored.at
+    open = either(store_methods.open_graph)
+    load = either(store_methods.load)
+    at = store_methods.at
     copy = copy
     move_to = move_to
     changes = changes
     follow = follow
     stream = stream
-    save = stored.save
-    snapshot = stored.snapshot
+    save = store_methods.save
+    snapshot = store_methods.snapshot
 
     # ---- several clients: defined in mgraph/client/published/publishing.py, bound here -------------------------------
 

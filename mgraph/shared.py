@@ -151,10 +151,10 @@ class Shared:
         dtype = plain_dtype(kind)  # bytes are no objects, whose addresses they would be
         # The finalizer of the slot reports that no view is left.
         slot = _Slot(self._segment, first, dtype.itemsize * prod(shape))
-        weakref.finalize(slot, self._gone if soon else self._read.append, first).atexit = False
+        weakref.finalize(slot, self._free_place if soon else self._read.append, first).atexit = False
         return np.asarray(slot).view(dtype).reshape(shape)
 
-    def _gone(self, first: int) -> None:
+    def _free_place(self, first: int) -> None:
         """Report that the array at this offset was read. Safe in a finalizer."""
         self._read.append(first)
         if self._telling:
@@ -187,7 +187,7 @@ class Shared:
     def put_back(self, places: tuple[int, ...]) -> None:
         """Report offsets from `take_read` soon, since the message that had them was not sent."""
         for place in places:
-            self._gone(place)
+            self._free_place(place)
 
     def pin(self, device: Device) -> None:
         """Page-lock the memory once, so that GPU copies need no staging.

@@ -130,7 +130,7 @@ def rows(scales: Sequence[int], counts: Sequence[int], gigabits: Sequence[float]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     scales = "logarithms of the number of vertices (%(default)s)"
-    parser.add_argument("--scales", default="30,31,32,33,34,36", help=scales)
+    parser.add_argument("--scales", default="30,31", help=scales)
     parser.add_argument("--hosts", default="1,2,4,8,16", help="numbers of hosts with 8 GPUs (%(default)s)")
     parser.add_argument("--gigabits", default="100,400", help="network of a host, each way (%(default)s)")
 

@@ -222,7 +222,7 @@ class Algorithm:
 
 @dataclass(frozen=True)
 class EdgeDelta:
-    """Arcs that differ between two epochs, equal on every rank. An undirected edge is two arcs.
+    """Arcs that differ between two epochs: those of a rank, or of all ranks. An undirected edge is two arcs.
 
     Parameters
     ----------
@@ -244,6 +244,11 @@ class EdgeDelta:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory."""
+        return sum(int(a.nbytes) for a in (self.keys, self.kinds, self.old, self.new) if a is not None)
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of the kernels' ``EdgeDelta``."""

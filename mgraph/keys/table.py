@@ -48,7 +48,7 @@ class KeyTable:
         self._kernels = load(self.device, "keys/table.cuh")
         self._lock = threading.RLock()
         renew_in_children(self)
-        self._slots = self._made(self.names.n)
+        self._slots = self._new_slots(self.names.n)
         self._enter(0)
 
     @property
@@ -127,7 +127,7 @@ class KeyTable:
         if m >= NONE:
             raise CapacityError(f"{m} keys are new in one batch; it can have at most {NONE - 1}")
         # Build a temporary table of the new keys. Of equal keys the least index wins.
-        slots = self._made(m)
+        slots = self._new_slots(m)
         first, is_first, slot = (device.empty(m, dtype) for dtype in (np.uint32, np.uint32, np.int64))
         self._kernels.ClaimKeys(m, keys=keys, places=missed, slots=slots, mask=len(slots) - 1, n=m, slot=slot)
         self._kernels.FirstKeys(m, slots=slots, slot=slot, n=m, first=first, is_first=is_first)
@@ -141,7 +141,7 @@ class KeyTable:
 
         # Rehash into a larger table before its load factor passes one half.
         if 2 * total > len(self._slots):
-            slots, self._slots = self._slots, self._made(total)
+            slots, self._slots = self._slots, self._new_slots(total)
             try:
                 self._enter(0)
             except BaseException:
@@ -150,7 +150,7 @@ class KeyTable:
         self.names.append(column.take(places) if isinstance(column, Texts) else self.device.asarray(column)[places])
         self._enter(before)
 
-    def _made(self, n: int) -> Array:
+    def _new_slots(self, n: int) -> Array:
         """Allocate empty slots for `n` keys."""
         return self.device.full(max(LEAST, 1 << (2 * n - 1).bit_length() if n else 0), NONE, np.uint32)
 

@@ -88,11 +88,11 @@ class Segments:
         # Make the first segment: a log without records has it, too.
         try:
             files.folder(folder)
-            self._file = self._made(0)
+            self._file = self._create_segment(0)
         except OSError as error:
             raise failed(error, folder, "a log cannot be made in") from error
 
-    def _made(self, start: int) -> File:
+    def _create_segment(self, start: int) -> File:
         path = f"{self.folder}/{segment_name(start)}"
         file = self._files.open(path)
         try:
@@ -324,7 +324,7 @@ class Segments:
         file, allocated = self._file, self._allocated
         self._allocated = 0
         try:
-            segment = self._made(start)
+            segment = self._create_segment(start)
         except BaseException:
             self._allocated = allocated
             raise

@@ -120,7 +120,7 @@ def write_part(
     over : callable
         Whether to give up, which is asked before each record batch.
     mark : mapping, optional
-        On local disks: of which snapshot it is a part, as `mgraph.log.local.whole` needs it.
+        On local disks: of which snapshot it is a part, as `mgraph.log.local_disks.whole` needs it.
     """
     about = f"{folder}/rank-{rank:04d}.json"
     if store.files.exists(store.at(about)) and "problem" not in store.read(about):

@@ -8,14 +8,14 @@ from typing import Any
 import networkx as nx
 
 from mgraph.networkx.centrality import *  # noqa: F403
-from mgraph.networkx.clusters import *  # noqa: F403
 from mgraph.networkx.communities import *  # noqa: F403
 from mgraph.networkx.components import *  # noqa: F403
 from mgraph.networkx.conversion import convert_from_nx, convert_to_nx
+from mgraph.networkx.density import *  # noqa: F403
 from mgraph.networkx.distances import *  # noqa: F403
 from mgraph.networkx.graph import DiGraph, Graph
 from mgraph.networkx.link_analysis import *  # noqa: F403
-from mgraph.networkx.links import *  # noqa: F403
+from mgraph.networkx.link_prediction import *  # noqa: F403
 from mgraph.networkx.live import *  # noqa: F403
 from mgraph.networkx.paths import *  # noqa: F403
 from mgraph.networkx.subgraphs import *  # noqa: F403

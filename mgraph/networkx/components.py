@@ -46,7 +46,7 @@ def _number(G: Graph, algorithm: str) -> int:
         return int(graph.run(algorithm).components)
 
 
-def _is_one(G: Graph, algorithm: str) -> bool:
+def _is_single(G: Graph, algorithm: str) -> bool:
     if len(G) == 0:
         raise nx.NetworkXPointlessConcept("Connectivity is undefined for the null graph.")
     return _number(G, algorithm) == 1
@@ -67,7 +67,7 @@ def number_connected_components(G: Graph) -> int:
 @offered()
 def is_connected(G: Graph) -> bool:
     """Implement `networkx.is_connected`."""
-    return _is_one(G, "connected_components")
+    return _is_single(G, "connected_components")
 
 
 @offered()
@@ -93,7 +93,7 @@ def number_weakly_connected_components(G: Graph) -> int:
 @offered()
 def is_weakly_connected(G: Graph) -> bool:
     """Implement `networkx.is_weakly_connected`."""
-    return _is_one(G, "connected_components")
+    return _is_single(G, "connected_components")
 
 
 @offered()
@@ -111,4 +111,4 @@ def number_strongly_connected_components(G: Graph) -> int:
 @offered()
 def is_strongly_connected(G: Graph) -> bool:
     """Implement `networkx.is_strongly_connected`."""
-    return _is_one(G, "strongly_connected_components")
+    return _is_single(G, "strongly_connected_components")

@@ -245,7 +245,7 @@ class MixedStream:
                 n_all, **common, updates=self._updates,
                 degrees=Struct(outcome=outcome, rows=self._rows, n_rows=n_rows, changes=changes),
                 first=n_rows, n=n_points, n_all=n_all, keys=self._run.keys, before=self._before,
-                held=self._held(structure), found=exists, **into,
+                held=self._degrees_before(structure), found=exists, **into,
             )  # fmt: skip
 
             # Degrees by prefix sums of the changes; they are also the lengths of the rows to return.
@@ -274,7 +274,7 @@ class MixedStream:
             edges + 4 * (weights + degrees) + (0 if places is None else places.nbytes) + of_rows, answered
         )
 
-    def _held(self, structure: Structure) -> Array:
+    def _degrees_before(self, structure: Structure) -> Array:
         """Search the queried edges, uint8[n], by a structure's own `_find`; None if it has none."""
         device, n = self.device, self._asked[0]
         if n == 0 or type(structure)._find is Structure._find:

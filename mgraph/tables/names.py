@@ -47,18 +47,18 @@ class Names:
 
     def __post_init__(self) -> None:
         for column in COLUMNS:
-            name = self._given(column)
+            name = self._argument(column)
             if not (name is None or (isinstance(name, Hashable) and not isinstance(name, bool | tuple | float))):
                 what = ARGUMENTS.get(column, column)
                 raise InvalidOption(f"{what} is a {type(name).__name__}; of a table it is the name of a column")
 
-    def _given(self, column: str) -> Any:
+    def _argument(self, column: str) -> Any:
         return getattr(self, ARGUMENTS.get(column, column))
 
     @property
     def named(self) -> list[Any]:
         """Names from the user."""
-        return [name for column in COLUMNS if (name := self._given(column)) is not None]
+        return [name for column in COLUMNS if (name := self._argument(column)) is not None]
 
     def find(self, columns: Iterable[Any], what: str) -> tuple[dict[str, Any], list[str]]:
         """Return the name of each batch column in the table, and the unused columns.
@@ -78,7 +78,7 @@ class Names:
         # Take the names from the user, else the default that the table has.
         available, names = list(columns), dict[str, Any]()
         for column, defaults in DEFAULTS.items():
-            name = self._given(column)
+            name = self._argument(column)
             if name is None and (column in ARGUMENTS or column in self.reads):
                 matches = [default for default in defaults if default in available]
                 if len(matches) > 1:

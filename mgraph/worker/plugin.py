@@ -25,7 +25,7 @@ from mgraph.exchange.factory import make_exchange
 from mgraph.protocol import Hello
 from mgraph.wire import SESSION_HANDLER
 from mgraph.worker.calls import Calls, Host
-from mgraph.worker.inputs.daskdata import DaskData
+from mgraph.worker.inputs.dask_data import DaskData
 from mgraph.worker.memory import budget_under
 from mgraph.worker.sessions import prometheus
 from mgraph.worker.sessions.meter import Meter

@@ -24,10 +24,10 @@ from cluster_processes import (
     send,
     wait_until,
 )
+from faults import before, rest
 from graph_clusters import assert_clean
 from interrupts import after
 from patience import patience
-from steps import before, rest
 
 from mgraph import DynamicGraph, GraphLost, WorkerLost
 
@@ -73,7 +73,7 @@ def work(graph: DynamicGraph, step: str) -> None:
         graph.update(batch(1))
 
 
-@pytest.mark.parametrize("step", each_step("commit"))
+@pytest.mark.parametrize("step", each_step())
 def test_nanny_is_killed_during_a(cluster, step):
     """Its worker ends with it, as a worker does that loses its nanny."""
     with DynamicGraph(cluster.client, N) as graph:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from cluster_processes import N, assert_usable, batch, send
 from distributed import Client
+from faults import before, rest
 from graph_clusters import addresses, assert_clean
 from interrupts import after
-from steps import before, rest
 
 from mgraph import DynamicGraph, EdgeBatch, InvalidOption, WorkerLost
 from mgraph.structures.run import FEW

@@ -144,7 +144,7 @@ def test_workers_of_one_host_get_it_and_others_the_next_best(client, monkeypatch
         assert graph.exchange == "peer"
         graph.insert([0, 3, 1], [3, 1, 2])
         assert graph.bfs(0).to_numpy().tolist() == [0, 2, 3, 1]
-    monkeypatch.setattr("mgraph.worker.calls.making.reach", lambda _, rank, __: ([rank], "another host"))
+    monkeypatch.setattr("mgraph.worker.calls.creation.reach", lambda _, rank, __: ([rank], "another host"))
     with caplog.at_level(logging.INFO, "mgraph"), DynamicGraph(client, 4, device="cpu") as graph:
         assert graph.exchange == "tcp"
     assert "cannot map each other's memory (rank 0: another host)" in caplog.text

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import pytest
 from dask.distributed import Client
+from faults import before, hit, note, refuse
 from graph_clusters import HERE, assert_clean, on, processes
 from graph_model import GraphModel, random_batch
 from patience import patience
 from plain_graph import fresh_rng
-from steps import before, hit, note, refuse
 from test_failures import raises_in_time
 from test_store import assert_graph
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, GraphClosed, InvalidOption, WorkerLost, structures
-from mgraph.worker.calls import making
+from mgraph.worker.calls import creation
 from mgraph.worker.memory import resident_bytes
 
 N = 60
@@ -568,14 +568,14 @@ def assert_only(client: Client, graph: DynamicGraph) -> None:
 def test_ctrl_c_in_a_copy_leaves_none(monkeypatch):
     with DynamicGraph(n_vertices=N) as g:
         g.insert([0], [1])
-        real, made = making.copied, list[Any]()
+        real, made = creation.copied, list[Any]()
 
         def interrupted(*args: Any) -> Any:
             os.kill(os.getpid(), signal.SIGINT)
             made.append(weakref.ref(real(*args)))
             return made[0]()
 
-        monkeypatch.setattr(making, "copied", interrupted)
+        monkeypatch.setattr(creation, "copied", interrupted)
         with pytest.raises(KeyboardInterrupt):
             g.copy()
         gc.collect()

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from faults import before, hit, refuse, rest
 from graph_clusters import add_algorithm, assert_clean
 from graph_model import random_batch
 from interrupts import ctrl_c, when
 from patience import patience
-from steps import before, hit, refuse, rest
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, GraphLost, UnknownVertex, WorkerLost
 

@@ -11,8 +11,8 @@ import signal
 from itertools import product
 
 import pytest
+from faults import before, hit
 from graph_clusters import assert_clean
-from steps import before, hit
 from test_failures import N, batch, raises_in_time
 
 from mgraph import DynamicGraph, GraphLost, WorkerLost

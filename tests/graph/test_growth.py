@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from faults import before, refuse, rest
 from graph_clusters import HERE, assert_clean, check_graph, on
 from graph_model import GraphModel, random_batch
 from interrupts import ctrl_c, when
 from plain_graph import fresh_rng
-from steps import before, refuse, rest
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, InvalidBatch, UnknownVertex
 from mgraph.structures import names

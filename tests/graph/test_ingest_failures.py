@@ -9,9 +9,9 @@ import time
 import numpy as np
 import pytest
 from dask import annotate, delayed
+from faults import before, hit, refuse, rest
 from graph_clusters import assert_clean
 from interrupts import after, ctrl_c, when
-from steps import before, hit, refuse, rest
 from test_failures import N, batch, raises_in_time
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, GraphLost, WorkerLost

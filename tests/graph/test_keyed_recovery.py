@@ -8,10 +8,10 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+from faults import cut, hit
 from graph_clusters import assert_clean
 from keyed_model import Model, keys_of
 from plain_graph import fresh_rng
-from steps import cut, hit
 from test_recovery import counted, cut_now, in_time, lose
 
 from mgraph import DynamicGraph, EdgeBatch, Operations, WorkerLost

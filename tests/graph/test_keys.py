@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from faults import before, refuse, rest
 from graph_clusters import HERE, assert_clean, on
 from interrupts import ctrl_c, when
 from keyed_model import Model, check, keys_of
 from plain_graph import fresh_rng
-from steps import before, refuse, rest
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, InvalidBatch, InvalidOption, NoPath, UnknownVertex
 from mgraph.structures import names

@@ -22,7 +22,7 @@ def sweep(path: Path, kills: int, **options: Any) -> None:
 
 
 def test_a_sample_of_kills_in_a_process(tmp_path):
-    sweep(tmp_path / "store", 2, in_process=True)
+    sweep(tmp_path / "store", 1, in_process=True)
 
 
 @pytest.mark.slow

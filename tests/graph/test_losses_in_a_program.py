@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from dask.distributed import Client
 from fakes import wait_for
+from faults import before, hit
 from graph_clusters import add_algorithm, addresses, assert_clean, processes
 from patience import patience
 from promise_records import note
-from steps import before, hit
 from test_failures import raises_in_time
 from test_gpu import gpu_workers
 

@@ -81,6 +81,7 @@ def by_value(function: Any) -> Any:
     return copy
 
 
+@pytest.mark.slow
 def test_workers_without_mgraph(tmp_path):
     with plain_workers(1, tmp_path) as client:
         with pytest.raises(MgraphError, match="No module named 'mgraph'"):

@@ -15,12 +15,12 @@ import cluster_processes
 import numpy as np
 import pytest
 from dask.distributed import Client
+from faults import before, cut, hit, rest
 from graph_clusters import assert_clean, processes
 from graph_model import GraphModel, random_batch
 from patience import patience
 from plain_graph import fresh_rng
 from promise_records import note
-from steps import before, cut, hit, rest
 from test_store import assert_graph
 from test_store_kills import _kill, _part
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import dask
 import numpy as np
 import pytest
+from faults import before, hit
 from graph_clusters import assert_clean
 from interrupts import after, ctrl_c
 from patience import patience
 from plain_graph import fresh_rng
-from steps import before, hit
 
 from mgraph import DynamicGraph, EdgeBatch, WorkerLost
 from mgraph.client.connections import local_memory

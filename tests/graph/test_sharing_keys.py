@@ -9,11 +9,11 @@ import time
 import numpy as np
 import pytest
 import sharing_client
+from faults import before, refuse, rest
 from graph_clusters import assert_clean
 from interrupts import ctrl_c, when
 from keyed_model import keys_of
 from plain_graph import fresh_rng
-from steps import before, refuse, rest
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, InvalidBatch, Operations, UnknownVertex
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dask.distributed import Client, Nanny, Scheduler, SpecCluster
+from faults import before, hit
 from graph_clusters import NO_DASHBOARD, assert_clean, quick_start
 from graph_model import GraphModel, random_batch
 from patience import patience
 from plain_graph import fresh_rng
-from steps import before, hit
 from test_store import assert_graph
 
 from mgraph import DynamicGraph, InvalidOption, StoreError, WorkerLost

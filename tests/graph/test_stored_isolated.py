@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from faults import before, cut, refuse
 from graph_clusters import HERE, assert_clean, on
 from plain_graph import fresh_rng
-from steps import before, cut, refuse
 from time_model import TimeModel, random_timed
 
 from mgraph import DynamicGraph, EdgeBatch

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from faults import before, refuse
 from graph_clusters import HERE, assert_clean, on
 from plain_graph import fresh_rng
-from steps import before, refuse
 from time_model import KINDS, TimeModel, check, check_stream, random_timed
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, InvalidBatch

@@ -12,7 +12,7 @@ import numpy as np
 from crashing import CrashingFiles, Inode, Later
 
 from mgraph.log.head import HeadWriter
-from mgraph.log.local import LocalStore
+from mgraph.log.local_disks import LocalStore
 from mgraph.log.log import Lag, Log
 from mgraph.log.manifest import Head, StoredGraph
 from mgraph.log.record_columns import RecordColumns

@@ -158,11 +158,11 @@ SOME: dict[str, Call] = {
     "bfs": lambda g: g.bfs(0, predecessors=True),
     "components": lambda g: g.connected_components(),
     "pagerank": lambda g: g.pagerank(),
+}
+OTHERS: dict[str, Call] = {
     "sssp": lambda g: g.sssp(0),
     "cores": lambda g: g.core_number(),
     "labels": lambda g: g.label_propagation(),
-}
-OTHERS: dict[str, Call] = {
     "distances": lambda g: g.distances([0, 1, 2]),
     "betweenness": lambda g: g.betweenness_centrality([0, 7]),
     "triangles": lambda g: g.triangles(),

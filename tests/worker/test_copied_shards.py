@@ -58,7 +58,7 @@ def test_a_rank_without_memory_refuses_for_all_before_any_copies(monkeypatch):
     left = {0: 1 << 62, 1: 1 << 62}
     ranks = filled(memory_left=lambda rank: left[rank])
     others, needs = beside(ranks), [copying.bytes_of_copy(shard, "gpma+") for shard in ranks.shards]
-    monkeypatch.setattr("mgraph.worker.calls.making.copied", None)  # would fail when called
+    monkeypatch.setattr("mgraph.worker.calls.creation.copied", None)  # would fail when called
     left[1] = needs[1] - 1
     first, second = ranks.call("copy", graph="h", structure="gpma+")
     assert isinstance(first, Aborted)

@@ -17,8 +17,8 @@ from ranks import Ranks
 from stores import end, raised, store_of, written
 
 from mgraph.errors import Aborted, InvalidOption, StoreError
-from mgraph.log import local
-from mgraph.log.local import LocalStore
+from mgraph.log import local_disks
+from mgraph.log.local_disks import LocalStore
 from mgraph.log.store import Store
 from mgraph.structures import names
 from mgraph.worker.stores import restore
@@ -83,7 +83,7 @@ def test_snapshots_replace_the_log_on_every_disk(tmp_path):
     assert_same(graph.ranks, graph.model, 4)
     answers = raised(graph.ranks.call("store"))
     marks = [mark for answer in answers for mark in answer["marks"]]
-    assert [one["epoch"] for one in local.whole(marks)] == [3]
+    assert [one["epoch"] for one in local_disks.whole(marks)] == [3]
     raised(graph.change("batch"))
     for _ in range(2):
         raised(graph.ranks.call("snapshot"))

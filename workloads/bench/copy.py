@@ -93,7 +93,7 @@ def measure(bench: Bench) -> None:
 
 def _cloned(bench: Bench, name: str, shard: Shard) -> list[Any]:
     """Time clones of a shard, and copies of as many bytes. Returns a row for the table."""
-    # A copy's memory and stream, as `mgraph.worker.calls.making.copy` makes them.
+    # A copy's memory and stream, as `mgraph.worker.calls.creation.copy` makes them.
     device = replace(bench.device, background=True).with_stream()
     seconds = []
     for number in range(1 + bench.options.repeats):

@@ -23,8 +23,8 @@ from mgraph.device import Array
 from mgraph.errors import InvalidOption
 from mgraph.exchange.choice import EXCHANGES, check_exchange, choose_exchange
 from workloads.arguments import check_least
+from workloads.bench.bare_transports import RAW, RawNccl
 from workloads.bench.harness import Bench, Mismatch, counts_of, short
-from workloads.bench.raw import RAW, RawNccl
 
 if TYPE_CHECKING:
     from mgraph.client.calls.coordinator import Coordinator

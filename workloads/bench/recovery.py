@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from mgraph import DynamicGraph
-from workloads.bench.stored import Stored
+from workloads.bench.store_run import Stored
 
 __all__ = ["measure_recovery"]
 

@@ -15,7 +15,7 @@ from mgraph.batch import EdgeBatch
 from mgraph.log.records import segment_start
 from mgraph.structures import create
 from workloads.bench.disk import drop_cached, files_in, read_seconds, size_of
-from workloads.bench.stored import Kept, Stored, wait_until
+from workloads.bench.store_run import Kept, Stored, wait_until
 
 __all__ = ["measure_open", "measure_snapshot"]
 

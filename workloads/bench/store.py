@@ -22,7 +22,7 @@ from workloads.bench.harness import Bench, counts_of, short
 from workloads.bench.inputs import Edges
 from workloads.bench.recovery import measure_recovery
 from workloads.bench.reopen import measure_open, measure_snapshot
-from workloads.bench.stored import Stored
+from workloads.bench.store_run import Stored
 from workloads.bench.streams import measure_streams, passes_of
 
 __all__ = ["HELP", "add_arguments", "measure"]

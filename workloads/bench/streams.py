@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from mgraph import DynamicGraph, EdgeBatch
 from workloads.bench.harness import summary
-from workloads.bench.stored import Stored, wait_until
+from workloads.bench.store_run import Stored, wait_until
 
 __all__ = ["measure_streams", "passes_of"]
 

@@ -52,14 +52,14 @@ def check_weights(shard: Shard, what: str, finite: bool = False) -> None:
         raise InvalidOption.about(text, *ends)
 
 
-def check_sums(shard: Shard, sums: Array, what: str) -> None:
-    """Raise `InvalidOption` on every rank, naming an edge, if one of these sums of weights is not finite.
+def check_sums(shard: Shard, sums: Array) -> None:
+    """Raise `InvalidOption` on every rank, naming an edge, if one of PageRank's sums of weights is not finite.
 
     A read-back and an allreduce.
     """
     bad = np.array([shard.device.total(~shard.device.xp.isfinite(sums)) > 0], np.int64)
     if int(shard.exchange.allreduce(bad, "max")[0]):
-        check_weights(shard, what, finite=True)
+        check_weights(shard, "PageRank by weights", finite=True)
 
 
 def _first_bad(shard: Shard, edges: Structure, finite: bool) -> np.ndarray:

@@ -201,7 +201,7 @@ class VertexValues(Column, NDArrayOperatorsMixin):
         O(n), one call. For a mask, as of a comparison, it is the fraction of vertices that are True.
         """
         check_whole(axis, out, dtype)
-        parts = self._some("sum")
+        parts = self._reduced_or_raise("sum")
         return float(sum(parts) / (len(self) * self._rows))
 
     @property
@@ -227,19 +227,19 @@ class VertexValues(Column, NDArrayOperatorsMixin):
     def min(self, axis: None = None, out: None = None) -> Any:
         """Return the least value, NaN if any is NaN; `InvalidOption` without vertices. O(n), one call."""
         check_whole(axis, out)
-        return _extreme(min, self._some("min"))
+        return _extreme(min, self._reduced_or_raise("min"))
 
     def max(self, axis: None = None, out: None = None) -> Any:
         """Return the largest value, NaN if any is NaN; `InvalidOption` without vertices. O(n), one call."""
         check_whole(axis, out)
-        return _extreme(max, self._some("max"))
+        return _extreme(max, self._reduced_or_raise("max"))
 
     def _reduced(self, kind: str) -> list[Any]:
         """Reduce each part of the column to a number, on the workers."""
         answers = self._remote.call("reduced", column=self._column, kind=kind)
         return [number for answer in answers for number in answer["numbers"]]
 
-    def _some(self, kind: str) -> list[Any]:
+    def _reduced_or_raise(self, kind: str) -> list[Any]:
         numbers = self._reduced(kind)
         if not numbers:
             raise InvalidOption(f"the {kind} of no values: the graph has no vertices")

@@ -18,7 +18,7 @@ from mgraph.client.vertices.directory import Directory
 from mgraph.errors import CapacityError, InvalidOption, StoreError
 from mgraph.facade import hint
 from mgraph.failures import Recovered
-from mgraph.log.local import whole
+from mgraph.log.local_disks import whole
 from mgraph.log.log import SYNCS
 from mgraph.log.remote import is_remote
 from mgraph.protocol import PATIENCE_SECONDS
@@ -26,12 +26,12 @@ from mgraph.protocol import PATIENCE_SECONDS
 __all__ = [
     "StoreReport",
     "Storing",
-    "asked",
     "check_opening",
     "path_of",
     "place_of",
     "report_of",
     "split",
+    "store_options",
     "surveyed",
     "write",
     "write_snapshot",
@@ -126,7 +126,7 @@ def path_of(path: Any, log: bool = False) -> str:
 LOGGING = tuple(LogOptions.__annotations__)  #: the options of a store that `open` takes
 
 
-def asked(store: Any, sync: str, logging: StoreOptions) -> Storing | None:
+def store_options(store: Any, sync: str, logging: StoreOptions) -> Storing | None:
     """Return the store of a new graph; None without a store."""
     # Misspelt options end up here, since all other options have names.
     if unknown := sorted(set(logging) - set(StoreOptions.__annotations__)):

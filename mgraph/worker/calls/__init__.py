@@ -7,7 +7,7 @@ from functools import partial, wraps
 from typing import Any
 
 from mgraph.errors import MgraphError
-from mgraph.worker.calls import changes, making, reads, results, stores
+from mgraph.worker.calls import changes, creation, reads, results, stores
 from mgraph.worker.calls.rank import ExchangeMaker, Host, Rank, Value
 
 __all__ = ["HANDLERS", "Calls", "ExchangeMaker", "Host"]
@@ -32,7 +32,7 @@ def _ranged(name: str, handler: Callable[..., Value | None]) -> Callable[..., Va
 #: handlers of `mgraph.calls.CALLS`, by name: the public functions of the modules; where nvtx is installed, in ranges
 HANDLERS: dict[str, Callable[..., Value | None]] = {
     name: _ranged(name, getattr(module, name)) if nvtx is not None else getattr(module, name)
-    for module in (making, changes, stores, reads, results)
+    for module in (creation, changes, stores, reads, results)
     for name in module.__all__
 }
 

@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from mgraph.algorithms.algorithm import EdgeDelta
 from mgraph.device import Array, Device
 from mgraph.kernels import load
 from mgraph.structures import Counts, Plan, Run, Structure
 from mgraph.structures.combine import combined
-from mgraph.worker.shard.change_log import Touched
 from mgraph.worker.shard.edge_expiry import EdgeExpiry
 from mgraph.worker.shard.shard import Shard
 from mgraph.worker.shard.times import Times
@@ -137,7 +137,7 @@ class BatchChange(Change):
         self._times: list[Times] = []
         self._runs: Sequence[Run] = runs
         self._plans: list[tuple[Structure, Plan]] = []
-        self._touched: Touched | None = None
+        self._touched: EdgeDelta | None = None
 
     def prepare(self) -> None:
         """Plan the batch for each structure; on an error, discard all plans."""
@@ -154,7 +154,7 @@ class BatchChange(Change):
             # The first structure has the out-edges: log their changes, and count the outcomes.
             first = self._plans[0][1]
             if log.first is not None:
-                self._touched = log.look(shard.out_edges, first, shard.lo)
+                self._touched = log.changes_of(shard.out_edges, first, shard.lo)
             self.counts = self._count(first)
         except BaseException:
             self.discard()

@@ -31,7 +31,7 @@ from mgraph.kernels.stopwatch import Stopwatch
 from mgraph.structures.plan import DELETED, INSERTED, UPDATED
 from mgraph.structures.sort import sort_keys
 from mgraph.worker.results.remembered import key_of, remember, remove
-from mgraph.worker.shard.change_log import MOST, Touched
+from mgraph.worker.shard.change_log import MOST
 from mgraph.worker.shard.cost import CostModel
 from mgraph.worker.shard.results import MaintainedState, Tried
 from mgraph.worker.shard.shard import Shard
@@ -60,7 +60,7 @@ def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value, first_n
     if algorithm.memory is not None:
         shard.change_log.whole, state.key = True, key_of(algorithm.name, args)
         _agree_on_memory(shard, state, algorithm.memory, first_name)
-    report = _gone_on(shard, state)
+    report = _updated(shard, state)
     if report is None or state.result is None:
         _compute(shard, state, algorithm, args)
         report = report or {"how": "again", "touched": 0, "edges": 0}
@@ -124,7 +124,7 @@ def _note_place(shard: Shard, state: MaintainedState) -> None:
     state.epoch, state.generation, state.starts = shard.epoch, shard.generation, shard.partition.starts[:-1]
 
 
-def _gone_on(shard: Shard, state: MaintainedState) -> Value | None:
+def _updated(shard: Shard, state: MaintainedState) -> Value | None:
     """Update the last result incrementally, and return a report like `catch_up`; None if the ranks cannot.
 
     An error leaves no result, since some ranks may have finished before it.
@@ -323,7 +323,7 @@ def _catch_up_for_removal(shard: Shard, state: MaintainedState) -> None:
         state.result = None
         return
     watch = _stopwatch(shard)
-    report = _gone_on(shard, state)
+    report = _updated(shard, state)
     result, state.result = state.result, None
     if report is None or result is None:
         return
@@ -357,8 +357,7 @@ def _changes(shard: Shard, epoch: int, agreed: _Agreed) -> EdgeDelta:
     """Return the net difference between the arcs of all ranks now and at `epoch`."""
     device, xp, since = shard.device, shard.device.xp, shard.change_log.since(epoch)
     if shard.size == 1 and len(since) == 1 and agreed.batches == 1:
-        batch = since[0][1]  # its arcs are unique and sorted
-        return EdgeDelta(batch.keys, batch.kinds, batch.deleted, batch.old, batch.new)
+        return since[0][1]  # unique and sorted
 
     # A rank has the arcs of its own range: one batch of each is unique and sorted, too.
     columns = _gathered(shard, since, agreed)
@@ -396,7 +395,7 @@ def _columns(shard: Shard) -> dict[str, Any]:
     return {"keys": np.uint64, **weights, "kinds": np.uint8}
 
 
-def _logged(shard: Shard, since: list[tuple[int, Touched]]) -> list[Array]:
+def _logged(shard: Shard, since: list[tuple[int, EdgeDelta]]) -> list[Array]:
     """Return the columns of all batches on this rank."""
     device, columns = shard.device, []
     for name, dtype in _columns(shard).items():
@@ -405,7 +404,7 @@ def _logged(shard: Shard, since: list[tuple[int, Touched]]) -> list[Array]:
     return columns
 
 
-def _gathered(shard: Shard, since: list[tuple[int, Touched]], agreed: _Agreed) -> dict[str, Array]:
+def _gathered(shard: Shard, since: list[tuple[int, EdgeDelta]], agreed: _Agreed) -> dict[str, Array]:
     """Return the columns of all ranks' changes. One allgather, unless `agreed` has them."""
     device, dtypes = shard.device, _columns(shard)
     if agreed.columns:

@@ -3,51 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 
 import numpy as np
 
+from mgraph.algorithms.algorithm import EdgeDelta
 from mgraph.device import Array, Device
 from mgraph.errors import CapacityError
 from mgraph.kernels import load
 from mgraph.structures import Plan, Structure
 from mgraph.structures.plan import DELETED, INSERTED, UPDATED
 
-__all__ = ["ChangeLog", "Touched"]
+__all__ = ["ChangeLog"]
 
 MOST = 1 << 22  #: maximum of arcs in a log
 LEAST = 1 << 12  #: limit of arcs in a small graph; otherwise a quarter of the rank's arcs, as updates visit no more
-
-
-@dataclass(frozen=True)
-class Touched:
-    """Arcs of a rank that a batch changed.
-
-    Attributes
-    ----------
-    keys : uint64[k]
-        ``src << 32 | dst``, internal ids of the whole graph, ascending and unique.
-    kinds : uint8[k]
-        `INSERTED`, `UPDATED` or `DELETED`.
-    deleted : int
-        The number of deleted ones.
-    old, new : float32[k] or None
-        The weights before and after, where the arc existed; None in a graph without weights.
-    """
-
-    keys: Array
-    kinds: Array
-    deleted: int
-    old: Array = None
-    new: Array = None
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of device memory."""
-        return sum(int(a.nbytes) for a in (self.keys, self.kinds, self.old, self.new) if a is not None)
 
 
 class ChangeLog:
@@ -69,7 +38,7 @@ class ChangeLog:
         self.device = device
         self.first: int | None = None
         self.moved, self.whole = -1, False
-        self._held: deque[tuple[int, Touched]] = deque()
+        self._held: deque[tuple[int, EdgeDelta]] = deque()
         self._arcs = 0
 
     @property
@@ -88,7 +57,7 @@ class ChangeLog:
         self._held.clear()
         self._arcs, self.first, self.moved, self.whole = 0, None, -1, False
 
-    def look(self, structure: Structure, plan: Plan, lo: int) -> Touched | None:
+    def changes_of(self, structure: Structure, plan: Plan, lo: int) -> EdgeDelta | None:
         """Return the out-edges that `plan` will change. Row 0 is the vertex `lo`.
 
         None if the log is closed, or if the changes exceed the log's limit or the memory: no batch is refused for that.
@@ -101,8 +70,8 @@ class ChangeLog:
         except CapacityError:
             return None
 
-    def keep(self, epoch: int, touched: Touched | None, structure: Structure) -> None:
-        """Log `touched`, the result of `look`, as the changes of `epoch`."""
+    def keep(self, epoch: int, touched: EdgeDelta | None, structure: Structure) -> None:
+        """Log `touched`, the result of `changes_of`, as the changes of `epoch`."""
         if self.first is None:
             return
         if touched is None:
@@ -114,7 +83,7 @@ class ChangeLog:
         while self._arcs > self._most(structure):
             self.forget(self._held[0][0])
 
-    def since(self, epoch: int) -> list[tuple[int, Touched]]:
+    def since(self, epoch: int) -> list[tuple[int, EdgeDelta]]:
         """Return the changes after `epoch` (at least `first`): epochs and arcs, in order."""
         return [(at, touched) for at, touched in self._held if at > epoch and len(touched)]
 
@@ -143,13 +112,13 @@ def _changed(structure: Structure, plan: Plan) -> int:
     return counts.inserted + counts.deleted + (counts.updated if structure.weighted else 0)
 
 
-def _touched(device: Device, structure: Structure, plan: Plan, lo: int) -> Touched:
+def _touched(device: Device, structure: Structure, plan: Plan, lo: int) -> EdgeDelta:
     """Select the arcs of a plan that exist or differ in weight afterwards, or are deleted."""
     run, n = plan.run, len(plan.run)
     with device.taking(32 * n, f"what a batch of {n} operations changes"):
         kinds, offset = plan.outcome[:n], np.uint64(lo << 32)
         if not structure.weighted and _changed(structure, plan) == n:
-            return Touched(run.keys + offset, kinds.copy(), plan.counts.deleted)
+            return EdgeDelta(run.keys + offset, kinds.copy(), plan.counts.deleted)
         changed = (kinds == INSERTED) | (kinds == DELETED)
         weights = []
         if structure.weighted:
@@ -158,7 +127,7 @@ def _touched(device: Device, structure: Structure, plan: Plan, lo: int) -> Touch
         places = device.xp.flatnonzero(changed)
         keys, kinds, *weights = (column[places] for column in (run.keys, kinds, *weights))
         keys += offset
-    return Touched(keys, kinds, plan.counts.deleted, *weights)
+    return EdgeDelta(keys, kinds, plan.counts.deleted, *weights)
 
 
 def _weights(device: Device, structure: Structure, given: Array, keys: Array) -> list[Array]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.errors import MgraphError
-from mgraph.log.local import LocalStore
+from mgraph.log.local_disks import LocalStore
 from mgraph.log.manifest import StoredGraph
 from mgraph.log.recovery_scan import scan_store
 from mgraph.log.snapshot import folder_of

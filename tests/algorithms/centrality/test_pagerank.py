@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from graphs import random_graph, real_graph, shapes, slow_build
-from rank_oracle import iterate, with_networkx
+from pagerank_oracle import iterate, with_networkx
 from spmd import Graph, cut, run, run_program, said_bytes, shards
 from sssp_oracle import random_weighted
 

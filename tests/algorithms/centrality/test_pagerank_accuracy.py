@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from graphs import random_graph, slow_build
-from rank_oracle import iterate, limit
+from pagerank_oracle import iterate, limit
 from spmd import Graph, cut, run, run_program, shards
 
 from mgraph.algorithms import ALGORITHMS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,8 +14,28 @@ from plain_graph import fresh_rng
 from spmd import FakeShard, Graph, cut, shards
 
 from mgraph.algorithms.communities.dynamic.live_level import LiveLevel
-from mgraph.algorithms.communities.multilevel import finest_level
+from mgraph.algorithms.communities.multilevel import Level, finest_level
+from mgraph.algorithms.communities.multilevel.level import MOST_TURNS, SWEEPS, TURNS, sweep_seed
 from mgraph.device import Device
+
+
+def improve_from(level: Level, active: Any, seed: int) -> tuple[float, int]:
+    """Sweep from the `active` vertices on, uint8[rows], by the sweeps of any level: the quality, and visited edges."""
+    best, turns, visited = level.value(), TURNS, 0
+    for number in range(SWEEPS):
+        before = level.labels.copy(), level.inside
+        marks, now = level._sweep(sweep_seed(seed, number), turns, active, math.inf)
+        visited += level.tally.edges
+        if marks is None:
+            break
+        if now <= best:
+            level.start(*before)
+            turns *= 2
+            if turns > MOST_TURNS:
+                break
+            continue
+        best, active = now, marks
+    return best, visited
 
 
 def swept(
@@ -29,7 +50,8 @@ def swept(
         shard, device.asarray(start.copy()), level.strengths, level.inside, level.objective, level.weights[0].unit
     )
     live.marks[...] = device.asarray(marks)
-    best, value = level.improve(seed, active=device.asarray(marks[shard.lo : shard.hi])), live.improve_marked(seed)
+    best, visited = improve_from(level, device.asarray(marks[shard.lo : shard.hi]), seed)
+    value = live.improve_marked(seed)
 
     # What is followed is what a new count gives.
     sums, want = ([Device.to_host(column) for column in columns] for columns in (live.sums, live._sum()))
@@ -40,7 +62,7 @@ def swept(
     noted = Device.to_host(live.noted())
     assert set(moved.tolist()) <= set(noted.tolist()) and len(np.unique(noted)) == len(noted)
     assert not Device.to_host(live.marks).any()
-    assert live.visited == level.visited
+    assert live.visited == visited
     return [(Device.to_host(one.labels), one.inside, reached) for one, reached in ((level, best), (live, value))]
 
 

@@ -84,7 +84,7 @@ def test_an_update_that_one_rank_has_not_finished_teaches_none(ranks, monkeypatc
     synchronize = type(device).synchronize
 
     def fails(self: Any) -> None:
-        if self is device and sys._getframe(1).f_code.co_name == "_gone_on":
+        if self is device and sys._getframe(1).f_code.co_name == "_updated":
             while first.maintained["a"].tried is None:
                 time.sleep(0.001)
             fail()

@@ -23,10 +23,10 @@ from mgraph.structures.mixed_stream import MixedStream
 from mgraph.structures.run import sort_batch
 from mgraph.worker.shard.fingerprint import edge_hash
 from workloads.__main__ import main
+from workloads.bench.bare_transports import RawNccl
 from workloads.bench.exchange import _check
 from workloads.bench.harness import Mismatch
 from workloads.bench.memory import held_bytes
-from workloads.bench.raw import RawNccl
 from workloads.bench.rebuild import Rebuild
 
 # ---- mixed streams -------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from bench_runs import SMALL, bench, of
 
-import workloads.bench.stored
+import workloads.bench.store_run
 from mgraph import DynamicGraph
 from workloads.__main__ import main
 from workloads.bench.disk import drop_cached, file_system, files_in, read_seconds, size_of, touch_memory, write_seconds
@@ -57,7 +57,7 @@ def test_what_is_opened_is_compared(monkeypatch, capsys):
 
 
 def test_a_full_disk_ends_the_wait(monkeypatch, capsys):
-    monkeypatch.setattr(workloads.bench.stored, "WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(workloads.bench.store_run, "WAIT_SECONDS", 0.01)
     monkeypatch.setattr(DynamicGraph, "snapshot", lambda graph, wait: -1)
     assert main(["bench", "store", *SMALL, *TINY, "--parts", "snapshot"]) == 2
     assert "the snapshot of epoch -1: not within 0.01 s" in capsys.readouterr().err

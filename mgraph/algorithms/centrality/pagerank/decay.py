@@ -63,7 +63,7 @@ def decayed(shard: Shard, decay: float, weight: bool) -> WeightedRows:
         len(latest), graph=weighted.view(), n=len(latest), sums=sums
     )
     if weight:
-        check_sums(shard, sums, "PageRank by weights")
+        check_sums(shard, sums)
     back = shard.in_edges
     if back is not None:
         csr, latest = back.to_csr(), all_gather(shard, latest)

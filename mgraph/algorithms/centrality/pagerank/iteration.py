@@ -65,7 +65,7 @@ class Iteration:
         """
         sums = self.device.empty(self.n, np.float64)
         self.common.OutWeights(self.n, graph=self.shard.out_edges.view(), n=self.n, sums=sums)
-        check_sums(self.shard, sums, "PageRank by weights")
+        check_sums(self.shard, sums)
         return sums
 
     def _list_hubs(self) -> tuple[Array, int, int]:

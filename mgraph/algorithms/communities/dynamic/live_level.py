@@ -191,7 +191,7 @@ class LiveLevel(Level):
     # ---- local moving ------------------------------------------------------------------------------------------------
 
     def improve_marked(self, seed: int) -> float:
-        """Sweep from the marked vertices on, as `improve` does with `active`. Returns the quality."""
+        """Sweep from the marked vertices on, while a sweep gains. Returns the quality."""
         best, turns, active = self.value(), TURNS, self._take_marked()
         for number in range(SWEEPS):
             if self.shard.size == 1 and len(active) == 0:

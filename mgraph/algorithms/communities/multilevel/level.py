@@ -74,9 +74,9 @@ class Level:
     inside : int
         The weight of edges inside of communities, both ways.
     visited : int
-        The edges of own vertices that have chosen in `improve` from a few active ones, and of rows that others read.
+        Edges of which `mgraph.algorithms.communities.dynamic` has counted the reads.
     least : float
-        The smallest gain of a sweep of all vertices after which another one follows.
+        The smallest gain of a sweep after which another one follows.
     """
 
     def __init__(
@@ -145,28 +145,20 @@ class Level:
 
     # ---- local moving ------------------------------------------------------------------------------------------------
 
-    def improve(
-        self, seed: int, tolerance: float = 0.0, active: Array = None, first_turns: int = 0,
-        reach: float = math.inf,
-    ) -> float:  # fmt: skip
-        """Sweep until a sweep gains less than the share `tolerance` of the quality, or less than `SWEEP_GAIN`.
+    def improve(self, seed: int, tolerance: float = 0.0, first_turns: int = 0, reach: float = math.inf) -> float:
+        """Sweep until a sweep gains less than the share `tolerance` of the quality, or less than `least`.
 
-        With `active`, uint8[rows], the first sweep is of the own vertices that are 1 in it, and all gains count. The
-        first sweep has at least `first_turns` turns. A vertex chooses again with a probability of at most `reach` times
-        the share of its strength that leads to moved vertices. Returns the quality.
+        The first sweep has at least `first_turns` turns. A vertex chooses again with a probability of at most `reach`
+        times the share of its strength that leads to moved vertices. Returns the quality.
         """
         # Sweep.
-        least, few = (self.least, self.is_patient) if active is None else (0.0, True)
-        best, turns = self.value(), MANY_TURNS if active is None and self.n > FEW else TURNS
-        counted = active is not None
-        active = self._movable(self.device.full(self.rows, 1, np.uint8) if active is None else active)
+        best, turns = self.value(), MANY_TURNS if self.n > FEW else TURNS
+        active = self._movable(self.device.full(self.rows, 1, np.uint8))
         for number in range(SWEEPS):
             before = self.labels.copy(), self.inside
             marks, now = self._sweep(
                 sweep_seed(seed, number), turns if number else max(turns, first_turns), active, reach
             )
-            if counted:
-                self.visited += self.tally.edges
             if marks is None:
                 break
 
@@ -175,11 +167,11 @@ class Level:
                 self.labels, self.inside = before
                 self.sums = self._sum()
                 turns *= 2
-                if not few or turns > MOST_TURNS:
+                if not self.is_patient or turns > MOST_TURNS:
                     break
                 continue
             gain, best, active = now - best, now, marks
-            if gain < max(tolerance * best, least):
+            if gain < max(tolerance * best, self.least):
                 break
         return best
 

@@ -71,7 +71,7 @@ class Triangles:
         )  # fmt: skip
 
         # Estimate the work, and give up if it is too much.
-        gone, offsets = self._gone(changes.deleted, dead)
+        gone, offsets = self._deleted_edges(changes.deleted, dead)
         totals = device.to_host(self.totals).copy()
         visited = int(totals[SEARCHES] + totals[PAIRS])
         if visited > most:
@@ -117,7 +117,7 @@ class Triangles:
             degrees = degrees + theirs
         return degrees
 
-    def _gone(self, n: int, dead: Array) -> tuple[Array, Array]:
+    def _deleted_edges(self, n: int, dead: Array) -> tuple[Array, Array]:
         """Return the deleted arcs without self-loops, then `NO_ARC`, and the number of pairs before each."""
         device, offsets = self.device, self.device.zeros(n + 1, np.int64)
         gone, later = device.full(n, NO_ARC, np.uint64), device.empty(n, np.int64)

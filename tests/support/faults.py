@@ -28,8 +28,8 @@ STEPS = {
     "superstep": "mgraph.exchange.world.World._drive",
     "grow": "mgraph.exchange.world.World._grow",
     "gather": "mgraph.worker.shard.shard.Shard.result",
-    "measure for a copy": "mgraph.worker.calls.making.bytes_of_copy",
-    "copy": "mgraph.worker.calls.making.copied",
+    "measure for a copy": "mgraph.worker.calls.creation.bytes_of_copy",
+    "copy": "mgraph.worker.calls.creation.copied",
     "offer the copy": "mgraph.worker.calls.rank.Rank.offer",
     "adopt the copy": "mgraph.worker.calls.rank.Rank.take_offered",
 }
