@@ -43,7 +43,7 @@ def shared_bytes(address: str) -> int:
 def large_bytes(values: Mapping[str, Any]) -> int:
     """Return the bytes of the large arrays among `values`."""
     total = 0
-    for value in values.values():
+    for value in values.values():  # most are small: `is_large` is not called for them
         if getattr(value, "nbytes", 0) >= LARGE and is_large(value):
             total += int(value.nbytes)
     return total
