@@ -221,8 +221,21 @@ def write(now: Directory, options: Options, path: Any) -> None:
 
 def _idle(coordinator: Caller) -> None:
     """Wait until no snapshot is being written; the graph also writes some by itself."""
-    while any(answer["busy"] for answer in coordinator.call("writing")):
+    answers = coordinator.call("writing")
+    while any(answer["busy"] for answer in answers):
         time.sleep(POLL_SECONDS)
+        answers = coordinator.call("writing", {}, _problems_of(answers))
+
+
+def _problems_of(answers: Sequence[Value]) -> list[Value]:
+    """Return what to tell each rank of a part of the snapshot that another rank does not write.
+
+    A rank without its part ends its attempts to say so; the others are told when no rank attempts that any more.
+    """
+    problem = next((answer["problem"] for answer in answers if answer["problem"]), None)
+    attempting = any(answer["busy"] and answer["problem"] for answer in answers)
+    told = [problem is not None and (not attempting or answer["problem"]) for answer in answers]
+    return [{"problem": problem} if tell else {} for tell in told]
 
 
 def _written(coordinator: Caller) -> None:

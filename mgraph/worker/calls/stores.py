@@ -191,8 +191,13 @@ def save(rank: Rank, path: str, kind: Value, keys: np.ndarray | None = None) -> 
     rank.storage.save(rank.shard, _here(path), kind, keys)
 
 
-def writing(rank: Rank) -> Value:
-    """Return the progress of snapshots: `busy`, and the last `problem`."""
+def writing(rank: Rank, problem: str | None = None) -> Value:
+    """Return the progress of snapshots: `busy`, and the last `problem`.
+
+    Ranks that wait for the part of another one end that, with the `problem` that the client has learnt from it.
+    """
+    if problem is not None and rank.storage is not None:
+        rank.storage.end_snapshot(problem)
     return {"busy": False, "problem": None} if rank.storage is None else rank.storage.writing
 
 

@@ -218,6 +218,7 @@ class Snapshots:
         self._rank, self._size = rank, size
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
+        self._failed: str | None = None  # why another rank writes no part, or this one, as the client said
         self.problem: str | None = None
         self.lacked = False
 
@@ -225,6 +226,11 @@ class Snapshots:
     def busy(self) -> bool:
         """True while a snapshot is written."""
         return self._thread is not None and self._thread.is_alive()
+
+    def check_idle(self, shard: Shard) -> None:
+        """Raise `MgraphError` while a snapshot is written."""
+        if self.busy:
+            raise MgraphError(f"{shard}: a snapshot is being written; wait for it")
 
     def begin(
         self,
@@ -239,7 +245,7 @@ class Snapshots:
         local: bool = False,
         communities: Mapping[str, Any] | None = None,
     ) -> None:
-        """Copy this rank's edges, and write them in the background.
+        """Copy this rank's edges, and write them in the background; the caller has found all ranks idle.
 
         Parameters
         ----------
@@ -258,14 +264,14 @@ class Snapshots:
         communities : dict, optional
             Their names, on rank 0.
         """
-        if self.busy:
-            raise MgraphError(f"{shard}: a snapshot is being written; wait for it")
         folder, name = folder_of(shard.epoch, term, shard.changes), f"mgraph-{shard.spec.graph}-{self._rank}-snapshot"
+        self._failed = None
         try:
             check_arrow()
             columns = edges_of(shard)
         except Exception as error:
             if self._rank and not local:
+                self._note(error)
                 gives_up = partial(self._give_up, store, folder, str(error))
                 self._thread = threading.Thread(target=gives_up, name=name, daemon=True)
                 self._thread.start()
@@ -308,23 +314,36 @@ class Snapshots:
                 self._finish(store, folder, content, about, communities)
                 drop_old(store, retain)
         except Exception as error:  # told by `problem`
-            self.lacked, self.problem = isinstance(error, MemoryError | CapacityError), str(error)
+            self._note(error)
             logger.warning("the snapshot of epoch %d was not written: %s", content["epoch"], self.problem)
             if self._rank and not local:
-                self._give_up(store, folder, self.problem)
+                self._give_up(store, folder, str(error))
+
+    def _note(self, error: Exception) -> None:
+        """Keep the `problem` of the snapshot."""
+        self.lacked, self.problem = isinstance(error, MemoryError | CapacityError), str(error)
+
+    def fail(self, problem: str) -> None:
+        """End the wait for a part that another rank does not write, and the attempts to tell of such a part."""
+        self._failed = problem
 
     def _give_up(self, store: Store, folder: str, problem: str) -> None:
         """Tell rank 0, which waits, that this rank's part will not be written; again until that succeeds."""
         end = time.monotonic() + WAIT_SECONDS
         while not give_up(store.archive, folder, self._rank, problem):
-            if self._closing.wait(RETRY_SECONDS) or time.monotonic() >= end:
+            if self._closing.wait(RETRY_SECONDS) or self._failed is not None or time.monotonic() >= end:
                 return
 
     def _finish(
         self, store: Store, folder: str, content: dict[str, Any], about: Any, communities: Mapping[str, Any] | None
     ) -> None:
         end = time.monotonic() + WAIT_SECONDS
-        while not written(store.archive, folder, self._size):
+        while True:
+            failed = self._failed  # read before the files, which have the words of ranks that could write them
+            if written(store.archive, folder, self._size):
+                break
+            if failed is not None:
+                raise MgraphError(failed)
             if self._closing.wait(POLL_SECONDS) or time.monotonic() >= end:
                 raise MgraphError("not all ranks have written their parts")
         if about is not None:

@@ -219,7 +219,10 @@ class Storage:
         assert self.log is not None
         if self.store.archive is not self.store:
             self._check_shared(shard, self.store.archive)
-        self._write(shard, self.log.rotate())
+        with all_or_none(shard):  # or rank 0 would wait for the part of a rank that did not begin
+            self._of(shard).check_idle(shard)
+            place = self.log.rotate()
+        self._write(shard, place)
 
     def _write(self, shard: Shard, place: int, local: bool = False) -> None:
         """Begin to write a snapshot; later changes follow `place`."""
@@ -252,6 +255,7 @@ class Storage:
         """
         store = Store(path)
         with all_or_none(shard):
+            self._of(shard).check_idle(shard)
             if store.exists:
                 raise InvalidOption(f"{store.path} holds a store or a saved graph: choose another folder")
             if self.rank == 0:  # remove parts of a copy that was not completed, maybe of another graph
@@ -294,6 +298,11 @@ class Storage:
         if (snapshots := self._snapshots) is None:
             return {"busy": False, "problem": None}
         return {"busy": snapshots.busy, "problem": snapshots.problem, "lacked": snapshots.lacked}
+
+    def end_snapshot(self, problem: str) -> None:
+        """End the snapshot of which another rank does not write its part, for the reason `problem`."""
+        if self._snapshots is not None:
+            self._snapshots.fail(problem)
 
     def keep_communities(self, shard: Shard) -> None:
         """Copy the names of communities, which `close` writes."""

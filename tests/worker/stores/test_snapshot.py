@@ -16,6 +16,7 @@ from local_disks import Disks
 from plain_graph import cuts, fresh_rng
 from stores import end, idle, opened, raised, store_of, written
 
+from mgraph.client.stores import storing
 from mgraph.device import Device
 from mgraph.errors import InvalidOption, StoreError
 from mgraph.log import snapshot as arrow_files
@@ -137,6 +138,7 @@ def test_one_that_cannot_be_taken_harms_nothing(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(snapshots, "edges_of", full)
     raised(graph.change("batch"))
     assert "no snapshot was taken: the disk is full" in caplog.text
+    idle(graph.ranks)
     with pytest.raises(StoreError, match="the disk is full"):
         raised(graph.ranks.call("snapshot"))
     monkeypatch.undo()
@@ -354,6 +356,62 @@ def test_a_rank_that_writes_no_part_says_so_until_rank_0_can_read_it(tmp_path, m
     assert lost
     monkeypatch.undo()
     graph.ranks.reconnect()
+    raised(graph.ranks.call("snapshot"))
+    written(graph.ranks)
+    end(graph.ranks)
+
+
+class Caller:
+    """A client's calls of the ranks."""
+
+    def __init__(self, graph: Changed) -> None:
+        self._graph = graph
+
+    def call(self, name: str, args: Any = None, shares: Any = None) -> list[Any]:
+        return raised(self._graph.ranks.call(name, shares, **(args or {})))
+
+
+@pytest.mark.parametrize("fails", ["edges_of", "write_part"])
+def test_the_client_tells_rank_0_of_a_rank_that_can_write_nothing(tmp_path, monkeypatch, fails):
+    graph = changed(tmp_path, (0, 13, 20, N), fresh_rng(), {})
+    raised(graph.change("batch"))
+    right, folder = getattr(snapshots, fails), Files.folder
+
+    def failing(*given: Any) -> Any:
+        if "-1-" in threading.current_thread().name or getattr(given[0], "rank", 0) == 1:
+            raise StoreError("rank 1 has no room")
+        return right(*given)
+
+    def loses(files: Files, path: str) -> None:
+        if "-1-" in threading.current_thread().name:
+            raise OSError("no room for a word")
+        folder(files, path)
+
+    monkeypatch.setattr(snapshots, fails, failing)
+    monkeypatch.setattr(Files, "folder", loses)
+    monkeypatch.setattr(snapshots, "RETRY_SECONDS", 0.01)
+    graph.ranks.call("snapshot")
+    if fails == "edges_of":
+        graph.ranks.reconnect()
+    storing._idle(Caller(graph))
+    answers = raised(graph.ranks.call("writing"))
+    assert [answer["problem"] for answer in answers] == ["rank 1 has no room", "rank 1 has no room", None]
+    monkeypatch.undo()
+    raised(graph.ranks.call("snapshot"))
+    written(graph.ranks)
+    end(graph.ranks)
+
+
+def test_no_rank_begins_where_another_has_no_room_for_a_segment(tmp_path, monkeypatch):
+    graph = changed(tmp_path, (0, 13, N), fresh_rng(), {})
+    raised(graph.change("batch"))
+    log = graph.ranks.servants[1].storage.log
+    monkeypatch.setattr(log, "rotate", lambda: (_ for _ in ()).throw(StoreError("no room for a segment")))
+    with pytest.raises(StoreError, match="no room for a segment"):
+        raised(graph.ranks.call("snapshot"))
+    monkeypatch.undo()
+    graph.ranks.reconnect()
+    assert not any(answer["busy"] for answer in raised(graph.ranks.call("writing")))
     raised(graph.ranks.call("snapshot"))
     written(graph.ranks)
     end(graph.ranks)
