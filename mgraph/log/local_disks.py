@@ -187,7 +187,8 @@ class LocalStore(Store):
                 about.setdefault(part["about"]["id"], (part["about"], view))
                 openings[part["number"], part["opening"]][part["rank"]].append((rank, part))
         if not about:
-            raise StoreError(f"{self.path} holds no store that a worker of this graph can see")
+            hosts = ", ".join(dict.fromkeys(view["host"] for view in views))
+            raise StoreError(f"{self.path} holds no store on host {hosts}")
         if len(about) > 1:
             where = " and of another in ".join(f"{view['path']} on {view['host']}" for _, view in about.values())
             raise StoreError(f"there are parts of one store in {where}: name the workers that hold one, with workers=")

@@ -233,8 +233,8 @@ class Store:
         """
         if not self.exists:
             raise StoreError(
-                f"{self.path} holds no store that this worker can see; a store is a folder that all workers share, "
-                'unless the graph is made with disks="local"'
+                f"{self.path} holds no store that this process can see; the workers of a graph share the folder of a "
+                'store, unless the graph is made with disks="local"'
             )
         about = self.read("store.json")
         self.check_format(about, "store.json")

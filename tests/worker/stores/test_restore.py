@@ -179,7 +179,7 @@ def test_a_store_that_is_there_or_in_use_or_missing(tmp_path, monkeypatch):
         raised(second.call("claim", path=str(tmp_path / "a")))
     end(second)
     end(ranks)
-    with pytest.raises(StoreError, match="holds no store that this worker can see"):
+    with pytest.raises(StoreError, match="holds no store that this process can see"):
         scan_store(Store(str(tmp_path / "b")))
 
 
@@ -247,6 +247,6 @@ def test_workers_that_do_not_see_the_same_folder_are_told(tmp_path):
     ranks = Ranks((0, 5, 10))
     kind = {"structure": "csr", "directed": True, "weighted": False, "reverse": False, "n_vertices": 10}
     paths = [{"path": str(tmp_path / name)} for name in ("a", "b")]
-    with pytest.raises(StoreError, match="b holds no store that this worker can see; a store is a folder that all"):
+    with pytest.raises(StoreError, match="b holds no store that this process can see; the workers of a graph share"):
         raised(ranks.call("create_store", paths, kind=kind, sync="always", lag_bytes=1 << 20, lag_seconds=1.0))
     end(ranks)
