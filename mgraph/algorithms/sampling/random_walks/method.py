@@ -26,7 +26,8 @@ def random_walks(self: Runs[Any], starts: Any, length: int, seed: int | None = N
         The number of steps, 0 or more.
     seed : int, optional
         0 to 2**64 - 1. Equal seeds give equal walks on equal graphs, whatever the number of workers, the structure, the
-        order and the device. By default each call draws a seed.
+        order and the device. With keys, equal graphs have their keys in equal order in `vertices`. By default each call
+        draws a seed.
 
     Returns
     -------

@@ -58,7 +58,8 @@ def sample_neighbors(
         vertices that were new in the hop before. Of a vertex with fewer neighbours, all are taken.
     seed : int, optional
         0 to 2**64 - 1. Equal seeds give equal samples of equal graphs, whatever the number of workers, the structure,
-        the order and the device. By default each call draws a seed.
+        the order and the device. With keys, equal graphs have their keys in equal order in `vertices`. By default each
+        call draws a seed.
     direction : "in" | "out"
         Sample the sources of in-edges, along which messages come, like PyG; or the destinations of out-edges. "in"
         needs ``reverse=True`` or an undirected graph.
