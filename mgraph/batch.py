@@ -40,9 +40,9 @@ class EdgeBatch:
     src, dst : array-like of integers, shape (n,)
         Vertex ids, 0 or more: a NumPy or CuPy array, a sequence, a column of pandas, Polars, cuDF or Arrow, or any
         object with an array interface or DLPack. Stored as uint32. Arrays on a GPU stay there.
-    weight : array-like of numbers, shape (n,), optional
-        Edge weights, stored as float32. Inserting an edge that exists updates its weight. Those of deletions are
-        ignored, but none may be missing.
+    weight : array-like of numbers, shape (n,), or one of them, optional
+        Edge weights, stored as float32; a single weight is that of all edges. Inserting an edge that exists updates its
+        weight. Those of deletions are ignored, but none may be missing.
     op : array-like of +1 and -1, shape (n,), or one of them, optional
         +1 inserts, -1 deletes. A single number is the operation of all edges; without `op` all are inserted. If an
         edge occurs more than once, its last operation counts. Stored as int8[n]; as -1 if a single -1 was given, and
@@ -108,7 +108,7 @@ class EdgeBatch:
         if keys is not None:
             columns["keys"] = keys
         if weight is not None:
-            columns["weight"] = as_weights(weight, labels.get("weight", "weight"), notes := list[str]())
+            columns["weight"] = as_weights(weight, len(src), labels.get("weight", "weight"), notes := list[str]())
             if notes:
                 columns["rounded"] = notes[0]
         if op is not None:

@@ -83,7 +83,8 @@ class DynamicGraph(Properties):
         Edges inserted without a weight have weight 1, so "sum" counts their insertions. Sums are float32, in stream
         order; inf and -inf add up to NaN. A sum has about 7 digits: rounding errors accumulate (100,000 insertions of
         1000.01 store 100,000,008), and weights below about a 16-millionth of the sum change nothing, so a count stops
-        at 16,777,216. A warning says so once if float32 changes a weight, and if a weight does not change its sum.
+        at 16,777,216. A sum past 3.4e38 becomes inf. A warning says so once if float32 changes a weight, and if a
+        weight does not change its sum, or makes it inf.
     directed : bool
         True if edges have a direction. In an undirected graph each edge is stored both ways and counts once.
     reverse : bool

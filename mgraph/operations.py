@@ -45,9 +45,9 @@ class Operations:
     src, dst : array-like of integers, shape (n,)
         Vertex ids as in `EdgeBatch`. "has_edge" and "weight" ask about the edge (src, dst). "degree", "neighbors" and
         "predecessors" ask about the vertex in `src`; their `dst` is ignored and not checked, and stored as 0.
-    weight : array-like of numbers, shape (n,), optional
-        The weights of inserted edges, stored as float32. Those of other operations are ignored, not checked, and stored
-        as 0.
+    weight : array-like of numbers, shape (n,), or one of them, optional
+        The weights of inserted edges, or a single one of all, stored as float32. Those of other operations are
+        ignored, not checked, and stored as 0.
     keys : "int64" | "string", optional
         The kind of `src` and `dst` in a graph with keys, as in `EdgeBatch`. An ignored `dst` is stored as 0 or as an
         empty string.
@@ -100,8 +100,11 @@ class Operations:
         columns["dst"] = _as_ends(dst, "dst", keys, kinds, kinds < self.DEGREE if rows else None)
         columns["weight"] = None
         if weight is not None:
-            column_values, ignored = _alike(as_array(weight), "weight", kinds), counts["insert"] < len(kinds)
-            columns["weight"] = as_weights(_masked(column_values, kinds == self.INSERT if ignored else None))
+            column_values, ignored = as_array(weight), counts["insert"] < len(kinds)
+            if column_values.ndim == 0:  # a single weight of all insertions
+                column_values = column_values.reshape(1).repeat(len(kinds))
+            used = kinds == self.INSERT if ignored else None
+            columns["weight"] = as_weights(_masked(_alike(column_values, "weight", kinds), used), len(kinds))
 
         # The class is frozen, so set its fields by `object`.
         for name, column in {**columns, "keys": keys, "counts": counts}.items():

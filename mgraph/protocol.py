@@ -112,7 +112,7 @@ class ShardState(NamedTuple):
     broken : str or None
         Why a commit failed on this rank; the ranks then hold different states.
     stuck : bool
-        True if a sum of weights was so large that a weight did not change it.
+        True if a sum of weights was so large that a weight did not change it, or made it infinite.
     operations, batches : int
         The distinct edges in batches, and the batches, since this incarnation of the graph began.
     batch_seconds : float

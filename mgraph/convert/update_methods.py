@@ -109,8 +109,8 @@ def insert(
     src, dst : array-like, shape (n,), or one vertex each
         The ends, as `EdgeBatch` takes them. A table, an iterable of pairs or an array of shape (n, 2) takes the place
         of both: ``g.insert(frame, source="from")``, ``g.insert([(u, v), (v, w)])``, ``g.insert(graph.edges)``.
-    weight : array-like of numbers, shape (n,), one of them for one edge, or str, optional
-        The weights; for a table, the name of their column, "weight" by default.
+    weight : array-like of numbers, shape (n,), one of them, or str, optional
+        The weights, or a single one of all edges; for a table, the name of their column, "weight" by default.
     time : array-like of integers, datetime64, dates or strings, shape (n,), one of them, or str, optional
         The times, in a graph with `times`; for a table, the name of their column, "time" by default.
     source, target : str, optional
@@ -168,7 +168,7 @@ def _edges_of(
     if isinstance(dst, str) and is_table(src):
         raise InvalidBatch(f"src is a table and dst is {dst!r}; source= and target= name the columns of a table")
     if isinstance(src, SINGLE) and isinstance(dst, SINGLE):
-        src, dst, weight = [src], [dst], [weight] if isinstance(weight, (int, float, np.number)) else weight
+        src, dst = [src], [dst]
     keys = graph._directory.keys
     if keys == "auto":
         return EdgeBatch.of({"src": src, "dst": dst, "weight": weight, "op": op, "time": time}, keys, {})

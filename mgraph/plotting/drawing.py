@@ -128,9 +128,7 @@ def _colours(graph: Any, values: Any, names: list[Any], seeds: int) -> Any:
         array, n = np.asarray(values), graph.num_vertices
         if array.shape != (n,):
             raise InvalidOption(f"values has shape {array.shape}; it must have a value for each of {n} vertices")
-        wanted = set(names)
-        place = {vertex: i for i, vertex in enumerate(graph.vertices().tolist()) if vertex in wanted}
-        chosen = array[[place[name] for name in names]]
+        chosen = array[graph._directory.ids(names, "vertices")]
     # Keys, as of components, are numbered in the order of the vertices.
     if chosen.dtype.kind not in "biuf":
         numbers = dict[Any, int]()

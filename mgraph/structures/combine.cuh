@@ -9,7 +9,7 @@ struct Combine {  // one lane per operation
     const u64* keys;
     const i8* op;
     f32* weight;
-    i64* stuck;  // set to 1 where a sum was to grow by a weight and did not
+    i64* stuck;  // set to 1 where a sum was to grow by a weight and did not, or left the range of finite numbers
     i64 n;
     i64 how;  // 1: sum, 2: min, 3: max
     i64 lo;  // in an undirected graph the vertex of row 0, since a self-loop's two arcs are one edge; else -1
@@ -27,7 +27,8 @@ struct Combine {  // one lane per operation
             for (i64 i = first + 1 + (slot >= 0 ? 0 : step); i <= last; i += step) {
                 f32 before = total;
                 total = combine(before, weight[i]);
-                if (how == 1 && total == before && weight[i] != 0 && before - before == 0) store(stuck, (i64)1);
+                bool finite = how == 1 && before - before == 0 && weight[i] - weight[i] == 0;
+                if (finite && (total == before ? weight[i] != 0 : total - total != 0)) store(stuck, (i64)1);
             }
             weight[last] = total;
         }

@@ -17,8 +17,8 @@ COMBINES = ("last", "sum", "min", "max")  #: names of the rules; structures do "
 def combined(structure: Any, run: Run, how: str, stuck: Any, lo: int = -1) -> Run:
     """Combine the weights of a run with each other and with the structure's, by the rule `how`.
 
-    `stuck`, int64[1], becomes 1 if a sum is so large that a weight does not change it. `lo` is the vertex of row 0 in
-    an undirected graph, where a self-loop comes as two consecutive arcs.
+    `stuck`, int64[1], becomes 1 if a sum is so large that a weight does not change it, or makes it infinite. `lo` is
+    the vertex of row 0 in an undirected graph, where a self-loop comes as two consecutive arcs.
 
     A deletion discards earlier insertions. Weights are combined in stream order, so that sums of floats do not depend
     on timing. One launch and no read-back; O(1) per operation besides the search of its edge. May overwrite the run's

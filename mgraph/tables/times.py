@@ -105,7 +105,7 @@ def as_times(values: Any, n: int, name: str = "time") -> Any:
     # Repeat a single time for all edges.
     if array.dtype.kind in "iu":
         array = array.astype(np.int64, copy=False)
-    return np.full(n, array) if array.ndim == 0 else array
+    return array.reshape(1).repeat(n) if array.ndim == 0 else array
 
 
 def _of_objects(array: np.ndarray, name: str) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 
 from mgraph.errors import InvalidBatch
 from mgraph.facade import warn
-from mgraph.tables.arrays import as_column, cell, is_missing, refuse_missing, shown
+from mgraph.tables.arrays import as_column, cell, is_missing, not_a_list, refuse_missing, shown
 
 __all__ = ["as_ops", "as_weights"]
 
@@ -20,21 +20,26 @@ _DIGITS = "weights have about 7 digits, whole numbers are exact up to 16,777,216
 _OPS = "operations are +1 (insert) and -1 (delete)"
 
 
-def as_weights(values: Any, name: str = "weight", notes: list[str] | None = None) -> Any:
-    """Return `values` as float32 weights, on the device where they are. O(n).
+def as_weights(values: Any, n: int, name: str = "weight", notes: list[str] | None = None) -> Any:
+    """Return the weights of `n` edges: float32[n], on the device where they are. O(n).
 
-    A warning names a whole number that float32 changes; `notes` gets a line about the first value of any kind.
+    `values` has a weight for each edge, or is a single weight for all. A warning names a whole number that float32
+    changes; `notes` gets a line about the first value of any kind.
 
     Raises
     ------
     InvalidBatch
-        A value is missing, no number, or too large for float32.
+        A value is missing, no number, or too large for float32; or `values` has more than one dimension.
     """
     array = as_column(values, name)
+    if array.ndim != 1:
+        if array.ndim:
+            raise not_a_list(values, array.ndim, name, "weights")
+        array = array.reshape(1).repeat(n)  # a single weight of all edges
     if array.dtype.kind in "OUT":
         array = _of_objects(array, name)
     elif array.dtype.kind not in "fiu" and array.size:
-        value = f"{cell(name, 0)} is {shown(array.reshape(-1)[0])}; weights are numbers"
+        value = f"{cell(name, 0)} is {shown(array[0])}; weights are numbers"
         raise InvalidBatch(f"{value}, and the column is {array.dtype}")
     # Convert; only an array that was float32 already cannot change.
     with np.errstate(over="ignore"):
@@ -71,7 +76,7 @@ def _warn_changed(array: Any, kept: Any, changed: Any, name: str) -> None:
 
 def _of_objects(array: np.ndarray, name: str) -> np.ndarray:
     """Return the numbers among Python objects, Decimals too, as float64."""
-    values = array.reshape(-1).tolist()
+    values = array.tolist()
     refuse_missing(np.fromiter(map(is_missing, values), bool, len(values)), name)
     bad = [row for row, value in enumerate(values) if not _is_number(value)]
     if bad:  # of a column that was read as text, the row that made it so
@@ -86,7 +91,7 @@ def _of_objects(array: np.ndarray, name: str) -> np.ndarray:
     for at in np.flatnonzero(np.isinf(numbers)).tolist():  # decimals and long doubles past float64
         if abs(values[at]) != np.inf:
             raise InvalidBatch(f"{cell(name, at)} is {values[at]!s}; {_STORED}")
-    return numbers.reshape(array.shape)
+    return numbers
 
 
 def _is_number(value: Any) -> bool:

@@ -188,7 +188,7 @@ def _stream(columns: Columns, metadata: dict[str, Any], relabel: bool, directed:
     if "op" in columns:
         checked["op"] = as_ops(columns["op"])
     if "weight" in columns:
-        checked["weight"] = as_weights(columns["weight"])
+        checked["weight"] = as_weights(columns["weight"], len(src))
     for name, column in checked.items():
         if column.shape != src.shape:
             raise ReadError(f"{name} has shape {column.shape} and src has shape {src.shape}; both need one per edge")

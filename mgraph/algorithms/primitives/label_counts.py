@@ -21,8 +21,8 @@ from mgraph.kernels.host import host_platform
 __all__ = ["LabelCounts"]
 
 _CONSTANTS = constants("algorithms/primitives/label_counts.cuh", HUB_DEGREE=1024)
-TABLED, TABLED_BY_THREAD, CHUNK_SLOTS, DEAL_CHUNK = (
-    _CONSTANTS[name] for name in ("most_tabled", "most_by_thread", "chunk_slots", "deal_chunk")
+TABLED, TABLED_BY_THREAD, CHUNK_SLOTS, DEAL_CHUNK, GROUP_WORDS = (
+    _CONSTANTS[name] for name in ("most_tabled", "most_by_thread", "chunk_slots", "deal_chunk", "group_words")
 )
 ROOM = 1 << 24  #: slots of the tables of a group of wide rows: 12 bytes each
 
@@ -112,7 +112,7 @@ class LabelCounts:
             for first, end in pairwise(ends)
         ]
         self.groups = [len(of_turn) for of_turn in begins]
-        self.described = device.empty(5 * sum(self.groups), np.int64)
+        self.described = device.empty(GROUP_WORDS * sum(self.groups), np.int64)
         if n == 0:
             return
         # Measure the rows, and describe the groups.

@@ -177,7 +177,7 @@ class Updates:
             self._sticks = True
             warn(
                 "a sum of weights no longer grows: sums are float32, and it is about 16,777,216 times the weight that "
-                "was added, or more"
+                "was added, or more; past 3.4e38 it is inf"
             )
 
     def _keyed(self, batch: EdgeBatch) -> AbstractContextManager[Keyed[EdgeBatch]]:

@@ -139,7 +139,8 @@ class Shard:
         `BATCH_SECONDS` and above the one before, and at the end the number of longer ones. Restored batches count until
         `restart_counters`.
     stuck_words, stuck_sums : int64[1], Array
-        1 once a sum of weights was so large that a weight did not change it: in host memory, and as kernels write it.
+        1 once a sum of weights was so large that a weight did not change it, or made it infinite: in host memory, and
+        as kernels write it.
     num_edges : int
         The edges that this shard counts: its arcs; in an undirected graph those with ``src <= dst``.
     results : dict of str to Result
