@@ -160,6 +160,66 @@ def test_a_search_that_is_computed_anew_keeps_no_more_than_its_columns():
         assert live.report.how == "incremental"
 
 
+def ranks_after(batches, most, monkeypatch):
+    """Read PageRank after batches of so many edges, of which an update may visit `most`.
+
+    Returns for each read how many pushes were prepared, and for each push its allowance, what it visited and its needs.
+    """
+    rng, n, prepared, pushed = fresh_rng(), 3000, [0], []
+    make, apply = maintain.ForwardPush, maintain.ForwardPush.apply_changes
+
+    def counted(*args):
+        prepared[-1] += 1
+        return make(*args)
+
+    def noted(push, changes, most, *more):
+        done = apply(push, changes, most, *more)
+        pushed.append((most, push.edges, push.needs, done))
+        return done
+
+    monkeypatch.setattr(maintain, "ForwardPush", counted)
+    monkeypatch.setattr(make, "apply_changes", noted)
+    monkeypatch.setattr(cost.CostModel, "most", lambda self, arcs, changed: most)
+    with DynamicGraph(n_vertices=n, directed=False, device="cpu") as graph:
+        graph.insert(*rng.integers(0, n, (2, 8 * n)))
+        live = graph.maintain("pagerank")
+        for size in batches:
+            prepared.append(0)
+            graph.insert(*rng.integers(0, n, (2, size)))
+            result = live.result()
+            assert live.report.how == "incremental"
+            np.testing.assert_allclose(result.to_numpy(), graph.pagerank().to_numpy(), atol=1e-5)
+    return prepared[1:], pushed
+
+
+def test_ranks_are_not_pushed_from_vertices_of_too_many_edges(monkeypatch):
+    """Nor is that prepared again, until batches are much smaller."""
+    monkeypatch.setattr(maintain, "LONGER", 10)  # however long the read iterates
+    prepared, pushed = ranks_after([2000] * 6 + [50] * 2, 50_000, monkeypatch)
+    assert pushed[0][1] == 0 < pushed[0][0] < pushed[0][2]
+    assert prepared[:6] == [0] * 6 and prepared[6] == 1
+    assert len(pushed) == 2
+
+
+def test_ranks_are_not_pushed_on_if_the_error_falls_too_slowly(monkeypatch):
+    """Two errors tell how many edges it will take; with a larger allowance the same push ends."""
+    (most, visited, needs, done), *more = ranks_after([100] * 3, 400_000, monkeypatch)[1]
+    assert not done and visited < most / 2 and needs > most and not more
+    monkeypatch.undo()
+    (most, visited, _, done) = ranks_after([100], 2 * 10**7, monkeypatch)[1][0]
+    assert done and needs <= visited < most
+
+
+def test_a_read_that_has_iterated_for_long_does_not_prepare_to_push(monkeypatch):
+    monkeypatch.setattr(maintain.Ranks, "_fits", lambda self, changed, most: True)
+    monkeypatch.setattr(maintain, "LONGER", 1)
+    assert ranks_after([2000] * 2, 50_000, monkeypatch)[0] == [0, 0]
+    monkeypatch.undo()
+    monkeypatch.setattr(maintain.Ranks, "_fits", lambda self, changed, most: True)
+    monkeypatch.setattr(maintain, "LONGER", 10)
+    assert ranks_after([2000] * 2, 50_000, monkeypatch)[0] == [0, 1]
+
+
 def test_pagerank_whose_updates_are_suspended_iterates_from_its_last_ranks(monkeypatch):
     """It neither begins anew nor looks for closer ranks: fewer iterations than a fresh run."""
     rng, n, closer = fresh_rng(), 3000, []

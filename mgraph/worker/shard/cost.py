@@ -112,7 +112,7 @@ class CostModel:
 
     def _fade(self) -> None:
         """Return to the least rate little by little: on a busy machine, updates take longer than they need."""
-        self.rate = max(self.least, self.rate * (1 - FADE))
+        self.rate = max(min(self.least, self.rate), self.rate * (1 - FADE))
 
     def _suspend(self, changed: int, longer: float, arcs: int) -> None:
         """Suspend updates of this size after one that made a read take `longer` seconds than a full computation."""

@@ -159,6 +159,16 @@ def test_a_slow_moment_is_forgotten():
     assert cost.seconds == 1.5 * FRESH
 
 
+def test_a_guess_below_all_that_was_measured_does_not_rise():
+    """A short update of few edges measures a high price, which is not taken, nor later by other updates."""
+    cost = model()
+    cost.gave_up(FRESH / 100, ARCS, 1000, FEW)
+    guess = cost.most(ARCS, 1000)
+    assert cost.least > cost._rate(ARCS)
+    cost.gave_up(FRESH / 1000, ARCS, 1000)
+    assert cost.most(ARCS, 1000) == guess
+
+
 def test_a_small_graph_never_suspends_updates():
     cost = model()
     for _ in range(20):

@@ -11,7 +11,10 @@ most twice as much over the sum of x. `ForwardPush.error` has the unit of the to
 
 A round costs 4 launches, 5 if there may be hubs, two read-backs and an allreduce; on several ranks also a sort, and
 alltoallvs of 12 bytes per vertex of another rank with a push to it. On one rank, a persistent kernel makes many rounds
-while few residuals are large.
+while few residuals are large. Before a round of many rows, their edges are counted: one more launch and read-back.
+
+The error falls by about the same factor with each edge visited, later by less. So from two errors it is known how many
+edges it will take at least, and a push that would take too long gives up.
 
 References
 ----------
@@ -36,6 +39,7 @@ FEW = {
     "cuda": 1 << 15,
     "cpu": 2048,
 }  #: rows up to which a persistent kernel makes the rounds: launches and read-backs would take longer
+UNSURE = 1.5  #: such a part of the edges that are expected from two errors is certain
 MOST = 2.0**62  #: the largest limit of residuals in fixed point: no sum is above it
 ROUNDS = 256  #: rounds per launch, after which the host checks for an abort
 
@@ -56,6 +60,8 @@ class ForwardPush:
     ----------
     edges : int
         The edges that this rank visited in the last `apply_changes`.
+    needs : int
+        If that gave up: the edges that all ranks would have visited at least.
     error : float
         The error as of the last call, equal on every rank.
     """
@@ -66,6 +72,7 @@ class ForwardPush:
         self.shard, self.device, self.alpha, self.tol = shard, shard.device, alpha, tol
         self.kernels = kernels(shard, "algorithms/centrality/pagerank/forward_push.cuh", shard.out_edges.view())
         self.x, self.base, self.edges, self.lost, self.made_for = x, base, 0, 0.0, shard.n_vertices
+        self.needs = 0
         dangling = x[shard.out_edges.degrees() == 0]
         total, loose, based = self._sum(x.sum(), dangling.sum(), len(x) if base is None else base.sum())
         scale = based / (total * (1 - alpha) + alpha * loose)
@@ -134,9 +141,10 @@ class ForwardPush:
     def apply_changes(self, changes: EdgeDelta, most: int, renumbered: bool = False) -> bool:
         """Apply changes to x.
 
-        Returns False, with an error that may be large, if about `most` edges would be visited. After vertices were
-        `renumbered`, the sum of x differs, and so does the limit of residuals.
+        Returns False, with an error that may be large, if more than about `most` edges would be visited. After vertices
+        were `renumbered`, the sum of x differs, and so does the limit of residuals.
         """
+        self.edges = self.needs = 0
         if self.shard.n_vertices > 2 * self.made_for:  # fixed point has no room for more
             return False
         # Take in new vertices and changed edges.
@@ -144,18 +152,27 @@ class ForwardPush:
         if renumbered:
             self._measure()
         self._aim()
-        self.edges = 0
-        self._take_changes(changes)
+        if not self._take_changes(changes, most):
+            return False
         self._take_fresh(fresh)
 
         # Push round by round, until no residual is above the limit.
-        front = 0
-        count = self._end_round()
+        front, alone = 0, self.shard.size == 1
+        count, last, before = self._end_round(), 0.0, math.inf
         while True:
-            waiting, edges = self._sum(count, self.edges)
-            if waiting == 0 or edges > most:
+            few = count <= FEW[self.device.kind]
+            next_edges = 0 if few else self._edges_of(self.fronts[front][:count])
+            waiting, edges, ahead = self._sum(count, self.edges, next_edges)
+            if waiting == 0:
                 break
-            if self.shard.size == 1 and count <= FEW[self.device.kind]:
+            if edges > last + self.shard.n_vertices:
+                self._measure()
+                self._expect(edges, edges - last, before)
+                last, before = edges, self.error
+            self.needs = max(self.needs, int(edges + ahead))
+            if self.needs > most:
+                break
+            if alone and few:
                 count, front = self._rounds(count, front, most)
                 continue
             rows, front = self.fronts[front], 1 - front
@@ -165,6 +182,15 @@ class ForwardPush:
             count = self._end_round()
         self._measure()
         return waiting == 0
+
+    def _expect(self, edges: float, more: float, before: float) -> None:
+        """Expect that the error falls with further edges as with the last `more`: it was `before` them."""
+        if self.tol < self.error < before < math.inf:
+            rest = more * math.log(self.error / self.tol) / math.log(before / self.error)
+            self.needs = int(min((edges + rest) / UNSURE, MOST))
+
+    def _edges_of(self, rows: Array) -> int:
+        return int(self.device.total(self.shard.out_edges.degrees(rows, checked=True)))
 
     def _rounds(self, count: int, front: int, most: int) -> tuple[int, int]:
         """Make rounds by a persistent kernel, on a single rank.
@@ -222,8 +248,11 @@ class ForwardPush:
         values = self.device.full(n, ones, np.int64)
         self.kernels.TakeIn(n, flow=self.flow, ids=ids, values=values, count=n)
 
-    def _take_changes(self, changes: EdgeDelta) -> None:
-        """Change the residuals of the neighbours of vertices with changed edges."""
+    def _take_changes(self, changes: EdgeDelta, most: int) -> bool:
+        """Change the residuals of the neighbours of vertices with changed edges.
+
+        Returns False if these vertices have more than `most` edges. Few changes are not counted first.
+        """
         # List the rows with changed degrees.
         device, n, graph = self.device, len(changes), self.shard.out_edges.view()
         changed, listed = Struct(**changes.fields()), device.zeros(1, np.int64)
@@ -237,10 +266,16 @@ class ForwardPush:
             count, graph=graph, flow=self.flow, changed=changed, more=more, places=places, count=count, before=before,
             rows=rows,
         )  # fmt: skip
+        if n > FEW[device.kind]:
+            (edges,) = self._sum(self._edges_of(rows))
+            self.needs = int(edges)
+            if edges > most:
+                return False
         self._hand_on(rows, count)
 
         # Correct it along the changed arcs.
         self.kernels.ChangedArcs(n, flow=self.flow, changed=changed, before=before)
+        return True
 
     def _hand_on(self, rows: Array, count: int) -> None:
         view, room = self.shard.out_edges.view(), task_room(self.shard.out_edges)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,8 @@ from mgraph.structures.plan import UPDATED
 __all__ = ["Ranks"]
 
 CLOSER = 8  #: forward push begins from ranks whose error is this many times below the tolerance
-
-MOST_FUTILE = 5  #: forward push is tried again after 2**MOST_FUTILE iterations at most
+FIRST_PUSH = 3  #: iterations that take as long as the first residuals of forward push
+LONGER = 1.5  #: iterations of a read with those that prepare forward push, in terms of those of a full computation
 
 
 class Ranks:
@@ -34,8 +35,10 @@ class Ranks:
         The last result of the iteration, without a `forward_push`.
     preparation : float
         The seconds that it took to prepare `forward_push`, of the last iteration.
-    futile, rest : int
-        How often in a row forward push gave up; how often it is not tried from now on.
+    fresh : float
+        The iterations of a full computation; infinite for one with a given start.
+    needs, slow : int
+        The edges that forward push visits at least, as it gave up last, 0 before; and the changed arcs then.
     """
 
     takes_deletions = iterates = True
@@ -43,11 +46,12 @@ class Ranks:
     def __init__(self, shard: Shard, start: Any = None, nstart: Any = None, **arguments: Any) -> None:
         start = start if nstart is None else nstart
         self.shard, self.arguments, self.n_vertices = shard, arguments, shard.n_vertices
-        self.futile = self.rest = 0
-        self.renumbered = False
+        self.needs, self.slow, self.fresh, self.renumbered = 0, 0, math.inf, False
         self._iterate(start)
+        if start is None:
+            self.fresh = self.info["iterations"]
 
-    def _iterate(self, start: Any, may_push: bool = True) -> None:
+    def _iterate(self, start: Any, prepares: bool = True) -> None:
         # Iterate.
         arguments = self.arguments
         self.forward_push, self.preparation = None, 0.0
@@ -65,11 +69,12 @@ class Ranks:
             or arguments.get("dangling", alike[0]) not in alike
         ):
             return
-        self.rest -= 1
 
         # Start forward push, from closer ranks: residuals must be far below their limit, or each push causes further
-        # ones.
-        if may_push and self.info["converged"] and self.shard.n_vertices and self.rest < 0:
+        # ones. A read that has iterated for long leaves it to a later one.
+        room = LONGER * self.fresh - self.info["iterations"] - FIRST_PUSH
+        further = math.log(CLOSER) / -math.log(self.arguments["alpha"])  # iterations at most
+        if prepares and self.info["converged"] and self.shard.n_vertices and further <= room:
             watch, base = Stopwatch(self.shard.device, self.shard.size == 1), None
             if teleports:
                 base = whole(
@@ -98,35 +103,38 @@ class Ranks:
         if not matter and not more and not renumbered and not self.arguments.get("decay"):  # times are not in `changes`
             return ApplyResult(0, False)
 
-        # Try forward push.
-        watch = Stopwatch(self.shard.device, self.shard.size == 1)
-        visited, start, tried = 0, self.found.get("rank"), 0.0
-        if self.forward_push is not None and most == 0:
-            start = self.forward_push.ranks("float64")
-        elif self.forward_push is not None:
-            settled = self.forward_push.apply_changes(changes, most // 2, renumbered)
-            visited = int(self._sum(self.forward_push.edges))
-            if settled and self.forward_push.error < self.arguments["tol"]:
-                self.futile, self.info = 0, {**self.info, "error": self.forward_push.error}
-                return ApplyResult(visited, True)
-            self.futile = min(self.futile + 1, MOST_FUTILE)
-            self.rest = 2**self.futile
+        # Try forward push, unless it is known to give up.
+        watch, tries = Stopwatch(self.shard.device, self.shard.size == 1), most > 0
+        visited, start, prepares = 0, self.found.get("rank"), tries and self._fits(len(changes), most)
+        if self.forward_push is not None:
+            if prepares:
+                settled = self.forward_push.apply_changes(changes, most // 2, renumbered)
+                visited = int(self._sum(self.forward_push.edges))
+                if settled and self.forward_push.error < self.arguments["tol"]:
+                    self.info = {**self.info, "error": self.forward_push.error}
+                    return ApplyResult(visited, True)
+                self.needs, self.slow = max(self.forward_push.needs, most // 2 + 1), len(changes)
+                prepares = False
             start = self.forward_push.ranks("float64")
             self.shard.device.synchronize()
-            tried = watch.seconds()
+        pushed, tried = visited, watch.seconds()
 
         # Else iterate from the last ranks, unless they depend on their start or new vertices lack numbers.
         dense = self.arguments.get("dense") is not None or self.arguments.get("loose_dense") is not None
         if start is None or not self.info["converged"] or (more and dense):
             return None
-        pushed, may_push = visited, most > 0
-        self._iterate(start, may_push)
+        self._iterate(start, prepares)
         if not self.info["converged"]:
             return None
         visited += int(self.info["iterations"] * self._sum(self.shard.out_edges.num_edges))
-        if not tried:
+        if prepares or not tries:
             return ApplyResult(visited, True, "iterated")
         return ApplyResult(visited, True, "iterated after a try", watch.seconds() - tried, pushed)
+
+    def _fits(self, changed: int, most: int) -> bool:
+        """Return False if a push of `changed` arcs would give up. Much smaller batches need less."""
+        needs = self.needs if 2 * changed >= self.slow else self.needs * changed / self.slow
+        return needs <= most // 2
 
     def renumber(self, ids: Renumbering) -> bool:
         """Implement `Maintained.renumber`. Returns False with a teleport vector."""
