@@ -164,6 +164,7 @@ def _cooperative_launcher(
     driver, current_stream = device.xp.cuda.driver, device.xp.cuda.get_current_stream
     address, parameters, lanes = function.ptr, _Parameters(kernel.nbytes), kernel.lanes
     size, shared, most = _block(kernel), kernel.shared, _resident_blocks(device, function, kernel, processors)
+    launch_alone, launch_together = driver.launchKernel, driver.launchCooperativeKernel  # the latter takes longer
     background = max(1, most * BACKGROUND[0] // BACKGROUND[1])
     division = _Division(driver, function, kernel, capacity, most // processors)
 
@@ -171,9 +172,11 @@ def _cooperative_launcher(
         division.ask(threads < 0)
         parameters.fields[:] = fields
         blocks = min(-(-items * lanes // size), most if threads > 0 else background)
-        driver.launchCooperativeKernel(
-            address, blocks, 1, 1, size, 1, 1, shared, current_stream().ptr, parameters.first
-        )
+        stream = current_stream().ptr
+        if blocks == 1:
+            launch_alone(address, 1, 1, 1, size, 1, 1, shared, stream, 0, parameters.address)
+        else:
+            launch_together(address, blocks, 1, 1, size, 1, 1, shared, stream, parameters.first)
 
     launch.module = function  # type: ignore[attr-defined]
     return launch

@@ -268,8 +268,11 @@ class Structure(Reads):
         return self.commit(self.prepare(run))
 
     def apply_few(self, src: Any, dst: Any, op: Any = None, weight: Any = None) -> Counts:
-        """Apply at most `FEW` operations of host memory, in stream order. Their ids are not checked."""
-        return self.apply_run(sort_few(self.device, src, dst, op, weight))
+        """Apply at most `FEW` operations of host memory in stream order, and wait. Their ids are not checked."""
+        counts = self.apply_run(sort_few(self.device, src, dst, op, weight))
+        if self.device.kind != "cpu":
+            self.device.synchronize()
+        return counts
 
     def insert(self, batch: EdgeBatch) -> Counts:
         """Insert every edge of a batch, ignoring ops. Existing edges get the new weight."""

@@ -137,8 +137,6 @@ class Ballot:
             shard.operations += inserted + updated + deleted + missing
             shard.changes += 1
             shard.epoch += 1
-            if shard.device.kind != "cpu":
-                shard.device.synchronize()
         except BaseException as error:
             if structure.state is not before:
                 self._break(error)
