@@ -4,7 +4,8 @@ A run with ``MGRAPH_RECORDS=docs/records`` in its environment writes ``docs/reco
 passed tests have noted, in place of the one before. Only a run without a failure writes.
 
 ``python tests/support/promise_records.py docs/records FOLDER FOLDER ...`` sums the records of several runs of a commit,
-such as parts of one campaign on several machines. It refuses runs that have a command or a part in common.
+such as parts of one campaign on several machines. It refuses runs that have a part in common, or without parts a
+command.
 """
 
 from __future__ import annotations
@@ -113,6 +114,10 @@ def sums(folders: Sequence[Path]) -> dict[str, dict[str, Any]]:
 
 def _sum(name: str, records: list[dict[str, Any]]) -> dict[str, Any]:
     commits, commands = _each(records, "commit"), [part for record in records for part in record["command"].split("; ")]
+    if all("parts" in record for record in records):  # which say more than the settings of the commands
+        commands = sorted(
+            {" ".join(word for word in command.split(" ") if not word.startswith(SETTINGS)) for command in commands}
+        )
     if len(commits) > 1 or not commits[0] or commits[0].endswith("+"):
         raise ValueError(f"{name}: only records of one commit, without changes, can be summed; these are of {commits}")
     if len({*commands}) < len(commands):
