@@ -203,11 +203,20 @@ def test_ranks_are_not_pushed_from_vertices_of_too_many_edges(monkeypatch):
 
 def test_ranks_are_not_pushed_on_if_the_error_falls_too_slowly(monkeypatch):
     """Two errors tell how many edges it will take; with a larger allowance the same push ends."""
+    monkeypatch.setattr(maintain, "DEARER", 0.01)  # however fast iterations are
     (most, visited, needs, done), *more = ranks_after([100] * 3, 400_000, monkeypatch)[1]
     assert not done and visited < most / 2 and needs > most and not more
     monkeypatch.undo()
+    monkeypatch.setattr(maintain, "DEARER", 0.01)
     (most, visited, _, done) = ranks_after([100], 2 * 10**7, monkeypatch)[1][0]
     assert done and needs <= visited < most
+
+
+def test_ranks_are_not_pushed_if_iterations_from_the_last_ones_take_less(monkeypatch):
+    """A push of 100 edges would end within this allowance, but few iterations suffice."""
+    prepared, pushed = ranks_after([100] * 5, 2 * 10**7, monkeypatch)
+    ((most, _, needs, done),) = pushed
+    assert not done and needs > most and not any(prepared)
 
 
 def test_a_read_that_has_iterated_for_long_does_not_prepare_to_push(monkeypatch):
@@ -217,7 +226,7 @@ def test_a_read_that_has_iterated_for_long_does_not_prepare_to_push(monkeypatch)
     monkeypatch.undo()
     monkeypatch.setattr(maintain.Ranks, "_fits", lambda self, changed, most: True)
     monkeypatch.setattr(maintain, "LONGER", 10)
-    assert ranks_after([2000] * 2, 50_000, monkeypatch)[0] == [0, 1]
+    assert ranks_after([2000] * 2, 50_000, monkeypatch)[0] == [1, 1]
 
 
 def test_pagerank_whose_updates_are_suspended_iterates_from_its_last_ranks(monkeypatch):
