@@ -64,6 +64,7 @@ NESTED = 2  #: rounds for roots that are below other roots
 SPARSE = 8  #: mean degree up to which paths may be so long that it pays to cut whole subtrees
 MANY = 512  #: the most suspects for one kernel on a CPU; on a GPU that is `BLOCKWISE`
 PARTS = (32, 8, 2, 1)  #: of more suspects than `MANY`, a CPU checks such parts one after another
+CPU_STEPS = 4  #: steps of `InvalidatePersistent` between two looks at the visited edges; a GPU has `BLOCKWISE_STEPS`
 SAMPLE, SPARSEST = 512, 8  #: changed arcs that a CPU looks at first, of at least `SPARSEST` times as many
 UNSURE = 1.5  #: such a part of the edges that are expected from a part is certain
 FEW, TURNS = 8, 8  #: the most suspects with which `InvalidatePersistent` is tried first, and its turns
@@ -356,10 +357,11 @@ class IncrementalPaths:
         """
         backward, forward, search, begin = self.backward, self.forward, self.search, sum(map(len, gone))
         assert backward is not None
+        steps = min(BLOCKWISE_STEPS, CPU_STEPS) if self.device.kind == "cpu" else BLOCKWISE_STEPS
         self.kernels.InvalidatePersistent(
             BLOCKWISE_TILES, graph=backward.view(), onward=forward.view(), tree=self.tree, other=search.lists,
-            few=max(BLOCKWISE[self.device.kind], MANY) if few is None else few, most=most, turns=turns,
-            steps=BLOCKWISE_STEPS, same=int(backward is forward), arrived=search.arrived,
+            few=max(BLOCKWISE[self.device.kind], MANY) if few is None else few, most=most,
+            turns=turns * BLOCKWISE_STEPS // steps, steps=steps, same=int(backward is forward), arrived=search.arrived,
         )  # fmt: skip
         counts = self.read()
         gone.append(self.gone[begin : int(counts[CUT])])
