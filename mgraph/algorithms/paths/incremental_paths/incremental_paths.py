@@ -66,6 +66,7 @@ MANY = 512  #: the most suspects for one kernel on a CPU; on a GPU that is `BLOC
 PARTS = (32, 8, 2, 1)  #: of more suspects than `MANY`, a CPU checks such parts one after another
 CPU_STEPS = 4  #: steps of `InvalidatePersistent` between two looks at the visited edges; a GPU has `BLOCKWISE_STEPS`
 SAMPLE, SPARSEST = 512, 8  #: changed arcs that a CPU looks at first, of at least `SPARSEST` times as many
+ENOUGH = 32  #: suspects among these from which others are estimated
 UNSURE = 1.5  #: such a part of the edges that are expected from a part is certain
 FEW, TURNS = 8, 8  #: the most suspects with which `InvalidatePersistent` is tried first, and its turns
 
@@ -261,10 +262,12 @@ class IncrementalPaths:
             keys, kinds, old, new = (None if part is None else part[::every].copy() for part in parts)
             sample = EdgeDelta(keys, kinds, 1, old, new)
             self.kernels.ListSuspects(len(sample), tree=self.tree, changed=Struct(**sample.fields()), stale=None)
-            if not self._check_suspects(int(self.read()[SUSPECTS]), most // 2, every):
+            suspects = int(self.read()[SUSPECTS])
+            enough = suspects >= ENOUGH
+            if not self._check_suspects(suspects, most // 2, every if enough else 1):
                 return False
             cut = int(self.counts[CUT])
-            if cut and every * self._rows_of_cut() > UNSURE * most:
+            if cut and enough and every * self._rows_of_cut() > UNSURE * most:
                 return False
 
         # List all suspects, among them the vertices that the cut ones supported.
