@@ -76,6 +76,14 @@ def test_they_equal_fresh_runs(kind):
     assert fuzz(None, kind, 10, n=100)["incremental"]
 
 
+@pytest.mark.parametrize("kind", ["undirected, weighted", "with in-edges"])
+def test_they_equal_fresh_runs_where_some_changes_are_looked_at_first(kind, monkeypatch):
+    """The vertices that this cuts remain cut, and what they supported is looked at, too."""
+    monkeypatch.setattr(incremental_paths, "SAMPLE", 2)
+    monkeypatch.setattr(incremental_paths, "SPARSEST", 2)
+    assert fuzz(None, KINDS[kind], 30, n=100)["incremental"]
+
+
 @pytest.mark.parametrize("kind", ["undirected, weighted", pytest.param("with in-edges", marks=pytest.mark.slow)])
 def test_on_two_workers(client, kind):
     assert fuzz(client, KINDS[kind], 8, n=100)["incremental"]

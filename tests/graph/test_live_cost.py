@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+import pytest
 from live_results import IDS, assert_same, line
 from plain_graph import fresh_rng
 
@@ -12,6 +13,7 @@ from mgraph import DynamicGraph, EdgeBatch
 from mgraph.algorithms.algorithm import ApplyResult
 from mgraph.algorithms.centrality.pagerank import maintain
 from mgraph.algorithms.paths.bfs.maintain import Distances
+from mgraph.algorithms.paths.incremental_paths import incremental_paths
 from mgraph.algorithms.paths.near_far import search
 from mgraph.worker.shard import change_log, cost
 
@@ -126,13 +128,23 @@ def test_a_search_that_would_visit_too_much_does_not_begin(monkeypatch):
             graph.insert([0], [1])
 
 
-def test_many_suspects_are_checked_in_parts_until_too_many_edges_are_visited(monkeypatch):
-    """Each of 4,000 vertices has the source and 1,000 others as neighbours, and loses the source."""
-    n, side, applied = 5001, 4000, list[ApplyResult]()
-    hubs, others = np.arange(1, 1001, dtype=IDS), np.arange(1001, n, dtype=IDS)
-    monkeypatch.setattr(cost.CostModel, "most", lambda self, arcs, changed: 2 * 10**5)
-    apply = Distances.apply_changes
+def applied_to_bfs(monkeypatch, most):
+    """Collect the outcomes of a BFS's updates, each of which may visit `most` edges."""
+    applied, apply = list[ApplyResult](), Distances.apply_changes
+    monkeypatch.setattr(cost.CostModel, "most", lambda self, arcs, changed: most)
     monkeypatch.setattr(Distances, "apply_changes", lambda *args: applied.append(apply(*args)) or applied[-1])
+    return applied
+
+
+@pytest.mark.parametrize(("sample", "checked"), [(512, 8), (10**9, 125)])
+def test_a_search_gives_up_once_some_suspects_tell_that_all_visit_too_much(sample, checked, monkeypatch):
+    """Each of 4,000 vertices has the source and 1,000 others as neighbours, and loses the source.
+
+    A 32nd of them are checked, or of those of a sample of the changed arcs.
+    """
+    n, side, applied = 5001, 4000, applied_to_bfs(monkeypatch, 10**6)
+    hubs, others = np.arange(1, 1001, dtype=IDS), np.arange(1001, n, dtype=IDS)
+    monkeypatch.setattr(incremental_paths, "SAMPLE", sample)
     with DynamicGraph(n_vertices=n, directed=False, device="cpu") as graph:
         graph.insert(np.zeros(side, IDS), others)
         graph.insert(np.repeat(others, len(hubs)), np.tile(hubs, side))
@@ -142,7 +154,34 @@ def test_many_suspects_are_checked_in_parts_until_too_many_edges_are_visited(mon
         np.testing.assert_array_equal(result.to_numpy(), graph.bfs(0).to_numpy())
     assert live.report.how == "again"
     (update,) = applied
-    assert update.how == "gave up" and update.edges <= 10**5 + side / 8 * (len(hubs) + 1)
+    assert update.how == "gave up" and 0 < update.edges <= checked * (len(hubs) + 1)
+
+
+def test_chains_are_cut_until_too_many_edges_are_visited(monkeypatch):
+    """A hundred chains lose the source, and each step along them visits a few hundred edges."""
+    chains, length = 100, 40
+    applied = applied_to_bfs(monkeypatch, 4000)
+    ends = np.arange(1, 1 + chains * length, dtype=IDS).reshape(chains, length)
+    with DynamicGraph(n_vertices=1 + chains * length, directed=False, device="cpu") as graph:
+        graph.insert(np.zeros(chains, IDS), ends[:, 0])
+        graph.insert(ends[:, :-1].ravel(), ends[:, 1:].ravel())
+        live = graph.maintain("bfs", source=0)
+        graph.delete(np.zeros(chains, IDS), ends[:, 0])
+        assert live.result().reached == 1 and live.report.how == "again"
+    (update,) = applied
+    assert update.how == "gave up" and 2000 < update.edges <= 2000 + 2 * incremental_paths.CPU_STEPS * 4 * chains
+
+
+def test_a_search_resumes_in_the_order_of_hops(monkeypatch):
+    """Twenty edges each shorten the way to all vertices behind them: each of these is searched from once."""
+    n = 2001
+    with DynamicGraph(n_vertices=n, directed=False, device="cpu") as graph:
+        graph.insert(*line(n))
+        live = graph.maintain("bfs", source=0)
+        first = np.arange(0, n - 1, 100, dtype=IDS)
+        graph.insert(first, first + IDS(50))
+        assert live.result()[n - 1] == n - 1 - 20 * 49
+        assert live.report.how == "incremental" and n < live.report.edges <= 2 * graph.num_edges + 100
 
 
 def test_a_search_that_is_computed_anew_keeps_no_more_than_its_columns():

@@ -6,7 +6,8 @@ half as many if it does not. So an update that gives up, and the full computatio
 long. The seconds per edge are learned from updates: their work is the changed arcs and the visited edges. Where few
 edges were visited, other things took the time, and only the number of changed arcs tells how long the next one takes.
 So updates that give up, or take longer than a full computation, are suspended: for one read, then for two and so on.
-After each, the next one may visit fewer edges.
+From the second in a row on, the next one may visit fewer edges. After a single one it may not: of batches that differ,
+most would then give up, too.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class CostModel:
         if self.pause and times:
             self.pause -= 1
             return 0
-        most = int(self.fresh(arcs) / self._rate(arcs)) // (1 + times) - (changed if self.least else 0)
+        most = int(self.fresh(arcs) / self._rate(arcs)) // max(1, times) - (changed if self.least else 0)
         if most <= 0:
             self._fade()
         return max(most, 0)

@@ -105,11 +105,21 @@ def test_much_smaller_batches_are_neither_suspended_nor_limited_with_large_ones(
 
 def test_updates_that_failed_may_visit_less_next_time():
     cost, most = model(), []
-    for _ in range(3):
+    for _ in range(4):
         most.append(cost.most(ARCS, 100))
         cost.gave_up(FRESH / 8, ARCS, 100, 10)
         cost.pause = 0
-    assert most == [most[0], most[0] // 2, most[0] // 3]
+    assert most == [most[0], most[0], most[0] // 2, most[0] // 3]
+
+
+def test_updates_that_differ_are_not_given_up_after_a_few_long_ones():
+    """Their edges take a fifth of a full computation in the median, and one in eight gives up."""
+    price, means = 2 * FRESH / ARCS, []
+    for seed in range(6):
+        rng, cost = np.random.default_rng(seed), model()
+        needs = (ARCS / 10 * rng.lognormal(0, 0.8, 200)).astype(int)
+        means.append(np.mean([spent(cost, 1000, n, price) for n in needs]))
+    assert np.mean(means) < 0.6 * FRESH
 
 
 def test_work_that_was_counted_and_never_tried_is_allowed_some_time():

@@ -63,7 +63,11 @@ FILE = "algorithms/paths/incremental_paths/incremental_paths.cuh"
 NESTED = 2  #: rounds for roots that are below other roots
 SPARSE = 8  #: mean degree up to which paths may be so long that it pays to cut whole subtrees
 MANY = 512  #: the most suspects for one kernel on a CPU; on a GPU that is `BLOCKWISE`
-PARTS = (8, 4, 2)  #: of more suspects than `MANY`, each such part is checked before all
+PARTS = (32, 8, 2, 1)  #: of more suspects than `MANY`, a CPU checks such parts one after another
+CPU_STEPS = 4  #: steps of `InvalidatePersistent` between two looks at the visited edges; a GPU has `BLOCKWISE_STEPS`
+SAMPLE, SPARSEST = 512, 8  #: changed arcs that a CPU looks at first, of at least `SPARSEST` times as many
+ENOUGH = 32  #: suspects among these from which others are estimated
+UNSURE = 1.5  #: such a part of the edges that are expected from a part is certain
 FEW, TURNS = 8, 8  #: the most suspects with which `InvalidatePersistent` is tried first, and its turns
 
 
@@ -205,7 +209,8 @@ class IncrementalPaths:
         # Cut the vertices that have lost their support: none by hops without deletions.
         gone: list[Array] | None = []
         if changes.deleted or self.lengths.bits:
-            self.kernels.ListSuspects(len(changes), tree=self.tree, changed=changed, stale=self.subtree_cut.stale)
+            if not self._fits(changes, most):
+                return None
             gone = self._invalidate(most // 2, changed, len(changes))
         else:
             self.counts = np.zeros(WORDS, np.int64)
@@ -240,13 +245,61 @@ class IncrementalPaths:
         totals: list[int] = self.shard.exchange.allreduce(np.array(mine, np.int64)).tolist()
         return totals
 
+    @property
+    def _in_parts(self) -> bool:
+        """True if much work is done in parts, after which a call may give up: on a CPU, single rank."""
+        return self.shard.size == 1 and self.device.kind == "cpu" and self.backward is not None
+
+    def _fits(self, changes: EdgeDelta, most: int) -> bool:
+        """List the suspects. Returns False if they are expected to visit more than `most` edges.
+
+        A CPU lists and checks those of some changed arcs first, if there are many.
+        """
+        every, cut = len(changes) // SAMPLE, 0
+        if self._in_parts and every >= SPARSEST:
+            # Check the suspects of every such arc, and count the edges of the vertices that are cut.
+            parts = (changes.keys, changes.kinds, changes.old, changes.new)
+            keys, kinds, old, new = (None if part is None else part[::every].copy() for part in parts)
+            sample = EdgeDelta(keys, kinds, 1, old, new)
+            self.kernels.ListSuspects(len(sample), tree=self.tree, changed=Struct(**sample.fields()), stale=None)
+            suspects = int(self.read()[SUSPECTS])
+            enough = suspects >= ENOUGH
+            if not self._check_suspects(suspects, most // 2, every if enough else 1):
+                return False
+            cut = int(self.counts[CUT])
+            if cut and enough and every * self._rows_of_cut() > UNSURE * most:
+                return False
+
+        # List all suspects, among them the vertices that the cut ones supported.
+        self.kernels.ListSuspects(
+            len(changes), tree=self.tree, changed=Struct(**changes.fields()), stale=self.subtree_cut.stale
+        )
+        if cut:
+            self.kernels.SuspectChildren(cut, graph=self.forward.view(), tree=self.tree, begin=0, end=cut)
+        return True
+
+    def _check_suspects(self, count: int, most: int, every: int = 1) -> bool:
+        """Cut `count` suspects that no edge supports. A CPU checks many in parts.
+
+        Returns False if they, or `every` times as many, are expected to visit more than `most` edges.
+        """
+        assert self.backward is not None
+        graph, before = self.backward.view(), int(self.counts[EDGES])
+        for part in PARTS if self._in_parts and count * every > MANY else (1,):
+            self.kernels.CheckSuspects(count // part, graph=graph, tree=self.tree, count=count // part)
+            visited = int(self.read()[EDGES])
+            if self._in_parts and max(visited, (before + (visited - before) * part * every) / UNSURE) > most:
+                return False
+        self.device.fill(self.state[:1], 0)
+        return True
+
     def _invalidate(self, most: int, changed: Struct, n: int) -> list[Array] | None:
         """Cut the vertices that have lost their support. Returns lists of them, from all ranks; None to give up."""
         # A single rank tries the cheap ways first: a few turns of one kernel, then whole subtrees.
         backward, gone, begin = self.backward, list[Array](), 0
         alone = self.shard.size == 1 and backward is not None
         if alone and self.device.kind == "cpu" and not self.read()[SUSPECTS]:  # a read costs a CPU nothing
-            return gone
+            return [self.gone[: int(self.counts[CUT])]]
         if jumps := self.jumps:
             self._invalidate_persistent(most, gone, FEW, TURNS)
             if self.counts[SUSPECTS] and self.counts[EDGES] <= most:
@@ -268,15 +321,11 @@ class IncrementalPaths:
             if backward is None or (alone and int(counts[EDGES]) > most):
                 return None
 
-            # Cut the suspects that no edge supports. A CPU checks many of them in parts, so that it ends near `most`.
-            begin, count = int(counts[CUT]), int(counts[SUSPECTS])
-            for part in PARTS if alone and self.device.kind == "cpu" and count > MANY else ():
-                self.kernels.CheckSuspects(count // part, graph=backward.view(), tree=self.tree, count=count // part)
-                if int(self.read()[EDGES]) > most:
-                    return None
-            self.kernels.CheckSuspects(count, graph=backward.view(), tree=self.tree, count=count)
-            self.device.fill(self.state[:1], 0)
-            counts = self.read()
+            # Cut the suspects that no edge supports.
+            begin = int(counts[CUT])
+            if not self._check_suspects(int(counts[SUSPECTS]), most):
+                return None
+            counts = self.counts
             end = int(counts[CUT])
             fresh, visited = self._sum(end - begin, int(counts[EDGES]))
             if visited > most:
@@ -311,10 +360,11 @@ class IncrementalPaths:
         """
         backward, forward, search, begin = self.backward, self.forward, self.search, sum(map(len, gone))
         assert backward is not None
+        steps = min(BLOCKWISE_STEPS, CPU_STEPS) if self.device.kind == "cpu" else BLOCKWISE_STEPS
         self.kernels.InvalidatePersistent(
             BLOCKWISE_TILES, graph=backward.view(), onward=forward.view(), tree=self.tree, other=search.lists,
-            few=max(BLOCKWISE[self.device.kind], MANY) if few is None else few, most=most, turns=turns,
-            steps=BLOCKWISE_STEPS, same=int(backward is forward), arrived=search.arrived,
+            few=max(BLOCKWISE[self.device.kind], MANY) if few is None else few, most=most,
+            turns=turns * BLOCKWISE_STEPS // steps, steps=steps, same=int(backward is forward), arrived=search.arrived,
         )  # fmt: skip
         counts = self.read()
         gone.append(self.gone[begin : int(counts[CUT])])

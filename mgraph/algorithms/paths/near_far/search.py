@@ -145,7 +145,8 @@ class NearFarSearch:
         """Continue an earlier search from `sources` with the lengths `words`.
 
         O(n / 32) besides the search. All other lengths stay. Blocks continue independently if the search
-        `relaxes_blockwise`.
+        `relaxes_blockwise`. On a single rank with a CPU, lengths in hops are final one after another. Elsewhere the
+        meetings for each rise of the limit would take longer.
         """
         self.edges = 0
         if self.relaxes_blockwise and len(sources) <= BLOCKWISE[self.device.kind]:
@@ -157,6 +158,8 @@ class NearFarSearch:
         """Run the program on all ranks, after a reset of all lengths with `clears`."""
         # Lay out the inboxes, with 8 or 16 bytes per message.
         device, shard, lengths, n = self.device, self.shard, self.lengths, len(sources)
+        in_order = not clears and shard.size == 1 and device.kind == "cpu" and lengths.bits == 0
+        limit = 1 if in_order else lengths.limit(0, self.delta)
         world, arcs = shard.exchange.world(device), self.structure.num_edges
         layout = world.layout(shard.partition, inbox_room(shard), 8 if lengths.bits == 32 else 16)
 
@@ -165,7 +168,7 @@ class NearFarSearch:
             library(shard, lengths, self.structure), "NearFar", layout, 1 + (self.n + arcs) // 256,
             graph=self.view, length=self.length, none=lengths.none, clears=int(clears),
             sources=device.asarray(sources), words=device.asarray(words), n_sources=n,
-            limit=lengths.limit(0, self.delta), delta=self.delta, lists=self.lists, marks=self.marks, held=self.held,
+            limit=limit, delta=self.delta, lists=self.lists, marks=self.marks, held=self.held,
             least=self.least, tasks=self.tasks,
         )  # fmt: skip
         self.rounds += state["rounds"]
