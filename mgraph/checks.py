@@ -170,7 +170,9 @@ def check_vertices(vertices: Any, n_vertices: int, name: str) -> np.ndarray:
 def advised(error: InvalidBatch, values: Any, name: str) -> InvalidBatch:
     """Return the error about `values`, or another with advice, for a mask and for pairs in place of vertices."""
     first = next(iter(values), None) if isinstance(values, list | tuple) else None
-    if str(getattr(values, "dtype", "")).lower() in ("bool", "boolean") or isinstance(first, bool):
+    if str(getattr(values, "dtype", "")).lower() in ("bool", "boolean") or (
+        isinstance(first, bool) and all(isinstance(value, bool) for value in values)
+    ):
         return InvalidBatch(
             f"{name} is a mask of {len(values)} values; vertices()[mask] has the vertices that it marks"
         )

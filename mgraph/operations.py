@@ -11,7 +11,7 @@ from mgraph.batch import ALL, EdgeBatch, copied, part_of
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption
 from mgraph.kernels import constants
-from mgraph.tables.arrays import as_array, not_a_list
+from mgraph.tables.arrays import as_array, as_objects, not_a_list
 from mgraph.tables.ids import EXACT, GROW, as_ids, as_keys, check_ids
 from mgraph.tables.ids import KINDS as KEYS
 from mgraph.tables.names import Names
@@ -100,7 +100,7 @@ class Operations:
         columns["dst"] = _as_ends(dst, "dst", keys, kinds, kinds < self.DEGREE if rows else None)
         columns["weight"] = None
         if weight is not None:
-            column_values, ignored = as_array(weight), counts["insert"] < len(kinds)
+            column_values, ignored = as_array(as_objects(weight), "weight"), counts["insert"] < len(kinds)
             if column_values.ndim == 0:  # a single weight of all insertions
                 column_values = column_values.reshape(1).repeat(len(kinds))
             used = kinds == self.INSERT if ignored else None
@@ -209,7 +209,7 @@ def check_vertices(operations: Operations, n_vertices: int) -> None:
 
 def _as_kinds(values: Any) -> Any:
     """Convert names or codes of kinds to int8[n]."""
-    array = as_array(values)
+    array = as_array(as_objects(values), "kind")
     if array.ndim != 1:
         raise not_a_list(values, array.ndim, "kind", "kinds")
     if array.size == 0:
@@ -259,13 +259,12 @@ def _as_ends(values: Any, name: str, keys: str | None, kinds: Any, used: Any) ->
     """Convert vertices to ids or keys; unused ones are not checked."""
     # Ignored entries get a neutral value before the check.
     if keys == "string" and used is not None:  # NumPy's strings lose a NUL at the end
-        objects = np.fromiter(values, object, len(values)) if isinstance(values, list | tuple) else as_array(values)
-        ends = _alike(objects, name, kinds).astype(object)
+        ends = _alike(as_array(as_objects(values), name), name, kinds).astype(object)
         ends[~Device.to_host(used)] = ""
     elif keys == "string" or (keys is not None and used is None):
         return _alike(as_keys(values, keys, name), name, kinds)
     else:
-        ends = _without_holes(_alike(as_array(values), name, kinds), used)
+        ends = _without_holes(_alike(as_array(as_objects(values), name), name, kinds), used)
     return as_ids(ends, name) if keys is None else as_keys(ends, keys, name)
 
 
@@ -285,4 +284,4 @@ def _masked(array: Any, used: Any) -> Any:
         return array
     array = array.copy()
     array[~used] = 0
-    return np.asarray(array.tolist()) if array.dtype.kind == "O" else array  # such as a column with missing values
+    return as_array(as_objects(array.tolist())) if array.dtype.kind == "O" else array  # with missing values

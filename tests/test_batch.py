@@ -140,8 +140,10 @@ def test_one_op_that_is_none(op):
 
 def test_masked_entries():
     masked = np.ma.array([0, 5], mask=[False, True])
-    for columns in ((masked, [1, 2]), ([1, 2], masked), ([1, 2], [3, 4], masked), ([1, 2], [3, 4], None, masked)):
-        with pytest.raises(InvalidBatch, match="entry 1 of a masked array is masked"):
+    for at, name in enumerate(("src", "dst", "weight", "op")):
+        columns = [[1, 2], [3, 4], None, None]
+        columns[at] = masked
+        with pytest.raises(InvalidBatch, match=rf"^{name}\[1\] is masked; every entry needs a value"):
             EdgeBatch(*columns)
     assert EdgeBatch(np.ma.array([0, 5]), [1, 2]).src.tolist() == [0, 5]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -15,11 +15,12 @@ from mgraph.tables.texts import Texts, arrow
 
 __all__ = [
     "NEED", "Coded", "as_array", "as_column", "as_objects", "cell", "is_missing", "library_of", "not_a_list", "of_cudf",
-    "plain", "refuse_missing", "shown",
+    "plain", "refuse_missing", "shown", "unpacked",
 ]  # fmt: skip
 
 NEED = "every edge needs a value"
 _TEXT = ("string", "large_string", "string_view")  #: types of Arrow
+_BUFFERS = (str, bytes, bytearray, memoryview, range)  #: sequences whose entries have a common type
 
 
 # ---- messages --------------------------------------------------------------------------------------------------------
@@ -35,7 +36,10 @@ def shown(value: Any) -> str:
     if isinstance(value, np.datetime64 | np.timedelta64):
         return str(value)
     plain = getattr(value, "as_py", getattr(value, "tolist", lambda: value))
-    return repr(plain())
+    try:
+        return repr(plain())
+    except (ValueError, OverflowError):  # a time or a duration of Arrow that Python does not have
+        return f"a value of the type {value.type}"
 
 
 def not_a_list(values: Any, ndim: int, name: str, what: str) -> InvalidBatch:
@@ -72,8 +76,8 @@ def library_of(value: Any) -> str:
     return type(value).__module__.partition(".")[0]
 
 
-def as_array(values: Any) -> Any:
-    """Return `values` as a NumPy or CuPy array.
+def as_array(values: Any, name: str = "") -> Any:
+    """Return `values` as a NumPy or CuPy array. Messages about a masked entry call it `name`.
 
     Without a copy if the protocol of `values` allows that.
 
@@ -90,8 +94,9 @@ def as_array(values: Any) -> Any:
             return _tried(np.from_dlpack, values)
     # Everything else has an interface of NumPy or CuPy.
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
-        at = np.flatnonzero(np.ma.getmaskarray(values))[0]
-        raise InvalidBatch(f"entry {at} of a masked array is masked; every entry needs a value")
+        at = int(np.flatnonzero(np.ma.getmaskarray(values))[0])
+        entry = f"entry {at} of a masked array" if not name or values.ndim != 1 else cell(name, at)
+        raise InvalidBatch(f"{entry} is masked; every entry needs a value")
     if on_gpu:
         import cupy
 
@@ -108,14 +113,15 @@ def _tried(make: Callable[[Any], np.ndarray], values: Any) -> np.ndarray:
 
 
 def as_objects(values: Any) -> Any:
-    """Return `values`, as an array of objects if NumPy would change the entries of a list.
+    """Return `values`, as an array of objects if NumPy would change the entries of a sequence.
 
-    NumPy cuts a NUL at the end of a string, makes strings of the numbers beside them, and floats of integers past
-    int64.
+    NumPy cuts a NUL at the end of a string, makes strings and numbers of the numbers and bools beside them, and floats
+    of integers past int64.
     """
-    if isinstance(values, list | tuple):
+    if isinstance(values, list | tuple) or (isinstance(values, Sequence) and not isinstance(values, _BUFFERS)):
         kinds = set(map(type, values))
-        if any(issubclass(kind, str) for kind in kinds) or (kinds == {int} and max(values) >= 2**63):
+        mixed = len(kinds) > 1 and not kinds.isdisjoint((bool, np.bool_))
+        if mixed or any(issubclass(kind, str) for kind in kinds) or (kinds == {int} and max(values) >= 2**63):
             return np.fromiter(values, object, len(values))
     return values
 
@@ -135,7 +141,7 @@ class Coded:
 
     def decoded(self, name: str) -> np.ndarray:
         """Return the values of the rows."""
-        return _unpacked(self.values, name)[self.codes] if len(self.codes) else np.empty(0, np.int64)
+        return unpacked(self.values, name)[self.codes] if len(self.codes) else np.empty(0, np.int64)
 
 
 def as_column(values: Any, name: str) -> Any:
@@ -147,12 +153,12 @@ def as_column(values: Any, name: str) -> Any:
         A value is missing. NaN and None in arrays of NumPy are left to the caller.
     """
     if type(values) is np.ndarray or type(values) is list:
-        return as_array(values)
+        return as_array(as_objects(values))
     column = plain(values, name)
-    return column.decoded(name) if isinstance(column, Coded) else _unpacked(column, name)
+    return column.decoded(name) if isinstance(column, Coded) else unpacked(column, name)
 
 
-def _unpacked(column: Any, name: str) -> Any:
+def unpacked(column: Any, name: str) -> Any:
     """Return Arrow's arrays and `Texts` as NumPy arrays; other arrays unchanged."""
     if isinstance(column, Texts):
         return np.asarray(column)
@@ -160,7 +166,7 @@ def _unpacked(column: Any, name: str) -> Any:
         return column
     try:
         return column.to_numpy(zero_copy_only=False)
-    except (arrow().ArrowException, UnicodeDecodeError) as error:
+    except (arrow().ArrowException, ValueError, OverflowError) as error:
         raise InvalidBatch(f"{name}, of the type {column.type}, cannot be read: {error}") from None
 
 
@@ -188,11 +194,11 @@ def plain(values: Any, name: str, need: str = NEED) -> Any:
                 values = arrow().chunked_array(values)
             elif hasattr(values, "__arrow_c_array__"):
                 values = arrow().array(values)
-        except arrow().ArrowException as error:  # of a type that Arrow does not have
+        except (arrow().ArrowException, OverflowError) as error:  # of a type, or a value, that Arrow does not have
             raise InvalidBatch(f"{name} cannot be read by Arrow: {error}") from None
     if library_of(values) == "pyarrow":
         return _of_arrow(values, name, need)
-    return as_array(as_objects(values))
+    return as_array(as_objects(values), name)
 
 
 def of_cudf(column: Any) -> Any:
@@ -242,5 +248,5 @@ def _of_arrow(values: Any, name: str, need: str) -> Any:
         return values
     try:
         return values.to_numpy(zero_copy_only=False)
-    except pa.ArrowException as error:
+    except (pa.ArrowException, ValueError, OverflowError) as error:
         raise InvalidBatch(f"{name}, of the type {values.type}, cannot be read: {error}") from None

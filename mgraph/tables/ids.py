@@ -24,6 +24,7 @@ from mgraph.tables.arrays import (
     plain,
     refuse_missing,
     shown,
+    unpacked,
 )
 from mgraph.tables.texts import Texts, arrow
 
@@ -302,7 +303,7 @@ def _numbers(column: Any, name: str, why: str = _INTEGERS) -> Any:
             return np.zeros(0, np.int64)
         raise InvalidBatch(f"{cell(name, 0)} is {str(column[0])!r}; {why}")
     if library_of(column) == "pyarrow":  # a dictionary's values
-        column = column.to_numpy(zero_copy_only=False)
+        column = unpacked(column, name)
     if column.size == 0:
         return column.astype(np.int64)
     # Numbers: whole ones that int64 holds.

@@ -74,7 +74,7 @@ def table_of(value: Any) -> Table:
     if library_of(value) == "cudf":
         return Table("the frame", list(value.columns), lambda names: {name: of_cudf(value[name]) for name in names})
     if isinstance(value, Mapping):
-        return Table("the mapping", list(value), lambda names: _alike({name: _loose(value[name]) for name in names}))
+        return Table("the mapping", list(value), lambda names: _alike({name: _loose(value, name) for name in names}))
     if library_of(value) == "polars" and hasattr(value, "collect_schema"):
         return Table("the frame", value.collect_schema().names(), lambda names: _of_polars(value, names))
     if hasattr(value, "columns") and hasattr(value, "iloc"):
@@ -107,12 +107,13 @@ def _arrow_table(value: Any) -> Any:
         raise InvalidBatch(f"the {type(value).__name__} cannot be made an Arrow table: {error}") from None
 
 
-def _loose(values: Any) -> Any:
+def _loose(columns: Mapping[Any, Any], name: Any) -> Any:
     """Return a column of a mapping: a library's column unchanged, anything else as an array."""
+    values = columns[name]
     is_column = hasattr(values, "shape") and hasattr(values, "dtype")
     if is_column or hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
         return values
-    return as_array(as_objects(values))
+    return as_array(as_objects(values), label(name))
 
 
 def _alike(columns: dict[Any, Any]) -> dict[Any, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import dask.array
 import dask.dataframe
 import numpy as np
@@ -106,6 +108,15 @@ def test_samples_pairs_and_trusses_are_of_keys(directed):
             named.sample_neighbors([keys[3], keys[3]], [1], direction="out")
         with pytest.raises(UnknownVertex, match=r"pairs\[:, 1\]\[0\] is 'none'"):
             named.jaccard([(keys[0], "none")])
+
+
+@pytest.mark.parametrize("form", [list, tuple, deque, lambda pairs: np.array(pairs, object)], ids=str)
+def test_strings_in_pairs_are_not_changed(form):
+    with DynamicGraph(keys="string") as graph:
+        graph.insert(["a\0", "a", "b"], ["c", "d", "c"])
+        assert graph.jaccard(form([("a\0", "b"), ("a", "b")])).tolist() == [1, 0]
+        with pytest.raises(InvalidOption, match="is 1; the graph's keys are strings"):
+            graph.overlap(form([("a", 1)]))
 
 
 @pytest.mark.parametrize("eager", [False, True])

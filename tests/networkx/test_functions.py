@@ -368,6 +368,7 @@ def test_empty_graphs_raise_what_networkx_raises():
     assert len(nx.k_core(graph, 2, backend="mgraph")) == 0
     for name, how, error in (
         ("k_core", {}, ValueError),
+        ("center", {}, nx.NetworkXPointlessConcept),
         ("betweenness_centrality", {"k": 2}, ValueError),
         ("triangles", {"nodes": 0}, nx.NetworkXError),
         ("clustering", {"nodes": 0}, nx.NetworkXError),

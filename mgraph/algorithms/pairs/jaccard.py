@@ -15,8 +15,8 @@ a piece           3, and a copy of the rows sent; 2 read-backs              an a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ import numpy as np
 from mgraph.algorithms.algorithm import Algorithm, Columns, GraphFacts, Names, Runs, Shard, Vertices
 from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption
-from mgraph.tables.arrays import as_array
+from mgraph.tables.arrays import as_array, as_objects
 
 __all__ = ["ALGORITHM", "check", "jaccard", "result", "run_jaccard", "run_overlap", "warm"]
 
@@ -80,7 +80,7 @@ def check(graph: GraphFacts, pairs: Any) -> dict[str, Any]:
     """Return the program's arguments: the first ends of the pairs, then the second."""
     # Check the shape.
     try:
-        array = as_array(pairs)
+        array = _as_pairs(pairs)
         array = array.reshape(0, 2) if array.shape == (0,) else array
         if array.ndim != 2 or array.shape[1] != 2:
             raise InvalidOption(f"pairs has shape {array.shape}; it must be (k, 2), two vertices a pair")
@@ -96,6 +96,13 @@ def check(graph: GraphFacts, pairs: Any) -> dict[str, Any]:
     none = np.empty(0, np.uint32)
     ends = [graph.vertices(array[:, end], f"pairs[:, {end}]") if len(array) else none for end in (0, 1)]
     return {"pairs": Vertices(np.concatenate([Device.to_host(end) for end in ends]))}
+
+
+def _as_pairs(pairs: Any) -> Any:
+    """Return pairs as an array; entries of lists keep their types, as in `as_objects`."""
+    if isinstance(pairs, Sequence) and all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
+        return as_array(as_objects(list(chain.from_iterable(pairs)))).reshape(-1, 2)
+    return as_array(pairs)
 
 
 def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Names) -> np.ndarray:

@@ -84,6 +84,7 @@ def test_orders_and_batches(device: str) -> None:
         ([[0.5, 1]], InvalidOption, r"pairs\[0, 0\] is 0.5; vertex ids are whole numbers"),
         ([[0, 1], [0, 0.5]], InvalidOption, r"pairs\[1, 1\] is 0.5; vertex ids are whole numbers"),
         ([[1], [2, 3]], InvalidOption, "cannot be made an array"),
+        ([[1, 2], [True, 2]], InvalidOption, r"pairs\[:, 0\]\[1\] is True; vertex ids"),
     ],
 )
 def test_bad_pairs(pairs: Any, error: type[Exception], message: str) -> None:

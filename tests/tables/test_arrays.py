@@ -1,0 +1,57 @@
+"""Sequences keep their entries as they are, and what Python does not have is refused."""
+
+from __future__ import annotations
+
+from collections import UserList, deque
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from mgraph import EdgeBatch, InvalidBatch, Operations
+from mgraph.batch import as_batch
+
+
+@pytest.mark.parametrize("column", [[2, True], (np.int8(2), np.True_), deque([2.0, True])], ids=str)
+def test_a_bool_among_numbers_is_no_number(column):
+    for ends, message in (((column, [3, 4]), "src"), (([3, 4], column), "dst")):
+        with pytest.raises(InvalidBatch, match=rf"{message}\[1\] is True; vertex ids are whole numbers"):
+            EdgeBatch(*ends)
+    with pytest.raises(InvalidBatch, match=r"src\[1\] is True; the graph's keys are int64"):
+        EdgeBatch(column, [3, 4], keys="int64")
+    with pytest.raises(InvalidBatch, match=r"weight\[1\] is True; weights are numbers"):
+        EdgeBatch([1, 2], [3, 4], column)
+    with pytest.raises(InvalidBatch, match=r"op\[1\] is True; operations are"):
+        EdgeBatch([1, 2], [3, 4], op=[1, True])
+    with pytest.raises(InvalidBatch, match=r"time\[\d\] is (True|2.0); times are integers"):
+        EdgeBatch([1, 2], [3, 4], time=column)
+    with pytest.raises(InvalidBatch, match="column 'source', row 1 is True"):
+        as_batch({"source": column, "target": [3, 4]})
+    for operations, message in (
+        (([0, True], [1, 2], [3, 4]), r"kind\[1\] is True"),
+        (([0, 0], column, [3, 4]), r"src\[1\] is True"),
+        (([4, 0], [1, 2], column), r"dst\[1\] is True"),
+        (([4, 0], [1, 2], [3, 4], column), r"weight\[1\] is True"),
+    ):
+        with pytest.raises(InvalidBatch, match=message):
+            Operations(*operations)
+
+
+@pytest.mark.parametrize("sequence", [list, tuple, deque, UserList])
+def test_strings_in_any_sequence_are_not_changed(sequence):
+    ends = sequence(["bc", "a\0"])
+    assert as_batch({"source": ends, "target": ends}, keys="string").src.tolist() == ["bc", "a\0"]
+    assert Operations(["degree", "insert"], ["a", "b"], ends, keys="string").dst.tolist() == ["", "a\0"]
+    with pytest.raises(InvalidBatch, match="column 'source', row 0 is 1; the graph's keys are strings"):
+        as_batch({"source": sequence([1, "bc"]), "target": ends}, keys="string")
+
+
+def test_values_that_python_or_arrow_does_not_have():
+    long = pa.array([2**62], pa.duration("s"))
+    for column in (long, long.dictionary_encode(), pa.array([-9], pa.time32("s")).dictionary_encode()):
+        for keys in (None, "int64", "string"):
+            with pytest.raises(InvalidBatch, match="src"):
+                EdgeBatch(column, [1], keys=keys)
+    with pytest.raises(InvalidBatch, match="src cannot be read by Arrow"):
+        EdgeBatch(pd.DataFrame({"a": [2**70, 7]}), [1, 2])
