@@ -214,6 +214,11 @@ class World:
 
     # ---- what the fibers call ----------------------------------------------------------------------------------------
 
+    def check(self) -> None:
+        """End the running fiber if its process is gone."""
+        if self.fiber is not None and self.fiber.process.dead:
+            raise Killed
+
     def give_way(self, chance: float = YIELD) -> None:
         """Let others run, if the seed says so."""
         fiber = self.fiber

@@ -60,6 +60,7 @@ class Client:
         self.process = world.process(f"client-{self.number}")
         self._loop = self._cluster.network.loops[self.process] = Loop(world, self.process)
         self._graph: Any = None
+        self._lineage = 0  # of the history, when the graph was opened
         self._fiber = world.spawn(self.process, "program", self._run)
 
     def kill(self, seconds: float) -> None:
@@ -158,7 +159,7 @@ class Client:
         history = self._cluster.history
         since = history.begin_read()
         ranks = [pickle.loads(answer["contents"]) for answer in self._call("contents")]
-        epoch = history.read(ranks, since, opened)
+        epoch = history.read(ranks, since, self._lineage, opened)
         self._tell(f"epoch {epoch} read: {[number for _, number in ranks[0][1]]}{' after opening' if opened else ''}")
 
     def _ask_durable(self) -> None:
@@ -269,7 +270,7 @@ class Client:
         if inserted not in (history.edges[number], -1):  # -1 where the counts were lost
             raise Violation(f"change {number} of {history.edges[number]} edges was reported with {inserted}")
         self._changes.discard(number)
-        history.acknowledge(number, epoch)
+        history.acknowledge(number, epoch, self._lineage)
         self._tell(f"change {number} is epoch {epoch}")
         self._cluster.come("answer")
 
@@ -357,7 +358,7 @@ class Client:
         except BaseException:
             caller.close()
             raise
-        cluster.history.created = True
+        self._lineage = cluster.history.open()
         numbering: Any = Numbering(Partition((0, model_shard.N)), None, generation)
         nothing: Any = None
         return Incarnation(caller, nothing, numbering, nothing, epoch, counts)
@@ -383,6 +384,7 @@ class Client:
             self._graph = self._coordinator(*cluster.card)
             try:
                 self._graph.open(attach=True)
+                self._lineage = cluster.history.lineage
                 with self._graph.lock:
                     self._graph.check()
                 return

@@ -335,6 +335,7 @@ class Cluster:
         self._armed = [fault for fault in self._armed if fault[0] != moment]
         for _, *fault in due:
             self.inject(*fault)
+        self.world.check()
 
     def heal(self) -> None:
         """Let no further fault happen."""

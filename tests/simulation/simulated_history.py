@@ -33,6 +33,8 @@ class History:
         True if the disk may have damaged what it was given, so that epochs may be missing.
     created : bool
         True if the store was acknowledged.
+    lineage : int
+        Grows when told epochs may be lost. A client that was paused then still reads answers of an earlier lineage.
     """
 
     forgetful: bool = False
@@ -42,6 +44,7 @@ class History:
     epochs: dict[int, int] = field(default_factory=dict)
     durable: int = 0
     created: bool = False
+    lineage: int = 0
     stops: int = 0  # of the machine
     stopped: bool = False  # since the last opening the machine stopped
     acknowledged: int = 0  # changes, in all
@@ -53,10 +56,13 @@ class History:
         self.edges.append(edges)
         return len(self.edges) - 1
 
-    def acknowledge(self, number: int, epoch: int) -> None:
-        """Note that a change was reported as an epoch."""
+    def acknowledge(self, number: int, epoch: int, lineage: int) -> None:
+        """Note that a change was reported as an epoch, by a graph that was opened in this lineage."""
         self.acknowledged += 1
-        self._note(epoch, number)
+        if lineage == self.lineage:
+            self._note(epoch, number)
+        else:  # the store may have lost the change since, and another one may be this epoch
+            self.unknown.add(number)
 
     def refuse(self, number: int) -> None:
         """Note that a change raised an error that says it was not made."""
@@ -71,13 +77,20 @@ class History:
     def power_off(self) -> None:
         """Note that the machine stops."""
         self.stopped, self.stops = True, self.stops + 1
+        self.lineage += self.forgetful
+
+    def open(self) -> int:
+        """Note that the store was created or opened. Return the lineage of the graph."""
+        self.created = True
+        self.lineage += self.damaged
+        return self.lineage
 
     def begin_read(self) -> tuple[int, set[int]]:
         """Return what a read that begins now must have: the last epoch; and which changes have ended."""
         return max(self.epochs, default=0), self.unknown | self.undecided
 
-    def read(self, ranks: list[Contents], since: tuple[int, set[int]], opened: bool = False) -> int:
-        """Check a read of all ranks, which began at `since`.
+    def read(self, ranks: list[Contents], since: tuple[int, set[int]], lineage: int, opened: bool = False) -> int:
+        """Check a read of all ranks, which began at `since`, of a graph that was opened in this lineage.
 
         `opened` if it is the first read of an opened store. Returns the epoch.
         """
@@ -94,6 +107,9 @@ class History:
         expected = sorted((number, dst) for number in numbers for dst in range(self.edges[number]))
         if edges != expected:
             raise Violation(f"the edges of {numbers} are {edges}, not {expected}")
+
+        if lineage != self.lineage:  # the store may have lost some of these changes since, and have others
+            return epoch
 
         # What was told is there, but for what a machine that stopped, or a disk that lies, may lose.
         lost = self.damaged or (self.forgetful and self.stopped)

@@ -15,7 +15,7 @@ import planted
 import preemption
 import pytest
 from promise_records import note
-from simulated_cluster import simulated
+from simulated_cluster import Setting, simulated
 from simulation import LINES, PRODUCT, SHAPES, Plan, Result, main, run, shrunk
 
 #: by shape, of twenty seeds
@@ -92,6 +92,15 @@ def test_seeds_hold_what_is_promised(installed, shape):
 def test_many_seeds_hold_what_is_promised(installed, part):
     for shape in SHAPES:
         check(seeds_of(shape, part), shape)
+
+
+def test_a_killed_client_does_nothing_more(installed):
+    batches = ((3, (), ()),) * 4
+    setting = Setting("alone", 1, 1, "always", slow=0.0)
+    plan = Plan(0, setting, ((("pipeline", batches),),), ((20, "kill client", 0, 0.1, "answer"),))
+    result = run(plan)
+    assert result.problem is None
+    assert result.acknowledged == 1
 
 
 def test_the_parts_of_a_range_are_its_seeds(monkeypatch):
