@@ -192,5 +192,11 @@ class Reads(ABC):
         dst = device.empty(total, np.uint32)
         weight = device.empty(total, np.float32) if self.weighted else None
         if total:
-            kernels.Neighbors(n, graph=view, vertices=rows, n=n, offsets=offsets, dst=dst, weight=weight)
+            self.copy_rows(rows, offsets, dst, weight)
         return Csr(offsets, dst, weight)
+
+    def copy_rows(self, rows: Array, offsets: Array, dst: Array, weight: Array = None) -> None:
+        """Copy rows to `dst`, and to `weight` if it is given. All are on the device; `offsets` are the right ones."""
+        kernels, view = self._reads()
+        n = len(rows)
+        kernels.Neighbors(n, graph=view, vertices=rows, n=n, offsets=offsets, dst=dst, weight=weight)

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from mgraph.device import Array, Device
+from mgraph.structures import Structure
 
 __all__ = ["MOST", "MappedReads"]
 
-MOST = 1 << 10  #: maximum ids per read; more are copied, since each lane would cross the bus for its own
+MOST = 1 << 10  #: maximum ids, or arcs, per read; more are copied, since each lane would cross the bus for its own
 COLUMNS = 3  #: columns of 4 bytes: at most two of ids, and the answers
 
 
@@ -28,6 +29,7 @@ class MappedReads:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._words, self._mapped = device.mailbox(COLUMNS * MOST // 2)
+        self._offsets = device.mailbox(MOST + 1)
         self._columns = lru_cache(16)(self._cut)  # a slice of an array of a GPU takes 1 us
 
     def _cut(self, n: int, kind: Any) -> tuple[list[np.ndarray], list[Array]]:
@@ -50,3 +52,22 @@ class MappedReads:
         read(*device[: len(ids)], checked=True, out=device[-1])
         self._device.synchronize()
         return host[-1].copy()
+
+    def rows(self, edges: Structure, first: int, ids: np.ndarray) -> dict[str, np.ndarray] | None:
+        """Return rows of a structure, as `Shard.neighbors` does; None if they have more than `MOST` arcs."""
+        # Read the degrees, and sum them here.
+        n, offsets, (words, mapped) = len(ids), np.zeros(len(ids) + 1, np.int64), self._offsets
+        self.ask(edges.degrees, np.uint32, first, ids).cumsum(out=offsets[1:])
+        total = int(offsets[-1])
+        if total > MOST:
+            return None
+
+        # Copy the rows, whose numbers are still in the first column.
+        (_, dst, weight), (_, dst_there, weight_there) = self._columns(total, np.float32)
+        if total:
+            words[:n] = offsets[:-1]
+            rows = self._columns(n, np.uint32)[1][0]
+            edges.copy_rows(rows, mapped[:n], dst_there, weight_there if edges.weighted else None)
+            self._device.synchronize()
+        answer = {"offsets": offsets, "dst": dst.copy()}
+        return {**answer, "weight": weight.copy()} if edges.weighted else answer

@@ -374,6 +374,10 @@ class Shard:
         Ids are internal. Arrays are named as in `Csr`.
         """
         edges, device = self._edges(direction), self.device
+        if self._mapped_reads is not None and ids is not None and len(ids) <= MOST and not time:
+            answer = self._mapped_reads.rows(edges, self.lo, ids)
+            if answer is not None:
+                return answer
         rows = None if ids is None else self._rows(ids)
         csr = edges.to_csr() if rows is None else edges.neighbors(rows, checked=True)
         answer = {"offsets": device.fetch(csr.offsets), "dst": device.fetch(csr.dst)}

@@ -35,3 +35,11 @@ def test_a_desk_answers_as_the_structure_does(structure, kind):
             assert found.dtype == want.dtype == dtype
             np.testing.assert_array_equal(found, want)
             assert found.flags.owndata  # the next read does not change it
+        found = desk.rows(edges, first, asked)
+        want = edges.neighbors(rows, checked=True)
+        assert (found is None) == (len(want.dst) > MOST)
+        for name in found or ():
+            column = device.to_host(getattr(want, name))
+            assert found[name].dtype == column.dtype and found[name].flags.owndata
+            np.testing.assert_array_equal(found[name], column)
+        assert found is None or {*found} == {"offsets", "dst", "weight"}
