@@ -279,7 +279,7 @@ FOUND = {
     "a_store_has_no_lock": ("large", 5),
     "a_sender_that_was_cancelled_keeps_its_place": ("interrupts", 611),
     "two_threads_recover_a_graph": ("recoveries", 10),
-    "a_store_has_no_locks_of_ranks": ("left behind", 926),
+    "a_store_has_no_locks_of_ranks": ("left behind", 7),
     "waits_of_ranks_are_not_aborted": ("large", 227),
     "a_call_waits_for_all_ranks": ("large", 13),
     "a_silent_worker_is_not_lost": ("large", 123),
