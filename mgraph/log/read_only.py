@@ -29,7 +29,7 @@ class ReadOnly:
     safe = None
 
     def __init__(self, epoch: int, why: str) -> None:
-        self.durable, self._why = epoch, why
+        self.durable, self.why = epoch, why
         self.offsets: dict[str, int] = {}
 
     def begin(
@@ -50,7 +50,7 @@ class ReadOnly:
             The change takes an epoch.
         """
         if kind not in WITHIN:
-            raise InvalidOption(f"{self._why} and is read-only")
+            raise InvalidOption(f"{self.why} and is read-only")
 
     def ready(self) -> None:
         """Do nothing: no change was begun."""

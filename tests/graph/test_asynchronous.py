@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +17,8 @@ from graph_clusters import NO_DASHBOARD
 from plain_graph import fresh_rng
 
 from mgraph import AsyncDynamicGraph, DynamicGraph, EdgeBatch, GraphClosed, UnknownVertex
+from mgraph.client.asynchronous import _handle
+from mgraph.client.batches.pending import PendingReport
 from mgraph.client.batches.pipeline import Pipeline
 from mgraph.client.calls.coordinator import Coordinator
 
@@ -160,6 +164,22 @@ def test_cancellation_ends_a_call_that_waits(client, monkeypatch):
             assert (g.epoch, (await g.insert([2], [3])).inserted) == (0, 1)
 
     run(client, body)
+
+
+def test_a_failed_report_that_nobody_awaits_is_not_logged(caplog):
+    """The end of the pipeline raises the same error."""
+
+    async def body() -> None:
+        pending = PendingReport(None, lambda: None)  # type: ignore[arg-type]
+        report = _handle(pending, SimpleNamespace(later=lambda work: None))  # type: ignore[arg-type]
+        pending.set_exception(GraphClosed("the batch was dropped"))
+        while not report.done():
+            await asyncio.sleep(0)
+        del report, pending
+        gc.collect()
+
+    asyncio.run(body())
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("stage", ["enters", "leaves"])

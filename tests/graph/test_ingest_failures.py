@@ -14,7 +14,7 @@ from graph_clusters import assert_clean
 from interrupts import after, ctrl_c, when
 from test_failures import N, batch, raises_in_time
 
-from mgraph import CapacityError, DynamicGraph, EdgeBatch, GraphLost, WorkerLost
+from mgraph import CapacityError, DynamicGraph, EdgeBatch, GraphLost, InvalidOption, WorkerLost
 from mgraph.client.calls.batch_group import SMALL
 
 GRID = np.divmod(np.arange(400), 20)  #: edges among the first 20 vertices, all of which the first worker owns
@@ -93,6 +93,16 @@ def test_the_first_part_that_fails_ends_the_wait_for_the_others(client, tmp_path
         assert len(list(tmp_path.iterdir())) <= 1  # the one that ran; Dask did not begin the other
         assert graph.epoch == 0
         assert sum(report.inserted for report in graph.ingest([delayed(([1], [2]))])) == 1
+    assert_clean(client)
+
+
+@pytest.mark.parametrize("keys", [None, "int64"])  # whose parts this process reads
+def test_a_part_that_was_cancelled_is_named_with_the_reason(client, keys):
+    with DynamicGraph(client, N if keys is None else None, keys=keys) as graph:
+        part = client.submit(time.sleep, 5, pure=False)
+        with after(0.3, part.cancel), raises_in_time(InvalidOption, "part .* was cancelled: .* reason", limit=4):
+            graph.ingest([part])
+        assert graph.epoch == 0
     assert_clean(client)
 
 

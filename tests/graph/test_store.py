@@ -119,6 +119,8 @@ def test_snapshots_saves_and_earlier_epochs(client3, tmp_path):
                 assert_graph(then, models[epoch])
                 with pytest.raises(InvalidOption, match=f"as of epoch {epoch} and is read-only"):
                     then.insert([1], [2])
+                with pytest.raises(InvalidOption, match=f"as of epoch {epoch} and is read-only"):
+                    then.snapshot()
         with pytest.raises(InvalidOption, match="epoch is 7; the last one is 6"):
             graph.at(7)
         graph.save(tmp_path / "saved")

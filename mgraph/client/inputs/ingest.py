@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -228,7 +229,13 @@ def waited(futures: Sequence[Future], watch: Callable[[], None], check: Callable
 def _failure(future: Future, futures: Sequence[Future], source: str) -> BaseException:
     """Return the reason why a part has no batch."""
     i = next(i for i, other in enumerate(futures) if other.key == future.key)
-    error = future.exception() if future.status == "error" else InvalidOption(f"part {i} was {future.status}")
+    if future.status == "error":
+        error = future.exception()
+    else:
+        try:
+            future.result(timeout=WATCH_SECONDS)
+        except (CancelledError, TimeoutError) as why:  # which says more than the status
+            error = InvalidOption(f"part {i} was {future.status}: {why}")
     assert isinstance(error, BaseException)
     error.add_note(f"part {i} of {len(futures)} of {source}")
     return error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from typing import Any
 
 from mgraph.checks import check_count
@@ -51,6 +52,8 @@ class Parts:
         while True:
             try:
                 return future.result(timeout=WATCH_SECONDS)
+            except CancelledError as error:
+                raise InvalidOption(f"a part of the source was cancelled: {error}") from None
             except TimeoutError:
                 # It ended just now, or the TimeoutError is its own.
                 if future.done():

@@ -290,7 +290,9 @@ class Rank:
     def stored(self) -> Storage:
         """Return the store of this graph, or raise `InvalidOption`."""
         if self.storage is None or self.storage.log is None:
-            raise InvalidOption(f"graph {self.graph} has no store")
+            log = None if self._ballot is None else self._ballot.log
+            why = f"{log.why} and is read-only" if isinstance(log, ReadOnly) else f"graph {self.graph} has no store"
+            raise InvalidOption(why)
         return self.storage
 
     def owner(self, starts: Sequence[int], generation: int) -> Shard:
