@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import warnings
+from pathlib import Path
+from types import SimpleNamespace
 
 import dask.dataframe as dd
 import numpy as np
@@ -265,7 +267,8 @@ def test_text_and_dates_say_how_to_take_them():
     [
         ("head", "to_pandas"), ("predecessors", "neighbors"), ("components", "connected_components"),
         ("get_edge_data", "weights"), ("num_nodes", "num_vertices"), ("nbunch_iter", "to_networkx"),
-        ("remove_edges", "delete"), ("shape", None), ("info", None), ("insert_edges", None),
+        ("remove_edges", "delete"), ("out_degree", "degrees"), ("in_degree", "degrees"),
+        ("shape", None), ("info", None), ("insert_edges", None),
     ],
 )  # fmt: skip
 def test_unknown_attributes_are_guessed_only_if_close(name, meant):
@@ -286,5 +289,14 @@ def test_what_is_no_name_no_file_and_no_client(named):
         DynamicGraph.read(["a.csv", "b.csv"])
     with pytest.raises(TypeError, match=r"got list; insert of a new DynamicGraph\(\) takes edges"):
         DynamicGraph([(0, 1)])
+    with pytest.raises(TypeError, match=r"got str; write Client\('tcp://127.0.0.1:8786'\)"):
+        DynamicGraph("tcp://127.0.0.1:8786")
+    for folder in ("data/roads", Path("data/roads")):
+        with pytest.raises(TypeError, match=r"DynamicGraph.open\('data/roads'\) opens a store"):
+            DynamicGraph(folder)
+    with pytest.raises(TypeError, match=r"; write Client\(cluster\)"):
+        DynamicGraph(SimpleNamespace(scheduler_address="tcp://127.0.0.1:8786"))
+    with pytest.raises(TypeError, match="no argument 'create_using'; did you mean 'directed'"):
+        DynamicGraph(create_using=None)
     with pytest.raises(InvalidBatch, match="src has type list and 2 dimensions; keys must be in"):
         named.has_edge(["ada"], "b")

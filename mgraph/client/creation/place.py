@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -34,8 +35,13 @@ def not_a_client(value: Any) -> TypeError:
     advice = ""
     if isinstance(value, int):
         advice = f"; for {value} vertices in this process write n_vertices={value}"
-    elif isinstance(value, str):
+    elif isinstance(value, str) and ":" in value:  # an address
         advice = f"; write Client({value!r})"
+    elif isinstance(value, str | os.PathLike):
+        path = os.fspath(value)
+        advice = f"; DynamicGraph.open({path!r}) opens a store, and DynamicGraph(store={path!r}) makes one"
+    elif hasattr(value, "scheduler_address"):
+        advice = "; write Client(cluster)"
     elif isinstance(value, list | tuple | set):
         advice = "; insert of a new DynamicGraph() takes edges"
     elif (converter := next((name for sign, name in DATA.items() if hasattr(value, sign)), None)) is not None:
