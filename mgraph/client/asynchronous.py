@@ -201,7 +201,7 @@ def _handle(value: Any, thread: _Thread) -> Any:
     if isinstance(value, PendingReport | PendingAnswers):
         if not value.done():  # after the batches that come meanwhile
             thread.later(value.hurry)
-        report = asyncio.wrap_future(value)
+        report: asyncio.Future[Any] = asyncio.wrap_future(value)
         # Retrieved, since nobody may wait for it: the pipeline raises the error, too.
         report.add_done_callback(lambda done: None if done.cancelled() else done.exception())
         return report
