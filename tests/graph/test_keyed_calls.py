@@ -110,7 +110,9 @@ def test_samples_pairs_and_trusses_are_of_keys(directed):
             named.jaccard([(keys[0], "none")])
 
 
-@pytest.mark.parametrize("form", [list, tuple, deque, lambda pairs: np.array(pairs, object)], ids=["list", "tuple", "deque", "array"])
+@pytest.mark.parametrize(
+    "form", [list, tuple, deque, lambda pairs: np.array(pairs, object)], ids=["list", "tuple", "deque", "array"]
+)
 def test_strings_in_pairs_are_not_changed(form):
     with DynamicGraph(keys="string") as graph:
         graph.insert(["a\0", "a", "b"], ["c", "d", "c"])
