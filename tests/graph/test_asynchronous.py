@@ -179,7 +179,7 @@ def test_a_failed_report_that_nobody_awaits_is_not_logged(caplog):
         gc.collect()
 
     asyncio.run(body())
-    assert not caplog.records
+    assert "the batch was dropped" not in caplog.text
 
 
 @pytest.mark.parametrize("stage", ["enters", "leaves"])
