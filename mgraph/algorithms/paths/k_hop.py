@@ -6,6 +6,7 @@ Each level appends a row per pair of a search and a vertex that it reaches, so m
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from mgraph.checks import check_whole
 from mgraph.structures import Csr
 
 __all__ = ["ALGORITHM", "k_hop", "run", "warm"]
+
+FEW = 256  #: vertices of a part in the mean, from which on the parts are sorted one after another
 
 
 def k_hop(self: Runs[Any], sources: Any, k: int) -> Csr:
@@ -70,12 +73,24 @@ def check(graph: GraphFacts, sources: Any, k: Any) -> dict[str, Any]:
 
 def result(columns: dict[str, list[np.ndarray]], info: dict[str, Any], names: Names) -> Csr:
     """Sort the rows of all ranks by source, distance and id."""
-    vertex, row, hop = (np.concatenate(columns[name]) for name in ("vertex", "row", "hop"))
-    offsets = np.zeros(info["rows"] + 1, np.int64)
-    np.cumsum(np.bincount(row, minlength=info["rows"]), out=offsets[1:])
-    hops = int(hop.max(initial=0)) + 1
-    if info["rows"] * hops <= 2**32:  # one number for each row, which NumPy sorts many times faster
-        numbers = (row * hops + hop).astype(np.uint64) << np.uint64(32) | vertex.astype(np.uint64)
+    vertex, counts, hop_of = (np.concatenate(columns[name]) for name in ("vertex", "counts", "hops"))
+    rows, hops = info["rows"], int(hop_of.max(initial=0)) + 1
+    if rows == 1 and len(counts) * FEW <= len(vertex):  # sort the vertices of each distance
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        by_hop = np.argsort(hop_of, kind="stable")
+        vertex = np.concatenate([vertex[starts[i] : starts[i + 1]] for i in by_hop])
+        found = np.zeros(hops, np.int64)
+        np.add.at(found, hop_of, counts)
+        for first, end in pairwise([0, *np.cumsum(found).tolist()]):
+            vertex[first:end].sort()
+        return Csr(np.array([0, len(vertex)]), names(vertex), hop=np.repeat(np.arange(hops, dtype=np.int32), found))
+
+    row = np.concatenate(columns["row"]) if rows > 1 else np.zeros(len(vertex), np.uint32)
+    hop = np.repeat(hop_of, counts)
+    offsets = np.zeros(rows + 1, np.int64)
+    np.cumsum(np.bincount(row, minlength=rows), out=offsets[1:])
+    if rows * hops <= 2**32:  # one number for each row, which NumPy sorts many times faster
+        numbers = (row.astype(np.int64) * hops + hop).astype(np.uint64) << np.uint64(32) | vertex.astype(np.uint64)
         numbers.sort()
         vertex, hop = numbers.astype(np.uint32), (numbers >> np.uint64(32)).astype(np.int64) % hops
     else:
@@ -98,39 +113,42 @@ def run(shard: Shard, sources: np.ndarray, k: int) -> Columns:
     Returns
     -------
     columns : dict
-        A row per source and own vertex within k edges, in any order: "vertex", int64[found], the internal id;
-        "row", int64[found], the index of the source in `sources`; "hop", int32[found], the number of edges.
+        A row per source and own vertex within k edges: "vertex", uint32[found], the internal id; "row", uint32[found],
+        the index of the source in `sources`, empty for a single one. The rows come in parts of one distance, in any
+        order within a part: "counts", int64[parts], their lengths; "hops", int64[parts], the numbers of edges.
     scalars : dict
         ``rows``, the number of sources.
 
     Raises
     ------
     CapacityError
-        Too little memory for twice the result, 20 bytes per row, for the words and lists of `BitParallelBfs`, and
+        Too little memory for twice the result, 16 bytes per row, for the words and lists of `BitParallelBfs`, and
         1 / 64 byte per edge for hubs' tasks.
     """
     # Append the vertices of each level of each batch of searches.
     device = shard.device
-    vertices, rows, hops = [device.empty(0, np.int64)], [device.empty(0, np.int64)], [device.empty(0, np.int32)]
+    vertices, rows, counts, hops = [device.empty(0, np.uint32)], [device.empty(0, np.uint32)], [0], [0]
     for first in range(0, len(sources), SEARCHES):
         searches, hop = BitParallelBfs(shard, sources[first : first + SEARCHES]), 0
         while hop <= k and searches.run(hop):
             vertex, row = searches.reached(first)
-            vertices.append(vertex)
-            rows.append(row)
-            hops.append(device.full(len(vertex), hop, np.int32))
+            vertices.append(device.astype(vertex, np.uint32))
+            if len(sources) > 1:
+                rows.append(device.astype(row, np.uint32))
+            counts.append(len(vertex))
+            hops.append(hop)
             hop += 1
 
     # Join the levels.
-    columns = {"vertex": vertices, "row": rows, "hop": hops}
-    return {name: device.concatenate(parts) for name, parts in columns.items()}, {"rows": len(sources)}
+    found = {"vertex": device.concatenate(vertices), "row": device.concatenate(rows)}
+    return found | {"counts": np.array(counts), "hops": np.array(hops)}, {"rows": len(sources)}
 
 
 ALGORITHM = Algorithm(
     name="k_hop",
     check=check,
     run=run,
-    columns={"vertex": "vertex", "row": "value", "hop": "value"},
+    columns={"vertex": "vertex", "row": "value", "counts": "value", "hops": "value"},
     scalars=("rows",),
     warm=warm,
     result=result,

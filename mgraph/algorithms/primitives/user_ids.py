@@ -11,12 +11,11 @@ __all__ = ["user_id", "vertex_labels"]
 
 
 def vertex_labels(shard: Shard) -> Array:
-    """Return the label of each vertex of the graph, its place in `Shard.by_name`: uint32[n_vertices]."""
-    places = shard.device.arange(0, shard.n_vertices, np.uint32)
-    if shard.by_name is None:
-        return places
+    """Return the label of each vertex, its place in `Shard.by_name`: uint32[n_vertices]; None if it is its number."""
+    if shard.by_name is shard.order:
+        return shard.names  # which is kept
     labels = shard.device.empty(shard.n_vertices, np.uint32)
-    shard.device.scatter(labels, shard.by_name, places)
+    shard.device.scatter(labels, shard.by_name, shard.device.arange(0, shard.n_vertices, np.uint32))
     return labels
 
 

@@ -229,7 +229,7 @@ def test_names_that_change_between_updates(counted: Counter[str]) -> None:
     counted.clear()
     update((4, 5), DELETED)
     assert components.columns()[0]["component"].tolist() == [0] * 6
-    assert counted["LeastIds"] == 1
+    assert counted["LeastNames"] == 1
 
     update((2, 3), DELETED)
     update((0, 5), INSERTED)

@@ -96,17 +96,21 @@ def test_ranges_of_any_length(starts: tuple[int, ...]) -> None:
         check(random_graph(seed, 90, 200, directed), Partition(starts), np.array([3, 88, 32]))
 
 
-@pytest.mark.parametrize("longest", [3, 2**31 - 2])
-def test_rows_of_any_number_are_sorted(longest: int) -> None:
-    """As one number of 64 bits each where they fit, and otherwise by three columns."""
+@pytest.mark.parametrize(("sources", "longest"), [(5, 3), (5, 2**31 - 2), (1, 3)])
+def test_rows_of_any_number_are_sorted(sources: int, longest: int) -> None:
+    """As one number of 64 bits each where they fit, otherwise by three columns; of a single source part by part."""
     rng = np.random.default_rng(7)
-    row, hop, vertex = rng.integers(0, 5, 200), rng.choice([0, 1, longest], 200), rng.integers(0, 2**32 - 1, 200)
-    parts = {"vertex": np.split(vertex, [90]), "row": np.split(row, [90]), "hop": np.split(hop.astype(np.int32), [90])}
-    rows = K_HOP.result(parts, {"rows": 5}, lambda ids: ids)
+    counts, hops = np.array([200, 0, 700, 100, 1000]), np.array([0, 1, longest, 0, 1])
+    row, hop = rng.integers(0, sources, 2000), np.repeat(hops, counts)
+    vertex = rng.choice(2**32 - 1, 2000, replace=False) if sources == 1 else rng.integers(0, 2**32 - 1, 2000)
+    columns = {"vertex": vertex.astype(IDS), "row": row.astype(IDS) if sources > 1 else row[:0]}
+    parts = {name: np.split(column, [900]) for name, column in columns.items()}
+    parts |= {name: np.split(column, [3]) for name, column in {"counts": counts, "hops": hops}.items()}
+    rows = K_HOP.result(parts, {"rows": sources}, lambda ids: ids)
     want = np.lexsort((vertex, hop, row))
     np.testing.assert_array_equal(rows.dst, vertex[want])
     np.testing.assert_array_equal(rows.hop, hop[want])
-    np.testing.assert_array_equal(rows.offsets, np.searchsorted(row[want], np.arange(6)))
+    np.testing.assert_array_equal(rows.offsets, np.searchsorted(row[want], np.arange(sources + 1)))
 
 
 @pytest.mark.parametrize("size", [1, 3])

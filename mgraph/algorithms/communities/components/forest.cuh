@@ -1,6 +1,9 @@
 // Connected components by all ranks together. Each rank has a forest over all vertices, as link.cuh says.
-//   plant, sample, link  join the ends of the arcs in own rows. If each arc is in two rows, the rows of the largest
-//                        tree's vertices are not read: an arc that leaves it is in the row of its other end, too
+//   plant, begin_sample, sample, link
+//                        join the ends of the arcs in own rows: of the first two arcs of each row before the others. Few
+//                        rows come first and their trees are flattened, so that most others find themselves joined. If
+//                        each arc is in two rows, the rows of the largest tree's vertices are not read: an arc that
+//                        leaves it is in the row of its other end, too
 //   agree, share         On several ranks, the largest tree must be one tree for all first. So each rank names the root
 //                        of its largest tree, and which of the others' roots are in that tree. The least root is the
 //                        reference. Ranks whose trees are one with its tree set the bits of their own vertices in it,
@@ -10,7 +13,7 @@
 // After that all forests join the same vertices.
 //
 // A forest may begin with the links of an earlier one whose arcs still exist. Deleted arcs have cut it into patches.
-//   plant, sample        a vertex is planted as it hung before. The other arcs link the patches, and so do a few
+//   plant, begin_sample  a vertex is planted as it hung before. The other arcs link the patches, and so do a few
 //                        neighbours of some vertices. Then all but the rows outside of the largest tree are skipped
 #pragma once
 #include "algorithms/communities/components/link.cuh"
@@ -18,6 +21,7 @@
 
 constexpr i64 samples = 64;  // own vertices whose roots are compared to find the largest tree
 constexpr i64 large = 8;  // it is skipped if it has at least 1 / large of them
+constexpr i64 sampled_first = 32;  // a row of so many is sampled before the others
 constexpr i64 sampled_of_patches = 4;  // neighbours that are linked of a sampled row of kept links
 constexpr i64 no_vertex = (i64)1 << 62;
 
@@ -36,9 +40,9 @@ struct Forest {
     u8* hooks;  // 0 before: 1 for the ends of arcs by which other vertices were linked
     const u64* kept;  // links to begin with; null for none
     i64 stride;  // one row of so many is sampled
-    const u32* order;  // the vertex of each name; null where they are the same
+    const u32* names;  // of all vertices; null if they are their numbers
     u32* spare;  // for all vertices: the roots to send in parts, then the least name in the tree of each root
-    i64* labels;  // out: of the own vertices
+    i64* labels;  // out: of the own vertices. Before, the first neighbours of their rows
     u64* largest;  // votes << 32 | root
     i64 shared_offset;  // of a bitmap of all vertices, in each rank's region
     u64* tasks;  // for each view, `task_room` of them
@@ -55,9 +59,10 @@ struct Forest {
     enum Stage : i64 {
         finished,
         plant,
+        begin_sample,
         flatten,
         sample,
-        flatten_again,
+        flatten_own,
         vote,
         name,
         agree,
@@ -89,9 +94,8 @@ struct Forest {
     DEVICE i64 shares(const State& s) const { return s.phase == share ? shared_offset : -1; }
     DEVICE i64 items(const State& s, const Heard& heard) const {
         switch (s.phase) {
-        case sample: return (kept ? vertices() : world.rows()) / 32;
-        case flatten:
-        case flatten_again:
+        case sample:
+        case flatten_own:
         case link_rows:
         case share:
         case label: return world.rows() / 32;
@@ -109,9 +113,10 @@ struct Forest {
         u32* trees = parent;
         switch (s.phase) {
         case plant: links ? do_plant(grid, rows, trees, links) : do_plant(grid, rows, trees, nullptr); break;
+        case begin_sample:
         case sample:
-            if (kept) do_link_patches(grid, rows, trees);
-            else links ? do_sample(grid, rows, trees, links) : do_sample(grid, rows, trees, nullptr);
+            if (!kept) links ? do_sample(grid, s, trees, links) : do_sample(grid, s, trees, nullptr);
+            else if (s.phase == begin_sample) do_link_patches(grid, rows, trees);
             break;
         case vote: do_vote(grid); break;
         case name:
@@ -146,6 +151,27 @@ struct Forest {
         i64 step = (n + count - 1) / count;
         for (i64 i : grid.items(step)) work(i, step);
     }
+    // Calls work(v, up, live) for groups of vertices from `first` to `last`: v and those behind it, their parents, and
+    // bits for those in the range. All lanes of a tile call it equally often.
+    template <class Work>
+    static DEVICE void take_vertices(Grid grid, const u32* trees, i64 first, i64 last, Work work) {
+        constexpr int n = vertices_at_once;
+        i64 begin = first / n * n, groups = first < last ? (last - begin + n - 1) / n : 0;
+        for (i64 i : grid.items((groups + lanes - 1) / lanes * lanes)) {
+            i64 v = begin + i * n;
+            u32 live = own_bits(v, first, last), up[n] = {};
+            if (live == (1u << n) - 1) load_several(trees + v, up);
+            else
+                for (int k = 0; k < n; ++k)
+                    if (live >> k & 1) up[k] = stale_load(trees + v + k);
+            work(v, up, live);
+        }
+    }
+    static DEVICE u32 own_bits(i64 v, i64 first, i64 last) {  // of v and those behind it: which are in the range
+        u32 live = 0;
+        for (int k = 0; k < vertices_at_once; ++k) live |= (u32)(v + k >= first && v + k < last) << k;
+        return live;
+    }
     // A run without links passes a constant, null, to the next two.
     DEVICE void do_plant(Grid grid, const View& edges, u32* trees, u64* arcs) const {
         i64 first = world.lo(), rows = world.rows(), n = vertices();
@@ -165,6 +191,7 @@ struct Forest {
                 u32 up = lesser((u32)v, lesser(ids[k][0], ids[k][1]));
                 if (arc[k] != unlinked) up = hung_on(arc[k], v);
                 trees[v] = up;
+                if (row[k] >= 0 && !kept) labels[row[k]] = (i64)arc_of(ids[k][0], ids[k][1]);
                 if (arcs) arcs[v] = up == (u32)v ? unlinked : arc[k] != unlinked ? arc[k] : arc_of(v, up);
             }
         });
@@ -172,21 +199,25 @@ struct Forest {
             for (i64 i : grid.items(words_of(vertices()) + 1)) store(shared_bits(world.rank) + i, 0u);
         for (i64 i : grid.items(1)) store(largest + i, (u64)0);
     }
-    DEVICE void do_sample(Grid grid, const View& edges, u32* trees, u64* arcs) const {
-        i64 first = world.lo(), rows = world.rows();
+    // Joins the neighbours that `do_plant` has noted: of the first rows, then of the others.
+    DEVICE void do_sample(Grid grid, const State& s, u32* trees, u64* arcs) const {
+        i64 lo = world.lo(), few = world.rows() / sampled_first;
+        i64 first = s.phase == sample ? few : 0, rows = (s.phase == sample ? world.rows() : few) - first;
         take_several<rows_read_at_once>(grid, rows, [&](i64 from, i64 step) {
-            i64 row[rows_read_at_once];
             u32 ids[rows_read_at_once][sampled], near[rows_read_at_once], up[rows_read_at_once][sampled];
-            for (int k = 0; k < rows_read_at_once; ++k) row[k] = from + k * step < rows ? from + k * step : -1;
-            first_neighbours(edges, rows, row, ids);
-            for (int k = 0; k < rows_read_at_once; ++k) near[k] = row[k] < 0 ? 0 : stale_load(trees + first + row[k]);
+            for (int k = 0; k < rows_read_at_once; ++k) {
+                u64 pair = from + k * step < rows ? (u64)labels[first + from + k * step] : arc_of(no_id, no_id);
+                ids[k][0] = (u32)(pair >> 32), ids[k][1] = (u32)pair;
+            }
+            for (int k = 0; k < rows_read_at_once; ++k)
+                near[k] = ids[k][0] == no_id ? 0 : stale_load(trees + lo + first + from + k * step);
             for (int k = 0; k < rows_read_at_once; ++k)
                 for (int j = 0; j < sampled; ++j)
                     up[k][j] = ids[k][j] == no_id ? near[k] : stale_load(trees + ids[k][j]);
             for (int k = 0; k < rows_read_at_once; ++k)
                 for (int j = 0; j < sampled; ++j)
                     if (up[k][j] != near[k])
-                        near[k] = link(trees, near[k], up[k][j], arcs, arc_of(first + row[k], ids[k][j]));
+                        near[k] = link(trees, near[k], up[k][j], arcs, arc_of(lo + first + from + k * step, ids[k][j]));
         });
     }
     // Links the patches of an earlier forest: by its other arcs, and by sampled rows, so that most are in one tree.
@@ -209,22 +240,19 @@ struct Forest {
     }
     DEVICE void do_flatten(Grid grid, const State& s, u32* trees) const {
         // Before the ranks meet, only own vertices are looked at, and the paths that they begin.
-        bool own = s.phase == flatten || s.phase == flatten_again;
-        i64 first = own ? world.lo() : 0;
-        i64 n = own ? world.rows() : vertices();
-        take_several<vertices_at_once>(grid, n, [&](i64 from, i64 step) {
-            u32 up[vertices_at_once], next[vertices_at_once];
-            for (int k = 0; k < vertices_at_once; ++k)
-                up[k] = from + k * step < n ? stale_load(trees + first + from + k * step) : 0;
+        bool own = s.phase == flatten_own;
+        i64 first = own ? world.lo() : 0, end = own ? world.hi() : vertices();
+        take_vertices(grid, trees, first, end, [&](i64 v, const u32(&up)[vertices_at_once], u32 live) {
+            u32 next[vertices_at_once];
             for (int k = 0; k < vertices_at_once; ++k) next[k] = stale_load(trees + up[k]);
             for (int k = 0; k < vertices_at_once; ++k)
-                if (next[k] != up[k] && from + k * step < n) compress(trees, first + from + k * step);
+                if (next[k] != up[k] && live >> k & 1) compress(trees, v + k);
         });
         bool last = s.phase == flatten_all || (s.phase == flatten_rows && world.size == 1);
         if (last && links)
             for (i64 v : grid.items(vertices())) note_hook(links, hooks, v);
-        if (last && order)
-            for (i64 v : grid.items(vertices())) store(spare + v, ~0u);
+        if (last && names)
+            for (i64 v : grid.items(vertices())) store(spare + v, names[v]);
         if (s.parts && s.phase == flatten_rows)
             for (i64 v : grid.items(vertices())) store(spare + v, load(trees + v));
     }
@@ -274,30 +302,29 @@ struct Forest {
             i64 word = own.first_word() + i;
             const u32* up = parent + word * word_bits;
             u32 open = own(word), bits = 0;
-            for (int bit = 0; bit < word_bits; bit += 2 * vertices_at_once) {
-                u32 near[2 * vertices_at_once];
-                for (int k = 0; k < 2 * vertices_at_once; ++k)
-                    near[k] = open >> (bit + k) & 1 ? stale_load(up + bit + k) : ~root;
-                for (int k = 0; k < 2 * vertices_at_once; ++k) bits |= (u32)(near[k] == root) << (bit + k);
+            for (int bit = 0; bit < word_bits; bit += vertices_at_once) {
+                u32 near[vertices_at_once];
+                if (open == ~0u) load_several(up + bit, near);
+                else
+                    for (int k = 0; k < vertices_at_once; ++k)
+                        near[k] = open >> (bit + k) & 1 ? stale_load(up + bit + k) : ~root;
+                for (int k = 0; k < vertices_at_once; ++k) bits |= (u32)(near[k] == root) << (bit + k);
             }
             for (i64 r = 0; r < world.size; ++r)
                 if (world.reaches(r)) own.put(shared_bits(r), word, bits);
         }
     }
     DEVICE bool is_shared(i64 v) const { return get_bit(shared_bits(world.rank), v); }
+    DEVICE u32 shared_from(i64 v) const {  // the bits of a group of vertices that begins with v
+        return stale_load(shared_bits(world.rank) + v / word_bits) >> v % word_bits;
+    }
     DEVICE void do_join(Grid grid, const State& s) const {
         if (s.reference == no_vertex) return;
         u32 root = stale_load(parent + s.reference);
-        i64 n = vertices();
-        take_several<vertices_at_once>(grid, n, [&](i64 from, i64 step) {
-            bool shared[vertices_at_once];
-            u32 up[vertices_at_once];
-            for (int k = 0; k < vertices_at_once; ++k) {
-                i64 v = from + k * step;
-                shared[k] = v < n && is_shared(v), up[k] = v < n ? stale_load(parent + v) : root;
-            }
+        take_vertices(grid, parent, 0, vertices(), [&](i64 v, const u32(&up)[vertices_at_once], u32 live) {
+            u32 shared = live ? live & shared_from(v) : 0;
             for (int k = 0; k < vertices_at_once; ++k)
-                if (shared[k] && up[k] != root) link(parent, (u32)(from + k * step), (u32)s.reference);
+                if (shared >> k & 1 && up[k] != root) link(parent, (u32)(v + k), (u32)s.reference);
         });
     }
     DEVICE void do_link(Grid grid, const State& s) const {
@@ -328,28 +355,29 @@ struct Forest {
 
     // What this rank has joined besides, of a part of the vertices that begins with its own.
     DEVICE void do_tell(Grid grid, const State& s, const Heard& heard) const {
+        i64 n = s.parts ? lesser(world.room, vertices() - s.part * world.room) : vertices();
+        i64 first = s.parts ? (world.lo() + s.part * world.room) % vertices() : 0;
+        tell_of(grid, s, heard, first, lesser(first + n, vertices()));
+        if (first + n > vertices()) tell_of(grid, s, heard, 0, first + n - vertices());
+    }
+    DEVICE void tell_of(Grid grid, const State& s, const Heard& heard, i64 first, i64 last) const {
         Tile<lanes> tile;
-        i64 first = s.parts ? s.part * world.room : 0;
-        i64 n = s.parts ? lesser(world.room, vertices() - first) : vertices();
-        i64 step = (n + vertices_at_once - 1) / vertices_at_once;
-        for (i64 from : grid.items((step + tile.size() - 1) / tile.size() * tile.size())) {  // whole tiles
-            i64 v[vertices_at_once];
-            u32 root[vertices_at_once];
-            bool known[vertices_at_once];
+        const u32* trees = s.parts ? spare : parent;
+        take_vertices(grid, trees, first, last, [&](i64 v, const u32(&root)[vertices_at_once], u32 live) {
+            u32 news = 0, known = live && s.reference != no_vertex ? shared_from(v) : 0;
             for (int k = 0; k < vertices_at_once; ++k) {
-                i64 i = from + k * step;
-                v[k] = from < step && i < n ? world.lo() + first + i : -1;
-                if (v[k] >= vertices()) v[k] -= vertices();
-                root[k] = v[k] < 0 ? 0u : stale_load((s.parts ? spare : parent) + v[k]);
-                known[k] = v[k] < 0 || (s.reference != no_vertex && v[k] != s.reference && is_shared(v[k]));
+                bool tells = !(known >> k & 1) || v + k == s.reference;
+                news |= (u32)(tells && root[k] != (u32)(v + k)) << k;
             }
+            news &= live;
+            if (!tile.any(news)) return;
             for (int k = 0; k < vertices_at_once; ++k) {
-                bool news = !known[k] && root[k] != (u32)v[k];
-                if (!tile.any(news)) continue;
+                if (!tile.any(news >> k & 1)) continue;
                 for (i64 r = 0; r < world.size; ++r)
-                    if (r != world.rank) send_together(tile, world, heard, news, r, (u64)v[k] << 32 | root[k]);
+                    if (r != world.rank)
+                        send_together(tile, world, heard, news >> k & 1, r, (u64)(v + k) << 32 | root[k]);
             }
-        }
+        });
     }
     DEVICE void do_learn(Grid grid, const State& s, const Heard& heard) const {
         for (i64 r = 0; s.inbox && r < world.size; ++r)
@@ -358,16 +386,11 @@ struct Forest {
                 link(parent, (u32)(pair >> 32), (u32)pair);
             }
     }
+    // A root has its own name in `spare` already.
     DEVICE void do_name(Grid grid) const {
-        i64 n = vertices();
-        const u32 *names = order, *trees = parent;
-        u32* least = spare;
-        take_several<vertices_at_once>(grid, n, [&](i64 from, i64 step) {
-            u32 root[vertices_at_once];
-            for (int k = 0; k < vertices_at_once; ++k) root[k] = from + k * step < n ? names[from + k * step] : 0;
-            for (int k = 0; k < vertices_at_once; ++k) root[k] = stale_load(trees + root[k]);
+        take_vertices(grid, parent, 0, vertices(), [&](i64 v, const u32(&root)[vertices_at_once], u32 live) {
             for (int k = 0; k < vertices_at_once; ++k)
-                if (from + k * step < n) note_name(least, root[k], (u32)(from + k * step));
+                if (live >> k & 1 && root[k] != (u32)(v + k)) note_name(spare, root[k], names[v + k]);
         });
     }
     DEVICE void do_label(Grid grid, Numbers& mine) const {
@@ -376,7 +399,7 @@ struct Forest {
             u32 root[vertices_at_once], name[vertices_at_once];
             for (int k = 0; k < vertices_at_once; ++k)
                 root[k] = from + k * step < rows ? parent[first + from + k * step] : 0;
-            for (int k = 0; k < vertices_at_once; ++k) name[k] = order ? spare[root[k]] : root[k];
+            for (int k = 0; k < vertices_at_once; ++k) name[k] = names ? spare[root[k]] : root[k];
             for (int k = 0; k < vertices_at_once; ++k) {
                 i64 row = from + k * step;
                 if (row >= rows) break;
@@ -422,5 +445,5 @@ struct Forest {
         default: ++s.phase;
         }
     }
-    DEVICE i64 after_forest() const { return order ? name_trees : label; }
+    DEVICE i64 after_forest() const { return names ? name_trees : label; }
 };

@@ -18,21 +18,21 @@ DEVICE void count_roots(i64 found, i64* roots) {
     if (tile.rank() == 0 && found) atomic_add(roots, found);
 }
 
-// One lane a user's id: least[root] becomes the smallest user's id of the tree. Counts the roots. All vertices get their
-// roots as parents.
-struct LeastIds {
+// One lane a vertex: least[root], in which a vertex has its own name before, becomes the least name of the tree. Counts the
+// roots. All vertices get their roots as parents.
+struct LeastNames {
     static constexpr int lanes = 1;
-    const u32* order;  // null if users' ids are the internal ids
+    const u32* names;  // null if they are the vertices' numbers
     i64 n;
     u32* parent;
     u32* least;
     i64* roots;
     DEVICE void operator()(Grid grid) const {
         i64 found = 0;
-        for (i64 id : grid.items(n)) {
-            u32 vertex = order ? order[id] : (u32)id, root = flat_root(parent, vertex);
-            note_name(least, root, (u32)id);
-            found += root == vertex;
+        for (i64 v : grid.items(n)) {
+            u32 root = flat_root(parent, (u32)v);
+            found += root == (u32)v;
+            if (root != (u32)v) note_name(least, root, names ? names[v] : (u32)v);
         }
         count_roots(found, roots);
     }
@@ -49,7 +49,7 @@ struct NameJoined {  // one lane a root of a tree that was joined with others: t
     }
 };
 
-struct Label {  // one lane an own vertex: its component's smallest user's id; its root becomes its parent
+struct Label {  // one lane an own vertex: the least name in its component; its root becomes its parent
     static constexpr int lanes = 1;
     i64 first;
     i64 rows;

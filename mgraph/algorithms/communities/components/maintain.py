@@ -28,6 +28,7 @@ import numpy as np
 from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Renumbering, Shard, kernels
 from mgraph.algorithms.communities.components.program import UNLINKED, Links, connect
 from mgraph.algorithms.primitives.bitmaps import words_of
+from mgraph.algorithms.primitives.user_ids import vertex_labels
 from mgraph.device import Array, Device
 from mgraph.kernels import Struct, constants
 
@@ -106,11 +107,11 @@ class Components:
 
     def _name(self) -> None:
         """Find each root's name, the first place in `Shard.by_name` of a vertex in its tree, and count the trees."""
-        n, trees = self.shard.n_vertices, self.device.zeros(1, np.int64)
+        n, trees, names = self.shard.n_vertices, self.device.zeros(1, np.int64), vertex_labels(self.shard)
         self.named = self.shard.by_name
-        self.least = self.device.full(n, 2**32 - 1, np.uint32)
-        self.kernels.LeastIds(
-            n, order=self.named, n=n, parent=self.parent, least=self.least, roots=trees
+        self.least = self.device.arange(0, n, np.uint32) if names is None else names.copy()
+        self.kernels.LeastNames(
+            n, names=names, n=n, parent=self.parent, least=self.least, roots=trees
         )  # fmt: skip
         self.trees, self.flat = int(Device.to_host(trees)[0]), True
 

@@ -93,7 +93,7 @@ class LiveLevel(Level):
         self, shard: Shard, labels: Array, strengths: list[Array], inside: int, objective: Objective, unit: float
     ) -> None:
         device, n = shard.device, shard.n_vertices
-        names = None if shard.by_name is None else vertex_labels(shard)
+        names = vertex_labels(shard)
         sides, self.used_unit = _sides(shard, objective), unit
         super().__init__(shard, sides, shard.partition, names, strengths, 0, objective, unit)
         self.start(labels, inside)

@@ -48,7 +48,7 @@ struct Rounds {
     View back;  // the in-edges, which count too if `both` is 1
     i64 both;
     i64 tabled;  // most edges of a row that is not wide
-    const u32* first_labels;  // per vertex of the graph
+    const u32* first_labels;  // per vertex of the graph; null if they are its vertices' numbers
     i64 most;  // rounds
     const u32* wide;
     const i64* places;  // first slot of each wide row's table
@@ -101,7 +101,8 @@ struct Rounds {
         case enter:
             for (i64 i : grid.items(1)) mine.of[GROUPS] = i - n_groups;
             for (i64 v : grid.items(world.vertices()))
-                for (i64 round = 0; round < 2; ++round) store(labels(world.rank, round) + v, first_labels[v]);
+                for (i64 round = 0; round < 2; ++round)
+                    store(labels(world.rank, round) + v, first_labels ? first_labels[v] : (u32)v);
             return mine;
         case vote: mine.of[CHANGED] = do_vote(grid, s, graph, back, words); break;
         case cast:

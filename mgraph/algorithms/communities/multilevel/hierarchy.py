@@ -49,7 +49,7 @@ def finest_level(shard: Shard, what: str, quality: str, resolution: float) -> Le
 
 def vertex_level(shard: Shard, sides: list[Any], strengths: list[Array], objective: Objective, unit: float) -> Level:
     """Return the level of the graph's vertices, whose communities are not yet given by `Level.start`."""
-    names = None if shard.by_name is None else vertex_labels(shard)
+    names = vertex_labels(shard)
     return Level(shard, sides, shard.partition, names, strengths, 0, objective, unit)
 
 

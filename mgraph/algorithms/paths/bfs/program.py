@@ -145,11 +145,11 @@ def _predecessors(
     library = tree_kernels(shard, edges, bits)
     world = shard.exchange.world(device)
     layout = world.layout(shard.partition, 0, depths=-(-n * bits // 64) * 8)
-    tasks = device.empty(task_room(edges), np.uint64)
+    rows, tasks = device.carve((own, np.uint32), (task_room(edges), np.uint64))
     world.run(
         library, "Tree", layout, 1 + (own + edges.num_edges) // 256, graph=edges.view(),
         pulls=int(backward is not None), distance=distance, depths_offset=layout.offsets["depths"], parents=parents,
-        tasks=tasks,
+        list=rows, tasks=tasks,
     )  # fmt: skip
     if backward is not None:
         return parents.view(np.int64)

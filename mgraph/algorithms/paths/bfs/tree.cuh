@@ -1,9 +1,12 @@
 // Predecessors of a search: the least vertex of the level before.
 //   share  each rank writes the depths of its vertices to all ranks: one byte, or four where there are more than 254
 //          levels; all ones for a vertex that was not reached
-//   pull   each own vertex without a predecessor looks for the least in-neighbour that is one level nearer
+//   pull   each own vertex without a predecessor looks for the least in-neighbour that is one level nearer. A GPU lists
+//          longer rows: an order by degree has them all at the beginning, where few tiles would look at all of them
+//   longer looks for those of the listed rows
 //   hubs   looks for those of rows of high degree
 #pragma once
+#include "algorithms/primitives/programs.cuh"
 #include "kernels/bits.cuh"
 #include "kernels/rows.cuh"
 #include "kernels/world.cuh"
@@ -37,13 +40,14 @@ struct Tree {
     const i32* distance;  // of the own vertices, -1 for none
     i64 depths_offset;  // of the depths of all vertices, in each rank's region
     u64* parents;  // of the own vertices; all ones where none is known yet
+    u32* list;  // room for the own vertices
     u64* tasks;
     struct State {
         i64 phase = 0;
-        i64 tasks = 0;
+        i64 listed = 0, tasks = 0;
     };
-    enum Stage : i64 { finished, share, pull, hubs };
-    enum Number { TASKS };
+    enum Stage : i64 { finished, share, pull, longer, hubs };
+    enum Number { LISTED, TASKS };
     static constexpr i64 at_once = 4 / sizeof(Depth);  // depths of a word
 
     DEVICE void begin(State& s) const { s.phase = share; }
@@ -53,16 +57,20 @@ struct Tree {
         if (s.phase == share) shared.array = depths_offset, shared.width = sizeof(Depth);
         return shared;
     }
-    DEVICE i64 items(const State& s, const Heard&) const { return s.phase == hubs ? s.tasks : world.rows() / lanes; }
+    DEVICE i64 items(const State& s, const Heard&) const {
+        return s.phase == hubs ? s.tasks : s.phase == longer ? s.listed : world.rows() / lanes;
+    }
     DEVICE const Depth* depths() const { return (const Depth*)world.words(world.rank, depths_offset); }
     DEVICE Numbers step(Grid grid, const State& s, const Heard&) const {
         if (s.phase == share) do_share(grid);
         else if (s.phase == pull) do_pull(grid, graph);
+        else if (s.phase == longer) do_longer(grid, s, graph);
         else do_hubs(grid, s);
         return {};
     }
     DEVICE void next(State& s, const Heard& heard) const {
-        if (s.phase == pull) s.tasks = heard.own(TASKS);
+        if (s.phase == pull) s.listed = heard.own(LISTED);
+        if (s.phase == longer) s.tasks = heard.own(TASKS);
         bool ends = s.phase == share ? !pulls : s.phase == hubs;  // all ranks have the same phases
         s.phase = ends ? (i64)finished : s.phase + 1;
     }
@@ -101,24 +109,31 @@ struct Tree {
             for (int k = 0; k < few; ++k) {
                 i64 row = i * whole + k * tile.size() + tile.rank();
                 own[k] = row < n ? own_depths[row] : (Depth)0;
-                open[k] = row < n && parents[row] == ~(u64)0 && own[k] != 0 && own[k] != (Depth) ~(Depth)0;
             }
-            for (int k = 0; k < few; ++k)
-                if (tile.any(open[k]))
-                    pull_rows(tile, rows, i * whole + k * tile.size() + tile.rank(), own[k], open[k]);
+            for (int k = 0; k < few; ++k) {
+                i64 row = i * whole + k * tile.size() + tile.rank();
+                open[k] = own[k] != 0 && own[k] != (Depth) ~(Depth)0 && parents[row] == ~(u64)0;
+            }
+            for (int k = 0; k < few; ++k) {
+                if (!tile.any(open[k])) continue;
+                i64 row = i * whole + k * tile.size() + tile.rank(), degree = open[k] ? (i64)rows.degree(row) : 0;
+                bool brief = degree > 0 && degree <= short_degree;
+                if (brief) settle(row, search(rows, Tile<1>{}, row, (Depth)(own[k] - 1)));
+                if (!tile.any(degree > short_degree)) continue;
+                i64 place = places(tile, degree > short_degree, world.number(LISTED));
+                if (degree > short_degree) list[place] = (u32)row;
+            }
         }
     }
-    template <class Group> DEVICE void pull_rows(Group tile, const View& rows, i64 row, Depth own, bool open) const {
-        i64 degree = open ? (i64)rows.degree(row) : 0;
-        if (degree > 0 && degree <= short_degree) settle(row, search(rows, Tile<1>{}, row, (Depth)(own - 1)));
-        for (u32 rest = tile.ballot(degree > short_degree); rest; rest &= rest - 1) {
-            int lane = lowest_bit(rest);
-            i64 next = tile.shfl(row, lane);
-            bool hub = tile.any(tile.rank() == lane && degree > HUB_DEGREE);
+    DEVICE void do_longer(Grid grid, const State& s, View rows) const {
+        Tile<lanes> tile;
+        for (i64 i : grid.items(tile, s.listed)) {
+            i64 row = load(list + i);
+            bool hub = rows.degree(row) > HUB_DEGREE;
             // mostly a predecessor is among a hub's first edges
-            i64 units = !hub ? rows.units(next) : View::sorted ? task_units(rows, next) : 0;
-            u32 least = search(rows, tile, next, (Depth)(tile.shfl((u32)own, lane) - 1), units);
-            if (tile.rank() != lane) continue;
+            i64 units = !hub ? rows.units(row) : View::sorted ? task_units(rows, row) : 0;
+            u32 least = search(rows, tile, row, (Depth)(depths()[world.lo() + row] - 1), units);
+            if (tile.rank()) continue;
             if (least != ~0u) settle(row, least);
             else if (hub) add_tasks(rows, row, tasks, world.number(TASKS));
         }

@@ -58,11 +58,8 @@ def run(shard: Shard, sources: np.ndarray) -> Columns:
     # Search from all sources at once.
     device, n = shard.device, shard.hi - shard.lo
     search = NearFarSearch(shard, HOPS)
-    labels = (
-        sources
-        if shard.by_name is None
-        else Device.to_host(device.gather(vertex_labels(shard), device.asarray(sources)))
-    )
+    names = vertex_labels(shard)
+    labels = sources if names is None else Device.to_host(device.gather(names, device.asarray(sources)))
     search.run(sources, labels.astype(np.uint64))
 
     # Split the words into hops and labels.
