@@ -20,6 +20,20 @@ template <class View> DEVICE auto has_stretches(int) -> decltype(View().id_at(i6
 template <class View> DEVICE No has_stretches(long) { return {}; }
 template <class View> constexpr bool in_stretches = decltype(has_stretches<View>(0))::value;
 
+// The number of rows before the last ones without slots, of which an order by degree has many. O(log rows).
+template <class View> DEVICE i64 rows_before_empty(const View& graph, i64 rows) {
+    i64 n = rows;
+    if constexpr (in_stretches<View>) {
+        i64 first = 0, end = graph.begins(n);
+        while (first < n) {
+            i64 middle = first + (n - first) / 2;
+            if (graph.begins(middle) < end) first = middle + 1;
+            else n = middle;
+        }
+    }
+    return n;
+}
+
 // Prefetch on a CPU, in two steps, if the View has them: fetch_start(row), and a few rows later fetch(row).
 constexpr i64 rows_ahead = 8;
 template <class View> DEVICE auto fetch_start_if_any(const View& graph, i64 row, int)

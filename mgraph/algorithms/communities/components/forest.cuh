@@ -44,11 +44,13 @@ struct Forest {
     u32* spare;  // for all vertices: the roots to send in parts, then the least name in the tree of each root
     i64* labels;  // out: of the own vertices. Before, the first neighbours of their rows
     u64* largest;  // votes << 32 | root
+    i64* active;  // of each rank, the rows before its last vertices without edges: only these are looked at
     i64 shared_offset;  // of a bitmap of all vertices, in each rank's region
     u64* tasks;  // for each view, `task_room` of them
     i64 task_room;
     struct State {
         i64 phase = 0;
+        i64 active = 0;  // rows of this rank
         i64 tasks = 0, back_tasks = 0;
         i64 reference = 0;  // a vertex of the tree that all ranks know, or no_vertex
         i64 agrees = 0;  // 1 if this rank's largest tree is part of it
@@ -77,7 +79,7 @@ struct Forest {
         name_trees,
         label
     };
-    enum Number { TASKS, BACK_TASKS, REFERENCE, JOINED, ROOTS = REFERENCE };
+    enum Number { TASKS, BACK_TASKS, REFERENCE, JOINED, ACTIVE, ROOTS = REFERENCE };
 
     DEVICE u32* shared_bits(i64 r) const { return world.words(r, shared_offset); }
     DEVICE i64 vertices() const { return world.vertices(); }
@@ -99,6 +101,7 @@ struct Forest {
         case link_rows:
         case share:
         case label: return world.rows() / 32;
+        case flatten: return s.active / 32;
         case link_tasks: return (s.tasks + s.back_tasks) * 8;
         case vote: return samples / 8;
         case name:
@@ -112,17 +115,24 @@ struct Forest {
         View rows = graph;  // copies, which no store can change
         u32* trees = parent;
         switch (s.phase) {
-        case plant: links ? do_plant(grid, rows, trees, links) : do_plant(grid, rows, trees, nullptr); break;
+        case plant:
+            links ? do_plant(grid, rows, trees, links) : do_plant(grid, rows, trees, nullptr);
+            for (i64 i : grid.items(1)) mine.of[ACTIVE] = active_rows() + i;
+            break;
         case begin_sample:
         case sample:
             if (!kept) links ? do_sample(grid, s, trees, links) : do_sample(grid, s, trees, nullptr);
             else if (s.phase == begin_sample) do_link_patches(grid, rows, trees);
             break;
-        case vote: do_vote(grid); break;
+        case vote: do_vote(grid, s); break;
         case name:
-            for (i64 i : grid.items(1)) mine.of[REFERENCE] = own_largest() + i;
+            for (i64 i : grid.items(1)) {
+                mine.of[REFERENCE] = own_largest() + i;
+                mine.of[ACTIVE] = s.active;
+            }
             break;
         case agree:
+            for (i64 r : grid.items(world.size)) store(active + r, heard.number(r, ACTIVE));
             for (i64 i : grid.items(1)) {
                 mine.of[REFERENCE] = own_largest() + i;
                 mine.of[JOINED] = joined_trees(heard);
@@ -137,8 +147,8 @@ struct Forest {
             do_tell(grid, s, heard);
             break;
         case learn: do_learn(grid, s, heard); break;
-        case name_trees: do_name(grid); break;
-        case label: do_label(grid, mine); break;
+        case name_trees: do_name(grid, s); break;
+        case label: do_label(grid, s, mine); break;
         default: do_flatten(grid, s, trees);
         }
         return mine;
@@ -166,6 +176,18 @@ struct Forest {
                     if (live >> k & 1) up[k] = stale_load(trees + v + k);
             work(v, up, live);
         }
+    }
+    // The same for all vertices that may have edges, once the ranks have said how many these are.
+    template <class Work> DEVICE void take_all(Grid grid, const State& s, const u32* trees, Work work) const {
+        for (i64 r = 0; r < world.size; ++r) {
+            i64 first = world.starts[r], rows = world.size > 1 ? load(active + r) : s.active;
+            take_vertices(grid, trees, first, first + rows, work);
+        }
+    }
+    DEVICE i64 active_rows() const {
+        i64 n = skips ? 0 : world.rows();  // else an empty row's vertex may have in-edges
+        visit_views([&](const View& edges, int) { n = greater(n, rows_before_empty(edges, world.rows())); });
+        return n;
     }
     static DEVICE u32 own_bits(i64 v, i64 first, i64 last) {  // of v and those behind it: which are in the range
         u32 live = 0;
@@ -201,8 +223,8 @@ struct Forest {
     }
     // Joins the neighbours that `do_plant` has noted: of the first rows, then of the others.
     DEVICE void do_sample(Grid grid, const State& s, u32* trees, u64* arcs) const {
-        i64 lo = world.lo(), few = world.rows() / sampled_first;
-        i64 first = s.phase == sample ? few : 0, rows = (s.phase == sample ? world.rows() : few) - first;
+        i64 lo = world.lo(), few = s.active / sampled_first;
+        i64 first = s.phase == sample ? few : 0, rows = (s.phase == sample ? s.active : few) - first;
         take_several<rows_read_at_once>(grid, rows, [&](i64 from, i64 step) {
             u32 ids[rows_read_at_once][sampled], near[rows_read_at_once], up[rows_read_at_once][sampled];
             for (int k = 0; k < rows_read_at_once; ++k) {
@@ -239,26 +261,37 @@ struct Forest {
         }
     }
     DEVICE void do_flatten(Grid grid, const State& s, u32* trees) const {
-        // Before the ranks meet, only own vertices are looked at, and the paths that they begin.
-        bool own = s.phase == flatten_own;
-        i64 first = own ? world.lo() : 0, end = own ? world.hi() : vertices();
-        take_vertices(grid, trees, first, end, [&](i64 v, const u32(&up)[vertices_at_once], u32 live) {
-            u32 next[vertices_at_once];
-            for (int k = 0; k < vertices_at_once; ++k) next[k] = stale_load(trees + up[k]);
-            for (int k = 0; k < vertices_at_once; ++k)
-                if (next[k] != up[k] && live >> k & 1) compress(trees, v + k);
-        });
+        auto flat = [&](i64 v, u32(&up)[vertices_at_once], u32 live) { compress(trees, v, up, live); };
         bool last = s.phase == flatten_all || (s.phase == flatten_rows && world.size == 1);
+        // Before the ranks meet, only own vertices are looked at, and their first neighbours.
+        if (s.phase == flatten || s.phase == flatten_own) take_vertices(grid, trees, world.lo(), world.lo() + s.active, flat);
+        else take_all(grid, s, trees, flat);
+        if (s.phase == flatten && !kept)
+            for (i64 i : grid.items(s.active / sampled_first)) {
+                u32 ids[] = {(u32)((u64)labels[i] >> 32), (u32)labels[i]};
+                for (u32 id : ids)
+                    if (id != no_id) compress(trees, id);
+            }
         if (last && links)
             for (i64 v : grid.items(vertices())) note_hook(links, hooks, v);
-        if (last && names)
-            for (i64 v : grid.items(vertices())) store(spare + v, names[v]);
+        if (last && names) copy_all(grid, s, names, spare);
         if (s.parts && s.phase == flatten_rows)
             for (i64 v : grid.items(vertices())) store(spare + v, load(trees + v));
     }
+    DEVICE void copy_all(Grid grid, const State& s, const u32* from, u32* to) const {
+        for (i64 r = 0; r < world.size; ++r) {
+            i64 first = world.starts[r], rows = world.size > 1 ? load(active + r) : s.active;
+            take_several<vertices_at_once>(grid, rows, [&](i64 at, i64 step) {
+                u32 of[vertices_at_once];
+                for (int k = 0; k < vertices_at_once; ++k) of[k] = at + k * step < rows ? from[first + at + k * step] : 0;
+                for (int k = 0; k < vertices_at_once; ++k)
+                    if (at + k * step < rows) store(to + first + at + k * step, of[k]);
+            });
+        }
+    }
     // Each sampled vertex counts the votes for its root.
-    DEVICE void do_vote(Grid grid) const {
-        i64 rows = world.rows(), n = lesser(samples, rows);
+    DEVICE void do_vote(Grid grid, const State& s) const {
+        i64 rows = s.active, n = lesser(samples, rows);
         auto sample = [&](i64 i) { return stale_load(parent + world.lo() + i * rows / n); };
         for (i64 i : grid.items(n)) {
             u32 root = sample(i);
@@ -298,7 +331,7 @@ struct Forest {
         OwnBits own{world};
         if (!s.agrees) return;
         u32 root = (u32)own_largest();
-        for (i64 i : grid.items(own.words())) {
+        for (i64 i : grid.items(words_of(world.lo() + s.active) - own.first_word())) {
             i64 word = own.first_word() + i;
             const u32* up = parent + word * word_bits;
             u32 open = own(word), bits = 0;
@@ -321,28 +354,38 @@ struct Forest {
     DEVICE void do_join(Grid grid, const State& s) const {
         if (s.reference == no_vertex) return;
         u32 root = stale_load(parent + s.reference);
-        take_vertices(grid, parent, 0, vertices(), [&](i64 v, const u32(&up)[vertices_at_once], u32 live) {
+        take_all(grid, s, parent, [&](i64 v, const u32(&up)[vertices_at_once], u32 live) {
             u32 shared = live ? live & shared_from(v) : 0;
-            for (int k = 0; k < vertices_at_once; ++k)
-                if (shared >> k & 1 && up[k] != root) link(parent, (u32)(v + k), (u32)s.reference);
+            for (int k = 0; k < vertices_at_once; ++k) {
+                if (!(shared >> k & 1) || up[k] == root) continue;
+                // All links of this phase lead to the reference's tree, so a root needs no atomic.
+                if (up[k] == (u32)(v + k)) store(parent + v + k, root);
+                else link(parent, (u32)(v + k), (u32)s.reference);
+            }
         });
     }
     DEVICE void do_link(Grid grid, const State& s) const {
         Tile<lanes> tile;
-        i64 first = world.lo(), rows = world.rows(), known = world.size > 1 ? s.reference : own_largest();
+        constexpr int count = rows_read_at_once;
+        i64 first = world.lo(), known = world.size > 1 ? s.reference : own_largest(), whole = count * tile.size();
         bool all = !skips || known == no_vertex;
-        for (i64 i : grid.items(tile, (rows + tile.size() - 1) / tile.size())) {
-            i64 row = i * tile.size() + tile.rank();
-            bool open = row < rows;
-            if (open && !all)
-                open = world.size > 1 ? !is_shared(first + row) : (i64)stale_load(parent + first + row) != known;
-            if (!tile.any(open)) continue;
-            visit_views([&](const View& edges, int side) {
-                visit_rows(edges, tile, open ? row : -1, task_list(side), world.number(TASKS + side),
-                           [&](auto group, i64 next, i64 unit) {
-                               link_unit(edges, group, first + next, next, unit, parent, links, side > 0);
-                           });
-            });
+        for (i64 i : grid.items(tile, (s.active + whole - 1) / whole)) {
+            bool open[count];
+            i64 row = i * whole + tile.rank();
+            for (int k = 0; k < count; ++k) open[k] = row + k * tile.size() < s.active;
+            for (int k = 0; k < count; ++k) {
+                i64 v = first + row + k * tile.size();
+                if (open[k] && !all) open[k] = world.size > 1 ? !is_shared(v) : (i64)stale_load(parent + v) != known;
+            }
+            for (int k = 0; k < count; ++k) {
+                if (!tile.any(open[k])) continue;
+                visit_views([&](const View& edges, int side) {
+                    visit_rows(edges, tile, open[k] ? row + k * tile.size() : -1, task_list(side),
+                               world.number(TASKS + side), [&](auto group, i64 next, i64 unit) {
+                                   link_unit(edges, group, first + next, next, unit, parent, links, side > 0);
+                               });
+                });
+            }
         }
     }
     DEVICE void do_link_tasks(Grid grid, const State& s) const {
@@ -355,29 +398,32 @@ struct Forest {
 
     // What this rank has joined besides, of a part of the vertices that begins with its own.
     DEVICE void do_tell(Grid grid, const State& s, const Heard& heard) const {
-        i64 n = s.parts ? lesser(world.room, vertices() - s.part * world.room) : vertices();
-        i64 first = s.parts ? (world.lo() + s.part * world.room) % vertices() : 0;
-        tell_of(grid, s, heard, first, lesser(first + n, vertices()));
-        if (first + n > vertices()) tell_of(grid, s, heard, 0, first + n - vertices());
+        auto work = [&](i64 v, const u32(&root)[vertices_at_once], u32 live) { tell_of(s, heard, v, root, live); };
+        if (!s.parts) {
+            take_all(grid, s, parent, work);
+            return;
+        }
+        i64 n = lesser(world.room, vertices() - s.part * world.room);
+        i64 first = (world.lo() + s.part * world.room) % vertices();
+        take_vertices(grid, spare, first, lesser(first + n, vertices()), work);
+        take_vertices(grid, spare, 0, first + n - vertices(), work);
     }
-    DEVICE void tell_of(Grid grid, const State& s, const Heard& heard, i64 first, i64 last) const {
+    DEVICE void tell_of(const State& s, const Heard& heard, i64 v, const u32 (&root)[vertices_at_once],
+                        u32 live) const {
         Tile<lanes> tile;
-        const u32* trees = s.parts ? spare : parent;
-        take_vertices(grid, trees, first, last, [&](i64 v, const u32(&root)[vertices_at_once], u32 live) {
-            u32 news = 0, known = live && s.reference != no_vertex ? shared_from(v) : 0;
-            for (int k = 0; k < vertices_at_once; ++k) {
-                bool tells = !(known >> k & 1) || v + k == s.reference;
-                news |= (u32)(tells && root[k] != (u32)(v + k)) << k;
-            }
-            news &= live;
-            if (!tile.any(news)) return;
-            for (int k = 0; k < vertices_at_once; ++k) {
-                if (!tile.any(news >> k & 1)) continue;
-                for (i64 r = 0; r < world.size; ++r)
-                    if (r != world.rank)
-                        send_together(tile, world, heard, news >> k & 1, r, (u64)(v + k) << 32 | root[k]);
-            }
-        });
+        u32 news = 0, known = live && s.reference != no_vertex ? shared_from(v) : 0;
+        for (int k = 0; k < vertices_at_once; ++k) {
+            bool tells = !(known >> k & 1) || v + k == s.reference;
+            news |= (u32)(tells && root[k] != (u32)(v + k)) << k;
+        }
+        news &= live;
+        if (!tile.any(news)) return;
+        for (int k = 0; k < vertices_at_once; ++k) {
+            if (!tile.any(news >> k & 1)) continue;
+            for (i64 r = 0; r < world.size; ++r)
+                if (r != world.rank)
+                    send_together(tile, world, heard, news >> k & 1, r, (u64)(v + k) << 32 | root[k]);
+        }
     }
     DEVICE void do_learn(Grid grid, const State& s, const Heard& heard) const {
         for (i64 r = 0; s.inbox && r < world.size; ++r)
@@ -387,19 +433,24 @@ struct Forest {
             }
     }
     // A root has its own name in `spare` already.
-    DEVICE void do_name(Grid grid) const {
-        take_vertices(grid, parent, 0, vertices(), [&](i64 v, const u32(&root)[vertices_at_once], u32 live) {
+    DEVICE void do_name(Grid grid, const State& s) const {
+        take_all(grid, s, parent, [&](i64 v, const u32(&root)[vertices_at_once], u32 live) {
             for (int k = 0; k < vertices_at_once; ++k)
                 if (live >> k & 1 && root[k] != (u32)(v + k)) note_name(spare, root[k], names[v + k]);
         });
     }
-    DEVICE void do_label(Grid grid, Numbers& mine) const {
+    DEVICE void do_label(Grid grid, const State& s, Numbers& mine) const {
         i64 first = world.lo(), rows = world.rows();
         take_several<vertices_at_once>(grid, rows, [&](i64 from, i64 step) {
             u32 root[vertices_at_once], name[vertices_at_once];
-            for (int k = 0; k < vertices_at_once; ++k)
-                root[k] = from + k * step < rows ? parent[first + from + k * step] : 0;
-            for (int k = 0; k < vertices_at_once; ++k) name[k] = names ? spare[root[k]] : root[k];
+            for (int k = 0; k < vertices_at_once; ++k) {
+                i64 row = from + k * step;
+                root[k] = row < s.active ? parent[first + row] : (u32)(first + row);
+            }
+            for (int k = 0; k < vertices_at_once; ++k) {
+                i64 row = from + k * step;
+                name[k] = !names || row >= rows ? root[k] : row < s.active ? spare[root[k]] : names[root[k]];
+            }
             for (int k = 0; k < vertices_at_once; ++k) {
                 i64 row = from + k * step;
                 if (row >= rows) break;
@@ -414,6 +465,10 @@ struct Forest {
     DEVICE void next(State& s, const Heard& heard) const {
         bool several = world.size > 1;
         switch (s.phase) {
+        case plant:
+            s.active = heard.own(ACTIVE);
+            s.phase = begin_sample;
+            break;
         case vote: s.phase = several ? name : link_rows; break;
         case name:
             s.reference = heard.least(REFERENCE);

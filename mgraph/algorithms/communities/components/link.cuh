@@ -68,7 +68,7 @@ DEVICE void visit_sample(const View& graph, i64 row, Visit visit, i64 most = sam
 }
 
 // What a lane of a GPU reads at once: it waits for memory most of the time.
-constexpr int rows_read_at_once = Tile<32>::size() > 1 ? 2 : 1;
+constexpr int rows_read_at_once = Tile<32>::size() > 1 ? 4 : 1;
 constexpr int vertices_at_once = Tile<32>::size() > 1 ? 8 : 1;
 
 // The words of neighbouring vertices, from an address that is a multiple of their bytes.
@@ -124,11 +124,23 @@ DEVICE void first_neighbours(const View& graph, i64 rows, const i64 (&row)[count
     }
 }
 
-// The root becomes the parent, while no lane links. A lane writes only its own word, after each step, which shortens the
-// paths of other lanes.
+// The roots become the parents of v and those behind it that are `live`, while no lane links; `up` are their parents. A
+// lane writes only its own words, after each step, which shortens the paths of other lanes.
+template <int n> DEVICE void compress(u32* parent, i64 v, u32 (&up)[n], u32 live) {
+    for (bool moves = true; moves;) {
+        u32 next[n];
+        for (int k = 0; k < n; ++k) next[k] = live >> k & 1 ? stale_load(parent + up[k]) : up[k];
+        moves = false;
+        for (int k = 0; k < n; ++k) {
+            if (next[k] == up[k]) continue;
+            store(parent + v + k, next[k]);
+            up[k] = next[k], moves = true;
+        }
+    }
+}
 DEVICE void compress(u32* parent, i64 v) {
-    u32 up = stale_load(parent + v);
-    for (u32 next; (next = stale_load(parent + up)) != up; up = next) store(parent + v, next);
+    u32 up[] = {stale_load(parent + v)};
+    compress(parent, v, up, 1u);
 }
 
 DEVICE u32 root_of(const u32* parent, u32 v) {

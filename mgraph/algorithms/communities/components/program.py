@@ -107,8 +107,8 @@ def connect(shard: Shard, links: Links | None = None, kept: Array = None, stride
     )
     # The arrays of the program.
     names, room = vertex_labels(shard), max(task_room(rows) for rows in edges)
-    largest, tasks, spare = device.carve(
-        (1, np.uint64), (room * len(edges), np.uint64), (n if several or names is not None else 0, np.uint32)
+    largest, active, tasks, spare = device.carve(
+        (1, np.uint64), (shard.size, np.int64), (room * len(edges), np.uint64), (n if several or names is not None else 0, np.uint32)
     )
     parent, labels = device.empty(n, np.uint32), device.empty(own, np.int64)
     # Run it on all ranks together.
@@ -117,7 +117,7 @@ def connect(shard: Shard, links: Links | None = None, kept: Array = None, stride
         kernels(shard, PROGRAM, views[0]), "Forest", layout, 1 + (n + sum(rows.num_edges for rows in edges)) // 256,
         graph=views[0], back=views[-1], views=len(edges), skips=int(shard.in_edges is not None), parent=parent,
         links=None if links is None else links.arcs, hooks=None if links is None else links.hooks,
-        kept=kept, stride=stride, names=names, spare=spare, labels=labels, largest=largest,
+        kept=kept, stride=stride, names=names, spare=spare, labels=labels, largest=largest, active=active,
         shared_offset=layout.offsets["bits"], tasks=tasks, task_room=room,
     )  # fmt: skip
     return parent, labels, state["components"]

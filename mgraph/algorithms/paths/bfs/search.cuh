@@ -128,27 +128,12 @@ struct BreadthFirst {
         }
         for (i64 i : grid.items(1)) {
             mine.of[FOUND] = arcs + i;
-            mine.of[LATE] = active_rows();
+            mine.of[LATE] = pulls ? rows_before_empty(back, n) : n;
             if (own < 0 || own >= n) continue;
             store(lists, (u32)own);
             mine.of[LISTED] = 1;
             mine.of[ARCS] = graph.degree(own);
         }
-    }
-    // The rows before the last ones without in-edges, of which an order by degree has many.
-    DEVICE i64 active_rows() const {
-        i64 n = world.rows();
-        if constexpr (in_stretches<View>) {
-            if (!pulls) return n;
-            i64 first = 0, end = back.begins(n);
-            while (first < n) {
-                i64 middle = first + (n - first) / 2;
-                if (back.begins(middle) < end) first = middle + 1;
-                else n = middle;
-            }
-            return first;
-        }
-        return n;
     }
 
     // ---- which phase follows -----------------------------------------------------------------------------------------
