@@ -1,4 +1,5 @@
 // Connected components by all ranks together. Each rank has a forest over all vertices, as link.cuh says.
+//   count                the own rows before the last empty ones
 //   plant, begin_sample, sample, link
 //                        join the ends of the arcs in own rows: of the first two arcs of each row before the others. Few
 //                        rows come first and their trees are flattened, so that most others find themselves joined. If
@@ -60,6 +61,7 @@ struct Forest {
     };
     enum Stage : i64 {
         finished,
+        count,
         plant,
         begin_sample,
         flatten,
@@ -89,7 +91,7 @@ struct Forest {
         if (views > 1) visit(back, 1);
     }
 
-    DEVICE void begin(State& s) const { s.phase = vertices() > 0 ? (i64)plant : (i64)finished; }
+    DEVICE void begin(State& s) const { s.phase = vertices() > 0 ? (i64)count : (i64)finished; }
     DEVICE bool alone(const State& s) const {
         return s.phase != name && s.phase != agree && s.phase != share && s.phase != tell && s.phase != label;
     }
@@ -104,6 +106,7 @@ struct Forest {
         case flatten: return s.active / 32;
         case link_tasks: return (s.tasks + s.back_tasks) * 8;
         case vote: return samples / 8;
+        case count:
         case name:
         case agree: return 1;
         case learn: return received(world, heard, s.inbox) / 32;
@@ -115,10 +118,10 @@ struct Forest {
         View rows = graph;  // copies, which no store can change
         u32* trees = parent;
         switch (s.phase) {
-        case plant:
-            links ? do_plant(grid, rows, trees, links) : do_plant(grid, rows, trees, nullptr);
+        case count:
             for (i64 i : grid.items(1)) mine.of[ACTIVE] = active_rows() + i;
             break;
+        case plant: links ? do_plant(grid, s, rows, trees, links) : do_plant(grid, s, rows, trees, nullptr); break;
         case begin_sample:
         case sample:
             if (!kept) links ? do_sample(grid, s, trees, links) : do_sample(grid, s, trees, nullptr);
@@ -195,31 +198,38 @@ struct Forest {
         return live;
     }
     // A run without links passes a constant, null, to the next two.
-    DEVICE void do_plant(Grid grid, const View& edges, u32* trees, u64* arcs) const {
-        i64 first = world.lo(), rows = world.rows(), n = vertices();
-        take_several<rows_read_at_once>(grid, n, [&](i64 from, i64 step) {
+    DEVICE void do_plant(Grid grid, const State& s, const View& edges, u32* trees, u64* arcs) const {
+        i64 first = world.lo();
+        take_several<rows_read_at_once>(grid, s.active, [&](i64 from, i64 step) {
             i64 row[rows_read_at_once];
             u64 arc[rows_read_at_once];
             u32 ids[rows_read_at_once][sampled];
             for (int k = 0; k < rows_read_at_once; ++k) {
-                i64 v = from + k * step;
-                arc[k] = arcs && kept && v < n ? kept[v] : unlinked;
-                row[k] = v >= first && v < first + rows && arc[k] == unlinked ? v - first : -1;
+                i64 next = from + k * step;
+                arc[k] = arcs && kept && next < s.active ? kept[first + next] : unlinked;
+                row[k] = next < s.active && arc[k] == unlinked ? next : -1;
             }
-            first_neighbours(edges, rows, row, ids);
+            first_neighbours(edges, s.active, row, ids);
             for (int k = 0; k < rows_read_at_once; ++k) {
-                i64 v = from + k * step;
-                if (v >= n) break;
+                i64 next = from + k * step, v = first + next;
+                if (next >= s.active) break;
                 u32 up = lesser((u32)v, lesser(ids[k][0], ids[k][1]));
-                if (arc[k] != unlinked) up = hung_on(arc[k], v);
-                trees[v] = up;
-                if (row[k] >= 0 && !kept) labels[row[k]] = (i64)arc_of(ids[k][0], ids[k][1]);
-                if (arcs) arcs[v] = up == (u32)v ? unlinked : arc[k] != unlinked ? arc[k] : arc_of(v, up);
+                if (!kept) labels[next] = (i64)arc_of(ids[k][0], ids[k][1]);
+                plant_one(trees, arcs, v, up, arc[k]);
             }
         });
+        for (i64 i : grid.items(vertices() - s.active)) {  // the others
+            i64 v = i < first ? i : i + s.active;
+            plant_one(trees, arcs, v, (u32)v, arcs && kept ? kept[v] : unlinked);
+        }
         if (world.size > 1)
             for (i64 i : grid.items(words_of(vertices()) + 1)) store(shared_bits(world.rank) + i, 0u);
         for (i64 i : grid.items(1)) store(largest + i, (u64)0);
+    }
+    DEVICE void plant_one(u32* trees, u64* arcs, i64 v, u32 up, u64 arc) const {
+        if (arc != unlinked) up = hung_on(arc, v);
+        trees[v] = up;
+        if (arcs) arcs[v] = up == (u32)v ? unlinked : arc != unlinked ? arc : arc_of(v, up);
     }
     // Joins the neighbours that `do_plant` has noted: of the first rows, then of the others.
     DEVICE void do_sample(Grid grid, const State& s, u32* trees, u64* arcs) const {
@@ -465,9 +475,9 @@ struct Forest {
     DEVICE void next(State& s, const Heard& heard) const {
         bool several = world.size > 1;
         switch (s.phase) {
-        case plant:
+        case count:
             s.active = heard.own(ACTIVE);
-            s.phase = begin_sample;
+            s.phase = plant;
             break;
         case vote: s.phase = several ? name : link_rows; break;
         case name:

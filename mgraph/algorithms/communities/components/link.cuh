@@ -92,7 +92,7 @@ DEVICE void first_neighbours(const View& graph, i64 rows, const i64 (&row)[count
     for (int k = 0; k < count; ++k)
         for (int j = 0; j < sampled; ++j) ids[k][j] = no_id;
     if constexpr (count > 1 && in_stretches<View>) {
-        constexpr int looks = 4;
+        constexpr int looks = 2;  // at once, and again if there are gaps between few edges
         i64 at[count];
         u32 length[count];
 #pragma unroll
@@ -101,16 +101,19 @@ DEVICE void first_neighbours(const View& graph, i64 rows, const i64 (&row)[count
             length[k] = row[k] < 0 ? 0 : (u32)(graph.ends(row[k]) - at[k]);
         }
 #pragma unroll
-        for (int j = 0; j < looks; ++j) {
-            u32 id[count];
+        for (u32 from = 0; from <= looks; from += looks) {
+            u32 id[looks][count];
 #pragma unroll
-            for (int k = 0; k < count; ++k) id[k] = j < length[k] ? graph.id_at(at[k] + j) : no_id;
+            for (int j = 0; j < looks; ++j)
+                for (int k = 0; k < count; ++k)
+                    id[j][k] = from + j < length[k] && ids[k][1] == no_id ? graph.id_at(at[k] + from + j) : no_id;
 #pragma unroll
-            for (int k = 0; k < count; ++k) add_neighbour(ids[k], id[k]);
+            for (int j = 0; j < looks; ++j)
+                for (int k = 0; k < count; ++k) add_neighbour(ids[k], id[j][k]);
         }
 #pragma unroll
         for (int k = 0; k < count; ++k)
-            if (length[k] > looks && ids[k][1] == no_id) {  // gaps between few edges
+            if (length[k] > 2 * looks && ids[k][1] == no_id) {
                 ids[k][0] = no_id;
                 visit_sample(graph, row[k], [&](u32 id) { add_neighbour(ids[k], id); });
             }
