@@ -274,7 +274,8 @@ struct Forest {
         auto flat = [&](i64 v, u32(&up)[vertices_at_once], u32 live) { compress(trees, v, up, live); };
         bool last = s.phase == flatten_all || (s.phase == flatten_rows && world.size == 1);
         // Before the ranks meet, only own vertices are looked at, and their first neighbours.
-        if (s.phase == flatten || s.phase == flatten_own) take_vertices(grid, trees, world.lo(), world.lo() + s.active, flat);
+        bool own = s.phase == flatten || s.phase == flatten_own;
+        if (own) take_vertices(grid, trees, world.lo(), world.lo() + s.active, flat);
         else take_all(grid, s, trees, flat);
         if (s.phase == flatten && !kept)
             for (i64 i : grid.items(s.active / sampled_first)) {
@@ -293,7 +294,8 @@ struct Forest {
             i64 first = world.starts[r], rows = world.size > 1 ? load(active + r) : s.active;
             take_several<vertices_at_once>(grid, rows, [&](i64 at, i64 step) {
                 u32 of[vertices_at_once];
-                for (int k = 0; k < vertices_at_once; ++k) of[k] = at + k * step < rows ? from[first + at + k * step] : 0;
+                for (int k = 0; k < vertices_at_once; ++k)
+                    of[k] = at + k * step < rows ? from[first + at + k * step] : 0;
                 for (int k = 0; k < vertices_at_once; ++k)
                     if (at + k * step < rows) store(to + first + at + k * step, of[k]);
             });
@@ -431,8 +433,7 @@ struct Forest {
         for (int k = 0; k < vertices_at_once; ++k) {
             if (!tile.any(news >> k & 1)) continue;
             for (i64 r = 0; r < world.size; ++r)
-                if (r != world.rank)
-                    send_together(tile, world, heard, news >> k & 1, r, (u64)(v + k) << 32 | root[k]);
+                if (r != world.rank) send_together(tile, world, heard, news >> k & 1, r, (u64)(v + k) << 32 | root[k]);
         }
     }
     DEVICE void do_learn(Grid grid, const State& s, const Heard& heard) const {

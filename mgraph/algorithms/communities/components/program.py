@@ -79,8 +79,8 @@ def run(shard: Shard) -> Columns:
     Raises
     ------
     CapacityError
-        There is too little memory for 4 bytes per vertex of the whole graph (8 if the graph has an order, and on
-        several ranks), 8 bytes per owned vertex and 1 / 64 byte per edge for hubs' tasks.
+        There is too little memory for 4 bytes per vertex of the whole graph (8 on several ranks, and 12 if the graph
+        has an order, of which 4 stay), 8 bytes per owned vertex and 1 / 64 byte per edge for hubs' tasks.
 
     Notes
     -----
@@ -108,8 +108,9 @@ def connect(shard: Shard, links: Links | None = None, kept: Array = None, stride
     # The arrays of the program.
     names, room = vertex_labels(shard), max(task_room(rows) for rows in edges)
     largest, active, tasks, spare = device.carve(
-        (1, np.uint64), (shard.size, np.int64), (room * len(edges), np.uint64), (n if several or names is not None else 0, np.uint32)
-    )
+        (1, np.uint64), (shard.size, np.int64), (room * len(edges), np.uint64),
+        (n if several or names is not None else 0, np.uint32),
+    )  # fmt: skip
     parent, labels = device.empty(n, np.uint32), device.empty(own, np.int64)
     # Run it on all ranks together.
     views = [rows.view() for rows in edges]
