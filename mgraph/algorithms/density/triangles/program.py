@@ -55,8 +55,9 @@ __all__ = [
 FILE = "algorithms/density/triangles/triangles.cuh"
 _CONSTANTS = constants(FILE, HUB_DEGREE=1024)
 COUNTING = {name: _CONSTANTS[name] for name in _CONSTANTS.enums["Counting"]}  #: amounts that triangles add
-PIECE = 1 << 22  #: kept edges and rows per piece, plus a last row: about 16 MiB from each rank
-ALONE = 1 << 30  #: kept edges and rows per piece on a single rank
+PIECE = 1 << 22  #: kept edges and rows per piece, plus a last row, at least: about 16 MiB from each rank
+ALONE = 1 << 30  #: the same on a single rank, and on GPUs at most
+ITEM_BYTES, SHARE = 9, 4  #: the pieces of all ranks, so many bytes per edge or row, take 1 / SHARE of a GPU's free memory
 
 
 @dataclass(frozen=True)
@@ -169,12 +170,15 @@ def cuts_of(shard: Shard, kept: Kept) -> list[np.ndarray]:
     device = shard.device
     size = device.arange(0, len(kept.offsets), np.int64)
     size += kept.offsets
-    piece = ALONE if shard.size == 1 else PIECE
+    total = int(size[-1])
 
-    # All ranks cut into as many pieces.
-    pieces = np.array([-(-int(size[-1]) // piece)], np.int64)
-    most = int(shard.exchange.allreduce(pieces, "max")[0])
-    marks = device.asarray(np.arange(most + 1, dtype=np.int64) * piece)
+    # All ranks cut into as many pieces. On GPUs these are large, since after each the ranks wait for the slowest one.
+    piece = ALONE if shard.size == 1 else PIECE
+    if shard.size > 1 and device.kind == "cuda":
+        piece = min(max(PIECE, device.memory_free // (SHARE * ITEM_BYTES * shard.size)), ALONE)
+    longest, room = shard.exchange.allreduce(np.array([total, -piece], np.int64), "max").tolist()
+    most = -(-longest // -room)
+    marks = device.asarray(np.arange(most + 1, dtype=np.int64) * -(-total // max(most, 1)))
     cuts = device.xp.minimum(device.xp.searchsorted(size, marks), len(size) - 1).astype(np.int64)
     return [device.to_host(part) for part in shard.exchange.allgather(cuts)]
 
@@ -184,7 +188,8 @@ def corners(shard: Shard, counting: int = 0) -> Corners:
 
     O(m sqrt(m)) at most. The module docstring lists launches and exchanges. Memory, for k kept edges, about m / p of
     them on a rank of p: 16 bytes per kept edge while they are sorted and 4 afterwards (5 in a directed graph); 12 bytes
-    per vertex of the whole graph (16); 9 bytes per owned vertex, and 8 more while pieces are cut; and 20 MiB per rank.
+    per vertex of the whole graph (16); 9 bytes per owned vertex, and 8 more while pieces are cut; and 20 MiB per rank,
+    on GPUs up to a quarter of the free memory.
     """
     # Keep each edge at its lower end.
     device, keeper = shard.device, Keeper(shard, sides(shard, "a count of triangles"))
