@@ -44,8 +44,8 @@ def triangles(self: Runs[T]) -> T:
     -----
     O(m sqrt(m)) work at most: each edge is kept at its end of smaller degree, and the rows of kept edges are
     intersected. Each worker receives the kept edges of all others once, in pieces of 16 MiB, on GPUs of up to a quarter
-    of the free memory: 4 bytes per edge and 8 per vertex; each piece is a superstep. The result is exact. The bound is that of N. Chiba, T. Nishizeki, "Arboricity and
-    subgraph listing algorithms", SIAM J. Comput. 14, 1985.
+    of the free memory: 4 bytes per edge and 8 per vertex; each piece is a superstep. The result is exact. The bound is
+    that of N. Chiba, T. Nishizeki, "Arboricity and subgraph listing algorithms", SIAM J. Comput. 14, 1985.
 
     Examples
     --------

@@ -57,7 +57,7 @@ _CONSTANTS = constants(FILE, HUB_DEGREE=1024)
 COUNTING = {name: _CONSTANTS[name] for name in _CONSTANTS.enums["Counting"]}  #: amounts that triangles add
 PIECE = 1 << 22  #: kept edges and rows per piece, plus a last row, at least: about 16 MiB from each rank
 ALONE = 1 << 30  #: the same on a single rank, and on GPUs at most
-ITEM_BYTES, SHARE = 9, 4  #: the pieces of all ranks, so many bytes per edge or row, take 1 / SHARE of a GPU's free memory
+ITEM_BYTES, SHARE = 9, 4  #: pieces of all ranks, so many bytes per edge or row, take 1 / SHARE of a GPU's free memory
 
 
 @dataclass(frozen=True)
