@@ -4,10 +4,9 @@
 // and counts them in `posted`; the owner reads them and counts them in `taken`. A waiting rank sleeps on the bell (a
 // futex) of its own segment; others ring it after they have changed something there.
 #pragma once
+#include "kernels/platform/waiting.h"
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 constexpr int line_bytes = 64;  // a cache line: ranks do not write to the same line
@@ -44,12 +43,6 @@ struct Segment {
         if (__atomic_load_n(sleeping(), __ATOMIC_SEQ_CST)) syscall(SYS_futex, bell(), FUTEX_WAKE, 1, 0, 0, 0);
     }
 };
-
-inline i64 nanoseconds() {
-    timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000000ll + now.tv_nsec;
-}
 
 // Sends a part to each rank that takes part, and receives one from each, until all is done or `patience` has passed.
 // Another call with the same arrays resumes it.
@@ -154,9 +147,8 @@ struct Trade {
     }
 
     int run() const {
-        constexpr i64 spin = 20000, yield = 200000;  // ns of polling; of polling and yielding
         Segment own = segment(rank);
-        i64 began = nanoseconds(), moved_at = began;
+        i64 began = now_nanoseconds(), moved_at = began;
         for (bool sleeps = false;;) {
             u32 bell = __atomic_load_n(own.bell(), __ATOMIC_SEQ_CST);
             int end;
@@ -166,14 +158,14 @@ struct Trade {
                 return end;
             }
             if (read_from(own.stop())) return stopped;
-            i64 now = nanoseconds();
+            i64 now = now_nanoseconds();
             if (now - began > patience) {
                 write_to(own.sleeping(), 0u);
                 return late;
             }
             if (moved) moved_at = now;
-            if (now - moved_at < spin) continue;
-            if (now - moved_at < yield) {
+            if (now - moved_at < spin_nanoseconds) continue;
+            if (now - moved_at < awake_nanoseconds()) {
                 sched_yield();
             } else if (!sleeps) {  // loop once more: the bell may have rung before `sleeping` was set
                 __atomic_store_n(own.sleeping(), 1u, __ATOMIC_SEQ_CST);

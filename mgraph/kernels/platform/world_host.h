@@ -1,21 +1,14 @@
 // Meetings of ranks on CPUs: phases run as ordinary kernels, and the thread that runs them meets the other ranks in
-// memory that all have mapped. It polls for 20 us, yields its core up to 200 us, then sleeps until its bell is rung.
+// memory that all have mapped. Where it waits for long, it sleeps until its bell is rung.
 #pragma once
+#include "kernels/platform/waiting.h"
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 DEVICE void or_everywhere(u32* p, u32 v) { atomic_or(p, v); }  // for words that another rank may write, too
 DEVICE void store_four(u32* p, const u32 (&v)[4]) {
     for (int i = 0; i < 4; ++i) store(p + i, v[i]);
-}
-
-inline i64 now_nanoseconds() {
-    timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000000ll + now.tv_nsec;
 }
 
 template <class Program> struct Phase {  // the work of one phase
@@ -55,7 +48,6 @@ struct Carrying {
 };
 
 class Gathering {
-    static constexpr i64 spin = 20000, yield = 200000;
     const World& world;
     void say(bool alone) const {
         bool leaves = load((const u32*)world.host) || now_nanoseconds() - born > world.stay;
@@ -110,8 +102,8 @@ class Gathering {
             i64 left = world.patience - (now - began) + 1;
             timespec limit{left / 1000000000, left % 1000000000};
             pause = 0;
-            if (now - moved < spin) continue;
-            if (now - moved < yield) {
+            if (now - moved < spin_nanoseconds) continue;
+            if (now - moved < awake_nanoseconds()) {
                 sched_yield();
             } else if (mate == world.size && !carrying.done()) {
                 pause = left;
