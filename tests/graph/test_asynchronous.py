@@ -121,16 +121,17 @@ def test_graphs_that_others_make(client, tmp_path):
 @pytest.mark.parametrize("how", ["fails", "is cancelled before", "is cancelled after"])
 def test_a_graph_whose_making_failed_is_awaited_again(client, monkeypatch, how):
     """Several tasks may await it, too: it is made once."""
-    make, made = DynamicGraph.__init__, []
+    make, made, entered = DynamicGraph.__init__, [], threading.Event()
 
     def late(self, *args, **kwargs):
         if how == "fails":
             raise WorkerLost("not now")
+        if how == "is cancelled after":
+            make(self, *args, **kwargs)
+        entered.set()
+        time.sleep(0.2)
         if how == "is cancelled before":
-            time.sleep(0.3)
             raise KeyboardInterrupt
-        make(self, *args, **kwargs)
-        time.sleep(0.3)
 
     def count(self, *args, **kwargs):
         made.append(self)
@@ -140,11 +141,14 @@ def test_a_graph_whose_making_failed_is_awaited_again(client, monkeypatch, how):
         g = DynamicGraph(client, 3)
         with monkeypatch.context() as patch:
             patch.setattr(DynamicGraph, "__init__", late)
-            with pytest.raises((WorkerLost, TimeoutError)):
-                async with asyncio.timeout(0.1):
-                    await g
+            task = asyncio.create_task(g.__aenter__())
+            while not (entered.is_set() or task.done()):
+                await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises((WorkerLost, asyncio.CancelledError)):
+                await task
         monkeypatch.setattr(DynamicGraph, "__init__", count)
-        await asyncio.gather(g, g)
+        await asyncio.gather(g.__aenter__(), g.__aenter__())
         assert len(made) == (how != "is cancelled after")
         assert (await g.insert([0], [1])).epoch == 1
         await g.close()
