@@ -1,4 +1,4 @@
-"""Boundary between users' code and mgraph, for errors, warnings and hints."""
+"""Boundary between users' code and mgraph, for errors, warnings, hints and packages that are missing."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
 from mgraph.errors import MgraphError
 
-__all__ = ["ERRORS_END", "at_facade", "facade", "hint", "type_name", "warn"]
+__all__ = ["ERRORS_END", "at_facade", "facade", "hint", "needed", "type_name", "warn"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
@@ -123,6 +124,21 @@ def hint(name: Any, known: Iterable[str]) -> str:
     close = [alias for alias in ([aliases] if isinstance(aliases, str) else aliases) if alias in public]
     close = close or difflib.get_close_matches(name, public, 1, 0.75)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def needed(module: str, purpose: str, install: str = "") -> ModuleType:
+    """Import a module of an optional package.
+
+    Raises `MgraphError` with the remedy if it is not installed, or if a package that it needs is not.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        package, missing = (name.partition(".")[0] for name in (module, error.name or module))
+        remedy = install if install and missing == package else missing
+        raise MgraphError(f"{purpose} needs {missing}: pip install {remedy}") from None
+    except ImportError as error:
+        raise MgraphError(f"{purpose} needs {module}, which cannot be imported: {error}") from error
 
 
 def type_name(value: object) -> str:

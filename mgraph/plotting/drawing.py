@@ -11,7 +11,7 @@ from mgraph.algorithms.sampling.sample_neighbors.method import SampledNeighbors
 from mgraph.checks import check_whole, is_series
 from mgraph.client.results.results import VertexRows, VertexValues
 from mgraph.errors import CapacityError, InvalidOption
-from mgraph.plotting.canvas import needed, shown_once
+from mgraph.plotting.canvas import for_plots, shown_once
 
 __all__ = ["draw"]
 
@@ -80,7 +80,7 @@ def draw(
     vertices.
     """
     # Sample the neighbourhood.
-    pyplot, nx = needed("matplotlib.pyplot"), needed("networkx")
+    pyplot, nx = for_plots("matplotlib.pyplot"), for_plots("networkx")
     neighbors = (
         sample if isinstance(sample, SampledNeighbors) else _sampled(self, sample, hops, fanout, seed, direction)
     )

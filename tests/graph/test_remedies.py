@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mgraph import DynamicGraph, InvalidBatch, InvalidOption, ReadError, UnknownVertex
+from mgraph import DynamicGraph, InvalidBatch, InvalidOption, MgraphError, ReadError, UnknownVertex, facade
 
 PAIRS = [("ada", "b"), ("b", "c"), ("x", "y")]
 GROW = "add_vertices adds more, and so does insert into a graph made without n_vertices"
@@ -275,6 +276,41 @@ def test_unknown_attributes_are_guessed_only_if_close(name, meant):
     with DynamicGraph() as graph, pytest.raises(AttributeError) as raised:
         getattr(graph, name)
     assert str(raised.value) == f"a DynamicGraph has no {name!r}" + (f"; did you mean {meant!r}?" if meant else "")
+
+
+@pytest.mark.parametrize(
+    ("package", "call", "message"),
+    [
+        ("pandas", lambda g: g.to_pandas(), r"to_pandas\(\) needs pandas: pip install pandas"),
+        ("pandas", lambda g: g.pagerank().to_pandas(), r"to_pandas\(\) needs pandas: pip install pandas"),
+        ("pandas", lambda g: g.pagerank().to_series(), "needs pandas: pip install pandas"),
+        ("pandas", lambda g: g.pagerank().value_counts(), "needs pandas: pip install pandas"),
+        ("pandas", lambda g: g.multi_source_bfs(["ada"]).to_pandas(), "needs pandas: pip install pandas"),
+        ("pandas", lambda g: g.connected_components().sizes(), r"sizes\(\) needs pandas: pip install pandas"),
+        ("pandas", lambda g: g.changes(0), r"changes\(\) needs pandas: pip install pandas"),
+        ("pyarrow", lambda g: g.to_arrow(), r"to_arrow\(\) needs pyarrow: pip install pyarrow"),
+        ("pyarrow", lambda g: g.pagerank().to_arrow(), "needs pyarrow: pip install pyarrow"),
+        ("polars", lambda g: g.to_polars(), r"to_polars\(\) needs polars: pip install polars"),
+        ("scipy.sparse", lambda g: g.to_scipy(), r"to_scipy\(\) needs scipy: pip install scipy"),
+        ("networkx", lambda g: g.to_networkx(), r'needs networkx: pip install "dask-mgraph\[networkx\]"'),
+        ("matplotlib.pyplot", lambda g: g.plot(), r'needs matplotlib: pip install "dask-mgraph\[plot\]"'),
+        ("torch", lambda g: g.to_pyg(), r"to_pyg\(\) needs torch: pip install torch"),
+        ("dask.dataframe", lambda g: g.pagerank().to_dask(), r'needs dask: pip install "dask-mgraph\[cluster\]"'),
+    ],
+)
+def test_what_a_converter_needs(named, monkeypatch, package, call, message):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MgraphError, match=message):
+        call(named)
+
+
+def test_a_package_that_is_broken_is_not_called_missing(monkeypatch):
+    def broken(name):
+        raise ImportError("libfoo.so.3: cannot open shared object file")
+
+    monkeypatch.setattr(facade, "import_module", broken)
+    with pytest.raises(MgraphError, match=r"to_scipy\(\) needs scipy.sparse, which cannot be imported: libfoo.so.3"):
+        facade.needed("scipy.sparse", "to_scipy()")
 
 
 def test_what_is_no_name_no_file_and_no_client(named):
