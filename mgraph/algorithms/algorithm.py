@@ -145,11 +145,12 @@ class VertexData:
     """A number per vertex as an argument: an array by users' ids, or an earlier result.
 
     With `rows` it has several rows, float64[k, n_vertices]. The program gets the part of its own vertices, on the
-    shard's device or in host memory.
+    shard's device or in host memory. `name` is the user's name of the argument, if the program has another.
     """
 
     values: Any
     rows: bool = False
+    name: str | None = None
 
 
 @dataclass(frozen=True)

@@ -113,8 +113,16 @@ def _sampled(graph: Any, vertices: Any, hops: int, fanout: int, seed: int, direc
     """Sample `fanout` neighbours of each vertex for `hops` hops."""
     if check_whole(hops, "hops") < 1:
         raise InvalidOption(f"hops is {hops}; at least 1 is needed")
-    seeds = [vertices] if np.ndim(vertices) == 0 else vertices
-    neighbors: SampledNeighbors = graph.sample_neighbors(seeds, [fanout] * hops, seed, direction)
+    if fanout != -1:
+        check_whole(fanout, "fanout")
+    # Check the vertices by the name that they have here; `sample_neighbors` calls them seeds.
+    facts = graph._options.facts(graph._directory.check())
+    if np.ndim(vertices) == 0:
+        facts.vertex(vertices, "sample")
+        vertices = [vertices]
+    else:
+        facts.check_distinct(vertices, facts.vertices(vertices, "sample"), "sample", "sample")
+    neighbors: SampledNeighbors = graph.sample_neighbors(vertices, [fanout] * hops, seed, direction)
     return neighbors
 
 

@@ -168,7 +168,7 @@ def test_names_in_place_of_numbers(named):
     with pytest.raises(InvalidOption, match=r"personalization\[0\] is 'ada'; .* a mapping, as \{'ada': 1\}, names"):
         named.pagerank(personalization=["ada"])
     labels = ["x", "x", "y", "x", "y"]
-    with pytest.raises(InvalidOption, match=r"labels has .* dtype .*; pandas.factorize numbers other labels"):
+    with pytest.raises(InvalidOption, match=r"labels\[0\] is .x.; .*; pandas.factorize numbers other labels"):
         named.modularity(labels)
     assert -0.5 <= named.modularity(pd.factorize(pd.Series(labels))[0]) <= 1
     with pytest.raises(InvalidOption, match=r"top\(3\) needs numbers.*; value_counts\(\) counts the vertices of each"):
@@ -276,6 +276,51 @@ def test_unknown_attributes_are_guessed_only_if_close(name, meant):
     with DynamicGraph() as graph, pytest.raises(AttributeError) as raised:
         getattr(graph, name)
     assert str(raised.value) == f"a DynamicGraph has no {name!r}" + (f"; did you mean {meant!r}?" if meant else "")
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ([0, True, 2], r"\[1\] is True; it must be a number"),
+        (["0", "1", "2"], r"\[0\] is '0'; it must be a number"),
+        (pd.Series(["0", "1", "2"]), r"\[0\] is '0'; it must be a number"),
+        (np.array([0, 1, 2], "m8[s]"), r"\[0\] is 0 seconds; it must be a number"),
+        ([0, 1j, 2], r"\[0\] is 0j; it must be a number"),
+        (np.ma.array([0, 1, 2], mask=[0, 1, 0]), r"\[1\] is masked; every entry needs a value"),
+        (pd.array([0, None, 2], dtype="Int64"), r"\[1\] is missing; every entry needs a value"),
+    ],
+)
+def test_numbers_of_vertices_are_numbers(entries, message):
+    """Wherever a number per vertex is taken."""
+    with DynamicGraph(n_vertices=3, directed=False, weighted=True) as graph:
+        graph.insert([0, 1], [1, 2])
+        ranks = graph.pagerank()
+        for name, call in (
+            ("order", lambda: DynamicGraph(n_vertices=3, order=entries)),
+            ("balance", lambda: DynamicGraph(n_vertices=3, balance=entries)),
+            ("labels", lambda: graph.modularity(entries)),
+            ("personalization", lambda: graph.pagerank(personalization=entries)),
+            ("dangling", lambda: graph.pagerank(dangling=entries)),
+            ("nstart", lambda: graph.pagerank(nstart=entries)),
+            ("nstart", lambda: graph.hits(nstart=entries)),
+            ("beta", lambda: graph.katz_centrality(beta=entries)),
+            ("values", lambda: graph.gather(entries)),
+            ("an operand", lambda: ranks * entries),
+        ):
+            with pytest.raises(InvalidOption, match=rf"^{name}{message}"):
+                call()
+        with pytest.raises(InvalidOption, match=r"personalization\[1\]"):
+            graph.pagerank(personalization=[[0, 1, 2], entries])
+        mask = np.array([True, False, True])
+        assert graph.modularity(mask) == graph.modularity([1, 0, 1])
+        assert list(graph.pagerank(personalization=mask)) == list(graph.pagerank(personalization=[1, 0, 1]))
+
+
+@pytest.mark.parametrize("fanouts", [[True], [2, False]])
+def test_fanouts_are_numbers(named, fanouts):
+    with pytest.raises(InvalidOption, match=r"fanouts\[\d\] is (True|False); it must be 0 or more"):
+        named.sample_neighbors(["ada"], fanouts)
+    assert named.sample_neighbors(["ada"], iter([2])).node.tolist() == ["ada", "b"]
 
 
 @pytest.mark.parametrize(

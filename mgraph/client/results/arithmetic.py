@@ -16,7 +16,7 @@ from mgraph.client.vertices.numbering import Numbering
 from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption
 from mgraph.keys import NONE
-from mgraph.tables.arrays import as_array, shown
+from mgraph.tables.arrays import as_array, as_numbers, shown
 from mgraph.tables.ids import as_keys
 
 __all__ = ["VALUE", "check_whole", "combine", "compare"]
@@ -131,7 +131,8 @@ def _operand(value: Any, remote: RemoteColumns) -> Operand:
         return [{"number": value}] * size
 
     # Everything else goes as an array, split by the ranks' ranges.
-    array = Device.to_host(as_array(_by_vertex(value, here)))
+    value = _by_vertex(value, here)
+    array = Device.to_host(value.to_numpy() if isinstance(value, Column) else as_numbers(value, "an operand"))
     # NumPy wraps a number on the left of a comparison.
     if array.ndim == 0 and array.dtype.kind in "biuf":
         return [{"number": array[()]}] * size
