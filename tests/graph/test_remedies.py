@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import dask.dataframe as dd
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
@@ -356,6 +357,44 @@ def test_a_package_that_is_broken_is_not_called_missing(monkeypatch):
     monkeypatch.setattr(facade, "import_module", broken)
     with pytest.raises(MgraphError, match=r"to_scipy\(\) needs scipy.sparse, which cannot be imported: libfoo.so.3"):
         facade.needed("scipy.sparse", "to_scipy()")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("predecessors", "bfs and sssp keep them with predecessors=True"), ("parents", "bfs and sssp"),
+        ("path", r"shortest_path\(source, target\) of the graph"), ("n_iter", "did you mean 'iterations'"),
+        ("loc", r"to_series\(\) has it"), ("median", r"to_series\(\) has it"), ("nlargest", "did you mean 'top'"),
+    ],
+)  # fmt: skip
+def test_a_result_says_where_its_missing_names_are(named, name, words):
+    result = named.bfs("ada") if name != "n_iter" else named.pagerank()
+    with pytest.raises(AttributeError, match=f"has no '{name}'; it has .*; {words}"):
+        getattr(result, name)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda f: DynamicGraph.from_pandas(f, weights="w"), "from_pandas .* 'weights'; did you mean 'weight'"),
+        (lambda f: DynamicGraph.from_pandas(f, edge_attr="w"), "from_pandas .* 'edge_attr'; did you mean 'weight'"),
+        (lambda f: DynamicGraph.from_pandas(f, destination="d"), "from_pandas .*; did you mean 'target'"),
+        (lambda f: DynamicGraph.from_pandas(f, directd=True), "from_pandas .*; did you mean 'directed'"),
+        (lambda f: DynamicGraph(weights=True), "DynamicGraph .* 'weights'; did you mean 'weighted'"),
+        (lambda f: DynamicGraph(n_vertices=1).bfs(0, depth_limit=2), "k_hop finds the vertices within k edges"),
+        (lambda f: DynamicGraph().louvain(random_state=2), "did you mean 'seed'"),
+    ],
+)
+def test_arguments_of_other_libraries(call, words):
+    with pytest.raises(TypeError, match=words):
+        call(pd.DataFrame({"source": [0], "target": [1], "w": [2.0]}))
+
+
+def test_functions_of_networkx_take_a_conversion(named):
+    for call in (nx.pagerank, nx.degree, nx.number_of_nodes, lambda g: nx.shortest_path(g, "ada", "b")):
+        with pytest.raises(AttributeError, match=r"a function of NetworkX takes to_networkx\(\)"):
+            call(named)
+    assert nx.number_of_nodes(named.to_networkx()) == 5
 
 
 def test_what_is_no_name_no_file_and_no_client(named):

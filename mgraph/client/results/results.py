@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,12 @@ from mgraph.facade import at_facade, hint, needed
 from mgraph.tables.texts import arrow
 
 __all__ = ["VertexIds", "VertexLabels", "VertexRows", "VertexValues", "column_of"]
+
+
+REMEDIES = {
+    **dict.fromkeys(("predecessor", "predecessors", "parents"), "; bfs and sssp keep them with predecessors=True"),
+    **dict.fromkeys(("path", "paths"), "; shortest_path(source, target) of the graph returns a path"),
+}  #: for names that no result has
 
 
 @at_facade
@@ -56,10 +63,13 @@ class VertexValues(Column, NDArrayOperatorsMixin):
 
         # The error lists the names that exist.
         outcomes = sorted([*info, *remote.dtypes]) if remote is not None else []
+        pandas, instead = sys.modules.get("pandas"), REMEDIES.get(name, "")
+        if not instead and pandas is not None and hasattr(pandas.Series, name):
+            instead = "; to_series() has it"
         raise AttributeError(
             f"a result of {self.__dict__.get('name')} has no {name!r}; it has "
             f"{', '.join(map(repr, outcomes)) or 'nothing'}, and the methods of {type(self).__name__}, such as top, "
-            f"to_series and to_pandas{hint(name, [*outcomes, *dir(type(self))])}"
+            f"to_series and to_pandas{hint(name, [*outcomes, *dir(type(self))], instead)}"
         )
 
     def __dir__(self) -> list[str]:
