@@ -232,6 +232,22 @@ def linger(seconds: float) -> None:
     Session._send = late if seconds else send
 
 
+def test_a_thread_with_two_clients_does_not_wait_for_itself(client, other):
+    with DynamicGraph(client, N, reverse=True) as g:
+        g.insert([0, 1], [1, 2])
+        g.publish("roads")
+        with DynamicGraph.attach(other, "roads") as h:
+            ranks = h.pagerank()
+            with pytest.raises(MgraphError, match=r"this thread is in a call .* gather results .* to_numpy\(\)"):
+                g.pagerank(start=ranks)
+            assert g.pagerank(start=ranks.to_numpy()).iterations < ranks.iterations
+            with g.pipeline() as pipeline, pytest.raises(MgraphError, match="in a call or a pipeline of another"):
+                pipeline.update(EdgeBatch([2], [3]))
+                h.insert([3], [4])
+            assert (h.insert([3], [4]).epoch, g.num_edges) == (3, 3)
+        g.unpublish()
+
+
 def test_a_graph_with_a_store(client, other, tmp_path):
     with DynamicGraph(client, N, store=tmp_path / "store") as g:
         g.insert([0], [1])
