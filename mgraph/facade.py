@@ -56,10 +56,11 @@ ALIASES = {
     "tolerance": "tol", "start_vertex": "source", "start_node": "source", "root": "source", "dst": "target",
     "src": "source", "weights": "weight", "n_nodes": "n_vertices", "dtype_id": "keys",
     "num_vertices": "n_vertices", "n": "n_vertices", "destination": "target", "renumber": "keys",
-    "n_iter": "iterations", "random_state": "seed", "gamma": "resolution", "ebunch": "pairs", "radius": "k", "hops": "k",
-    "num_neighbors": "fanouts", "walk_length": "length", "ego_graph": "ego", "uniform_neighbor_sample": "sample_neighbors",
-    "is_connected": "connected_components", "average_clustering": "clustering", "has_path": "distances",
-    "closeness": "distances", "all_pairs_shortest_path_length": "distances", "tolist": "to_numpy", "sep": "delimiter",
+    "n_iter": "iterations", "random_state": "seed", "gamma": "resolution", "ebunch": "pairs", "radius": "k",
+    "hops": "k", "num_neighbors": "fanouts", "walk_length": "length", "ego_graph": "ego",
+    "uniform_neighbor_sample": "sample_neighbors", "is_connected": "connected_components",
+    "average_clustering": "clustering", "has_path": "distances", "closeness": "distances",
+    "all_pairs_shortest_path_length": "distances", "tolist": "to_numpy", "sep": "delimiter",
 }  # fmt: skip
 
 #: remedies for names that have no single counterpart

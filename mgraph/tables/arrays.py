@@ -15,8 +15,8 @@ from mgraph.errors import InvalidBatch, InvalidOption
 from mgraph.tables.texts import Texts, arrow
 
 __all__ = [
-    "NEED", "Coded", "as_array", "as_column", "as_numbers", "as_objects", "cell", "is_missing", "library_of", "not_a_list", "of_cudf",
-    "plain", "refuse_missing", "shown", "unpacked",
+    "NEED", "Coded", "as_array", "as_column", "as_numbers", "as_objects", "cell", "is_missing", "library_of",
+    "not_a_list", "of_cudf", "plain", "refuse_missing", "shown", "unpacked",
 ]  # fmt: skip
 
 NEED = "every edge needs a value"

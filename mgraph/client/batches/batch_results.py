@@ -54,9 +54,10 @@ class BatchResults:
 
     def dropped(self, lost: int | None = None) -> GraphClosed:
         """Return the error of a batch that Ctrl-C dropped; or that was `lost` with a worker, as this epoch."""
-        what = f"the batch was dropped because of {_interruption()}"
+        why = _interruption()
+        what = f"the batch was dropped because of {why}"
         if lost is not None:
-            what = f"the batch of epoch {lost} may be in the store: {_interruption()} came while the graph was opened again"
+            what = f"the batch of epoch {lost} may be in the store: {why} came while the graph was opened again"
         return GraphClosed(f"graph {self._caller.status.graph}: {what}")
 
     def done(self, method: str, outcomes: list[tuple[Pending[Any], Any]]) -> None:
