@@ -177,8 +177,10 @@ def as_numbers(values: Any, name: str, advice: str = "") -> Any:
     # Python objects may all be numbers, such as decimals.
     for place, value in np.ndenumerate(array):
         if array.dtype.kind != "O" or not _is_number(value):
-            at, need = (f"{name}[{', '.join(map(str, place))}]", "a number") if place else (name, "an array of numbers")
-            raise InvalidOption(f"{at} is {shown(value)}; it must be {need}{advice}")
+            if not place:
+                raise InvalidOption(f"{name} is {shown(value)}; numbers are needed{advice}")
+            at = shown(values.index[place[0]]) if hasattr(values, "iloc") else ", ".join(map(str, place))
+            raise InvalidOption(f"{name}[{at}] is {shown(value)}; it must be a number{advice}")
     return array.astype(np.float64)
 
 

@@ -156,7 +156,7 @@ def test_a_series_is_aligned_by_its_index(names):
         for call in (lambda s: graph.pagerank(start=s), lambda s: graph.pagerank(personalization=s)):
             with pytest.raises(InvalidOption, match=f"index.* {names[1]!r} more than once"):
                 call(pd.Series([1.0, 2.0], [names[1]] * 2))
-            with pytest.raises(InvalidOption, match="numbers"):
+            with pytest.raises(InvalidOption, match=rf"\[{names[0]!r}\] is 'x'; it must be a number"):
                 call(pd.Series(["x"], names[:1]))
         with pytest.raises(UnknownVertex, match="index"):
             graph.pagerank(personalization=pd.Series([1.0], [99 if names[0] == 0 else "z"]))
