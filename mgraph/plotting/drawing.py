@@ -12,6 +12,7 @@ from mgraph.checks import check_whole, is_series
 from mgraph.client.results.results import VertexRows, VertexValues
 from mgraph.errors import CapacityError, InvalidOption
 from mgraph.plotting.canvas import for_plots, shown_once
+from mgraph.tables.arrays import is_one
 
 __all__ = ["draw"]
 
@@ -117,7 +118,7 @@ def _sampled(graph: Any, vertices: Any, hops: int, fanout: int, seed: int, direc
         check_whole(fanout, "fanout")
     # Check the vertices by the name that they have here; `sample_neighbors` calls them seeds.
     facts = graph._options.facts(graph._directory.check())
-    if np.ndim(vertices) == 0:
+    if is_one(vertices):
         facts.vertex(vertices, "sample")
         vertices = [vertices]
     else:

@@ -15,7 +15,7 @@ from mgraph.errors import InvalidBatch, InvalidOption
 from mgraph.tables.texts import Texts, arrow
 
 __all__ = [
-    "NEED", "Coded", "as_array", "as_column", "as_numbers", "as_objects", "cell", "is_missing", "library_of",
+    "NEED", "Coded", "as_array", "as_column", "as_numbers", "as_objects", "cell", "is_missing", "is_one", "library_of",
     "not_a_list", "of_cudf", "plain", "refuse_missing", "shown", "unpacked",
 ]  # fmt: skip
 
@@ -67,6 +67,14 @@ def is_missing(value: Any) -> bool:
         return value.is_nan()
     differs = value != value  # an array's answer is an array
     return isinstance(differs, bool | np.bool_) and bool(differs)
+
+
+def is_one(value: Any) -> bool:
+    """Return True for a single value, False for a sequence or an array, also of rows of unequal lengths."""
+    try:
+        return np.ndim(value) == 0
+    except ValueError:
+        return False
 
 
 # ---- arrays ----------------------------------------------------------------------------------------------------------

@@ -152,6 +152,14 @@ def test_several_vertices_in_place_of_one(named):
         graph.bfs([0, 1])
 
 
+@pytest.mark.parametrize("vertices", [[["ada"], ["b", "c"]], pd.array([1, None], dtype="Int64"), [["ada"] * 5]])
+def test_what_is_no_list_of_vertices(named, vertices):
+    components = named.connected_components()
+    for call in (lambda: components[vertices], lambda: components == vertices, lambda: named.bfs(vertices)):
+        with pytest.raises((InvalidBatch, InvalidOption)):
+            call()
+
+
 def test_one_vertex_in_place_of_several(named):
     for call in (named.neighbors, named.degrees):
         with pytest.raises(InvalidBatch, match=r"ids is 'ada', one value; keys come in a list, as \['ada'\]"):
