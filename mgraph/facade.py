@@ -1,4 +1,4 @@
-"""Boundary between users' code and mgraph, for errors, warnings and hints."""
+"""Boundary between users' code and mgraph, for errors, warnings, hints and packages that are missing."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
 from mgraph.errors import MgraphError
 
-__all__ = ["ERRORS_END", "at_facade", "facade", "hint", "type_name", "warn"]
+__all__ = ["ERRORS_END", "at_facade", "facade", "hint", "needed", "type_name", "unknown_argument", "warn"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
@@ -54,8 +55,16 @@ ALIASES = {
     "damping": "alpha", "damping_factor": "alpha", "max_iterations": "max_iter", "maxiter": "max_iter",
     "tolerance": "tol", "start_vertex": "source", "start_node": "source", "root": "source", "dst": "target",
     "src": "source", "weights": "weight", "n_nodes": "n_vertices", "dtype_id": "keys",
-    "num_vertices": "n_vertices", "n": "n_vertices",
+    "num_vertices": "n_vertices", "n": "n_vertices", "destination": "target", "renumber": "keys",
+    "n_iter": "iterations", "random_state": "seed", "gamma": "resolution", "ebunch": "pairs", "radius": "k",
+    "hops": "k", "num_neighbors": "fanouts", "walk_length": "length", "ego_graph": "ego",
+    "uniform_neighbor_sample": "sample_neighbors", "is_connected": "connected_components",
+    "average_clustering": "clustering", "has_path": "distances", "closeness": "distances",
+    "all_pairs_shortest_path_length": "distances", "tolist": "to_numpy", "sep": "delimiter",
 }  # fmt: skip
+
+#: remedies for names that have no single counterpart
+REMEDIES = dict.fromkeys(("depth_limit", "cutoff"), "; k_hop finds the vertices within k edges")
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +84,11 @@ def facade(function: F) -> F:
                 logger.debug("%s failed", function.__qualname__, exc_info=error)
             raise error.with_traceback(None)  # noqa: B904  the same error
         except TypeError as error:
+            # An argument that a method hands on to the constructor may be meant for the method.
+            if (unknown := getattr(error, "unknown", None)) is not None and function.__name__ != "__init__":
+                name, known = unknown
+                known = [*inspect.signature(function).parameters, *known]
+                raise unknown_argument(name, known, function.__name__) from None
             # An error with further frames was raised inside; only wrong arguments get a hint.
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                 raise
@@ -115,14 +129,40 @@ def _argument_hint(function: Callable[..., Any], args: tuple[Any, ...], kwargs: 
     return next((hint(name, parameters) for name in kwargs if name not in parameters), "")
 
 
-def hint(name: Any, known: Iterable[str]) -> str:
-    """Return a suggestion for an unknown `name`, a function's too; empty without a match."""
+def unknown_argument(name: str, known: Iterable[str], function: str = "DynamicGraph") -> TypeError:
+    """Return the error for an argument that is none of the `known` ones."""
+    error = TypeError(f"{function} takes no argument {name!r}{hint(name, known)}")
+    error.unknown = name, known  # type: ignore[attr-defined]
+    return error
+
+
+def hint(name: Any, known: Iterable[str], instead: str = "") -> str:
+    """Return a suggestion for an unknown `name`, a function's too; empty without a match.
+
+    `instead` goes before names with a similar spelling.
+    """
     name = name if isinstance(name, str) else str(getattr(name, "__name__", ""))
     public = [other for other in known if not other.startswith("_")]
     aliases = ALIASES.get(name, ())
     close = [alias for alias in ([aliases] if isinstance(aliases, str) else aliases) if alias in public]
-    close = close or difflib.get_close_matches(name, public, 1, 0.75)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    instead = instead or REMEDIES.get(name, "")
+    close = close or ([] if instead else difflib.get_close_matches(name, public, 1, 0.75))
+    return f"; did you mean {close[0]!r}?" if close else instead
+
+
+def needed(module: str, purpose: str, install: str = "") -> ModuleType:
+    """Import a module of an optional package.
+
+    Raises `MgraphError` with the remedy if it is not installed, or if a package that it needs is not.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        package, missing = (name.partition(".")[0] for name in (module, error.name or module))
+        remedy = install if install and missing == package else missing
+        raise MgraphError(f"{purpose} needs {missing}: pip install {remedy}") from None
+    except ImportError as error:
+        raise MgraphError(f"{purpose} needs {module}, which cannot be imported: {error}") from error
 
 
 def type_name(value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack, cast
@@ -187,7 +188,10 @@ class DynamicGraph(Properties):
     if not TYPE_CHECKING:  # type checkers must see unknown names
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise AttributeError(f"a DynamicGraph has no {name!r}{hint(name, dir(type(self)))}")
+            # NetworkX's functions ask any object for the names that they need.
+            caller = sys._getframe(1).f_globals.get("__name__", "")
+            instead = "; a function of NetworkX takes to_networkx()" if caller.startswith("networkx.") else ""
+            raise AttributeError(f"a DynamicGraph has no {name!r}{instead or hint(name, dir(type(self)))}")
 
     def __new__(cls, client: Any = None, *args: Any, **kwargs: Any) -> Self:
         """Return a graph, or an `AsyncDynamicGraph` on the event loop of an asynchronous client."""

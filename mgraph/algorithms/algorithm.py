@@ -21,7 +21,7 @@ from mgraph.facade import hint
 from mgraph.kernels import Library, View, load
 from mgraph.partition import Partition
 from mgraph.structures import Csr, Structure
-from mgraph.tables.arrays import shown
+from mgraph.tables.arrays import is_one, shown
 
 __all__ = [
     "HUB_DEGREE",
@@ -95,7 +95,7 @@ class GraphFacts:
 
     def vertex(self, value: Any, name: str) -> int:
         """Return the id of a vertex that the user names. Raises the errors of `check_vertex`."""
-        if np.ndim(value) > 0:
+        if not isinstance(value, int | str) and not is_one(value):
             several = "; multi_source_bfs and distances take several" if name == "source" else ""
             raise InvalidOption(f"{name} is a {type(value).__name__}; it must be one vertex{several}")
         if self.ids is None:
@@ -145,11 +145,12 @@ class VertexData:
     """A number per vertex as an argument: an array by users' ids, or an earlier result.
 
     With `rows` it has several rows, float64[k, n_vertices]. The program gets the part of its own vertices, on the
-    shard's device or in host memory.
+    shard's device or in host memory. `name` is the user's name of the argument, if the program has another.
     """
 
     values: Any
     rows: bool = False
+    name: str | None = None
 
 
 @dataclass(frozen=True)

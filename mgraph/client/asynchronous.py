@@ -161,11 +161,16 @@ class AsyncDynamicGraph(AsyncHandle):
         return self.__aenter__().__await__()
 
     async def __aenter__(self) -> AsyncDynamicGraph:
-        if self._make is not None:
-            make, self._make = self._make, None
-            self._target = await self._thread.run(make)
-        self._created()
+        if self._target is None:
+            await self._thread.run(self._begin)
         return self
+
+    def _begin(self) -> None:
+        """Make the graph, in its thread. After an error or a cancellation it can be awaited again."""
+        # A second task that awaits the graph comes here once the first has made it.
+        if self._make is not None:
+            self._target = self._make()
+            self._make = None
 
     async def in_thread(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Call ``function(graph, *args, **kwargs)`` in the graph's thread with the `DynamicGraph`, and return its

@@ -8,7 +8,7 @@ from mgraph.client.options import GraphOptions
 from mgraph.client.reports.progress import building
 from mgraph.convert.build import UNITS, from_table, named_edges, names_of
 from mgraph.errors import InvalidBatch
-from mgraph.facade import type_name
+from mgraph.facade import needed, type_name
 from mgraph.tables.arrays import library_of
 
 __all__ = ["from_arrow", "from_cudf", "from_pandas", "from_polars", "to_arrow", "to_pandas", "to_polars"]
@@ -213,8 +213,7 @@ def to_pandas(
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
     """
-    import pandas as pd
-
+    pd = needed("pandas", "to_pandas()")
     return pd.DataFrame(named_edges(graph, source, target, weight, time))
 
 
@@ -225,8 +224,7 @@ def to_arrow(
 
     O(n + m).
     """
-    import pyarrow as pa
-
+    pa = needed("pyarrow", "to_arrow()")
     columns = named_edges(graph, source, target, weight, time, ("D", *UNITS))
     return pa.table({name: pa.array(c, pa.string()) if c.dtype == object else c for name, c in columns.items()})
 
@@ -238,7 +236,6 @@ def to_polars(
 
     O(n + m).
     """
-    import polars as pl
-
+    pl = needed("polars", "to_polars()")
     columns = named_edges(graph, source, target, weight, time, ("D", *UNITS[1:]))
     return pl.DataFrame(columns, schema_overrides={name: pl.String for name, c in columns.items() if c.dtype == object})

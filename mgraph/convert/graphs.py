@@ -14,7 +14,7 @@ from mgraph.client.options import WeightOptions, keys_of
 from mgraph.client.reports.progress import building, stage
 from mgraph.convert.build import build, names_of, timed_edges_of
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
-from mgraph.facade import type_name
+from mgraph.facade import needed, type_name
 from mgraph.tables.ids import as_ids, as_keys, chosen_kind
 from mgraph.tables.names import warn_unused
 
@@ -173,12 +173,12 @@ def to_networkx(graph: Any, weight: str = "weight", time: str = "time") -> Any:
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
     """
-    import networkx as nx
-
+    nx = needed("networkx", "to_networkx()", '"dask-mgraph[networkx]"')
     # Read the graph. Isolated vertices are nodes, too.
     result = nx.DiGraph() if graph.directed else nx.Graph()
-    result.add_nodes_from(graph.vertices().tolist())
-    src, dst, *values = timed_edges_of(graph)
+    with graph._directory.still():  # vertices that are deleted meanwhile would stay without their edges
+        result.add_nodes_from(graph.vertices().tolist())
+        src, dst, *values = timed_edges_of(graph)
     # Give each edge the attributes that the graph has.
     columns = [(name, column) for name, column in zip((weight, time), values, strict=True) if column is not None]
     named = dict(columns)

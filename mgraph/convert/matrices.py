@@ -12,7 +12,7 @@ from mgraph.client.options import DirectionOptions
 from mgraph.client.reports.progress import building, stage
 from mgraph.convert.build import from_columns
 from mgraph.errors import InvalidBatch, InvalidOption
-from mgraph.facade import type_name, warn
+from mgraph.facade import needed, type_name, warn
 
 __all__ = ["check_shape", "from_scipy", "to_scipy"]
 
@@ -100,8 +100,7 @@ def to_scipy(graph: Any) -> Any:
 
     O(n + m).
     """
-    from scipy.sparse import csr_array
-
+    sparse = needed("scipy.sparse", "to_scipy()", "scipy")
     csr = graph.to_csr()
     data = np.ones(len(csr.dst), np.float32) if csr.weight is None else csr.weight
-    return csr_array((data, csr.dst.astype(np.int64), csr.offsets), shape=(len(csr.offsets) - 1,) * 2)
+    return sparse.csr_array((data, csr.dst.astype(np.int64), csr.offsets), shape=(len(csr.offsets) - 1,) * 2)

@@ -11,6 +11,7 @@ import numpy as np
 from mgraph.client.reads import routed_reads
 from mgraph.device import Array
 from mgraph.errors import InvalidOption
+from mgraph.facade import needed
 from mgraph.structures import Csr
 
 __all__ = ["to_cugraph", "to_pyg"]
@@ -39,8 +40,7 @@ def to_cugraph(graph: Any) -> Any:
         raise InvalidOption(
             f"to_cugraph takes a graph in this process, on a GPU and without an order; this one is {where}"
         )
-    import cudf
-    import cugraph
+    cudf, cugraph = (needed(package, "to_cugraph()") for package in ("cudf", "cugraph"))
 
     # Hand over the rows, in 32 bits if they suffice.
     rows = _rows(graph)
@@ -63,12 +63,11 @@ def to_pyg(graph: Any) -> Any:
     -----
     Tested with PyTorch 2.13 and PyTorch Geometric 2.8 on the CPU; on a GPU with substitute classes.
     """
-    from torch import from_dlpack
-    from torch_geometric.data import Data
-
+    from_dlpack = needed("torch", "to_pyg()").from_dlpack
+    data = needed("torch_geometric.data", "to_pyg()")
     rows = _rows(graph) if _is_here(graph) else graph.to_csr()
     weight = {} if rows.weight is None else {"edge_weight": from_dlpack(rows.weight)}
-    return Data(edge_index=from_dlpack(_ends(rows)), num_nodes=len(rows.offsets) - 1, **weight)
+    return data.Data(edge_index=from_dlpack(_ends(rows)), num_nodes=len(rows.offsets) - 1, **weight)
 
 
 def _is_here(graph: Any) -> bool:

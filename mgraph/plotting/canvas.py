@@ -5,23 +5,17 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from mgraph.errors import MgraphError
+from mgraph.facade import needed
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["needed", "shown_once"]
+__all__ = ["for_plots", "shown_once"]
 
 
-def needed(name: str) -> ModuleType:
+def for_plots(module: str) -> ModuleType:
     """Import a module for plots, or raise an error with the remedy."""
-    from importlib import import_module
-
-    try:
-        return import_module(name)
-    except ImportError:
-        package = name.partition(".")[0]
-        raise MgraphError(f'this picture needs {package}: pip install "dask-mgraph[plot]"') from None
+    return needed(module, "this picture", '"dask-mgraph[plot]"')
 
 
 def shown_once(figure: Any) -> None:
@@ -29,4 +23,4 @@ def shown_once(figure: Any) -> None:
     # pyplot would show an open figure a second time.
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if getattr(shell, "kernel", None) is not None:
-        needed("matplotlib.pyplot").close(figure)
+        for_plots("matplotlib.pyplot").close(figure)

@@ -11,7 +11,8 @@ from mgraph.algorithms.sampling.sample_neighbors.method import SampledNeighbors
 from mgraph.checks import check_whole, is_series
 from mgraph.client.results.results import VertexRows, VertexValues
 from mgraph.errors import CapacityError, InvalidOption
-from mgraph.plotting.canvas import needed, shown_once
+from mgraph.plotting.canvas import for_plots, shown_once
+from mgraph.tables.arrays import is_one
 
 __all__ = ["draw"]
 
@@ -80,7 +81,7 @@ def draw(
     vertices.
     """
     # Sample the neighbourhood.
-    pyplot, nx = needed("matplotlib.pyplot"), needed("networkx")
+    pyplot, nx = for_plots("matplotlib.pyplot"), for_plots("networkx")
     neighbors = (
         sample if isinstance(sample, SampledNeighbors) else _sampled(self, sample, hops, fanout, seed, direction)
     )
@@ -113,8 +114,16 @@ def _sampled(graph: Any, vertices: Any, hops: int, fanout: int, seed: int, direc
     """Sample `fanout` neighbours of each vertex for `hops` hops."""
     if check_whole(hops, "hops") < 1:
         raise InvalidOption(f"hops is {hops}; at least 1 is needed")
-    seeds = [vertices] if np.ndim(vertices) == 0 else vertices
-    neighbors: SampledNeighbors = graph.sample_neighbors(seeds, [fanout] * hops, seed, direction)
+    if fanout != -1:
+        check_whole(fanout, "fanout")
+    # Check the vertices by the name that they have here; `sample_neighbors` calls them seeds.
+    facts = graph._options.facts(graph._directory.check())
+    if is_one(vertices):
+        facts.vertex(vertices, "sample")
+        vertices = [vertices]
+    else:
+        facts.check_distinct(vertices, facts.vertices(vertices, "sample"), "sample", "sample")
+    neighbors: SampledNeighbors = graph.sample_neighbors(vertices, [fanout] * hops, seed, direction)
     return neighbors
 
 

@@ -11,7 +11,7 @@ from mgraph.calls import CHANGES
 from mgraph.checks import check_number
 from mgraph.client.reports.history import Event
 from mgraph.errors import InvalidOption
-from mgraph.plotting.canvas import needed, shown_once
+from mgraph.plotting.canvas import for_plots, shown_once
 
 __all__ = ["plot"]
 
@@ -44,7 +44,7 @@ def plot(self: Any, minutes: float = 10.0) -> Any:
     if not check_number(minutes, "minutes") > 0:
         raise InvalidOption(f"minutes is {minutes}; it must be more than 0")
     # Select the events.
-    pyplot, now = needed("matplotlib.pyplot"), time.time()
+    pyplot, now = for_plots("matplotlib.pyplot"), time.time()
     events = [event for event in self.history() if event.time >= now - 60 * minutes]
 
     # Draw the three axes over one time axis, in seconds before now.

@@ -6,16 +6,17 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from mgraph.errors import InvalidBatch
+from mgraph.errors import InvalidBatch, InvalidOption
 from mgraph.tables.texts import Texts, arrow
 
 __all__ = [
-    "NEED", "Coded", "as_array", "as_column", "as_objects", "cell", "is_missing", "library_of", "not_a_list", "of_cudf",
-    "plain", "refuse_missing", "shown", "unpacked",
+    "NEED", "Coded", "as_array", "as_column", "as_numbers", "as_objects", "cell", "is_missing", "is_one", "library_of",
+    "not_a_list", "of_cudf", "plain", "refuse_missing", "shown", "unpacked",
 ]  # fmt: skip
 
 NEED = "every edge needs a value"
@@ -66,6 +67,14 @@ def is_missing(value: Any) -> bool:
         return value.is_nan()
     differs = value != value  # an array's answer is an array
     return isinstance(differs, bool | np.bool_) and bool(differs)
+
+
+def is_one(value: Any) -> bool:
+    """Return True for a single value, False for a sequence or an array, also of rows of unequal lengths."""
+    try:
+        return np.ndim(value) == 0
+    except ValueError:
+        return False
 
 
 # ---- arrays ----------------------------------------------------------------------------------------------------------
@@ -156,6 +165,36 @@ def as_column(values: Any, name: str) -> Any:
         return as_array(as_objects(values))
     column = plain(values, name)
     return column.decoded(name) if isinstance(column, Coded) else unpacked(column, name)
+
+
+def as_numbers(values: Any, name: str, advice: str = "") -> Any:
+    """Return numbers from users as an array of NumPy or CuPy, of any shape; arrays of bools stay such.
+
+    Raises `InvalidOption` with the `advice` for the first value that is missing or no number, such as a string, a date,
+    or a bool among numbers. NaN in arrays of NumPy is left to the caller.
+    """
+    try:
+        table = getattr(values, "ndim", 1) > 1  # of several columns
+        column = as_array(values, name) if table else plain(values, name, "every entry needs a value")
+        array = column.decoded(name) if isinstance(column, Coded) else unpacked(column, name)
+    except InvalidBatch as error:
+        raise InvalidOption(str(error) if str(error).startswith(name) else f"{name}: {error}") from None
+    if array.dtype.kind in "biuf":
+        return array
+
+    # Python objects may all be numbers, such as decimals.
+    for place, value in np.ndenumerate(array):
+        if array.dtype.kind != "O" or not _is_number(value):
+            if not place:
+                raise InvalidOption(f"{name} is {shown(value)}; numbers are needed{advice}")
+            at = shown(values.index[place[0]]) if hasattr(values, "iloc") else ", ".join(map(str, place))
+            raise InvalidOption(f"{name}[{at}] is {shown(value)}; it must be a number{advice}")
+    return array.astype(np.float64)
+
+
+def _is_number(value: Any) -> bool:
+    kinds = (bool, np.bool_, np.timedelta64)  # NumPy counts durations among integers
+    return isinstance(value, Real | Decimal) and not isinstance(value, kinds) and not is_missing(value)
 
 
 def unpacked(column: Any, name: str) -> Any:

@@ -8,7 +8,7 @@ from os import PathLike
 from typing import Any
 
 from mgraph.errors import InvalidBatch
-from mgraph.facade import type_name
+from mgraph.facade import needed, type_name
 from mgraph.tables.arrays import as_array, as_objects, library_of, of_cudf
 from mgraph.tables.names import label
 
@@ -97,8 +97,7 @@ def _of_polars(frame: Any, names: Sequence[Any]) -> dict[Any, Any]:
 
 
 def _arrow_table(value: Any) -> Any:
-    import pyarrow as pa
-
+    pa = needed("pyarrow", f"the {type(value).__name__}, an Arrow table,")
     if isinstance(value, pa.Table):
         return value
     try:

@@ -8,18 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.errors import MgraphError
+from mgraph.facade import needed
 
 __all__ = ["Texts", "arrow"]
 
 
 def arrow() -> Any:
     """Return the module pyarrow; `MgraphError` without it."""
-    try:
-        import pyarrow
-    except ImportError:
-        raise MgraphError("keys that are strings need pyarrow: pip install pyarrow") from None
-    return pyarrow
+    return needed("pyarrow", "a column of strings or of Arrow")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

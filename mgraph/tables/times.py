@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.errors import InvalidBatch, InvalidOption
-from mgraph.tables.arrays import as_column, cell, is_missing, refuse_missing, shown
+from mgraph.tables.arrays import as_column, cell, is_missing, is_one, refuse_missing, shown
 
 __all__ = [
     "INTEGERS", "LEAST", "MOST", "as_instant", "as_shown", "as_span", "as_stamps", "as_times", "as_window",
@@ -304,7 +304,7 @@ def as_window(span: int | None, times: str | None) -> Any:
 
 def as_instant(before: Any, times: str) -> int:
     """Return the argument `before` in the unit of a graph's times; `InvalidOption` if it is no time."""
-    if np.ndim(before) != 0:
+    if not is_one(before):
         raise InvalidOption(f"before is {before!r}; it must be one time")
     try:
         return int(_in_unit(as_times(before, 1), times, "before")[0])

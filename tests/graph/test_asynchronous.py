@@ -16,7 +16,7 @@ from dask.distributed import Client, LocalCluster
 from graph_clusters import NO_DASHBOARD
 from plain_graph import fresh_rng
 
-from mgraph import AsyncDynamicGraph, DynamicGraph, EdgeBatch, GraphClosed, UnknownVertex
+from mgraph import AsyncDynamicGraph, DynamicGraph, EdgeBatch, GraphClosed, UnknownVertex, WorkerLost
 from mgraph.client.asynchronous import _handle
 from mgraph.client.batches.pending import PendingReport
 from mgraph.client.batches.pipeline import Pipeline
@@ -114,6 +114,57 @@ def test_graphs_that_others_make(client, tmp_path):
         made = DynamicGraph(client, 3)
         with pytest.raises(GraphClosed, match="not made yet"):
             _ = made.num_edges
+
+    run(client, body)
+
+
+@pytest.mark.parametrize("how", ["fails", "is cancelled before", "is cancelled after"])
+def test_a_graph_whose_making_failed_is_awaited_again(client, monkeypatch, how):
+    """Several tasks may await it, too: it is made once."""
+    make, made, entered = DynamicGraph.__init__, [], threading.Event()
+
+    def late(self, *args, **kwargs):
+        if how == "fails":
+            raise WorkerLost("not now")
+        if how == "is cancelled after":
+            make(self, *args, **kwargs)
+        entered.set()
+        time.sleep(0.2)
+        if how == "is cancelled before":
+            raise KeyboardInterrupt
+
+    def count(self, *args, **kwargs):
+        made.append(self)
+        make(self, *args, **kwargs)
+
+    async def body(client: Client) -> None:
+        g = DynamicGraph(client, 3)
+        with monkeypatch.context() as patch:
+            patch.setattr(DynamicGraph, "__init__", late)
+            task = asyncio.create_task(g.__aenter__())
+            while not (entered.is_set() or task.done()):
+                await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises((WorkerLost, asyncio.CancelledError)):
+                await task
+        monkeypatch.setattr(DynamicGraph, "__init__", count)
+        await asyncio.gather(g.__aenter__(), g.__aenter__())
+        assert len(made) == (how != "is cancelled after")
+        assert (await g.insert([0], [1])).epoch == 1
+        await g.close()
+
+    run(client, body)
+
+
+def test_a_cancelled_pipeline_names_the_cancellation(client):
+    async def body(client: Client) -> None:
+        async with DynamicGraph(client, N) as g:
+            pipeline = await g.pipeline()
+            with pytest.raises(asyncio.CancelledError):
+                async with pipeline:
+                    raise asyncio.CancelledError
+            with pytest.raises(GraphClosed, match="was dropped because of the cancellation of a coroutine"):
+                pipeline._target._outcomes.check()
 
     run(client, body)
 

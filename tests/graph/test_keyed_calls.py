@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from threading import Thread
 
 import dask.array
 import dask.dataframe
@@ -155,7 +156,7 @@ def test_a_series_is_aligned_by_its_index(names):
         for call in (lambda s: graph.pagerank(start=s), lambda s: graph.pagerank(personalization=s)):
             with pytest.raises(InvalidOption, match=f"index.* {names[1]!r} more than once"):
                 call(pd.Series([1.0, 2.0], [names[1]] * 2))
-            with pytest.raises(InvalidOption, match="numbers"):
+            with pytest.raises(InvalidOption, match=rf"\[{names[0]!r}\] is 'x'; it must be a number"):
                 call(pd.Series(["x"], names[:1]))
         with pytest.raises(UnknownVertex, match="index"):
             graph.pagerank(personalization=pd.Series([1.0], [99 if names[0] == 0 else "z"]))
@@ -194,3 +195,23 @@ def test_values_of_other_vertices_are_refused(place):
         with pytest.raises(UnknownVertex, match="beta has a value of 'z'"):
             graph.katz_centrality(beta=other.pagerank())
         assert graph.pagerank(start=other.pagerank()).converged  # a start needs no value for each vertex
+
+
+def test_a_graph_of_networkx_is_of_one_epoch(monkeypatch):
+    """A thread that deletes a vertex comes before both reads, or after them."""
+    read, threads = DynamicGraph.vertices, []
+
+    def interrupted(self):
+        vertices = read(self)
+        if not threads:
+            threads.append(Thread(target=self.delete_vertices, args=(["b"],)))
+            threads[0].start()
+            threads[0].join(0.3)
+        return vertices
+
+    with DynamicGraph() as graph:
+        graph.insert(["a", "b"], ["b", "c"])
+        monkeypatch.setattr(DynamicGraph, "vertices", interrupted)
+        assert sorted(graph.to_networkx().edges) == [("a", "b"), ("b", "c")]
+        threads[0].join()
+        assert sorted(graph.to_networkx()) == ["a", "c"]

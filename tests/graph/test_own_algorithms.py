@@ -205,7 +205,7 @@ def test_numbers_of_numpy_on_either_side():
         assert ((single + np.float32(1)).dtype, (single + np.array(1.0)).dtype) == (np.float32, np.float64)
         np.testing.assert_array_equal(graph.gather(np.array(2)).to_numpy(), graph.gather(2).to_numpy())
         for other in (np.array("a"), np.array(1j)):
-            with pytest.raises(InvalidOption, match=r"has shape \(\)"):
+            with pytest.raises(InvalidOption, match="an operand is .*; numbers are needed"):
                 x + other
 
 
@@ -238,7 +238,7 @@ def test_numbers_by_vertex(keys):
                     call(**{name: wrong})
         for call, name in calls[:3]:
             for wrong in ([1, 2], graph.pagerank(personalization=[some, some]), pd.Series(["x"], [names[1]])):
-                with pytest.raises(InvalidOption, match=f"^{name} (has|is)"):
+                with pytest.raises(InvalidOption, match=rf"^{name}(\[.*\])? (has|is)"):
                     call(**{name: wrong})
         older = graph.pagerank()
         graph.add_vertices(1) if keys is None else graph.insert(["new"], ["a"])

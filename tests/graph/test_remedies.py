@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+import sys
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
 import dask.dataframe as dd
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
 
-from mgraph import DynamicGraph, InvalidBatch, InvalidOption, ReadError, UnknownVertex
+from mgraph import DynamicGraph, InvalidBatch, InvalidOption, MgraphError, ReadError, UnknownVertex, facade
 
 PAIRS = [("ada", "b"), ("b", "c"), ("x", "y")]
 GROW = "add_vertices adds more, and so does insert into a graph made without n_vertices"
@@ -150,6 +152,14 @@ def test_several_vertices_in_place_of_one(named):
         graph.bfs([0, 1])
 
 
+@pytest.mark.parametrize("vertices", [[["ada"], ["b", "c"]], pd.array([1, None], dtype="Int64"), [["ada"] * 5]])
+def test_what_is_no_list_of_vertices(named, vertices):
+    components = named.connected_components()
+    for call in (lambda: components[vertices], lambda: components == vertices, lambda: named.bfs(vertices)):
+        with pytest.raises((InvalidBatch, InvalidOption)):
+            call()
+
+
 def test_one_vertex_in_place_of_several(named):
     for call in (named.neighbors, named.degrees):
         with pytest.raises(InvalidBatch, match=r"ids is 'ada', one value; keys come in a list, as \['ada'\]"):
@@ -167,7 +177,7 @@ def test_names_in_place_of_numbers(named):
     with pytest.raises(InvalidOption, match=r"personalization\[0\] is 'ada'; .* a mapping, as \{'ada': 1\}, names"):
         named.pagerank(personalization=["ada"])
     labels = ["x", "x", "y", "x", "y"]
-    with pytest.raises(InvalidOption, match=r"labels has .* dtype .*; pandas.factorize numbers other labels"):
+    with pytest.raises(InvalidOption, match=r"labels\[0\] is .x.; .*; pandas.factorize numbers other labels"):
         named.modularity(labels)
     assert -0.5 <= named.modularity(pd.factorize(pd.Series(labels))[0]) <= 1
     with pytest.raises(InvalidOption, match=r"top\(3\) needs numbers.*; value_counts\(\) counts the vertices of each"):
@@ -275,6 +285,124 @@ def test_unknown_attributes_are_guessed_only_if_close(name, meant):
     with DynamicGraph() as graph, pytest.raises(AttributeError) as raised:
         getattr(graph, name)
     assert str(raised.value) == f"a DynamicGraph has no {name!r}" + (f"; did you mean {meant!r}?" if meant else "")
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ([0, True, 2], r"\[1\] is True; it must be a number"),
+        (["0", "1", "2"], r"\[0\] is '0'; it must be a number"),
+        (pd.Series(["0", "1", "2"]), r"\[0\] is '0'; it must be a number"),
+        (np.array([0, 1, 2], "m8[s]"), r"\[0\] is 0 seconds; it must be a number"),
+        ([0, 1j, 2], r"\[0\] is 0j; it must be a number"),
+        (np.ma.array([0, 1, 2], mask=[0, 1, 0]), r"\[1\] is masked; every entry needs a value"),
+        (pd.array([0, None, 2], dtype="Int64"), r"\[1\] is missing; every entry needs a value"),
+    ],
+)
+def test_numbers_of_vertices_are_numbers(entries, message):
+    """Wherever a number per vertex is taken."""
+    with DynamicGraph(n_vertices=3, directed=False, weighted=True) as graph:
+        graph.insert([0, 1], [1, 2])
+        ranks = graph.pagerank()
+        for name, call in (
+            ("order", lambda: DynamicGraph(n_vertices=3, order=entries)),
+            ("balance", lambda: DynamicGraph(n_vertices=3, balance=entries)),
+            ("labels", lambda: graph.modularity(entries)),
+            ("personalization", lambda: graph.pagerank(personalization=entries)),
+            ("dangling", lambda: graph.pagerank(dangling=entries)),
+            ("nstart", lambda: graph.pagerank(nstart=entries)),
+            ("nstart", lambda: graph.hits(nstart=entries)),
+            ("beta", lambda: graph.katz_centrality(beta=entries)),
+            ("values", lambda: graph.gather(entries)),
+            ("an operand", lambda: ranks * entries),
+        ):
+            with pytest.raises(InvalidOption, match=rf"^{name}{message}"):
+                call()
+        with pytest.raises(InvalidOption, match=r"personalization\[1\]"):
+            graph.pagerank(personalization=[[0, 1, 2], entries])
+        mask = np.array([True, False, True])
+        assert graph.modularity(mask) == graph.modularity([1, 0, 1])
+        assert list(graph.pagerank(personalization=mask)) == list(graph.pagerank(personalization=[1, 0, 1]))
+
+
+@pytest.mark.parametrize("fanouts", [[True], [2, False]])
+def test_fanouts_are_numbers(named, fanouts):
+    with pytest.raises(InvalidOption, match=r"fanouts\[\d\] is (True|False); it must be 0 or more"):
+        named.sample_neighbors(["ada"], fanouts)
+    assert named.sample_neighbors(["ada"], iter([2])).node.tolist() == ["ada", "b"]
+
+
+@pytest.mark.parametrize(
+    ("package", "call", "message"),
+    [
+        ("pandas", lambda g: g.to_pandas(), r"to_pandas\(\) needs pandas: pip install pandas"),
+        ("pandas", lambda g: g.pagerank().to_pandas(), r"to_pandas\(\) needs pandas: pip install pandas"),
+        ("pandas", lambda g: g.pagerank().to_series(), "needs pandas: pip install pandas"),
+        ("pandas", lambda g: g.pagerank().value_counts(), "needs pandas: pip install pandas"),
+        ("pandas", lambda g: g.multi_source_bfs(["ada"]).to_pandas(), "needs pandas: pip install pandas"),
+        ("pandas", lambda g: g.connected_components().sizes(), r"sizes\(\) needs pandas: pip install pandas"),
+        ("pandas", lambda g: g.changes(0), r"changes\(\) needs pandas: pip install pandas"),
+        ("pyarrow", lambda g: g.to_arrow(), r"to_arrow\(\) needs pyarrow: pip install pyarrow"),
+        ("pyarrow", lambda g: g.pagerank().to_arrow(), "needs pyarrow: pip install pyarrow"),
+        ("polars", lambda g: g.to_polars(), r"to_polars\(\) needs polars: pip install polars"),
+        ("scipy.sparse", lambda g: g.to_scipy(), r"to_scipy\(\) needs scipy: pip install scipy"),
+        ("networkx", lambda g: g.to_networkx(), r'needs networkx: pip install "dask-mgraph\[networkx\]"'),
+        ("matplotlib.pyplot", lambda g: g.plot(), r'needs matplotlib: pip install "dask-mgraph\[plot\]"'),
+        ("torch", lambda g: g.to_pyg(), r"to_pyg\(\) needs torch: pip install torch"),
+        ("dask.dataframe", lambda g: g.pagerank().to_dask(), r'needs dask: pip install "dask-mgraph\[cluster\]"'),
+    ],
+)
+def test_what_a_converter_needs(named, monkeypatch, package, call, message):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MgraphError, match=message):
+        call(named)
+
+
+def test_a_package_that_is_broken_is_not_called_missing(monkeypatch):
+    def broken(name):
+        raise ImportError("libfoo.so.3: cannot open shared object file")
+
+    monkeypatch.setattr(facade, "import_module", broken)
+    with pytest.raises(MgraphError, match=r"to_scipy\(\) needs scipy.sparse, which cannot be imported: libfoo.so.3"):
+        facade.needed("scipy.sparse", "to_scipy()")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("predecessors", "bfs and sssp keep them with predecessors=True"), ("parents", "bfs and sssp"),
+        ("path", r"shortest_path\(source, target\) of the graph"), ("n_iter", "did you mean 'iterations'"),
+        ("loc", r"to_series\(\) has it"), ("median", r"to_series\(\) has it"), ("nlargest", "did you mean 'top'"),
+    ],
+)  # fmt: skip
+def test_a_result_says_where_its_missing_names_are(named, name, words):
+    result = named.bfs("ada") if name != "n_iter" else named.pagerank()
+    with pytest.raises(AttributeError, match=f"has no '{name}'; it has .*; {words}"):
+        getattr(result, name)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda f: DynamicGraph.from_pandas(f, weights="w"), "from_pandas .* 'weights'; did you mean 'weight'"),
+        (lambda f: DynamicGraph.from_pandas(f, edge_attr="w"), "from_pandas .* 'edge_attr'; did you mean 'weight'"),
+        (lambda f: DynamicGraph.from_pandas(f, destination="d"), "from_pandas .*; did you mean 'target'"),
+        (lambda f: DynamicGraph.from_pandas(f, directd=True), "from_pandas .*; did you mean 'directed'"),
+        (lambda f: DynamicGraph(weights=True), "DynamicGraph .* 'weights'; did you mean 'weighted'"),
+        (lambda f: DynamicGraph(n_vertices=1).bfs(0, depth_limit=2), "k_hop finds the vertices within k edges"),
+        (lambda f: DynamicGraph().louvain(random_state=2), "did you mean 'seed'"),
+    ],
+)
+def test_arguments_of_other_libraries(call, words):
+    with pytest.raises(TypeError, match=words):
+        call(pd.DataFrame({"source": [0], "target": [1], "w": [2.0]}))
+
+
+def test_functions_of_networkx_take_a_conversion(named):
+    for call in (nx.pagerank, nx.degree, nx.number_of_nodes, lambda g: nx.shortest_path(g, "ada", "b")):
+        with pytest.raises(AttributeError, match=r"a function of NetworkX takes to_networkx\(\)"):
+            call(named)
+    assert nx.number_of_nodes(named.to_networkx()) == 5
 
 
 def test_what_is_no_name_no_file_and_no_client(named):

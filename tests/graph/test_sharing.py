@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from functools import wraps
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from mgraph import (
     list_graphs,
     unpublish,
 )
+from mgraph.worker.sessions.session import Session
 
 N = 60
 
@@ -197,6 +200,51 @@ def test_a_pipeline_that_was_there_before(client, other):
             pipeline.update(EdgeBatch([1], [2]))
         with DynamicGraph.attach(other, "roads") as h:
             assert (h.insert([1], [2]).epoch, g.insert([2], [0]).epoch) == (2, 3)
+        g.unpublish()
+
+
+def test_a_client_that_leaves_at_once_aborts_no_call_of_others(client, other):
+    """Its calls are over once they are answered, though the worker's thread may not have come to note it."""
+    with DynamicGraph(client, N) as g:
+        g.insert([0], [1])
+        g.publish("roads")
+        with DynamicGraph.attach(other, "roads") as h:
+            client.run(linger, 0.5)
+            try:
+                h.degrees([0])
+                time.sleep(0.15)  # for the end of its turn
+            finally:
+                client.run(linger, 0)
+        assert g.degrees([0]).tolist() == [1]
+        g.unpublish()
+
+
+def linger(seconds: float) -> None:
+    """Let the threads of shards wait after each answer by a channel; runs on the workers."""
+    send = getattr(Session._send, "__wrapped__", Session._send)
+
+    @wraps(send)
+    def late(self, message):
+        sent = send(self, message)
+        time.sleep(seconds)
+        return sent
+
+    Session._send = late if seconds else send
+
+
+def test_a_thread_with_two_clients_does_not_wait_for_itself(client, other):
+    with DynamicGraph(client, N, reverse=True) as g:
+        g.insert([0, 1], [1, 2])
+        g.publish("roads")
+        with DynamicGraph.attach(other, "roads") as h:
+            ranks = h.pagerank()
+            with pytest.raises(MgraphError, match=r"this thread is in a call .* gather results .* to_numpy\(\)"):
+                g.pagerank(start=ranks)
+            assert g.pagerank(start=ranks.to_numpy()).iterations < ranks.iterations
+            with g.pipeline() as pipeline, pytest.raises(MgraphError, match="in a call or a pipeline of another"):
+                pipeline.update(EdgeBatch([2], [3]))
+                h.insert([3], [4])
+            assert (h.insert([3], [4]).epoch, g.num_edges) == (3, 3)
         g.unpublish()
 
 

@@ -108,6 +108,22 @@ def test_a_plot_of_the_last_minutes(graph, pyplot, tmp_path):
             graph.plot(bad)
 
 
+@pytest.mark.parametrize(
+    ("sample", "options", "message"),
+    [
+        (99, {}, "^sample is 99; the graph has"),
+        ([0, 99], {}, r"^sample\[1\] is 99; the graph has"),
+        ([0, 0], {}, r"^sample\[1\] is 0, which comes before; sample must be different"),
+        ("ada", {}, "^sample is 'ada'"),
+        (0, {"fanout": -2}, "^fanout is -2"),
+        (0, {"fanout": True}, "^fanout is True"),
+    ],
+)
+def test_errors_of_a_drawing_name_its_own_arguments(graph, pyplot, sample, options, message):
+    with pytest.raises(MgraphError, match=message):
+        graph.draw(sample, **options)
+
+
 def test_a_drawing_has_the_sampled_edges(graph, pyplot, tmp_path):
     graph.insert([0, 0, 0, 1, 2, 9], [1, 2, 3, 4, 4, 0])
     figure = graph.draw(0, hops=2, fanout=-1)

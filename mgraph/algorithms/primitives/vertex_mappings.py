@@ -9,8 +9,9 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import GraphFacts
 from mgraph.checks import check_number, is_series
+from mgraph.device import Device
 from mgraph.errors import InvalidOption
-from mgraph.tables.arrays import shown
+from mgraph.tables.arrays import as_numbers, shown
 
 __all__ = ["is_mapping", "mapping_array", "numbers", "pairs", "starting_vector"]
 
@@ -38,14 +39,8 @@ def pairs(argument: Any, graph: GraphFacts, name: str) -> tuple[np.ndarray, np.n
 
 
 def numbers(argument: Any, name: str) -> np.ndarray:
-    """Return an array of numbers as float64.
-
-    Raises `InvalidOption` for anything else.
-    """
-    try:
-        return np.asarray(argument, np.float64)
-    except (TypeError, ValueError):
-        raise InvalidOption(f"{name} is not an array of numbers") from None
+    """Return numbers as float64, in host memory. Raises the errors of `as_numbers`."""
+    return np.asarray(Device.to_host(as_numbers(argument, name)), np.float64)
 
 
 def mapping_array(argument: Any, graph: GraphFacts, name: str, mean: bool = False) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from mgraph.batch import TOLD
 from mgraph.client.batches.pending import Pending, PendingReport
 from mgraph.client.calls.caller import Caller, Value
+from mgraph.client.calls.loop_runner import STOPPED
 from mgraph.client.reports.history import History
 from mgraph.errors import GraphClosed, MgraphError, WorkerLost
 from mgraph.failures import with_place
@@ -53,9 +54,10 @@ class BatchResults:
 
     def dropped(self, lost: int | None = None) -> GraphClosed:
         """Return the error of a batch that Ctrl-C dropped; or that was `lost` with a worker, as this epoch."""
-        what = "the batch was dropped because of Ctrl-C"
+        why = _interruption()
+        what = f"the batch was dropped because of {why}"
         if lost is not None:
-            what = f"the batch of epoch {lost} may be in the store: Ctrl-C came while the graph was opened again"
+            what = f"the batch of epoch {lost} may be in the store: {why} came while the graph was opened again"
         return GraphClosed(f"graph {self._caller.status.graph}: {what}")
 
     def done(self, method: str, outcomes: list[tuple[Pending[Any], Any]]) -> None:
@@ -105,7 +107,7 @@ class BatchResults:
                 answer = {"epoch": epoch, **dict.fromkeys(TOLD, UNKNOWN)}
                 self.land(method, [(pending, make, [answer])], math.nan)
             else:
-                pending.set_exception(GraphClosed(f"{graph}: {_answers_lost(epoch)} because of Ctrl-C"))
+                pending.set_exception(GraphClosed(f"{graph}: {_answers_lost(epoch)} because of {_interruption()}"))
             return
 
         # The batch was dropped, is in doubt, or was refused after an earlier failure.
@@ -113,7 +115,8 @@ class BatchResults:
             what = (
                 "was dropped" if settled else "may be committed, which the next call asks the workers for, or dropped"
             )
-            outcome: BaseException = GraphClosed(f"{graph}: the batch of epoch {epoch} {what} because of Ctrl-C")
+            why = f"the batch of epoch {epoch} {what} because of {_interruption()}"
+            outcome: BaseException = GraphClosed(f"{graph}: {why}")
         elif not settled:
             what = f"it is not known whether the batch of epoch {epoch} in a pipeline is committed"
             annotated = isinstance(error, MgraphError) or self.error is None  # another error gets one note only
@@ -132,3 +135,8 @@ class BatchResults:
 
 def _answers_lost(epoch: int) -> str:
     return f"the updates of the stream of epoch {epoch} are committed, and its answers were lost"
+
+
+def _interruption() -> str:
+    """Return what interrupts this thread's calls, for messages."""
+    return "Ctrl-C" if STOPPED.get() is None else "the cancellation of a coroutine"

@@ -32,6 +32,7 @@ from mgraph.facade import type_name, warn
 from mgraph.failures import Recovered
 from mgraph.forks import renew_in_children
 from mgraph.keys import NONE
+from mgraph.tables.arrays import is_one
 from mgraph.tables.ids import GROW
 from mgraph.tables.times import as_stamps
 
@@ -337,7 +338,7 @@ class Updates:
         directory = self._directory
         with self._coordinator.lock:
             directory.check()
-            if directory.keys == "auto" and np.ndim(n) == 0:
+            if directory.keys == "auto" and is_one(n):
                 directory.decide(None)
             elif directory.keys is not None:
                 return self._add_keys(n)

@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 RANK = 0  #: the rank that grants the lock
 KEEP_SECONDS = 0.05  #: time after a call for which the lock is kept, unless another client wants it
 
+_HELD = threading.local()  #: `graphs`: those whose lock the thread has
+
 
 class GraphLock:
     """Lock a published graph against the calls of its other clients: a reentrant context manager.
@@ -63,8 +65,11 @@ class GraphLock:
     def __enter__(self) -> None:
         self._lock.acquire()
         try:
-            if self._depth == 0 and not self._use_again():
-                self._runner.run(self._begin(), 2 * ABORT_SECONDS)
+            if self._depth == 0:
+                self._check_thread()
+                if not self._use_again():
+                    self._runner.run(self._begin(), 2 * ABORT_SECONDS)
+                _HELD.graphs.add(self._sessions.graph)
             self._depth += 1
         except BaseException:
             self._runner.post(lambda: self._end_soon(self._taken()))
@@ -74,8 +79,18 @@ class GraphLock:
     def __exit__(self, *exc: object) -> None:
         self._depth -= 1
         if self._depth == 0:
+            _HELD.graphs.discard(self._sessions.graph)
             self._leave()
         self._lock.release()
+
+    def _check_thread(self) -> None:
+        """Raise `MgraphError` if this thread has the lock as another client, and so would wait for itself."""
+        _HELD.graphs = getattr(_HELD, "graphs", set())
+        if (graph := self._sessions.graph) in _HELD.graphs:
+            raise MgraphError(
+                f"graph {graph}: this thread is in a call or a pipeline of another client of the graph, and this call "
+                "would wait for its end; gather results of that client first, as by to_numpy()"
+            )
 
     def _use_again(self) -> bool:
         """Use the lock that was kept. False if it was returned, or this client cannot make calls any more."""

@@ -12,6 +12,7 @@ from mgraph.checks import check_whole
 from mgraph.client.reads.edges import edges_of, once, ranges
 from mgraph.device import Device
 from mgraph.errors import InvalidOption
+from mgraph.facade import needed
 from mgraph.keys import KeyTable
 
 __all__ = ["changes"]
@@ -54,8 +55,7 @@ def changes(self: Any, from_epoch: int, to_epoch: int | None = None, **options: 
     row of one vertex. It holds 8 bytes per vertex and the result; with keys another table of keys and 24 bytes per
     vertex. Reads O(n + m).
     """
-    import pandas as pd
-
+    pd = needed("pandas", "changes()")
     to_epoch = self.epoch if to_epoch is None else check_whole(to_epoch, "to_epoch")
     if check_whole(from_epoch, "from_epoch") > self.epoch or to_epoch > self.epoch:
         raise InvalidOption(f"epochs {from_epoch} to {to_epoch} are asked for; the last one is {self.epoch}")

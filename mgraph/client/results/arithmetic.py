@@ -16,7 +16,7 @@ from mgraph.client.vertices.numbering import Numbering
 from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption
 from mgraph.keys import NONE
-from mgraph.tables.arrays import as_array, shown
+from mgraph.tables.arrays import as_array, as_numbers, is_missing, is_one, shown
 from mgraph.tables.ids import as_keys
 
 __all__ = ["VALUE", "check_whole", "combine", "compare"]
@@ -131,7 +131,8 @@ def _operand(value: Any, remote: RemoteColumns) -> Operand:
         return [{"number": value}] * size
 
     # Everything else goes as an array, split by the ranks' ranges.
-    array = Device.to_host(as_array(_by_vertex(value, here)))
+    value = _by_vertex(value, here)
+    array = Device.to_host(value.to_numpy() if isinstance(value, Column) else as_numbers(value, "an operand"))
     # NumPy wraps a number on the left of a comparison.
     if array.ndim == 0 and array.dtype.kind in "biuf":
         return [{"number": array[()]}] * size
@@ -149,7 +150,7 @@ def _vertices(value: Any, column: Column) -> Operand:
     internal = column._kind == "vertex"
 
     # A single vertex is sent as a number.
-    if np.ndim(value) == 0 and not isinstance(value, Column):
+    if is_one(value) and not isinstance(value, Column):
         vertex = _stored(np.array([_vertex(value, here)], np.int64), here, internal)
         return [{"number": int(vertex[0])}] * here.partition.size
     ids = _ids(_by_vertex(value, here), here)
@@ -227,7 +228,7 @@ def _ids(values: Any, here: Numbering) -> np.ndarray:
         present = _plain(values)
         missing = np.zeros(len(present), bool)
         if isinstance(present, list):
-            missing = np.array([vertex is None or vertex != vertex for vertex in present], bool)
+            missing = np.array([is_missing(vertex) for vertex in present], bool)
             present = [vertex for vertex, absent in zip(present, missing, strict=True) if not absent]
 
     # Look the present vertices up.
@@ -235,6 +236,8 @@ def _ids(values: Any, here: Numbering) -> np.ndarray:
     try:
         if here.keys is None:
             array = Device.to_host(as_array(present))
+            if array.ndim != 1:
+                raise InvalidBatch(f"an operand has shape {array.shape}; it must be one-dimensional")
             ids[~missing] = _whole(as_array(array.tolist()) if array.dtype == object else array)
         elif not missing.all():
             keys = Device.to_host(here.keys.find(as_keys(present, here.keys.kind, "an operand"), here.n_vertices))

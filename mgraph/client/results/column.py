@@ -15,6 +15,7 @@ from mgraph.client.results.remote_columns import RemoteColumns
 from mgraph.client.vertices.numbering import Routed, concatenated, joined
 from mgraph.errors import InvalidBatch, InvalidOption, MgraphError, UnknownVertex
 from mgraph.facade import at_facade
+from mgraph.tables.arrays import is_one
 
 __all__ = ["SHOWN", "VERTICES", "Column"]
 
@@ -114,7 +115,7 @@ class Column:
         if isinstance(vertices, slice):
             return self._spoken(self._of(np.arange(*vertices.indices(n), dtype=np.uint32)))
         numbering = self._remote.numbering
-        if hasattr(vertices, "__arrow_c_array__") or np.ndim(vertices) > 0:
+        if hasattr(vertices, "__arrow_c_array__") or not is_one(vertices):
             return self._spoken(self._of(numbering.ids(vertices, "vertices")))
         values = self._spoken(self._of(self._id(vertices)))
         return values[..., 0] if values.ndim > 1 else values.tolist()[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,10 +15,16 @@ from mgraph.client.results.column import SHOWN, Column
 from mgraph.client.results.remote_columns import RemoteColumns
 from mgraph.client.vertices.numbering import Routed
 from mgraph.errors import InvalidOption
-from mgraph.facade import at_facade, hint
+from mgraph.facade import at_facade, hint, needed
 from mgraph.tables.texts import arrow
 
 __all__ = ["VertexIds", "VertexLabels", "VertexRows", "VertexValues", "column_of"]
+
+
+REMEDIES = {
+    **dict.fromkeys(("predecessor", "predecessors", "parents"), "; bfs and sssp keep them with predecessors=True"),
+    **dict.fromkeys(("path", "paths"), "; shortest_path(source, target) of the graph returns a path"),
+}  #: for names that no result has
 
 
 @at_facade
@@ -56,10 +63,13 @@ class VertexValues(Column, NDArrayOperatorsMixin):
 
         # The error lists the names that exist.
         outcomes = sorted([*info, *remote.dtypes]) if remote is not None else []
+        pandas, instead = sys.modules.get("pandas"), REMEDIES.get(name, "")
+        if not instead and pandas is not None and hasattr(pandas.Series, name):
+            instead = "; to_series() has it"
         raise AttributeError(
             f"a result of {self.__dict__.get('name')} has no {name!r}; it has "
             f"{', '.join(map(repr, outcomes)) or 'nothing'}, and the methods of {type(self).__name__}, such as top, "
-            f"to_series and to_pandas{hint(name, [*outcomes, *dir(type(self))])}"
+            f"to_series and to_pandas{hint(name, [*outcomes, *dir(type(self))], instead)}"
         )
 
     def __dir__(self) -> list[str]:
@@ -93,8 +103,7 @@ class VertexValues(Column, NDArrayOperatorsMixin):
 
     def _series_of(self, values: np.ndarray, index: Any) -> Any:
         """Return gathered values as a ``pandas.Series``, with vertices in users' names."""
-        import pandas as pd
-
+        pd = needed("pandas", "a Series of a result")
         values, present = self._named(values)
         if present is not None and values.dtype != object and not present.all():
             values = pd.arrays.IntegerArray(values, ~present)
@@ -111,8 +120,7 @@ class VertexValues(Column, NDArrayOperatorsMixin):
 
     def _index(self, places: np.ndarray | None = None) -> Any:
         """Return the vertices, or some of them, as a pandas index."""
-        import pandas as pd
-
+        pd = needed("pandas", "an index of vertices")
         if self._remote.numbering.keys is None:
             return pd.RangeIndex(len(self) if places is None else len(places), name="vertex")
         return pd.Index(self.ids() if places is None else self._remote.numbering.names(places), name="vertex")
@@ -122,8 +130,7 @@ class VertexValues(Column, NDArrayOperatorsMixin):
 
         Raises the same as `to_numpy`. Needs pandas.
         """
-        import pandas as pd
-
+        pd = needed("pandas", "to_pandas()")
         return pd.DataFrame({name: column_of(self._remote, name).to_series() for name in self._remote.dtypes})
 
     def to_dask(self) -> Any:
@@ -148,9 +155,8 @@ class VertexValues(Column, NDArrayOperatorsMixin):
         """
         if (client := self._remote.coordinator.client) is not None:
             return self._remote.read(lambda: self._lent(client))
-        from dask.dataframe import from_pandas
-
-        return from_pandas(self.to_pandas(), npartitions=1, sort=False)
+        frames = needed("dask.dataframe", "to_dask()", '"dask-mgraph[cluster]"')
+        return frames.from_pandas(self.to_pandas(), npartitions=1, sort=False)
 
     def _lent(self, client: Any) -> Any:
         from mgraph.client.results.to_dask import to_dask
@@ -283,8 +289,7 @@ class VertexLabels(VertexValues):
         The largest is first, and of equal ones that of the smallest vertex. In a graph with keys, labels are keys.
         Vertices without a label are not counted. Raises the same as `to_numpy`. Needs pandas.
         """
-        import pandas as pd
-
+        pd = needed("pandas", "sizes()")
         values = self.to_numpy()
         labels, counts = np.unique(values[values >= 0], return_counts=True)
         order = np.argsort(-counts, kind="stable")
@@ -333,14 +338,11 @@ class VertexRows(VertexValues):
 
     def to_pandas(self) -> Any:
         """Gather the rows as columns of a ``pandas.DataFrame`` with the vertices as its index. O(k n)."""
-        import pandas as pd
-
+        pd = needed("pandas", "to_pandas()")
         return pd.DataFrame(self.to_numpy().T, self._index())
 
     def _series_of(self, values: np.ndarray, index: Any) -> Any:
-        import pandas as pd
-
-        return pd.DataFrame(values.T, index)
+        return needed("pandas", "a table of a result").DataFrame(values.T, index)
 
     def _cells(self, values: np.ndarray) -> dict[str, list[str]]:
         cells = {}

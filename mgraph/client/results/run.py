@@ -22,12 +22,13 @@ from mgraph.device import Device
 from mgraph.errors import InvalidBatch, InvalidOption, MgraphError, UnknownVertex
 from mgraph.keys import NONE
 from mgraph.partition import Partition
-from mgraph.tables.arrays import as_array, shown
+from mgraph.tables.arrays import as_numbers, shown
 from mgraph.tables.ids import as_keys
 
 __all__ = ["run_algorithm"]
 
 EACH = ("values", "labels", "beta")  #: arguments that need a value for each vertex
+ADVICE = {"labels": "; pandas.factorize numbers other labels"}  #: for what is no number, by argument
 
 
 def run_algorithm(
@@ -57,7 +58,8 @@ def run_algorithm(
     """
     # Translate users' vertices and values to those of the ranks.
     arguments = checked(numbering)
-    data = {k: _values_by_rank(k, v, coordinator, numbering) for k, v in arguments.items() if isinstance(v, VertexData)}
+    values = {k: v for k, v in arguments.items() if isinstance(v, VertexData)}
+    data = {k: _values_by_rank(v.name or k, v, coordinator, numbering) for k, v in values.items()}
     args = {k: _inside(v, numbering) for k, v in arguments.items() if k not in data}
     shares = [{"data": {k: parts[rank] for k, parts in data.items()}} for rank in range(numbering.partition.size)]
     # Make the call. Columns that stay on the workers get a new key; after an error it is freed, since some ranks may
@@ -141,7 +143,7 @@ def _in_vertex_order(values: Any, numbering: Numbering, name: str) -> Any:
         raise UnknownVertex(f"{name} has a value of {shown(key)}, which is no vertex of the graph")
 
     # Put the values in place.
-    numbers = values.to_numpy()
+    numbers = Device.to_host(as_numbers(values, name, ADVICE.get(name, "")) if is_series(values) else values.to_numpy())
     if numbers.ndim != 1 or numbers.dtype.kind not in "biuf":
         raise InvalidBatch(f"it has shape {numbers.shape} and dtype {numbers.dtype}; one column of numbers is needed")
     array = np.full(n, numbers.mean() if len(numbers) else 1.0)
@@ -174,19 +176,20 @@ def _values_by_rank(name: str, data: VertexData, coordinator: Caller, numbering:
             return [reference] * numbering.partition.size
     # Anything else is sent as an array, in internal order.
     try:
-        array = Device.to_host(as_array(_in_vertex_order(values, numbering, name)))
+        ordered = _in_vertex_order(values, numbering, name)
     except InvalidBatch as error:
         raise InvalidOption(f"{name}: {error}") from None
+    array = ordered.to_numpy() if isinstance(ordered, VertexValues) else as_numbers(ordered, name, ADVICE.get(name, ""))
+    array = Device.to_host(array)
     if data.rows:
         inside = np.empty_like(array)
         inside[:, numbering.inside(np.arange(array.shape[1]))] = array
         return [{"starts": starts, "values": inside[:, first:end]} for first, end in pairwise(starts)]
     if array.ndim != 1 or array.dtype.kind not in "biuf" or len(array) > numbering.n_vertices:
-        advice = "; pandas.factorize numbers other labels" if name == "labels" and array.dtype.kind in "OUT" else ""
         raise InvalidOption(
             f"{name} has shape {array.shape} and dtype {array.dtype}; "
             f"it must be a one-dimensional array of {'' if name in EACH else 'at most '}{numbering.n_vertices} "
-            f"numbers, one for each vertex{advice}"
+            "numbers, one for each vertex"
         )
     # The program rejects values that are not finite.
     with np.errstate(over="ignore"):

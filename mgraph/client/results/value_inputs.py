@@ -9,8 +9,8 @@ from mgraph.algorithms.primitives.vertex_mappings import is_mapping, mapping_arr
 from mgraph.checks import check_number
 from mgraph.client.results.results import VertexRows, VertexValues
 from mgraph.device import Device
-from mgraph.errors import InvalidBatch, InvalidOption
-from mgraph.tables.arrays import as_array
+from mgraph.errors import InvalidOption
+from mgraph.tables.arrays import as_numbers
 
 __all__ = ["by_vertex"]
 
@@ -42,10 +42,7 @@ def _number_or_array(values: Any, name: str, n: int) -> Any:
         raise InvalidOption(f"{name} is {values!r}; it must be a number, mapping, result or array of {n} numbers")
 
     # Not a number: an array with a number for each vertex.
-    try:
-        array = Device.to_host(as_array(values))
-    except InvalidBatch as error:
-        raise InvalidOption(f"{name}: {error}") from None
+    array = Device.to_host(as_numbers(values, name))
     if array.ndim != 1 or array.dtype.kind not in "biuf" or len(array) != n:
         raise InvalidOption(
             f"{name} has shape {array.shape} and dtype {array.dtype}; it must have one number for each of {n} vertices"

@@ -16,7 +16,7 @@ from mgraph.client.calls.caller import Caller
 from mgraph.client.options import GraphOptions, LogOptions, Options, PlaceOptions, StoreOptions
 from mgraph.client.vertices.directory import Directory
 from mgraph.errors import CapacityError, InvalidOption, StoreError
-from mgraph.facade import hint
+from mgraph.facade import hint, unknown_argument
 from mgraph.failures import Recovered
 from mgraph.log.local_disks import whole
 from mgraph.log.log import SYNCS
@@ -131,7 +131,7 @@ def store_options(store: Any, sync: str, logging: StoreOptions) -> Storing | Non
     # Misspelt options end up here, since all other options have names.
     if unknown := sorted(set(logging) - set(StoreOptions.__annotations__)):
         names = [*GraphOptions.__annotations__, "client", "n_vertices"]
-        raise TypeError(f"DynamicGraph takes no argument {unknown[0]!r}{hint(unknown[0], names)}")
+        raise unknown_argument(unknown[0], names)
     if store is None:
         options = {**logging, "sync": None if sync == "always" else sync}
         for name in (name for name, value in options.items() if value is not None):

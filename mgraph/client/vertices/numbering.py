@@ -15,7 +15,7 @@ from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
 from mgraph.keys import NONE, KeyTable
 from mgraph.parallel_copy import copy, gathered
 from mgraph.partition import Partition
-from mgraph.tables.arrays import as_array
+from mgraph.tables.arrays import as_numbers
 from mgraph.tables.ids import as_keys
 from mgraph.tables.texts import Texts
 
@@ -259,10 +259,7 @@ def _permutation(order: Any, n: int) -> np.ndarray:
 
 
 def _whole(values: Any, name: str) -> np.ndarray:
-    try:
-        array = Device.to_host(as_array(values))
-    except InvalidBatch as error:
-        raise InvalidOption(f"{name}: {error}") from None
+    array: np.ndarray = Device.to_host(as_numbers(values, name))
     return array if array.size else array.astype(np.int64)
 
 

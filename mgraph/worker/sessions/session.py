@@ -309,9 +309,11 @@ class Session:
             self._split.add(message.seq)
         elif message.seq in self._split:
             self._split.discard(message.seq)
-        elif self._send(message):
+        else:
+            # First, since a client that has its answer may leave, and another one continues with this attempt.
             self._under_way.pop(message.seq, None)
-            return
+            if self._send(message):
+                return
         self._post(message)
 
     def _send(self, message: Result | Failure) -> bool:

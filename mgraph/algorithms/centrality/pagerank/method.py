@@ -210,7 +210,7 @@ def _teleport(personalization: Any, graph: GraphFacts) -> dict[str, Any]:
             f"personalization[0] is {rows[0]!r}; it must be a number: a mapping, as {{{rows[0]!r}: 1}}, names vertices"
         )
     if not any(hasattr(row, "__len__") for row in rows):
-        return {"dense": VertexData(_padded(personalization, n, "personalization"))}
+        return {"dense": VertexData(_padded(personalization, n, "personalization"), name="personalization")}
 
     # Several rows, of mappings or of arrays.
     names = [f"personalization[{i}]" for i in range(len(rows))]
@@ -221,7 +221,8 @@ def _teleport(personalization: Any, graph: GraphFacts) -> dict[str, Any]:
         return {"chosen": Vertices(ids), "chosen_rows": owners, "chosen_values": values, "several": len(rows)}
     whole = np.zeros((len(rows), n))
     for i, (row, name) in enumerate(zip(rows, names, strict=True)):
-        whole[i] = mapping_array(row, graph, name) if is_mapping(row) else _padded(np.asarray(row), n, name)
+        row = row if is_mapping(row) or isinstance(row, list | tuple) else np.asanyarray(row)
+        whole[i] = mapping_array(row, graph, name) if is_mapping(row) else _padded(row, n, name)
     return {"dense": VertexData(whole, rows=True), "several": len(rows)}
 
 
@@ -236,7 +237,7 @@ def _dangling(dangling: Any, graph: GraphFacts) -> dict[str, Any]:
     if is_mapping(dangling):
         ids, values = pairs(dangling, graph, "dangling")
         return {"loose": Vertices(ids), "loose_values": values}
-    return {"loose_dense": VertexData(_padded(dangling, graph.n_vertices, "dangling"))}
+    return {"loose_dense": VertexData(_padded(dangling, graph.n_vertices, "dangling"), name="dangling")}
 
 
 def _padded(values: Any, n: int, name: str) -> Any:

@@ -110,12 +110,13 @@ def check(graph: GraphFacts, seeds: Any, fanouts: Any, seed: Any = None, directi
     vertices = graph.vertices(seeds, "seeds")
     graph.check_distinct(seeds, vertices, "seeds", "seeds")
     try:
-        wanted = [operator.index(fanout) for fanout in fanouts]
+        given = list(fanouts)
+        wanted = [operator.index(fanout) for fanout in given]
     except TypeError:
         raise InvalidOption(f"fanouts is {fanouts!r}; it must be a list of whole numbers, one for each hop") from None
     for hop, fanout in enumerate(wanted):
-        if fanout < -1:
-            raise InvalidOption(f"fanouts[{hop}] is {fanout}; it must be 0 or more, or -1 for all neighbours")
+        if fanout < -1 or isinstance(given[hop], bool):
+            raise InvalidOption(f"fanouts[{hop}] is {given[hop]}; it must be 0 or more, or -1 for all neighbours")
     program = {"seeds": Vertices(vertices), "fanouts": [min(fanout, sys.maxsize >> 2) for fanout in wanted]}
     return {**program, "seed": check_seed(seed), "direction": check_direction(direction, graph.reverse)}
 
