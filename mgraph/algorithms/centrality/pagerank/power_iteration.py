@@ -112,7 +112,8 @@ class PowerIteration(_Together, Pull):
         nbytes = self.shard.n_vertices * max(self.first_bits, self.bits) // 8
         layout = self.shard.exchange.world(self.device).layout(self.shard.partition, 0, even=nbytes, odd=nbytes)
         return layout, {
-            "carried": self.carried, "scale": self.scale, "sums": self.sums, "sent": self.sent, "hub_sums": self.hub_sums, "hub_rows": self.hub_rows,
+            "carried": self.carried, "scale": self.scale,
+            "sums": self.sums, "sent": self.sent, "hub_sums": self.hub_sums, "hub_rows": self.hub_rows,
             "even_offset": layout.offsets["even"], "odd_offset": layout.offsets["odd"],
         }  # fmt: skip
 
