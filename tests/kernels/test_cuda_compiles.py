@@ -26,6 +26,8 @@ KINDS = {
     "algorithms/centrality/pagerank/pull.cuh": [
         (("SHARE_BITS", bits), ("BY_WEIGHT", weighted)) for bits, weighted in ((16, 0), (32, 0), (64, 0), (64, 1))
     ],
+    "algorithms/centrality/pagerank/carry.cuh": [(("SHARE_BITS", bits), ("BY_WEIGHT", 0)) for bits in (16, 32)],
+    "algorithms/centrality/pagerank/forward_push.cuh": [()],
     "algorithms/centrality/pagerank/power_iteration.cuh": [
         (("SHARE_BITS", bits), ("FIRST_BITS", first), ("BY_WEIGHT", weighted))
         for bits, first, weighted in ((16, 16, 0), (16, 32, 0), (32, 32, 0), (64, 64, 0), (64, 64, 1))

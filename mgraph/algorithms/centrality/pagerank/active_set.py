@@ -9,20 +9,16 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, Shard, kernels
-from mgraph.algorithms.centrality.pagerank.iteration import Pull
+from mgraph.algorithms.centrality.pagerank.iteration import SHARES, Pull, read_tally
 from mgraph.algorithms.centrality.pagerank.teleport import Base
 from mgraph.algorithms.primitives.transpose import CsrRows
 from mgraph.device import Array, Device
-from mgraph.kernels import Library, constants
+from mgraph.kernels import Library
 from mgraph.structures import Structure
 
 __all__ = ["ActiveSet", "ActiveSetIteration"]
 
 FILE = "algorithms/centrality/pagerank/active_set.cuh"
-SHARES = {16: np.uint16, 32: np.float32, 64: np.float64}  #: the dtype of sent shares, by their bits
-_RANKS = constants("algorithms/centrality/pagerank/ranks.cuh")
-LOW_BITS = _RANKS["low_bits"]  #: the bits of a tally's low words
-TALLY_ONE = 1 << _RANKS["tally_bits"] + LOW_BITS  #: the number 1 in a tally's fixed point of two words
 SHARE = 16  #: the set is long with more than 1 / SHARE of the vertices, or of the edges
 
 
@@ -131,10 +127,7 @@ class ActiveSetIteration(Pull):
 
     def _read(self, step: int) -> tuple[float, float, float]:
         """Return the tally of iteration `step`: change, mass sent, mass cut off. One read-back."""
-        words = Device.to_host(self.tally[step & 1]).view(np.int64).tolist()
-        change, handed, kept = (
-            ((high << LOW_BITS) + low) / TALLY_ONE for high, low in zip(words[::2], words[1::2], strict=True)
-        )
+        change, handed, kept = read_tally(self.tally[step & 1])
         return change, handed, kept
 
     def iterate(self, base: Base, tol: float, max_iter: int) -> dict[str, Any]:

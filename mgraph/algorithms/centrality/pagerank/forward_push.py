@@ -29,10 +29,10 @@ from itertools import pairwise
 import numpy as np
 
 from mgraph.algorithms.algorithm import LANES, EdgeDelta, Renumbering, Shard, kernels, task_room
-from mgraph.device import Array
-from mgraph.kernels import Struct
+from mgraph.device import Array, Device
+from mgraph.kernels import Library, Struct
 
-__all__ = ["ForwardPush"]
+__all__ = ["ForwardPush", "Pushes"]
 
 LISTED, NEXT, EDGES, TASKS = range(4)
 FEW = {
@@ -44,7 +44,78 @@ MOST = 2.0**62  #: the largest limit of residuals in fixed point: no sum is abov
 ROUNDS = 256  #: rounds per launch, after which the host checks for an abort
 
 
-class ForwardPush:
+class Pushes:
+    """Pushes along all edges of rows, summed in fixed point and added to residuals.
+
+    Attributes
+    ----------
+    flow : Struct
+        The fields of ``Flow``.
+    state, list : int64[8], uint32[n_vertices]
+        Its counts, and the vertices with a push to them.
+    edges : int
+        The edges that this rank visited.
+    lost : float
+        What rounding has cut off at most.
+    """
+
+    shard: Shard
+    device: Device
+    kernels: Library
+    flow: Struct
+    state: Array
+    list: Array
+    one: float
+    edges: int
+    lost: float
+
+    def _hand_on(self, rows: Array, count: int) -> None:
+        view, room = self.shard.out_edges.view(), task_room(self.shard.out_edges)
+        self.device.fill(self.state, 0)
+        tasks = self.device.empty(room, np.uint64)
+        arguments = {"graph": view, "flow": self.flow, "tasks": tasks}
+        self.kernels.HandOn(-(-count // LANES), rows=rows, count=count, **arguments)
+        self.kernels.HandOnHubs(room, **arguments)
+
+    def _end_round(self) -> int:
+        """Add the pushes to residuals.
+
+        Returns the number of own rows above the limit.
+        """
+        state = self.device.to_host(self.state).copy()
+        self.edges += int(state[EDGES])
+        self.lost += int(state[EDGES]) / self.one
+        listed = int(state[LISTED])
+        if self.shard.size > 1:
+            listed = self._swap(listed)
+        self.kernels.EndRound(listed, flow=self.flow, count=listed)
+        return int(self.device.to_host(self.state)[NEXT])
+
+    def _swap(self, listed: int) -> int:
+        """Send the pushes to vertices of other ranks.
+
+        Returns the number of listed vertices then.
+        """
+        # Group the vertices by owner.
+        shard, device, xp = self.shard, self.device, self.device.xp
+        ids = self.list[:listed]
+        ids = xp.sort(ids[(ids < shard.lo) | (ids >= shard.hi)])
+        cuts = device.to_host(
+            xp.searchsorted(ids.astype(np.int64), device.asarray(np.asarray(shard.partition.starts, np.int64)))
+        ).tolist()
+
+        # Take the sums out, and send them.
+        values = device.empty(len(ids), np.int64)
+        self.kernels.SendOut(len(ids), flow=self.flow, ids=ids, count=len(ids), values=values)
+        sent = ([column[a:b] for a, b in pairwise(cuts)] for column in (ids, values))
+        for their_ids, their_values in zip(*(shard.exchange.alltoallv(parts) for parts in sent), strict=True):
+            self.kernels.TakeIn(
+                len(their_ids), flow=self.flow, ids=their_ids, values=their_values, count=len(their_ids)
+            )
+        return int(device.to_host(self.state)[LISTED])
+
+
+class ForwardPush(Pushes):
     """The solution x on a rank.
 
     Parameters
@@ -276,48 +347,3 @@ class ForwardPush:
         # Correct it along the changed arcs.
         self.kernels.ChangedArcs(n, flow=self.flow, changed=changed, before=before)
         return True
-
-    def _hand_on(self, rows: Array, count: int) -> None:
-        view, room = self.shard.out_edges.view(), task_room(self.shard.out_edges)
-        self.device.fill(self.state, 0)
-        tasks = self.device.empty(room, np.uint64)
-        arguments = {"graph": view, "flow": self.flow, "tasks": tasks}
-        self.kernels.HandOn(-(-count // LANES), rows=rows, count=count, **arguments)
-        self.kernels.HandOnHubs(room, **arguments)
-
-    def _end_round(self) -> int:
-        """Add the pushes to residuals.
-
-        Returns the number of own rows above the limit.
-        """
-        state = self.device.to_host(self.state).copy()
-        self.edges += int(state[EDGES])
-        self.lost += int(state[EDGES]) / self.one
-        listed = int(state[LISTED])
-        if self.shard.size > 1:
-            listed = self._swap(listed)
-        self.kernels.EndRound(listed, flow=self.flow, count=listed)
-        return int(self.device.to_host(self.state)[NEXT])
-
-    def _swap(self, listed: int) -> int:
-        """Send the pushes to vertices of other ranks.
-
-        Returns the number of listed vertices then.
-        """
-        # Group the vertices by owner.
-        shard, device, xp = self.shard, self.device, self.device.xp
-        ids = self.list[:listed]
-        ids = xp.sort(ids[(ids < shard.lo) | (ids >= shard.hi)])
-        cuts = device.to_host(
-            xp.searchsorted(ids.astype(np.int64), device.asarray(np.asarray(shard.partition.starts, np.int64)))
-        ).tolist()
-
-        # Take the sums out, and send them.
-        values = device.empty(len(ids), np.int64)
-        self.kernels.SendOut(len(ids), flow=self.flow, ids=ids, count=len(ids), values=values)
-        sent = ([column[a:b] for a, b in pairwise(cuts)] for column in (ids, values))
-        for their_ids, their_values in zip(*(shard.exchange.alltoallv(parts) for parts in sent), strict=True):
-            self.kernels.TakeIn(
-                len(their_ids), flow=self.flow, ids=their_ids, values=their_values, count=len(their_ids)
-            )
-        return int(device.to_host(self.state)[LISTED])

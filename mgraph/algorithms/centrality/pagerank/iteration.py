@@ -15,9 +15,19 @@ from mgraph.device import Array, Device
 from mgraph.kernels import Library, constants
 from mgraph.structures import Structure
 
-__all__ = ["Iteration", "Pull", "common"]
+__all__ = ["Iteration", "Pull", "common", "read_tally"]
 
-CELLS = constants("algorithms/centrality/pagerank/ranks.cuh")["tally_cells"]  #: the words of a tally
+SHARES = {16: np.uint16, 32: np.float32, 64: np.float64}  #: the dtype of sent shares, by their bits
+RANKS = constants("algorithms/centrality/pagerank/ranks.cuh")
+CELLS = RANKS["tally_cells"]  #: the words of a tally
+LOW_BITS = RANKS["low_bits"]  #: the bits of its low words
+TALLY_ONE = 1 << RANKS["tally_bits"] + LOW_BITS  #: the number 1 in its fixed point of two words
+
+
+def read_tally(tally: Array) -> list[float]:
+    """Return the three sums of a tally of this rank. One read-back."""
+    words = Device.to_host(tally).view(np.int64).tolist()
+    return [((high << LOW_BITS) + low) / TALLY_ONE for high, low in zip(words[::2], words[1::2], strict=True)]
 
 
 class Iteration:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import ApplyResult, Columns, EdgeDelta, Renumbering, Shard
+from mgraph.algorithms.centrality.pagerank.carry import Carry
 from mgraph.algorithms.centrality.pagerank.forward_push import ForwardPush
 from mgraph.algorithms.centrality.pagerank.program import run
 from mgraph.algorithms.centrality.pagerank.teleport import whole
@@ -32,6 +33,10 @@ class Ranks:
     forward_push : ForwardPush or None
         Computes the ranks while they go on from changed edges. None with weights or a decay, if jumps from vertices
         without edges and teleports have different distributions, and if the iteration did not converge.
+    carry : Carry
+        The state of the last iteration, without a `forward_push`. Empty with whole shares, and if ranks push.
+    arcs : float
+        The arcs of all ranks.
     found : dict
         The last result of the iteration, without a `forward_push`.
     preparation : float
@@ -48,6 +53,7 @@ class Ranks:
     def __init__(self, shard: Shard, start: Any = None, nstart: Any = None, **arguments: Any) -> None:
         start = start if nstart is None else nstart
         self.shard, self.arguments, self.n_vertices = shard, arguments, shard.n_vertices
+        self.carry = Carry(shard)
         self.needs, self.slow, self.fresh, self.again, self.renumbered = 0, 0, math.inf, math.inf, False
         self._iterate(start)
         if start is None:
@@ -58,9 +64,10 @@ class Ranks:
         """Iterate from `start`, and prepare to push such changes if that may visit enough of `most` edges."""
         arguments = self.arguments
         self.forward_push, self.preparation = None, 0.0
-        self.found, self.info = run(self.shard, start=start, **arguments)
+        self.found, self.info = run(self.shard, start=start, carry=self.carry, **arguments)
+        self.arcs = self._sum(self.shard.out_edges.num_edges)
         if most < math.inf:
-            self.again = self.info["iterations"]
+            self.again = max(self.info["iterations"], 1)
 
         # Forward push needs equal distributions of teleports and dangling mass, and no weights.
         teleports = arguments.get("dense") is not None or arguments.get("chosen") is not None
@@ -86,6 +93,7 @@ class Ranks:
                 base = whole(
                     self.shard, arguments.get("dense"), arguments.get("chosen"), arguments.get("chosen_values")
                 )
+            self.carry.clear()
             closer, _ = run(self.shard, start=self.found["rank"], **{**arguments, "tol": arguments["tol"] / CLOSER})
             ranks = self.shard.device.astype(closer["rank"], np.float64)
             self.forward_push = ForwardPush(self.shard, arguments["alpha"], arguments["tol"], ranks, base)
@@ -96,7 +104,7 @@ class Ranks:
     @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
-        nbytes = 0 if self.forward_push is None else self.forward_push.nbytes
+        nbytes = self.carry.nbytes + (0 if self.forward_push is None else self.forward_push.nbytes)
         return nbytes + sum(int(column.nbytes) for column in self.found.values())
 
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult | None:
@@ -108,6 +116,8 @@ class Ranks:
         renumbered, self.renumbered = self.renumbered, False
         if not matter and not more and not renumbered and not self.arguments.get("decay"):  # times are not in `changes`
             return ApplyResult(0, False)
+
+        self.arcs = self._sum(self.shard.out_edges.num_edges)
 
         # Try forward push, unless it is known to give up.
         watch, visited, start = Stopwatch(self.shard.device, self.shard.size == 1), 0, self.found.get("rank")
@@ -130,10 +140,11 @@ class Ranks:
         dense = self.arguments.get("dense") is not None or self.arguments.get("loose_dense") is not None
         if start is None or not self.info["converged"] or (more and dense):
             return None
+        self.carry.take(changes, self.arguments.get("dangling") == "drop")
         self._iterate(start, len(changes), most)
         if not self.info["converged"]:
             return None
-        visited += int(self.again * self._sum(self.shard.out_edges.num_edges))
+        visited += int(self.info["iterations"] * self.arcs)
         if fits or not most:
             return ApplyResult(visited, True, "iterated")
         return ApplyResult(visited, True, "iterated after a try", watch.seconds() - tried, pushed)
@@ -145,8 +156,7 @@ class Ranks:
 
     def _allowed(self, most: float) -> int:
         """Return how many of `most` edges a push may visit: half of them, and less time than iterations take."""
-        arcs = self._sum(self.shard.out_edges.num_edges)
-        return int(min(most / 2, self.again * max(arcs, 1) / DEARER))
+        return int(min(most / 2, self.again * max(self.arcs, 1) / DEARER))
 
     def renumber(self, ids: Renumbering) -> bool:
         """Implement `Maintained.renumber`. Returns False with a teleport vector."""
@@ -155,6 +165,7 @@ class Ranks:
             return False
         self.n_vertices, self.renumbered = len(ids.kept), True
         self.found = {name: column[ids.rows] for name, column in self.found.items()}
+        self.carry.renumber(ids)
         if self.forward_push is not None:
             self.forward_push.renumber(ids)
         return True

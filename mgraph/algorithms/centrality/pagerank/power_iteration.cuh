@@ -2,6 +2,7 @@
 // shares of all vertices, for even and odd steps: one is read while the other one is written.
 //   enter     all ranks are in the program, so that others may write to their regions
 //   send      each own vertex's first share goes to all ranks
+//   go_on     instead, if the shares sent and received are given: each own vertex's rank, and the change of its share
 //   sum_hubs  adds the shares of rows of high degree, task by task
 //   sum_rows  sums the other rows, range by range. After each range it computes the ranks and next shares of its vertices,
 //             and stores them into the arrays of all ranks, which takes place while the next range is summed
@@ -35,6 +36,8 @@ struct PowerIteration {
     f64 kept;  // and cut off in the last one
     i64 most;  // steps, with those of earlier runs
     f64 tol;
+    i64 carried;  // 1 to begin with `sums` and `sent`, times `scale`, and `handed`
+    f64 scale;
     BaseRule rule;
     const Receivers* degrees;
     f64* sums;  // of own vertices: the first ranks, then the shares received
@@ -51,7 +54,7 @@ struct PowerIteration {
         f64 error = 0, handed = 0, kept = 0;
         f64 even = 0, chosen = 0, loose = 0;  // of Base
     };
-    enum Stage : i64 { finished, enter, send, sum_hubs, sum_rows };
+    enum Stage : i64 { finished, enter, send, go_on, sum_hubs, sum_rows };
     enum Number { CHANGE, HANDED, KEPT, CHANGE_LOW, HANDED_LOW, TASKS = CHANGE };
 
     DEVICE void begin(State& s) const { s.phase = enter, s.steps = steps, s.handed = handed, s.kept = kept; }
@@ -60,6 +63,7 @@ struct PowerIteration {
     DEVICE Shared shares(const State& s) const {
         Shared shared;
         if (s.phase == send) shared.array = shares_at(0), shared.width = sizeof(FirstShare);
+        if (s.phase == go_on) shared.array = shares_at(0), shared.width = sizeof(Share);
         if (s.phase == sum_rows) shared.array = shares_at(s.steps + 1), shared.width = sizeof(Share);
         return shared;
     }
@@ -72,6 +76,7 @@ struct PowerIteration {
             for (i64 i : grid.items(1)) mine.of[TASKS] = n_tasks + i;
             return mine;
         }
+        if (s.phase == go_on) return do_go_on(grid, s, graph);
         if (FIRST_BITS != SHARE_BITS && s.steps == 0 && s.phase != send) return read(grid, s, FirstShare{});
         return s.phase == send ? do_send(grid) : read(grid, s, Share{});
     }
@@ -119,6 +124,21 @@ struct PowerIteration {
             });
         return numbers(all);
     }
+    APART Numbers do_go_on(Grid grid, const State& s, View rows) const {
+        Tile<lanes> tile;
+        RankSums<whole> all;
+        Base base{s.even, rule.teleport, s.chosen, rule.dangling, s.loose};
+        for (i64 i : grid.items(tile, ranges(tile.size())))
+            put_range<Share>(tile, i * range_rows * tile.size(), 0, [&](i64 row, i64) {
+                f64 sum = sums[row] *= scale;
+                if (row < hub_rows && (i64)rows.degree(row) > HUB_DEGREE) hub_sums[row] = to_fixed(sum);
+                f64 rank = greater(base.at(row) + rule.alpha * sum, 0.0);
+                Sent<Share> next = send_share<Share>(degrees[row], rank, sent[row] * scale, all);
+                sent[row] = next.total;
+                return next.share;
+            });
+        return numbers(all);
+    }
     // `rows` is a copy, which no store can change.
     template <class T> APART void do_sum_hubs(Grid grid, View rows, const T* news) const {
         add_hub_shares(grid, rows, tasks, n_tasks, news, hub_sums);
@@ -134,7 +154,7 @@ struct PowerIteration {
     template <class T> APART Numbers do_sum_rows(Grid grid, const State& s, View rows, const T* news) const {
         Tile<lanes> tile;
         RankSums<whole> all;
-        bool first_step = s.steps == 0;
+        bool first_step = s.steps == 0 && !carried;
         struct Outside {  // what a rank has besides shares
             Base base;
             f64 alpha;
@@ -175,17 +195,18 @@ struct PowerIteration {
         switch (s.phase) {
         case enter:
             s.hubs = heard.total(TASKS) > 0;
-            s.phase = most == 0 ? finished : s.steps ? first_of_step(s) : (i64)send;
-            if (s.steps) keep_base(rule.at(s.handed, world.vertices()), s);
+            s.phase = most == 0 ? finished : s.steps ? first_of_step(s) : carried ? (i64)go_on : (i64)send;
+            if (s.steps || carried) keep_base(rule.at(s.handed, world.vertices()), s);
             return;
         case sum_hubs: s.phase = sum_rows; return;
+        case go_on:
         case sum_rows:
-            ++s.steps;
+            s.steps += s.phase == sum_rows;
             // The bound of the distance to the limit: the change, and what was cut off in the step before.
             s.error = tally(heard, CHANGE, CHANGE_LOW) + s.kept;
         }
         s.handed = tally(heard, HANDED, HANDED_LOW), s.kept = tally(heard, KEPT, -1);
-        bool ends = s.phase == sum_rows && (s.steps >= most || s.error < tol);
+        bool ends = s.phase != send && (s.steps >= most || s.error < tol);
         s.phase = ends ? (i64)finished : first_of_step(s);
         if (!ends) keep_base(rule.at(s.handed, world.vertices()), s);
     }

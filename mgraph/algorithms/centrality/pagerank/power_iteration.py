@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import Shard, kernels
-from mgraph.algorithms.centrality.pagerank.iteration import Iteration, Pull
+from mgraph.algorithms.centrality.pagerank.iteration import SHARES, Iteration, Pull
 from mgraph.algorithms.centrality.pagerank.teleport import Base
 from mgraph.algorithms.primitives.transpose import CsrRows
 from mgraph.device import Array
@@ -32,6 +32,8 @@ def power_iteration_kernels(shard: Shard, view: View, first: int, bits: int, wei
 class _Together(Iteration):
     """Iteration by a program of all ranks, which has the name of its class."""
 
+    handed = 0.0  #: the mass that was sent before
+
     def _layout(self) -> tuple[Layout, dict[str, Any]]:
         """Return the layout of the program's region, and the fields that are its own."""
         raise NotImplementedError
@@ -45,10 +47,11 @@ class _Together(Iteration):
         world, (layout, fields) = self.shard.exchange.world(self.device), self._layout()
         fields |= {"graph": self.view, "tol": tol, "rule": Struct(**base.rule()), "degrees": self.degrees}
         fields |= {"tasks": self.tasks, "n_tasks": self.n_tasks}
+        self.layout = layout
         items = 1 + (self.n + self.edges.num_edges) // 256
 
         # Run until the error is below the tolerance.
-        steps, error, handed, kept = 0, math.inf, 0.0, 0.0
+        steps, error, handed, kept = 0, math.inf, self.handed, 0.0
         while steps < max_iter and not error < tol:
             state = world.run(
                 self.kernels, type(self).__name__, layout, items, steps=steps, handed=handed, kept=kept,
@@ -83,6 +86,20 @@ class PowerIteration(_Together, Pull):
         self.first_bits = first_bits
         super().__init__(shard, edges, bits, weight)
         self.sent: Array = None if bits == 64 else self.device.empty(self.n, np.float64)
+        self.carried, self.scale = 0, 1.0
+
+    def go_on(self, sums: Array, sent: Array, degrees: Array, handed: float, scale: float) -> None:
+        """Begin with shares received and sent along each edge, times `scale`, and with the mass sent then."""
+        self.sums, self.sent, self.degrees = sums, sent, degrees
+        self.carried, self.handed, self.scale = 1, handed, scale
+
+    def last_shares(self, steps: int) -> Array:
+        """Return the own shares of the last step, which no vertex has received, after so many `steps`."""
+        name = "odd" if steps & 1 else "even"
+        shares = self.shard.exchange.world(self.device).array(
+            self.layout, name, self.shard.n_vertices, SHARES[self.bits]
+        )
+        return shares[self.shard.lo : self.shard.hi]
 
     def _library(self, bits: int) -> Library:
         return power_iteration_kernels(self.shard, self.view, self.first_bits, bits, bool(self.weight))
@@ -95,6 +112,7 @@ class PowerIteration(_Together, Pull):
         nbytes = self.shard.n_vertices * max(self.first_bits, self.bits) // 8
         layout = self.shard.exchange.world(self.device).layout(self.shard.partition, 0, even=nbytes, odd=nbytes)
         return layout, {
+            "carried": self.carried, "scale": self.scale,
             "sums": self.sums, "sent": self.sent, "hub_sums": self.hub_sums, "hub_rows": self.hub_rows,
             "even_offset": layout.offsets["even"], "odd_offset": layout.offsets["odd"],
         }  # fmt: skip

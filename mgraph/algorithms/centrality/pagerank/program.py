@@ -54,6 +54,7 @@ import numpy as np
 
 from mgraph.algorithms.algorithm import Columns, Shard
 from mgraph.algorithms.centrality.pagerank.active_set import ActiveSet, ActiveSetIteration
+from mgraph.algorithms.centrality.pagerank.carry import Carry
 from mgraph.algorithms.centrality.pagerank.decay import decayed
 from mgraph.algorithms.centrality.pagerank.iteration import Iteration, common
 from mgraph.algorithms.centrality.pagerank.power_iteration import (
@@ -92,7 +93,7 @@ def run(
     dtype: str = "float32", weight: bool = False, dangling: str = "personalization", dense: Array = None,
     chosen: np.ndarray | None = None, chosen_rows: np.ndarray | None = None, chosen_values: np.ndarray | None = None,
     several: int = 0, loose_dense: Array = None, loose: np.ndarray | None = None,
-    loose_values: np.ndarray | None = None, nstart: Array = None, decay: float = 0.0,
+    loose_values: np.ndarray | None = None, nstart: Array = None, decay: float = 0.0, carry: Carry | None = None,
 ) -> Columns:  # fmt: skip
     """Return the PageRank of the own vertices, like ``networkx.pagerank``.
 
@@ -130,6 +131,9 @@ def run(
         The same for few vertices.
     nstart
         `start`, under the user's other name for it.
+    carry : Carry, optional
+        The state of an earlier iteration, by which pull begins instead of by `start`, which is given too then. It gets
+        the state of this one, if that has converged and the shares are not whole.
     decay : float
         The age, in the unit of times, at which an edge weighs half as much as the latest of its source; 0 for none.
         Whole float64 shares are gathered then, too.
@@ -172,7 +176,8 @@ def run(
     name, start = ("start", start) if nstart is None else ("nstart", nstart)
     start = None if start is None else shard.device.asarray(start, np.float64)
     starts = {name: start} if start is None or start.ndim == 1 else {f"{name}[{i}]": row for i, row in enumerate(start)}
-    firsts = [(row, scale(shard, row, 1 / n, which)) for which, row in starts.items()]
+    carried = carry is not None and carry.sums is not None
+    firsts = [] if carried else [(row, scale(shard, row, 1 / n, which)) for which, row in starts.items()]
 
     # Check weights, and choose the form of shares.
     if weight:
@@ -184,21 +189,30 @@ def run(
     bits = 64 if weight or decay or dtype == "float64" else 16 if narrow else 32
 
     # Iterate for each row. A sure convergence lets it begin at the teleport vector.
-    make = _decayed_maker(shard, decay, weight) if decay else _maker(shard, bits, weight, max_iter, start is not None)
-    sure = start is None and FAR * (alpha + (1 - alpha) / 128) ** max_iter < tol
+    started = start is not None or carried
+    make = _decayed_maker(shard, decay, weight) if decay else _maker(shard, bits, weight, max_iter, started)
+    sure = not started and FAR * (alpha + (1 - alpha) / 128) ** max_iter < tol
     results, infos = [], []
     for row in range(max(several, 1)):
         to = teleport(shard, dense, chosen, chosen_rows, chosen_values, row, several)
-        if to is not None and sure:
+        iteration = make(None, bits) if carried else None
+        if carry is not None and isinstance(iteration, PowerIteration):
+            iteration.go_on(carry.sums, carry.sent, carry.degrees, carry.handed, carry.scale)
+        elif to is not None and sure:
             iteration = make(to if isinstance(spread, str) and spread != "uniform" else None, bits)
             iteration.begin(to, 1.0, 0.0, bits)
         else:
+            firsts = firsts or [(start, scale(shard, start, 1 / n, name))]  # the state could not be used
             first, factor = firsts[row % len(firsts)]
             first_bits = bits if first is None else max(bits, 32)  # 16 would cost iterations
             iteration = make(None, first_bits)
             iteration.begin(first, factor, 1 / n, first_bits)
         infos.append(iteration.iterate(Base(n, alpha, to, spread), tol, max_iter))
         results.append(iteration.result(dtype))
+        if carry is not None:
+            carry.clear()
+            if isinstance(iteration, PowerIteration) and bits < 64 and not several and infos[0]["converged"]:
+                carry.keep(iteration, infos[0]["iterations"])
 
     # Join the rows.
     if not several:
