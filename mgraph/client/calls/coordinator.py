@@ -305,7 +305,7 @@ class Coordinator:
     @property
     def queued(self) -> int:
         """The number of batches in flight, and of small batches that wait for the next message."""
-        return self._ahead + len(self._queue)
+        return self._ahead + len(self._queue) + self._queue.leaving
 
     # ---- on the event loop -------------------------------------------------------------------------------------------
 

@@ -255,7 +255,7 @@ def batch_counts(shard: Shard, plan: Plan, batches: int) -> np.ndarray:
 class GroupChange(BatchChange):
     """Several batches of one call, decided together: an epoch each, and counts as if they came one after another.
 
-    It has no times. The change log gets the net changes of all batches: no result is read between two of them.
+    The graph has no window. The change log gets the net changes of all batches: no result is read between two of them.
 
     Parameters
     ----------
