@@ -263,7 +263,7 @@ def test_batches_together_count_towards_the_changes_after_which_communities_are_
         how = set[str]()
         for count in rng.permutation(np.arange(5, 45, 4)).tolist():
             ends = rng.integers(0, n, (count, 2, 10))
-            batches = [EdgeBatch(*both, op=op) for op in (1, -1) for both in ends]
+            batches = [EdgeBatch(*both, op=np.full(10, op)) for op in (1, -1) for both in ends]
             with graph.pipeline() as pipe:
                 for batch in batches:
                     pipe.update(batch)
