@@ -346,6 +346,44 @@ def test_a_batch_in_the_middle_that_has_no_room_is_the_first_that_is_not_applied
         check_reopened(graph, batches[:failed], tmp_path if stored else None)
 
 
+def refuse_marked(rank: int, refuse: bool = True) -> None:
+    """Have one rank of this process refuse batches with the weight 770, or no more."""
+    share_runs = changes.share_runs = getattr(changes.share_runs, "original", changes.share_runs)
+    if not refuse:
+        return
+
+    def refusing(shard: Any, src: Any, dst: Any, weight: Any = None, *rest: Any, **more: Any) -> Any:
+        if shard.rank == rank and weight is not None and 770.0 in weight:
+            raise CapacityError("no room")
+        return share_runs(shard, src, dst, weight, *rest, **more)
+
+    refusing.original = share_runs
+    changes.share_runs = refusing
+
+
+@pytest.mark.parametrize(
+    "kind", [{}, {"combine": "sum", "directed": False}, {"times": True}, {"window": 1000, "combine": "sum"}], ids=str
+)
+def test_a_batch_in_the_middle_that_one_of_two_workers_refuses(client, kind):
+    rng = fresh_rng()
+    with DynamicGraph(**on(client, 2), n_vertices=N, weighted=True, **kind) as graph:
+        batches, pending, live = some(rng, True), [], graph.maintain("bfs", source=0)
+        failed = int(rng.integers(5, 90))
+        batches[failed] = EdgeBatch([N - 1, N - 2], [N - 1, N - 2], [770.0, 770.0])
+        sent = [EdgeBatch(b.src, b.dst, b.weight, b.op, time=5) for b in batches] if graph.times else batches
+        client.run(refuse_marked, int(rng.integers(2)))
+        try:
+            with pytest.raises(CapacityError, match="no room"), graph.pipeline() as pipe:
+                pending.extend(pipe.update(batch) for batch in sent)
+        finally:
+            client.run(refuse_marked, 0, False)
+        check_prefix(graph, batches, pending, failed)
+        np.testing.assert_array_equal(live.result().to_numpy(), graph.bfs(0).to_numpy())
+        more = EdgeBatch([0], [1], time=5 if graph.times else None)
+        assert graph.update(more).epoch == failed + 1
+    assert_clean(client)
+
+
 def check_reopened(graph: DynamicGraph, batches: list[EdgeBatch], store: Path | None) -> None:
     """The graph goes on after these batches, and its store has them, and what follows."""
     more = EdgeBatch([0], [0], [1.0])
@@ -404,7 +442,7 @@ def test_an_unknown_id_in_the_middle_is_named(monkeypatch):
         assert all(p.exception() is not None for p in pending[failed:])
 
 
-@pytest.mark.parametrize(("kind", "stored"), [*((kind, False) for kind in KINDS[:3]), ({}, True), (KINDS[4], False)], ids=str)
+@pytest.mark.parametrize(("kind", "stored"), [*((kind, False) for kind in (*KINDS[:3], KINDS[4])), ({}, True)], ids=str)
 @pytest.mark.filterwarnings("ignore:.*no room to order")
 def test_each_allocation_of_a_group_fails_once(monkeypatch, tmp_path, kind, stored):
     """The batches that are reported are in the graph and in its store, and no others."""

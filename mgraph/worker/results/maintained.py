@@ -225,13 +225,13 @@ def _agree(shard: Shard, state: MaintainedState) -> _Agreed | None:
     batches = len(since) + any(at <= log.moved for at, _ in since)
     logged, tried, state.tried = sum(len(touched) for _, touched in since), state.tried, None
     nanoseconds = 0 if tried is None else int(1e9 * tried.seconds)
-    changed = log.changed - state.changed
+    changed, arcs = log.changed - state.changed, shard.out_edges.num_edges
     if shard.size == 1:
         if tried is not None:
             _learn(state.cost, tried, tried.seconds)
-        agreed = _Agreed(shard.out_edges.num_edges, batches, deleted, changed, [], [])
+        agreed = _Agreed(arcs, batches, deleted, changed, [], [])
         return agreed if usable else None
-    numbers = [usable, state.epoch, shard.out_edges.num_edges, batches, deleted, logged, nanoseconds, len(since), changed]
+    numbers = [usable, state.epoch, arcs, batches, deleted, logged, nanoseconds, len(since), changed]
     words = np.array([*numbers, *(at for at, _ in since), *(len(touched) for _, touched in since)], np.int64)
     if 0 < logged <= FEW:
         mine = join_columns(shard.device.host, [shard.device.to_host(column) for column in _logged(shard, since)])
