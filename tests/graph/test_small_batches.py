@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import threading
 import time
@@ -227,6 +228,26 @@ def check_results(ours: Any, theirs: Any) -> str:
         np.testing.assert_array_equal(ours.names().to_numpy(), theirs.names().to_numpy())
     how: str = reports[0].how
     return how
+
+
+@pytest.mark.parametrize("size", [HERE, 2])
+def test_the_store_has_the_times_of_each_batch_of_a_group(client, size, tmp_path):
+    rng = fresh_rng()
+    client.run(note_groups)
+    note_groups()
+    models = [TimeModel()]
+    with DynamicGraph(**on(client, size), n_vertices=N, times=True, store=tmp_path) as graph:
+        with graph.pipeline() as pipe:
+            for now in range(60):
+                batch = random_timed(rng, N, 8, now, 5, False)
+                models.append(copy.deepcopy(models[-1]))
+                models[-1].update(batch)
+                pipe.update(batch)
+        assert edges_of(graph) == models[-1].edges()
+    assert sum(client.run(noted_groups).values()) + noted_groups() > 20
+    for epoch in sorted({*rng.integers(0, 60, 5).tolist(), 60}):
+        with DynamicGraph.open(tmp_path, epoch=epoch) as graph:
+            assert edges_of(graph) == models[epoch].edges()
 
 
 @pytest.mark.parametrize(("kind", "results"), MAINTAINED, ids=str)
