@@ -307,6 +307,24 @@ def test_a_maintained_result_has_the_batches_that_were_sent_before_its_read(clie
         assert live.epoch == 299
 
 
+def test_a_maintained_result_waits_for_batches_that_another_thread_applies(monkeypatch):
+    began, goes_on, commit = threading.Event(), threading.Event(), GroupChange.commit
+
+    def slow(change: GroupChange) -> None:
+        began.set()
+        goes_on.wait(patience(20))
+        commit(change)
+
+    monkeypatch.setattr(GroupChange, "commit", slow)
+    monkeypatch.setattr(coordinator, "ALONE_SECONDS", float("inf"))
+    with DynamicGraph(n_vertices=3) as graph, graph.maintain("connected_components") as live, graph.pipeline() as pipe:
+        for i in range(2):
+            pipe.update(EdgeBatch([i], [i + 1]))
+        assert began.wait(patience(20))
+        threading.Timer(0.05, goes_on.set).start()
+        assert live.result().to_numpy().tolist() == [0, 0, 0]
+
+
 @pytest.mark.parametrize("size", [HERE, 1, 2])
 @pytest.mark.parametrize("window", [{"window": 40}, {"window_edges": 30}], ids=str)
 def test_batches_of_a_window_have_a_ballot_each(client, size, window):
