@@ -91,6 +91,7 @@ class Coordinator:
         self._live: LiveState | None = None
         # Small batches that wait, the order in which pipelines' batches are applied, and the time of the last one.
         self._waiting, self._order, self._posted = deque[SmallBatch](), threading.RLock(), 0.0
+        self._leaving = 0  # of the group that is being applied
         self._sweeping = False  # True while a thread applies batches that wait for long
         self._note()
         _OPEN.add(self)
@@ -277,6 +278,7 @@ class Coordinator:
         def sent(flight: Flight, epoch: int) -> None:
             if not (self._waiting and self._waiting[0] is group.items[0]):
                 raise _AppliedBefore
+            self._leaving = len(group.items)
             self._remove(group)
             sender.group_sent(group, flight, epoch)
 
@@ -289,6 +291,8 @@ class Coordinator:
             sender.group_refused(group, error)
             if not isinstance(error, Exception):
                 raise
+        finally:
+            self._leaving = 0
 
     def _remove(self, group: BatchGroup) -> None:
         """Remove those of a group's batches that the queue still has."""
@@ -318,8 +322,8 @@ class Coordinator:
 
     @property
     def queued(self) -> int:
-        """The number of small batches that wait."""
-        return len(self._waiting)
+        """The number of small batches that wait or are being applied."""
+        return len(self._waiting) + self._leaving
 
     def land(self) -> None:
         """Apply the small batches that wait, and wait for those that another thread applies."""
@@ -362,7 +366,7 @@ class Coordinator:
         """Take over the copy of the graph in a child process."""
         # The parent's lock may be held by a thread that does not exist here.
         running = self._lock._is_owned() or not self._lock.acquire(False)  # type: ignore[attr-defined]
-        self._owner = 0
+        self._owner = self._leaving = 0
         self._lock, self._order, self._sweeping = threading.RLock(), threading.RLock(), False
         if running:
             self._lost = "this process was forked while a call was running"

@@ -32,4 +32,4 @@ def combined(structure: Any, run: Run, how: str, stuck: Any, lo: int = -1) -> Ru
         len(run), graph=view, keys=run.keys, op=run.op, weight=weight, n=len(run), how=COMBINES.index(how), lo=lo,
         stuck=stuck,
     )  # fmt: skip
-    return Run(run.keys, run.op, weight, run.unchecked)
+    return Run(run.keys, run.op, weight, run.unchecked, batch=run.batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import threading
 import time
@@ -15,6 +16,7 @@ from graph_clusters import HERE, assert_clean, on
 from graph_model import GraphModel, random_batch
 from patience import patience
 from plain_graph import fresh_rng
+from time_model import TimeModel, edges_of, random_timed
 
 from mgraph import CapacityError, DynamicGraph, EdgeBatch, MgraphError, StoreError, UnknownVertex
 from mgraph.client.batches import updates
@@ -24,6 +26,7 @@ from mgraph.log.files import File
 from mgraph.structures import names
 from mgraph.worker.calls import changes
 from mgraph.worker.commit.change import GroupChange
+from mgraph.worker.results import maintained
 
 ALONE_SECONDS = coordinator.ALONE_SECONDS
 N = 12  #: vertices: batches of a group name the same edges
@@ -32,11 +35,22 @@ KINDS: list[dict[str, Any]] = [
     {"weighted": True, "reverse": True},
     {"directed": False, "weighted": True},
     {"order": "degree"},
+    {"directed": False, "weighted": True, "combine": "sum"},
+    {"weighted": True, "reverse": True, "combine": "min"},
+]
+#: kinds of graphs, with the maintained results that each has
+MAINTAINED: list[tuple[dict[str, Any], list[tuple[str, dict[str, Any]]]]] = [
+    ({"directed": False}, [("connected_components", {}), ("triangles", {}), ("leiden", {})]),
+    ({"reverse": True}, [("bfs", {"source": 0}), ("pagerank", {})]),
+    ({"weighted": True, "combine": "max"}, [("sssp", {"source": 0}), ("connected_components", {})]),
+    ({"directed": False, "weighted": True, "combine": "sum"}, [("louvain", {}), ("sssp", {"source": 0})]),
+    ({"directed": False, "times": True}, [("bfs", {"source": 0})]),
+    ({"weighted": True, "reverse": True, "times": True, "combine": "sum"}, [("leiden", {})]),
 ]
 
 
 def model_of(graph: DynamicGraph) -> GraphModel:
-    return GraphModel(graph.num_vertices, graph.directed, graph.weighted)
+    return GraphModel(graph.num_vertices, graph.directed, graph.weighted, graph._options.combine)
 
 
 def edges(graph: DynamicGraph) -> dict[tuple[int, int], float]:
@@ -107,7 +121,7 @@ def test_a_stream_against_the_model_on_workers(client, size, kind):
     assert_clean(client)
 
 
-@pytest.mark.parametrize("kind", [KINDS[1], KINDS[3]], ids=str)
+@pytest.mark.parametrize("kind", [KINDS[1], KINDS[3], KINDS[4]], ids=str)
 @pytest.mark.parametrize("sync", ["always", "background"])
 @pytest.mark.parametrize("size", [HERE, 1, 2])
 def test_every_epoch_of_a_group_is_in_the_store(client, size, sync, kind, tmp_path):
@@ -116,11 +130,13 @@ def test_every_epoch_of_a_group_is_in_the_store(client, size, sync, kind, tmp_pa
     note_groups()
     with DynamicGraph(**on(client, size), n_vertices=N, store=tmp_path, sync=sync, **kind) as graph:
         model, batches = model_of(graph), some(rng, graph.weighted)
+        live = graph.maintain("bfs", source=0)
         with graph.pipeline() as pipe:
             pending = [pipe.update(batch) for batch in batches]
         for p, batch in zip(pending, batches, strict=True):
             assert counts(p.result()) == model.update(batch)
         check(graph, model)
+        np.testing.assert_array_equal(live.result().to_numpy(), graph.bfs(0).to_numpy())
     assert sum(client.run(noted_groups).values()) + noted_groups() > 20
     for epoch in sorted({*rng.integers(0, 100, 4).tolist(), 100}):
         with DynamicGraph.open(tmp_path, epoch=epoch) as graph:
@@ -154,21 +170,176 @@ def stream_against_the_model(graph: DynamicGraph, rng: np.random.Generator) -> N
     assert graph.metrics()["batches"] >= len(sent)
 
 
-@pytest.mark.parametrize("size", [HERE, 1, 2])
-def test_times_sums_and_results_keep_a_ballot_for_each_batch(client, size):
-    rng, options = fresh_rng(), [{"times": True}, {"weighted": True, "combine": "sum"}, {}]
+def timed(rng: np.random.Generator, graph: DynamicGraph, count: int) -> list[EdgeBatch]:
+    """Batches as `some`, with times if the graph has them; some of these have deletions only."""
+    batches = some(rng, graph.weighted, count)
+    if not graph.times:
+        return batches
+    return [
+        EdgeBatch(b.src, b.dst, op=-1)
+        if rng.random() < 0.1
+        else EdgeBatch(b.src, b.dst, b.weight, b.op, time=rng.integers(0, 99, len(b)))
+        for b in batches
+    ]
+
+
+def check_same(graph: DynamicGraph, oracle: DynamicGraph) -> None:
+    """The graphs have the same edges, weights and times, and their structures the same reverse edges."""
+    assert edges(graph) == edges(oracle)
+    if oracle.times:
+        assert edges_of(graph) == edges_of(oracle)
+    if oracle.reverse:
+        np.testing.assert_array_equal(*(g.degrees(direction="in") for g in (graph, oracle)))
+    assert (graph.num_edges, graph.epoch) == (oracle.num_edges, oracle.epoch)
+
+
+def against_single_batches(
+    graph: DynamicGraph, oracle: DynamicGraph, names: list[Any], rng: np.random.Generator
+) -> None:
+    """Send batches to `graph` in a pipeline, and to `oracle` one by one; read the maintained results of both."""
+    batches, sent = timed(rng, graph, 120), []
+    pairs = [(graph.maintain(name, **args), oracle.maintain(name, **args)) for name, args in names]
+    with graph.pipeline() as pipe:
+        for batch in batches:
+            sent.append((pipe.update(batch), oracle.update(batch)))
+            if rng.random() < 0.03:
+                check_same(graph, oracle)
+            for ours, theirs in pairs if rng.random() < 0.05 else ():
+                check_results(ours, theirs)
+    for ours, theirs in pairs:
+        check_results(ours, theirs)
+    check_same(graph, oracle)
+    for pending, report in sent:
+        assert (*counts(pending.result()), pending.result().epoch) == (*counts(report), report.epoch)
+
+
+def check_results(ours: Any, theirs: Any) -> str:
+    """Two maintained results have the same values. Communities have the same names, and were updated alike: how."""
+    mine, yours = ours.result().to_numpy(), theirs.result().to_numpy()
+    reports = ours.report, theirs.report
+    assert ours.epoch == theirs.epoch
+    if ours.name == "pagerank":
+        np.testing.assert_allclose(mine, yours, rtol=1e-3)
+    else:
+        np.testing.assert_array_equal(mine, yours)
+    assert reports[0].touched == reports[1].touched
+    if ours.name in ("leiden", "louvain"):
+        assert (reports[0].how, reports[0].moved) == (reports[1].how, reports[1].moved)
+        np.testing.assert_array_equal(ours.names().to_numpy(), theirs.names().to_numpy())
+    how: str = reports[0].how
+    return how
+
+
+@pytest.mark.parametrize("size", [HERE, 2])
+def test_the_store_has_the_times_of_each_batch_of_a_group(client, size, tmp_path):
+    rng = fresh_rng()
     client.run(note_groups)
     note_groups()
-    for option in options:
-        with DynamicGraph(**on(client, size), n_vertices=N, **option) as graph:
-            live = None if option else graph.maintain("connected_components")
-            batches = some(rng, False, 70)
-            if graph.times:
-                batches = [EdgeBatch(batch.src, batch.dst, op=-1) for batch in batches]
+    models = [TimeModel()]
+    with DynamicGraph(**on(client, size), n_vertices=N, times=True, store=tmp_path) as graph:
+        with graph.pipeline() as pipe:
+            for now in range(60):
+                batch = random_timed(rng, N, 8, now, 5, False)
+                models.append(copy.deepcopy(models[-1]))
+                models[-1].update(batch)
+                pipe.update(batch)
+        assert edges_of(graph) == models[-1].edges()
+    assert sum(client.run(noted_groups).values()) + noted_groups() > 20
+    for epoch in sorted({*rng.integers(0, 60, 5).tolist(), 60}):
+        with DynamicGraph.open(tmp_path, epoch=epoch) as graph:
+            assert edges_of(graph) == models[epoch].edges()
+
+
+@pytest.mark.parametrize(("kind", "results"), MAINTAINED, ids=str)
+@pytest.mark.parametrize("structure", names())
+def test_maintained_results_combined_weights_and_times_as_by_single_batches(structure, kind, results):
+    rng = fresh_rng()
+    note_groups()
+    options = {"n_vertices": N, "structure": structure, **kind}
+    with DynamicGraph(**options) as graph, DynamicGraph(**options) as oracle:
+        against_single_batches(graph, oracle, results, rng)
+    assert noted_groups() > 30
+
+
+@pytest.mark.parametrize(("kind", "results"), MAINTAINED, ids=str)
+@pytest.mark.parametrize("size", [1, 2])
+def test_maintained_results_combined_weights_and_times_on_workers(client, size, kind, results):
+    rng = fresh_rng()
+    client.run(note_groups)
+    with DynamicGraph(**on(client, size), n_vertices=N, **kind) as graph, DynamicGraph(n_vertices=N, **kind) as oracle:
+        against_single_batches(graph, oracle, results, rng)
+    assert sum(client.run(noted_groups).values()) > 30
+    assert_clean(client)
+
+
+@pytest.mark.parametrize("kind", [{"directed": False}, {"weighted": True, "reverse": True}], ids=str)
+def test_batches_together_count_towards_the_changes_after_which_communities_are_computed_anew(monkeypatch, kind):
+    """Edges of a group come and go. They count for each batch, so that the size of groups decides nothing."""
+    rng, n = fresh_rng(), 300
+    monkeypatch.setattr(maintained, "MOST", 500)
+    note_groups()
+    with DynamicGraph(n_vertices=n, **kind) as graph, DynamicGraph(n_vertices=n, **kind) as oracle:
+        whole = EdgeBatch(*rng.integers(0, n, (2, 4000)))
+        lives = [g.maintain("leiden") for g in (graph, oracle) if g.update(whole)]
+        how = set[str]()
+        for count in rng.permutation(np.arange(5, 45, 4)).tolist():
+            ends = rng.integers(0, n, (count, 2, 10))
+            batches = [EdgeBatch(*both, op=np.full(10, op)) for op in (1, -1) for both in ends]
             with graph.pipeline() as pipe:
-                pending = [pipe.update(batch) for batch in batches]
-            assert [p.result().epoch for p in pending] == list(range(1, 71))
-            assert live is None or len(live.result().to_numpy()) == N
+                for batch in batches:
+                    pipe.update(batch)
+            for batch in batches:
+                oracle.update(batch)
+            how.add(check_results(*lives))
+    assert noted_groups() > 100
+    assert how >= {"again", "incremental"}
+
+
+@pytest.mark.parametrize("size", [HERE, 1, 2])
+def test_a_maintained_result_has_the_batches_that_were_sent_before_its_read(client, size):
+    with DynamicGraph(**on(client, size), n_vertices=300) as graph, graph.maintain("connected_components") as live:
+        with graph.pipeline() as pipe:
+            for last in range(1, 300):
+                pipe.update(EdgeBatch([last - 1], [last]))
+                if last % 7 == 0:
+                    assert live.result().to_numpy()[: last + 1].tolist() == [0] * (last + 1)
+            live.result()
+        assert live.epoch == 299
+
+
+def test_a_maintained_result_waits_for_batches_that_another_thread_applies(monkeypatch):
+    began, goes_on, commit = threading.Event(), threading.Event(), GroupChange.commit
+
+    def slow(change: GroupChange) -> None:
+        began.set()
+        goes_on.wait(patience(20))
+        commit(change)
+
+    monkeypatch.setattr(GroupChange, "commit", slow)
+    monkeypatch.setattr(coordinator, "ALONE_SECONDS", float("inf"))
+    with DynamicGraph(n_vertices=3) as graph, graph.maintain("connected_components") as live, graph.pipeline() as pipe:
+        for i in range(2):
+            pipe.update(EdgeBatch([i], [i + 1]))
+        assert began.wait(patience(20))
+        threading.Timer(0.05, goes_on.set).start()
+        assert live.result().to_numpy().tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("size", [HERE, 1, 2])
+@pytest.mark.parametrize("window", [{"window": 40}, {"window_edges": 30}], ids=str)
+def test_batches_of_a_window_have_a_ballot_each(client, size, window):
+    rng = fresh_rng()
+    client.run(note_groups)
+    note_groups()
+    with DynamicGraph(**on(client, size), n_vertices=N, **window) as graph:
+        sent, model = [], TimeModel(**window)
+        with graph.pipeline() as pipe:
+            for now in range(0, 300, 5):
+                batch = random_timed(rng, N, 5, now, 20, False)
+                sent.append((pipe.update(batch), model.update(batch)))
+        for pending, did in sent:
+            assert {name: getattr(pending.result(), name) for name in did} == did
+        assert edges_of(graph) == model.edges()
     assert sum(client.run(noted_groups).values()) == noted_groups() == 0
 
 
@@ -187,9 +358,10 @@ def check_prefix(graph: DynamicGraph, batches: list[EdgeBatch], pending: list[An
     check(graph, model)
 
 
+@pytest.mark.parametrize("combine", ["last", "sum"])
 @pytest.mark.parametrize(("structure", "stored"), [*((name, False) for name in names()), ("gpma+", True)])
 def test_a_batch_in_the_middle_that_has_no_room_is_the_first_that_is_not_applied(
-    monkeypatch, tmp_path, structure, stored
+    monkeypatch, tmp_path, structure, stored, combine
 ):
     rng, share_runs = fresh_rng(), changes.share_runs
     batches = some(rng, True)
@@ -202,13 +374,53 @@ def test_a_batch_in_the_middle_that_has_no_room_is_the_first_that_is_not_applied
         return share_runs(shard, src, dst, weight, *rest, **more)
 
     monkeypatch.setattr(changes, "share_runs", refuse)
-    options = {"store": tmp_path} if stored else {}
+    options = {"combine": combine, **({"store": tmp_path} if stored else {})}
     with DynamicGraph(n_vertices=N, structure=structure, weighted=True, reverse=True, **options) as graph:
-        pending = []
+        pending, live = [], graph.maintain("bfs", source=0) if combine == "sum" else None
         with pytest.raises(CapacityError, match=f"no room .*the batch of epoch {failed + 1} in"), graph.pipeline() as p:
             pending.extend(p.update(batch) for batch in batches)
         check_prefix(graph, batches, pending, failed)
+        if live is not None:
+            np.testing.assert_array_equal(live.result().to_numpy(), graph.bfs(0).to_numpy())
         check_reopened(graph, batches[:failed], tmp_path if stored else None)
+
+
+def refuse_marked(rank: int, refuse: bool = True) -> None:
+    """Have one rank of this process refuse batches with the weight 770, or no more."""
+    share_runs = changes.share_runs = getattr(changes.share_runs, "original", changes.share_runs)
+    if not refuse:
+        return
+
+    def refusing(shard: Any, src: Any, dst: Any, weight: Any = None, *rest: Any, **more: Any) -> Any:
+        if shard.rank == rank and weight is not None and 770.0 in weight:
+            raise CapacityError("no room")
+        return share_runs(shard, src, dst, weight, *rest, **more)
+
+    refusing.original = share_runs
+    changes.share_runs = refusing
+
+
+@pytest.mark.parametrize(
+    "kind", [{}, {"combine": "sum", "directed": False}, {"times": True}, {"window": 1000, "combine": "sum"}], ids=str
+)
+def test_a_batch_in_the_middle_that_one_of_two_workers_refuses(client, kind):
+    rng = fresh_rng()
+    with DynamicGraph(**on(client, 2), n_vertices=N, weighted=True, **kind) as graph:
+        batches, pending, live = some(rng, True), [], graph.maintain("bfs", source=0)
+        failed = int(rng.integers(5, 90))
+        batches[failed] = EdgeBatch([N - 1, N - 2], [N - 1, N - 2], [770.0, 770.0])
+        sent = [EdgeBatch(b.src, b.dst, b.weight, b.op, time=5) for b in batches] if graph.times else batches
+        client.run(refuse_marked, int(rng.integers(2)))
+        try:
+            with pytest.raises(CapacityError, match="no room"), graph.pipeline() as pipe:
+                pending.extend(pipe.update(batch) for batch in sent)
+        finally:
+            client.run(refuse_marked, 0, False)
+        check_prefix(graph, batches, pending, failed)
+        np.testing.assert_array_equal(live.result().to_numpy(), graph.bfs(0).to_numpy())
+        more = EdgeBatch([0], [1], time=5 if graph.times else None)
+        assert graph.update(more).epoch == failed + 1
+    assert_clean(client)
 
 
 def check_reopened(graph: DynamicGraph, batches: list[EdgeBatch], store: Path | None) -> None:
@@ -269,7 +481,7 @@ def test_an_unknown_id_in_the_middle_is_named(monkeypatch):
         assert all(p.exception() is not None for p in pending[failed:])
 
 
-@pytest.mark.parametrize(("kind", "stored"), [*((kind, False) for kind in KINDS[:3]), ({}, True)], ids=str)
+@pytest.mark.parametrize(("kind", "stored"), [*((kind, False) for kind in (*KINDS[:3], KINDS[4])), ({}, True)], ids=str)
 @pytest.mark.filterwarnings("ignore:.*no room to order")
 def test_each_allocation_of_a_group_fails_once(monkeypatch, tmp_path, kind, stored):
     """The batches that are reported are in the graph and in its store, and no others."""
@@ -279,7 +491,7 @@ def test_each_allocation_of_a_group_fails_once(monkeypatch, tmp_path, kind, stor
     def run(failing: int) -> bool:
         options = {**kind, "store": tmp_path / f"{failing}"} if stored else kind
         with DynamicGraph(n_vertices=n, **options) as graph:
-            pending = []
+            pending, live = [], graph.maintain("bfs", source=0) if "combine" in kind else None
             with FailingAllocations(failing) as allocations:
                 try:
                     with graph.pipeline() as pipe:
@@ -290,6 +502,8 @@ def test_each_allocation_of_a_group_fails_once(monkeypatch, tmp_path, kind, stor
             for p in pending:
                 assert p.done()
             check_prefix(graph, batches, pending)
+            if live is not None:
+                np.testing.assert_array_equal(live.result().to_numpy(), graph.bfs(0).to_numpy())
         if stored:
             with DynamicGraph.open(options["store"]) as graph:
                 check_prefix(graph, batches, pending)

@@ -9,6 +9,8 @@ import numpy as np
 
 from mgraph import EdgeBatch
 
+RULES = {"last": lambda _, new: new, "sum": lambda old, new: old + new, "min": min, "max": max}
+
 
 @dataclass
 class GraphModel:
@@ -17,6 +19,7 @@ class GraphModel:
     n_vertices: int
     directed: bool = True
     weighted: bool = False
+    combine: str = "last"
     edges: dict[tuple[int, int], float] = field(default_factory=dict)
 
     def key(self, u: int, v: int) -> tuple[int, int]:
@@ -26,18 +29,17 @@ class GraphModel:
         """Apply a batch; its counts: inserted, updated, deleted, missing."""
         ops = np.ones(len(batch), int) if batch.op is None else batch.op
         weights = np.ones(len(batch)) if batch.weight is None else batch.weight
-        last = {
-            self.key(int(u), int(v)): (int(op), float(w))
-            for u, v, op, w in zip(batch.src, batch.dst, ops, weights, strict=True)
-        }
-        counts = [0, 0, 0, 0]
-        for key, (op, weight) in last.items():
-            there = key in self.edges
-            counts[(1 if there else 0) if op > 0 else (2 if there else 3)] += 1
+        existed = dict[tuple[int, int], bool]()
+        for u, v, op, w in zip(batch.src, batch.dst, ops, weights, strict=True):
+            key, weight = self.key(int(u), int(v)), float(w)
+            existed.setdefault(key, key in self.edges)
             if op > 0:
-                self.edges[key] = weight
+                self.edges[key] = RULES[self.combine](self.edges[key], weight) if key in self.edges else weight
             else:
                 self.edges.pop(key, None)
+        counts = [0, 0, 0, 0]
+        for key, before in existed.items():
+            counts[int(before) if key in self.edges else 3 - before] += 1
         return counts[0], counts[1], counts[2], counts[3]
 
     def delete_vertices(self, ids: Iterable[int]) -> int:

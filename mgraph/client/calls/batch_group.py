@@ -75,15 +75,19 @@ class SmallBatch:
 
 
 def layout(shares: list[Value]) -> tuple[Any, ...] | None:
-    """Return the layout that batches in one message share; None if a batch must go alone, as one with times."""
+    """Return the layout that batches in one message share; None if a batch must go alone, as one on a GPU."""
     share = shares[0]
     whole = "whole" in share
     if len(share) != len(COLUMNS) + whole or not (type(share.get("src")) is type(share.get("dst")) is np.ndarray):
         return None
-    if share["time"] is not None:
-        return None
-    weight, op = share["weight"], share["op"]
-    return whole, weight is None or type(weight), op if op is None or isinstance(op, int) else type(op)
+    kinds: list[Any] = []
+    for name in COLUMNS[2:]:
+        column = share[name]
+        array = type(column) is np.ndarray
+        if not (array or column is None or isinstance(column, int)):
+            return None
+        kinds.append(np.ndarray if array else column)
+    return whole, *kinds
 
 
 @dataclass

@@ -31,11 +31,17 @@ class BatchQueue:
         The lock under which calls are sent.
     flying : collection of asyncio.Task
         The batches in flight.
+
+    Attributes
+    ----------
+    leaving : int
+        The number of batches of the group that is being sent.
     """
 
     def __init__(self, lock: SendLock, flying: Collection[asyncio.Task[Any]]) -> None:
         self._lock, self._flying = lock, flying
         self._waiting: deque[SmallBatch] = deque()
+        self.leaving = 0
         # True while a task sends the batches of the queue.
         self._sending = False
         self._task: asyncio.Task[None] | None = None
@@ -89,6 +95,7 @@ class BatchQueue:
             return
 
         group = first_group(self._waiting)
+        self.leaving = len(group.items)
         for _ in group.items:
             self._waiting.popleft()
 
@@ -101,3 +108,5 @@ class BatchQueue:
             sender.group_refused(group, error)
             if not isinstance(error, Exception):
                 raise
+        finally:
+            self.leaving = 0

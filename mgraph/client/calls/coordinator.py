@@ -305,7 +305,8 @@ class Coordinator:
     @property
     def queued(self) -> int:
         """The number of batches in flight, and of small batches that wait for the next message."""
-        return self._ahead + len(self._queue)
+        # In this order a batch that passes on meanwhile is not missed.
+        return len(self._queue) + self._queue.leaving + self._ahead
 
     # ---- on the event loop -------------------------------------------------------------------------------------------
 

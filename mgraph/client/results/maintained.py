@@ -114,9 +114,9 @@ class Live:
             )
         directory.check()
 
-        # Without a change since the last read, the last result holds.
-        changes = directory.coordinator.status.changes
-        if last is not None and not last._remote.closed and self._changes == changes:
+        # Without a change since the last read, and without batches in flight, the last result holds.
+        waiting, changes = directory.coordinator.queued, directory.coordinator.status.changes
+        if last is not None and not waiting and not last._remote.closed and self._changes == changes:
             self._report = LiveReport("unchanged", 0, 0, 1000 * (time.perf_counter() - began))
             return last
         self._result = result = self._updated()

@@ -170,12 +170,12 @@ def _decide_together(
 ) -> GroupChange | None:
     """Commit several batches by one ballot, and return the change; None if nothing was changed.
 
-    It takes batches that exchange nothing, without times, combined weights or maintained results. If a rank cannot
-    prepare or log them all, the first of them may be possible.
+    It takes batches that exchange nothing, in a graph without a window: each batch expires edges before the next one.
+    If a rank cannot prepare or log them all, the first of them may be possible.
     """
     shard, ballot, log = rank.shard, rank.ballot, rank.ballot.log
-    alone = shard.clock is None and shard.spec.combine == "last" and shard.change_log.first is None
-    if not alone or not (whole or shard.size == 1):
+    moves = shard.clock is not None and shard.clock.moves
+    if moves or not (whole or shard.size == 1):
         return None
     records = [] if log is None else list(_parts(sizes, share))
     if whole:

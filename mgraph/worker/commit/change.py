@@ -192,7 +192,9 @@ class BatchChange(Change):
         shard.num_edges += inserted - deleted
         shard.operations += inserted + updated + deleted + missing
         if shard.change_log.first is not None:
-            shard.change_log.keep(shard.epoch + 1, self._touched, shard.out_edges)
+            changed = inserted + deleted + (updated if shard.spec.weighted else 0)
+            arcs = changed if shard.directed else 2 * changed
+            shard.change_log.keep(shard.epoch + self.epochs, self._touched, shard.out_edges, arcs)
 
     @property
     def counted(self) -> dict[str, int]:
@@ -253,7 +255,7 @@ def batch_counts(shard: Shard, plan: Plan, batches: int) -> np.ndarray:
 class GroupChange(BatchChange):
     """Several batches of one call, decided together: an epoch each, and counts as if they came one after another.
 
-    It has neither times nor combined weights, and changes no maintained results.
+    The graph has no window. The change log gets the net changes of all batches: no result is read between two of them.
 
     Parameters
     ----------

@@ -122,6 +122,7 @@ def _agree_on_memory(shard: Shard, state: MaintainedState, make: Callable[[int],
 def _note_place(shard: Shard, state: MaintainedState) -> None:
     """Record the shard's epoch, numbering and ranges as those of the result."""
     state.epoch, state.generation, state.starts = shard.epoch, shard.generation, shard.partition.starts[:-1]
+    state.changed = shard.change_log.changed
 
 
 def _updated(shard: Shard, state: MaintainedState) -> Value | None:
@@ -146,7 +147,7 @@ def _updated(shard: Shard, state: MaintainedState) -> Value | None:
     changes, arcs, applied = _changes(shard, state.epoch, agreed), agreed.arcs, None
     loops, watch = _loops(shard, changes), _stopwatch(shard)
     if state.memory is not None:
-        applied = result.apply_changes(changes, arcs) if agreed.logged <= MOST else None
+        applied = result.apply_changes(changes, arcs) if agreed.changed <= MOST else None
     elif (most := state.cost.most(arcs, len(changes))) or result.iterates:
         applied = result.apply_changes(changes, most)
         if most:
@@ -187,8 +188,10 @@ class _Agreed(NamedTuple):
         The arcs of the graph.
     batches : int
         The most batches since the result on a rank.
-    deleted, logged : int
-        The deletions and all changes in the batches since the result.
+    deleted : int
+        The deletions in the batches since the result.
+    changed : int
+        The changed arcs of these batches, which do not depend on the number of batches that are decided together.
     epochs : list of int64[2, k]
         The epochs of each rank's batches, and their numbers of changes.
     columns : list of uint8[k]
@@ -198,7 +201,7 @@ class _Agreed(NamedTuple):
     arcs: int
     batches: int
     deleted: int
-    logged: int
+    changed: int
     epochs: list[np.ndarray]
     columns: list[np.ndarray]
 
@@ -222,12 +225,13 @@ def _agree(shard: Shard, state: MaintainedState) -> _Agreed | None:
     batches = len(since) + any(at <= log.moved for at, _ in since)
     logged, tried, state.tried = sum(len(touched) for _, touched in since), state.tried, None
     nanoseconds = 0 if tried is None else int(1e9 * tried.seconds)
+    changed, arcs = log.changed - state.changed, shard.out_edges.num_edges
     if shard.size == 1:
         if tried is not None:
             _learn(state.cost, tried, tried.seconds)
-        agreed = _Agreed(shard.out_edges.num_edges, batches, deleted, logged, [], [])
+        agreed = _Agreed(arcs, batches, deleted, changed, [], [])
         return agreed if usable else None
-    numbers = [usable, state.epoch, shard.out_edges.num_edges, batches, deleted, logged, nanoseconds, len(since)]
+    numbers = [usable, state.epoch, arcs, batches, deleted, logged, nanoseconds, len(since), changed]
     words = np.array([*numbers, *(at for at, _ in since), *(len(touched) for _, touched in since)], np.int64)
     if 0 < logged <= FEW:
         mine = join_columns(shard.device.host, [shard.device.to_host(column) for column in _logged(shard, since)])
@@ -243,7 +247,7 @@ def _agree(shard: Shard, state: MaintainedState) -> _Agreed | None:
     places = [theirs[len(numbers) : end].reshape(2, -1) for theirs, end in zip(every, ends, strict=True)]
     return _Agreed(
         arcs=int(rows[:, 2].sum()), batches=int(rows[:, 3].max()), deleted=int(rows[:, 4].sum()),
-        logged=int(rows[:, 5].sum()), epochs=places,
+        changed=int(rows[:, 8].sum()), epochs=places,
         columns=[theirs[end:].view(np.uint8) for theirs, end in zip(every, ends, strict=True)] if few else [],
     )  # fmt: skip
 

@@ -30,6 +30,9 @@ class ChangeLog:
         The log has all changes after this epoch; None while it is closed.
     moved : int
         Up to this epoch the arcs of a batch may be on other ranks than their rows, and not in order.
+    changed : int
+        The arcs that all batches changed, however many of them were decided together. An arc counts for each batch that
+        inserted or deleted it, or set its weight.
     whole : bool
         True if the limit of arcs is `MOST` in small graphs too, so that no rank forgets what another knows.
     """
@@ -37,7 +40,7 @@ class ChangeLog:
     def __init__(self, device: Device) -> None:
         self.device = device
         self.first: int | None = None
-        self.moved, self.whole = -1, False
+        self.moved, self.changed, self.whole = -1, 0, False
         self._held: deque[tuple[int, EdgeDelta]] = deque()
         self._arcs = 0
 
@@ -55,7 +58,7 @@ class ChangeLog:
     def close(self) -> None:
         """Drop all changes and log none."""
         self._held.clear()
-        self._arcs, self.first, self.moved, self.whole = 0, None, -1, False
+        self._arcs, self.first, self.moved, self.changed, self.whole = 0, None, -1, 0, False
 
     def changes_of(self, structure: Structure, plan: Plan, lo: int) -> EdgeDelta | None:
         """Return the out-edges that `plan` will change. Row 0 is the vertex `lo`.
@@ -70,10 +73,14 @@ class ChangeLog:
         except CapacityError:
             return None
 
-    def keep(self, epoch: int, touched: EdgeDelta | None, structure: Structure) -> None:
-        """Log `touched`, the result of `changes_of`, as the changes of `epoch`."""
+    def keep(self, epoch: int, touched: EdgeDelta | None, structure: Structure, changed: int) -> None:
+        """Log `touched`, the result of `changes_of`, as the changes of `epoch`. They add to `changed`.
+
+        Batches that are decided together are logged as their last epoch.
+        """
         if self.first is None:
             return
+        self.changed += changed
         if touched is None:
             self.forget(epoch)
             return

@@ -67,6 +67,8 @@ class MaintainedState:
         The shard's at the last update.
     starts : tuple of int
         The starts of the ranges at the last update.
+    changed : int
+        The change log's `changed` at the last update.
     cost : CostModel
         The cost of updates, and of full computations.
     tried : Tried or None
@@ -85,6 +87,7 @@ class MaintainedState:
     epoch: int = 0
     generation: int = 0
     starts: tuple[int, ...] = ()
+    changed: int = 0
     cost: CostModel = field(default_factory=CostModel)
     tried: Tried | None = None
     removals: int = 0
