@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -186,6 +187,9 @@ class Numbering:
         size = self.partition.size
         if size == 1:
             return Routed(internal, None, [0, len(internal)])
+        if len(internal) == 1:  # takes a fifth of the time
+            rank = bisect_right(self.partition.starts, internal.item()) - 1
+            return Routed(internal, None, [0] * (rank + 1) + [1] * (size - rank))
         owner = self.partition.owner(internal)
         bounds = [0, *np.cumsum(np.bincount(owner, minlength=size)).tolist()]
         places = None if (owner[1:] >= owner[:-1]).all() else np.argsort(owner, kind="stable")
