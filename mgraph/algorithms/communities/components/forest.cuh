@@ -14,7 +14,7 @@
 // After that all forests join the same vertices.
 //
 // A forest may begin with the links of an earlier one whose arcs still exist. Deleted arcs have cut it into patches.
-//   plant, begin_sample  a vertex is planted as it hung before. The other arcs link the patches, and so do a few
+//   plant, sample        a vertex is planted as it hung before. The other arcs link the patches, and so do a few
 //                        neighbours of some vertices. Then all but the rows outside of the largest tree are skipped
 #pragma once
 #include "algorithms/communities/components/link.cuh"
@@ -98,7 +98,7 @@ struct Forest {
     DEVICE i64 shares(const State& s) const { return s.phase == share ? shared_offset : -1; }
     DEVICE i64 items(const State& s, const Heard& heard) const {
         switch (s.phase) {
-        case sample:
+        case sample: return (kept ? vertices() : s.active) / 32;
         case flatten_own:
         case link_rows:
         case share:
@@ -125,7 +125,7 @@ struct Forest {
         case begin_sample:
         case sample:
             if (!kept) links ? do_sample(grid, s, trees, links) : do_sample(grid, s, trees, nullptr);
-            else if (s.phase == begin_sample) do_link_patches(grid, rows, trees);
+            else if (s.phase == sample) do_link_patches(grid, rows, trees);
             break;
         case vote: do_vote(grid, s); break;
         case name:
