@@ -4,7 +4,7 @@
 // and counts them in `posted`; the owner reads them and counts them in `taken`. A waiting rank sleeps on the bell (a
 // futex) of its own segment; others ring it after they have changed something there.
 #pragma once
-#include "kernels/platform/waiting.h"
+#include "kernels/waiting.h"
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>

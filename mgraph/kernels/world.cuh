@@ -4,5 +4,7 @@
 #ifdef __CUDACC__
 #include "kernels/platform/world_cuda.cuh"
 #else
+#include "kernels/waiting.h"
+
 #include "kernels/platform/world_host.h"
 #endif

@@ -122,7 +122,7 @@ def test_bad_starts(place):
             (np.ones((2, 2)), "has shape .2, 2."),
             (np.ones((2, N)), "has shape .2, 300."),
             (np.ones(N + 1), "301"),
-            (["a"], "dtype"),
+            (["a"], "start.0. is .a.; it must be a number"),
             (np.zeros(N), "sums to 0"),
             (np.full(N, -1.0), "least value is -1.0; values must be finite and 0 or more"),
             (np.full(N, np.nan), "least value is nan"),

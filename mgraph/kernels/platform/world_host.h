@@ -1,7 +1,6 @@
 // Meetings of ranks on CPUs: phases run as ordinary kernels, and the thread that runs them meets the other ranks in
 // memory that all have mapped. Where it waits for long, it sleeps until its bell is rung.
 #pragma once
-#include "kernels/platform/waiting.h"
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
