@@ -19,8 +19,8 @@ def test_every_id_goes_to_its_owner_and_its_answer_to_its_place(n):
     rng = fresh_rng()
     for numbering in numberings(rng, n):
         starts = numbering.partition.starts
-        singles = [[v] for v in range(n)]
-        for asked in (np.arange(n, dtype=np.uint32), rng.integers(0, n, 3 * n).astype(np.uint32) if n else [], *singles):
+        drawn = rng.integers(0, n, 3 * n).astype(np.uint32) if n else []
+        for asked in (np.arange(n, dtype=np.uint32), drawn, *([v] for v in range(n))):
             ids = np.asarray(asked, np.uint32)
             routed = numbering.route(ids)
             np.testing.assert_array_equal(routed.internal, numbering.inside(ids))
