@@ -5,8 +5,8 @@
 
 constexpr i64 spin_nanoseconds = 20000;  // of polling only
 
-// Of polling and yielding, before a thread sleeps. To wake a thread of a virtual machine with idle cores takes 0.2 ms and
-// more. Then the other one sleeps, too, while it waits for this one, and so on at each meeting.
+// Of polling and yielding, before a thread sleeps. On hosts with many CPUs, waking it takes 50 us and more, longer than
+// most waits. It is late then, so that the other one may sleep at the next meeting, and so on.
 inline i64 awake_nanoseconds() {
     constexpr int many = 8;
     static const i64 awake = [] {
