@@ -316,3 +316,20 @@ def test_a_cancelled_end_of_a_pipeline_is_not_logged(caplog):
 
     asyncio.run(body())
     assert "never retrieved" not in caplog.text
+
+
+@pytest.mark.parametrize("n", [1, 50_000])  # in a group, and alone
+def test_a_batch_that_is_recalled_before_its_flight_begins(client, monkeypatch, n):
+    launch = Coordinator._launch
+
+    async def recalled(self, *args):
+        await launch(self, *args)
+        await self._recall()  # in the same step of the event loop
+
+    with DynamicGraph(client, N) as g:
+        with monkeypatch.context() as patch:
+            patch.setattr(Coordinator, "_launch", recalled)
+            with pytest.raises(GraphClosed, match="was dropped"), g.pipeline() as pipeline:
+                pipeline.update(EdgeBatch(np.arange(n) % N, np.arange(n) % N))
+        assert (g.epoch, g.num_edges) == (0, 0)
+        assert (g.insert([0], [1]).epoch, g.num_edges) == (1, 1)
