@@ -48,8 +48,8 @@ def from_scipy(
     Raises
     ------
     InvalidBatch
-        `matrix` is not sparse or not square, or SciPy cannot read it, or an entry is NaN, no real number or too large for float32. No graph was
-        created.
+        `matrix` is not sparse or not square, or SciPy cannot read it; or an entry is NaN, no real number or too large
+        for float32. No graph was created.
     CapacityError
         It has more rows than 32-bit ids allow, or than this machine has memory for. Nothing was allocated.
     InvalidOption
@@ -80,7 +80,7 @@ def from_scipy(
 def _summed(matrix: Any) -> Any:
     """Return a matrix in the format CSR, with one entry per place."""
     if matrix.dtype.kind in "biuf":  # sums of duplicates would not fit into a small dtype
-        wide = np.uint64 if matrix.dtype.kind == "u" else np.int64
+        wide: type[np.number] = np.uint64 if matrix.dtype.kind == "u" else np.int64
         if matrix.dtype.kind in "iu" and matrix.dtype.itemsize == 8 and matrix.nnz:
             entries = matrix.tocoo().data
             wide = wide if max(float(entries.max()), -float(entries.min())) * len(entries) < 2**63 else np.float64

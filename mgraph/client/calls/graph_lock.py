@@ -215,10 +215,10 @@ class GraphLock:
     def leave(self) -> None:
         """Return a lock that was kept, before the sessions end: rank 0 would take it for that of a lost client."""
         exchange = self._exchange
-        if not (self._flying or exchange.aborting or exchange.lost) and self._knows:
-            if (turn := self._taken(unused=True)) is not None:
-                state = self.packed_state(exchange, self._sessions)
-                self._sessions.tell(RANK, Done(turn, exchange.number, state))
+        known = self._knows and not (self._flying or exchange.aborting or exchange.lost)
+        if known and (turn := self._taken(unused=True)) is not None:
+            state = self.packed_state(exchange, self._sessions)
+            self._sessions.tell(RANK, Done(turn, exchange.number, state))
 
     @staticmethod
     def packed_state(exchange: ExchangeLifecycle, sessions: Sessions) -> bytes:
