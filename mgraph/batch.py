@@ -202,6 +202,11 @@ def columns_of(part: Any, names: Names, keys: str | None = None) -> tuple[dict[s
             {c: label(name) for c, name in matches.items()},
             unused,
         )
+    if isinstance(part, list) and part and all(isinstance(pair, tuple) and len(pair) == 2 for pair in part):
+        raise InvalidBatch(
+            f"a part is a list of pairs, as {part[0]!r:.200}; a part has columns: tuple(map(list, zip(*pairs))) makes "
+            "the columns src and dst of pairs"
+        )
     if isinstance(part, tuple | list) and 2 <= len(part) <= len(COLUMNS):
         return dict(zip(COLUMNS, part, strict=False)), {}, []
     if isinstance(part, str | os.PathLike):

@@ -51,6 +51,8 @@ class _Thread:
         stopped = threading.Event()
         job = self._pool.submit(copy_context().run, _stoppable, function, stopped)
         done = asyncio.wrap_future(job)
+        # Retrieved, so that asyncio does not warn of it: after a second cancellation nobody waits for it.
+        done.add_done_callback(lambda ended: None if ended.cancelled() else ended.exception())
 
         # On cancellation, drop a call that has not begun, or stop it and wait for its end.
         try:
@@ -60,8 +62,6 @@ class _Thread:
                 stopped.set()
                 if not always or job.running():
                     await asyncio.wait([done])
-                    # Retrieved, so that asyncio does not warn of it.
-                    done.exception()
             raise
         finally:
             del job, done  # an error's traceback refers to this frame
@@ -187,8 +187,6 @@ class AsyncDynamicGraph(AsyncHandle):
         graph = self._created()
         if name in CALLS:
             return self._thread.run(lambda: getattr(graph, name))
-        if name == "num_vertices":
-            return graph._directory.n_vertices  # the property asks the workers after a Ctrl-C
         return self._shown(getattr(graph, name))
 
     def _created(self) -> Any:

@@ -30,7 +30,8 @@ def from_scipy(
     Parameters
     ----------
     matrix : scipy.sparse array or matrix, shape (n, n)
-        Of any format. Entries at the same place are added up, whole numbers as int64 and others as float64.
+        Of any format. Entries at the same place are added up, whole numbers as int64 if that holds the sums, and others
+        as float64.
     client : distributed.Client, optional
         The cluster for the graph; by default the graph is in this process.
     weighted : bool, optional
@@ -47,8 +48,8 @@ def from_scipy(
     Raises
     ------
     InvalidBatch
-        `matrix` is not sparse or not square, or an entry is NaN, no real number or too large for float32. No graph was
-        created.
+        `matrix` is not sparse or not square, or SciPy cannot read it; or an entry is NaN, no real number or too large
+        for float32. No graph was created.
     CapacityError
         It has more rows than 32-bit ids allow, or than this machine has memory for. Nothing was allocated.
     InvalidOption
@@ -63,19 +64,32 @@ def from_scipy(
     weighted = None if weighted is None else check_flag(weighted, "weighted")
     # Sum duplicates, in a wide dtype.
     stage(f"reading {matrix.nnz:,} entries")
+    try:
+        csr = _summed(matrix)
+        # Rows to pairs.
+        src = np.repeat(np.arange(n), np.diff(csr.indptr))
+    except (ValueError, TypeError, IndexError) as error:  # of a dtype, or of indices that do not fit each other
+        raise InvalidBatch(f"the matrix cannot be read by SciPy: {error}") from None
+    if weighted is None and (csr.data != 1).any():
+        warn("the entries of the matrix were not used; weighted=True makes them weights")
+    columns = {"src": src, "dst": csr.indices, **({"weight": csr.data} if weighted else {})}
+    labels = {"src": "column 'row'", "dst": "column 'column'", "weight": "column 'data'"}
+    return from_columns(cls, columns, labels, client, n, {**options, "weighted": bool(weighted)})
+
+
+def _summed(matrix: Any) -> Any:
+    """Return a matrix in the format CSR, with one entry per place."""
     if matrix.dtype.kind in "biuf":  # sums of duplicates would not fit into a small dtype
-        matrix = matrix.astype(np.result_type(matrix.dtype, np.uint64 if matrix.dtype.kind == "u" else np.int64))
+        wide: type[np.number] = np.uint64 if matrix.dtype.kind == "u" else np.int64
+        if matrix.dtype.kind in "iu" and matrix.dtype.itemsize == 8 and matrix.nnz:
+            entries = matrix.tocoo().data
+            wide = wide if max(float(entries.max()), -float(entries.min())) * len(entries) < 2**63 else np.float64
+        matrix = matrix.astype(np.result_type(matrix.dtype, wide))
     csr = matrix.tocsr()
     if not csr.has_canonical_format:
         csr = csr.copy()
         csr.sum_duplicates()
-    if weighted is None and (csr.data != 1).any():
-        warn("the entries of the matrix were not used; weighted=True makes them weights")
-    # Rows to pairs.
-    src = np.repeat(np.arange(n), np.diff(csr.indptr))
-    columns = {"src": src, "dst": csr.indices, **({"weight": csr.data} if weighted else {})}
-    labels = {"src": "column 'row'", "dst": "column 'column'", "weight": "column 'data'"}
-    return from_columns(cls, columns, labels, client, n, {**options, "weighted": bool(weighted)})
+    return csr
 
 
 def check_shape(shape: tuple[int, ...]) -> int:

@@ -44,7 +44,7 @@ class _AppliedBefore(Exception):
 class _Here:
     """Runner of the calls, for `Caller`."""
 
-    alive = True
+    alive, here = True, False
 
 
 class Coordinator:

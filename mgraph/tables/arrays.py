@@ -124,15 +124,27 @@ def _tried(make: Callable[[Any], np.ndarray], values: Any) -> np.ndarray:
 def as_objects(values: Any) -> Any:
     """Return `values`, as an array of objects if NumPy would change the entries of a sequence.
 
-    NumPy cuts a NUL at the end of a string, makes strings and numbers of the numbers and bools beside them, and floats
-    of integers past int64.
+    NumPy cuts a NUL at the end of a string, makes strings and numbers of the numbers and bools beside them, floats of
+    integers past int64, and wraps dates that do not fit the finest unit among them.
     """
     if isinstance(values, list | tuple) or (isinstance(values, Sequence) and not isinstance(values, _BUFFERS)):
         kinds = set(map(type, values))
         mixed = len(kinds) > 1 and not kinds.isdisjoint((bool, np.bool_))
         if mixed or any(issubclass(kind, str) for kind in kinds) or (kinds == {int} and max(values) >= 2**63):
             return np.fromiter(values, object, len(values))
+        if (len(kinds) > 1 and _become_floats(values, kinds)) or (kinds == {np.datetime64} and _of_units(values)):
+            return np.fromiter(values, object, len(values))
     return values
+
+
+def _become_floats(values: Sequence[Any], kinds: set[type]) -> bool:
+    """Return True for integers of which NumPy makes floats, such as an int64 and a uint64."""
+    return all(issubclass(kind, int | np.integer) for kind in kinds) and np.asarray(values).dtype.kind == "f"
+
+
+def _of_units(values: Sequence[Any]) -> bool:
+    """Return True for dates of several units."""
+    return len({value.dtype for value in values}) > 1
 
 
 # ---- columns ---------------------------------------------------------------------------------------------------------
@@ -266,6 +278,8 @@ def _joined(array: Any) -> Any:
 
 
 def _of_arrow(values: Any, name: str, need: str) -> Any:
+    if not hasattr(values, "null_count"):  # a scalar
+        return as_array(values.as_py() if hasattr(values, "as_py") else values, name)
     # Make the chunks one array, and decode runs.
     pa, values = arrow(), _joined(values)
     if isinstance(values, pa.ChunkedArray):  # of no or of several chunks

@@ -88,6 +88,7 @@ def as_ids(values: Any, name: str) -> Any:
         array = _whole_objects(array, name, _WHOLE, (0, MAX_VERTICES - 1), _RANGE)
     # Check the range by the dtype: unsigned ids of at most 32 bits need no scan.
     if array.dtype.kind == "f":
+        array = _wider(array)
         _check_whole(array, name, _WHOLE)
         bad = (array < 0) | (array >= MAX_VERTICES)
         if bad.any():
@@ -116,6 +117,11 @@ def check_ids(ids: Any, n_vertices: int, name: str, advice: str = "") -> None:
 
 def _first(mask: Any) -> int:
     return int(mask.argmax())
+
+
+def _wider(array: Any) -> Any:
+    """Return floats of 16 bits, whose largest number is below the limits, as float32; others unchanged."""
+    return array.astype(np.float32) if array.dtype.itemsize == 2 else array
 
 
 @cache
@@ -217,7 +223,8 @@ def _is_text(column: Any) -> bool:
     if isinstance(column, Texts):
         return True
     if isinstance(column, Coded):
-        return _is_text(column.values)
+        values, first = column.values, column.codes[:1]
+        return _is_text(values[first] if len(first) and isinstance(values, np.ndarray) else values)
     if library_of(column) == "pyarrow":
         return "string" in str(column.type)
     return column.dtype.kind in "UT" or (column.dtype.kind == "O" and len(column) > 0 and isinstance(column[0], str))
@@ -227,8 +234,9 @@ def _texts(column: Any, name: str) -> Texts:
     """Return a column as strings."""
     if isinstance(column, Coded):
         values = column.values
-        if not _is_text(values) and len(values):
-            _refuse_kind(values[int(column.codes[0])] if len(column.codes) else values[0], name, 0)
+        others = values.tolist() if isinstance(values, np.ndarray) else [] if _is_text(values) else values
+        if not all(isinstance(value, str) for value in others):  # which rows may not have
+            return _texts(column.decoded(name), name)
         strings = _texts(values, f"the dictionary of {name}")
         return Texts(strings.at, strings.text, column.codes)
     if library_of(column) == "pyarrow":
@@ -294,10 +302,12 @@ def _numbers(column: Any, name: str, why: str = _INTEGERS) -> Any:
     """Return a column as int64[n]. `why` is the reason in messages about values of other types."""
     # Dictionaries and strings.
     if isinstance(column, Coded):
-        values = column.values
-        if _is_text(values) and len(column.codes):
-            raise InvalidBatch(f"{cell(name, 0)} is {shown(values[int(column.codes[0])])}; {why}")
-        return _numbers(values, name, why)[column.codes] if len(column.codes) else np.zeros(0, np.int64)
+        if _is_text(column) and len(column.codes):
+            raise InvalidBatch(f"{cell(name, 0)} is {shown(column.values[int(column.codes[0])])}; {why}")
+        values = unpacked(column.values, name)
+        if len(values) and np.can_cast(values.dtype, np.int64):
+            return values.astype(np.int64)[column.codes]
+        column = column.decoded(name)  # with the values that rows have, by the rows
     if _is_text(column):
         if len(column) == 0:
             return np.zeros(0, np.int64)
@@ -310,9 +320,8 @@ def _numbers(column: Any, name: str, why: str = _INTEGERS) -> Any:
     limit = "keys run from -2**63 to 2**63 - 1"
     if column.dtype.kind == "O":
         column = _whole_objects(column, name, why, (-(2**63), 2**63 - 1), limit)
-    if column.dtype == np.float16:  # whose largest number is below the limits
-        column = column.astype(np.float32)
     if column.dtype.kind == "f":
+        column = _wider(column)
         _check_whole(column, name, "keys are whole numbers, floats below 2**53", EXACT)
     elif column.dtype.kind not in "iu":
         value = f"{cell(name, 0)} is {shown(column[0])}, and the column is {column.dtype}"

@@ -117,6 +117,8 @@ class Names:
                 return f"; from_csv(path, delimiter={mark!r}) reads columns between {mark!r}"
             if all(text.strip().isdigit() for text in texts):
                 return "; if its first line is an edge, read(path, source=0, target=1) counts columns"
+        if any(isinstance(column, tuple) for column in available):
+            return "; columns of several levels have no name: frame.droplevel(0, axis=1) takes the first level away"
         example = ", as in source={!r}, target={!r}".format(*available) if len(available) > 1 else ""
         return f"; the ends are 'source' and 'target', or 'src' and 'dst': source= and target= name others{example}"
 

@@ -123,23 +123,54 @@ def _of_objects(array: np.ndarray, name: str) -> np.ndarray:
     if all(issubclass(kind, str) for kind in kinds):
         return _parsed(values, name).reshape(array.shape)
     if all(issubclass(kind, np.datetime64) for kind in kinds):
-        return np.array(values).reshape(array.shape)
+        return _of_units(values, name).reshape(array.shape)
     for at, value in enumerate(values):
         if type(value) not in whole and not isinstance(value, datetime.date):
             raise InvalidBatch(f"{cell(name, at)} is {shown(value)}; times are integers of 64 bits or datetime64")
     if whole:
         at = next(at for at, value in enumerate(values) if type(value) not in whole)
         raise InvalidBatch(f"{cell(name, at)} is {shown(values[at])}, and others are integers; all are of one kind")
-    return _dates([_naive(value) for value in values], name).reshape(array.shape)
+    return _dates([_naive(value, cell(name, at)) for at, value in enumerate(values)], name).reshape(array.shape)
 
 
-def _naive(value: Any) -> Any:
+def _of_units(values: list[Any], name: str) -> np.ndarray:
+    """Return dates of NumPy, in the finest of their units."""
+    units: dict[Any, list[int]] = {}
+    for at, value in enumerate(values):
+        units.setdefault(value.dtype, []).append(at)
+    try:
+        finest = np.result_type(*units)
+    except OverflowError:
+        raise InvalidBatch(f"{name} has {' and '.join(map(str, units))}; these have no common unit") from None
+    kept = np.empty(len(values), finest)
+    bad = list[int]()
+    for unit, rows in units.items():
+        dates = np.array([values[at] for at in rows], unit)
+        kept[rows] = converted = _converted(dates, finest, name)
+        bad += np.array(rows)[converted.astype(unit) != dates].tolist()
+    if bad:
+        raise InvalidBatch(f"{cell(name, min(bad))} is {values[min(bad)]}, which {finest} cannot hold; others need it")
+    return kept
+
+
+def _converted(dates: Any, dtype: Any, name: str) -> Any:
+    """Return dates in another unit; those that it cannot hold wrap."""
+    try:
+        return dates.astype(dtype)
+    except OverflowError:  # of the factor between the units
+        raise InvalidBatch(f"{name} has dtype {dates.dtype}, and {dtype} is too far from it to convert") from None
+
+
+def _naive(value: Any, name: str) -> Any:
     """Return a date without its time zone, in UTC."""
     if getattr(value, "tzinfo", None) is None:
         return value
-    if hasattr(value, "tz_convert"):  # a Timestamp of pandas, which keeps its nanoseconds
-        return value.tz_convert(None)
-    return value.astimezone(datetime.UTC).replace(tzinfo=None)
+    try:
+        if hasattr(value, "tz_convert"):  # a Timestamp of pandas, which keeps its nanoseconds
+            return value.tz_convert(None)
+        return value.astimezone(datetime.UTC).replace(tzinfo=None)
+    except (OverflowError, ValueError):
+        raise InvalidBatch(f"{name} is {value}, which in UTC is outside the years 1 to 9999 of Python") from None
 
 
 def _dates(values: list[Any], name: str) -> np.ndarray:
@@ -282,7 +313,7 @@ def _in_unit(values: Any, times: str, name: str) -> Any:
             f"{name} has dtype {dtype} and the graph has times={times!r}; give times of that dtype, or make the graph "
             f"with times={dtype.name!r}"
         )
-    kept = values.astype(times)
+    kept = _converted(values, times, name)
     bad = kept.astype(dtype) != values
     if bad.any():
         at = int(bad.argmax())

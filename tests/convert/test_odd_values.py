@@ -207,3 +207,35 @@ def test_columns_of_a_mapping(column, message):
             with pytest.raises(InvalidBatch, match=message):
                 graph.insert({"source": column, "target": [0, 1, 2]})
             assert (graph.num_vertices, graph.num_edges, graph.epoch) == (0, 0, 0)
+
+
+def test_sums_of_a_matrix_do_not_wrap():
+    for dtype, value in ((np.int64, 2**62), (np.int64, -(2**62)), (np.uint64, 2**63)):
+        matrix = sp.coo_array((np.array([value] * 3, dtype), ([0] * 3, [1] * 3)), shape=(2, 2))
+        assert DynamicGraph.from_scipy(matrix, weighted=True).weights([0], [1]).tolist() == [3.0 * value]
+    exact = sp.coo_array((np.array([2**60, 1 - 2**60]), ([0, 0], [1, 1])), shape=(2, 2))
+    assert DynamicGraph.from_scipy(exact, weighted=True).weights([0], [1]).tolist() == [1]
+
+
+def test_a_matrix_that_scipy_cannot_read():
+    matrix = sp.csr_array(np.eye(2))
+    matrix.indptr = np.array([0, 1, 5])
+    with pytest.raises(InvalidBatch, match="the matrix cannot be read by SciPy: "):
+        DynamicGraph.from_scipy(matrix)
+
+
+def test_columns_of_several_levels():
+    frame = pd.DataFrame([[0, 1]], columns=pd.MultiIndex.from_tuples([("a", "source"), ("a", "target")]))
+    with pytest.raises(InvalidBatch, match="no column 'source'.*several levels have no name: frame.droplevel"):
+        DynamicGraph.from_pandas(frame)
+    assert DynamicGraph.from_pandas(frame.droplevel(0, axis=1)).num_edges == 1
+
+
+def test_a_list_of_pairs_is_no_part():
+    pairs = [(0, 1), (2, 3), (4, 5)]
+    with DynamicGraph(n_vertices=9, weighted=True) as graph:
+        for call in (graph.stream, graph.ingest):
+            with pytest.raises(InvalidBatch, match=r"a part is a list of pairs, as \(0, 1\); a part has columns"):
+                call([pairs])
+        assert graph.num_edges == 0
+        assert graph.stream([tuple(map(list, zip(*pairs, strict=True)))]).inserted == 3

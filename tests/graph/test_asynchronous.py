@@ -17,7 +17,7 @@ from graph_clusters import NO_DASHBOARD
 from plain_graph import fresh_rng
 
 from mgraph import AsyncDynamicGraph, DynamicGraph, EdgeBatch, GraphClosed, UnknownVertex, WorkerLost
-from mgraph.client.asynchronous import _handle
+from mgraph.client.asynchronous import _handle, _Thread
 from mgraph.client.batches.pending import PendingReport
 from mgraph.client.batches.pipeline import Pipeline
 from mgraph.client.calls.coordinator import Coordinator
@@ -264,3 +264,72 @@ def test_a_cancelled_pipeline_ends_its_turn_with_a_published_graph(client, monke
             await g.unpublish()
 
     run(client, body)
+
+
+def test_properties_do_not_wait_on_the_event_loop(client, monkeypatch):
+    """After a cancellation too, while another thread has the lock of a published graph."""
+    has_lock, end = threading.Event(), threading.Event()
+
+    def hold(graph) -> None:
+        with graph._directory.coordinator.lock:
+            has_lock.set()
+            end.wait(5)
+
+    async def body(client: Client) -> None:
+        async with DynamicGraph(client, N) as g:
+            await g.insert([0], [1])
+            await g.publish("held")
+            monkeypatch.setattr(g._target._directory.coordinator, "_interrupted", True)
+            task = asyncio.create_task(g.in_thread(hold))
+            await asyncio.to_thread(has_lock.wait)
+            began = time.monotonic()
+            assert (g.epoch, g.num_edges, g.num_vertices, g.nbytes > 0) == (1, 1, N, True)
+            assert time.monotonic() - began < 2
+            end.set()
+            await task
+            assert await g.in_thread(lambda graph: graph.epoch) == 1
+            await g.unpublish()
+
+    run(client, body)
+
+
+def test_a_cancelled_end_of_a_pipeline_is_not_logged(caplog):
+    """It is made in its turn, as after Ctrl-C, and nobody waits for it."""
+    release = threading.Event()
+
+    def leave() -> None:
+        raise KeyboardInterrupt
+
+    async def body() -> None:
+        thread = _Thread()
+        busy = asyncio.create_task(thread.run(release.wait))
+        leaving = asyncio.create_task(thread.run(leave, always=True))
+        await asyncio.sleep(0.05)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        release.set()
+        await busy
+        await thread.run(int)
+        del busy, leaving
+        gc.collect()
+
+    asyncio.run(body())
+    assert "never retrieved" not in caplog.text
+
+
+@pytest.mark.parametrize("n", [1, 50_000])  # in a group, and alone
+def test_a_batch_that_is_recalled_before_its_flight_begins(client, monkeypatch, n):
+    launch = Coordinator._launch
+
+    async def recalled(self, *args):
+        await launch(self, *args)
+        await self._recall()  # in the same step of the event loop
+
+    with DynamicGraph(client, N) as g:
+        with monkeypatch.context() as patch:
+            patch.setattr(Coordinator, "_launch", recalled)
+            with pytest.raises(GraphClosed, match="was dropped"), g.pipeline() as pipeline:
+                pipeline.update(EdgeBatch(np.arange(n) % N, np.arange(n) % N))
+        assert (g.epoch, g.num_edges) == (0, 0)
+        assert (g.insert([0], [1]).epoch, g.num_edges) == (1, 1)

@@ -55,3 +55,44 @@ def test_values_that_python_or_arrow_does_not_have():
                 EdgeBatch(column, [1], keys=keys)
     with pytest.raises(InvalidBatch, match="src cannot be read by Arrow"):
         EdgeBatch(pd.DataFrame({"a": [2**70, 7]}), [1, 2])
+
+
+@pytest.mark.parametrize("column", [[np.uint64(2**62 + 1), np.int64(-3)], [2**62 + 1, np.uint64(1), -3]], ids=str)
+def test_integers_of_several_dtypes_stay_exact(column):
+    values = [int(value) for value in column]
+    batch = EdgeBatch(column, column, keys="int64", time=column)
+    assert batch.src.tolist() == batch.time.tolist() == values
+    with pytest.raises(InvalidBatch, match=r"src\[0\] is 9223372036854775808; keys run from"):
+        EdgeBatch([2**63, np.int64(2)], [1, 2], keys="int64")
+    with pytest.raises(InvalidBatch, match=r"src\[0\] is 9223372036854775808; vertex ids run from"):
+        EdgeBatch([np.uint64(2**63), np.int64(2)], [1, 2])
+
+
+def test_half_precision_ids_warn_of_nothing():
+    assert EdgeBatch(np.array([1, 2048], np.float16), [1, 2]).src.tolist() == [1, 2048]
+
+
+def test_scalars_of_arrow():
+    batch = EdgeBatch([1, 2], [3, 4], pa.scalar(2.5), time=pa.scalar(7))
+    assert (batch.weight.tolist(), batch.time.tolist()) == ([2.5, 2.5], [7, 7])
+    for keys in (None, "int64", "string", "auto"):
+        with pytest.raises(InvalidBatch, match="src has type Int64Scalar and 0 dimensions"):
+            EdgeBatch.of({"src": pa.scalar(1), "dst": [1]}, keys, {})
+    with pytest.raises(InvalidBatch, match=r"weight\[0\] is missing"):
+        EdgeBatch([1], [2], pa.scalar(None, pa.float64()))
+
+
+def test_categories_are_checked_by_the_rows():
+    unused = pd.Categorical([2.0, 1.0], [0.5, 1.0, 2.0])
+    assert EdgeBatch(unused, [1, 2], keys="int64").src.tolist() == [2, 1]
+    for keys in ("int64", "auto"):
+        with pytest.raises(InvalidBatch, match=r"src\[0\] is 1.5; keys are whole"):
+            EdgeBatch.of({"src": pd.Categorical([1.5, 0]), "dst": [1, 2]}, keys, {})
+    for categories in (["a", "b", 1], [1, "a", "b"]):
+        for keys in ("string", "auto"):
+            batch = EdgeBatch.of({"src": pd.Categorical(["b", "a"], categories), "dst": ["x", "y"]}, keys, {})
+            assert list(batch.src) == ["b", "a"]
+        with pytest.raises(InvalidBatch, match=r"src\[1\] is 1; the graph's keys are strings"):
+            EdgeBatch(pd.Categorical(["b", 1], categories), ["x", "y"], keys="string")
+        with pytest.raises(InvalidBatch, match=r"src\[1\] is 'b'; the graph's keys are int64"):
+            EdgeBatch(pd.Categorical([1, "b"], categories), [1, 2], keys="int64")

@@ -116,3 +116,32 @@ def test_fractions_say_how_to_make_times_of_them():
 def test_no_times():
     for empty in ([], np.array([], "U4"), np.array([], object)):
         assert as_times(empty, 0).shape == (0,)
+
+
+def test_dates_of_several_units_do_not_wrap():
+    dates = [np.datetime64("2020-01-01", "D"), np.datetime64(1, "ns"), np.datetime64("2021", "Y")]
+    for column in (dates, np.array(dates, object), tuple(dates)):
+        times = as_times(column, 3)
+        assert times.dtype == "M8[ns]"
+        assert times.tolist() == np.array(dates, "M8[ns]").tolist()
+    late = [np.datetime64(1, "ns"), np.datetime64("3000-01-01", "D")]
+    for column in (late, np.array(late, object)):
+        with pytest.raises(InvalidBatch, match=r"time\[1\] is 3000-01-01, which datetime64\[ns\] cannot hold"):
+            as_times(column, 2)
+    with DynamicGraph(times="datetime64[ns]") as graph:
+        with pytest.raises(InvalidBatch, match=r"column 'time', row 1 is 3000-01-01"):
+            graph.insert({"source": [0, 1], "target": [1, 2], "time": late})
+        assert (graph.num_vertices, graph.epoch) == (0, 0)
+
+
+def test_dates_that_python_and_numpy_cannot_convert():
+    zone = datetime.timezone(datetime.timedelta(hours=2))
+    with pytest.raises(InvalidBatch, match=r"time\[1\] is 0001-01-01 00:00:00\+02:00, which in UTC is outside"):
+        as_times([datetime.datetime(2020, 1, 1, tzinfo=zone), datetime.datetime(1, 1, 1, tzinfo=zone)], 2)
+    with pytest.raises(InvalidBatch, match=r"time has datetime64\[as\] and datetime64\[s\]; these have no common unit"):
+        as_times([np.datetime64(1, "as"), np.datetime64(1, "s")], 2)
+    with DynamicGraph(n_vertices=2, times="datetime64[s]") as graph:
+        with pytest.raises(InvalidBatch, match=r"time has dtype datetime64\[as\], and datetime64\[s\] is too far"):
+            graph.insert(0, 1, time=np.array([1], "M8[as]"))
+        with pytest.raises(InvalidOption, match="before is .*too far"):
+            graph.expire(np.datetime64(1, "as"))

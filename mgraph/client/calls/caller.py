@@ -37,6 +37,10 @@ class Alive(Protocol):
     def alive(self) -> bool:
         """True while it runs."""
 
+    @property
+    def here(self) -> bool:
+        """True in its own thread, where a call would wait for itself."""
+
 
 class GraphStatus(NamedTuple):
     """The client's knowledge of a graph. Reading it makes no call.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import select
 from collections.abc import Callable, Sized
 from typing import cast
@@ -106,7 +105,7 @@ class ChannelCalls:
             and sessions.by_channel
             and "sources" not in args  # a warning about a silent worker names the user's function
             and self._runner.alive
-            and asyncio._get_running_loop() is not self._runner.loop
+            and not self._runner.here
         )
 
     def _packed(self, calls: list[Call], alike: bool) -> list[bytes] | None:

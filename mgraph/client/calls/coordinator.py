@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any, TypeVar
 
 from mgraph.calls import CALLS, CallSize, RemoteCall
@@ -255,9 +256,14 @@ class Coordinator:
         self.sessions.closed = True
         try:
             if self.runner.alive:
-                self.runner.run(self.sessions.close(), CLOSE_SECONDS)
+                self.runner.run(self._close(), CLOSE_SECONDS)
         finally:
             self.drop()
+
+    async def _close(self) -> None:
+        if self._graph_lock is not None:
+            self._graph_lock.leave()
+        await self.sessions.close()
 
     def drop(self) -> None:
         """Close every comm without waiting, from any thread. A graph that is collected unclosed ends this way."""
@@ -474,6 +480,9 @@ class Coordinator:
             await asyncio.wait(self._flying)
 
     async def _recall(self) -> None:
+        # A flight that is cancelled before it begins would neither abort the call nor leave `_flying`.
+        while self._flying and getcoroutinestate(next(iter(self._flying)).get_coro()) == CORO_CREATED:  # type: ignore[arg-type]
+            await asyncio.sleep(0)
         if self._flying:
             next(iter(self._flying)).cancel()  # aborts, which fails those after it
         await self._landed()

@@ -38,6 +38,11 @@ class LoopRunner:
         """True while the loop runs."""
         return self.loop.is_running()
 
+    @property
+    def here(self) -> bool:
+        """True in the loop's own thread, where a call would wait for itself."""
+        return asyncio._get_running_loop() is self.loop
+
     def run(self, work: Coroutine[Any, Any, T], grace: float) -> T:
         """Run `work` on the loop and return its result.
 
@@ -88,11 +93,7 @@ class LoopRunner:
         """Raise an error if nothing can run: the loop has ended, or this is its own thread."""
         if not self.alive:
             raise GraphClosed("the Dask client of this graph is closed")
-        try:
-            running = asyncio.get_running_loop()
-        except RuntimeError:
-            return
-        if running is self.loop:
+        if self.here:
             raise RuntimeError("mgraph's calls block, so they must not be made from the client's event loop")
 
 

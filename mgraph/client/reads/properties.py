@@ -98,17 +98,22 @@ class Properties:
 
     @property
     def _current(self) -> Directory:
-        """The directory. After a Ctrl-C it is first updated from the workers, unless the graph is lost."""
-        if self._directory.coordinator.status.unsettled:
-            with suppress(MgraphError, RuntimeError):  # RuntimeError on the event loop, which cannot wait
+        """The directory. After a Ctrl-C it is first updated from the workers, unless the graph is lost.
+
+        On the client's event loop it is as it was: a wait there, for a lock too, would never end.
+        """
+        coordinator = self._directory.coordinator
+        if coordinator.status.unsettled and not coordinator.runner.here:
+            with suppress(MgraphError, RuntimeError):  # RuntimeError of a loop that has ended
                 self._directory.check()
         return self._directory
 
     @property
     def num_vertices(self) -> int:
         """The number of vertices; without keys, deleted ones count too. Asks the workers only after a Ctrl-C."""
-        with suppress(MgraphError):  # lost or closed: return the last known number
-            self._directory.check()
+        if not self._directory.coordinator.runner.here:
+            with suppress(MgraphError):  # lost or closed: return the last known number
+                self._directory.check()
         return self._directory.n_vertices
 
     @property
