@@ -80,7 +80,7 @@ def next_level(level: Level, numbers: Array, n: int, communities: Array = None, 
     fixed = None if level.fixed is None else device.gather(numbers, level.fixed)
     following = Level(shard, [rows], partition, None, strengths, loops, level.objective, level.weights[0].unit, fixed)
     following.least = level.least
-    following.apart = level.apart + level.products([strength[n:] for strength in all_strengths])
+    following.apart = level.apart + level.sum_products([strength[n:] for strength in all_strengths])
 
     # Start with their communities. The weight inside of fixed vertices is not known.
     if communities is None and fixed is not None:
@@ -112,9 +112,9 @@ def _ranges(device: Device, strengths: list[Array], size: int) -> Partition:
 
 
 def lone_vertices(level: Level) -> Array | None:
-    """Return 1 for each vertex without edges, uint8[n]; None if there are none, or if not all rows are known. Collective.
+    """Return 1 for each vertex without edges, which never moves: uint8[n]. Collective.
 
-    They never move.
+    None if there are none, or if the level has fixed vertices, whose rows are not known.
     """
     if level.fixed is not None:
         return None

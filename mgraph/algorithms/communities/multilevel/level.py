@@ -133,17 +133,13 @@ class Level:
 
         Ranks decide by it. Rank 0 adds up the products for all, since other CPUs may round differently.
         """
-        products = np.float64(0 if self.shard.rank else self._sum_products())
+        products = np.float64(0 if self.shard.rank else self.sum_products(self.sums) + self.apart)
         gained, bits = self.shard.exchange.allreduce(np.array([gained, products.view(np.int64)]))
         self.inside += int(gained)
         return self.objective.value(self.inside, float(bits.view(np.float64)))
 
-    def _sum_products(self) -> float:
-        """Return the sum over the communities of the product of both strengths."""
-        return self.products(self.sums) + self.apart
-
-    def products(self, sums: list[Array]) -> float:
-        """Return the sum of the products of both strengths in `sums`."""
+    def sum_products(self, sums: list[Array]) -> float:
+        """Return the sum of the products of both strengths, of each community or vertex."""
         n = len(sums[0])
         parts = self.device.empty(-(-n // CHUNK), np.float64)
         self.kernels.SumProducts(len(parts), sums=sums[0], others=sums[-1], n=n, parts=parts)
