@@ -337,7 +337,7 @@ class Communities:
         self.kernels.NameVertices(rows, labels=own, names=self.names.names, n=rows, label_of=label, name_of=name)
         if shard.by_name is not shard.order:
             least = device.full(n, 2**32 - 1, np.uint32)
-            self.kernels.LeastNames(n, labels=self.labels, names=vertex_labels(shard), lone=None, n=n, least=least)
+            self.kernels.LeastNames(n, labels=self.labels, names=vertex_labels(shard), n=n, least=least)
             label = device.astype(device.gather(least, own), np.int64)
         scalars = {self.scalar: self._reached(), "communities": self.names.count, "levels": self.levels}
         return {"community": label, "name": name}, scalars

@@ -93,7 +93,7 @@ def improve_region(level: Level, chosen: Array, descend: Callable[[Hierarchy], A
     numbers = all_gather(shard, device.gather(numbers, levels.members), partition=partition)
     least = device.full(total, NOWHERE, np.uint32)
     by_name = members if level.names is None else device.gather(level.names, members)
-    level.kernels.LeastNames(k, labels=numbers, names=by_name, lone=None, n=k, least=least)
+    level.kernels.LeastNames(k, labels=numbers, names=by_name, n=k, least=least)
     device.scatter(least, numbers[k:], outside)
     labels = level.labels.copy()
     device.scatter(labels, members, device.gather(least, numbers[:k]))

@@ -3,19 +3,6 @@
 #include "algorithms/primitives/fixed_point.cuh"
 #include "kernels/rows.cuh"
 
-template <class View>
-struct MarkLone {  // marks rows without edges, one lane per own row
-    static constexpr int lanes = 1;
-    View graph;
-    View back;  // in-edges, which count too if `both` is 1
-    i64 both;
-    i64 n;
-    u8* lone;
-    DEVICE void operator()(Grid grid) const {
-        for (i64 row : grid.items(n)) lone[row] = !graph.degree(row) && !(both && back.degree(row));
-    }
-};
-
 struct MarkNames {  // marks smallest names, by which communities are numbered, one lane per community
     static constexpr int lanes = 1;
     const u32* least;
@@ -44,22 +31,10 @@ struct NumberVertices {  // writes the number of a vertex's community, one lane 
     const u32* labels;
     const u32* least;
     const i64* upto;
-    const u8* lone;  // 1 for vertices that are numbered last, each alone; or null
-    const i64* lone_upto;  // number of these up to each vertex
-    const u32* vertex_names;  // null for ids
-    i64 others;  // the number of other communities
     i64 n;
     u32* numbers;
-    u32* names;  // out, for lone vertices
     DEVICE void operator()(Grid grid) const {
-        for (i64 v : grid.items(n)) {
-            if (!lone || !lone[v]) {
-                numbers[v] = (u32)(upto[least[labels[v]]] - 1);
-                continue;
-            }
-            numbers[v] = (u32)(others + lone_upto[v] - 1);
-            names[numbers[v]] = vertex_names ? vertex_names[v] : (u32)v;
-        }
+        for (i64 v : grid.items(n)) numbers[v] = (u32)(upto[least[labels[v]]] - 1);
     }
 };
 

@@ -16,7 +16,6 @@ import numpy as np
 from mgraph.algorithms import algorithm
 from mgraph.algorithms.algorithm import LANES
 from mgraph.algorithms.communities.multilevel.level import Level
-from mgraph.algorithms.primitives.replicated import all_gather
 from mgraph.device import Array, Device
 from mgraph.kernels import View, constants, load
 from mgraph.partition import Partition
@@ -24,7 +23,7 @@ from mgraph.structures.merge import merge_in_order
 from mgraph.structures.run import Run
 from mgraph.structures.sort import sort_keys
 
-__all__ = ["CoarseRows", "add_up", "lone_vertices", "next_level", "number_communities"]
+__all__ = ["CoarseRows", "add_up", "next_level", "number_communities"]
 
 SUMS_FILE = "algorithms/communities/multilevel/aggregation.cuh"
 SORTING = ("cuda",)  #: devices that add up by sorting
@@ -51,7 +50,7 @@ class CoarseRows:
         return View("algorithms/communities/multilevel/view.cuh", "CoarseView", vars(self))
 
 
-def next_level(level: Level, numbers: Array, n: int, communities: Array = None, n_lone: int = 0) -> Level:
+def next_level(level: Level, numbers: Array, n: int, communities: Array = None) -> Level:
     """Make vertices with equal numbers a vertex of the next level.
 
     Parameters
@@ -63,16 +62,12 @@ def next_level(level: Level, numbers: Array, n: int, communities: Array = None, 
         The number of new vertices.
     communities : uint32[n of the level], optional
         The number of each vertex's community, with which the new vertices begin; else each begins as a community.
-    n_lone : int
-        How many vertices without edges have a number of `n` or more, and are left out.
     """
     # Weigh the new vertices, and their edges.
     device, shard = level.device, level.shard
-    n_all = n + n_lone
-    all_strengths = [level.sums_of(numbers, strength, n_all) for strength in level.strengths]
-    strengths = [strength[:n] for strength in all_strengths]
+    strengths = [level.sums_of(numbers, strength, n) for strength in level.strengths]
     partition = _ranges(device, strengths, shard.size)
-    rows = _coarse(level, numbers, n, n_all, partition)
+    rows = _coarse(level, numbers, n, partition)
 
     # The weight inside of them is what is not between them.
     between = int(shard.exchange.allreduce(np.array([device.total(rows.weights)]))[0])
@@ -80,15 +75,14 @@ def next_level(level: Level, numbers: Array, n: int, communities: Array = None, 
     fixed = None if level.fixed is None else device.gather(numbers, level.fixed)
     following = Level(shard, [rows], partition, None, strengths, loops, level.objective, level.weights[0].unit, fixed)
     following.least = level.least
-    following.apart = level.apart + level.sum_products([strength[n:] for strength in all_strengths])
 
     # Start with their communities. The weight inside of fixed vertices is not known.
     if communities is None and fixed is not None:
         communities, _ = number_communities(level, level.labels)
     if communities is not None:
-        labels = device.empty(n_all, np.uint32)
+        labels = device.empty(n, np.uint32)
         level.kernels.CommunitiesOfParts(level.n, parts=numbers, numbers=communities, n=level.n, communities=labels)
-        following.start(labels[:n], level.inside)
+        following.start(labels, level.inside)
     else:
         following.start(inside=loops)
     return following
@@ -111,53 +105,33 @@ def _ranges(device: Device, strengths: list[Array], size: int) -> Partition:
     return Partition((0, *(device.to_host(device.xp.searchsorted(upto, marks)) + 1).tolist(), n))
 
 
-def lone_vertices(level: Level) -> Array | None:
-    """Return 1 for each vertex without edges, which never moves: uint8[n]. Collective.
-
-    None if there are none, or if the level has fixed vertices, whose rows are not known.
-    """
-    if level.fixed is not None:
-        return None
-    own = level.device.empty(level.rows, np.uint8)
-    level.kernels.MarkLone(level.rows, **level.tally.sides(), n=level.rows, lone=own)
-    lone = all_gather(level.shard, own, partition=level.partition)
-    return lone if level.device.total(lone) else None
-
-
-def number_communities(level: Level, labels: Array, lone: Array = None) -> tuple[Array, Array]:
+def number_communities(level: Level, labels: Array) -> tuple[Array, Array]:
     """Number the communities of `labels`, less than 2 n, by their smallest names.
 
-    Vertices that are 1 in `lone`, uint8[n], are numbered last, each as a community of its own. Returns the number of
-    each vertex's community, and the smallest name of each community.
+    Returns the number of each vertex's community, and the smallest name of each community.
     """
     # Find the smallest name of each community, and mark it.
     device, library, n = level.device, level.kernels, level.n
     least, marked = device.full(2 * n, 2**32 - 1, np.uint32), device.zeros(n, np.uint8)
-    library.LeastNames(n, labels=labels, names=level.names, lone=lone, n=n, least=least)
+    library.LeastNames(n, labels=labels, names=level.names, n=n, least=least)
     library.MarkNames(2 * n, least=least, n=2 * n, marked=marked)
 
     # Number the marked names.
     upto = device.empty(n, np.int64)
     device.cumsum(marked, out=upto)
-    others, n_lone, lone_upto = int(upto[-1]) if n else 0, 0, None
-    if lone is not None:
-        lone_upto = device.empty(n, np.int64)
-        n_lone = int(device.cumsum(lone, out=lone_upto)[-1])
-    names, numbers = device.empty(others + n_lone, np.uint32), device.empty(n, np.uint32)
+    names = device.empty(int(upto[-1]) if n else 0, np.uint32)
     library.NumberCommunities(2 * n, least=least, upto=upto, n=2 * n, names=names)
-    library.NumberVertices(
-        n, labels=labels, least=least, upto=upto, lone=lone, lone_upto=lone_upto, vertex_names=level.names,
-        others=others, n=n, numbers=numbers, names=names,
-    )  # fmt: skip
+    numbers = device.empty(n, np.uint32)
+    library.NumberVertices(n, labels=labels, least=least, upto=upto, n=n, numbers=numbers)
     return numbers, names
 
 
-def _coarse(level: Level, numbers: Array, n: int, n_all: int, partition: Partition) -> CoarseRows:
-    """Return the own rows of the graph of the first `n` of `n_all` communities; the rest has no arcs."""
+def _coarse(level: Level, numbers: Array, n: int, partition: Partition) -> CoarseRows:
+    """Return the own rows of the graph of `n` communities."""
     # Add up the own arcs.
     device, shard = level.device, level.shard
     if device.kind not in SORTING:
-        rows = _by_ranges(level, numbers, n, n_all)
+        rows = _by_ranges(level, numbers, n)
         if shard.size == 1:
             return rows
         keys, sums = device.empty(rows.num_edges, np.uint64), rows.weights
@@ -186,12 +160,12 @@ def _coarse(level: Level, numbers: Array, n: int, n_all: int, partition: Partiti
 # ---- sums by communities, on a CPU -----------------------------------------------------------------------------------
 
 
-def _by_ranges(level: Level, numbers: Array, n: int, n_all: int) -> CoarseRows:
-    """Add up the own arcs by pairs of communities, with a row for each of the first `n` of `n_all` communities."""
+def _by_ranges(level: Level, numbers: Array, n: int) -> CoarseRows:
+    """Add up the own arcs by pairs of communities, with a row for each of `n` communities."""
     # List the own rows by community.
     device, library = level.device, level.kernels
     own = numbers[level.first : level.first + level.rows]
-    begins, room = device.zeros(n_all + 1, np.int64), device.zeros(n_all + 1, np.int64)
+    begins, room = device.zeros(n + 1, np.int64), device.zeros(n + 1, np.int64)
     library.MeasureCommunities(
         level.rows, **level.tally.sides(), numbers=own, n=level.rows, vertices=begins[1:], arcs=room[1:]
     )
@@ -203,7 +177,7 @@ def _by_ranges(level: Level, numbers: Array, n: int, n_all: int) -> CoarseRows:
     # Add up ranges of communities with about equally many arcs.
     arcs = int(room[-1])
     n_ranges = max(1, min(RANGES * device.threads, SUMS * arcs // max(n, 1)))
-    inner = np.searchsorted(room[: n + 1], np.arange(1, n_ranges) * (arcs // n_ranges))
+    inner = np.searchsorted(room, np.arange(1, n_ranges) * (arcs // n_ranges))
     ranges = device.asarray(np.array([0, *np.minimum(inner, n), n], np.int64))
     dst, weights = device.empty(arcs, np.uint32), device.empty(arcs, np.uint64)
     offsets = device.zeros(n + 1, np.int64)

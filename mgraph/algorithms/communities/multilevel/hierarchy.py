@@ -8,13 +8,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import Shard, incoming, kernels
-from mgraph.algorithms.communities.multilevel.aggregation import (
-    CoarseRows,
-    add_up,
-    lone_vertices,
-    next_level,
-    number_communities,
-)
+from mgraph.algorithms.communities.multilevel.aggregation import CoarseRows, add_up, next_level, number_communities
 from mgraph.algorithms.communities.multilevel.level import FILE, Level
 from mgraph.algorithms.communities.multilevel.objective import Objective
 from mgraph.algorithms.primitives.compact_csr import compact_rows, compact_rows_sample
@@ -62,8 +56,7 @@ def vertex_level(shard: Shard, sides: list[Any], strengths: list[Array], objecti
 class Hierarchy:
     """The present level, and its vertex for each own vertex of the graph.
 
-    Vertices without edges never move. They are not in the next level: their numbers follow those of its vertices, as do
-    those of earlier levels. Earlier levels stay in memory, so that `climb` can return to them.
+    Earlier levels stay in memory, so that `climb` can return to them.
 
     Attributes
     ----------
@@ -76,29 +69,24 @@ class Hierarchy:
     def __init__(self, finest: Level) -> None:
         self.finest, self.level, self.levels = finest, finest, 0
         self.members = finest.device.arange(finest.first, finest.first + finest.rows, np.uint32)
-        # Earlier levels, the next level's vertex of each of theirs, and how many the next level leaves out.
-        self._finer: list[tuple[Level, Array, int]] = []
-        self.names = finest.names  # smallest user's id of each vertex of the level, or left out; None for its id
-        self._left_out = 0  # vertices of all earlier levels that are not in the present one
+        self._finer: list[tuple[Level, Array]] = []  # earlier levels, and the next level's vertex of each of theirs
+        self.names = finest.names  # smallest user's id of each vertex of the level; None for its id
 
     def coarsen(self, parts: Array = None, few: int = 0) -> bool:
         """Make each part of a community a vertex; without `parts` each community. Returns False if none has two.
 
         With `parts`, each community also becomes a vertex if there are fewer than `few` more parts than communities.
         """
-        lone = lone_vertices(self.level)
-        of_communities = number_communities(self.level, self.level.labels, lone)
-        numbers, least = of_communities if parts is None else number_communities(self.level, parts, lone)
+        of_communities = number_communities(self.level, self.level.labels)
+        numbers, least = of_communities if parts is None else number_communities(self.level, parts)
         if len(least) < len(of_communities[1]) + few:
             numbers, least = of_communities
         if len(least) == self.level.n:
             return False
-        n_lone = 0 if lone is None else self.level.device.total(lone)
-        n, communities = len(least) - n_lone, None if parts is None else of_communities[0]
-        level = next_level(self.level, numbers, n, communities, n_lone)
+        level = next_level(self.level, numbers, len(least), None if parts is None else of_communities[0])
         self._descend(numbers, least)
-        self._finer.append((self.level, numbers, n_lone))
-        self.level, self.levels, self._left_out = level, self.levels + 1, self._left_out + n_lone
+        self._finer.append((self.level, numbers))
+        self.level, self.levels = level, self.levels + 1
         return True
 
     def is_whole(self) -> bool:
@@ -111,17 +99,15 @@ class Hierarchy:
 
     def ascend(self) -> None:
         """Begin on the first level with the communities of the last one."""
-        numbers, least = number_communities(self.level, self.level.labels)
-        numbers = self._followed(numbers, len(least), self._left_out)
+        numbers, _ = number_communities(self.level, self.level.labels)
         labels = all_gather(self.finest.shard, self.finest.device.gather(numbers, self.members))
         self.finest.start(labels, self.level.inside)
 
     def climb(self) -> Iterator[Level]:
         """Go back level by level, and yield each, after it has begun with the communities of the last one."""
         while self._finer:
-            level, numbers, n_lone = self._finer.pop()
-            communities, least = number_communities(self.level, self.level.labels)
-            communities = self._followed(communities, len(least), n_lone)
+            level, numbers = self._finer.pop()
+            communities, _ = number_communities(self.level, self.level.labels)
             level.start(level.device.gather(communities, numbers), self.level.inside)
             self.level = level
             yield level
@@ -135,14 +121,8 @@ class Hierarchy:
 
     def _descend(self, numbers: Array, least: Array) -> None:
         device = self.level.device
-        self.members = device.gather(self._followed(numbers, len(least), self._left_out), self.members)
-        least = self._followed(least, self.level.n, self._left_out)
+        self.members = device.gather(numbers, self.members)
         self.names = least if self.levels == 0 else device.gather(self.names, least)
-
-    def _followed(self, numbers: Array, first: int, n: int) -> Array:
-        """Return `numbers`, and then `n` ones from `first` on."""
-        device = self.level.device
-        return device.concatenate([numbers, device.arange(first, first + n, np.uint32)]) if n else numbers
 
 
 def warm(shard: Shard, *files: str) -> None:

@@ -73,8 +73,6 @@ class Level:
         The strengths of each community, by its label.
     inside : int
         The weight of edges inside of communities, both ways.
-    apart : float
-        The sum of the products of both strengths of vertices that earlier levels have left out.
     visited : int
         Edges of which `mgraph.algorithms.communities.dynamic` has counted the reads.
     least : float
@@ -94,7 +92,7 @@ class Level:
         self.kernels = self.weights[0].kernels
         self.tally = LabelCounts(self.device, self.kernels, [one.view for one in self.weights], self.rows)
         self.moves = self.device.empty(self.rows, np.uint64)
-        self.visited, self.least, self.apart = 0, SWEEP_GAIN, 0.0
+        self.visited, self.least = 0, SWEEP_GAIN
 
     def start(self, labels: Array = None, inside: int | None = None, sums: list[Array] | None = None) -> None:
         """Begin with the communities of `labels`, or with a community for each vertex.
@@ -133,16 +131,16 @@ class Level:
 
         Ranks decide by it. Rank 0 adds up the products for all, since other CPUs may round differently.
         """
-        products = np.float64(0 if self.shard.rank else self.sum_products(self.sums) + self.apart)
+        products = np.float64(0 if self.shard.rank else self._sum_products())
         gained, bits = self.shard.exchange.allreduce(np.array([gained, products.view(np.int64)]))
         self.inside += int(gained)
         return self.objective.value(self.inside, float(bits.view(np.float64)))
 
-    def sum_products(self, sums: list[Array]) -> float:
-        """Return the sum of the products of both strengths, of each community or vertex."""
-        n = len(sums[0])
+    def _sum_products(self) -> float:
+        """Return the sum over the communities of the product of both strengths."""
+        n = len(self.sums[0])
         parts = self.device.empty(-(-n // CHUNK), np.float64)
-        self.kernels.SumProducts(len(parts), sums=sums[0], others=sums[-1], n=n, parts=parts)
+        self.kernels.SumProducts(len(parts), sums=self.sums[0], others=self.sums[-1], n=n, parts=parts)
         return float(parts.sum())
 
     # ---- local moving ------------------------------------------------------------------------------------------------

@@ -39,12 +39,10 @@ struct LeastNames {  // computes the smallest name of each community's vertices,
     static constexpr int lanes = 1;
     const u32* labels;
     const u32* names;  // null for their ids
-    const u8* lone;  // 1 for vertices to leave out; or null
     i64 n;
     u32* least;
     DEVICE void operator()(Grid grid) const {
         for (i64 v : grid.items(n)) {
-            if (lone && lone[v]) continue;
             u32 name = names ? names[v] : (u32)v;
             if (name < stale_load(least + labels[v])) atomic_min(least + labels[v], name);
         }
