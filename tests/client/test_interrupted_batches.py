@@ -146,14 +146,17 @@ def test_an_interrupt_in_the_turn_in_which_the_batch_before_has_landed(monkeypat
             return await land(self, before, asked, epoch, group)
         finally:
             if epoch == 1:
+                assert made.acquire(timeout=20) and made.acquire(timeout=20)  # on both ranks
                 next(flight for flight in self._flying if flight is not asyncio.current_task()).cancel()
 
     def update(self: FakeServant, attempt: int, epoch: int, *args: Any, **share: Any) -> dict[str, Any]:
         assert epoch != 1 or sent.wait(20)
         self.epoch, self.changes = epoch, epoch
+        if epoch == 2:
+            made.release()
         return {"inserted": 1, "updated": 0, "deleted": 0, "missing": 0, "epoch": epoch}
 
-    sent = threading.Event()
+    sent, made = threading.Event(), threading.Semaphore(0)
     monkeypatch.setattr(Coordinator, "_land", interrupted)
     monkeypatch.setattr(FakeServant, "update", update)
     with fake_cluster(2) as (coordinator, _), Pipeline(coordinator, sending(coordinator), 1 << 20) as pipe:

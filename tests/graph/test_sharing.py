@@ -25,7 +25,6 @@ from mgraph import (
     list_graphs,
     unpublish,
 )
-from mgraph.client.calls.exchange_lifecycle import ExchangeLifecycle
 from mgraph.worker.sessions.session import Session
 
 N = 60
@@ -217,29 +216,6 @@ def test_a_client_that_leaves_at_once_aborts_no_call_of_others(client, other):
             finally:
                 client.run(linger, 0)
         assert g.degrees([0]).tolist() == [1]
-        g.unpublish()
-
-
-def test_a_client_that_leaves_returns_its_turn(client, other, monkeypatch):
-    """It keeps the turn for a while after each call; the next client need not connect the exchange again."""
-    connects = []
-    connect = ExchangeLifecycle.connect
-
-    async def counted(self) -> None:
-        connects.append(self)
-        await connect(self)
-
-    with DynamicGraph(client, N) as g:
-        g.insert([0], [1])
-        g.bfs(0)
-        g.publish("roads")
-        g.bfs(0)
-        monkeypatch.setattr(ExchangeLifecycle, "connect", counted)
-        for _ in range(3):
-            with DynamicGraph.attach(other, "roads") as h:
-                h.insert([1], [2])
-            assert g.bfs(0)[[2]].tolist() == [2]
-        assert connects == []
         g.unpublish()
 
 

@@ -256,14 +256,9 @@ class Coordinator:
         self.sessions.closed = True
         try:
             if self.runner.alive:
-                self.runner.run(self._close(), CLOSE_SECONDS)
+                self.runner.run(self.sessions.close(), CLOSE_SECONDS)
         finally:
             self.drop()
-
-    async def _close(self) -> None:
-        if self._graph_lock is not None:
-            self._graph_lock.leave()
-        await self.sessions.close()
 
     def drop(self) -> None:
         """Close every comm without waiting, from any thread. A graph that is collected unclosed ends this way."""

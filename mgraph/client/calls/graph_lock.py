@@ -212,14 +212,6 @@ class GraphLock:
         finally:
             self._sessions.tell(RANK, Done(turn, self._exchange.number, state))
 
-    def leave(self) -> None:
-        """Return a lock that was kept, before the sessions end: rank 0 would take it for that of a lost client."""
-        exchange = self._exchange
-        known = self._knows and not (self._flying or exchange.aborting or exchange.lost)
-        if known and (turn := self._taken(unused=True)) is not None:
-            state = self.packed_state(exchange, self._sessions)
-            self._sessions.tell(RANK, Done(turn, exchange.number, state))
-
     @staticmethod
     def packed_state(exchange: ExchangeLifecycle, sessions: Sessions) -> bytes:
         """Return the packed states of the ranks and the exchange, for another client's next call."""
