@@ -197,7 +197,7 @@ struct Forest {
         for (int k = 0; k < vertices_at_once; ++k) live |= (u32)(v + k >= first && v + k < last) << k;
         return live;
     }
-    // A run without links passes a constant, null, to the next two.
+    // A run without links passes a constant, null, as `arcs`.
     DEVICE void do_plant(Grid grid, const State& s, const View& edges, u32* trees, u64* arcs) const {
         i64 first = world.lo();
         take_several<rows_read_at_once>(grid, s.active, [&](i64 from, i64 step) {
