@@ -95,8 +95,9 @@ def recorded(folder: Path, start: int = 0, **other: Any) -> Path:
     return folder
 
 
-def test_records_of_several_runs_of_a_commit_are_summed(tmp_path):
-    folders = [recorded(tmp_path / "a", 10), recorded(tmp_path / "b"), recorded(tmp_path / "c", 20)]
+def test_records_of_several_runs_are_summed(tmp_path):
+    later = {"commit": "abc, abd", "python": "3.11.7, 3.12.3"}
+    folders = [recorded(tmp_path / "a", 10), recorded(tmp_path / "b"), recorded(tmp_path / "c", 20, **later)]
     (tmp_path / "c" / "flips.json").write_text((tmp_path / "c" / "simulator.json").read_text())
     command = [sys.executable, promise_records.__file__, str(tmp_path), *map(str, folders)]
     subprocess.run(command, check=True, timeout=30)
@@ -104,14 +105,14 @@ def test_records_of_several_runs_of_a_commit_are_summed(tmp_path):
     assert record["numbers"] == {"seeds": 30, "events": 1500}
     assert record["parts"] == {"large": [[0, 30]]}
     assert record["command"] == "python -m pytest"
-    assert (record["commit"], record["date"], record["python"]) == ("abc", "2026-11-30", "3.11.7")
+    assert (record["commit"], record["date"], record["python"]) == ("abc, abd", "2026-11-30", "3.11.7, 3.12.3")
     assert json.loads((tmp_path / "flips.json").read_text())["numbers"]["seeds"] == 10
 
 
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        ({"commit": "abd"}, r"one commit.*'abc', 'abd'"),
+        ({"commit": "abd+"}, r"without changes.*'abc', 'abd\+'"),
         ({"command": "MGRAPH_FIRST_SEED=0 python -m pytest", "parts": None}, "the same command"),
         ({"command": "a; MGRAPH_FIRST_SEED=0 python -m pytest; b", "parts": None}, "the same command"),
         ({"parts": {"small": [[0, 10]], "large": [[20, 29], [9, 10]]}}, "seed 9 of large is in two records"),

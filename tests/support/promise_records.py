@@ -3,9 +3,9 @@
 A run with ``MGRAPH_RECORDS=docs/records`` in its environment writes ``docs/records/NAME.json`` for each name that its
 passed tests have noted, in place of the one before. Only a run without a failure writes.
 
-``python tests/support/promise_records.py docs/records FOLDER FOLDER ...`` sums the records of several runs of a commit,
-such as parts of one campaign on several machines. It refuses runs that have a part in common, or without parts a
-command.
+``python tests/support/promise_records.py docs/records FOLDER FOLDER ...`` sums the records of several runs, such as
+parts of one campaign on several machines, and names the commits of all. It refuses runs that have a part in common, or
+without parts a command.
 """
 
 from __future__ import annotations
@@ -99,12 +99,12 @@ def write() -> list[Path]:
 
 
 def sums(folders: Sequence[Path]) -> dict[str, dict[str, Any]]:
-    """Return the sums of the records that several runs of a commit have written to these folders, by name.
+    """Return the sums of the records that several runs have written to these folders, by name.
 
     Raises
     ------
     ValueError
-        The records are of different commits or of uncommitted changes, or two of them are of the same work.
+        A record is of uncommitted changes, or two of them are of the same work.
     """
     by_name: dict[str, list[dict[str, Any]]] = {}
     for path in sorted(path for folder in folders for path in folder.glob("*.json")):
@@ -118,8 +118,8 @@ def _sum(name: str, records: list[dict[str, Any]]) -> dict[str, Any]:
         commands = sorted(
             {" ".join(word for word in command.split(" ") if not word.startswith(SETTINGS)) for command in commands}
         )
-    if len(commits) > 1 or not commits[0] or commits[0].endswith("+"):
-        raise ValueError(f"{name}: only records of one commit, without changes, can be summed; these are of {commits}")
+    if any(not commit or commit.endswith("+") for commit in commits):
+        raise ValueError(f"{name}: only records of commits, without changes, can be summed; these are of {commits}")
     if len({*commands}) < len(commands):
         raise ValueError(f"{name}: two records have the same command: {commands}")
     numbers, parts = Counter[str](), Parts()
@@ -131,7 +131,7 @@ def _sum(name: str, records: list[dict[str, Any]]) -> dict[str, Any]:
     total = {
         "numbers": dict(numbers),
         "command": "; ".join(commands),
-        "commit": commits[0],
+        "commit": ", ".join(commits),
         "date": max(_each(records, "date")),
         "python": ", ".join(_each(records, "python")),
     }
@@ -139,7 +139,7 @@ def _sum(name: str, records: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _each(records: Iterable[dict[str, Any]], key: str) -> list[str]:
-    return sorted({record[key] for record in records})
+    return sorted({part for record in records for part in record[key].split(", ")})
 
 
 def _write(where: Path, name: str, record: dict[str, Any]) -> Path:

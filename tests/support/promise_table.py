@@ -76,7 +76,7 @@ ROWS = (
         "The same on several GPUs.",
         "The same stages of a resident kernel.",
         "ranks-gpus",
-        "make test ARGS=\"-m 'multigpu' -k losses_in_a_program\"",
+        "make test ARGS=\"-m '(slow or not slow) and multigpu' -k losses_in_a_program\"",
     ),
     Row(
         "A flipped bit in a store is found, or changes nothing.",
