@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,14 +14,14 @@ from patience import patience
 from test_pipeline import groups, small
 
 from mgraph.batch import TOLD
-from mgraph.calls import CALLS
+from mgraph.calls import CALLS, CallSize
 from mgraph.client.batches.pipeline import Pipeline
 from mgraph.client.calls.batch_group import SmallBatch
 from mgraph.client.calls.coordinator import Coordinator
 from mgraph.client.calls.loop_runner import LoopRunner
 from mgraph.client.stores.recovery import Incarnation, Recovering
 from mgraph.client.vertices.numbering import Numbering
-from mgraph.errors import CapacityError, WorkerLost
+from mgraph.errors import CapacityError, StoreError, WorkerLost
 from mgraph.failures import Recovered
 from mgraph.partition import Partition
 from mgraph.protocol import Result
@@ -180,6 +181,24 @@ def test_a_graph_that_does_not_come_back_ends_small_batches_that_wait(monkeypatc
             pending[-1].exception(10)
         assert all(p.done() for p in pending)
         assert isinstance(pending[-1].exception(0), WorkerLost)
+
+
+def test_a_graph_that_does_not_come_back_ends_a_batch_that_waits_for_room(monkeypatch):
+    with recovering(monkeypatch) as (graph, workers):
+
+        def fail(lost: Incarnation, generation: int) -> Incarnation:
+            raise StoreError("a file is damaged")
+
+        async def room() -> None:
+            cut(workers[1])
+            while not graph._is_lost(graph._incarnations[-1]):
+                await asyncio.sleep(0.001)
+            raise Recovered("a worker was lost")
+
+        graph._reopen = fail
+        for _ in range(2):  # the failure is the answer of later calls, too
+            with pytest.raises(WorkerLost, match="could not be opened again: a file is damaged"):
+                graph.launch("update", [{}, {}], [CallSize(0)] * 2, room, print)
 
 
 @pytest.mark.parametrize("queued", [False, True])

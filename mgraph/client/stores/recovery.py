@@ -27,7 +27,7 @@ from mgraph.client.options import Options
 from mgraph.client.vertices.directory import Directory
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import GraphClosed, GraphLost, MgraphError, WorkerLost
-from mgraph.failures import Recovered
+from mgraph.failures import Recovered, Stale
 from mgraph.protocol import ShardState
 
 __all__ = ["Incarnation", "Recovering", "Recovery", "Reopen"]
@@ -286,6 +286,8 @@ class Recovering:
     def _start_next(self, lost: Incarnation, error: MgraphError) -> Incarnation:
         """Start the incarnation after `lost` and return it. After a failure, every later call fails too."""
         self._in_a_row += 1
+        if isinstance(error, Stale):  # a batch that waited for room; to raise that would have it tried again
+            error = WorkerLost(str(error))
 
         # Give up after too many recoveries in a row.
         if self._failed is None and self._in_a_row > self._most:
