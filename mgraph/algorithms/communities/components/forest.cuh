@@ -1,8 +1,9 @@
 // Connected components by all ranks together. Each rank has a forest over all vertices, as link.cuh says.
 //   count                the own rows before the last empty ones
-//   plant, begin_sample, sample, link
+//   plant, adopt, begin_sample, sample, link
 //                        join the ends of the arcs in own rows: of the first two arcs of each row before the others. Few
-//                        rows come first and their trees are flattened, so that most others find themselves joined. If
+//                        rows come first and their trees are flattened, so that most others find themselves joined. All
+//                        ranks are told how the first rows of each rank are planted: these have most of the arcs. If
 //                        each arc is in two rows, the rows of the largest tree's vertices are not read: an arc that
 //                        leaves it is in the row of its other end, too
 //   agree, share         On several ranks, the largest tree must be one tree for all first. So each rank names the root
@@ -47,6 +48,8 @@ struct Forest {
     u64* largest;  // votes << 32 | root
     i64* active;  // of each rank, the rows before its last vertices without edges: only these are looked at
     i64 shared_offset;  // of a bitmap of all vertices, in each rank's region
+    i64 plants_offset;  // of `planted` parents from each rank, there too
+    i64 planted;  // so many first rows of each rank are planted on all ranks; 0 for none
     u64* tasks;  // for each view, `task_room` of them
     i64 task_room;
     struct State {
@@ -63,6 +66,7 @@ struct Forest {
         finished,
         count,
         plant,
+        adopt,
         begin_sample,
         flatten,
         sample,
@@ -84,6 +88,8 @@ struct Forest {
     enum Number { TASKS, BACK_TASKS, REFERENCE, JOINED, ACTIVE, ROOTS = REFERENCE };
 
     DEVICE u32* shared_bits(i64 r) const { return world.words(r, shared_offset); }
+    DEVICE u32* plants(i64 r, i64 from) const { return world.words(r, plants_offset) + from * planted; }
+    DEVICE i64 planted_rows(i64 r) const { return lesser(planted, (i64)(world.starts[r + 1] - world.starts[r])); }
     DEVICE i64 vertices() const { return world.vertices(); }
     DEVICE u64* task_list(int side) const { return tasks + side * task_room; }
     template <class Visit> DEVICE void visit_views(Visit visit) const {
@@ -93,6 +99,7 @@ struct Forest {
 
     DEVICE void begin(State& s) const { s.phase = vertices() > 0 ? (i64)count : (i64)finished; }
     DEVICE bool alone(const State& s) const {
+        if (s.phase == count || s.phase == plant) return planted == 0;  // no rank is told before it has begun
         return s.phase != name && s.phase != agree && s.phase != share && s.phase != tell && s.phase != label;
     }
     DEVICE i64 shares(const State& s) const { return s.phase == share ? shared_offset : -1; }
@@ -122,6 +129,7 @@ struct Forest {
             for (i64 i : grid.items(1)) mine.of[ACTIVE] = active_rows() + i;
             break;
         case plant: links ? do_plant(grid, s, rows, trees, links) : do_plant(grid, s, rows, trees, nullptr); break;
+        case adopt: do_adopt(grid); break;
         case begin_sample:
         case sample:
             if (!kept) links ? do_sample(grid, s, trees, links) : do_sample(grid, s, trees, nullptr);
@@ -229,7 +237,18 @@ struct Forest {
     DEVICE void plant_one(u32* trees, u64* arcs, i64 v, u32 up, u64 arc) const {
         if (arc != unlinked) up = hung_on(arc, v);
         trees[v] = up;
+        i64 row = v - world.lo();
+        if (row >= 0 && row < planted_rows(world.rank))
+            for (i64 r = 0; r < world.size; ++r)
+                if (r != world.rank) store(plants(r, world.rank) + row, up);
         if (arcs) arcs[v] = up == (u32)v ? unlinked : arc != unlinked ? arc : arc_of(v, up);
+    }
+    DEVICE void do_adopt(Grid grid) const {
+        for (i64 r = 0; r < world.size; ++r) {
+            if (r == world.rank) continue;
+            for (i64 i : grid.items(planted_rows(r)))
+                store(parent + world.starts[r] + i, load(plants(world.rank, r) + i));
+        }
     }
     // Joins the neighbours that `do_plant` has noted: of the first rows, then of the others.
     DEVICE void do_sample(Grid grid, const State& s, u32* trees, u64* arcs) const {
@@ -271,9 +290,13 @@ struct Forest {
         }
     }
     DEVICE void do_flatten(Grid grid, const State& s, u32* trees) const {
-        auto flat = [&](i64 v, u32(&up)[vertices_at_once], u32 live) { compress(trees, v, up, live); };
         bool last = s.phase == flatten_all || (s.phase == flatten_rows && world.size == 1);
-        // Before the ranks meet, only own vertices are looked at, and their first neighbours.
+        auto flat = [&](i64 v, u32(&up)[vertices_at_once], u32 live) {
+            compress(trees, v, up, live);
+            for (int k = 0; last && names && k < vertices_at_once; ++k)
+                if (live >> k & 1 && up[k] == (u32)(v + k)) store(spare + v + k, names[v + k]);
+        };
+        // Before the ranks meet, only own vertices are looked at, their first neighbours, and those that are planted.
         bool own = s.phase == flatten || s.phase == flatten_own;
         if (own) take_vertices(grid, trees, world.lo(), world.lo() + s.active, flat);
         else take_all(grid, s, trees, flat);
@@ -283,23 +306,12 @@ struct Forest {
                 for (u32 id : ids)
                     if (id != no_id) compress(trees, id);
             }
+        for (i64 r = 0; s.phase == flatten && planted && r < world.size; ++r)
+            if (r != world.rank) take_vertices(grid, trees, world.starts[r], world.starts[r] + planted_rows(r), flat);
         if (last && links)
             for (i64 v : grid.items(vertices())) note_hook(links, hooks, v);
-        if (last && names) copy_all(grid, s, names, spare);
         if (s.parts && s.phase == flatten_rows)
             for (i64 v : grid.items(vertices())) store(spare + v, load(trees + v));
-    }
-    DEVICE void copy_all(Grid grid, const State& s, const u32* from, u32* to) const {
-        for (i64 r = 0; r < world.size; ++r) {
-            i64 first = world.starts[r], rows = world.size > 1 ? load(active + r) : s.active;
-            take_several<vertices_at_once>(grid, rows, [&](i64 at, i64 step) {
-                u32 of[vertices_at_once];
-                for (int k = 0; k < vertices_at_once; ++k)
-                    of[k] = at + k * step < rows ? from[first + at + k * step] : 0;
-                for (int k = 0; k < vertices_at_once; ++k)
-                    if (at + k * step < rows) store(to + first + at + k * step, of[k]);
-            });
-        }
     }
     // Each sampled vertex counts the votes for its root.
     DEVICE void do_vote(Grid grid, const State& s) const {
@@ -363,17 +375,30 @@ struct Forest {
     DEVICE u32 shared_from(i64 v) const {  // the bits of a group of vertices that begins with v
         return stale_load(shared_bits(world.rank) + v / word_bits) >> v % word_bits;
     }
+    // Stores a word at those of neighbouring places that have a bit.
+    static DEVICE void store_several(u32* p, u32 places, u32 word) {
+        if constexpr (vertices_at_once % 4 == 0) {
+            u32 four[4] = {word, word, word, word};
+            if (places == (1u << vertices_at_once) - 1) {
+                for (int k = 0; k < vertices_at_once; k += 4) store_four(p + k, four);
+                return;
+            }
+        }
+        for (int k = 0; k < vertices_at_once; ++k)
+            if (places >> k & 1) store(p + k, word);
+    }
     DEVICE void do_join(Grid grid, const State& s) const {
         if (s.reference == no_vertex) return;
         u32 root = stale_load(parent + s.reference);
         take_all(grid, s, parent, [&](i64 v, const u32(&up)[vertices_at_once], u32 live) {
-            u32 shared = live ? live & shared_from(v) : 0;
-            for (int k = 0; k < vertices_at_once; ++k) {
-                if (!(shared >> k & 1) || up[k] == root) continue;
-                // All links of this phase lead to the reference's tree, so a root needs no atomic.
-                if (up[k] == (u32)(v + k)) store(parent + v + k, root);
-                else link(parent, (u32)(v + k), (u32)s.reference);
-            }
+            u32 shared = live ? live & shared_from(v) : 0, news = 0;
+            for (int k = 0; k < vertices_at_once; ++k) news |= (u32)(up[k] != root) << k;
+            news &= shared;
+            // All links of this phase lead to the reference's tree, so a root needs no atomic.
+            for (int k = 0; k < vertices_at_once; ++k)
+                if (news >> k & 1 && up[k] != (u32)(v + k))
+                    link(parent, (u32)(v + k), (u32)s.reference), news ^= 1u << k;
+            store_several(parent + v, news, root);
         });
     }
     DEVICE void do_link(Grid grid, const State& s) const {
@@ -443,7 +468,7 @@ struct Forest {
                 link(parent, (u32)(pair >> 32), (u32)pair);
             }
     }
-    // A root has its own name in `spare` already.
+    // A root has its own name in `spare` already: see `do_flatten`.
     DEVICE void do_name(Grid grid, const State& s) const {
         take_all(grid, s, parent, [&](i64 v, const u32(&root)[vertices_at_once], u32 live) {
             for (int k = 0; k < vertices_at_once; ++k)
@@ -480,6 +505,7 @@ struct Forest {
             s.active = heard.own(ACTIVE);
             s.phase = plant;
             break;
+        case plant: s.phase = planted ? adopt : begin_sample; break;
         case vote: s.phase = several ? name : link_rows; break;
         case name:
             s.reference = heard.least(REFERENCE);

@@ -32,6 +32,7 @@ __all__ = ["Links", "connect", "run", "warm"]
 
 PROGRAM = "algorithms/communities/components/forest.cuh"
 ROOM = 1 << 20  #: pairs that a rank tells another at once, at most
+PLANTED = 8  #: the ranks tell each other how the first of so many rows are planted
 UNLINKED = np.uint64(2**64 - 1)
 
 
@@ -96,15 +97,17 @@ def connect(shard: Shard, links: Links | None = None, kept: Array = None, stride
     The arcs of this rank's forest are written to `links`, whose hooks are 0 before. It may begin with `kept`, the links
     of an earlier forest whose arcs still exist: then one row of `stride` is sampled.
     """
-    # The inboxes, and a bitmap of all vertices; a single rank needs neither.
+    # The inboxes, a bitmap of all vertices, and the parents of some; a single rank needs none of them.
     device, n, own = shard.device, shard.n_vertices, shard.hi - shard.lo
     world = shard.exchange.world(device)
     several, edges = shard.size > 1, [shard.out_edges]
     if shard.in_edges not in (None, shard.out_edges):
         edges.append(shard.in_edges)
+    planted = shard.partition.widest // PLANTED if several and world.mapped and links is None else 0
     layout = world.layout(
-        shard.partition, min(n, ROOM) if several else 0, message=8, bits=4 * (words_of(n) + 1) if several else 0
-    )
+        shard.partition, min(n, ROOM) if several else 0, message=8, bits=4 * (words_of(n) + 1) if several else 0,
+        plants=4 * planted * shard.size,
+    )  # fmt: skip
     # The arrays of the program.
     names, room = vertex_labels(shard), max(task_room(rows) for rows in edges)
     largest, active, tasks, spare = device.carve(
@@ -119,6 +122,7 @@ def connect(shard: Shard, links: Links | None = None, kept: Array = None, stride
         graph=views[0], back=views[-1], views=len(edges), skips=int(shard.in_edges is not None), parent=parent,
         links=None if links is None else links.arcs, hooks=None if links is None else links.hooks,
         kept=kept, stride=stride, names=names, spare=spare, labels=labels, largest=largest, active=active,
-        shared_offset=layout.offsets["bits"], tasks=tasks, task_room=room,
+        shared_offset=layout.offsets["bits"], plants_offset=layout.offsets["plants"], planted=planted,
+        tasks=tasks, task_room=room,
     )  # fmt: skip
     return parent, labels, state["components"]
