@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import Algorithm, Columns, GraphFacts, Names, Runs, Shard, Vertices
-from mgraph.algorithms.paths.bit_parallel_bfs.search import SEARCHES, BitParallelBfs, warm
+from mgraph.algorithms.paths.bit_parallel_bfs.search import LEVELS, SEARCHES, BitParallelBfs, warm
 from mgraph.checks import check_whole
 from mgraph.structures import Csr
 
@@ -125,16 +125,23 @@ def run(shard: Shard, sources: np.ndarray, k: int) -> Columns:
         Too little memory for twice the result, 16 bytes per row, for the words and lists of `BitParallelBfs`, and
         1 / 64 byte per edge for hubs' tasks.
     """
-    # Append the vertices of each level of each batch of searches.
     device = shard.device
+    if len(sources) == 1:
+        searches, sizes, more = BitParallelBfs(shard, sources, keeps=True), [], True
+        while more and len(sizes) <= k:
+            more = searches.run(min(k, len(sizes) + LEVELS - 1))
+            sizes += searches.counted()
+        found = {"vertex": searches.found(), "row": device.empty(0, np.uint32)}
+        return found | {"counts": np.array(sizes), "hops": np.arange(len(sizes))}, {"rows": 1}
+
+    # Append the vertices of each level of each batch of searches.
     vertices, rows, counts, hops = [device.empty(0, np.uint32)], [device.empty(0, np.uint32)], [0], [0]
     for first in range(0, len(sources), SEARCHES):
         searches, hop = BitParallelBfs(shard, sources[first : first + SEARCHES]), 0
         while hop <= k and searches.run(hop):
             vertex, row = searches.reached(first)
             vertices.append(device.astype(vertex, np.uint32))
-            if len(sources) > 1:
-                rows.append(device.astype(row, np.uint32))
+            rows.append(device.astype(row, np.uint32))
             counts.append(len(vertex))
             hops.append(hop)
             hop += 1

@@ -65,6 +65,7 @@ def check(graph: Graph, partition: Partition, sources: np.ndarray, **kind: objec
     assert info == {"levels": least.max() + 1, "reached": (least >= 0).sum()}
     for k in (0, 2, graph.n):
         check_rows(run(made, K_HOP, sources, k)[0], far, k)
+        check_rows(run(made, K_HOP, sources[:1], k)[0], far[:1], k)
 
 
 @pytest.mark.parametrize(("size", "even"), CUTS)
@@ -155,6 +156,11 @@ def test_one_launch_runs_all_levels_or_one(counted: Counter[str], monkeypatch: p
     found, _ = K_HOP.run(made[0], sources=np.array([0, 7], IDS), k=4)
     assert np.sort(found["vertex"]).tolist() == [0, 1, 2, 3, 4, 7, 8, 9, 10, 11]
     assert counted == {"BitParallel": 5, "Emit": 5}
+    counted.clear()
+    found, _ = K_HOP.run(made[0], sources=np.array([0], IDS), k=n)
+    assert found["vertex"].tolist() == found["hops"].tolist() == list(range(n))
+    assert found["counts"].tolist() == [1] * n
+    assert counted == {"BitParallel": 3, "read-back": 3}  # of 1,024 levels each
 
 
 @pytest.mark.parametrize("mapped", [True, False, "hosts"])
@@ -176,6 +182,7 @@ def test_programs_with_full_inboxes_and_both_drivers(
         np.testing.assert_array_equal(run(made, NEAREST, sources)[0]["nearest"], nearest(far, sources)[1])
         for k in (1, graph.n):
             check_rows(run(made, K_HOP, sources, k)[0], far, k)
+            check_rows(run(made, K_HOP, sources[:1], k)[0], far[:1], k)
 
 
 def test_bad_arguments() -> None:

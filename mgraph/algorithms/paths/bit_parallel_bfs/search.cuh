@@ -21,7 +21,8 @@ struct BitParallel {
     u64* coming;  // per vertex of the graph: the searches that reached it in this level
     u64* seen;  // per vertex of the graph: all searches that reached it; of other ranks: those sent
     u64* now;  // per own row: the searches that first reached it in the level before
-    u32* lists;  // own rows: two lists
+    u32* lists;  // own rows: two lists in turn, or those of all levels of a single search
+    i64* counts;  // of own rows in each level of this run, if all are kept; else null
     i32* distance;  // per search and own row; may be null
     u32* out;  // vertices of other ranks: each rank's list begins at the place of its first vertex
     i64* out_counts;  // per rank
@@ -29,11 +30,12 @@ struct BitParallel {
     i64 n_sources;
     u64* tasks;  // pieces of rows of high degree
     i64 level_before;  // the last level of the run before, which goes on here, or -1
-    i64 listed_before;  // own rows of that level
+    i64 first_before;  // own rows of the levels before that one
+    i64 listed_before;  // and of that one
     i64 last_level;
     struct State {
         i64 phase = 0, level = 0;
-        i64 listed = 0, next_listed = 0;  // own rows of this level, and of the next one
+        i64 first = 0, listed = 0, next_listed = 0;  // own rows of the levels before, of this one, and of the next
         i64 tasks = 0;
         i64 part = 0;  // of the level that is sent
         i64 inbox = 0;  // 1 if there are messages to read
@@ -52,7 +54,7 @@ struct BitParallel {
             if ((bits & ~load(bfs.coming + id)) == 0 || atomic_or(bfs.coming + id, bits) != 0) return;
             i64 row = (i64)id - bfs.world.lo();
             if (row >= 0 && row < bfs.world.rows()) {
-                store(bfs.list(s.level + 1) + s.next_listed + take_place(bfs.world.number(LISTED)), (u32)row);
+                store(bfs.next_list(s) + s.next_listed + take_place(bfs.world.number(LISTED)), (u32)row);
                 return;
             }
             i64 owner = bfs.world.owner(id);
@@ -60,10 +62,13 @@ struct BitParallel {
         }
     };
 
-    DEVICE u32* list(i64 level) const { return lists + (level & 1) * world.rows(); }
+    DEVICE u32* list(const State& s) const { return lists + (counts ? s.first : (s.level & 1) * world.rows()); }
+    DEVICE u32* next_list(const State& s) const {
+        return lists + (counts ? s.first + s.listed : (~s.level & 1) * world.rows());
+    }
     DEVICE void begin(State& s) const {
         s.phase = level_before < 0 ? clear : expanding;
-        s.level = level_before, s.listed = listed_before;
+        s.level = level_before, s.first = first_before, s.listed = listed_before;
     }
     DEVICE bool alone(const State& s) const { return s.phase != sending; }
     DEVICE i64 shares(const State&) const { return -1; }
@@ -90,7 +95,8 @@ struct BitParallel {
                 if (world.owner(sources[i]) == world.rank) arrivals.come(sources[i], (u64)1 << i);
             break;
         case settling:
-            for (i64 i : grid.items(s.listed)) mine.of[PAIRS] += settle(load(list(s.level) + i), s.level);
+            for (i64 i : grid.items(s.listed)) mine.of[PAIRS] += settle(load(list(s) + i), s.level);
+            for (i64 i : grid.items(counts ? 1 : 0)) store(counts + s.level - level_before - 1 + i, s.listed);
             for (i64 i : grid.items(world.size)) store(out_counts + i, (i64)0);
             break;
         case expanding: do_expand(grid, s, arrivals); break;
@@ -123,7 +129,7 @@ struct BitParallel {
         });
     }
     DEVICE void do_expand(Grid grid, const State& s, const Arrivals& arrivals) const {
-        auto row_at = [&](i64 at) { return (i64)load(list(s.level) + at); };
+        auto row_at = [&](i64 at) { return (i64)load(list(s) + at); };
         expand_rows(
             grid, graph, s.listed, s.listed, row_at, row_at, tasks, world.number(TASKS),
             [&](auto group, i64 row, i64 unit) { follow(group, row, unit, arrivals); }, [](auto) {});
@@ -187,7 +193,7 @@ struct BitParallel {
     }
     DEVICE void end_level(State& s) const {
         ++s.level;
-        s.listed = s.next_listed, s.next_listed = s.pairs = 0;
+        s.first += s.listed, s.listed = s.next_listed, s.next_listed = s.pairs = 0;
         s.phase = s.found ? settling : finished;
     }
 };

@@ -6,7 +6,8 @@ same vertex share each read of an edge.
 All ranks run the levels as a single program (`search.cuh`, `mgraph.exchange.world`). The searches that reach a vertex
 of another rank in a level travel as a message of 16 bytes, sent after the level's expansion. A level costs one meeting
 of the ranks, and another for each further part if the messages exceed an inbox. A caller that reads each level's
-vertices runs the program level by level: the words and lists stay in memory between the runs.
+vertices runs the program level by level: the words and lists stay in memory between the runs. Of a single search, the
+lists of all levels have room.
 
 References
 ----------
@@ -23,10 +24,11 @@ from mgraph.algorithms.primitives.programs import inbox_room
 from mgraph.device import Array
 from mgraph.kernels import Library, constants
 
-__all__ = ["SEARCHES", "BitParallelBfs", "warm"]
+__all__ = ["LEVELS", "SEARCHES", "BitParallelBfs", "warm"]
 
 _FILE = "algorithms/paths/bit_parallel_bfs/search.cuh"
 SEARCHES = constants(_FILE)["searches"]  #: at a time
+LEVELS = 1024  #: of a run whose lists are kept
 
 
 def library(shard: Shard) -> Library:
@@ -52,36 +54,51 @@ class BitParallelBfs:
         Internal ids, 64 at most; the same on every rank.
     distance : int32[k * (hi - lo)], optional
         Distances of the own vertices from each source, which `run` writes; all -1 before.
+    keeps : bool
+        Keep the lists of all levels of a single search. Then a run is of at most `LEVELS` levels.
     """
 
-    def __init__(self, shard: Shard, sources: np.ndarray, distance: Array = None) -> None:
+    def __init__(self, shard: Shard, sources: np.ndarray, distance: Array = None, keeps: bool = False) -> None:
         self.shard, self.device, self.kernels = shard, shard.device, library(shard)
 
         # Allocate the words and lists.
         device, n_vertices, n, edges = shard.device, shard.n_vertices, shard.hi - shard.lo, shard.out_edges
-        coming, seen, self.now, self.lists, out, out_counts, tasks = device.carve(
+        coming, seen, self.now, self.lists, out, out_counts, tasks, counts = device.carve(
             (n_vertices, np.uint64), (n_vertices, np.uint64), (n, np.uint64), (2 * n, np.uint32),
             (n_vertices if shard.size > 1 else 0, np.uint32), (shard.size, np.int64), (task_room(edges), np.uint64),
+            (LEVELS, np.int64),
         )  # fmt: skip
+        self.counts = counts if keeps else None
         self.fields = {
             "graph": edges.view(), "coming": coming, "seen": seen, "now": self.now, "lists": self.lists,
             "distance": distance, "out": out, "out_counts": out_counts, "sources": device.asarray(sources),
-            "n_sources": len(sources), "tasks": tasks,
+            "n_sources": len(sources), "tasks": tasks, "counts": self.counts,
         }  # fmt: skip
 
         # All ranks have inboxes for messages of 16 bytes.
         self.world = shard.exchange.world(device)
         self.layout = self.world.layout(shard.partition, inbox_room(shard), 16)
         self.items = 1 + (n + edges.num_edges) // 256
-        self.state = {"level": -1, "listed": 0}
+        self.state = {"level": -1, "first": 0, "listed": 0}
 
     def run(self, last: int) -> bool:
         """Run the levels up to `last`. Returns False if no rank reached a vertex in the last level that ran."""
+        before = self.state["level"]
         self.state = self.world.run(
             self.kernels, "BitParallel", self.layout, self.items, level_before=self.state["level"],
-            listed_before=self.state["listed"], last_level=last, **self.fields,
+            first_before=self.state["first"], listed_before=self.state["listed"], last_level=last, **self.fields,
         )  # fmt: skip
-        return self.state["found"] > 0
+        more = self.state["found"] > 0
+        self.n_levels = self.state["level"] - before - (not more)
+        return more
+
+    def counted(self) -> list[int]:
+        """Return how many own vertices are in each level of the last run, if all lists are kept."""
+        return self.device.to_host(self.counts[: self.n_levels]).tolist()
+
+    def found(self) -> Array:
+        """Return the own vertices of all levels, uint32, if all lists are kept: in any order within a level."""
+        return self.lists[: self.state["first"] + self.state["listed"]] + np.uint32(self.shard.lo)
 
     def reached(self, first: int) -> tuple[Array, Array]:
         """Return the own vertices of the last level, and `first` + the search that reached each.
