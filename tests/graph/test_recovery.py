@@ -66,14 +66,18 @@ class Both:
         """Each rank gets a part of the batch and sends rows to their owners; a smaller one comes whole to each."""
         self.update(4 * SMALL // 10)
 
-    def pipeline(self) -> None:
-        batches, counts = self.batches(6)
+    def pipeline(self, edges: int = 200) -> None:
+        batches, counts = self.batches(6, edges)
         epoch = self.graph.epoch
         with self.graph.pipeline() as flight:
             pending = [flight.update(batch) for batch in batches]
             assert counted(pending[0].result(LIMIT)) == counts[0]
         assert [counted(one.result(0)) for one in pending] == counts
         assert [one.result(0).epoch for one in pending] == list(range(epoch + 1, epoch + 7))
+
+    def large_pipeline(self) -> None:
+        """Batches that are decided one by one: small ones may be decided together."""
+        self.pipeline(4 * SMALL // 10)
 
     def ingest(self) -> None:
         batches, counts = self.batches(5)
@@ -120,8 +124,8 @@ def counted(report: UpdateReport) -> tuple[int, int, int, int]:
 
 CALLS = [
     ("update", "sort", 0), ("large", "exchange", 0), ("update", "prepare", 0), ("update", "vote", 0),
-    ("update", "commit", 0), ("pipeline", "commit", 2), ("pipeline", "sort", 3), ("ingest", "prepare", 3),
-    ("ingest", "commit", 1), ("delete", "commit", 0), ("add", "commit vertices", 0), ("add", "prepare vertices", 0),
+    ("update", "commit", 0), ("pipeline", "commit", 0), ("large_pipeline", "commit", 2), ("large_pipeline", "sort", 3),
+    ("ingest", "prepare", 3), ("ingest", "commit", 1), ("delete", "commit", 0), ("add", "commit vertices", 0), ("add", "prepare vertices", 0),
     ("search", "superstep", 0), ("gather", "gather", 0), ("gather", "gather", 1), ("gather", "gather", 2),
     ("move", "move", 0), ("move", "switch", 0),
 ]  # fmt: skip
