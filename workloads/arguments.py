@@ -11,8 +11,8 @@ from mgraph.errors import InvalidOption
 __all__ = ["add_born_graph", "add_device", "add_kernel_device", "add_record", "check_least", "device_of"]
 
 
-def add_born_graph(parser: argparse.ArgumentParser) -> None:
-    """Declare the graph's device and the edges that its workers draw."""
+def add_born_graph(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
+    """Declare the graph's device and the edges that its workers draw. Returns the options for its shape."""
     add = parser.add_argument
     add_device(parser)
     add("--structure", default="gpma+", help="the workers' local structure (default: %(default)s)")
@@ -25,7 +25,8 @@ def add_born_graph(parser: argparse.ArgumentParser) -> None:
         help="bytes of GPU memory that a graph takes on each worker when it is made",
     )
     add("--edge-factor", type=int, default=16, metavar="F", help="F * 2**S edges drawn (default: %(default)s)")
-    add("--uniform", action="store_true", help="uniform random edges instead of RMAT .57/.19/.19/.05")
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--uniform", action="store_true", help="uniform random edges instead of RMAT .57/.19/.19/.05")
     add("--seed", type=int, default=1, help="of the edges (default: %(default)s)")
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--symmetric", dest="directed", action="store_false", help="undirected (the default)")
@@ -33,6 +34,7 @@ def add_born_graph(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(directed=False)
     add("--ids", default="degree", choices=("degree", "drawn"), help="internal ids: ordered by degree, or as drawn")
     add("--part", type=int, default=1 << 24, metavar="N", help="edges a worker draws at once while building")
+    return shape
 
 
 def add_record(parser: argparse.ArgumentParser, what: str) -> None:

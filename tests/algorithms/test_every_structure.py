@@ -1,4 +1,4 @@
-"""Algorithms on every structure, each once, against the same run on gpma+, which other tests have."""
+"""Algorithms on every structure, by both drivers of programs, against the same run on gpma+ by the kernel's."""
 
 from __future__ import annotations
 
@@ -47,12 +47,17 @@ def test_each_algorithm_has_its_arguments() -> None:
     ("structure", "chosen"),
     [
         *QUICK.items(),
-        *(pytest.param(name, tuple(ALGORITHMS), marks=pytest.mark.slow) for name in names() if name != "gpma+"),
+        *(pytest.param(name, tuple(ALGORITHMS), marks=pytest.mark.slow) for name in names()),
     ],
 )
-def test_as_on_gpma_plus(structure: str, device: str, chosen: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("size", "mapped"),
+    [(1, True), pytest.param(2, True, marks=pytest.mark.slow), pytest.param(2, False, marks=pytest.mark.slow)],
+)
+def test_as_on_gpma_plus(structure: str, device: str, chosen: tuple[str, ...], size: int, mapped: bool) -> None:
     graph = random_graph(17, 300, 1400, directed=False, skew=True)
-    made, right = (shards(graph, cut(graph.n, 1), kind, device=device) for kind in (structure, "gpma+"))
+    kinds = ((structure, mapped), ("gpma+", True))
+    made, right = (shards(graph, cut(graph.n, size), kind, device=device, mapped=maps) for kind, maps in kinds)
     for name in chosen:
         for shard in (*made, *right):
             ALGORITHMS[name].warm(shard)  # compiling takes longer than a rank may

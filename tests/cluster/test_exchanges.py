@@ -7,15 +7,17 @@ import logging
 import os
 import re
 
+import dask
 import pytest
 from dask.distributed import Client, LocalCluster
 from graph_clusters import NO_DASHBOARD, assert_clean
 
 from cluster.__main__ import main
-from cluster.exchanges import PROGRAM, compare
-from cluster.probe import as_text, probe
+from cluster.exchanges import PROGRAM, compare, open_ranks, time_calls
+from cluster.probe import _exchange_lines, as_text, probe
 from mgraph import DynamicGraph
 from mgraph.algorithms import ALGORITHMS
+from mgraph.client.connections.opening import OPTION
 from mgraph.device import gpu_count
 from mgraph.errors import DeviceError, InvalidOption
 from mgraph.exchange import segment
@@ -44,6 +46,17 @@ def test_every_exchange_is_timed_or_has_a_reason(client) -> None:
     assert ("no UCXX" in by_name["ucx"].get("why", "")) != ("bulk_s" in by_name["ucx"])
     assert PROGRAM not in ALGORITHMS, "these workers are threads of this process, whose graphs would know it"
     assert_clean(client)
+
+
+@pytest.mark.parametrize(
+    ("channels", "way"),
+    [(True, "channels from thread to thread"), (False, "the comms, because mgraph.channels is False")],
+)
+def test_the_way_of_calls_and_the_reason_are_printed(client, channels, way) -> None:
+    with dask.config.set({OPTION: channels}), open_ranks(client) as ranks:
+        found = time_calls(ranks)
+    *_, line = _exchange_lines({"ranks": 2, "auto": "peer", "why": "..", "exchanges": [], **found})
+    assert re.fullmatch(rf"an empty call takes \d+ us; calls go by {way}", line)
 
 
 def full(*_: int) -> None:

@@ -442,6 +442,9 @@ ON_RANKS = {
 }  # fmt: skip
 
 
+EXCHANGES = ["peer", "tcp", "peer+tcp:0,1"]  #: the last is of two hosts with a worker each
+
+
 def a_part(rank: int, size: int, step: int) -> dict[str, np.ndarray]:
     return {"src": SRC2, "dst": DST2, "weight": WEIGHT2}
 
@@ -469,7 +472,7 @@ def fail_on_rank(client: Client, name: str, rank: int, exchange: str, **how: Any
     fail_each(f"{name}, rank {rank}, {exchange}", case, thread=partial(thread_of, rank), **how)
 
 
-@pytest.mark.parametrize("exchange", ["peer", "tcp"])
+@pytest.mark.parametrize("exchange", EXCHANGES)
 def test_a_sample_of_allocations_of_a_rank(client, exchange):
     rng = fresh_rng()
     for name in rng.choice(list(ON_RANKS), 2, replace=False).tolist():
@@ -478,7 +481,7 @@ def test_a_sample_of_allocations_of_a_rank(client, exchange):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("exchange", ["peer", "tcp"])
+@pytest.mark.parametrize("exchange", EXCHANGES)
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("name", ON_RANKS)
 def test_every_allocation_of_a_rank(client, name, rank, exchange):

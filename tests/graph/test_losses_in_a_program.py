@@ -8,6 +8,8 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from itertools import count, product
 from pathlib import Path
 from typing import Any
@@ -33,7 +35,7 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.multigpu(RANKS["cuda"])
 KINDS = {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP}
 #: of a program: before its regions grow, then by the numbers of ``losses.cuh``
 STAGES = {"grow": 0, "launch": 1, "store": 2, "meeting": 3, "leave": 4}
-QUICK = ("meeting", "killed")  #: `make test` leaves out the others
+QUICK = [("meeting", "killed"), ("meeting", "stopped")]  #: `make test` leaves out the others
 
 
 def losses(shard: Any, stage: int = 0, process: int = 0, number: int = 0) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -118,11 +120,42 @@ def ranks(device: str, request: pytest.FixtureRequest) -> Iterator[Client]:
         yield client
 
 
+def is_stopped(process: int) -> bool:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+@contextmanager
+def works_beside(client: Client, workers: list[str], device: str, process: int) -> Iterator[None]:
+    """Show that another graph of `workers` works while `process` is stopped, and is awaited."""
+    over = threading.Event()
+
+    def use(graph: DynamicGraph) -> list[float]:
+        assert wait_for(lambda: is_stopped(process), 10)
+        times = []
+        while not over.is_set():
+            began = time.monotonic()
+            assert (graph.run("losses").to_numpy() == ROUNDS).all()
+            graph.insert([1, 2], [2, 3 + len(times) % 2])
+            assert graph.bfs(1).to_numpy()[:3].tolist() == [-1, 0, 1]
+            times.append(time.monotonic() - began)
+        return times
+
+    with DynamicGraph(client, N, workers=workers, device=device) as graph, ThreadPoolExecutor(1) as pool:
+        graph.run("losses")
+        used = pool.submit(use, graph)
+        try:
+            yield
+        finally:
+            over.set()
+        times = used.result(patience(60))
+    assert len(times) >= 5 and max(times) < patience(PATIENCE / 2), times
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(
     ("stage", "kind"),
     [
-        pytest.param(stage, kind, marks=() if (stage, kind) == QUICK else pytest.mark.slow)
+        pytest.param(stage, kind, marks=() if (stage, kind) in QUICK else pytest.mark.slow)
         for stage, kind in product(STAGES, KINDS)
     ],
 )
@@ -137,7 +170,10 @@ def test_a_rank_is_lost(ranks, stage, kind, device):
         else:
             assert (graph.run("losses").to_numpy() == ROUNDS).all()
         limit = (1 if device == "cpu" else 2) + PATIENCE * (kind == "stopped")
-        with raises_in_time(WorkerLost, f"rank {LOST}, the worker at {victim}", limit):
+        with (
+            works_beside(ranks, others, device, process) if kind == "stopped" else nullcontext(),
+            raises_in_time(WorkerLost, f"rank {LOST}, the worker at {victim}", limit),
+        ):
             graph.run("losses", stage=STAGES[stage], process=process, number=int(KINDS[kind]))
     # The others have given all back, and take another graph.
     assert_clean(ranks, others)

@@ -1,20 +1,22 @@
-"""Two graphs on the same workers, from two threads of the client: each waits for its own ranks only."""
+"""Two graphs on the same workers, from several threads of the client: each waits for its own ranks only."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
 from graph_clusters import assert_clean
 from plain_graph import fresh_rng
+from test_gpu import gpu_workers
 
 from mgraph import DynamicGraph
 
-N = 60
+N = 60  #: vertices of a thread
 
 
-def source(seed: int):
+def source(first: int, seed: int):
     """A user's function that allocates and compiles: two steps of a part from each rank."""
 
     def made(rank: int, size: int, step: int):
@@ -22,7 +24,7 @@ def source(seed: int):
             return None
         names = {"np": np, "found": np.ones(1 << 20)}
         exec(compile(f"n = int(found.sum()) and {N}", "a user's function", "exec"), names)
-        return tuple(np.random.default_rng([seed, rank, step]).integers(0, names["n"], (2, 20)))
+        return tuple(first + np.random.default_rng([seed, rank, step]).integers(0, names["n"], (2, 20)))
 
     return made
 
@@ -35,40 +37,69 @@ def levels(there: np.ndarray, vertex: int) -> list[int]:
     return found.tolist()
 
 
-def use(client, seed: int, calls: int, exchange: str) -> int:
-    """Change and search a graph of its own, beside a matrix; returns the last epoch."""
-    there = np.zeros((N, N), bool)
-    with DynamicGraph(client, N, reverse=True, exchange=exchange) as graph:
-        for call in range(calls):
-            rng = np.random.default_rng([seed, call])
-            kind, made = call % 4, source(1000 * seed + call)
-            if kind == 0:
-                assert len(graph.ingest(made)) == 2
-                for rank in range(2):
-                    for step in range(2):
-                        there[made(rank, 2, step)] = True
-            elif kind == 1:
-                vertex = int(rng.integers(0, N))
-                assert graph.bfs(vertex).to_numpy().tolist() == levels(there, vertex)
-            elif kind == 2:
-                assert abs(graph.pagerank().to_numpy().sum() - 1) < 1e-5
-            else:
-                gone = rng.integers(0, N, (2, 1000))
-                deleted = there.sum()
-                there[tuple(gone)] = False
-                assert graph.delete(*gone).deleted == deleted - there.sum()
-        assert graph.num_edges == there.sum()
-        return graph.epoch
+def use(graph: DynamicGraph, first: int, seed: int, calls: int) -> int:
+    """Change and search the vertices `first .. first + N - 1`, beside a matrix; returns the number of their edges."""
+    there, mine = np.zeros((N, N), bool), slice(first, first + N)
+    for call in range(calls):
+        rng = np.random.default_rng([seed, call])
+        kind, made = call % 4, source(first, 1000 * seed + call)
+        if kind == 0:
+            assert len(graph.ingest(made)) == 2
+            for rank in range(2):
+                for step in range(2):
+                    src, dst = made(rank, 2, step)
+                    there[src - first, dst - first] = True
+        elif kind == 1:
+            vertex = int(rng.integers(0, N))
+            distances = graph.bfs(first + vertex).to_numpy()
+            assert distances[mine].tolist() == levels(there, vertex)
+            assert (np.delete(distances, mine) == -1).all()
+        elif kind == 2:
+            assert abs(graph.pagerank().to_numpy().sum() - 1) < 1e-5
+        else:
+            gone = rng.integers(0, N, (2, 1000))
+            deleted = there.sum()
+            there[tuple(gone)] = False
+            assert graph.delete(*(first + gone)).deleted == deleted - there.sum()
+    return int(there.sum())
+
+
+def use_two_graphs(client, threads: int, calls: int, **options) -> None:
+    """Use each graph from half of the threads, which take vertices of their own."""
+    seed, each = int(fresh_rng().integers(1 << 30)), threads // 2
+    with ExitStack() as stack:
+        graphs = [stack.enter_context(DynamicGraph(client, each * N, reverse=True, **options)) for _ in range(2)]
+        pool = stack.enter_context(ThreadPoolExecutor(threads))
+        uses = [
+            [pool.submit(use, graph, part * N, seed + 2 * part + number, calls) for part in range(each)]
+            for number, graph in enumerate(graphs)
+        ]
+        for graph, futures in zip(graphs, uses, strict=True):
+            assert sum(future.result(1700) for future in futures) == graph.num_edges
+            assert graph.epoch == each * (3 * calls // 4)
+    assert_clean(client)
+
+
+SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    ("calls", "exchange"),
-    [(20, "peer"), pytest.param(20, "tcp", marks=pytest.mark.slow), pytest.param(2000, "peer", marks=pytest.mark.slow)],
+    ("threads", "calls", "exchange"),
+    [
+        (4, 12, "peer"),
+        pytest.param(2, 20, "peer", marks=SLOW),
+        pytest.param(4, 20, "tcp", marks=SLOW),
+        pytest.param(4, 2000, "peer", marks=SLOW),
+    ],
 )
 @pytest.mark.timeout(1800)
-def test_two_graphs_from_two_threads(client, calls, exchange):
-    seed = int(fresh_rng().integers(1 << 30))
-    with ThreadPoolExecutor(2) as pool:
-        futures = [pool.submit(use, client, seed + number, calls, exchange) for number in range(2)]
-        assert [future.result(1700) for future in futures] == [3 * calls // 4] * 2
-    assert_clean(client)
+def test_two_graphs_from_several_threads(client, threads, calls, exchange):
+    use_two_graphs(client, threads, calls, exchange=exchange)
+
+
+@pytest.mark.multigpu(2)
+@pytest.mark.parametrize("calls", [100, pytest.param(2000, marks=SLOW)])
+@pytest.mark.timeout(1800)
+def test_two_graphs_on_the_same_gpus(calls):
+    with gpu_workers(2) as client:
+        use_two_graphs(client, 4, calls, device="cuda", exchange="peer")

@@ -222,6 +222,11 @@ def test_times_of_algorithms_by_gpus(archive, tmp_path, capsys):
         lines.append({"kind": "scaling", "scaling": "strong", "workers": workers, "scale": 10, "algorithms": figures})
     lines += [{"kind": "losses", "pairs": [[1, 2, "Louvain"]]}, {"kind": "end"}]
     path.with_name("scaling.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    # A newer run on a grid is no run of RMAT graphs.
+    newer = {**first, "time": "9" + first["time"], "parameters": {**first["parameters"], "shape": "grid"}}
+    path.with_name("grid.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in [newer, *lines[1:2], lines[-1]])
+    )
     assert main(["report", "--results", str(archive), "--only", "gpus"]) == 0
     printed = capsys.readouterr().out
     assert "| ms, RMAT scale 10, 16.4k drawn arcs | 1 GPU | 2 GPUs |" in printed

@@ -7,11 +7,15 @@ import json
 import numpy as np
 import pytest
 from bench_runs import bench, of
+from scipy import sparse
 
+from mgraph.device import Device
 from mgraph.errors import CapacityError
 from workloads.__main__ import main
 from workloads.bench.harness import Mismatch
-from workloads.inputs.generators import Generator
+from workloads.inputs.born import Born, weights_of
+from workloads.inputs.generators import Generator, from_spec
+from workloads.scaling.algorithms import first_column, slower_pairs
 from workloads.scaling.command import _compare
 
 
@@ -57,6 +61,42 @@ def test_scaling_of_one_part(tmp_path, capsys, part):
     assert ("bfs" in line, "mixed" in line) == (part == "analytics", part == "updates")
     assert ("PageRank" in capsys.readouterr().out) == (part == "analytics")
     assert path.with_suffix(".png").exists()
+
+
+def test_algorithms_on_a_grid_and_with_weights(tmp_path, capsys, monkeypatch):
+    """The checks of the command compare two workers with one; here SciPy knows what both should find."""
+    from workloads.scaling import algorithms
+
+    columns = []
+    monkeypatch.setattr(algorithms, "RUNS", 1)
+    monkeypatch.setattr(algorithms, "WARM_SECONDS", 0)
+    monkeypatch.setattr(algorithms, "slower", lambda name, before, after: name == "grid")
+    monkeypatch.setattr(algorithms, "first_column", lambda result: columns.append(first_column(result)) or columns[-1])
+    names = ["BFS", "components", "shortest paths, weighted"]
+    options = ["--gpus", "1,2", "--device", "cpu", "--shape", "grid", "--scale", "7", "--roots", "1", "--part", "50"]
+    options += ["--measure", "algorithms", "--scaling", "strong", "--out", str(tmp_path)]
+    assert main(["scaling", *options, "--names", *names]) == 0
+    (path,) = tmp_path.glob("scaling-*.jsonl")
+    assert of([json.loads(line) for line in path.read_text().splitlines()], "losses")[0]["pairs"] == [
+        [1, 2, name] for name in names
+    ]
+    assert "slower than on the fewest" in " ".join(capsys.readouterr().out.split())
+    # Of one worker.
+    drawn = from_spec("grid:7:16")
+    src, dst = drawn.edges()
+    root = int(np.flatnonzero(columns[0] == 0)[0])
+    for found, weight in ((columns[0], np.ones(len(src))), (columns[2], weights_of(src, dst, np))):
+        matrix = sparse.coo_array((weight, (src, dst)), (128, 128)).tocsr()
+        np.testing.assert_array_equal(found, sparse.csgraph.dijkstra(matrix, directed=False, indices=root))
+    assert not columns[1].any()  # the number of the one component
+
+
+@pytest.mark.parametrize("grid", [False, True])
+def test_pairs_that_are_compared(grid):
+    times = {1: 1.0, 2: 1.3, 4: 1.4, 8: 1.8}
+    figures = {count: {"BFS": {"p50_ms": ms}} for count, ms in times.items()}
+    wanted = [(1, 4), (1, 8)] if grid else [(1, 2), (2, 4), (4, 8)]
+    assert slower_pairs(figures, grid) == [(*pair, "BFS") for pair in wanted]
 
 
 def test_scaling_compares_what_workers_found():
@@ -131,6 +171,20 @@ def test_scaling_of_algorithms_marks_what_is_slower_twice(tmp_path, capsys, monk
     assert "*" not in rows["PageRank"]
 
 
+@pytest.mark.parametrize("spec", ["rmat:8:4", "grid:8:1"])
+def test_edges_and_weights_do_not_depend_on_the_number_of_ranks(spec):
+    drawn, device = from_spec(spec, seed=3), Device("cpu")
+    src, dst = drawn.edges(60, 180)
+    for size in (1, 2):
+        parts = [
+            Born(drawn, 60 // size, 60, weighted=True)(rank, size, step, device)
+            for step in (0, 1) for rank in range(size)
+        ]  # fmt: skip
+        for got, want in zip(zip(*parts, strict=True), (src, dst, weights_of(dst, src, np)), strict=True):
+            np.testing.assert_array_equal(np.concatenate(got), want)
+    assert 1 <= weights_of(src, dst, np).min() < weights_of(src, dst, np).max() <= 255
+
+
 @pytest.mark.parametrize(
     ("name", "before", "after", "wanted"),
     [
@@ -140,6 +194,8 @@ def test_scaling_of_algorithms_marks_what_is_slower_twice(tmp_path, capsys, monk
         ("core numbers", 50.0, 54.0, False),
         ("core numbers", 50.0, 56.0, True),
         ("maintained components", 0.9, 0.99, False),
+        ("grid", 42.0, 56.0, False),
+        ("grid", 42.0, 57.0, True),
     ],
 )
 def test_what_counts_as_slower(name, before, after, wanted):

@@ -1,7 +1,8 @@
-"""``bench calls``: small calls of a graph in succession, in this process or on a worker.
+"""``bench calls``: small calls of a graph in succession, in this process or on workers.
 
 Each kind of call is timed in rounds of 100. The machine may have other work, so a figure is the minimum of the rounds'
-medians; the minimum of their 99th percentiles stands beside it.
+medians; the minimum of their 99th percentiles stands beside it. Inserts of 100,000 edges, uint32 ids from host memory,
+come last, in rounds of 10 calls; each call inserts other edges.
 
 A pipeline of inserts of 100 edges is timed as a whole, with the user's thread and the shard's; the fastest of three
 passes counts. Each pass inserts new edges.
@@ -37,8 +38,9 @@ from workloads.bench.harness import Bench, Mismatch
 
 __all__ = ["HELP", "add_arguments", "measure"]
 
-HELP = "small calls, in this process or on one worker: insert, delete, has_edges, neighbors"
+HELP = "small calls, in this process or on workers: insert, delete, has_edges, neighbors"
 ROUND = 100  #: calls per round
+LARGE, LARGE_ROUND = 100_000, 10  #: edges of a large insert, and such calls per round
 #: by which memory and the number of objects may grow in many calls: those of a local cluster are Dask's
 MARGIN_KIB, MARGIN_OBJECTS = 8192, {False: 100, True: 10_000}
 DRAWN = 5000  #: distinct edges, which the calls take in turn
@@ -56,10 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rounds",
         type=int,
         metavar="N",
-        help=f"of {ROUND} calls of a kind (default: 20; on a worker, where a call takes 3 ms, 3)",
+        help=f"of {ROUND} calls of a kind (default: 20; on workers, where a call takes 3 ms, 3)",
     )
     add("--batches", type=int, default=10_000, metavar="N", help="in the pipeline (default: %(default)s)")
-    add("--worker", action="store_true", help="on one worker process of a local cluster, not in this process")
+    add("--workers", type=int, default=0, metavar="N", help="worker processes (default: none, in this process)")
     add("--cold", action="store_true", help="the first call of each algorithm, with an empty cache of kernels")
     add("--many", type=int, metavar="N", help="make N calls, has_edges and insert in turn, and look for leaks")
     add("--seed", type=int, default=1, help="of the edges (default: %(default)s)")
@@ -69,8 +71,9 @@ def measure(bench: Bench) -> None:
     """Time each kind of call, and compare the last answers with a set of edges."""
     options, rows = bench.options, []
     if options.rounds is None:
-        options.rounds = 3 if options.worker else 20
+        options.rounds = 3 if options.workers else 20
     check_least(options, "vertices", "edges", "rounds", "batches")
+    check_least(options, "workers", least=0)
     if options.cold:
         _measure_cold(bench)
         return
@@ -84,17 +87,21 @@ def measure(bench: Bench) -> None:
         graph = stack.enter_context(_graph(bench, stack))
         src, dst = rng.integers(0, options.vertices, (2, options.edges), np.uint32)
         graph.insert(src, dst)
-        for name, call in _calls(graph, rng, options.vertices).items():
-            line = bench.add("call", call=name, worker=options.worker, **_times(call, options.rounds))
-            rows.append([name, *list(line.values())[-2:]])
+        calls = _calls(graph, rng, options.vertices)
+        figures = {name: _times(call, options.rounds, ROUND) for name, call in calls.items()}
         per_second = _in_flight(graph, rng, options.vertices, options.batches)
+        batches = rng.integers(0, options.vertices, (LARGE_ROUND * (options.rounds + 1), 2, LARGE), np.uint32)
+        figures[f"insert {LARGE:,}"] = _times(_cycled(graph.insert, batches), options.rounds, LARGE_ROUND)
         _check(graph, src, dst)
 
     # Print the table.
-    where = "on one worker" if options.worker else "in this process"
+    for name, times in figures.items():
+        bench.add("call", call=name, workers=options.workers, **times)
+        rows.append([name, times["p50_us"], times["p99_us"]])
+    where = f"on {options.workers} worker{'s'[: options.workers > 1]}" if options.workers else "in this process"
     columns = ["call", "p50 us", "p99 us"]
-    bench.table(f"small calls {where}, the least of {options.rounds} rounds of {ROUND}", columns, rows)
-    bench.add("pipeline", batches=options.batches, edges=100, worker=options.worker, batches_per_second=per_second)
+    bench.table(f"calls {where}, the least of {options.rounds} rounds", columns, rows)
+    bench.add("pipeline", batches=options.batches, edges=100, workers=options.workers, batches_per_second=per_second)
     rows = [[f"{options.batches:,} inserts of 100 edges", round(per_second)]]
     bench.table(f"in a pipeline {where}, the best of {PASSES}", ["calls", "batches/s"], rows)
 
@@ -102,12 +109,17 @@ def measure(bench: Bench) -> None:
 def _graph(bench: Bench, stack: ExitStack) -> Any:
     options, kind = bench.options, bench.device.kind
     client = None
-    if options.worker:
-        from distributed import Client, LocalCluster
+    if options.workers:
+        from cluster import start  # a graph in this process needs no Dask
 
-        cluster = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
-        client = stack.enter_context(Client(stack.enter_context(cluster)))
+        client = stack.enter_context(start(options.workers, device=kind, threads=1))
     return DynamicGraph(client, options.vertices, structure=options.structure, device=kind)
+
+
+def _cycled(call: Callable[..., Any], ids: np.ndarray) -> Call:
+    """Return a function that calls `call` with the next of `ids`, again and again."""
+    arguments = cycle(list(ids))
+    return lambda: call(*next(arguments))
 
 
 def _calls(graph: Any, rng: np.random.Generator, n_vertices: int) -> dict[str, Call]:
@@ -115,30 +127,28 @@ def _calls(graph: Any, rng: np.random.Generator, n_vertices: int) -> dict[str, C
 
     Each call of a series names other edges; "delete 1" deletes those of "insert 1".
     """
-
-    def over(call: Callable[..., Any], ids: np.ndarray) -> Call:
-        arguments = cycle(list(ids))
-        return lambda: call(*next(arguments))
-
     singles, hundreds = (rng.integers(0, n_vertices, (DRAWN, 2, n), np.uint32) for n in (1, 100))
     calls = {
-        "insert 1": over(graph.insert, singles),
-        "insert 100": over(graph.insert, hundreds),
-        "delete 1": over(graph.delete, singles),
-        "has_edges 1": over(graph.has_edges, singles),
-        "degrees 1": over(graph.degrees, singles[:, :1]),
-        "neighbors 1": over(graph.neighbors, singles[:, :1]),
+        "insert 1": _cycled(graph.insert, singles),
+        "insert 100": _cycled(graph.insert, hundreds),
+        "delete 1": _cycled(graph.delete, singles),
+        "has_edges 1": _cycled(graph.has_edges, singles),
+        "degrees 1": _cycled(graph.degrees, singles[:, :1]),
+        "neighbors 1": _cycled(graph.neighbors, singles[:, :1]),
     }
     coordinator = graph._directory.coordinator
     return {"empty": lambda: coordinator.call("order", {"wanted": False}), **calls}
 
 
-def _times(call: Call, rounds: int) -> dict[str, Any]:
-    """Return the minimum median and 99th percentile of the rounds, in microseconds, after a warm-up round."""
+def _times(call: Call, rounds: int, each: int) -> dict[str, Any]:
+    """Time rounds of `each` calls, after a warm-up round.
+
+    Returns the minimum median and 99th percentile of the rounds, in microseconds.
+    """
     # Time each call.
-    seconds = np.empty((rounds + 1, ROUND))
+    seconds = np.empty((rounds + 1, each))
     for taken in seconds:
-        for i in range(ROUND):
+        for i in range(each):
             began = perf_counter()
             call()
             taken[i] = perf_counter() - began
@@ -184,7 +194,7 @@ def _first_calls(graph: Any) -> dict[str, Call]:
 def _measure_cold(bench: Bench) -> None:
     """Time the making of an undirected weighted graph and each first call, with an empty cache of kernels."""
     options, rows = bench.options, []
-    if options.worker:
+    if options.workers:
         raise InvalidOption("--cold needs this process, where this benchmark can empty the cache of kernels")
 
     def timed(name: str, call: Call) -> Any:
@@ -227,12 +237,12 @@ def _resources() -> dict[str, int]:
 
 
 def _all_resources(graph: Any) -> dict[str, int]:
-    """Return the resources of this process, and of the worker if the graph has one."""
-    resources = _resources()
-    if (client := graph._directory.coordinator.client) is not None:
-        (of_worker,) = client.run(_resources).values()
-        resources.update({f"worker's {name}": n for name, n in of_worker.items()})
-    return resources
+    """Return the resources of this process, and of each worker if the graph has workers."""
+    # Dask opens connections to ask the workers: they come before this process's descriptors are counted.
+    client = graph._directory.coordinator.client
+    workers = [] if client is None else client.run(_resources).values()
+    each = {f"worker {k}: {name}": n for k, worker in enumerate(workers) for name, n in worker.items()}
+    return {**_resources(), **each}
 
 
 def _measure_many(bench: Bench) -> None:
@@ -260,7 +270,7 @@ def _measure_many(bench: Bench) -> None:
     bench.add("many calls", calls=options.many, seconds=seconds, before=before, after=after, waiting=waiting)
     rows = [[name, before[name], after[name]] for name in before]
     bench.table(f"{options.many:,} calls in {seconds:.0f} s", ["of a process", "before", "after"], rows)
-    most = {"resident_kib": MARGIN_KIB, "threads": 0, "descriptors": 0, "objects": MARGIN_OBJECTS[options.worker]}
+    most = {"resident_kib": MARGIN_KIB, "threads": 0, "descriptors": 0, "objects": MARGIN_OBJECTS[options.workers > 0]}
     grown = [name for name in before if after[name] > before[name] + most[name.split()[-1]]]
     if grown or any(waiting):
         raise Mismatch(f"{options.many} calls left {', '.join(grown) or 'waiters'}: {before}, {after}, {waiting}")

@@ -14,6 +14,7 @@ from mgraph.device import Array, Device
 from mgraph.errors import InvalidOption
 from mgraph.sources.rmat import Rmat
 from mgraph.structures import Structure, parse
+from workloads.inputs.born import Born, edges_between
 from workloads.inputs.generators import SHAPES, Drawn, Generator, of_shape
 
 __all__ = [
@@ -24,8 +25,6 @@ __all__ = [
     "distinct",
     "filled",
 ]
-
-CHUNK = 1 << 26  #: edges drawn at once by array operations, with 40 bytes of scratch each
 
 
 def add_graph_arguments(parser: argparse.ArgumentParser, structures: str = "gpma+,csr") -> None:
@@ -41,7 +40,7 @@ def add_graph_arguments(parser: argparse.ArgumentParser, structures: str = "gpma
     add("--edge-factor", type=int, default=16, metavar="F", help="F * 2**S edges drawn (default: %(default)s)")
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--uniform", action="store_true", help="uniform random edges instead of RMAT .57/.19/.19/.05")
-    shape.add_argument("--shape", choices=SHAPES, help="another shape: road-like, with one hub, or communities")
+    shape.add_argument("--shape", choices=SHAPES, help="another shape: road-like, with one hub, communities, or a grid")
     add("--seed", type=int, default=1, help="of the edges (default: %(default)s)")
 
 
@@ -77,7 +76,7 @@ class Edges:
 
     @property
     def n_edges(self) -> int:
-        """The number of edges: edge_factor * 2**scale."""
+        """The number of edges, with repeats: edge_factor * 2**scale, or a grid's."""
         return self.generator.n_edges
 
     def between(self, start: int, stop: int) -> tuple[Array, Array]:
@@ -85,15 +84,14 @@ class Edges:
 
         One launch if a kernel draws them.
         """
-        if isinstance(self.generator, Generator):
-            return self.source(start, stop - start)(0, 1, 0, self.device)
-        xp = self.device.xp
-        parts = [self.generator.edges(at, min(at + CHUNK, stop), xp) for at in range(start, stop, CHUNK)]
-        src, dst = zip(*parts, strict=True)
-        return xp.concatenate(src), xp.concatenate(dst)
+        return edges_between(self.generator, start, stop, self.device)
+
+    def born(self, first: int, size: int, weighted: bool = False) -> Born:
+        """Return a source of the edges from `first` on, `size` per rank and step of an ingest."""
+        return Born(self.generator, size, first, weighted)
 
     def source(self, first: int, size: int) -> Rmat:
-        """Return a source of the edges from `first` on, `size` per rank and step of an ingest."""
+        """Return the same source of a recursive-matrix graph, whose parameters a replay needs."""
         generator = self.generator
         if not isinstance(generator, Generator):
             raise InvalidOption("only recursive-matrix graphs are drawn on the workers")

@@ -16,6 +16,7 @@ from mgraph.worker.shard.shard import Shard, ShardSpec
 from workloads.arguments import check_least
 from workloads.bench.harness import Bench
 from workloads.bench.inputs import Edges, add_graph_arguments, chosen_structures, degree_order, filled
+from workloads.inputs.born import weights_of
 
 __all__ = ["Graph", "add_arguments"]
 
@@ -91,10 +92,7 @@ class Graph:
 
     def weights(self) -> Array:
         """Return the weight of each edge, a hash of its ends: float32[n_edges]."""
-        xp = self.bench.xp
-        low, high = xp.minimum(self.src, self.dst), xp.maximum(self.src, self.dst)
-        mixed = (low * np.uint32(0x9E3779B1) ^ high) * np.uint32(0x85EBCA77)
-        return (mixed >> np.uint32(16)).astype(np.float32) % np.float32(255) + np.float32(1)
+        return weights_of(self.src, self.dst, self.bench.xp)
 
     def insert_more(self, shard: Shard, size: int) -> None:
         """Insert the next `size` drawn edges as a batch."""

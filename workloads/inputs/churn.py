@@ -8,6 +8,7 @@ import numpy as np
 
 from mgraph.device import Array, Device
 from mgraph.sources.rmat import Rmat
+from workloads.inputs.born import Born
 
 __all__ = ["Churn"]
 
@@ -18,12 +19,12 @@ class Churn:
 
     Parameters
     ----------
-    come, go : Rmat
+    come, go : Rmat or Born
         Inserted and deleted edges. If `go` starts behind `come` in the same sequence, old edges are deleted.
     """
 
-    come: Rmat
-    go: Rmat
+    come: Rmat | Born
+    go: Rmat | Born
 
     def __call__(self, rank: int, size: int, step: int, device: Device) -> tuple[Array, Array, None, Array]:
         """Return the operations of a rank's step: src, dst, no weight, op.

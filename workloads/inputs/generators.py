@@ -24,7 +24,7 @@ from mgraph.errors import InvalidOption
 from mgraph.splitmix import splitmix, start_of
 from workloads.inputs.edges import EdgeStream
 
-__all__ = ["SHAPES", "Drawn", "Generator", "Hub", "Planted", "Road", "from_spec", "of_shape"]
+__all__ = ["SHAPES", "Drawn", "Generator", "Grid", "Hub", "Planted", "Road", "from_spec", "of_shape"]
 
 GRAPH500 = (0.57, 0.19, 0.19, 0.05)
 UNIFORM = (0.25, 0.25, 0.25, 0.25)
@@ -133,6 +133,36 @@ class Road(Drawn):
 
 
 @dataclass(frozen=True)
+class Grid(Drawn):
+    """Grid of 2**scale vertices, with an edge between neighbours: 4096 x 4096 at scale 24.
+
+    Every graph of a scale is the same: there are no random bits, and an edge factor changes nothing. Edges along the
+    rows come first, then those across. After the last edge the sequence begins again.
+    """
+
+    @property
+    def n_edges(self) -> int:
+        """The number of edges, without repeats."""
+        along, across = self._counts
+        return along + across
+
+    @property
+    def _counts(self) -> tuple[int, int]:
+        """Edges along the rows, and across."""
+        width = 1 << (self.scale + 1) // 2
+        return self.n_vertices - (self.n_vertices // width), self.n_vertices - width
+
+    def edges(self, start: int = 0, stop: int | None = None, xp: Any = np) -> tuple[Any, Any]:  # noqa: D102
+        along, width = np.uint64(self._counts[0]), np.uint64(1 << (self.scale + 1) // 2)
+        number = xp.arange(start, self.n_edges if stop is None else stop, dtype=np.uint64) % np.uint64(self.n_edges)
+        # An edge along row r has number r * (width - 1) + column; one across has the number of its upper vertex.
+        in_row = number < along
+        src = xp.where(in_row, number + number // (width - np.uint64(1)), number - along)
+        dst = src + xp.where(in_row, np.uint64(1), width)
+        return src.astype(np.uint32), dst.astype(np.uint32)
+
+
+@dataclass(frozen=True)
 class Hub(Drawn):
     """Graph with a hub: every second edge begins at vertex 0, all other ends are random."""
 
@@ -223,6 +253,7 @@ SHAPES: dict[str, Callable[[int, int, int], Drawn]] = {
     "road": Road,
     "hub": Hub,
     "planted": Planted,
+    "grid": Grid,
 }
 
 

@@ -14,8 +14,12 @@ SIX = ("BFS", "shortest paths", "distances, 64", "components", "PageRank", "betw
 
 
 def points_by_gpus(runs: list[Run]) -> tuple[Run, Run]:
-    """Return the newest run that timed algorithms, and its lines of strong scaling; empty lists without one."""
-    measured = [run for run in runs if any("algorithms" in line for line in of(run, "scaling"))]
+    """Return the newest run that timed algorithms on RMAT graphs, and its lines of strong scaling.
+
+    Empty lists without one.
+    """
+    rmat = [run for run in runs if not {"shape", "uniform"} & parameters(run[0]).keys()]
+    measured = [run for run in rmat if any("algorithms" in line for line in of(run, "scaling"))]
     run = max(measured, key=lambda run: run[0]["time"], default=[])
     return run, [line for line in of(run, "scaling") if line["scaling"] == "strong"]
 

@@ -12,7 +12,7 @@ from workloads.results.archive import Run, of, parameters, provenance
 __all__ = ["summary"]
 
 Table = tuple[str, list[str], list[list[Any]]]  #: provenance, columns, rows
-SHAPES = {"rmat": "", "hub": "one hub", "road": "road-like", "planted": "planted communities"}
+SHAPES = {"rmat": "", "hub": "one hub", "road": "road-like", "planted": "planted communities", "grid": "grid"}
 
 
 @dataclass

@@ -70,11 +70,14 @@ CASES: dict[str, _Case] = {
     "sampled neighbours, 10,000": _Case(lambda g, root: g.sample_neighbors(_some(g, 10_000), [10, 10], seed=1)),
 }
 MAINTAINED = {"components": "connected_components", "PageRank": "pagerank"}
-NAMES = (*CASES, *(f"maintained {name}" for name in MAINTAINED))
+#: on a graph of its own, whose edges have weights
+WEIGHTED: dict[str, _Case] = {"shortest paths, weighted": CASES["shortest paths"]}
+NAMES = (*CASES, *(f"maintained {name}" for name in MAINTAINED), *WEIGHTED)
 
-#: what more workers may cost: a share of the time, or milliseconds; other algorithms may not lose at all
+#: what more workers may cost: a share of the time, and milliseconds; other algorithms may not lose at all
 MAY_LOSE = ("core numbers", *(f"maintained {name}" for name in MAINTAINED))
 SLACK: dict[str, tuple[float, float]] = dict.fromkeys(MAY_LOSE, (0.1, 0.1))
+SLACK["grid"] = (0.35, LEAST_MS)  #: of every algorithm on a grid, and over the fewest workers, not over half as many
 
 
 def _some(graph: DynamicGraph, count: int) -> np.ndarray:
@@ -89,15 +92,21 @@ class Algorithms(Analytics):
         return {"algorithms": self.times(self.options.names)}
 
     def times(self, names: Sequence[str]) -> dict[str, Any]:
-        """Time some algorithms on a new graph, and tell the point of each.
+        """Time some algorithms on new graphs, and tell the point of each.
 
         Returns the figures by their names, but for those that the workers have too little memory for.
         """
+        figures = self._times([name for name in names if name not in WEIGHTED], weighted=False)
+        return figures | self._times([name for name in names if name in WEIGHTED], weighted=True)
+
+    def _times(self, names: Sequence[str], weighted: bool) -> dict[str, Any]:
+        if not names:
+            return {}
         point, total = self.point, self.point.edges.n_edges
-        with point.graph(directed=False, order=self.order) as graph:
-            point.fill(graph, total)
-            roots = self._roots()
-            calls = {name: partial(self._time, graph, name, case, roots) for name, case in CASES.items()}
+        with point.graph(directed=False, weighted=weighted, order=self.order) as graph:
+            point.fill(graph, total, weighted)
+            roots, cases = self._roots(), CASES | WEIGHTED
+            calls = {name: partial(self._time, graph, name, case, roots) for name, case in cases.items()}
             for short, name in MAINTAINED.items():
                 calls[f"maintained {short}"] = partial(self._maintained, graph, name)
             figures = {}
@@ -161,17 +170,26 @@ def first_column(result: Any) -> np.ndarray:
 
 
 def slower(name: str, before: float, after: float) -> bool:
-    """Return True if `after` milliseconds on twice the workers break the rule that more workers never cost time."""
+    """Return True if `after` milliseconds on more workers break the rule that more workers never cost time.
+
+    `name` is an algorithm, or "grid".
+    """
     share, least = SLACK.get(name, (SHARE, LEAST_MS))
     return after > before * (1 + share) and after > before + least
 
 
-def slower_pairs(figures: Mapping[int, Mapping[str, Any]]) -> list[tuple[int, int, str]]:
-    """Return (workers, twice the workers, algorithm) of each time that is slower, by figures per number of workers."""
-    pairs = [(count, 2 * count) for count in figures if 2 * count in figures]
+def slower_pairs(figures: Mapping[int, Mapping[str, Any]], grid: bool = False) -> list[tuple[int, int, str]]:
+    """Return (workers, more workers, algorithm) of each time that is slower, by figures per number of workers.
+
+    The more workers are twice as many, or on a grid any number beside the least.
+    """
+    least = min(figures)
+    pairs = [(least if grid else count // 2, count) for count in figures if count > least]
     return [
         (few, many, name)
         for few, many in pairs
+        if few in figures and (grid or 2 * few == many)
         for name in figures[few]
-        if name in figures[many] and slower(name, figures[few][name]["p50_ms"], figures[many][name]["p50_ms"])
+        if name in figures[many]
+        and slower("grid" if grid else name, figures[few][name]["p50_ms"], figures[many][name]["p50_ms"])
     ]

@@ -66,8 +66,8 @@ class Point:
         }
         return DynamicGraph(self.client, self.edges.n_vertices, workers=self.workers, **graph_options)
 
-    def fill(self, graph: DynamicGraph, total: int) -> tuple[float, int]:
-        """Insert the first `total` edges, drawn on the workers.
+    def fill(self, graph: DynamicGraph, total: int, weighted: bool = False) -> tuple[float, int]:
+        """Insert the first `total` edges, drawn on the workers, with weights if `weighted`.
 
         Returns the seconds, and the number inserted.
         """
@@ -76,16 +76,18 @@ class Point:
         step = max(1, min(self.options.part, total // size))
         steps = total // (step * size)
         began = time.perf_counter()
-        reports = graph.ingest(self.edges.source(0, step), steps=steps)
+        reports = graph.ingest(self.edges.born(0, step, weighted), steps=steps)
         if steps * step * size < total:
-            reports.append(graph.update(self.host(steps * step * size, total)))
+            reports.append(graph.update(self.host(steps * step * size, total, weighted)))
         return time.perf_counter() - began, sum(report.inserted for report in reports)
 
-    def host(self, start: int, stop: int) -> EdgeBatch:
+    def host(self, start: int, stop: int, weighted: bool = False) -> EdgeBatch:
         """Return edges in the client's host memory."""
-        src, dst = (self.maker.to_host(ids) for ids in self.edges.between(start, stop))
+        drawn = self.edges.born(start, stop - start, weighted)(0, 1, 0, self.maker)
+        src, dst, *weight = (self.maker.to_host(column) for column in drawn)
+        del drawn
         self.free()
-        return EdgeBatch(src, dst)
+        return EdgeBatch(src, dst, weight[0] if weighted else None)
 
     def free(self) -> None:
         """Free the memory of draws: on a GPU that a worker uses too, the pool would keep it."""

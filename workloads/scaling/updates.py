@@ -81,14 +81,14 @@ class Updates:
         size, count = self.options.batch, self.options.batches
         before, first, each = graph.num_edges, self.next, size * len(self.point.workers)
         self.next += (WARM + count) * each
-        warm = graph.ingest(self.point.edges.source(first, size), steps=WARM)
+        warm = graph.ingest(self.point.edges.born(first, size), steps=WARM)
         began = time.perf_counter()
-        reports = graph.ingest(self.point.edges.source(first + WARM * each, size), steps=count)
+        reports = graph.ingest(self.point.edges.born(first + WARM * each, size), steps=count)
         return self._rate(graph, before, [*warm, *reports], time.perf_counter() - began)
 
     def _mixed(self, graph: DynamicGraph) -> dict[str, Any]:
         """Measure half new edges, half old ones deleted."""
-        size, count, source = self.options.batch // 2, self.options.batches, self.point.edges.source
+        size, count, source = self.options.batch // 2, self.options.batches, self.point.edges.born
         before, each = graph.num_edges, size * len(self.point.workers)
         warm = graph.ingest(Churn(source(self.next, size), source(0, size)), steps=WARM)
         came, went = source(self.next + WARM * each, size), source(WARM * each, size)

@@ -81,12 +81,13 @@ def test_long_ways(device: str, small: None, size: int, even: bool) -> None:
 
 @pytest.mark.parametrize("k", [None, 0, 1, 2, 5, 40, 2**40])
 @pytest.mark.parametrize("size", [1, 3])
-def test_k_core(device: str, size: int, k: int | None) -> None:
+@pytest.mark.parametrize("mapped", [True, False, "hosts"])
+def test_k_core(device: str, size: int, k: int | None, mapped: bool | str) -> None:
     for seed, directed in ((1, True), (2, False), (3, False)):
         print(f"seed {seed}")
         graph = random_graph(seed, 200, 0 if seed == 3 else 1500, directed, skew=seed == 2)
-        check_k(graph, cut(graph.n, size), k, structure="gpma+", device=device)
-    check_k(Graph(0, NONE, NONE), cut(0, size), k)
+        check_k(graph, cut(graph.n, size), k, structure="gpma+", device=device, mapped=mapped)
+    check_k(Graph(0, NONE, NONE), cut(0, size), k, mapped=mapped)
 
 
 def test_k_core_has_the_vertices_of_networkx() -> None:

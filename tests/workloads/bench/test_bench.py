@@ -23,6 +23,7 @@ from mgraph.structures.mixed_stream import MixedStream
 from mgraph.structures.run import sort_batch
 from mgraph.worker.shard.fingerprint import edge_hash
 from workloads.__main__ import main
+from workloads.bench import calls
 from workloads.bench.bare_transports import RawNccl
 from workloads.bench.exchange import _check
 from workloads.bench.harness import Mismatch
@@ -157,10 +158,24 @@ def test_calls(tmp_path, capsys):
     assert pipeline["batches_per_second"] > 0
     lines = of(written_lines, "call")
     assert [line["call"] for line in lines] == [
-        "empty", "insert 1", "insert 100", "delete 1", "has_edges 1", "degrees 1", "neighbors 1",
+        "empty", "insert 1", "insert 100", "delete 1", "has_edges 1", "degrees 1", "neighbors 1", "insert 100,000",
     ]  # fmt: skip
-    assert all(line["n"] == 100 and 0 < line["p50_us"] <= line["p99_us"] for line in lines)
+    assert [line["n"] for line in lines] == [100] * 7 + [10]
+    assert all(0 < line["p50_us"] <= line["p99_us"] for line in lines)
     assert "in this process" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("more", [[], pytest.param(["--many", "200"], marks=pytest.mark.slow)])
+def test_calls_on_two_workers(tmp_path, capsys, monkeypatch, more):
+    monkeypatch.setattr(calls, "ROUND", 10)
+    assert main([*CALLS, "--workers", "2", *more, "--out", str(tmp_path)]) == 0
+    (written,) = tmp_path.glob("*.jsonl")
+    lines = [json.loads(line) for line in written.read_text().splitlines()]
+    if more:
+        assert {"threads", "worker 0: threads", "worker 1: threads"} < of(lines, "many calls")[0]["after"].keys()
+    else:
+        assert {line["workers"] for line in [*of(lines, "call"), *of(lines, "pipeline")]} == {2}
+        assert "on 2 workers" in capsys.readouterr().out
 
 
 def test_calls_catch_a_wrong_answer(monkeypatch, capsys):
@@ -373,7 +388,7 @@ def test_networkx(tmp_path, monkeypatch, capsys):
         pytest.param(["bench", "calls", "--device", "cpu", "--rounds", "0"], "--rounds is 0", marks=pytest.mark.slow),
         pytest.param(["bench", "calls", "--device", "cpu", "--many", "0"], "--many is 0", marks=pytest.mark.slow),
         pytest.param(
-            ["bench", "calls", "--device", "cpu", "--cold", "--worker"],
+            ["bench", "calls", "--device", "cpu", "--cold", "--workers", "1"],
             "--cold needs this process",
             marks=pytest.mark.slow,
         ),

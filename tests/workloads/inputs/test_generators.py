@@ -7,7 +7,7 @@ from mgraph.errors import InvalidOption
 from workloads.inputs.generators import GRAPH500, MAX_SCALE, SHAPES, Generator, from_spec
 
 
-@pytest.mark.parametrize("spec", ["rmat:10:7", "uniform:9:5", "road:9:4", "hub:10:3", "planted:10:5"])
+@pytest.mark.parametrize("spec", ["rmat:10:7", "uniform:9:5", "road:9:4", "hub:10:3", "planted:10:5", "grid:9:1"])
 @pytest.mark.parametrize("size", [1, 1000, 10**9])
 def test_chunks_are_the_whole(spec, size):
     generator = from_spec(spec, seed=11)
@@ -95,6 +95,16 @@ def test_roads_go_to_one_of_four_sides(scale):
     assert found == {(1, 0), (width - 1, 0), (0, 1), (0, height - 1)}
     assert len(np.unique(src.astype(np.uint64) << np.uint64(32) | dst)) == 4 << scale
     assert 2.4 < len(set(zip(*(a.tolist() for a in from_spec("road:12:4").edges()), strict=True))) / 4096 < 2.65
+
+
+@pytest.mark.parametrize("scale", [1, 2, 7, 8])
+def test_a_grid_has_each_pair_of_neighbours_once(scale):
+    generator, width = from_spec(f"grid:{scale}:16"), 1 << (scale + 1) // 2
+    ids = np.arange(1 << scale).reshape(-1, width)
+    pairs = [*zip(ids[:, :-1].flat, ids[:, 1:].flat, strict=True), *zip(ids[:-1].flat, ids[1:].flat, strict=True)]
+    src, dst = generator.edges()
+    assert list(zip(src, dst, strict=True)) == pairs
+    np.testing.assert_array_equal(generator.edges(generator.n_edges, 2 * generator.n_edges), (src, dst))
 
 
 def test_half_of_the_edges_leave_the_hub():
