@@ -1,9 +1,9 @@
 """The cost of updating a maintained result, relative to computing it anew.
 
-Both are compared in seconds. A full computation is expected to take as long per arc as the last ones. An update may
-visit as many edges as take as long as a full computation, if it counts them before it visits them, and gives up after
-half as many if it does not. So an update that gives up, and the full computation after it, take one and a half times as
-long. The seconds per edge are learned from updates: their work is the changed arcs and the visited edges. Where few
+Both are compared in seconds. A full computation is expected to take as long as the last ones, and less if arcs have
+left. An update may visit as many edges as take as long as a full computation, if it counts them before it visits them,
+and gives up after half as many at most if it does not. So an update that gives up, and the full computation after it,
+take one and a half times as long at most. The seconds per edge are learned from updates: their work is the changed arcs and the visited edges. Where few
 edges were visited, other things took the time, and only the number of changed arcs tells how long the next one takes.
 So updates that give up, or take longer than a full computation, are suspended: for one read, then for two and so on.
 From the second in a row on, the next one may visit fewer edges. After a single one it may not: of batches that differ,
@@ -19,11 +19,12 @@ __all__ = ["CostModel"]
 FIRST_SHARE = 1 / 16  #: work of the first update, in arcs of the graph
 FEW = 4096  #: in a graph of so many arcs updates are never suspended; fewer visited edges tell nothing
 VISITED = 1 / 4  #: visited edges per changed arc, from which on they take most of an update's time
-SLOWER = 1e-4  #: seconds that an update may take longer than a full computation
-TRIED = 1 / 100  #: of a full computation: updates that give up sooner are not suspended
+SLOWER = 2e-5  #: seconds that an update may take longer than a full computation
+TRIED, SHORT = 1 / 100, 1e-4  #: of a full computation, and seconds: updates that give up sooner are not suspended
 MUCH, LONG = 0.6, 5e-4  #: of a full computation, and seconds: a read that takes longer by both is very slow
 CHEAPER = 0.6  #: a rate that falls so far by an update that gave up lets the next one be tried
 LONGEST = 16  #: maximum number of updates to suspend in a row, and their number after a very slow one
+CLOSE, OLD = 1 / 2, 16  #: after so many updates that take such a part of a full computation, one is measured again
 FADE = 1 / 64  #: by which a rate falls that forbids an update, down to the least that was measured
 
 
@@ -40,6 +41,8 @@ class CostModel:
     times, slow, pause : int
         The number of updates that took too long, less the others, at least 0; the number of changed arcs of the last
         one; and the number of updates with about as many arcs to skip.
+    close : int
+        The number of updates since the last full computation that took nearly as long.
     """
 
     seconds: float = 0.0
@@ -49,16 +52,21 @@ class CostModel:
     times: int = 0
     slow: int = 0
     pause: int = 0
+    close: int = 0
 
     def computed(self, seconds: float, arcs: int) -> None:
         """Learn from a full computation. A single long one, on a busy machine, counts little."""
         expected = self.fresh(arcs)
-        self.seconds = (expected + min(seconds, 2 * expected)) / 2 if expected else seconds
-        self.arcs = arcs
+        self.seconds = (expected + min(seconds, 2 * expected)) / 2 if 0 < expected < seconds else seconds
+        self.arcs, self.close = arcs, 0
 
     def fresh(self, arcs: int) -> float:
-        """Return the expected seconds of a full computation in a graph of `arcs`; 0 before the first."""
-        return self.seconds * max(arcs, 1) / max(self.arcs, 1)
+        """Return the expected seconds of a full computation in a graph of `arcs`; 0 before the first.
+
+        A graph that has grown is not expected to take longer. If it does, updates are suspended too early, and the next
+        full computation tells. An estimate that is too long would never be corrected.
+        """
+        return self.seconds * min(max(arcs, 1) / max(self.arcs, 1), 1)
 
     def most(self, arcs: int, changed: int) -> int:
         """Return how many edges an update of `changed` arcs may visit; 0 if it is not worth a try.
@@ -79,10 +87,13 @@ class CostModel:
     def completed(self, seconds: float, arcs: int, changed: int, visited: int) -> None:
         """Learn from an update that visited `visited` edges."""
         self._learn(seconds, arcs, changed, visited)
-        if seconds <= self.fresh(arcs) + SLOWER:
+        self.close += seconds > CLOSE * self.fresh(arcs)
+        if seconds > self.fresh(arcs) + SLOWER:
+            self._suspend(changed, seconds - self.fresh(arcs), arcs)
+        elif self.close < OLD:
             self.times = max(0, self.times - 1)
         else:
-            self._suspend(changed, seconds - self.fresh(arcs), arcs)
+            self.times, self.slow, self.pause, self.close = 1, changed, 1, 0
 
     def gave_up(self, seconds: float, arcs: int, changed: int, visited: int = 0) -> None:
         """Learn from an update that gave up after `visited` edges; 0 if it has only counted what it would visit."""
@@ -94,7 +105,7 @@ class CostModel:
         else:
             self.rate = self._rate(arcs) / 2  # a guess that was never tried
         cheaper = self._rate(arcs) <= CHEAPER * before and visited and seconds < self.fresh(arcs) / 2
-        if seconds > TRIED * self.fresh(arcs) + SLOWER and not cheaper:
+        if seconds > TRIED * self.fresh(arcs) + SHORT and not cheaper:
             self._suspend(changed, seconds, arcs)
 
     def _rate(self, arcs: int) -> float:
