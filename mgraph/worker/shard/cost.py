@@ -6,8 +6,8 @@ and gives up after half as many at most if it does not. So an update that gives 
 take one and a half times as long at most. The seconds per edge are learned from updates: their work is the changed arcs and the visited edges. Where few
 edges were visited, other things took the time, and only the number of changed arcs tells how long the next one takes.
 So updates that give up, or take longer than a full computation, are suspended: for one read, then for two and so on.
-From the second in a row on, the next one may visit fewer edges. After a single one it may not: of batches that differ,
-most would then give up, too.
+Slow ones among fast ones are not, as long as recent reads take no longer than full computations in the mean. From the second suspension in a row on, the next update may visit fewer edges. After a single one it may not: of
+batches that differ, most would then give up, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ FEW = 4096  #: in a graph of so many arcs updates are never suspended; fewer vis
 VISITED = 1 / 4  #: visited edges per changed arc, from which on they take most of an update's time
 SLOWER = 2e-5  #: seconds that an update may take longer than a full computation
 TRIED, SHORT = 1 / 100, 1e-4  #: of a full computation, and seconds: updates that give up sooner are not suspended
-MUCH, LONG = 0.6, 5e-4  #: of a full computation, and seconds: a read that takes longer by both is very slow
+MUCH, LONG = 1.0, 5e-4  #: of a full computation, and seconds: a read that takes longer by both is very slow
+RECENT = 4  #: reads in whose mean a single one counts
 CHEAPER = 0.6  #: a rate that falls so far by an update that gave up lets the next one be tried
 LONGEST = 16  #: maximum number of updates to suspend in a row, and their number after a very slow one
 CLOSE, OLD = 1 / 2, 16  #: after so many updates that take such a part of a full computation, one is measured again
@@ -43,6 +44,8 @@ class CostModel:
         one; and the number of updates with about as many arcs to skip.
     close : int
         The number of updates since the last full computation that took nearly as long.
+    mean : float
+        The time of recent reads with an update, in terms of full computations.
     """
 
     seconds: float = 0.0
@@ -53,11 +56,12 @@ class CostModel:
     slow: int = 0
     pause: int = 0
     close: int = 0
+    mean: float = 1.0
 
     def computed(self, seconds: float, arcs: int) -> None:
         """Learn from a full computation. A single long one, on a busy machine, counts little."""
         expected = self.fresh(arcs)
-        self.seconds = (expected + min(seconds, 2 * expected)) / 2 if 0 < expected < seconds else seconds
+        self.seconds = (expected + min(seconds, 2 * expected)) / 2 if expected else seconds
         self.arcs, self.close = arcs, 0
 
     def fresh(self, arcs: int) -> float:
@@ -87,9 +91,11 @@ class CostModel:
     def completed(self, seconds: float, arcs: int, changed: int, visited: int) -> None:
         """Learn from an update that visited `visited` edges."""
         self._learn(seconds, arcs, changed, visited)
-        self.close += seconds > CLOSE * self.fresh(arcs)
-        if seconds > self.fresh(arcs) + SLOWER:
-            self._suspend(changed, seconds - self.fresh(arcs), arcs)
+        expected = self.fresh(arcs)
+        slow, longer = self._slow(seconds, arcs), seconds - expected
+        self.close += seconds > CLOSE * expected
+        if slow and longer > SLOWER:
+            self._suspend(changed, longer, arcs)
         elif self.close < OLD:
             self.times = max(0, self.times - 1)
         else:
@@ -105,6 +111,7 @@ class CostModel:
         else:
             self.rate = self._rate(arcs) / 2  # a guess that was never tried
         cheaper = self._rate(arcs) <= CHEAPER * before and visited and seconds < self.fresh(arcs) / 2
+        self._slow(seconds + self.fresh(arcs), arcs)
         if seconds > TRIED * self.fresh(arcs) + SHORT and not cheaper:
             self._suspend(changed, seconds, arcs)
 
@@ -126,8 +133,16 @@ class CostModel:
         """Return to the least rate little by little: on a busy machine, updates take longer than they need."""
         self.rate = max(min(self.least, self.rate), self.rate * (1 - FADE))
 
+    def _slow(self, seconds: float, arcs: int) -> bool:
+        """Take a read into the mean. Returns True if it, or recent ones in the mean, were too slow."""
+        share = seconds / max(self.fresh(arcs), 1e-15)
+        self.mean += (min(share, 2) - self.mean) / RECENT
+        return self.mean > 1 or self._very(seconds - self.fresh(arcs), arcs)
+
+    def _very(self, longer: float, arcs: int) -> bool:
+        return longer > max(MUCH * self.fresh(arcs), LONG)
+
     def _suspend(self, changed: int, longer: float, arcs: int) -> None:
         """Suspend updates of this size after one that made a read take `longer` seconds than a full computation."""
         self.times, self.slow = 1 if 2 * changed < self.slow else self.times + 1, changed
-        much = longer > max(MUCH * self.fresh(arcs), LONG)
-        self.pause = LONGEST if much else min(2 ** (self.times - 1), LONGEST)
+        self.pause = LONGEST if self._very(longer, arcs) else min(2 ** (self.times - 1), LONGEST)

@@ -67,7 +67,6 @@ PARTS = (32, 8, 2, 1)  #: of more suspects than `MANY`, a CPU checks such parts 
 CPU_STEPS = 4  #: steps of `InvalidatePersistent` between two looks at the visited edges; a GPU has `BLOCKWISE_STEPS`
 SAMPLE, SPARSEST = 512, 8  #: changed arcs that a CPU looks at first, of at least `SPARSEST` times as many
 ENOUGH = 32  #: suspects among these from which others are estimated
-UNCOUNTED = 3  #: a part of the allowed edges that may be visited to cut vertices, before all are counted
 UNSURE = 1.5  #: such a part of the edges that are expected from a part is certain
 FEW, TURNS = 8, 8  #: the most suspects with which `InvalidatePersistent` is tried first, and its turns
 
@@ -195,7 +194,7 @@ class IncrementalPaths:
     def apply_changes(self, changes: EdgeDelta, most: int) -> bool | None:
         """Update the lengths to the shard's current edges. Returns True if any may have changed.
 
-        Returns None if it gives up: if about `most` edges would be visited, or a third as many to cut vertices; if a
+        Returns None if it gives up: if about `most` edges would be visited, or half as many to cut vertices; if a
         support is lost and the graph does not store the reverse edges; or if a weight is invalid for a search.
         """
         # Reset the counters, and orient the arcs like the paths.
@@ -212,7 +211,7 @@ class IncrementalPaths:
         if changes.deleted or self.lengths.bits:
             if not self._fits(changes, most):
                 return None
-            gone = self._invalidate(most // UNCOUNTED, changed, len(changes))
+            gone = self._invalidate(most // 2, changed, len(changes))
         else:
             self.counts = np.zeros(WORDS, np.int64)
         if gone is None or self.counts[REFUSED]:
@@ -265,7 +264,7 @@ class IncrementalPaths:
             self.kernels.ListSuspects(len(sample), tree=self.tree, changed=Struct(**sample.fields()), stale=None)
             suspects = int(self.read()[SUSPECTS])
             enough = suspects >= ENOUGH
-            if not self._check_suspects(suspects, most // UNCOUNTED, every if enough else 1):
+            if not self._check_suspects(suspects, most // 2, every if enough else 1):
                 return False
             cut = int(self.counts[CUT])
             if cut and enough and every * self._rows_of_cut() > UNSURE * most:
