@@ -3,11 +3,12 @@
 Both are compared in seconds. A full computation is expected to take as long as the last ones, and less if arcs have
 left. An update may visit as many edges as take as long as a full computation, if it counts them before it visits them,
 and gives up after half as many at most if it does not. So an update that gives up, and the full computation after it,
-take one and a half times as long at most. The seconds per edge are learned from updates: their work is the changed arcs and the visited edges. Where few
-edges were visited, other things took the time, and only the number of changed arcs tells how long the next one takes.
-So updates that give up, or take longer than a full computation, are suspended: for one read, then for two and so on.
-Slow ones among fast ones are not, as long as recent reads take no longer than full computations in the mean. From the second suspension in a row on, the next update may visit fewer edges. After a single one it may not: of
-batches that differ, most would then give up, too.
+take one and a half times as long at most. The seconds per edge are learned from updates: their work is the changed arcs
+and the visited edges. Where few edges were visited, other things took the time, and only the number of changed arcs
+tells how long the next one takes. So updates that give up, or take longer than a full computation, are suspended: for
+one read, then for two and so on. Slow ones among fast ones are not, as long as recent reads take no longer than full
+computations in the mean. From the second suspension in a row on, the next update may visit fewer edges. After a single
+one it may not: of batches that differ, most would then give up, too.
 """
 
 from __future__ import annotations

@@ -67,7 +67,8 @@ class Followed:
             applied = components.apply_changes(delta, 1 << 40)
             if shard.rank == 0:
                 patched = components.links is not None and components.links.arcs is not kept
-                self.ways[applied.how if applied.how != "updated" else "patched" if patched else str(applied.changed)] += 1
+                updated = "patched" if patched else str(applied.changed)
+                self.ways[updated if applied.how == "updated" else applied.how] += 1
             return self._begin(shard) if applied.how == "gave up" else components.columns()
 
         self._check(update)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from plain_graph import fresh_rng
 
-from mgraph.worker.shard.cost import FADE, FEW, LONG, LONGEST, OLD, CostModel
+from mgraph.worker.shard.cost import FADE, FEW, LONGEST, OLD, CostModel
 
 ARCS = 1 << 24
 FRESH = 1.0  #: seconds of a full computation
