@@ -40,7 +40,7 @@ JOINS, CUT, LOOSE, PARTED, EDGES, LINKED = range(6)
 assert len(constants(FILE, HUB_DEGREE=64).enums["Counted"]) == 6
 SAMPLES = 8  #: rows per patch, in the mean, whose first edges are followed before the largest patch is looked for
 PATCH = 128  #: vertices per patch, in the mean, from which on a forest is made of them
-SMALL = 4096  #: in a graph of fewer vertices, patches may be as many as in one of so many
+SMALL = 1 << 15  #: in a graph of fewer vertices, patches may be as many as in one of so many
 LOW = np.uint64(2**32 - 1)
 
 
