@@ -15,6 +15,7 @@ from mgraph.algorithms.centrality.pagerank import maintain
 from mgraph.algorithms.paths.bfs.maintain import Distances
 from mgraph.algorithms.paths.incremental_paths import incremental_paths
 from mgraph.algorithms.paths.near_far import search
+from mgraph.worker.results import maintained as results
 from mgraph.worker.shard import change_log, cost
 
 
@@ -113,6 +114,20 @@ def test_going_on_that_is_slow_is_left_out_for_some_time(monkeypatch):
         assert hows == [False] + [True] + [False] + [True] * 2 + [False] + [True] * 4
         graph.insert([1000], [1001])
         assert live.result().levels == 2 and live.report.how == "unchanged"
+
+
+def test_a_suspended_update_does_not_look_at_the_changed_edges(monkeypatch):
+    monkeypatch.setattr(cost.CostModel, "most", lambda self, arcs, changed: 0)
+    monkeypatch.delattr(results, "_changes")
+    with DynamicGraph(n_vertices=50, directed=False, device="cpu") as graph:
+        graph.insert(*line(50))
+        given = {"connected_components": {}, "bfs": {"source": 0}, "triangles": {}}
+        lives = [graph.maintain(name, **arguments) for name, arguments in given.items()]
+        for change in (graph.delete, graph.insert):
+            change([20, 3], [21, 3])
+            for live in lives:
+                assert_same(live, graph, given[live.name])
+                assert (live.report.how, live.report.touched) == ("again", 0)
 
 
 def test_a_search_that_would_visit_too_much_does_not_begin(monkeypatch):
