@@ -15,6 +15,7 @@ from mgraph.algorithms.centrality.pagerank import maintain
 from mgraph.algorithms.paths.bfs.maintain import Distances
 from mgraph.algorithms.paths.incremental_paths import incremental_paths
 from mgraph.algorithms.paths.near_far import search
+from mgraph.worker.results import maintained as results
 from mgraph.worker.shard import change_log, cost
 
 
@@ -84,8 +85,11 @@ def test_components_that_are_joined_or_cut_are_updated():
         live = graph.maintain("connected_components")
         graph.insert([50], [150])
         assert live.result().components == 1 and (live.report.how, live.report.edges) == ("incremental", 0)
-        graph.delete([50], [150])
-        assert live.result().components == 2 and live.report.how == "incremental"
+        for how in ("again", "incremental"):  # the first deletion makes the forest
+            graph.insert([50], [150])
+            assert live.result().components == 1
+            graph.delete([50], [150])
+            assert live.result().components == 2 and live.report.how == how
         graph.delete([95, 195], [96, 196])  # 4 vertices each
         assert live.result().components == 4 and live.report.how == "incremental"
         assert 0 < live.report.edges < 50
@@ -97,6 +101,7 @@ def test_going_on_that_is_slow_is_left_out_for_some_time(monkeypatch):
     """Once, then twice and so on; not for batches of less than half the size."""
     monkeypatch.setattr(cost, "FEW", 0)
     monkeypatch.setattr(cost, "SLOWER", -1e9)  # always
+    monkeypatch.setattr(cost.CostModel, "_slow", lambda *args: True)
     monkeypatch.setattr(cost, "LONG", 1e9)  # and never very slow
     pairs = np.arange(0, 40, 2)
     with DynamicGraph(n_vertices=2000, directed=False, device="cpu") as graph:
@@ -109,6 +114,20 @@ def test_going_on_that_is_slow_is_left_out_for_some_time(monkeypatch):
         assert hows == [False] + [True] + [False] + [True] * 2 + [False] + [True] * 4
         graph.insert([1000], [1001])
         assert live.result().levels == 2 and live.report.how == "unchanged"
+
+
+def test_a_suspended_update_does_not_look_at_the_changed_edges(monkeypatch):
+    monkeypatch.setattr(cost.CostModel, "most", lambda self, arcs, changed: 0)
+    monkeypatch.delattr(results, "_changes")
+    with DynamicGraph(n_vertices=50, directed=False, device="cpu") as graph:
+        graph.insert(*line(50))
+        given = {"connected_components": {}, "bfs": {"source": 0}, "triangles": {}}
+        lives = [graph.maintain(name, **arguments) for name, arguments in given.items()]
+        for change in (graph.delete, graph.insert):
+            change([20, 3], [21, 3])
+            for live in lives:
+                assert_same(live, graph, given[live.name])
+                assert (live.report.how, live.report.touched) == ("again", 0)
 
 
 def test_a_search_that_would_visit_too_much_does_not_begin(monkeypatch):

@@ -3,6 +3,7 @@
 The graph is undirected, in this process, and gets batches of several sizes and kinds:
 
 - ``inserts``: edges drawn like those of the graph;
+- ``deletes``: edges that were drawn before;
 - ``mixed``: half of these, and half deletes of present edges;
 - ``weights``: present edges, with new weights.
 
@@ -39,7 +40,7 @@ from workloads.bench.inputs import Edges, add_graph_arguments, degree_order
 __all__ = ["HELP", "add_arguments", "measure"]
 
 HELP = "time results that follow the graph, after batches of several sizes, against fresh runs"
-KINDS = ("inserts", "mixed", "weights")
+KINDS = ("inserts", "deletes", "mixed", "weights")
 ALPHA = 0.85  #: of PageRank, its default
 NAMES = ("connected_components", "triangles", "pagerank", "bfs", "sssp")
 COMMUNITIES = {"leiden": "quality", "louvain": "modularity"}  #: the quality of each
@@ -143,7 +144,7 @@ class _Stream:
     def batch(self, kind: str, size: int) -> EdgeBatch:
         """Return the next batch of a kind."""
         # Choose new edges, and a span of old ones.
-        xp, old = self.bench.xp, 0 if kind == "inserts" else size if kind == "weights" else size // 2
+        xp, old = self.bench.xp, {"inserts": 0, "mixed": size // 2}.get(kind, size)
         first = int(self.rng.integers(max(1, self.edges.n_edges - old)))
         spans = [(self.at, self.at + size - old), (first, first + old)]
         self.at += size - old

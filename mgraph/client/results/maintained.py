@@ -38,8 +38,8 @@ class LiveReport:
     how : "unchanged" | "incremental" | "again"
         "unchanged" if no relevant change was made; "incremental" if the last result was updated.
     touched : int
-        The number of edges that changed since the last update: inserted, deleted, or with another weight. 0 if that is
-        not known any more, which means "again". An undirected edge counts once. If vertices without edges were removed
+        The number of edges that changed since the last update: inserted, deleted, or with another weight. 0 if nothing
+        has looked at them, which means "again". An undirected edge counts once. If vertices without edges were removed
         meanwhile, the result was updated before each removal, and this is the sum.
     edges : int
         The number of edge visits, in each direction; 0 with "again", which visits all edges.

@@ -10,7 +10,7 @@ import numpy as np
 from mgraph.algorithms import ALGORITHMS
 from mgraph.worker.calls.rank import Rank, Value
 from mgraph.worker.results import arithmetic
-from mgraph.worker.results.maintained import catch_up
+from mgraph.worker.results.maintained import catch_up, columns
 from mgraph.worker.shard.results import Result
 
 __all__ = ["combine", "fetch", "lend", "maintain", "reduced", "run", "top"]
@@ -52,7 +52,7 @@ def maintain(
     if memory is not None:
         since, memory.read, resumed, memory.resumed = memory.read, None, memory.resumed, False
     with shard.named_by(by_key):
-        answer = {**_keep(rank, name, result, *state.result.columns()), "took": took}
+        answer = {**_keep(rank, name, result, *columns(shard, state)), "took": took}
 
     # Rank 0 tells what changed since the last read, unless that failed.
     if memory is not None:

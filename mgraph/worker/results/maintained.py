@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from mgraph.algorithms.algorithm import Algorithm, EdgeDelta, Memory, Remembering, Renumbering
+from mgraph.algorithms.algorithm import Algorithm, Columns, EdgeDelta, Memory, Remembering, Renumbering
 from mgraph.device import Array
 from mgraph.errors import CapacityError
 from mgraph.exchange.columns import join_columns, split_columns
@@ -36,7 +36,7 @@ from mgraph.worker.shard.cost import CostModel
 from mgraph.worker.shard.results import MaintainedState, Tried
 from mgraph.worker.shard.shard import Shard
 
-__all__ = ["catch_up", "end", "through_removal"]
+__all__ = ["catch_up", "columns", "end", "through_removal"]
 
 Value = dict[str, Any]
 
@@ -53,7 +53,7 @@ def catch_up(shard: Shard, live: str, algorithm: Algorithm, args: Value, first_n
     -------
     dict
         `how`: "unchanged", "incremental" or "again"; `touched`: the number of edges changed since the last update, 0 if
-        unknown; `edges`: the number of edges visited on all ranks, 0 after a recomputation.
+        nothing has looked at them; `edges`: the number of edges visited on all ranks, 0 after a recomputation.
     """
     state = shard.maintained.setdefault(live, MaintainedState())
     shard.change_log.open(shard.epoch)
@@ -143,19 +143,27 @@ def _updated(shard: Shard, state: MaintainedState) -> Value | None:
         return {"how": "unchanged", "touched": 0, "edges": 0}
     state.result = None
 
-    # Gather the changed arcs, and update, unless it is likely to take too long.
-    changes, arcs, applied = _changes(shard, state.epoch, agreed), agreed.arcs, None
-    loops, watch = _loops(shard, changes), _stopwatch(shard)
-    if state.memory is not None:
-        applied = result.apply_changes(changes, arcs) if agreed.changed <= MOST else None
-    elif (most := state.cost.most(arcs, len(changes))) or result.iterates:
-        applied = result.apply_changes(changes, most)
-        if most:
-            shard.device.synchronize()
-            preparation = 0.0 if applied is None else applied.preparation
-            state.tried = Tried(watch.seconds() - preparation, applied, arcs, len(changes))
+    # If an update is likely to take too long, do not even look at the changed arcs.
+    arcs, applied = agreed.arcs, None
+    most = 0 if state.memory is not None else state.cost.most(arcs, agreed.logged)
+    if not most and not result.iterates and state.memory is None:
+        return {"how": "again", "touched": 0, "edges": 0}
 
-    if applied is not None and applied.how == "gave up":
+    # Gather them, and update.
+    watch = _stopwatch(shard)
+    changes = _changes(shard, state.epoch, agreed)
+    loops = _loops(shard, changes)
+    if state.memory is None:
+        applied = result.apply_changes(changes, most)
+    elif agreed.changed <= MOST:
+        applied = result.apply_changes(changes, arcs)
+    useful = applied is not None and applied.how != "gave up"
+    if most:
+        # What an update has prepared helps later ones, unless it gave up.
+        shard.device.synchronize()
+        preparation = applied.preparation if useful and applied is not None else 0.0
+        state.tried = Tried(watch.seconds() - preparation, applied, arcs, agreed.logged)
+    if not useful:
         applied = None
 
     # Report edges: an undirected edge is two arcs, a loop one.
@@ -169,6 +177,19 @@ def _updated(shard: Shard, state: MaintainedState) -> Value | None:
         if applied.how == "anew"
         else {"how": "incremental" if applied.changed else "unchanged", "touched": touched, "edges": applied.edges}
     )
+
+
+def columns(shard: Shard, state: MaintainedState) -> Columns:
+    """Return the columns of an up-to-date result. Their time counts as part of the update."""
+    assert state.result is not None
+    if state.tried is None:
+        return state.result.columns()
+    watch = _stopwatch(shard)
+    values = state.result.columns()
+    shard.device.synchronize()
+    if state.tried.applied is not None and state.tried.applied.how == "updated":
+        state.tried = state.tried._replace(seconds=state.tried.seconds + watch.seconds())
+    return values
 
 
 def end(shard: Shard, live: str) -> None:
@@ -190,6 +211,8 @@ class _Agreed(NamedTuple):
         The most batches since the result on a rank.
     deleted : int
         The deletions in the batches since the result.
+    logged : int
+        The arcs of all ranks in these batches, of which one may undo another.
     changed : int
         The changed arcs of these batches, which do not depend on the number of batches that are decided together.
     epochs : list of int64[2, k]
@@ -201,6 +224,7 @@ class _Agreed(NamedTuple):
     arcs: int
     batches: int
     deleted: int
+    logged: int
     changed: int
     epochs: list[np.ndarray]
     columns: list[np.ndarray]
@@ -229,7 +253,7 @@ def _agree(shard: Shard, state: MaintainedState) -> _Agreed | None:
     if shard.size == 1:
         if tried is not None:
             _learn(state.cost, tried, tried.seconds)
-        agreed = _Agreed(arcs, batches, deleted, changed, [], [])
+        agreed = _Agreed(arcs, batches, deleted, logged, changed, [], [])
         return agreed if usable else None
     numbers = [usable, state.epoch, arcs, batches, deleted, logged, nanoseconds, len(since), changed]
     words = np.array([*numbers, *(at for at, _ in since), *(len(touched) for _, touched in since)], np.int64)
@@ -247,7 +271,7 @@ def _agree(shard: Shard, state: MaintainedState) -> _Agreed | None:
     places = [theirs[len(numbers) : end].reshape(2, -1) for theirs, end in zip(every, ends, strict=True)]
     return _Agreed(
         arcs=int(rows[:, 2].sum()), batches=int(rows[:, 3].max()), deleted=int(rows[:, 4].sum()),
-        changed=int(rows[:, 8].sum()), epochs=places,
+        logged=int(rows[:, 5].sum()), changed=int(rows[:, 8].sum()), epochs=places,
         columns=[theirs[end:].view(np.uint8) for theirs, end in zip(every, ends, strict=True)] if few else [],
     )  # fmt: skip
 

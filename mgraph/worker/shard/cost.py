@@ -1,13 +1,14 @@
 """The cost of updating a maintained result, relative to computing it anew.
 
-Both are compared in seconds. A full computation is expected to take as long per arc as the last ones. An update may
-visit as many edges as take as long as a full computation, if it counts them before it visits them, and gives up after
-half as many if it does not. So an update that gives up, and the full computation after it, take one and a half times as
-long. The seconds per edge are learned from updates: their work is the changed arcs and the visited edges. Where few
-edges were visited, other things took the time, and only the number of changed arcs tells how long the next one takes.
-So updates that give up, or take longer than a full computation, are suspended: for one read, then for two and so on.
-From the second in a row on, the next one may visit fewer edges. After a single one it may not: of batches that differ,
-most would then give up, too.
+Both are compared in seconds. A full computation is expected to take as long as the last ones, and less if arcs have
+left. An update may visit as many edges as take as long as a full computation, if it counts them before it visits them,
+and gives up after half as many at most if it does not. So an update that gives up, and the full computation after it,
+take one and a half times as long at most. The seconds per edge are learned from updates: their work is the changed arcs
+and the visited edges. Where few edges were visited, other things took the time, and only the number of changed arcs
+tells how long the next one takes. So updates that give up, or take longer than a full computation, are suspended: for
+one read, then for two and so on. Slow ones among fast ones are not, as long as recent reads take no longer than full
+computations in the mean. From the second suspension in a row on, the next update may visit fewer edges. After a single
+one it may not: of batches that differ, most would then give up, too.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ __all__ = ["CostModel"]
 FIRST_SHARE = 1 / 16  #: work of the first update, in arcs of the graph
 FEW = 4096  #: in a graph of so many arcs updates are never suspended; fewer visited edges tell nothing
 VISITED = 1 / 4  #: visited edges per changed arc, from which on they take most of an update's time
-SLOWER = 1e-4  #: seconds that an update may take longer than a full computation
-TRIED = 1 / 100  #: of a full computation: updates that give up sooner are not suspended
-MUCH, LONG = 0.6, 5e-4  #: of a full computation, and seconds: a read that takes longer by both is very slow
+SLOWER = 2e-5  #: seconds that an update may take longer than a full computation
+TRIED, SHORT = 1 / 100, 1e-4  #: of a full computation, and seconds: updates that give up sooner are not suspended
+MUCH, LONG = 1.0, 5e-4  #: of a full computation, and seconds: a read that takes longer by both is very slow
+RECENT = 4  #: reads in whose mean a single one counts
 CHEAPER = 0.6  #: a rate that falls so far by an update that gave up lets the next one be tried
 LONGEST = 16  #: maximum number of updates to suspend in a row, and their number after a very slow one
+CLOSE, OLD = 1 / 2, 16  #: after so many updates that take such a part of a full computation, one is measured again
 FADE = 1 / 64  #: by which a rate falls that forbids an update, down to the least that was measured
 
 
@@ -40,6 +43,10 @@ class CostModel:
     times, slow, pause : int
         The number of updates that took too long, less the others, at least 0; the number of changed arcs of the last
         one; and the number of updates with about as many arcs to skip.
+    close : int
+        The number of updates since the last full computation that took nearly as long.
+    mean : float
+        The time of recent reads with an update, in terms of full computations.
     """
 
     seconds: float = 0.0
@@ -49,16 +56,22 @@ class CostModel:
     times: int = 0
     slow: int = 0
     pause: int = 0
+    close: int = 0
+    mean: float = 1.0
 
     def computed(self, seconds: float, arcs: int) -> None:
         """Learn from a full computation. A single long one, on a busy machine, counts little."""
         expected = self.fresh(arcs)
         self.seconds = (expected + min(seconds, 2 * expected)) / 2 if expected else seconds
-        self.arcs = arcs
+        self.arcs, self.close = arcs, 0
 
     def fresh(self, arcs: int) -> float:
-        """Return the expected seconds of a full computation in a graph of `arcs`; 0 before the first."""
-        return self.seconds * max(arcs, 1) / max(self.arcs, 1)
+        """Return the expected seconds of a full computation in a graph of `arcs`; 0 before the first.
+
+        A graph that has grown is not expected to take longer. If it does, updates are suspended too early, and the next
+        full computation tells. An estimate that is too long would never be corrected.
+        """
+        return self.seconds * min(max(arcs, 1) / max(self.arcs, 1), 1)
 
     def most(self, arcs: int, changed: int) -> int:
         """Return how many edges an update of `changed` arcs may visit; 0 if it is not worth a try.
@@ -79,10 +92,15 @@ class CostModel:
     def completed(self, seconds: float, arcs: int, changed: int, visited: int) -> None:
         """Learn from an update that visited `visited` edges."""
         self._learn(seconds, arcs, changed, visited)
-        if seconds <= self.fresh(arcs) + SLOWER:
+        expected = self.fresh(arcs)
+        slow, longer = self._slow(seconds, arcs), seconds - expected
+        self.close += seconds > CLOSE * expected
+        if slow and longer > SLOWER:
+            self._suspend(changed, longer, arcs)
+        elif self.close < OLD:
             self.times = max(0, self.times - 1)
         else:
-            self._suspend(changed, seconds - self.fresh(arcs), arcs)
+            self.times, self.slow, self.pause, self.close = 1, changed, 1, 0
 
     def gave_up(self, seconds: float, arcs: int, changed: int, visited: int = 0) -> None:
         """Learn from an update that gave up after `visited` edges; 0 if it has only counted what it would visit."""
@@ -94,7 +112,8 @@ class CostModel:
         else:
             self.rate = self._rate(arcs) / 2  # a guess that was never tried
         cheaper = self._rate(arcs) <= CHEAPER * before and visited and seconds < self.fresh(arcs) / 2
-        if seconds > TRIED * self.fresh(arcs) + SLOWER and not cheaper:
+        self._slow(seconds + self.fresh(arcs), arcs)
+        if seconds > TRIED * self.fresh(arcs) + SHORT and not cheaper:
             self._suspend(changed, seconds, arcs)
 
     def _rate(self, arcs: int) -> float:
@@ -115,8 +134,16 @@ class CostModel:
         """Return to the least rate little by little: on a busy machine, updates take longer than they need."""
         self.rate = max(min(self.least, self.rate), self.rate * (1 - FADE))
 
+    def _slow(self, seconds: float, arcs: int) -> bool:
+        """Take a read into the mean. Returns True if it, or recent ones in the mean, were too slow."""
+        share = seconds / max(self.fresh(arcs), 1e-15)
+        self.mean += (min(share, 2) - self.mean) / RECENT
+        return self.mean > 1 or self._very(seconds - self.fresh(arcs), arcs)
+
+    def _very(self, longer: float, arcs: int) -> bool:
+        return longer > max(MUCH * self.fresh(arcs), LONG)
+
     def _suspend(self, changed: int, longer: float, arcs: int) -> None:
         """Suspend updates of this size after one that made a read take `longer` seconds than a full computation."""
         self.times, self.slow = 1 if 2 * changed < self.slow else self.times + 1, changed
-        much = longer > max(MUCH * self.fresh(arcs), LONG)
-        self.pause = LONGEST if much else min(2 ** (self.times - 1), LONGEST)
+        self.pause = LONGEST if self._very(longer, arcs) else min(2 ** (self.times - 1), LONGEST)

@@ -30,10 +30,18 @@ class Followed:
         self.components: dict[int, Components] = {}
         self.ways = Counter[str]()
         self._check(self._begin)
+        self._check(self._make_forest)
 
     def _begin(self, shard: FakeShard) -> Any:
         made = self.components[shard.rank] = Components(shard)
+        assert made.links is None
         return made.columns()
+
+    def _make_forest(self, shard: FakeShard) -> Any:
+        """As the first deleted arcs do."""
+        none = EdgeDelta(shard.device.empty(0, np.uint64), shard.device.empty(0, np.uint8), 1)
+        assert self.components[shard.rank].apply_changes(none, 1 << 40).how == "anew"
+        return self.components[shard.rank].columns()
 
     def change(self, inserted: set[tuple[int, int]], deleted: set[tuple[int, int]]) -> None:
         """Insert and delete edges, bring the components up to date, and check them."""
@@ -59,8 +67,9 @@ class Followed:
             applied = components.apply_changes(delta, 1 << 40)
             if shard.rank == 0:
                 patched = components.links is not None and components.links.arcs is not kept
-                self.ways["anew" if applied.how == "anew" else "patched" if patched else str(applied.changed)] += 1
-            return components.columns()
+                updated = "patched" if patched else str(applied.changed)
+                self.ways[updated if applied.how == "updated" else applied.how] += 1
+            return self._begin(shard) if applied.how == "gave up" else components.columns()
 
         self._check(update)
 
@@ -121,14 +130,15 @@ def test_random_streams(
     monkeypatch: pytest.MonkeyPatch, structure: str, pieces: str, size: int, directed: bool, reverse: bool
 ) -> None:
     rng, ways = fresh_rng(), Counter[str]()
-    for n, edges, most, patch in ((12, 12, 3, 0), (150, 120, 2, 0), (150, 450, 12, 0), (150, 450, 40, maintain.PATCH)):
+    monkeypatch.setattr(maintain, "SMALL", 0)
+    for n, edges, most, patch in ((12, 12, 3, 0), (150, 120, 2, 0), (150, 450, 12, 0), (150, 450, 40, 64)):
         monkeypatch.setattr(maintain, "PATCH", patch)
         graph = random_graph(int(rng.integers(100)), n, edges, directed)
         followed = Followed(graph, size, reverse, structure=structure)
         stream(rng, followed, 15, most)
         ways += followed.ways
     print(ways)
-    assert ways["patched"] and ways["anew"] and ways["False"]
+    assert ways["patched"] and ways["gave up"] and ways["anew"] and ways["False"]
     assert ways["True"] or size > 1 or directed
 
 
@@ -167,25 +177,26 @@ def test_parts_that_are_cut_from_each_other_in_one_batch() -> None:
 
 
 def test_more_cut_vertices_than_are_linked_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The forest is made of its patches; of small ones it is not, nor is one kept until fewer arcs are deleted."""
+    """The forest is made of its patches; not of small ones."""
     strides, connect = [], maintain.connect
     monkeypatch.setattr(maintain, "connect", lambda shard, *rest: strides.append(rest[-1]) or connect(shard, *rest))
+    monkeypatch.setattr(maintain, "PATCH", 64)
     n = 24000
     ids = np.arange(1, n, dtype=IDS)
     followed = Followed(Graph(n, np.append(ids - 1, ids // 2), np.append(ids, ids), False), 1)
-    nodes = [{(int(v) // 2, int(v)) for v in ids[first::87]} for first in range(5)]
+    nodes = [{(int(v) // 2, int(v)) for v in ids[first::87]} for first in range(3)]
     followed.change(set(), nodes[0])
-    assert followed.ways == {"patched": 1} and strides == [1, 10]
-    for gone, kept in ((nodes[1] | nodes[2], False), (nodes[3] | nodes[4], False), ({(3, 6)}, True)):
-        followed.change(set(), gone)
-        assert (followed.components[0].links is not None) == kept
-    assert followed.ways == {"patched": 1, "anew": 3}
+    assert followed.ways == {"patched": 1} and strides == [1, 1, 10]
+    followed.change(set(), nodes[1] | nodes[2])
+    assert followed.ways == {"patched": 1, "gave up": 1} and followed.components[0].links is None
     followed.change({(n - 1, 1)}, set())
     followed.change(set(), {(7, 14)})
-    assert followed.ways["anew"] == 3
+    assert followed.ways["anew"] == 1 and followed.components[0].links is not None
+    followed.change(set(), {(14, 28)})
+    assert followed.ways["anew"] == 1
 
 
-def test_arcs_that_are_inserted_while_no_forest_is_kept() -> None:
+def test_no_forest_is_kept_until_arcs_are_deleted() -> None:
     n = 400
     ids = np.arange(0, n, 2, dtype=IDS)
     followed = Followed(Graph(n, ids, ids + 1, False), 1)

@@ -7,8 +7,9 @@ vertices that hang on it (`Relink`). If there is no other arc from these, they a
 directed graphs only the own row is searched.
 
 If that leaves a vertex loose, the program of a fresh run makes the forest again (`forest.cuh`). It begins with the
-patches into which the old forest was cut, and reads only the rows of vertices outside of the largest. So this takes no
-longer than a fresh run.
+patches into which the old forest was cut, and reads only the rows of vertices outside of the largest. If that takes
+longer than a fresh run, or there would be many small patches, the result is computed anew, without a forest. The next
+deletions make one, by a fresh run that keeps it, so graphs without deletions need none.
 
 =================== ======== ========== ============================================
 step                launches read-backs exchange
@@ -38,7 +39,8 @@ FILE = "algorithms/communities/components/maintain.cuh"
 JOINS, CUT, LOOSE, PARTED, EDGES, LINKED = range(6)
 assert len(constants(FILE, HUB_DEGREE=64).enums["Counted"]) == 6
 SAMPLES = 8  #: rows per patch, in the mean, whose first edges are followed before the largest patch is looked for
-PATCH = 64  #: vertices per patch, in the mean, from which on a forest is made of them
+PATCH = 128  #: vertices per patch, in the mean, from which on a forest is made of them
+SMALL = 1 << 15  #: in a graph of fewer vertices, patches may be as many as in one of so many
 LOW = np.uint64(2**32 - 1)
 
 
@@ -53,9 +55,7 @@ class Components:
     flat : bool
         True if all vertices have their roots.
     links : Links or None
-        This rank's forest. None after deletions that cut it into many patches: later ones would do the same.
-    density : float
-        The vertices that were cut per deleted arc, when the forest was given up.
+        This rank's forest. None until arcs are deleted.
     labels : int64[hi - lo] or None
         The result, until it is asked for, if the forest was made just now.
     least : uint32[n_vertices] or None
@@ -72,14 +72,12 @@ class Components:
     def __init__(self, shard: Shard) -> None:
         self.shard, self.device = shard, shard.device
         self.kernels = kernels(shard, FILE, shard.out_edges.view())
-        self.links: Links | None = None
-        self.density = 0.0
-        self._connect(keep=True)
+        self._connect(keep=False)
 
     def _connect(self, keep: bool, kept: Array = None, stride: int = 1) -> None:
         """Find the components, from `kept` arcs of the last forest. Keep the forest if `keep` is true."""
         shard, device, n = self.shard, self.device, self.shard.n_vertices
-        self.links = Links(device.empty(n, np.uint64), device.zeros(n, np.uint8)) if keep else None
+        self.links: Links | None = Links(device.empty(n, np.uint64), device.zeros(n, np.uint8)) if keep else None
         self.least, self.named, self.flat = None, shard.by_name, True
         self.parent, self.labels, self.trees = connect(shard, self.links, kept, stride)
 
@@ -118,11 +116,11 @@ class Components:
     # ---- following changes -------------------------------------------------------------------------------------------
 
     def apply_changes(self, changes: EdgeDelta, most: int) -> ApplyResult:
-        """Implement `Maintained.apply_changes`. Never gives up."""
+        """Implement `Maintained.apply_changes`. Gives up after deletions that cut the forest into many patches."""
         self._grow()
         shard, device, n, kept = self.shard, self.device, self.shard.n_vertices, self.links
         if kept is None and changes.deleted:
-            self._connect(keep=2 * self.density * changes.deleted * PATCH <= n)
+            self._connect(keep=True)
             return ApplyResult(0, True, "anew")
         changed, arcs, state = Struct(**changes.fields()), len(changes), device.zeros(6, np.int64)
         stumps, suspects = (device.zeros(words_of(n) if changes.deleted else 0, np.uint32) for _ in range(2))
@@ -150,10 +148,8 @@ class Components:
         # If a rank has a loose vertex, make the forest again from its patches. Small patches do not pay.
         if kept is not None and counts[LOOSE]:
             cuts = max(1, counts[CUT])
-            if cuts * PATCH > n:
-                self.density = cuts / changes.deleted
-                self._connect(keep=False)
-                return ApplyResult(0, True, "anew")
+            if cuts * PATCH > max(n, SMALL):
+                return ApplyResult(counts[EDGES], True, "gave up")
             self.kernels.CutHooks(n, changed=changed, links=links, n=n)
             self._connect(True, kept.arcs, max(1, n // (SAMPLES * cuts)))
             return ApplyResult(counts[EDGES], True)
