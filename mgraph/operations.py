@@ -87,7 +87,7 @@ class Operations:
     counts: dict[str, int]  #: the number of operations of each kind
 
     def __init__(self, kind: Any, src: Any, dst: Any, weight: Any = None, *, keys: str | None = None) -> None:
-        if keys is not None and keys not in KEYS:
+        if not (keys is None or (isinstance(keys, str) and keys in KEYS)):
             raise InvalidOption(f'keys {keys!r} is none of "int64", "string" and None')
         # Count the operations of each kind.
         columns = {"kind": _as_kinds(kind)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,7 +18,7 @@ from mgraph.tables.ids import KINDS
 from mgraph.tables.names import Names, warn_unused
 
 __all__ = [
-    "UNITS", "build", "edges_of", "filling", "from_columns", "from_table", "largest_id", "named_edges",
+    "UNITS", "build", "check_names", "edges_of", "filling", "from_columns", "from_table", "largest_id", "named_edges",
     "names_of", "timed_edges_of",
 ]  # fmt: skip
 
@@ -190,22 +190,39 @@ def timed_edges_of(graph: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | Non
 
 
 def named_edges(
-    graph: Any, source: str, target: str, weight: str, time: str, units: Sequence[str] = UNITS
+    graph: Any,
+    source: str,
+    target: str,
+    weight: str | None,
+    time: str | None,
+    units: Sequence[str] = UNITS,
+    *,
+    texts: bool = False,
 ) -> dict[str, np.ndarray]:
-    """Return the edges of a graph as named columns.
+    """Return the edges of a graph as named columns, without those whose name is None.
 
     Ends are int64 ids or keys, weights float32, times int64 or datetime64 in one of the `units`, the next finer one.
+    With `texts` the names must be strings. Raises `InvalidOption` for names that are not, or are equal.
     """
+    check_names({"source": source, "target": target, "weight": weight, "time": time}, texts)
     src, dst, values, stamps = timed_edges_of(graph)
-    if stamps is not None and stamps.dtype.kind == "M":
+    if stamps is not None and time is not None and stamps.dtype.kind == "M":
         stamps = _in_units(stamps, units)
     ends = [end if graph.keys == "string" else end.astype(np.int64) for end in (src, dst)]
     # Leave out the columns that the graph does not have.
     columns = zip((source, target, weight, time), (*ends, values, stamps), strict=True)
-    named = [(name, column) for name, column in columns if column is not None]
+    named = [(name, column) for name, column in columns if column is not None and name is not None]
     if len(dict(named)) < len(named):
         raise InvalidOption(f"source, target, weight and time need different names: {[name for name, _ in named]}")
     return dict(named)
+
+
+def check_names(names: Mapping[str, Any], texts: bool = False) -> None:
+    """Raise `InvalidOption` for a name that an argument of `names` cannot have. Only weight and time may be None."""
+    for argument, name in names.items():
+        if not isinstance(name, str) and (texts or not isinstance(name, Hashable) or name is None):
+            if not (name is None and argument in ("weight", "time")):
+                raise InvalidOption(f"{argument} is {name!r:.200}; it must be a name, as {argument}={argument!r}")
 
 
 def _in_units(dates: np.ndarray, units: Sequence[str]) -> np.ndarray:

@@ -65,7 +65,10 @@ def is_missing(value: Any) -> bool:
         return True
     if isinstance(value, Decimal):  # signalling NaNs cannot be compared
         return value.is_nan()
-    differs = value != value  # an array's answer is an array
+    try:
+        differs = value != value  # an array's answer is an array
+    except (TypeError, ValueError):  # of objects that cannot be compared
+        return False
     return isinstance(differs, bool | np.bool_) and bool(differs)
 
 
@@ -230,6 +233,8 @@ def plain(values: Any, name: str, need: str = NEED) -> Any:
     # Frames' columns, by their library.
     if isinstance(values, Texts):
         return values
+    if hasattr(values, "columns"):
+        raise InvalidBatch(f"{name} is a {type(values).__name__}, a table; one of its columns is needed, as table['id']")
     if library_of(values) == "cudf":
         values = of_cudf(values)
     if hasattr(values, "isna") and hasattr(values, "dtype"):

@@ -6,8 +6,11 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from mgraph.errors import InvalidBatch, InvalidOption
 from mgraph.facade import hint, warn
+from mgraph.tables.arrays import is_missing
 
 __all__ = ["COLUMNS", "Names", "from_mapping", "label", "warn_unused"]
 
@@ -76,7 +79,8 @@ class Names:
             A column is missing, exists twice, or is wanted twice. The message lists the columns.
         """
         # Take the names from the user, else the default that the table has.
-        available, names = list(columns), dict[str, Any]()
+        listed, names = list(columns), dict[str, Any]()
+        available = [name for name in listed if not (isinstance(name, bool | np.bool_) or is_missing(name))]  # 0 == False
         for column, defaults in DEFAULTS.items():
             name = self._argument(column)
             if name is None and (column in ARGUMENTS or column in self.reads):
@@ -91,9 +95,9 @@ class Names:
         for name in names.values():
             if available.count(name) != 1:
                 count = "no column" if name not in available else f"{available.count(name)} columns"
-                listed = ", ".join(map(repr, available)) or "none"
+                others = ", ".join(map(repr, listed)) or "none"
                 advice = self._advice(name, available, what) if name not in available else ""
-                raise InvalidBatch(f"{what} has {count} {name!r}; its columns are {listed}{advice}")
+                raise InvalidBatch(f"{what} has {count} {name!r}; its columns are {others}{advice}")
             if list(names.values()).count(name) > 1:
                 raise InvalidBatch(
                     f"column {name!r} is wanted twice; source, target, weight, op and time are columns of their own"

@@ -172,6 +172,14 @@ def test_arrays(arrays, message):
         DynamicGraph.from_dlpack(*map(np.array, arrays), keys=None)
 
 
+def test_a_column_named_false_is_not_column_0():
+    frame = pd.DataFrame([[0, 1]], columns=[False, True])
+    with pytest.raises(InvalidBatch, match="the frame has no column 0; its columns are False, True"):
+        DynamicGraph.from_pandas(frame, source=0, target=1)
+    with pytest.raises(InvalidBatch, match="no column 'source'; its columns are <NA>, 1"):
+        DynamicGraph.from_pandas(pd.DataFrame([[0, 1]], columns=pd.Index([pd.NA, 1], dtype=object)))
+
+
 def test_what_is_no_table():
     with pytest.raises(InvalidBatch, match="from_polars takes a polars DataFrame, got pandas.DataFrame"):
         DynamicGraph.from_polars(pd.DataFrame({"source": GOOD, "target": GOOD}))
@@ -185,6 +193,9 @@ def test_what_is_no_table():
 
 
 def test_files(tmp_path):
+    for read in (DynamicGraph.from_csv, DynamicGraph.from_parquet):
+        with pytest.raises(TypeError, match="a file's path is a str or a Path, got list; stream and ingest take lists"):
+            read([tmp_path / "a", tmp_path / "b"])
     bad = pa.table({"source": GOOD, "target": [0, None, 2]})
     parquet.write_table(bad, tmp_path / "bad.parquet")
     with pytest.raises(ReadError, match=r"bad\.parquet: column 'target', row 1 is missing"):
