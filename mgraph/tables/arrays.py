@@ -233,7 +233,7 @@ def plain(values: Any, name: str, need: str = NEED) -> Any:
     # Frames' columns, by their library.
     if isinstance(values, Texts):
         return values
-    if hasattr(values, "columns"):
+    if hasattr(values, "collect_schema") or hasattr(values, "columns"):  # a lazy frame computes its columns
         raise InvalidBatch(f"{name} is a {type(values).__name__}, a table; one of its columns is needed, as table['id']")
     if library_of(values) == "cudf":
         values = of_cudf(values)

@@ -209,6 +209,7 @@ def test_files(tmp_path):
         ("other.csv", "a;b\n0;1\n", "the file has no column 'source'; its columns are 'a;b'"),
         ("empty.csv", "", "Empty CSV file"),
         ("headed.csv", "source,target\n", "0 edges, so the number of vertices is not known"),
+        ("unended.csv", "source,target", "0 edges, so the number of vertices is not known"),
     ]:
         (tmp_path / name).write_text(text)
         with pytest.raises(ReadError) as raised:
