@@ -110,11 +110,12 @@ def _attributes(
 ) -> tuple[str | None, str | None]:
     """Return the attributes of weights and times, by the rules of table columns; warn of unused attributes."""
     # Attributes of the default names count if any edge has them.
+    names = names_of(options, weight=weight, time=time)
     named = {name for name in (weight, time) if name is not None}
     named |= {
         name for name in ("weight", "time") if any(name in attributes for *_, attributes in graph.edges(data=True))
     }
-    columns, unused = names_of(options, weight=weight, time=time).find(["source", "target", *named], "the graph")
+    columns, unused = names.find(["source", "target", *named], "the graph")
     warn_unused(unused, "the graph", "attribute")
     return columns.get("weight"), columns.get("time")
 

@@ -51,7 +51,8 @@ class Names:
     def __post_init__(self) -> None:
         for column in COLUMNS:
             name = self._argument(column)
-            if not (name is None or (isinstance(name, Hashable) and not isinstance(name, bool | tuple | float))):
+            usable = isinstance(name, Hashable) and not isinstance(name, bool | tuple | float) and not is_missing(name)
+            if name is not None and not usable:
                 what = ARGUMENTS.get(column, column)
                 raise InvalidOption(f"{what} is a {type(name).__name__}; of a table it is the name of a column")
 

@@ -180,6 +180,14 @@ def test_a_column_named_false_is_not_column_0():
         DynamicGraph.from_pandas(pd.DataFrame([[0, 1]], columns=pd.Index([pd.NA, 1], dtype=object)))
 
 
+def test_what_is_no_name():
+    frame, graph = pd.DataFrame({"source": GOOD, "target": GOOD}), nx.path_graph(2)
+    for bad in (pd.NA, pd.Series(["a"])):
+        for call in (lambda w: DynamicGraph.from_pandas(frame, weight=w), lambda w: DynamicGraph.from_networkx(graph, w)):
+            with pytest.raises(InvalidOption, match="weight is a .*; of a table it is the name of a column"):
+                call(bad)
+
+
 def test_what_is_no_table():
     with pytest.raises(InvalidBatch, match="from_polars takes a polars DataFrame, got pandas.DataFrame"):
         DynamicGraph.from_polars(pd.DataFrame({"source": GOOD, "target": GOOD}))

@@ -66,6 +66,11 @@ def test_a_graph_is_no_edge_list_of_networkx():
         assert not hasattr(g, "adj")
 
 
+def test_an_array_without_dimensions_is_no_pairs():
+    with DynamicGraph(n_vertices=3) as g, pytest.raises(TypeError, match="edges are arrays src and dst.*got numpy.ndarray"):
+        g.insert(np.array(0))
+
+
 def test_a_report_shows_six_digits():
     with DynamicGraph(n_vertices=2) as g:
         report = g.insert(0, 1)
