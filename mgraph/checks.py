@@ -74,7 +74,7 @@ def is_series(values: Any) -> bool:
 
 def check_flag(value: Any, name: str) -> bool:
     """Return `value` as a bool. Raises `InvalidOption` for anything but True, False, 1 and 0."""
-    if isinstance(value, int | np.integer | np.bool_) and value in (0, 1):
+    if isinstance(value, int | np.integer | np.bool_) and not isinstance(value, np.timedelta64) and value in (0, 1):
         return bool(value)
     raise InvalidOption(f"{name} is {value!r}; it must be True or False")
 
@@ -107,7 +107,7 @@ def check_offset(value: Any) -> tuple[str, int]:
 def check_number(value: Any, name: str) -> float:
     """Return `value` as a float, or raise `InvalidOption`."""
     try:
-        if isinstance(value, Real) and not isinstance(value, bool):
+        if isinstance(value, Real) and not isinstance(value, bool | np.timedelta64):  # NumPy's durations are integers
             return float(value)
     except OverflowError:  # an int of hundreds of digits
         pass

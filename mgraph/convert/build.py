@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.batch import EdgeBatch, columns_of
-from mgraph.checks import check_count, check_growth
+from mgraph.checks import check_count, check_flag, check_growth
 from mgraph.client.options import keys_of
 from mgraph.client.reports.progress import stage
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
@@ -33,9 +33,10 @@ def names_of(
 
     Weights and times are among them if they are named, or if the options ask for them.
     """
+    weighted, timed = options.get("weighted"), [options.get(name) for name in ("times", "window", "window_edges")]
     wants = {
-        "weight": options.get("weighted"),
-        "time": any(options.get(name) for name in ("times", "window", "window_edges")),
+        "weight": weighted is not None and check_flag(weighted, "weighted"),
+        "time": any(option is not None and option is not False for option in timed),
     }
     reads = tuple(column for column, wanted in wants.items() if wanted)
     quiet = tuple(

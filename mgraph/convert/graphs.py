@@ -9,7 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from mgraph.batch import EdgeBatch
-from mgraph.checks import check_count, check_growth
+from mgraph.checks import check_count, check_flag, check_growth
 from mgraph.client.options import WeightOptions, keys_of
 from mgraph.client.reports.progress import building, stage
 from mgraph.convert.build import build, check_names, names_of, timed_edges_of
@@ -78,7 +78,7 @@ def from_networkx(
     # Find the attributes, and choose the keys by the nodes.
     stage("reading the nodes and edges")
     weight, time = _attributes(graph, weight, time, options)
-    both = bool(directed) and not graph.is_directed()
+    both = directed is not None and check_flag(directed, "directed") and not graph.is_directed()
     kind = {**options, "directed": graph.is_directed() if directed is None else directed}
     keys, nodes = keys_of(options.get("keys", "auto"), n_vertices), _objects(graph.nodes)
     if keys == "auto":

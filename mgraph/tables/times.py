@@ -59,7 +59,7 @@ def check_times(times: Any) -> str | None:
         dtype = np.dtype(times)
         if dtype == np.int64 or (dtype.kind == "M" and np.datetime_data(dtype)[0] != "generic"):
             return dtype.name
-    except TypeError:
+    except (TypeError, ValueError, SyntaxError):
         pass
     raise InvalidOption(f'times is {times!r}; it must be True, "int64", or a dtype with a unit as "datetime64[ns]"')
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+from functools import partial
+from itertools import product
 from unittest.mock import patch
 
 import networkx as nx
@@ -186,6 +188,16 @@ def test_what_is_no_name():
         for call in (lambda w: DynamicGraph.from_pandas(frame, weight=w), lambda w: DynamicGraph.from_networkx(graph, w)):
             with pytest.raises(InvalidOption, match="weight is a .*; of a table it is the name of a column"):
                 call(bad)
+
+
+def test_what_is_no_option():
+    frame, graph, bad = pd.DataFrame({"source": GOOD, "target": GOOD}), nx.path_graph(2), np.ones(2)
+    calls = [partial(DynamicGraph.from_pandas, frame), partial(DynamicGraph.from_networkx, graph)]
+    for call, option in product(calls, ("weighted", "directed", "window", "sync", "times")):
+        with pytest.raises(InvalidOption, match=f"{option} is array"):
+            call(**{option: bad})
+    with pytest.raises(InvalidOption, match="times is {0: 'a'}"):
+        DynamicGraph(times={0: "a"})
 
 
 def test_what_is_no_table():

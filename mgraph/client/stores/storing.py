@@ -133,7 +133,7 @@ def store_options(store: Any, sync: str, logging: StoreOptions) -> Storing | Non
         names = [*GraphOptions.__annotations__, "client", "n_vertices"]
         raise unknown_argument(unknown[0], names)
     if store is None:
-        options = {**logging, "sync": None if sync == "always" else sync}
+        options = {**logging, "sync": None if is_choice(sync, ("always",)) else sync}
         for name in (name for name, value in options.items() if value is not None):
             raise InvalidOption(f"{name} is {options[name]!r} and there is no store: it is an option of store=")
         return None
