@@ -221,9 +221,10 @@ def named_edges(
 def check_names(names: Mapping[str, Any], texts: bool = False) -> None:
     """Raise `InvalidOption` for a name that an argument of `names` cannot have. Only weight and time may be None."""
     for argument, name in names.items():
-        if not isinstance(name, str) and (texts or not isinstance(name, Hashable) or name is None):
-            if not (name is None and argument in ("weight", "time")):
-                raise InvalidOption(f"{argument} is {name!r:.200}; it must be a name, as {argument}={argument!r}")
+        left_out = name is None and argument in ("weight", "time")
+        usable = isinstance(name, str) or (isinstance(name, Hashable) and name is not None and not texts)
+        if not (usable or left_out):
+            raise InvalidOption(f"{argument} is {name!r:.200}; it must be a name, as {argument}={argument!r}")
 
 
 def _in_units(dates: np.ndarray, units: Sequence[str]) -> np.ndarray:

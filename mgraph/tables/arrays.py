@@ -234,7 +234,8 @@ def plain(values: Any, name: str, need: str = NEED) -> Any:
     if isinstance(values, Texts):
         return values
     if hasattr(values, "collect_schema") or hasattr(values, "columns"):  # a lazy frame computes its columns
-        raise InvalidBatch(f"{name} is a {type(values).__name__}, a table; one of its columns is needed, as table['id']")
+        kind = type(values).__name__
+        raise InvalidBatch(f"{name} is a {kind}, a table; one of its columns is needed, as table['id']")
     if library_of(values) == "cudf":
         values = of_cudf(values)
     if hasattr(values, "isna") and hasattr(values, "dtype"):

@@ -81,7 +81,8 @@ class Names:
         """
         # Take the names from the user, else the default that the table has.
         listed, names = list(columns), dict[str, Any]()
-        available = [name for name in listed if not (isinstance(name, bool | np.bool_) or is_missing(name))]  # 0 == False
+        # False equals 0, and a missing value cannot be compared.
+        available = [name for name in listed if not (isinstance(name, bool | np.bool_) or is_missing(name))]
         for column, defaults in DEFAULTS.items():
             name = self._argument(column)
             if name is None and (column in ARGUMENTS or column in self.reads):

@@ -185,9 +185,9 @@ def test_a_column_named_false_is_not_column_0():
 def test_what_is_no_name():
     frame, graph = pd.DataFrame({"source": GOOD, "target": GOOD}), nx.path_graph(2)
     for bad in (pd.NA, pd.Series(["a"])):
-        for call in (lambda w: DynamicGraph.from_pandas(frame, weight=w), lambda w: DynamicGraph.from_networkx(graph, w)):
+        for convert, edges in ((DynamicGraph.from_pandas, frame), (DynamicGraph.from_networkx, graph)):
             with pytest.raises(InvalidOption, match="weight is a .*; of a table it is the name of a column"):
-                call(bad)
+                convert(edges, weight=bad)
 
 
 def test_what_is_no_option():
