@@ -84,8 +84,8 @@ def neighbors(self: Any, ids: Any, direction: str = "out", time: bool = False) -
 def vertices(self: Any) -> np.ndarray:
     """Return all vertices, in the order of results' ``to_numpy()``: keys, int64[n] or str objects; or ids, int64[n].
 
-    O(n), without a call to the workers. Keys are in the order of their first insertion. After a vertex is deleted,
-    later vertices move up.
+    O(n), without a call to the workers. Keys are in the order of their first insertion; in a batch, sources come
+    before targets. After a vertex is deleted, later vertices move up.
     """
     return self._directory.read(lambda now: now.all_names())
 
