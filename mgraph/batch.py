@@ -94,7 +94,7 @@ class EdgeBatch:
         *,
         labels: Mapping[str, str] = NO_LABELS,
     ) -> None:
-        if keys is not None and keys not in KINDS:
+        if not (keys is None or (isinstance(keys, str) and keys in KINDS)):
             raise InvalidOption(f'keys {keys!r} is none of "int64", "string" and None')
         # Convert each column to its stored dtype.
         names = (labels.get("src", "src"), labels.get("dst", "dst")) if labels else ("src", "dst")

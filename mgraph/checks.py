@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Container
 from numbers import Real
 from typing import Any
 
@@ -25,6 +26,7 @@ __all__ = [
     "check_vertices",
     "check_weight",
     "check_whole",
+    "is_choice",
     "is_series",
 ]
 
@@ -60,6 +62,11 @@ def check_whole(value: Any, name: str) -> int:
     return n
 
 
+def is_choice(value: Any, choices: Container[str]) -> bool:
+    """Return True if `value` is one of the names `choices`. Arrays and frames, which compare by entry, are none."""
+    return isinstance(value, str) and value in choices
+
+
 def is_series(values: Any) -> bool:
     """Return True if `values` has an index of vertices, like a Series."""
     return hasattr(values, "index") and hasattr(values, "to_numpy") and getattr(values, "ndim", 0) == 1
@@ -67,7 +74,7 @@ def is_series(values: Any) -> bool:
 
 def check_flag(value: Any, name: str) -> bool:
     """Return `value` as a bool. Raises `InvalidOption` for anything but True, False, 1 and 0."""
-    if isinstance(value, int | np.integer | np.bool_) and value in (0, 1):
+    if isinstance(value, int | np.integer | np.bool_) and not isinstance(value, np.timedelta64) and value in (0, 1):
         return bool(value)
     raise InvalidOption(f"{name} is {value!r}; it must be True or False")
 
@@ -100,7 +107,7 @@ def check_offset(value: Any) -> tuple[str, int]:
 def check_number(value: Any, name: str) -> float:
     """Return `value` as a float, or raise `InvalidOption`."""
     try:
-        if isinstance(value, Real) and not isinstance(value, bool):
+        if isinstance(value, Real) and not isinstance(value, bool | np.timedelta64):  # NumPy's durations are integers
             return float(value)
     except OverflowError:  # an int of hundreds of digits
         pass
@@ -170,7 +177,7 @@ def check_vertices(vertices: Any, n_vertices: int, name: str) -> np.ndarray:
 def advised(error: InvalidBatch, values: Any, name: str) -> InvalidBatch:
     """Return the error about `values`, or another with advice, for a mask and for pairs in place of vertices."""
     first = next(iter(values), None) if isinstance(values, list | tuple) else None
-    if str(getattr(values, "dtype", "")).lower() in ("bool", "boolean") or (
+    if (str(getattr(values, "dtype", "")).lower() in ("bool", "boolean") and hasattr(values, "__len__")) or (
         isinstance(first, bool) and all(isinstance(value, bool) for value in values)
     ):
         return InvalidBatch(
@@ -183,7 +190,7 @@ def advised(error: InvalidBatch, values: Any, name: str) -> InvalidBatch:
 
 def check_direction(direction: Any, reverse: bool) -> str:
     """Return `direction`, "out" or "in". "in" needs a graph with in-edges."""
-    if direction not in ("out", "in"):
+    if not is_choice(direction, ("out", "in")):
         raise InvalidOption(f'direction {direction!r} is neither "out" nor "in"')
     if direction == "in" and not reverse:
         raise InvalidOption('direction "in" needs in-edges; create the graph with reverse=True')

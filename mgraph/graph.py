@@ -190,6 +190,8 @@ class DynamicGraph(Properties):
         def __getattr__(self, name: str) -> NoReturn:
             # NetworkX's functions ask any object for the names that they need.
             caller = sys._getframe(1).f_globals.get("__name__", "")
+            if name == "adj" and caller == "networkx.convert":  # without it, nx.Graph(g) reads vertices as edges
+                raise TypeError("a DynamicGraph is no graph of NetworkX; its to_networkx() makes one")
             instead = "; a function of NetworkX takes to_networkx()" if caller.startswith("networkx.") else ""
             raise AttributeError(f"a DynamicGraph has no {name!r}{instead or hint(name, dir(type(self)))}")
 

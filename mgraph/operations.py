@@ -11,7 +11,7 @@ from mgraph.batch import ALL, EdgeBatch, copied, part_of
 from mgraph.device import Device
 from mgraph.errors import CapacityError, InvalidBatch, InvalidOption
 from mgraph.kernels import constants
-from mgraph.tables.arrays import as_array, as_objects, not_a_list
+from mgraph.tables.arrays import as_array, as_column, as_objects, not_a_list
 from mgraph.tables.ids import EXACT, GROW, as_ids, as_keys, check_ids
 from mgraph.tables.ids import KINDS as KEYS
 from mgraph.tables.names import Names
@@ -87,7 +87,7 @@ class Operations:
     counts: dict[str, int]  #: the number of operations of each kind
 
     def __init__(self, kind: Any, src: Any, dst: Any, weight: Any = None, *, keys: str | None = None) -> None:
-        if keys is not None and keys not in KEYS:
+        if not (keys is None or (isinstance(keys, str) and keys in KEYS)):
             raise InvalidOption(f'keys {keys!r} is none of "int64", "string" and None')
         # Count the operations of each kind.
         columns = {"kind": _as_kinds(kind)}
@@ -100,7 +100,7 @@ class Operations:
         columns["dst"] = _as_ends(dst, "dst", keys, kinds, kinds < self.DEGREE if rows else None)
         columns["weight"] = None
         if weight is not None:
-            column_values, ignored = as_array(as_objects(weight), "weight"), counts["insert"] < len(kinds)
+            column_values, ignored = _column(weight, "weight"), counts["insert"] < len(kinds)
             if column_values.ndim == 0:  # a single weight of all insertions
                 column_values = column_values.reshape(1).repeat(len(kinds))
             used = kinds == self.INSERT if ignored else None
@@ -207,9 +207,19 @@ def check_vertices(operations: Operations, n_vertices: int) -> None:
     check_ids(operations.dst, n_vertices, "dst", GROW)
 
 
+def _column(values: Any, name: str) -> Any:
+    """Return a column as an array: of Python objects if values are missing, since floats do not have all integers."""
+    if hasattr(values, "isna") and hasattr(values, "dtype") and not hasattr(values, "__dask_graph__"):
+        if np.asarray(values.isna()).any():
+            return np.asarray(values if getattr(values.dtype, "kind", "") == "f" else values.astype(object))
+    elif (count := getattr(values, "null_count", 0)) and (count() if callable(count) else count):  # of Polars, of Arrow
+        return as_array(as_objects(values.to_list() if hasattr(values, "to_list") else values.to_pylist()), name)
+    return as_column(values, name)
+
+
 def _as_kinds(values: Any) -> Any:
     """Convert names or codes of kinds to int8[n]."""
-    array = as_array(as_objects(values), "kind")
+    array = _column(values, "kind")
     if array.ndim != 1:
         raise not_a_list(values, array.ndim, "kind", "kinds")
     if array.size == 0:
@@ -259,12 +269,12 @@ def _as_ends(values: Any, name: str, keys: str | None, kinds: Any, used: Any) ->
     """Convert vertices to ids or keys; unused ones are not checked."""
     # Ignored entries get a neutral value before the check.
     if keys == "string" and used is not None:  # NumPy's strings lose a NUL at the end
-        ends = _alike(as_array(as_objects(values), name), name, kinds).astype(object)
+        ends = _alike(_column(values, name), name, kinds).astype(object)
         ends[~Device.to_host(used)] = ""
     elif keys == "string" or (keys is not None and used is None):
         return _alike(as_keys(values, keys, name), name, kinds)
     else:
-        ends = _without_holes(_alike(as_array(as_objects(values), name), name, kinds), used)
+        ends = _without_holes(_alike(_column(values, name), name, kinds), used)
     return as_ids(ends, name) if keys is None else as_keys(ends, keys, name)
 
 

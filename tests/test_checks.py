@@ -14,6 +14,7 @@ from mgraph.checks import (
     check_count,
     check_direction,
     check_dtype,
+    check_flag,
     check_growth,
     check_number,
     check_vertex,
@@ -67,7 +68,10 @@ def test_not_a_number_is_one_which_who_asked_has_to_refuse():
     assert math.isnan(check_number(math.nan, "tol"))
 
 
-@pytest.mark.parametrize("value", [True, "0.5", None, 10**400, 1j, Decimal("0.5"), [0.5], np.array(0.5)], ids=str)
+NO_NUMBERS = [True, "0.5", None, 10**400, 1j, Decimal("0.5"), [0.5], np.array(0.5), np.timedelta64(5, "ns")]
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=str)
 def test_no_numbers(value):
     with pytest.raises(InvalidOption, match="alpha is .*; it must be a number in the range of float64"):
         check_number(value, "alpha")
@@ -129,3 +133,10 @@ def test_directions():
     for other in ("up", "OUT", None, 1, ["out"]):
         with pytest.raises(InvalidOption, match='is neither "out" nor "in"'):
             check_direction(other, True)
+
+
+def test_a_duration_is_no_flag():
+    """NumPy counts it among its integers, and it equals 1."""
+    for value in (np.timedelta64(1, "s"), np.timedelta64(0, "D"), 2, "yes", np.ones(2)):
+        with pytest.raises(InvalidOption, match="weighted is .*; it must be True or False"):
+            check_flag(value, "weighted")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from mgraph import InvalidBatch, Operations
 from mgraph.operations import KINDS
+
+pl = pytest.importorskip("polars")
 
 
 def test_names_and_codes_are_the_same():
@@ -34,6 +37,19 @@ def test_what_is_not_used_is_not_checked_and_nothing_is_changed():
     assert dst.tolist() == [1, -7, 1 << 50, 3]
     assert Operations(["degree", "has_edge"], [0, 1], [None, 3]).dst.tolist() == [0, 3]
     assert Operations(["degree", "has_edge"], [0, 1], [np.nan, 3]).dst.tolist() == [0, 3]
+
+
+def test_large_keys_beside_missing_values_stay_exact():
+    """Which NumPy would make floats of."""
+    key, kinds = 2**53 + 1, ["degree", "has_edge"]
+    column = pa.array([None, key])
+    columns = [pd.array([None, key], dtype="Int64"), pd.Categorical([None, key]), pl.Series([None, key])]
+    for dst in (column, column.dictionary_encode(), pd.Series(column, dtype=pd.ArrowDtype(pa.int64())), *columns):
+        assert Operations(kinds, [key, key], dst, keys="int64").dst.tolist() == [0, key]
+        with pytest.raises(InvalidBatch, match=r"dst\[0\] is missing"):
+            Operations(["has_edge"] * 2, [key, key], dst, keys="int64")
+    with pytest.raises(InvalidBatch, match="src cannot be read by Arrow"):
+        Operations(["degree"], pl.Series([key], dtype=pl.Int128), [0], keys="int64")
 
 
 def test_updates_alone():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
 from mgraph.algorithms.algorithm import GraphFacts
-from mgraph.checks import check_number, check_whole
+from mgraph.checks import check_number, check_whole, is_choice
 from mgraph.client.vertices.numbering import Numbering
 from mgraph.errors import DeviceError, InvalidOption
 from mgraph.structures import parse
@@ -132,12 +132,12 @@ class Options:
     drop_isolated: bool = False
 
     def __post_init__(self) -> None:
-        if self.structure != "auto":
+        if not is_choice(self.structure, ("auto",)):
             parse(self.structure)
         check_kind(self.keys)
-        if self.device not in DEVICES:
+        if not is_choice(self.device, DEVICES):
             raise InvalidOption(f"device {self.device!r} is none of {', '.join(map(repr, DEVICES))}")
-        if self.combine not in COMBINES:
+        if not is_choice(self.combine, COMBINES):
             raise InvalidOption(f"combine {self.combine!r} is none of {', '.join(map(repr, COMBINES))}")
         if self.combine != "last" and not self.weighted:
             raise InvalidOption(f"combine {self.combine!r} is about weights; create the graph with weighted=True")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from mgraph.batch import EdgeBatch, columns_of
-from mgraph.checks import check_count, check_growth
+from mgraph.checks import check_count, check_flag, check_growth
 from mgraph.client.options import keys_of
 from mgraph.client.reports.progress import stage
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
@@ -18,7 +18,7 @@ from mgraph.tables.ids import KINDS
 from mgraph.tables.names import Names, warn_unused
 
 __all__ = [
-    "UNITS", "build", "edges_of", "filling", "from_columns", "from_table", "largest_id", "named_edges",
+    "UNITS", "build", "check_names", "edges_of", "filling", "from_columns", "from_table", "largest_id", "named_edges",
     "names_of", "timed_edges_of",
 ]  # fmt: skip
 
@@ -33,9 +33,10 @@ def names_of(
 
     Weights and times are among them if they are named, or if the options ask for them.
     """
+    weighted, timed = options.get("weighted"), [options.get(name) for name in ("times", "window", "window_edges")]
     wants = {
-        "weight": options.get("weighted"),
-        "time": any(options.get(name) for name in ("times", "window", "window_edges")),
+        "weight": weighted is not None and check_flag(weighted, "weighted"),
+        "time": any(option is not None and option is not False for option in timed),
     }
     reads = tuple(column for column, wanted in wants.items() if wanted)
     quiet = tuple(
@@ -190,22 +191,40 @@ def timed_edges_of(graph: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | Non
 
 
 def named_edges(
-    graph: Any, source: str, target: str, weight: str, time: str, units: Sequence[str] = UNITS
+    graph: Any,
+    source: str,
+    target: str,
+    weight: str | None,
+    time: str | None,
+    units: Sequence[str] = UNITS,
+    *,
+    texts: bool = False,
 ) -> dict[str, np.ndarray]:
-    """Return the edges of a graph as named columns.
+    """Return the edges of a graph as named columns, without those whose name is None.
 
     Ends are int64 ids or keys, weights float32, times int64 or datetime64 in one of the `units`, the next finer one.
+    With `texts` the names must be strings. Raises `InvalidOption` for names that are not, or are equal.
     """
+    check_names({"source": source, "target": target, "weight": weight, "time": time}, texts)
     src, dst, values, stamps = timed_edges_of(graph)
-    if stamps is not None and stamps.dtype.kind == "M":
+    if stamps is not None and time is not None and stamps.dtype.kind == "M":
         stamps = _in_units(stamps, units)
     ends = [end if graph.keys == "string" else end.astype(np.int64) for end in (src, dst)]
     # Leave out the columns that the graph does not have.
     columns = zip((source, target, weight, time), (*ends, values, stamps), strict=True)
-    named = [(name, column) for name, column in columns if column is not None]
+    named = [(name, column) for name, column in columns if column is not None and name is not None]
     if len(dict(named)) < len(named):
         raise InvalidOption(f"source, target, weight and time need different names: {[name for name, _ in named]}")
     return dict(named)
+
+
+def check_names(names: Mapping[str, Any], texts: bool = False) -> None:
+    """Raise `InvalidOption` for a name that an argument of `names` cannot have. Only weight and time may be None."""
+    for argument, name in names.items():
+        left_out = name is None and argument in ("weight", "time")
+        usable = isinstance(name, str) or (isinstance(name, Hashable) and name is not None and not texts)
+        if not (usable or left_out):
+            raise InvalidOption(f"{argument} is {name!r:.200}; it must be a name, as {argument}={argument!r}")
 
 
 def _in_units(dates: np.ndarray, units: Sequence[str]) -> np.ndarray:

@@ -104,7 +104,8 @@ def from_table_file(
     """Create a graph from a table file of the format `kind`."""
     keys = keys_of(options.get("keys", "auto"), n_vertices)
     # Read the named columns only.
-    stage(f"reading {os.path.basename(os.fsdecode(path))}")
+    file_path = check_path(path)
+    stage(f"reading {os.path.basename(file_path)}")
     with open_table(path, kind, delimiter) as file:
         sources, unused = names.find(file.names, "the file")
         read = file.read([*sources.values()], keys)
@@ -112,5 +113,5 @@ def from_table_file(
     # Errors name the columns of the file.
     warn_unused(unused, "the file")
     labels = {column: label(name) for column, name in sources.items()}
-    with blamed(check_path(path)):  # bad values are the file's
+    with blamed(file_path):  # bad values are the file's
         return from_columns(cls, columns, labels, client, n_vertices, options)

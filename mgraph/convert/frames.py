@@ -192,7 +192,11 @@ def from_cudf(
 
 
 def to_pandas(
-    graph: Any, source: str = "source", target: str = "target", weight: str = "weight", time: str = "time"
+    graph: Any,
+    source: str = "source",
+    target: str = "target",
+    weight: str | None = "weight",
+    time: str | None = "time",
 ) -> Any:
     """Return the edges as a pandas DataFrame, a row per edge.
 
@@ -204,12 +208,12 @@ def to_pandas(
     Parameters
     ----------
     source, target, weight, time : str
-        The names of the columns.
+        The names of the columns. None leaves out the weights, or the times.
 
     Raises
     ------
     InvalidOption
-        Two columns have the same name.
+        Two columns have the same name, or a name is no name.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
     """
@@ -218,24 +222,32 @@ def to_pandas(
 
 
 def to_arrow(
-    graph: Any, source: str = "source", target: str = "target", weight: str = "weight", time: str = "time"
+    graph: Any,
+    source: str = "source",
+    target: str = "target",
+    weight: str | None = "weight",
+    time: str | None = "time",
 ) -> Any:
     """Return the edges as a ``pyarrow.Table``, with the columns and errors of `to_pandas`.
 
     O(n + m).
     """
     pa = needed("pyarrow", "to_arrow()")
-    columns = named_edges(graph, source, target, weight, time, ("D", *UNITS))
+    columns = named_edges(graph, source, target, weight, time, ("D", *UNITS), texts=True)
     return pa.table({name: pa.array(c, pa.string()) if c.dtype == object else c for name, c in columns.items()})
 
 
 def to_polars(
-    graph: Any, source: str = "source", target: str = "target", weight: str = "weight", time: str = "time"
+    graph: Any,
+    source: str = "source",
+    target: str = "target",
+    weight: str | None = "weight",
+    time: str | None = "time",
 ) -> Any:
     """Return the edges as a ``polars.DataFrame``, with the columns and errors of `to_pandas`.
 
     O(n + m).
     """
     pl = needed("polars", "to_polars()")
-    columns = named_edges(graph, source, target, weight, time, ("D", *UNITS[1:]))
+    columns = named_edges(graph, source, target, weight, time, ("D", *UNITS[1:]), texts=True)
     return pl.DataFrame(columns, schema_overrides={name: pl.String for name, c in columns.items() if c.dtype == object})

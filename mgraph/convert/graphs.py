@@ -9,10 +9,10 @@ from typing import Any, Unpack
 import numpy as np
 
 from mgraph.batch import EdgeBatch
-from mgraph.checks import check_count, check_growth
+from mgraph.checks import check_count, check_flag, check_growth
 from mgraph.client.options import WeightOptions, keys_of
 from mgraph.client.reports.progress import building, stage
-from mgraph.convert.build import build, names_of, timed_edges_of
+from mgraph.convert.build import build, check_names, names_of, timed_edges_of
 from mgraph.errors import InvalidBatch, InvalidOption, UnknownVertex
 from mgraph.facade import needed, type_name
 from mgraph.tables.ids import as_ids, as_keys, chosen_kind
@@ -78,7 +78,7 @@ def from_networkx(
     # Find the attributes, and choose the keys by the nodes.
     stage("reading the nodes and edges")
     weight, time = _attributes(graph, weight, time, options)
-    both = bool(directed) and not graph.is_directed()
+    both = directed is not None and check_flag(directed, "directed") and not graph.is_directed()
     kind = {**options, "directed": graph.is_directed() if directed is None else directed}
     keys, nodes = keys_of(options.get("keys", "auto"), n_vertices), _objects(graph.nodes)
     if keys == "auto":
@@ -110,11 +110,12 @@ def _attributes(
 ) -> tuple[str | None, str | None]:
     """Return the attributes of weights and times, by the rules of table columns; warn of unused attributes."""
     # Attributes of the default names count if any edge has them.
+    names = names_of(options, weight=weight, time=time)
     named = {name for name in (weight, time) if name is not None}
     named |= {
         name for name in ("weight", "time") if any(name in attributes for *_, attributes in graph.edges(data=True))
     }
-    columns, unused = names_of(options, weight=weight, time=time).find(["source", "target", *named], "the graph")
+    columns, unused = names.find(["source", "target", *named], "the graph")
     warn_unused(unused, "the graph", "attribute")
     return columns.get("weight"), columns.get("time")
 
@@ -154,7 +155,7 @@ def _objects(values: Any) -> np.ndarray:
     return array
 
 
-def to_networkx(graph: Any, weight: str = "weight", time: str = "time") -> Any:
+def to_networkx(graph: Any, weight: str | None = "weight", time: str | None = "time") -> Any:
     """Return the graph as a ``networkx.DiGraph`` or ``networkx.Graph``. Needs NetworkX.
 
     All vertices are nodes. O(n + m), in Python.
@@ -162,25 +163,31 @@ def to_networkx(graph: Any, weight: str = "weight", time: str = "time") -> Any:
     Parameters
     ----------
     weight : str
-        The attribute for the weight of each edge, a Python float, if the graph is weighted.
+        The attribute for the weight of each edge, a Python float, if the graph is weighted. None leaves it out.
     time : str
-        The attribute for the time of each edge, a Python int or a ``numpy.datetime64``, if the graph has `times`.
+        The attribute for the time of each edge, a Python int or a ``numpy.datetime64``, if the graph has `times`. None
+        leaves it out.
 
     Raises
     ------
     InvalidOption
-        The graph has weights and times, and both names are equal.
+        The graph has weights and times, and both names are equal; or a name is no name.
     WorkerLost, GraphLost, GraphClosed
         The graph cannot be used.
     """
     nx = needed("networkx", "to_networkx()", '"dask-mgraph[networkx]"')
+    check_names({"weight": weight, "time": time})
     # Read the graph. Isolated vertices are nodes, too.
     result = nx.DiGraph() if graph.directed else nx.Graph()
     with graph._directory.still():  # vertices that are deleted meanwhile would stay without their edges
         result.add_nodes_from(graph.vertices().tolist())
         src, dst, *values = timed_edges_of(graph)
     # Give each edge the attributes that the graph has.
-    columns = [(name, column) for name, column in zip((weight, time), values, strict=True) if column is not None]
+    columns = [
+        (name, column)
+        for name, column in zip((weight, time), values, strict=True)
+        if name is not None and column is not None
+    ]
     named = dict(columns)
     if len(named) < len(columns):
         raise InvalidOption(f"weight and time are both {weight!r}; edges with both need two names")

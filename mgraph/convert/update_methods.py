@@ -183,7 +183,7 @@ def _ends_of_pairs(src: Any) -> tuple[Any, Any]:
     if getattr(src, "shape", (0,))[1:] == (2,) and hasattr(src, "dtype"):
         return src[:, 0], src[:, 1]
     listed = library_of(src) == "networkx" or not is_table(src)
-    if isinstance(src, str) or not isinstance(src, Iterable) or not listed:
+    if isinstance(src, str) or not isinstance(src, Iterable) or not listed or getattr(src, "ndim", 1) == 0:
         return src, None
     if isinstance(src, tuple) and len(src) == 2 and all(isinstance(ends, list) and len(ends) > 1 for ends in src):
         raise InvalidBatch(

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
+from mgraph.checks import is_choice
 from mgraph.client.calls.caller import Caller
 from mgraph.client.inputs.source_parts import AsParts
 from mgraph.errors import InvalidOption
@@ -38,7 +39,7 @@ class Here:
             raise InvalidOption(
                 f"workers is {workers!r}; a graph without a Dask client is in this process and has none"
             )
-        if exchange not in ("auto", "loopback"):
+        if not is_choice(exchange, ("auto", "loopback")):
             raise InvalidOption(
                 f'exchange {exchange!r} connects workers; a graph without a Dask client has "auto" or "loopback"'
             )

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from mgraph.checks import check_number, check_whole
+from mgraph.checks import check_number, check_whole, is_choice
 from mgraph.errors import InvalidOption, ReadError
 from mgraph.sources.places import Placed
 
@@ -86,7 +86,7 @@ class Kafka:
         object.__setattr__(self, "_library", confluent_kafka)
         if check_whole(self.most, "most") < 1:
             raise InvalidOption(f"most is {self.most}; at least 1 is needed")
-        if self.on_error not in ("raise", "skip"):
+        if not is_choice(self.on_error, ("raise", "skip")):
             raise InvalidOption(f'on_error is {self.on_error!r}; it must be "raise" or "skip"')
         if self.idle is not None and not check_number(self.idle, "idle") >= 0:
             raise InvalidOption(f"idle is {self.idle}; it must be 0 seconds or more")

@@ -65,7 +65,10 @@ def is_missing(value: Any) -> bool:
         return True
     if isinstance(value, Decimal):  # signalling NaNs cannot be compared
         return value.is_nan()
-    differs = value != value  # an array's answer is an array
+    try:
+        differs = value != value  # an array's answer is an array
+    except (TypeError, ValueError):  # of objects that cannot be compared
+        return False
     return isinstance(differs, bool | np.bool_) and bool(differs)
 
 
@@ -230,11 +233,14 @@ def plain(values: Any, name: str, need: str = NEED) -> Any:
     # Frames' columns, by their library.
     if isinstance(values, Texts):
         return values
+    if hasattr(values, "collect_schema") or hasattr(values, "columns"):  # a lazy frame computes its columns
+        kind = type(values).__name__
+        if hasattr(values, "__dask_graph__"):  # whose Series have columns, too
+            raise InvalidBatch(f"{name} is a {kind} of Dask; ingest takes it, and compute() reads it")
+        raise InvalidBatch(f"{name} is a {kind}, a table; one of its columns is needed, as table['id']")
     if library_of(values) == "cudf":
         values = of_cudf(values)
     if hasattr(values, "isna") and hasattr(values, "dtype"):
-        if hasattr(values, "__dask_graph__"):
-            raise InvalidBatch(f"{name} is a {type(values).__name__} of Dask; ingest takes it, and compute() reads it")
         return _of_pandas(values, name, need)
     if library_of(values) == "polars" and getattr(values.dtype, "is_object", bool)():
         raise InvalidBatch(f"{name} has the type Object, which Arrow does not have; cast it")

@@ -6,8 +6,11 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from mgraph.errors import InvalidBatch, InvalidOption
 from mgraph.facade import hint, warn
+from mgraph.tables.arrays import is_missing
 
 __all__ = ["COLUMNS", "Names", "from_mapping", "label", "warn_unused"]
 
@@ -48,7 +51,8 @@ class Names:
     def __post_init__(self) -> None:
         for column in COLUMNS:
             name = self._argument(column)
-            if not (name is None or (isinstance(name, Hashable) and not isinstance(name, bool | tuple | float))):
+            usable = isinstance(name, Hashable) and not isinstance(name, bool | tuple | float) and not is_missing(name)
+            if name is not None and not usable:
                 what = ARGUMENTS.get(column, column)
                 raise InvalidOption(f"{what} is a {type(name).__name__}; of a table it is the name of a column")
 
@@ -76,7 +80,9 @@ class Names:
             A column is missing, exists twice, or is wanted twice. The message lists the columns.
         """
         # Take the names from the user, else the default that the table has.
-        available, names = list(columns), dict[str, Any]()
+        listed, names = list(columns), dict[str, Any]()
+        # False equals 0, and a missing value cannot be compared.
+        available = [name for name in listed if not (isinstance(name, bool | np.bool_) or is_missing(name))]
         for column, defaults in DEFAULTS.items():
             name = self._argument(column)
             if name is None and (column in ARGUMENTS or column in self.reads):
@@ -91,9 +97,9 @@ class Names:
         for name in names.values():
             if available.count(name) != 1:
                 count = "no column" if name not in available else f"{available.count(name)} columns"
-                listed = ", ".join(map(repr, available)) or "none"
+                others = ", ".join(map(repr, listed)) or "none"
                 advice = self._advice(name, available, what) if name not in available else ""
-                raise InvalidBatch(f"{what} has {count} {name!r}; its columns are {listed}{advice}")
+                raise InvalidBatch(f"{what} has {count} {name!r}; its columns are {others}{advice}")
             if list(names.values()).count(name) > 1:
                 raise InvalidBatch(
                     f"column {name!r} is wanted twice; source, target, weight, op and time are columns of their own"

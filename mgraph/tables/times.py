@@ -59,7 +59,7 @@ def check_times(times: Any) -> str | None:
         dtype = np.dtype(times)
         if dtype == np.int64 or (dtype.kind == "M" and np.datetime_data(dtype)[0] != "generic"):
             return dtype.name
-    except TypeError:
+    except (TypeError, ValueError, SyntaxError):
         pass
     raise InvalidOption(f'times is {times!r}; it must be True, "int64", or a dtype with a unit as "datetime64[ns]"')
 
@@ -122,10 +122,14 @@ def _of_objects(array: np.ndarray, name: str) -> np.ndarray:
         return np.array(values, np.int64).reshape(array.shape)
     if all(issubclass(kind, str) for kind in kinds):
         return _parsed(values, name).reshape(array.shape)
-    if all(issubclass(kind, np.datetime64) for kind in kinds):
+    if np.datetime64 in kinds and all(issubclass(kind, np.datetime64 | datetime.date) for kind in kinds):
+        rows = [at for at, value in enumerate(values) if not isinstance(value, np.datetime64)]
+        dates = _dates([_naive(values[at], cell(name, at)) for at in rows], name)
+        for at, date in zip(rows, dates, strict=True):
+            values[at] = date
         return _of_units(values, name).reshape(array.shape)
     for at, value in enumerate(values):
-        if type(value) not in whole and not isinstance(value, datetime.date):
+        if type(value) not in whole and not isinstance(value, datetime.date | np.datetime64):
             raise InvalidBatch(f"{cell(name, at)} is {shown(value)}; times are integers of 64 bits or datetime64")
     if whole:
         at = next(at for at, value in enumerate(values) if type(value) not in whole)

@@ -10,12 +10,13 @@ import numpy as np
 from mgraph.errors import InvalidBatch
 from mgraph.facade import warn
 from mgraph.tables.arrays import as_column, cell, is_missing, not_a_list, refuse_missing, shown
+from mgraph.tables.ids import EXACT
 
 __all__ = ["as_ops", "as_weights"]
 
 MOST = np.finfo(np.float32).max
 _STORED = f"weights are stored as float32, up to {MOST:.8g}"
-_EXACT = 2**24  #: up to here each whole number is a float32 of its own
+WHOLE = 2**24  #: up to here each whole number is a float32 of its own
 _DIGITS = "weights have about 7 digits, whole numbers are exact up to 16,777,216"
 _OPS = "operations are +1 (insert) and -1 (delete)"
 
@@ -48,7 +49,7 @@ def as_weights(values: Any, n: int, name: str = "weight", notes: list[str] | Non
         refuse_missing(kept != kept, name)
         return kept
     # Refuse overflow, and tell of the values that float32 rounds.
-    changed = kept != array
+    changed = _changed(array, kept)
     if changed.any():
         refuse_missing(kept != kept, name)
         bad = np.isinf(kept) & ~np.isinf(array)
@@ -62,16 +63,30 @@ def as_weights(values: Any, n: int, name: str = "weight", notes: list[str] | Non
     return kept
 
 
+def _changed(array: Any, kept: Any) -> Any:
+    """Return the mask of numbers that float32 changes."""
+    changed = kept != array  # compared as float64, which does not have all integers of 64 bits
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8:
+        # From 2**53 on, a float32 is a multiple of 2**30, and rounding to float64 drops 11 bits at most.
+        large = abs(kept) >= EXACT
+        changed = changed | (large & ((array & 2047) != 0)) if large.any() else changed
+    return changed
+
+
 def _warn_changed(array: Any, kept: Any, changed: Any, name: str) -> None:
     """Warn of the first whole number that float32 changes. Fractions are expected to keep seven digits."""
-    if max(float(kept.max()), -float(kept.min())) < _EXACT:
+    if max(float(kept.max()), -float(kept.min())) < WHOLE:
         return
     if array.dtype.kind == "f":
-        changed = changed & (abs(array) > _EXACT) & (abs(array) < 2**53) & (array == array.round())
+        changed = changed & (abs(array) > WHOLE) & (abs(array) < EXACT) & (array == array.round())
         if not changed.any():
             return
     at = int(changed.argmax())
-    warn(f"{cell(name, at)} is {shown(array[at])}, and float32 keeps {float(kept[at]):.0f}: {_DIGITS}")
+    _warn_whole(cell(name, at), shown(array[at]), float(kept[at]))
+
+
+def _warn_whole(where: str, number: Any, kept: float) -> None:
+    warn(f"{where} is {number}, and float32 keeps {kept:.0f}: {_DIGITS}")
 
 
 def _of_objects(array: np.ndarray, name: str) -> np.ndarray:
@@ -91,6 +106,11 @@ def _of_objects(array: np.ndarray, name: str) -> np.ndarray:
     for at in np.flatnonzero(np.isinf(numbers)).tolist():  # decimals and long doubles past float64
         if abs(values[at]) != np.inf:
             raise InvalidBatch(f"{cell(name, at)} is {values[at]!s}; {_STORED}")
+    # Whole numbers of 2**53 and more, which float64 may have changed.
+    for at in np.flatnonzero(abs(numbers) >= EXACT).tolist():
+        if isinstance(values[at], int | np.integer) and int(values[at]) != (kept := float(np.float32(numbers[at]))):
+            _warn_whole(cell(name, at), values[at], kept)
+            break
     return numbers
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+from functools import partial
+from itertools import product
 from unittest.mock import patch
 
 import networkx as nx
@@ -172,6 +174,32 @@ def test_arrays(arrays, message):
         DynamicGraph.from_dlpack(*map(np.array, arrays), keys=None)
 
 
+def test_a_column_named_false_is_not_column_0():
+    frame = pd.DataFrame([[0, 1]], columns=[False, True])
+    with pytest.raises(InvalidBatch, match="the frame has no column 0; its columns are False, True"):
+        DynamicGraph.from_pandas(frame, source=0, target=1)
+    with pytest.raises(InvalidBatch, match="no column 'source'; its columns are <NA>, 1"):
+        DynamicGraph.from_pandas(pd.DataFrame([[0, 1]], columns=pd.Index([pd.NA, 1], dtype=object)))
+
+
+def test_what_is_no_name():
+    frame, graph = pd.DataFrame({"source": GOOD, "target": GOOD}), nx.path_graph(2)
+    for bad in (pd.NA, pd.Series(["a"])):
+        for convert, edges in ((DynamicGraph.from_pandas, frame), (DynamicGraph.from_networkx, graph)):
+            with pytest.raises(InvalidOption, match="weight is a .*; of a table it is the name of a column"):
+                convert(edges, weight=bad)
+
+
+def test_what_is_no_option():
+    frame, graph, bad = pd.DataFrame({"source": GOOD, "target": GOOD}), nx.path_graph(2), np.ones(2)
+    calls = [partial(DynamicGraph.from_pandas, frame), partial(DynamicGraph.from_networkx, graph)]
+    for call, option in product(calls, ("weighted", "directed", "window", "sync", "times")):
+        with pytest.raises(InvalidOption, match=f"{option} is array"):
+            call(**{option: bad})
+    with pytest.raises(InvalidOption, match="times is {0: 'a'}"):
+        DynamicGraph(times={0: "a"})
+
+
 def test_what_is_no_table():
     with pytest.raises(InvalidBatch, match="from_polars takes a polars DataFrame, got pandas.DataFrame"):
         DynamicGraph.from_polars(pd.DataFrame({"source": GOOD, "target": GOOD}))
@@ -185,6 +213,9 @@ def test_what_is_no_table():
 
 
 def test_files(tmp_path):
+    for read in (DynamicGraph.from_csv, DynamicGraph.from_parquet):
+        with pytest.raises(TypeError, match="a file's path is a str or a Path, got list; stream and ingest take lists"):
+            read([tmp_path / "a", tmp_path / "b"])
     bad = pa.table({"source": GOOD, "target": [0, None, 2]})
     parquet.write_table(bad, tmp_path / "bad.parquet")
     with pytest.raises(ReadError, match=r"bad\.parquet: column 'target', row 1 is missing"):
@@ -198,6 +229,7 @@ def test_files(tmp_path):
         ("other.csv", "a;b\n0;1\n", "the file has no column 'source'; its columns are 'a;b'"),
         ("empty.csv", "", "Empty CSV file"),
         ("headed.csv", "source,target\n", "0 edges, so the number of vertices is not known"),
+        ("unended.csv", "source,target", "0 edges, so the number of vertices is not known"),
     ]:
         (tmp_path / name).write_text(text)
         with pytest.raises(ReadError) as raised:

@@ -14,7 +14,7 @@ from graph_clusters import NO_DASHBOARD
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mgraph import DynamicGraph
+from mgraph import DynamicGraph, InvalidOption
 
 pl = pytest.importorskip("polars")
 
@@ -181,6 +181,24 @@ def test_graphs_without_edges():
         assert (graph.num_vertices, graph.directed) == (0, False)
     with DynamicGraph.from_scipy(sp.csr_array((2, 2))) as graph:
         assert (graph.num_vertices, graph.num_edges) == (2, 0)
+
+
+def test_names_of_columns_on_the_way_out():
+    with DynamicGraph(n_vertices=2, weighted=True, times="datetime64[D]") as graph:
+        graph.insert([0], [1], [2.0], time="2024-05-01")
+        assert [*graph.to_pandas("u", 0, weight=None)] == ["u", 0, "time"]
+        assert graph.to_arrow(weight=None, time=None).column_names == ["source", "target"]
+        assert graph.to_polars(time=None).columns == ["source", "target", "weight"]
+        assert [*graph.to_networkx(time=None).edges(data=True)] == [(0, 1, {"weight": 2.0})]
+        for convert in (graph.to_pandas, graph.to_arrow, graph.to_polars):
+            for bad in (None, ["a"]):
+                with pytest.raises(InvalidOption, match=r"source is .*; it must be a name"):
+                    convert(source=bad)
+        for convert in (graph.to_arrow, graph.to_polars):
+            with pytest.raises(InvalidOption, match="weight is 0; it must be a name"):
+                convert(weight=0)
+        with pytest.raises(InvalidOption, match=r"weight is \['w'\]; it must be a name"):
+            graph.to_networkx(["w"])
 
 
 def test_options_go_to_the_graph_and_columns_can_be_named():

@@ -55,6 +55,22 @@ def test_edges_of_networkx_and_numbers_of_numpy():
         assert (len(g), bool(g), 0 in g, "a" in g) == (0, True, False, False)
 
 
+def test_a_graph_is_no_edge_list_of_networkx():
+    """It iterates over its vertices, and NetworkX makes an edge of a string with two letters."""
+    with DynamicGraph(keys="string") as g:
+        g.insert("ab", "cd")
+        for make in (nx.Graph, nx.MultiDiGraph, nx.to_networkx_graph):
+            with pytest.raises(TypeError, match="no graph of NetworkX; its to_networkx"):
+                make(g)
+        assert [*nx.Graph(g.to_networkx()).edges] == [("ab", "cd")]
+        assert not hasattr(g, "adj")
+
+
+def test_an_array_without_dimensions_is_no_pairs():
+    with DynamicGraph(n_vertices=3) as g, pytest.raises(TypeError, match="edges are arrays .*, got numpy.ndarray"):
+        g.insert(np.array(0))
+
+
 def test_a_report_shows_six_digits():
     with DynamicGraph(n_vertices=2) as g:
         report = g.insert(0, 1)

@@ -158,6 +158,10 @@ def test_what_arithmetic_refuses():
             bool(x == x)
         with pytest.raises(InvalidOption, match="ord is 3"):
             x.norm(3)
+        with pytest.raises(InvalidOption, match="ord is array"):
+            x.norm(np.ones(2))
+        with pytest.raises(InvalidOption, match=r"head\(1\.5\): n must be a whole number"):
+            x.head(1.5)
         for rows in (graph.pagerank(personalization=[{1: 1}, {2: 1}]), np.ones((3, 3))):
             with pytest.raises(InvalidOption, match="has (shape|2 dimensions)"):
                 graph.gather(rows, direction="out")
@@ -184,8 +188,8 @@ def test_what_arithmetic_refuses():
         assert "rounds 2" in repr(x.named("mine", rounds=2))
 
 
-def test_numbers_of_numpy_on_either_side():
-    with DynamicGraph(n_vertices=3, directed=False) as graph:
+def test_numbers_of_numpy_on_either_side(place):
+    with DynamicGraph(place, n_vertices=3, directed=False) as graph:
         graph.insert([0, 1], [1, 2])
         x = graph.gather(1)
         for three in (np.float32(1), np.int64(1), np.array(1), np.array(1.0, np.float32), np.bool_(True)):
@@ -201,10 +205,13 @@ def test_numbers_of_numpy_on_either_side():
                 assert isinstance(made, VertexValues)
                 assert made.dtype == want.dtype
                 np.testing.assert_array_equal(made.to_numpy(), want)
+        assert (graph.bfs(0) * np.int64(2**31)).to_numpy().tolist() == [0, 2**31, 2**32]
+        assert ((x > 0) + np.float16(1)).dtype == np.float16
         single = graph.pagerank()
         assert ((single + np.float32(1)).dtype, (single + np.array(1.0)).dtype) == (np.float32, np.float64)
         np.testing.assert_array_equal(graph.gather(np.array(2)).to_numpy(), graph.gather(2).to_numpy())
-        for other in (np.array("a"), np.array(1j)):
+        assert (single * np.longdouble(2)).dtype == (single * np.ones(len(single), np.longdouble)).dtype == np.float64
+        for other in (np.array("a"), np.array(1j), np.complex64(1j), np.timedelta64(1, "ms")):
             with pytest.raises(InvalidOption, match="an operand is .*; numbers are needed"):
                 x + other
 

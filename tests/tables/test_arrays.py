@@ -11,6 +11,10 @@ import pytest
 
 from mgraph import EdgeBatch, InvalidBatch, Operations
 from mgraph.batch import as_batch
+from mgraph.tables.ids import as_ids, as_keys
+from mgraph.tables.weights import as_weights
+
+pl = pytest.importorskip("polars")
 
 
 @pytest.mark.parametrize("column", [[2, True], (np.int8(2), np.True_), deque([2.0, True])], ids=str)
@@ -54,7 +58,7 @@ def test_values_that_python_or_arrow_does_not_have():
             with pytest.raises(InvalidBatch, match="src"):
                 EdgeBatch(column, [1], keys=keys)
     with pytest.raises(InvalidBatch, match="src cannot be read by Arrow"):
-        EdgeBatch(pd.DataFrame({"a": [2**70, 7]}), [1, 2])
+        EdgeBatch(pl.Series([2**70, 7], dtype=pl.Int128), [1, 2])
 
 
 @pytest.mark.parametrize("column", [[np.uint64(2**62 + 1), np.int64(-3)], [2**62 + 1, np.uint64(1), -3]], ids=str)
@@ -96,3 +100,13 @@ def test_categories_are_checked_by_the_rows():
             EdgeBatch(pd.Categorical(["b", 1], categories), ["x", "y"], keys="string")
         with pytest.raises(InvalidBatch, match=r"src\[1\] is 'b'; the graph's keys are int64"):
             EdgeBatch(pd.Categorical([1, "b"], categories), [1, 2], keys="int64")
+
+
+def test_a_table_in_place_of_a_column():
+    columns = {"id": [0]}
+    for frame in (pd.DataFrame(columns), pl.DataFrame(columns), pl.LazyFrame(columns), pa.table(columns)):
+        for convert in (as_ids, as_weights):
+            with pytest.raises(InvalidBatch, match=f"x is a {type(frame).__name__}, a table; one of its columns"):
+                convert(frame, 1, "x") if convert is as_weights else convert(frame, "x")
+    with pytest.raises(InvalidBatch, match=r"x\[0\] is <LazyFrame"):  # which cannot be compared with itself
+        as_keys([pl.LazyFrame({"id": [0]})], "int64", "x")

@@ -108,6 +108,16 @@ def test_times_among_python_objects():
             as_times(np.array(values, object), 2)
 
 
+def test_dates_of_numpy_and_of_python_in_a_list():
+    zoned = datetime.datetime(2026, 11, 28, 14, tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
+    for other in (datetime.datetime(2026, 11, 28, 12), zoned):
+        assert (as_times([NOON, other], 2) == NOON).all()
+    day = datetime.date(2026, 11, 28)
+    assert as_times([day, NOON], 2).tolist() == [datetime.datetime(2026, 11, 28), datetime.datetime(2026, 11, 28, 12)]
+    with pytest.raises(InvalidBatch, match=r"time\[1\] is 2026.*, and others are integers"):
+        as_times([1, NOON, day], 3)
+
+
 def test_fractions_say_how_to_make_times_of_them():
     with pytest.raises(InvalidBatch, match=r"dtype float64; .*astype\('int64'\).* unit=\"s\"\) dates of seconds"):
         as_times([1714564800.5], 1)

@@ -36,7 +36,10 @@ def test_a_whole_number_that_float32_changes_is_named():
             as_weights(given, len(given))
     with pytest.warns(UserWarning, match=r"weight\[0\] is 33554435.*float32 keeps 33554436"):
         as_weights([2**25 + 3], 1)
-    for given in ([2**24, 2**25], [0.1, 1000.01], [np.inf, 1e30], [float(2**24 + 2)]):
+    for given in ([2**53 + 1], np.array([1, 2**53 + 1], "u8"), [-(2**53) - 1], [2**63 - 1], [2**64 + 1]):
+        with pytest.warns(UserWarning, match=r"weight\[.\] is -?\d+, and float32 keeps"):
+            as_weights(given, len(given))
+    for given in ([2**53, -(2**63)], [2**63], [2**24, 2**25], [0.1, 1000.01], [np.inf, 1e30], [float(2**24 + 2)]):
         as_weights(given, len(given))
 
 

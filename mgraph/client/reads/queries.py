@@ -10,7 +10,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from mgraph.algorithms import ALGORITHMS
-from mgraph.checks import check_direction, check_flag
+from mgraph.checks import check_direction, check_flag, is_choice
 from mgraph.client.reads import routed_reads
 from mgraph.client.reports.history import note_of_stop
 from mgraph.client.reports.progress import Done, shown
@@ -84,8 +84,8 @@ def neighbors(self: Any, ids: Any, direction: str = "out", time: bool = False) -
 def vertices(self: Any) -> np.ndarray:
     """Return all vertices, in the order of results' ``to_numpy()``: keys, int64[n] or str objects; or ids, int64[n].
 
-    O(n), without a call to the workers. Keys are in the order of their first insertion. After a vertex is deleted,
-    later vertices move up.
+    O(n), without a call to the workers. Keys are in the order of their first insertion; in a batch, sources come
+    before targets. After a vertex is deleted, later vertices move up.
     """
     return self._directory.read(lambda now: now.all_names())
 
@@ -124,7 +124,7 @@ def run(self: Any, algorithm: str, /, **arguments: Any) -> Any:
     InvalidOption
         No algorithm has this name; the message lists the names. Or an argument is bad, as in the algorithm's method.
     """
-    if algorithm not in ALGORITHMS:
+    if not is_choice(algorithm, ALGORITHMS):
         names = sorted(ALGORITHMS)
         raise InvalidOption(
             f"algorithm {algorithm!r:.200} is none of {', '.join(map(repr, names))}{hint(algorithm, names)}"

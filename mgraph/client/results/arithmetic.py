@@ -127,17 +127,27 @@ def _operand(value: Any, remote: RemoteColumns) -> Operand:
             return _reference(value)
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
         raise InvalidOption(f"an operand is {value}; whole numbers have 64 bits")
-    if isinstance(value, int | float | np.number | np.bool_):
-        return [{"number": value}] * size
+    if isinstance(value, int | float | np.integer | np.floating | np.bool_) and not isinstance(value, np.timedelta64):
+        return [_number(value)] * size
 
     # Everything else goes as an array, split by the ranks' ranges.
     value = _by_vertex(value, here)
     array = Device.to_host(value.to_numpy() if isinstance(value, Column) else as_numbers(value, "an operand"))
+    if array.dtype == np.longdouble:
+        array = array.astype(np.float64)
     # NumPy wraps a number on the left of a comparison.
     if array.ndim == 0 and array.dtype.kind in "biuf":
-        return [{"number": array[()]}] * size
+        return [_number(array[()])] * size
     _check_shape(array, here, "number")
     return _parts(array, here)
+
+
+def _number(value: Any) -> dict[str, Any]:
+    """Return a number as an operand. One of NumPy keeps its dtype, which messages do not have; 64 bits are the most."""
+    if not isinstance(value, np.generic):
+        return {"number": value}
+    dtype = np.dtype(np.float64) if isinstance(value, np.longdouble) else value.dtype
+    return {"number": value.astype(dtype).item(), "dtype": dtype.name}
 
 
 def _vertices(value: Any, column: Column) -> Operand:

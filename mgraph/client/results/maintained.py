@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mgraph.algorithms import ALGORITHMS
-from mgraph.checks import check_flag, check_whole
+from mgraph.checks import check_flag, check_whole, is_choice
 from mgraph.client.options import Options
 from mgraph.client.results.community_history import CommunityChanges, CommunityHistory
 from mgraph.client.results.results import VertexValues, column_of
@@ -300,7 +300,7 @@ def maintain(self: Any, name: str, eager: bool = False, history: int = HISTORY, 
     (array([0, 0, 2, 3, 3]), 'incremental')
     """
     names = sorted(name for name, algorithm in ALGORITHMS.items() if algorithm.maintain is not None)
-    if name not in names:
+    if not is_choice(name, names):
         listed = ", ".join(map(repr, names))
         raise InvalidOption(f"results of {name!r:.200} cannot be maintained, but those of {listed}{hint(name, names)}")
     with_each_change = check_flag(eager, "eager")

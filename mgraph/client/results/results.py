@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
 import sys
 from collections.abc import Iterator
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -88,9 +90,12 @@ class VertexValues(Column, NDArrayOperatorsMixin):
     def head(self, n: int = 5) -> Any:
         """Gather the values of the first `n` vertices as a ``pandas.Series``, like `to_series`. O(n).
 
-        Raises the same as `to_numpy`. Needs pandas.
+        Raises the same as `to_numpy`, and `InvalidOption` if `n` is no whole number. Needs pandas.
         """
-        places = np.arange(len(self), dtype=np.uint32)[:n]
+        try:
+            places = np.arange(len(self), dtype=np.uint32)[: operator.index(n)]
+        except TypeError:
+            raise InvalidOption(f"head({n!r}): n must be a whole number") from None
         return self._series_of(self._of(places), self._index(places))
 
     def value_counts(self) -> Any:
@@ -220,6 +225,8 @@ class VertexValues(Column, NDArrayOperatorsMixin):
 
         Raises `InvalidOption` for another `ord`, and `GraphClosed` if the graph or this result was closed.
         """
+        if not isinstance(ord, Real):
+            raise InvalidOption(f"ord is {ord!r}; it must be 1, 2 or inf")
         if ord == 1:
             return float(sum(self._reduced("magnitudes")))
         if ord == 2:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from mgraph.checks import check_number, check_whole
+from mgraph.checks import check_number, check_whole, is_choice
 from mgraph.client.calls.caller import Caller
 from mgraph.client.options import GraphOptions, LogOptions, Options, PlaceOptions, StoreOptions
 from mgraph.client.vertices.directory import Directory
@@ -58,13 +58,13 @@ class Storing:
     disks: str = "shared"
 
     def __post_init__(self) -> None:
-        if self.recover not in (None, "auto"):
+        if not (self.recover is None or is_choice(self.recover, ("auto",))):
             raise InvalidOption(f'recover is {self.recover!r}; it must be "auto", or None')
         if check_whole(self.max_recoveries, "max_recoveries") < 1:
             raise InvalidOption(f"max_recoveries is {self.max_recoveries}; at least 1 is needed")
-        if self.disks not in ("shared", "local"):
+        if not is_choice(self.disks, ("shared", "local")):
             raise InvalidOption(f'disks is {self.disks!r}; it must be "shared" or "local"')
-        if self.sync not in SYNCS:
+        if not is_choice(self.sync, SYNCS):
             raise InvalidOption(f"sync {self.sync!r} is none of {', '.join(map(repr, SYNCS))}")
         if check_whole(self.lag_bytes, "lag_bytes") < 1:
             raise InvalidOption(f"lag_bytes is {self.lag_bytes}; at least 1 is needed")
@@ -133,7 +133,7 @@ def store_options(store: Any, sync: str, logging: StoreOptions) -> Storing | Non
         names = [*GraphOptions.__annotations__, "client", "n_vertices"]
         raise unknown_argument(unknown[0], names)
     if store is None:
-        options = {**logging, "sync": None if sync == "always" else sync}
+        options = {**logging, "sync": None if is_choice(sync, ("always",)) else sync}
         for name in (name for name, value in options.items() if value is not None):
             raise InvalidOption(f"{name} is {options[name]!r} and there is no store: it is an option of store=")
         return None

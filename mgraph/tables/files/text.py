@@ -23,6 +23,7 @@ _BLANKS = re.compile(rb" {2,}")
 _DIGIT = re.compile(r"[0-9]")
 _NUMBER = r"^[ \t]*[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?[ \t]*$"
 SCANNED = 1 << 16  #: rows of a file that are looked at together
+SMALL = 1 << 16  #: bytes of a text that may be one row
 #: names that the line of names of an edge list may have for each end
 _SOURCES = ("source", "src", "from", "fromnodeid", "node1")
 _TARGETS = ("target", "dst", "dest", "destination", "to", "tonodeid", "node2")
@@ -45,6 +46,7 @@ class Csv:
         if first is None:
             raise ReadError("Empty CSV file: it has no line of names")
         self._spaced, self._late = _is_spaced(first), head[:1] in b"\r\n"
+        self._bare = b"\n" not in head and b"\r" not in head  # a line of names without an end
         self.names = [name.strip() for name in first] if self._spaced else first
 
     def nbytes(self, names: Sequence[str]) -> int:
@@ -61,6 +63,8 @@ class Csv:
 
         The whole file decides whether the ends are text.
         """
+        if self._bare:
+            return
         if self._spaced or self._late:
             yield self.read(names, keys)
             return
@@ -252,6 +256,8 @@ def parse(
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
+    if len(body) < SMALL and not body.endswith((b"\n", b"\r")):
+        body += b"\n"  # without which pyarrow cannot skip the only row
     ends, quoted = names[:2], b'"' in body
     text = keys == "string" or b"0x" in body or b"0X" in body  # pyarrow reads 0x1f as 31
     while True:

@@ -28,7 +28,7 @@ def combine(shard: Shard, operation: str, like: str, operands: Sequence[dict[str
     """Compute a column by a NumPy ufunc or "where", in the range of the result `like`.
 
     An operand is a column of a result in the same range (``result`` and ``column``), an array of ``values``, or a
-    ``number``.
+    ``number``, with the name of its ``dtype`` if it was NumPy's.
     """
     device = shard.device
     arrays = [_operand(shard, operand) for operand in operands]
@@ -46,7 +46,10 @@ def _operand(shard: Shard, operand: dict[str, Any]) -> Any:
     """Return an operand's array or number."""
     if "result" in operand:
         return shard.result(operand["result"]).column(operand["column"])
-    return shard.device.asarray(operand["values"]) if "values" in operand else operand["number"]
+    if "values" in operand:
+        return shard.device.asarray(operand["values"])
+    number = operand["number"]
+    return np.dtype(operand["dtype"]).type(number) if "dtype" in operand else number
 
 
 def reduced(device: Device, values: Array, kind: str) -> list[Any]:

@@ -124,6 +124,16 @@ def test_every_way_in_takes_ids_as_numbers_or_as_text(tmp_path, rows, keys, want
         assert len(found) == rows.count("\n"), call
 
 
+def test_a_line_of_names_without_an_end_is_a_table_without_rows(tmp_path):
+    path = write(tmp_path / "a.csv", "source,target")
+    with DynamicGraph(n_vertices=2) as graph:
+        assert graph.stream(path, progress=False).batches == 0
+        assert [report.inserted for report in graph.ingest([path])] == [0]
+    for text in ("from to", "source,target"):
+        with DynamicGraph.read(write(tmp_path / "a.txt", text), keys="int64") as graph:
+            assert len(graph) == 0
+
+
 def test_a_bad_value_in_a_later_piece_of_a_file(tmp_path):
     path = write(tmp_path / "a.csv", f"source,target\n{MANY}-1,2\n")
     message = r"from row (\d+) on, row (\d+) is -1"

@@ -10,6 +10,7 @@ from mgraph.algorithms.communities.dynamic import Communities, Names
 from mgraph.algorithms.communities.leiden.program import descend, run, warm
 from mgraph.algorithms.communities.multilevel.arguments import check_arguments
 from mgraph.algorithms.communities.multilevel.objective import QUALITIES
+from mgraph.checks import is_choice
 from mgraph.errors import InvalidOption
 
 __all__ = ["ALGORITHM", "leiden"]
@@ -83,7 +84,7 @@ def check(
 ) -> dict[str, Any]:
     """Return the program's arguments."""
     arguments = check_arguments(graph, "leiden", resolution, max_levels, seed)
-    if quality not in QUALITIES:
+    if not is_choice(quality, QUALITIES):
         raise InvalidOption(f'quality is {quality!r}; it must be "modularity" or "cpm"')
     return arguments | {"quality": quality}
 
