@@ -101,21 +101,35 @@ def sort_run(
 
 
 def sort_few(
-    device: Device, src: Any, dst: Any, op: Any = None, weight: Any = None, time: Any = None, batch: Any = None
+    device: Device,
+    src: Any,
+    dst: Any,
+    op: Any = None,
+    weight: Any = None,
+    time: Any = None,
+    batch: Any = None,
+    *,
+    both_ways: bool = False,
 ) -> Run:
     """Sort at most `FEW` operations in host memory, and copy the run to `device`.
 
-    On a GPU this saves a copy and a launch over copying the columns first.
+    On a GPU this saves a copy and a launch over copying the columns first. With `both_ways`, each is two consecutive
+    arcs, there and back.
     """
     # Sort the keys, stably if other columns follow them.
     n, order = len(src), _FIRST
-    if n == 1:
+    if both_ways:
+        # A key is two words in memory, the destination first.
+        n, keys = 2 * n, np.array((dst, src, src, dst)).T.ravel().view(np.uint64)
+        op, weight, time, batch = (a.repeat(2) if isinstance(a, np.ndarray) else a for a in (op, weight, time, batch))
+    elif n == 1:
         keys = np.empty(1, np.uint64)  # filled in a third of the time of `np.array`
         keys[0] = src.item() << 32 | dst.item()
         if weight is op is time is batch is None:
             return Run(device.sent(keys))
     else:
         keys = src.astype(np.uint64) << np.uint64(32) | dst.astype(np.uint64)
+    if n != 1:
         if weight is time is batch is None and (op is None or type(op) is int):
             keys.sort()
         else:

@@ -82,7 +82,7 @@ def update(
         _check_epoch(rank, epoch)
     # Most small batches of a single rank take the short way.
     if n_vertices is None and offset is None and keys is None and not whole:
-        answer = ballot.apply_few(src, dst, op, weight)
+        answer = ballot.apply_few(src, dst, op, weight, time)
         if answer is not None:
             return answer
     share: Value = {"src": src, "dst": dst, "weight": weight, "op": op, "time": time}
