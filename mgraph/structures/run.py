@@ -57,8 +57,8 @@ class Run:
 
     def take(self, part: Any) -> Run:
         """Return the run of a slice, a mask or ascending indices."""
-        columns = {name: getattr(self, name) for name in ("keys", "op", "weight", "place", "time", "batch")}
-        return Run(**{name: a if a is None else a[part] for name, a in columns.items()})
+        columns = self.keys, self.op, self.weight, None, self.place, self.time, self.batch
+        return Run(*[column if column is None else column[part] for column in columns])
 
     def split(self, starts: Sequence[int]) -> list[Run]:
         """Cut the run by src: part r has starts[r] <= src < starts[r + 1].

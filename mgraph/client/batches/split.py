@@ -15,6 +15,9 @@ from mgraph.parallel_copy import largest
 
 __all__ = ["deal", "largest_ids"]
 
+#: bytes of all copies of a batch up to which each rank gets the whole batch: to sort it then takes less than an exchange
+WHOLE = 1 << 17
+
 
 def largest_ids(src: Any, dst: Any) -> tuple[int, int]:
     """Return the largest ids of two equally long columns. O(n).
@@ -45,8 +48,9 @@ def _gpu(index: int) -> Device:
 def deal(columns: dict[str, Any], size: int, shared_gpu: bool = False, whole: bool = False) -> list[dict[str, Any]]:
     """Split the columns of a batch into contiguous shares, one per rank, so that rank order is stream order.
 
-    If `whole` is allowed, and all copies together have at most `SMALL` bytes, each rank gets the whole batch, and takes
-    its own rows: it then exchanges nothing, and all messages are equal.
+    If `whole` is allowed, and all copies together have at most `WHOLE` bytes, each rank gets the whole batch, and takes
+    its own rows: it then exchanges nothing, and all messages are equal. Batches with times are exchanged in any case, so
+    that only those of `SMALL` bytes, which share messages, are sent whole.
 
     Host arrays are not copied. CuPy arrays go through page-locked host memory, since Dask's comms carry host memory
     (measured on one H200: 54 GB/s, and 6.5 from pageable memory); with `shared_gpu`, where workers and client are one
@@ -59,7 +63,8 @@ def deal(columns: dict[str, Any], size: int, shared_gpu: bool = False, whole: bo
             break
     if size == 1:
         return [columns]
-    if whole and size * sum(getattr(column, "nbytes", 0) for column in columns.values()) <= SMALL:
+    most = WHOLE if columns.get("time") is None else SMALL
+    if whole and size * sum(getattr(column, "nbytes", 0) for column in columns.values()) <= most:
         return [{**columns, "whole": True}] * size
     n = len(next(iter(columns.values())))
     return [share_of(columns, n, rank, size) for rank in range(size)]

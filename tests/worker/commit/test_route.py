@@ -10,8 +10,7 @@ from graph_model import random_batch
 from ranks import Ranks
 
 from mgraph.batch import EdgeBatch
-from mgraph.client.batches.split import deal
-from mgraph.client.calls.batch_group import SMALL
+from mgraph.client.batches.split import WHOLE, deal
 from mgraph.worker.calls import changes
 
 N = 40
@@ -86,7 +85,7 @@ def test_a_whole_batch_is_not_routed(monkeypatch):
 
 
 def test_copies_of_a_whole_batch_are_small_together():
-    ids = np.zeros(SMALL // 16, np.uint32)  # 8 bytes an edge, for 2 ranks
+    ids = np.zeros(WHOLE // 16, np.uint32)  # 8 bytes an edge, for 2 ranks
     assert all("whole" in share for share in deal(columns(EdgeBatch(ids, ids)), 2, whole=True))
     for size, edges in (2, len(ids) + 1), (3, len(ids)):
         more = np.zeros(edges, np.uint32)
