@@ -268,7 +268,7 @@ class Structure(Reads):
         return self.apply_at_once(run).counts
 
     def apply_at_once(self, run: Run) -> Plan:
-        """Apply a run, which must be sorted, and return its committed plan: counts, and outcomes until the next batch."""
+        """Apply a sorted run, and return its committed plan: counts, and outcomes until the next batch."""
         plan = self.prepare(run)
         self.commit(plan)
         return plan

@@ -88,7 +88,7 @@ def test_answers_in_shared_memory_are_read_there(monkeypatch):
 @pytest.mark.parametrize("alike", [True, False])
 def test_arrays_that_are_too_large_together_go_by_shared_memory(alike):
     """Each alone is small enough for a channel's message."""
-    with fake_cluster(2) as (coordinator, workers):
+    with fake_cluster(2) as (coordinator, _):
         names = by_comm(coordinator)
         for n in [LARGE // 4 - 1] * 60:  # the first ones go by the comm, until sharing memory pays
             arrays = {name: np.full(n, i, np.float32) for i, name in enumerate("abc")}

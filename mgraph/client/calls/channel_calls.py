@@ -6,6 +6,8 @@ import select
 from collections.abc import Callable, Sequence, Sized
 from typing import cast
 
+import numpy as np
+
 from mgraph.calls import RemoteCall
 from mgraph.channel import Bell, Channel, pack, poll_awake
 from mgraph.client.calls.admission import SMALL
@@ -79,9 +81,11 @@ class ChannelCalls:
 
                 # Number the call, and pack it for each rank.
                 epoch = self._sessions.epoch + 1 if call.epoch else None
+                size, different = len(rank_args), rank_args[:1] if alike else rank_args
                 if epoch is not None:
-                    rank_args = [{**args, "epoch": epoch} for args in rank_args]
-                calls = self._sessions.calls(call.handler, rank_args, self._exchange.number)
+                    different = [{**args, "epoch": epoch} for args in different]
+                calls = self._sessions.calls(call.handler, different, self._exchange.number)
+                calls = calls * size if alike else calls
                 ranks = range(len(calls)) if alike or calls[0].free else _owners(call, rank_args)
                 sessions = [self._sessions.all[rank] for rank in ranks]
                 packed = self._packed([calls[rank] for rank in ranks], sessions, alike)
@@ -123,9 +127,8 @@ class ChannelCalls:
         if sum(large) > SMALL:
             return None
         filled = [session.with_freed(call) for session, call in zip(sessions, calls, strict=True)]
-        if alike and not large[0] and filled == calls:
-            if (data := pack(calls[0])) is not None:
-                return [data] * len(calls)
+        if alike and not large[0] and filled == calls and (data := pack(calls[0])) is not None:
+            return [data] * len(calls)
 
         # Move large arrays into shared memory, rank by rank.
         packed = list[bytes]()
@@ -236,6 +239,6 @@ def _owned(answer: Value) -> Value:
     """Return an answer with copies of its arrays in shared memory."""
     # Those alone are read-only.
     return {
-        name: copied(value) if is_large(value) and not value.flags.writeable else value
+        name: copied(value) if type(value) is np.ndarray and not value.flags.writeable and is_large(value) else value
         for name, value in answer.items()
     }

@@ -110,7 +110,9 @@ class LocalMemory:
         The next call reports those that were read, or the event loop's next tick.
         """
         view = self._view
-        return values if view is None else {name: view(value, soon=False) for name, value in values.items()}
+        if view is None:
+            return values
+        return {name: view(value, soon=False) if type(value) is dict else value for name, value in values.items()}
 
     @property
     def due(self) -> bool:

@@ -162,8 +162,7 @@ class BatchChange(Change):
     def apply(self, loops: int) -> None:
         """Prepare and commit the batch on a graph's only rank, in one launch if possible, and wait for it.
 
-        An error before the first write changes nothing. `loops` is the number of the batch's self-loops, 0 in a directed
-        graph.
+        An error before the first write changes nothing. `loops` is the number of the batch's self-loops, 0 if directed.
         """
         shard, log = self.shard, self.shard.change_log
         # Weights before the batch, and several loops or expired edges of an undirected graph, need a plan.
