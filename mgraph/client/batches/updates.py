@@ -261,7 +261,7 @@ class Updates:
         if self._eager or self._directory.takes(batch):
             return self._sending_apart(batch, args, land)
         n_vertices = self._directory.n_vertices
-        return nullcontext(Shares(_with(args, self._shares(batch, n_vertices, whole=SMALL))))
+        return nullcontext(Shares(_with(args, self._shares(batch, n_vertices, in_pipeline=True))))
 
     @contextmanager
     def _sending_apart(
@@ -278,7 +278,7 @@ class Updates:
         else:
             with self._keyed(batch) as keyed:
                 if not self._eager and keyed.n_vertices == self._directory.n_vertices:
-                    yield Shares(_with(args, self._shares(keyed.batch, checked=True, whole=SMALL)), keyed.missing)
+                    yield Shares(_with(args, self._shares(keyed.batch, checked=True, in_pipeline=True)), keyed.missing)
                     return
                 land()
                 done = self._send_keyed(keyed, args)
@@ -303,12 +303,12 @@ class Updates:
         n_vertices: int | None = None,
         *,
         checked: bool = False,
-        whole: int = WHOLE,
+        in_pipeline: bool = False,
     ) -> list[dict[str, Any]]:
-        """Return each rank's share of a batch: a contiguous part, or all of it if the copies have at most `whole` bytes.
+        """Return each rank's share of a batch: a contiguous part, or the whole batch if it is small.
 
-        It is checked first, its ids against `n_vertices`, unless it was `checked`. In pipelines exchanges overlap, and
-        batches with times are exchanged in any case: there only batches of `SMALL` bytes go whole.
+        It is checked first, its ids against `n_vertices`, unless it was `checked`. Exchanges of a pipeline overlap, and
+        batches with times are exchanged in any case: there only the smallest go whole.
 
         Raises
         ------
@@ -329,7 +329,7 @@ class Updates:
             stamps = as_stamps(batch, options.times)
         columns = {"src": src, "dst": dst, "weight": weight, "op": batch.op, "time": stamps}
         size, shared_gpu = self._directory.numbering.partition.size, options.device == "cuda"
-        most = whole if stamps is None else SMALL
+        most = SMALL if in_pipeline or stamps is not None else WHOLE
         return deal(columns, size, shared_gpu and self._coordinator.status.one_process, most)
 
     # ---- vertices ----------------------------------------------------------------------------------------------------
