@@ -65,13 +65,13 @@ class Run:
 
         No copy. One small read-back on a GPU.
         """
-        xp = np if isinstance(self.keys, np.ndarray) else _cupy()
-        bounds = xp.asarray(np.asarray(starts[1:-1], np.uint64) << np.uint64(32))
-        cuts = (
-            [0, *Device.to_host(xp.searchsorted(self.keys, bounds)).tolist(), len(self)]
-            if len(starts) > 2
-            else [0, len(self)]
-        )
+        bounds = np.array(starts[1:-1], np.uint64) << np.uint64(32)
+        if type(self.keys) is np.ndarray:
+            inner = self.keys.searchsorted(bounds).tolist()
+        else:
+            xp = _cupy()
+            inner = Device.to_host(xp.searchsorted(self.keys, xp.asarray(bounds))).tolist() if len(bounds) else []
+        cuts = 0, *inner, len(self)
         return [self.take(slice(a, b)) for a, b in pairwise(cuts)]
 
 

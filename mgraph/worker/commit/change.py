@@ -166,21 +166,30 @@ class BatchChange(Change):
         """
         shard, log = self.shard, self.shard.change_log
         # Weights before the batch, and several loops or expired edges of an undirected graph, need a plan.
-        planned = len(shard.structures) > 1 or (log.first is not None and shard.spec.weighted)
-        if planned or loops > 1 or not (shard.directed or self._expiry is None):
+        if (log.first is not None and shard.spec.weighted) or loops > 1 or not (shard.directed or self._expiry is None):
             self.prepare()
-            self.commit()
         else:
+            plan = self._apply_out_edges()
             # Without expired edges, two arcs are an edge, and one is a loop.
-            structure = shard.out_edges
-            plan = structure.apply_at_once(self._run_of(0, structure, self._runs[0]))
             counts = plan.counts
             self.counts = counts if shard.directed else Counts(*[(arcs + 1) // 2 for arcs in counts])
             if log.first is not None:
-                self._touched = log.changes_of(structure, plan, shard.lo)
-            self.commit()
+                self._touched = log.changes_of(shard.out_edges, plan, shard.lo)
+        self.commit()
         if shard.device.kind != "cpu":
             shard.device.synchronize()
+
+    def _apply_out_edges(self) -> Plan:
+        """Plan the in-edges, if there are any, then apply the out-edges."""
+        structures = self.shard.structures
+        runs = [self._run_of(number, structure, self._runs[number]) for number, structure in enumerate(structures)]
+        try:
+            for structure, run in zip(structures[1:], runs[1:], strict=True):
+                self._plans.append((structure, structure.prepare(run)))
+            return structures[0].apply_at_once(runs[0])
+        except BaseException:
+            self.discard()
+            raise
 
     @property
     def checks_ids(self) -> bool:
