@@ -73,6 +73,9 @@ class RemoteCall:
         The arguments with one entry per operation, which the worker may prefetch to its GPU.
     reads_in_place : bool
         True if the client reads the answer's arrays where they lie, in shared memory, and keeps none of them.
+    rows : str
+        The argument with rows that the rank owns, if it answers from these alone; empty otherwise. By channels, ranks
+        without rows are not asked.
     handler : str, optional
         The name of its handler on the worker, used in messages; by default `name`.
     """
@@ -84,6 +87,7 @@ class RemoteCall:
     after_loss: AfterLoss = AfterLoss.ASK_AGAIN
     columns: tuple[str, ...] = ()
     reads_in_place: bool = False
+    rows: str = ""
     handler: str = ""
 
     def __post_init__(self) -> None:
@@ -129,10 +133,10 @@ def _table() -> dict[str, RemoteCall]:
         RemoteCall("rebalance", move, exchange=True, after_loss=repeat),
         RemoteCall("reorder", move, exchange=True, after_loss=repeat),
         # reads of rows, and of results
-        RemoteCall("has_edges", read),
-        RemoteCall("weights", read),
-        RemoteCall("degrees", read),
-        RemoteCall("neighbors", read),
+        RemoteCall("has_edges", read, rows="src"),
+        RemoteCall("weights", read, rows="src"),
+        RemoteCall("degrees", read, rows="ids"),
+        RemoteCall("neighbors", read, rows="ids"),
         RemoteCall("rows", read),
         RemoteCall("fingerprint", read, after_loss=repeat),
         RemoteCall("fetch", read, reads_in_place=True),

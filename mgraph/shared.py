@@ -26,7 +26,8 @@ from mgraph.plain import plain_dtype
 
 __all__ = ["LARGE", "Shared", "Tell", "is_large"]
 
-LARGE = 1 << 16  #: bytes from which an array goes through shared memory
+LARGE = 1 << 15  #: bytes from which an array goes through shared memory
+LEAST = 1 << 12  #: the same, in a message that would be too large for a channel
 PAGE = 1 << 12
 ROOM_SECONDS = 0.25  #: how long an array waits for space; then it goes by the comm
 TELL_SECONDS = 0.005  #: delay of a worker's `Freed`, which an answer within it makes unnecessary
@@ -81,14 +82,14 @@ class Shared:
 
     # ---- out ---------------------------------------------------------------------------------------------------------
 
-    def put(self, values: Mapping[str, Any], wait: bool) -> dict[str, Any]:
-        """Copy the large arrays of `values` into shared memory. Returns `values` unchanged if they do not fit.
+    def put(self, values: Mapping[str, Any], wait: bool, least: int = LARGE) -> dict[str, Any]:
+        """Copy the arrays of `least` bytes and more into shared memory. Returns `values` unchanged if they do not fit.
 
         With `wait` it waits for space, `ROOM_SECONDS` at most. Arrays of a GPU are copied by the calling thread's
         stream, and this method waits for it.
         """
         # Allocate space for all large arrays, or for none.
-        large = {name: value for name, value in values.items() if is_large(value)}
+        large = {name: value for name, value in values.items() if is_large(value, least)}
         places = self._take([array.nbytes for array in large.values()], wait)
         if places is None:
             return dict(values)
@@ -247,9 +248,9 @@ class _Room:
         self._free = merged
 
 
-def is_large(value: Any) -> bool:
+def is_large(value: Any, least: int = LARGE) -> bool:
     """Return True for an array that goes through shared memory."""
-    return getattr(value, "nbytes", 0) >= LARGE and getattr(getattr(value, "dtype", None), "kind", "-") in "biufmM"
+    return getattr(value, "nbytes", 0) >= least and getattr(getattr(value, "dtype", None), "kind", "-") in "biufmM"
 
 
 def _fill(target: np.ndarray, array: Any) -> None:

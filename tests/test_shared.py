@@ -119,14 +119,14 @@ def test_ranges_do_not_overlap_and_come_back_whatever_the_order():
 def test_what_finds_no_room_stays_as_it_is(monkeypatch):
     monkeypatch.setattr(module, "ROOM_SECONDS", 0.2)
     sender, _ = ends(MIB)
-    array = np.arange(LARGE)  # half a MiB
+    array = np.arange(2 * LARGE)  # half a MiB
     put = sender.put({"a": array}, wait=True)
     assert is_large(array) and isinstance(put["a"], dict)
     began = time.monotonic()
     assert sender.put({"a": array}, wait=False)["a"] is array
     assert time.monotonic() - began < 0.1
     assert sender.put({"a": array}, wait=True)["a"] is array
-    assert sender.put({"a": array.repeat(8)}, wait=True)["a"].size == 8 * LARGE  # never fits: no wait
+    assert sender.put({"a": array.repeat(8)}, wait=True)["a"].size == 16 * LARGE  # never fits: no wait
     threading.Timer(0.05, sender.free, [[put["a"]["mgraph shared"][0]]]).start()
     again = sender.put({"a": array}, wait=True)
     assert again["a"] is array  # it has waited in vain before, and does not hope again

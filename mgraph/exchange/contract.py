@@ -107,7 +107,9 @@ class Exchange(ABC):
 
     def least(self, value: int) -> int:
         """Return the smallest `value` of all ranks. Values are below 2**63."""
-        return int(self.allreduce(np.array([value], np.int64), "min")[0])
+        values = np.empty(1, np.int64)  # an allreduce of arrays takes 10 us longer
+        values[0] = value
+        return min([theirs.item() for theirs in self.gather_values(values, "min")])
 
     def barrier(self) -> None:
         """Wait for every rank to call this."""

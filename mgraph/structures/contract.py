@@ -265,7 +265,13 @@ class Structure(Reads):
 
     def apply_run(self, run: Run) -> Counts:
         """Apply a run, which must be sorted; this is not checked."""
-        return self.commit(self.prepare(run))
+        return self.apply_at_once(run).counts
+
+    def apply_at_once(self, run: Run) -> Plan:
+        """Apply a sorted run, and return its committed plan: counts, and outcomes until the next batch."""
+        plan = self.prepare(run)
+        self.commit(plan)
+        return plan
 
     def apply_few(self, src: Any, dst: Any, op: Any = None, weight: Any = None) -> Counts:
         """Apply at most `FEW` operations of host memory in stream order, and wait. Their ids are not checked."""

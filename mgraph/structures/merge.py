@@ -9,7 +9,7 @@ import numpy as np
 
 from mgraph.device import Device
 from mgraph.kernels import load
-from mgraph.structures.run import Run
+from mgraph.structures.run import FEW, Run
 
 __all__ = ["merge_in_order"]
 
@@ -32,6 +32,8 @@ def merge_in_order(device: Device, runs: Sequence[Run], base: int = 0) -> Run:
     left = [run for run in runs if len(run)] or list(runs[:1])
     if len(left) == 1:
         return _lowered(device, left[0], base)
+    if type(left[0].keys) is np.ndarray and sum(map(len, left)) <= FEW:
+        return _sorted(left, base)
     if left[0].time is not None:
         return _timed(device, left, base)
     while len(left) > 1:
@@ -39,6 +41,21 @@ def merge_in_order(device: Device, runs: Sequence[Run], base: int = 0) -> Run:
         pairs = [_merged(device, left[at], left[at + 1], by) for at in range(0, len(left) - 1, 2)]
         left = [*pairs, *left[2 * len(pairs) :]]
     return left[0]
+
+
+def _sorted(runs: Sequence[Run], base: int) -> Run:
+    """Merge a few keys in host memory by a stable sort, which takes less time than a launch for each pair of runs."""
+    keys = np.concatenate([run.keys for run in runs])
+    order = keys.argsort(kind="stable")
+
+    def column(name: str) -> np.ndarray | None:
+        parts = [getattr(run, name) for run in runs]
+        return None if parts[0] is None else np.concatenate(parts)[order]
+
+    keys = keys[order]
+    if base:
+        keys -= np.uint64(base)
+    return Run(keys, column("op"), column("weight"), place=column("place"), time=column("time"))
 
 
 def _timed(device: Device, runs: Sequence[Run], base: int) -> Run:
@@ -57,7 +74,7 @@ def _lowered(device: Device, run: Run, base: int) -> Run:
     if not base:
         return run
     keys = device.xp.subtract(run.keys, np.uint64(base), out=device.empty(len(run), np.uint64))
-    return replace(run, keys=keys)
+    return Run(keys, run.op, run.weight, run.unchecked, run.place, run.time, run.batch)
 
 
 def _merged(device: Device, first: Run, second: Run, base: int) -> Run:

@@ -57,21 +57,21 @@ class Run:
 
     def take(self, part: Any) -> Run:
         """Return the run of a slice, a mask or ascending indices."""
-        columns = {name: getattr(self, name) for name in ("keys", "op", "weight", "place", "time", "batch")}
-        return Run(**{name: a if a is None else a[part] for name, a in columns.items()})
+        columns = self.keys, self.op, self.weight, None, self.place, self.time, self.batch
+        return Run(*[column if column is None else column[part] for column in columns])
 
     def split(self, starts: Sequence[int]) -> list[Run]:
         """Cut the run by src: part r has starts[r] <= src < starts[r + 1].
 
         No copy. One small read-back on a GPU.
         """
-        xp = np if isinstance(self.keys, np.ndarray) else _cupy()
-        bounds = xp.asarray(np.asarray(starts[1:-1], np.uint64) << np.uint64(32))
-        cuts = (
-            [0, *Device.to_host(xp.searchsorted(self.keys, bounds)).tolist(), len(self)]
-            if len(starts) > 2
-            else [0, len(self)]
-        )
+        bounds = np.array(starts[1:-1], np.uint64) << np.uint64(32)
+        if type(self.keys) is np.ndarray:
+            inner = self.keys.searchsorted(bounds).tolist()
+        else:
+            xp = _cupy()
+            inner = Device.to_host(xp.searchsorted(self.keys, xp.asarray(bounds))).tolist() if len(bounds) else []
+        cuts = 0, *inner, len(self)
         return [self.take(slice(a, b)) for a, b in pairwise(cuts)]
 
 
@@ -101,21 +101,35 @@ def sort_run(
 
 
 def sort_few(
-    device: Device, src: Any, dst: Any, op: Any = None, weight: Any = None, time: Any = None, batch: Any = None
+    device: Device,
+    src: Any,
+    dst: Any,
+    op: Any = None,
+    weight: Any = None,
+    time: Any = None,
+    batch: Any = None,
+    *,
+    both_ways: bool = False,
 ) -> Run:
     """Sort at most `FEW` operations in host memory, and copy the run to `device`.
 
-    On a GPU this saves a copy and a launch over copying the columns first.
+    On a GPU this saves a copy and a launch over copying the columns first. With `both_ways`, each is two consecutive
+    arcs, there and back.
     """
     # Sort the keys, stably if other columns follow them.
     n, order = len(src), _FIRST
-    if n == 1:
+    if both_ways:
+        # A key is two words in memory, the destination first.
+        n, keys = 2 * n, np.array((dst, src, src, dst)).T.ravel().view(np.uint64)
+        op, weight, time, batch = (a.repeat(2) if isinstance(a, np.ndarray) else a for a in (op, weight, time, batch))
+    elif n == 1:
         keys = np.empty(1, np.uint64)  # filled in a third of the time of `np.array`
         keys[0] = src.item() << 32 | dst.item()
         if weight is op is time is batch is None:
             return Run(device.sent(keys))
     else:
         keys = src.astype(np.uint64) << np.uint64(32) | dst.astype(np.uint64)
+    if n != 1:
         if weight is time is batch is None and (op is None or type(op) is int):
             keys.sort()
         else:

@@ -12,7 +12,7 @@ from dataclasses import replace
 import dask
 import numpy as np
 import pytest
-from fakes import by_comm, fake_cluster, wait_for
+from fakes import FAKE_CALLS, by_comm, fake_cluster, wait_for
 
 from mgraph import channel as channels
 from mgraph.calls import CALLS
@@ -20,6 +20,7 @@ from mgraph.client.connections import opening
 from mgraph.client.connections.answers import PendingAnswers
 from mgraph.errors import CapacityError, MgraphError, WorkerLost
 from mgraph.protocol import Part
+from mgraph.shared import LARGE
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -82,6 +83,63 @@ def test_answers_in_shared_memory_are_read_there(monkeypatch):
         coordinator.call("read", {"n": 1 << 20})
         assert in_parts == []
         assert names == []
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_arrays_that_are_too_large_together_go_by_shared_memory(alike):
+    """Each alone is small enough for a channel's message."""
+    with fake_cluster(2) as (coordinator, _):
+        names = by_comm(coordinator)
+        for n in [LARGE // 4 - 1] * 60:  # the first ones go by the comm, until sharing memory pays
+            arrays = {name: np.full(n, i, np.float32) for i, name in enumerate("abc")}
+            shares = [{"own": np.arange(n)[:9]}, {"own": np.arange(n)[:8]}]
+            for answer in coordinator.call("sums", arrays, None if alike else shares):
+                assert answer["sums"] == (0, n, 2 * n)
+        assert 20 < len(names) / 2 < 50
+        names.clear()
+        with pytest.raises(TypeError):
+            coordinator.call("sums", {**arrays, "lock": threading.Lock()})
+        names.clear()
+        coordinator.call("sums", arrays)
+        assert names == []
+        coordinator.call("echo")
+        assert wait_for(lambda: all(not s._memory.shared._room._taken for s in coordinator.sessions.all))
+
+
+def test_only_the_owners_of_rows_are_asked(monkeypatch):
+    monkeypatch.setitem(FAKE_CALLS, "echo", replace(FAKE_CALLS["echo"], rows="own"))
+    some, none = np.arange(3), np.arange(0)
+
+    def ranks(coordinator, *own: np.ndarray) -> list[int]:
+        answers = coordinator.call("echo", {}, [{"own": ids} for ids in own])
+        return [rank for rank, answer in enumerate(answers) if answer]
+
+    with fake_cluster(3) as (coordinator, workers):
+        names = by_comm(coordinator)
+        assert ranks(coordinator, none, some, none) == [1]
+        assert ranks(coordinator, some, none, some) == [0, 2]
+        assert ranks(coordinator, none, none, none) == [0, 1, 2]
+        assert [worker.log.count("echo") for worker in workers] == [2, 2, 2]
+
+        # States and epochs are those of all ranks, and a result is freed on all of them.
+        coordinator.call("update")
+        assert ranks(coordinator, some, none, none) == [0]
+        assert coordinator.epoch == 1
+        assert [state.epoch for state in coordinator.states] == [1, 1, 1]
+        coordinator.forget("r1")
+        assert ranks(coordinator, none, none, some) == [0, 1, 2]
+        assert ["free r1" in " ".join(map(str, worker.log)) for worker in workers] == [True] * 3
+
+        # An error of the only rank that was asked, and the loss of one that was not.
+        monkeypatch.setitem(CALLS, "fail", replace(CALLS["fail"], rows="own"))
+        with pytest.raises(CapacityError, match="rank 1"):
+            coordinator.call("fail", {"ranks": [1]}, [{"own": none}, {"own": some}, {"own": none}])
+        assert ranks(coordinator, none, some, none) == [1]
+        assert not {"echo", "fail"} & set(names)
+        workers[2].session.stop()
+        assert wait_for(lambda: coordinator.exchange.lost)
+        with pytest.raises(WorkerLost, match="rank 2"):
+            ranks(coordinator, some, none, none)
 
 
 def test_it_can_be_turned_off_and_other_users_processes_are_refused(caplog, monkeypatch):

@@ -16,7 +16,7 @@ from graph_clusters import assert_clean
 from test_failures import N, batch, raises_in_time
 
 from mgraph import DynamicGraph, GraphLost, WorkerLost
-from mgraph.client.batches import split, updates
+from mgraph.client.batches import updates
 
 #: where a worker is when it is hit; the client is what deals
 STAGES = ("sort", "exchange", "prepare", "vote", "commit", "superstep", "gather")
@@ -41,7 +41,7 @@ QUICK = ("vote", "killed")  #: make test leaves out the others
 )
 def test_a_worker_during_the(own_client, monkeypatch, stage, kind):
     number = KINDS[kind]
-    monkeypatch.setattr(split, "SMALL", 0)  # smaller batches go whole to every rank, and no rank to another
+    monkeypatch.setattr(updates, "WHOLE", 0)  # smaller batches go whole to every rank, and no rank to another
     with DynamicGraph(own_client, N, patience=4) as graph:
         graph.update(batch())
         distances = graph.bfs(0)

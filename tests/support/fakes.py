@@ -27,7 +27,7 @@ from mgraph.worker.sessions.session import Session
 from mgraph.worker.sessions.session_table import SessionTable
 
 _NAMES = (
-    "echo", "flags", "big", "have", "wait", "fail", "deaf", "unsendable", "odd", "vote", "commit_fails",
+    "echo", "flags", "sums", "big", "have", "wait", "fail", "deaf", "unsendable", "odd", "vote", "commit_fails",
     "fail_commit_alike", "refusal_fails",
 )  # fmt: skip
 #: the calls of a fake shard that no other has: as they are, and as "wait_together", in which the ranks communicate
@@ -101,6 +101,9 @@ class FakeServant:
 
     def flags(self, attempt: int, array: np.ndarray) -> dict[str, Any]:
         return {"sum": float(array.sum()), "dtype": str(array.dtype)}
+
+    def sums(self, attempt: int, a: np.ndarray, b: np.ndarray, c: np.ndarray, **more: Any) -> dict[str, Any]:
+        return {"sums": [float(array.sum()) for array in (a, b, c)]}
 
     def big(self, attempt: int, n: int) -> dict[str, Any]:
         return {"array": np.arange(n, dtype=np.int64) + self.rank, "n": n}

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from mgraph.batch import share_of
-from mgraph.client.calls.batch_group import SMALL
 from mgraph.device import Device
 from mgraph.kernels import load
 from mgraph.parallel_copy import largest
 
 __all__ = ["deal", "largest_ids"]
+
+WHOLE = 1 << 17  #: most bytes of all copies of a batch to sort on each rank: an exchange takes longer
 
 
 def largest_ids(src: Any, dst: Any) -> tuple[int, int]:
@@ -42,11 +43,11 @@ def _gpu(index: int) -> Device:
     return Device("cuda", index)
 
 
-def deal(columns: dict[str, Any], size: int, shared_gpu: bool = False, whole: bool = False) -> list[dict[str, Any]]:
+def deal(columns: dict[str, Any], size: int, shared_gpu: bool = False, whole: int = 0) -> list[dict[str, Any]]:
     """Split the columns of a batch into contiguous shares, one per rank, so that rank order is stream order.
 
-    If `whole` is allowed, and all copies together have at most `SMALL` bytes, each rank gets the whole batch, and takes
-    its own rows: it then exchanges nothing, and all messages are equal.
+    If all copies together have at most `whole` bytes, each rank gets the whole batch, and takes its own rows: it then
+    exchanges nothing, and all messages are equal.
 
     Host arrays are not copied. CuPy arrays go through page-locked host memory, since Dask's comms carry host memory
     (measured on one H200: 54 GB/s, and 6.5 from pageable memory); with `shared_gpu`, where workers and client are one
@@ -59,7 +60,7 @@ def deal(columns: dict[str, Any], size: int, shared_gpu: bool = False, whole: bo
             break
     if size == 1:
         return [columns]
-    if whole and size * sum(getattr(column, "nbytes", 0) for column in columns.values()) <= SMALL:
+    if whole and size * sum(getattr(column, "nbytes", 0) for column in columns.values()) <= whole:
         return [{**columns, "whole": True}] * size
     n = len(next(iter(columns.values())))
     return [share_of(columns, n, rank, size) for rank in range(size)]

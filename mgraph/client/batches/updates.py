@@ -17,8 +17,9 @@ from mgraph.batch import EdgeBatch, check_ids
 from mgraph.checks import check_count, check_growth, check_offset, check_whole
 from mgraph.client.batches.mixed import Answers, in_flight
 from mgraph.client.batches.pipeline import Pipeline, Shares
-from mgraph.client.batches.split import deal, largest_ids
+from mgraph.client.batches.split import WHOLE, deal, largest_ids
 from mgraph.client.batches.windows import leave_isolated, remove_isolated
+from mgraph.client.calls.batch_group import SMALL
 from mgraph.client.options import Options
 from mgraph.client.reports.history import History
 from mgraph.client.reports.progress import Done, shown
@@ -260,7 +261,7 @@ class Updates:
         if self._eager or self._directory.takes(batch):
             return self._sending_apart(batch, args, land)
         n_vertices = self._directory.n_vertices
-        return nullcontext(Shares(_with(args, self._shares(batch, n_vertices))))
+        return nullcontext(Shares(_with(args, self._shares(batch, n_vertices, in_pipeline=True))))
 
     @contextmanager
     def _sending_apart(
@@ -277,7 +278,7 @@ class Updates:
         else:
             with self._keyed(batch) as keyed:
                 if not self._eager and keyed.n_vertices == self._directory.n_vertices:
-                    yield Shares(_with(args, self._shares(keyed.batch, checked=True)), keyed.missing)
+                    yield Shares(_with(args, self._shares(keyed.batch, checked=True, in_pipeline=True)), keyed.missing)
                     return
                 land()
                 done = self._send_keyed(keyed, args)
@@ -302,10 +303,12 @@ class Updates:
         n_vertices: int | None = None,
         *,
         checked: bool = False,
+        in_pipeline: bool = False,
     ) -> list[dict[str, Any]]:
         """Return each rank's share of a batch: a contiguous part, or the whole batch if it is small.
 
-        It is checked first, its ids against `n_vertices`, unless it was `checked`.
+        It is checked first, its ids against `n_vertices`, unless it was `checked`. Exchanges of a pipeline overlap, and
+        batches with times are exchanged in any case: there only the smallest go whole.
 
         Raises
         ------
@@ -326,7 +329,8 @@ class Updates:
             stamps = as_stamps(batch, options.times)
         columns = {"src": src, "dst": dst, "weight": weight, "op": batch.op, "time": stamps}
         size, shared_gpu = self._directory.numbering.partition.size, options.device == "cuda"
-        return deal(columns, size, shared_gpu and self._coordinator.status.one_process, whole=True)
+        most = SMALL if in_pipeline or stamps is not None else WHOLE
+        return deal(columns, size, shared_gpu and self._coordinator.status.one_process, most)
 
     # ---- vertices ----------------------------------------------------------------------------------------------------
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Sequence, Sized
 from typing import cast
+
+import numpy as np
 
 from mgraph.calls import RemoteCall
 from mgraph.channel import Bell, Channel, pack, poll_awake
@@ -20,7 +22,7 @@ from mgraph.errors import MgraphError
 from mgraph.interrupts import DeferredCtrlC
 from mgraph.parallel_copy import copied
 from mgraph.protocol import ABORT_SECONDS, Answer, Call
-from mgraph.shared import is_large
+from mgraph.shared import LEAST, is_large
 
 __all__ = ["ChannelCalls"]
 
@@ -63,7 +65,7 @@ class ChannelCalls:
         self._by_descriptor: dict[int, tuple[Session, Channel]] = {}
 
     def call(self, call: RemoteCall, rank_args: list[Value], alike: bool) -> list[Value] | None:
-        """Make a call and return all ranks' answers.
+        """Make a call and return all ranks' answers; of a rank that was not asked (`RemoteCall.rows`) an empty one.
 
         Return None if it must go by the comm (`Coordinator.call`); nothing was sent then. `alike` is True if all ranks
         get the same arguments.
@@ -79,20 +81,29 @@ class ChannelCalls:
 
                 # Number the call, and pack it for each rank.
                 epoch = self._sessions.epoch + 1 if call.epoch else None
+                size, different = len(rank_args), rank_args[:1] if alike else rank_args
                 if epoch is not None:
-                    rank_args = [{**args, "epoch": epoch} for args in rank_args]
-                calls = self._sessions.calls(call.handler, rank_args, self._exchange.number)
-                packed = self._packed(calls, alike)
+                    different = [{**args, "epoch": epoch} for args in different]
+                calls = self._sessions.calls(call.handler, different, self._exchange.number)
+                calls = calls * size if alike else calls
+                ranks = range(len(calls)) if alike or calls[0].free else _owners(call, rank_args)
+                sessions = [self._sessions.all[rank] for rank in ranks]
+                packed = self._packed([calls[rank] for rank in ranks], sessions, alike)
 
                 # Results that these calls would have freed are freed by the next one.
                 if packed is None:
                     for result in calls[0].free:
                         self._sessions.forget(result)
                     return None
-                answers = self._answers(calls[0].seq, packed, call.exchange, epoch)
+                answers = self._answers(calls[0].seq, packed, ranks, call.exchange, epoch)
             finally:
                 self._lock.release(holder)
-        return answers if call.reads_in_place else [_owned(answer) for answer in answers]
+        if not call.reads_in_place:
+            answers = [_owned(answer) for answer in answers]
+        if len(ranks) == len(calls):
+            return answers
+        by_rank = dict(zip(ranks, answers, strict=True))
+        return [by_rank.get(rank, {}) for rank in range(len(calls))]
 
     def _possible(self, call: RemoteCall, args: Value) -> bool:
         """Return True if a call may go by channels now."""
@@ -108,27 +119,30 @@ class ChannelCalls:
             and not self._runner.here
         )
 
-    def _packed(self, calls: list[Call], alike: bool) -> list[bytes] | None:
-        """Pack each rank's message, with large arrays in shared memory; None if any must go by the comm."""
+    def _packed(self, calls: list[Call], sessions: list[Session], alike: bool) -> list[bytes] | None:
+        """Pack the message of each session, with large arrays in shared memory; None if any must go by the comm."""
         # The same small arguments for all ranks are packed once.
         large = [large_bytes(calls[0].args)] * len(calls) if alike else [large_bytes(call.args) for call in calls]
         # The workers may have to be asked for memory first.
         if sum(large) > SMALL:
             return None
-        filled = [session.with_freed(call) for session, call in zip(self._sessions.all, calls, strict=True)]
-        if alike and not large[0] and filled == calls:
-            data = pack(calls[0])
-            return None if data is None else [data] * len(calls)
+        filled = [session.with_freed(call) for session, call in zip(sessions, calls, strict=True)]
+        if alike and not large[0] and filled == calls and (data := pack(calls[0])) is not None:
+            return [data] * len(calls)
 
         # Move large arrays into shared memory, rank by rank.
         packed = list[bytes]()
-        for rank, (session, nbytes) in enumerate(zip(self._sessions.all, large, strict=True)):
+        for at, (session, nbytes) in enumerate(zip(sessions, large, strict=True)):
             if nbytes:
-                args = session.share_arrays(filled[rank].args)
+                args = session.share_arrays(filled[at].args)
                 if args is None:
                     break
-                filled[rank] = filled[rank]._replace(args=args)
-            data = pack(filled[rank])
+                filled[at] = filled[at]._replace(args=args)
+            data = pack(filled[at])
+            # Several arrays may be too large together.
+            if data is None and (args := session.share_arrays(filled[at].args, LEAST)) is not None:
+                filled[at] = filled[at]._replace(args=args)
+                data = pack(filled[at])
             if data is None:
                 break
             packed.append(data)
@@ -136,26 +150,28 @@ class ChannelCalls:
             return packed
 
         # A rank has no room: free the arrays of the others.
-        for session, call in zip(self._sessions.all, filled, strict=True):
+        for session, call in zip(sessions, filled, strict=True):
             session.take_back(call)
         return None
 
-    def _answers(self, seq: int, packed: list[bytes], together: bool, epoch: int | None) -> list[Value]:
-        """Send the messages and return the answers. The event loop handles failures."""
-        sessions, waiting = self._sessions.all, True
+    def _answers(
+        self, seq: int, packed: list[bytes], ranks: Sequence[int], together: bool, epoch: int | None
+    ) -> list[Value]:
+        """Send the ranks their messages and return the answers. The event loop handles failures."""
+        sessions, waiting = [self._sessions.all[rank] for rank in ranks], True
         try:
             asked = [session.begin(seq, data, self._bell) for session, data in zip(sessions, packed, strict=True)]
 
-            # All ranks answered by their channels.
+            # All of them answered by their channels.
             if self._wait(asked):
                 answers = [cast(Answer, answer.outcome) for answer in asked]
-                self._sessions.note(answers)
+                self._sessions.note(answers, ranks)
                 return [answer.value for answer in answers]
 
             # A rank has failed or is lost: the event loop takes over.
             self._ctrl_c.end()
             waiting = False
-            return self._runner.run(self._finish(seq, together, epoch), 2 * ABORT_SECONDS)
+            return self._runner.run(self._finish(seq, ranks, together, epoch), 2 * ABORT_SECONDS)
         except KeyboardInterrupt:
             if waiting:
                 self._runner.run(self._exchange.abort(), 2 * ABORT_SECONDS)
@@ -203,19 +219,26 @@ class ChannelCalls:
                 self._poll.register(channel, select.POLLIN)
                 self._by_descriptor[channel.fileno()] = session, channel
 
-    async def _finish(self, seq: int, together: bool, epoch: int | None) -> list[Value]:
+    async def _finish(self, seq: int, ranks: Sequence[int], together: bool, epoch: int | None) -> list[Value]:
         """Wait on the event loop for missing answers. Release the ranks if any has failed."""
         try:
-            return await self._exchange.finish(self._sessions.outcomes(seq), together)
+            return await self._exchange.finish(self._sessions.outcomes(seq, ranks), together, ranks)
         except MgraphError as error:
             error.during = epoch
             raise
+
+
+def _owners(call: RemoteCall, rank_args: list[Value]) -> Sequence[int]:
+    """Return the ranks to ask: the owners of the call's rows, or all."""
+    rows = [args.get(call.rows) for args in rank_args]
+    owners = [rank for rank, ids in enumerate(rows) if ids is None or len(ids)]
+    return owners or range(len(rank_args))
 
 
 def _owned(answer: Value) -> Value:
     """Return an answer with copies of its arrays in shared memory."""
     # Those alone are read-only.
     return {
-        name: copied(value) if is_large(value) and not value.flags.writeable else value
+        name: copied(value) if type(value) is np.ndarray and not value.flags.writeable and is_large(value) else value
         for name, value in answer.items()
     }

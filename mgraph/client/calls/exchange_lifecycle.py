@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mgraph.client.connections.sessions import Asked, Sessions, errors_of
@@ -82,7 +82,7 @@ class ExchangeLifecycle:
         calls = self._sessions.calls(method, shares, self.number)
         return await self.finish(self._sessions.send(calls), together=True)
 
-    async def finish(self, asked: Asked, together: bool) -> list[Value]:
+    async def finish(self, asked: Asked, together: bool, ranks: Sequence[int] | None = None) -> list[Value]:
         """Return the ranks' answers, in rank order.
 
         If a rank fails, release all ranks and raise its error.
@@ -90,15 +90,17 @@ class ExchangeLifecycle:
         Parameters
         ----------
         asked : list of asyncio.Task
-            The requests to all ranks.
+            The requests to `ranks`.
         together : bool
             True if the ranks communicate in this call. An error may then leave the exchange between two steps, and a
             change half done, so ranks are released even if all of them failed with the same error.
+        ranks : sequence of int, optional
+            By default all.
         """
         try:
             if await self._sessions.collect(asked):
                 answers = [task.result() for task in asked]
-                self._sessions.note(answers)
+                self._sessions.note(answers, ranks)
                 return [answer.value for answer in answers]
 
             # If the same error met all ranks before any communication, none waits for another.

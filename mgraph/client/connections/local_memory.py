@@ -18,6 +18,7 @@ import dask.config
 import numpy as np
 from dask.utils import parse_bytes
 
+from mgraph.channel import MOST_BYTES
 from mgraph.errors import DeviceError
 from mgraph.exchange.segment import Place, Segment
 from mgraph.parallel_copy import begin_copy
@@ -40,11 +41,11 @@ def shared_bytes(address: str) -> int:
     return 0 if address.startswith("inproc:") else int(parse_bytes(dask.config.get(OPTION, BYTES)))
 
 
-def large_bytes(values: Mapping[str, Any]) -> int:
-    """Return the bytes of the large arrays among `values`."""
+def large_bytes(values: Mapping[str, Any], least: int = LARGE) -> int:
+    """Return the bytes of the arrays of `least` bytes and more among `values`."""
     total = 0
     for value in values.values():  # most are small: `is_large` is not called for them
-        if getattr(value, "nbytes", 0) >= LARGE and is_large(value):
+        if getattr(value, "nbytes", 0) >= least and is_large(value, least):
             total += int(value.nbytes)
     return total
 
@@ -88,19 +89,20 @@ class LocalMemory:
         """
         large = 0 if nbytes is not None and nbytes < LARGE else large_bytes(call.args)
         if not self._agreed:
-            self._passed += large
+            # Several smaller arrays may be too large for a channel together.
+            self._passed += large or (nbytes if nbytes is not None and nbytes > MOST_BYTES else 0)
             if self.due:
                 await self._open(large)
         if self.shared is None or not self._agreed or not large:
             return call
         return call._replace(args=await asyncio.to_thread(self.shared.put, call.args, wait))
 
-    def put(self, args: dict[str, Any]) -> dict[str, Any] | None:
-        """Return `args` with its large arrays in shared memory, from any thread; None without room."""
+    def put(self, args: dict[str, Any], least: int = LARGE) -> dict[str, Any] | None:
+        """Return `args` with arrays of `least` bytes and more in shared memory, from any thread; None without room."""
         if self.shared is None or not self._agreed:
             return None
-        packed = self.shared.put(args, wait=False)
-        return None if large_bytes(packed) else packed
+        packed = self.shared.put(args, wait=False, least=least)
+        return None if large_bytes(packed, least) else packed
 
     def views(self, values: dict[str, Any]) -> dict[str, Any]:
         """Return an answer's values with views of the arrays in shared memory, from any thread.
@@ -108,7 +110,9 @@ class LocalMemory:
         The next call reports those that were read, or the event loop's next tick.
         """
         view = self._view
-        return values if view is None else {name: view(value, soon=False) for name, value in values.items()}
+        if view is None:
+            return values
+        return {name: view(value, soon=False) if type(value) is dict else value for name, value in values.items()}
 
     @property
     def due(self) -> bool:

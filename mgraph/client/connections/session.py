@@ -32,6 +32,7 @@ from mgraph.protocol import (
     Turn,
     Wanted,
 )
+from mgraph.shared import LARGE
 from mgraph.wire import decode, encode
 
 __all__ = ["Session"]
@@ -186,9 +187,9 @@ class Session:
 
     # ---- calls by the channel, by the thread that makes the call -----------------------------------------------------
 
-    def share_arrays(self, args: dict[str, Any]) -> dict[str, Any] | None:
-        """Return `args` with its large arrays in shared memory; None without room."""
-        return self._memory.put(args)
+    def share_arrays(self, args: dict[str, Any], least: int = LARGE) -> dict[str, Any] | None:
+        """Return `args` with arrays of `least` bytes and more in shared memory; None without room."""
+        return self._memory.put(args, least)
 
     @property
     def memory_due(self) -> bool:

@@ -153,9 +153,9 @@ class Sessions:
         """Send a rank a message without waiting. The task's result is the answer."""
         return self._kept(asyncio.create_task(self.all[rank].ask(message)))
 
-    def outcomes(self, seq: int) -> Asked:
-        """Wait for the answers to a call that was sent by channels. The results of the tasks are the answers."""
-        return [self._kept(asyncio.create_task(session.outcome(seq))) for session in self.all]
+    def outcomes(self, seq: int, ranks: Sequence[int]) -> Asked:
+        """Wait for the answers to a call that `ranks` got by channels. The results of the tasks are the answers."""
+        return [self._kept(asyncio.create_task(self.all[rank].outcome(seq))) for rank in ranks]
 
     def tell(self, rank: int, message: Done) -> None:
         """Send a rank a message that has no answer, without waiting."""
@@ -208,9 +208,13 @@ class Sessions:
             await asyncio.wait(pending, timeout=ALIKE_SECONDS)
         return all(task.done() for task in asked) and not errors_of(asked)
 
-    def note(self, answers: Iterable[Answer]) -> None:
-        """Store the states in the answers of all ranks, and the epoch that all acknowledge."""
-        self.know([answer.state for answer in answers])
+    def note(self, answers: Iterable[Answer], ranks: Sequence[int] | None = None) -> None:
+        """Store the states in the answers of `ranks`, by default of all, and the epoch that all acknowledge."""
+        states = [answer.state for answer in answers]
+        if ranks is not None and len(ranks) < len(self.all):
+            now = dict(zip(ranks, states, strict=True))
+            states = [now.get(rank, state) for rank, state in enumerate(self.states)]
+        self.know(states)
 
     def know(self, states: list[ShardState]) -> None:
         """Store the states of all ranks, as another client had them."""

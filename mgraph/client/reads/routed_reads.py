@@ -64,7 +64,7 @@ def _ask_owners(
     routed = numbering.group(next(iter(columns.values())))
     parts_by_rank = zip(*[routed.deal(ids) for ids in columns.values()], strict=True)
     answers = coordinator.call(method, common, [dict(zip(columns, parts, strict=True)) for parts in parts_by_rank])
-    return routed.restore([rank_answer[answer] for rank_answer in answers])
+    return routed.restore([rank_answer[answer] for rank_answer in answers if rank_answer])  # others were not asked
 
 
 def degrees(coordinator: Caller, numbering: Numbering, vertices: Any, direction: str) -> np.ndarray:
@@ -131,7 +131,8 @@ def rows_here(coordinator: Caller, numbering: Numbering) -> Csr:
 
 
 def _joined(answers: list[dict], numbering: Numbering) -> Csr:
-    """Join the rows of all ranks, in rank order, with users' ids."""
+    """Join the rows of all ranks, in rank order, with users' ids. Ranks without rows have empty answers."""
+    answers = [answer for answer in answers if answer]
     if len(answers) == 1:
         offsets = joined([answers[0]["offsets"]])
     else:

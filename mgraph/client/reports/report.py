@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.batch import COUNTS, TOLD
+from mgraph.batch import COUNTS
 from mgraph.protocol import ShardState
 
 __all__ = ["Balance", "UpdateReport", "WorkerLoad", "as_html", "as_text", "balance_of", "of_batch", "of_steps", "title"]
@@ -77,12 +77,17 @@ def of_batch(answers: Sequence[dict[str, Any]], seconds: float, absent: int = 0)
 
     `absent` edges to delete were not sent, and count as missing.
     """
-    counts, epoch = answers[0], answers[0]["epoch"]
-    if len(answers) > 1:
-        counts = {name: sum([answer.get(name, 0) for answer in answers]) for name in TOLD}
+    inserted = updated = deleted = missing = late = expired = 0
+    for answer in answers:
+        inserted += answer.get("inserted", 0)
+        updated += answer.get("updated", 0)
+        deleted += answer.get("deleted", 0)
+        missing += answer.get("missing", 0)
+        late += answer.get("late", 0)
+        expired += answer.get("expired", 0)
     return UpdateReport(
-        int(counts["inserted"]), int(counts["updated"]), int(counts["deleted"]), int(counts["missing"]) + absent, epoch,
-        seconds, int(counts.get("late", 0)), int(counts.get("expired", 0)),
+        int(inserted), int(updated), int(deleted), int(missing) + absent, answers[0]["epoch"], seconds, int(late),
+        int(expired),
     )  # fmt: skip
 
 

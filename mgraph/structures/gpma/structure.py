@@ -65,7 +65,7 @@ class Gpma(GpmaPlus):
     name: ClassVar[str] = "gpma"
     _files: ClassVar[dict[str, str]] = {**GpmaPlus._files, "attempt": "structures/gpma/attempt.cuh"}
 
-    apply_run, apply_few = Structure.apply_run, Structure.apply_few
+    apply_at_once, apply_few = Structure.apply_at_once, Structure.apply_few
 
     def _prepare(self, run: Run) -> Plan:
         """Prepare like gpma+, with memory for the attempts if the array keeps its bounds throughout."""

@@ -237,16 +237,22 @@ class Pma(Structure):
 
         return self._plan(run, self._take_scratch(run))  # which alone holds it, and may free it
 
-    def apply_run(self, run: Run) -> Counts:
+    def apply_at_once(self, run: Run) -> Plan:
         """Apply a sorted run. A small one takes one launch if its changed leaves stay within bounds."""
         n, scratch = len(run.keys), self._kept
         if scratch is None or not 0 < n <= scratch.at_once or self._top_down:
-            return super().apply_run(run)
-        status = scratch.apply(run)
+            return super().apply_at_once(run)
+        if n == 1 and run.weight is None and type(run.keys) is np.ndarray:
+            scratch.key[0], scratch.op[0] = run.keys[0], 1 if run.op is None else run.op[0]
+            status = scratch.apply(None)
+        else:
+            status = scratch.apply(run)
         if status.crowded_leaves or status.unknown or (self.weighted and status.updates):
             self._kept = None
-            return self.commit(self._plan(run, scratch, status))
-        return self._written(status, n, scratch)
+            plan = self._plan(run, scratch, status)
+            self.commit(plan)
+            return plan
+        return Plan(run, self._written(status, n, scratch), scratch.outcome[:n], None, self.state)
 
     def apply_few(self, src: Any, dst: Any, op: Any = None, weight: Any = None) -> Counts:
         """Apply a few operations; one edge without a run, unless it needs a plan."""

@@ -82,24 +82,22 @@ def update(
         _check_epoch(rank, epoch)
     # Most small batches of a single rank take the short way.
     if n_vertices is None and offset is None and keys is None and not whole:
-        answer = ballot.apply_few(src, dst, op, weight)
+        answer = ballot.apply_few(src, dst, op, weight, time)
         if answer is not None:
             return answer
     share: Value = {"src": src, "dst": dst, "weight": weight, "op": op, "time": time}
     del src, dst, weight, op, time
-    logged_share = share
-    if whole:
-        logged_share = share_of(share, len(share["src"]), shard.rank, shard.size)
-        if shard.clock is not None:  # late edges are counted by share
-            share, whole = logged_share, False
+    if whole and shard.clock is not None:  # late edges are counted by share
+        share, whole = share_of(share, len(share["src"]), shard.rank, shard.size), False
     # Record the change, in the user's columns.
     if ballot.log is not None or offset is not None:
+        logged_share = share_of(share, len(share["src"]), shard.rank, shard.size) if whole else share
         more: Value = {} if n_vertices is None else {"n_vertices": n_vertices, "keys": keys}
         if offset is not None:
             more["offset"] = str(offset[0]), int(offset[1])
             rank.stored().check_offset(more["offset"])
         record = _record(rank, "batch", {**logged_share, **more})
-    del logged_share
+        del logged_share
 
     # Grow the graph, then sort and route the batch; undo the growth if that fails.
     with ballot.working(record, ahead):

@@ -17,7 +17,8 @@ import numpy as np
 from mgraph.errors import Aborted
 from mgraph.log.records import WITHIN, SnapshotState
 from mgraph.structures.run import FEW
-from mgraph.worker.commit.change import Change, Record
+from mgraph.worker.commit.change import BatchChange, Change, Record
+from mgraph.worker.commit.route import share_runs
 from mgraph.worker.shard.keys import KeyLog
 from mgraph.worker.shard.shard import Shard
 
@@ -96,8 +97,8 @@ class Ballot:
         self._snapshot_due = False
         self._working = shard.working()  # of one change at a time
         spec = shard.spec
-        kind = spec.directed, spec.reverse, spec.combine, spec.times
-        self._alone = shard.size == 1 and kind == (True, False, "last", None)  # in `apply_few`
+        self._alone = shard.size == 1 and spec.window_edges is None  # in `apply_few`
+        self._plain = (spec.directed, spec.reverse, spec.combine, spec.times) == (True, False, "last", None)
 
     def attempt(self, record: Record | None, ahead: bool = False) -> AbstractContextManager[None]:
         """Return a block that logs the change prepared and decided in it; does nothing without a log.
@@ -113,24 +114,29 @@ class Ballot:
             return self._working
         return _Logged(self, self.log, record, ahead, self._working)
 
-    def apply_few(self, src: Any, dst: Any, op: Any = None, weight: Any = None) -> dict[str, Any] | None:
-        """Commit a small batch in host memory at once, if it concerns this rank's out-edges alone; return the answer.
+    def apply_few(
+        self, src: Any, dst: Any, op: Any = None, weight: Any = None, time: Any = None
+    ) -> dict[str, Any] | None:
+        """Commit a small batch in host memory at once, if it concerns this rank alone; return the answer.
 
-        Otherwise return None, and change nothing: `decide` is for batches with other ranks, a log, times, or results.
-        The errors are those of `decide`.
+        Otherwise return None, and change nothing: `decide` is for batches with other ranks, a log, or a maximum number
+        of edges. The errors are those of `decide`.
         """
         shard = self.shard
-        alone = self._alone and self.log is None and self.keys is None
-        if not alone or shard.order is not None or shard.change_log.first is not None:
+        if not self._alone or self.log is not None:
             return None
         if len(src) > FEW or type(src) is not np.ndarray or type(dst) is not np.ndarray:
             return None
 
-        # The structure prepares and writes it. There is no vote, but a call that was stopped ends here.
+        # There is no vote, but a call that was stopped ends here.
         began, structure = perf_counter(), shard.out_edges
-        before = structure.state
         if shard.exchange.aborted():
             shard.exchange.barrier()  # raises the error
+        if not self._plain or shard.order is not None or shard.change_log.first is not None:
+            return self._apply_change(began, src, dst, op, weight, time)
+
+        # The structure prepares and writes the batch.
+        before = structure.state
         try:
             inserted, updated, deleted, missing = structure.apply_few(src, dst, op, weight)
             shard.num_edges += inserted - deleted
@@ -145,6 +151,29 @@ class Ballot:
         return {
             "inserted": inserted, "updated": updated, "deleted": deleted, "missing": missing, "epoch": shard.epoch,
         }  # fmt: skip
+
+    def _apply_change(self, began: float, src: Any, dst: Any, op: Any, weight: Any, time: Any) -> dict[str, Any]:
+        """Commit a small batch of a graph with further data beside its out-edges."""
+        # The number of self-loops matters in undirected graphs alone.
+        shard = self.shard
+        before = [structure.state for structure in shard.structures]
+        loops = 0 if shard.directed else int(np.count_nonzero(src == dst))
+        runs, expiry = share_runs(shard, src, dst, weight, op, time), None
+        if shard.clock is not None:
+            runs, expiry = shard.admit(runs)
+        change = BatchChange(shard, runs, None, expiry)
+        try:
+            change.apply(loops)
+            shard.changes += 1
+            shard.epoch += 1
+        except BaseException as error:
+            if any(structure.state is not was for structure, was in zip(shard.structures, before, strict=True)):
+                self._break(error)
+            raise
+        shard.note_batch(perf_counter() - began)
+        done: dict[str, Any] = change.counted
+        done["epoch"] = shard.epoch
+        return done
 
     def decide(self, change: Change, settle: bool = True) -> None:
         """Commit the change on all ranks, or on none.

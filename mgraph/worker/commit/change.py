@@ -142,15 +142,10 @@ class BatchChange(Change):
     def prepare(self) -> None:
         """Plan the batch for each structure; on an error, discard all plans."""
         shard, runs, self._runs = self.shard, self._runs, ()
-        how, log = shard.spec.combine, shard.change_log
+        log = shard.change_log
         try:
-            # Add what expires, combine weights, and plan.
             for number, (structure, run) in enumerate(zip(shard.structures, runs, strict=True)):
-                if self._expiry is not None:
-                    run = self._with_times(number, run, self._expiry)
-                if how != "last":
-                    run = combined(structure, run, how, shard.stuck_sums, -1 if shard.directed else shard.lo)
-                self._plans.append((structure, structure.prepare(run)))
+                self._plans.append((structure, structure.prepare(self._run_of(number, structure, run))))
             # The first structure has the out-edges: log their changes, and count the outcomes.
             first = self._plans[0][1]
             if log.first is not None:
@@ -164,11 +159,52 @@ class BatchChange(Change):
         """Count the outcomes of the out-edges' plan."""
         return plan.counts if self.shard.directed else forward_counts(self.shard, plan, self.shard.lo)
 
+    def apply(self, loops: int) -> None:
+        """Prepare and commit the batch on a graph's only rank, in one launch if possible, and wait for it.
+
+        An error before the first write changes nothing. `loops` is the number of the batch's self-loops, 0 if directed.
+        """
+        shard, log = self.shard, self.shard.change_log
+        # Weights before the batch, and several loops or expired edges of an undirected graph, need a plan.
+        if (log.first is not None and shard.spec.weighted) or loops > 1 or not (shard.directed or self._expiry is None):
+            self.prepare()
+        else:
+            plan = self._apply_out_edges()
+            # Without expired edges, two arcs are an edge, and one is a loop.
+            counts = plan.counts
+            self.counts = counts if shard.directed else Counts(*[(arcs + 1) // 2 for arcs in counts])
+            if log.first is not None:
+                self._touched = log.changes_of(shard.out_edges, plan, shard.lo)
+        self.commit()
+        if shard.device.kind != "cpu":
+            shard.device.synchronize()
+
+    def _apply_out_edges(self) -> Plan:
+        """Plan the in-edges, if there are any, then apply the out-edges."""
+        structures = self.shard.structures
+        runs = [self._run_of(number, structure, self._runs[number]) for number, structure in enumerate(structures)]
+        try:
+            for structure, run in zip(structures[1:], runs[1:], strict=True):
+                self._plans.append((structure, structure.prepare(run)))
+            return structures[0].apply_at_once(runs[0])
+        except BaseException:
+            self.discard()
+            raise
+
     @property
     def checks_ids(self) -> bool:
         """True if `prepare` checks unchecked ids before any use, and raises `UnknownVertex`."""
         plain = self._expiry is None and self.shard.spec.combine == "last"
         return plain and all(structure.checks_ids for structure in self.shard.structures)
+
+    def _run_of(self, number: int, structure: Structure, run: Run) -> Run:
+        """Return a structure's run with the edges that expire and with combined weights."""
+        shard, how = self.shard, self.shard.spec.combine
+        if self._expiry is not None:
+            run = self._with_times(number, run, self._expiry)
+        if how != "last":
+            run = combined(structure, run, how, shard.stuck_sums, -1 if shard.directed else shard.lo)
+        return run
 
     def _with_times(self, number: int, run: Run, expiry: EdgeExpiry) -> Run:
         """Add the edges that leave the window to a structure's run, and prepare its times."""

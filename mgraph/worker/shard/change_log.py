@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import nullcontext
 
 import numpy as np
 
@@ -12,11 +13,14 @@ from mgraph.errors import CapacityError
 from mgraph.kernels import load
 from mgraph.structures import Plan, Structure
 from mgraph.structures.plan import DELETED, INSERTED, UPDATED
+from mgraph.structures.run import FEW
 
 __all__ = ["ChangeLog"]
 
 MOST = 1 << 22  #: maximum of arcs in a log
 LEAST = 1 << 12  #: limit of arcs in a small graph; otherwise a quarter of the rank's arcs, as updates visit no more
+UNWEIGHTED, WEIGHTED = 9, 17  #: bytes per arc
+_NOTHING = nullcontext()
 
 
 class ChangeLog:
@@ -42,13 +46,12 @@ class ChangeLog:
         self.first: int | None = None
         self.moved, self.changed, self.whole = -1, 0, False
         self._held: deque[tuple[int, EdgeDelta]] = deque()
-        self._arcs = 0
+        self._arcs = self._arc_bytes = 0
 
     @property
     def nbytes(self) -> int:
-        """Bytes of device memory."""
-        # Another thread may read the state of a graph in this process while a batch is logged; a copy is one step.
-        return sum([touched.nbytes for _, touched in self._held.copy()])
+        """Bytes of device memory. O(1), since each answer of a worker has them."""
+        return self._arcs * self._arc_bytes
 
     def open(self, epoch: int) -> None:
         """Log the changes after `epoch`, unless the log is open."""
@@ -70,7 +73,7 @@ class ChangeLog:
             return None
         try:
             return _touched(self.device, structure, plan, lo)
-        except CapacityError:
+        except (CapacityError, MemoryError):
             return None
 
     def keep(self, epoch: int, touched: EdgeDelta | None, structure: Structure, changed: int) -> None:
@@ -86,6 +89,7 @@ class ChangeLog:
             return
         if len(touched):
             self._held.append((epoch, touched))
+            self._arc_bytes = UNWEIGHTED if touched.old is None else WEIGHTED
         self._arcs += len(touched)
         while self._arcs > self._most(structure):
             self.forget(self._held[0][0])
@@ -121,17 +125,19 @@ def _changed(structure: Structure, plan: Plan) -> int:
 
 def _touched(device: Device, structure: Structure, plan: Plan, lo: int) -> EdgeDelta:
     """Select the arcs of a plan that exist or differ in weight afterwards, or are deleted."""
-    run, n = plan.run, len(plan.run)
-    with device.taking(32 * n, f"what a batch of {n} operations changes"):
+    run, n, changed = plan.run, len(plan.run), _changed(structure, plan)
+    with _NOTHING if n <= FEW else device.taking(32 * n, f"what a batch of {n} operations changes"):
         kinds, offset = plan.outcome[:n], np.uint64(lo << 32)
-        if not structure.weighted and _changed(structure, plan) == n:
+        if changed == 0:
+            return EdgeDelta(run.keys[:0], kinds[:0], 0)
+        if not structure.weighted and changed == n:
             return EdgeDelta(run.keys + offset, kinds.copy(), plan.counts.deleted)
-        changed = (kinds == INSERTED) | (kinds == DELETED)
+        differs = (kinds == INSERTED) | (kinds == DELETED)
         weights = []
         if structure.weighted:
             weights = _weights(device, structure, run.weight, run.keys)
-            changed |= (kinds == UPDATED) & (weights[0] != weights[1])
-        places = device.xp.flatnonzero(changed)
+            differs |= (kinds == UPDATED) & (weights[0] != weights[1])
+        places = device.xp.flatnonzero(differs)
         keys, kinds, *weights = (column[places] for column in (run.keys, kinds, *weights))
         keys += offset
     return EdgeDelta(keys, kinds, plan.counts.deleted, *weights)

@@ -36,6 +36,7 @@ from mgraph.tables.times import LEAST, MOST
 __all__ = ["NEVER", "Level", "Times", "completed", "deletions", "is_in", "last_of_keys"]
 
 NEVER = LEAST - 1  #: before every time; as datetime64 it is NaT
+_ALL = np.ones(1, bool)
 BYTES = 64  #: upper bound of the bytes per entry during searches and merges
 
 
@@ -280,10 +281,12 @@ class Times:
             with device.taking(BYTES * len(levels[0]), f"the choice among {len(levels[0])} times"):
                 kept = self._kept(levels[0].run, floor, oldest=True)
             levels[:1] = [Level(device, kept)] if len(kept) else []
-        return replace(self, levels=tuple(levels), floor=floor)
+        return Times(device, self.repeats, tuple(levels), floor)
 
     def _kept(self, run: Run, floor: int, oldest: bool) -> Run:
         """Copy the entries to keep of a run in stream order."""
+        if len(run) == 1 and run.op is None and type(run.time) is np.ndarray and run.time[0] > floor:
+            return run.take(_ALL)
         keep = self._standing(run)
         if oldest or self.repeats:
             inside = run.time > floor  # also of deletions, which have the largest time

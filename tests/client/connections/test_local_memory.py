@@ -146,7 +146,7 @@ def test_no_memory_is_shared_where_it_is_turned_off_or_little_is_sent(monkeypatc
     with dask.config.set({"mgraph.shared-memory": 0}), fake_cluster(1) as (coordinator, _):
         coordinator.call("flags", {"array": np.ones(LARGE)})
         assert shares(coordinator) == [False]
-    monkeypatch.setattr(local_memory, "WORTH", 1 << 22)
+    monkeypatch.setattr(local_memory, "WORTH", 1 << 21)
     with fake_cluster(1) as (coordinator, _):
         for n in (100, LARGE, LARGE, 3 * LARGE):
             assert shares(coordinator) == [False]

@@ -10,8 +10,7 @@ from graph_model import random_batch
 from ranks import Ranks
 
 from mgraph.batch import EdgeBatch
-from mgraph.client.batches.split import deal
-from mgraph.client.calls.batch_group import SMALL
+from mgraph.client.batches.split import WHOLE, deal
 from mgraph.worker.calls import changes
 
 N = 40
@@ -67,7 +66,7 @@ def test_a_whole_batch_gives_every_rank_the_run_that_routing_gives(runs, starts,
         told = [{k: v for k, v in a.items() if k in ("inserted", "updated", "deleted", "missing")}
                 for a in routed.call("update", deal(columns(batch), size), epoch=epoch)]  # fmt: skip
         expected = columns_of(runs)
-        shares = deal(columns(batch), size, whole=True)
+        shares = deal(columns(batch), size, whole=WHOLE)
         assert all("whole" in share for share in shares)
         answers = whole.call("update", shares, epoch=epoch)
         assert columns_of(runs) == expected
@@ -81,15 +80,15 @@ def test_a_whole_batch_is_not_routed(monkeypatch):
         raise AssertionError("a whole batch needs no exchange")
 
     monkeypatch.setattr(changes, "route", refuse)
-    answers = ranks.call("update", deal(columns(batch), 2, whole=True), epoch=1)
+    answers = ranks.call("update", deal(columns(batch), 2, whole=WHOLE), epoch=1)
     assert [answer["inserted"] for answer in answers] == [1, 1]
 
 
 def test_copies_of_a_whole_batch_are_small_together():
-    ids = np.zeros(SMALL // 16, np.uint32)  # 8 bytes an edge, for 2 ranks
-    assert all("whole" in share for share in deal(columns(EdgeBatch(ids, ids)), 2, whole=True))
+    ids = np.zeros(WHOLE // 16, np.uint32)  # 8 bytes an edge, for 2 ranks
+    assert all("whole" in share for share in deal(columns(EdgeBatch(ids, ids)), 2, whole=WHOLE))
     for size, edges in (2, len(ids) + 1), (3, len(ids)):
         more = np.zeros(edges, np.uint32)
-        shares = deal(columns(EdgeBatch(more, more)), size, whole=True)
+        shares = deal(columns(EdgeBatch(more, more)), size, whole=WHOLE)
         assert sum(len(share["src"]) for share in shares) == edges
         assert not any("whole" in share for share in shares)
