@@ -141,19 +141,6 @@ def test_a_full_inbox_loses_no_pair(monkeypatch: pytest.MonkeyPatch, size: int, 
                 check(graph, cut(graph.n, size), reverse)
 
 
-def test_a_tree_that_is_large_only_at_the_end_is_told_as_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Vertices of a grid are dealt to two ranks, so that the first neighbours of each are above and below it."""
-    graph = long_ones()[3]
-    dealt = np.concatenate([np.arange(0, graph.n, 2), np.arange(1, graph.n, 2)]).argsort().astype(IDS)
-    states, run_program = [], world.World.run
-    monkeypatch.setattr(program, "ROOM", 8)
-    monkeypatch.setattr(
-        world.World, "run", lambda *args, **fields: states.append(run_program(*args, **fields)) or states[-1]
-    )
-    check(Graph(graph.n, dealt[graph.src], dealt[graph.dst], directed=False), cut(graph.n, 2))
-    assert [(state["linked"], state["parts"]) for state in states] == [(1, 0)] * 2
-
-
 @pytest.mark.parametrize("size", [2, 3])
 def test_a_program_that_leaves_at_each_meeting_goes_on(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setitem(world.PATIENCE, "cpu", 0)

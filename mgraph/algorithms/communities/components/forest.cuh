@@ -9,8 +9,7 @@
 //   agree, share         On several ranks, the largest tree must be one tree for all first. So each rank names the root
 //                        of its largest tree, and which of the others' roots are in that tree. The least root is the
 //                        reference. Ranks whose trees are one with its tree set the bits of their own vertices in it,
-//                        and write them to all ranks, which link them. If samples show no large tree on any rank, all
-//                        arcs are linked first
+//                        and write them to all ranks, which link them
 //   tell                 A rank sends the other vertices that it has joined to all, as pairs of a vertex and its root,
 //                        in as many parts as inboxes need
 // After that all forests join the same vertices.
@@ -59,7 +58,6 @@ struct Forest {
         i64 tasks = 0, back_tasks = 0;
         i64 reference = 0;  // a vertex of the tree that all ranks know, or no_vertex
         i64 agrees = 0;  // 1 if this rank's largest tree is part of it
-        i64 linked = 0;  // 1 once all arcs of this rank are
         i64 part = 0, parts = 0;  // of the vertices to send; 0: all at once
         i64 inbox = 0;  // 1 if pairs have come in
         i64 components = 0;
@@ -515,17 +513,13 @@ struct Forest {
             break;
         case agree:
             s.agrees = s.reference != no_vertex && agrees(heard, s.reference);
-            s.phase = s.reference != no_vertex ? (i64)share : after_join(s);
+            s.phase = share;
             break;
-        case join: s.phase = after_join(s); break;
         case link_rows:
             s.tasks = heard.own(TASKS), s.back_tasks = heard.own(BACK_TASKS);
             s.phase = link_tasks;
             break;
-        case flatten_rows:  // if there was no large tree before, there may be one now
-            s.phase = !several ? after_forest() : s.reference == no_vertex && !s.linked ? (i64)vote : (i64)tell;
-            s.linked = 1;
-            break;
+        case flatten_rows: s.phase = several ? (i64)tell : after_forest(); break;
         case tell:
             s.inbox = !heard.any(overflowed);
             if (!s.inbox) {  // all is told again, part by part
@@ -543,6 +537,5 @@ struct Forest {
         default: ++s.phase;
         }
     }
-    DEVICE i64 after_join(const State& s) const { return s.linked ? tell : link_rows; }
     DEVICE i64 after_forest() const { return names ? name_trees : label; }
 };
