@@ -125,9 +125,9 @@ def counted(report: UpdateReport) -> tuple[int, int, int, int]:
 CALLS = [
     ("update", "sort", 0), ("large", "exchange", 0), ("update", "prepare", 0), ("update", "vote", 0),
     ("update", "commit", 0), ("pipeline", "commit", 0), ("large_pipeline", "commit", 2), ("large_pipeline", "sort", 3),
-    ("ingest", "prepare", 3), ("ingest", "commit", 1), ("delete", "commit", 0), ("add", "commit vertices", 0), ("add", "prepare vertices", 0),
-    ("search", "superstep", 0), ("gather", "gather", 0), ("gather", "gather", 1), ("gather", "gather", 2),
-    ("move", "move", 0), ("move", "switch", 0),
+    ("ingest", "prepare", 3), ("ingest", "commit", 1), ("delete", "commit", 0), ("add", "commit vertices", 0),
+    ("add", "prepare vertices", 0), ("search", "superstep", 0), ("gather", "gather", 0), ("gather", "gather", 1),
+    ("gather", "gather", 2), ("move", "move", 0), ("move", "switch", 0),
 ]  # fmt: skip
 
 

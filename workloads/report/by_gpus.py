@@ -20,7 +20,8 @@ def points_by_gpus(runs: list[Run]) -> tuple[Run, Run]:
     """
     rmat = [run for run in runs if not {"shape", "uniform"} & parameters(run[0]).keys()]
     measured = [run for run in rmat if any("algorithms" in line for line in of(run, "scaling"))]
-    run = max(measured, key=lambda run: run[0]["time"], default=[])
+    every = [run for run in measured if not set(SIX) - set(parameters(run[0]).get("names", SIX))]
+    run = max(every, key=lambda run: run[0]["time"], default=[])
     return run, [line for line in of(run, "scaling") if line["scaling"] == "strong"]
 
 

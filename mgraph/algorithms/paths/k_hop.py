@@ -127,7 +127,7 @@ def run(shard: Shard, sources: np.ndarray, k: int) -> Columns:
     """
     device = shard.device
     if len(sources) == 1:
-        searches, sizes, more = BitParallelBfs(shard, sources, keeps=True), [], True
+        searches, sizes, more = BitParallelBfs(shard, sources, keeps=True), list[int](), True
         while more and len(sizes) <= k:
             more = searches.run(min(k, len(sizes) + LEVELS - 1))
             sizes += searches.counted()

@@ -6,10 +6,8 @@ begins with the exact state: no pass over all edges is needed to learn what vert
 error that it begins with is that of the last read, and of changed edges at their ends only. In undirected graphs most
 of the latter cancels out, since ranks are nearly in proportion to degrees.
 
-Vertices with changed edges that are no hubs send the change of their shares at once, if they have few edges. So do then
-those of their receivers whose own shares change most, up to 1 / `FEW` of all edges. Many leaves hang on few changed
-vertices, so the first pass leaves a third of the error. With all that, RMAT needs one pass over all edges instead of
-three or four after a batch of 1e-5 of them.
+Vertices with changed edges that are no hubs send the change of their shares at once, if they have few edges. With all
+that, RMAT needs one or two passes over all edges instead of three or four after a batch of 1e-5 of them.
 
 Rounding errors are below 1e-16 per read, relative to the sums. They add up over reads, and stay below 1e-10 in a
 million.
@@ -22,12 +20,11 @@ from typing import Any
 import numpy as np
 
 from mgraph.algorithms.algorithm import EdgeDelta, Renumbering, Shard, kernels
-from mgraph.algorithms.centrality.pagerank.forward_push import LISTED, Pushes
+from mgraph.algorithms.centrality.pagerank.forward_push import Pushes
 from mgraph.algorithms.centrality.pagerank.iteration import CELLS, read_tally
 from mgraph.algorithms.centrality.pagerank.power_iteration import PowerIteration
 from mgraph.device import Array
 from mgraph.kernels import Struct
-from mgraph.structures.sort import sort_keys
 
 __all__ = ["Carry"]
 
@@ -35,8 +32,6 @@ ONE = 2.0**61  #: the number 1 in the fixed point of shares
 WEIGHT_ONE = 2.0**30  #: the same, of the sum of shares along changed arcs
 MOST_SHARES = 1 / 16  #: such a sum of shares along changed arcs is too large to go on from
 FEW = 64  #: rows send at once if they have at most 1 / FEW of the edges
-LOW = np.uint64(2**32 - 1)
-OCTAVES = 64  #: classes of receivers, by the change of their shares
 
 
 class Carry(Pushes):
@@ -103,12 +98,16 @@ class Carry(Pushes):
             self.clear()
             return False
 
-        # Send the old shares along new edges, and then the new shares of some rows, and of their receivers.
+        # Send the old shares along new edges, and then the new shares of some rows.
         self.kernels.SendAlong(len(changes), flow=self.flow, changed=Struct(**changes.fields()), sent=self.sent)
         self._end_round()
         if FEW * edges <= arcs:
-            self._send(rows)
-            self._send(self._receivers(arcs / FEW))
+            self.kernels.NewShares(
+                len(rows), flow=self.flow, rows=rows, count=len(rows), base=self.base, degrees=self.degrees,
+                sums=self.sums, sent=self.sent,
+            )  # fmt: skip
+            self._hand_on(rows, len(rows))
+            self._end_round()
 
         # Add what came in, and scale.
         tally = self.device.zeros(CELLS, np.uint64)
@@ -139,16 +138,15 @@ class Carry(Pushes):
         self.state, self.list, self.edges, self.lost, self.one = (
             device.zeros(2 * 4, np.int64), device.empty(n, np.uint32), 0, 0.0, ONE
         )  # fmt: skip
-        self.residual = device.zeros(rows, np.int64)
         self.flow = Struct(
-            x=None, residual=self.residual, value=device.empty(rows, np.int64),
+            x=None, residual=device.zeros(rows, np.int64), value=device.empty(rows, np.int64),
             sums=device.zeros(n, np.int64), marks=device.zeros(-(-n // 32) + 1, np.uint32), list=self.list, next=None,
             state=self.state, first=self.shard.lo, n=rows, most=(1 << 63) - 1, one=ONE, alpha=self.alpha,
         )  # fmt: skip
 
     def _free(self) -> None:
         """Free the arrays of pushes."""
-        del self.flow, self.list, self.state, self.residual
+        del self.flow, self.list, self.state
 
     def _list(self, changes: EdgeDelta) -> tuple[Array, int, int]:
         """Return the changed rows that are no hubs, the sum of shares along changed arcs, and the edges of the rows."""
@@ -159,39 +157,3 @@ class Carry(Pushes):
         )  # fmt: skip
         count, edges, weight = self.device.to_host(counts).tolist()
         return rows[:count], weight, edges
-
-    def _send(self, rows: Array) -> None:
-        """Send the changes of the shares of `rows`, by what they have received so far."""
-        self.kernels.NewShares(
-            len(rows), flow=self.flow, rows=rows, count=len(rows), base=self.base, degrees=self.degrees,
-            sums=self.sums, sent=self.sent,
-        )  # fmt: skip
-        self._hand_on(rows, len(rows))
-        self._end_round()
-
-    def _receivers(self, most: float) -> Array:
-        """Return the own rows of the last receivers whose shares change most, which have `most` edges on all ranks.
-
-        They are chosen by classes, each with changes of up to twice those of the next one.
-        """
-        device, shard, xp = self.device, self.shard, self.device.xp
-        listed = int(device.to_host(self.state)[LISTED])
-        with device.taking(48 * listed, f"{listed} vertices that have received shares"):
-            rows = self.list[:listed]
-            if shard.size > 1:
-                rows = rows[(rows >= shard.lo) & (rows < shard.hi)]
-            rows = rows - np.uint32(shard.lo)
-            degrees = self.degrees[rows]
-            changes = xp.where(degrees > 0, xp.abs(self.residual[rows]) / xp.maximum(degrees, 1), 0)
-            octaves = xp.clip(xp.frexp(changes)[1], 0, OCTAVES - 1).astype(np.uint64)
-            # The edges of each class and of those below it. A histogram would be bound by atomics to few words.
-            keys, _ = sort_keys(device, octaves << np.uint64(32) | degrees)
-            ends = xp.searchsorted(keys >> np.uint64(32), xp.arange(OCTAVES, dtype=np.uint64), side="right")
-            below = xp.cumsum(keys & LOW)
-            mine = np.zeros(OCTAVES)
-            if len(rows):
-                mine[:] = device.to_host(xp.where(ends > 0, below[xp.maximum(ends, 1) - 1], 0))
-            # From the largest changes on, as long as there are few edges.
-            edges = shard.exchange.allreduce(mine)
-            first = 1 + int(np.argmax(edges[-1] - edges <= most))
-            return rows[octaves >= np.uint64(first)]

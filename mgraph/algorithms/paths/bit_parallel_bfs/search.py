@@ -68,7 +68,7 @@ class BitParallelBfs:
             (n_vertices if shard.size > 1 else 0, np.uint32), (shard.size, np.int64), (task_room(edges), np.uint64),
             (LEVELS, np.int64),
         )  # fmt: skip
-        self.counts = counts if keeps else None
+        self.counts: Array = counts if keeps else None
         self.fields = {
             "graph": edges.view(), "coming": coming, "seen": seen, "now": self.now, "lists": self.lists,
             "distance": distance, "out": out, "out_counts": out_counts, "sources": device.asarray(sources),
