@@ -71,6 +71,14 @@ def clustered(*place: Any, **options: Any) -> DynamicGraph:
     return graph
 
 
+def followed(make: Make, name: str, *place: Any, **options: Any) -> DynamicGraph:
+    """A graph with a maintained result, for which changes are logged."""
+    graph = make(*place, weighted=False, **options)
+    graph.beside = graph.maintain(name)  # it ends with its last reference
+    graph.beside.result()
+    return graph
+
+
 def timed(*place: Any, **options: Any) -> DynamicGraph:
     graph = DynamicGraph(*place, n_vertices=N, times=True, **options)
     graph.insert(SRC, DST, time=np.arange(M))
@@ -129,6 +137,11 @@ def maintained(name: str) -> Call:
 CHANGES: dict[str, tuple[Make, Call]] = {
     "insert": (plain, lambda graph: graph.insert(SRC2, DST2, WEIGHT2)),
     "insert, undirected": (undirected, lambda graph: graph.insert(SRC2, DST2, WEIGHT2)),
+    "insert, undirected, maintained": (
+        partial(followed, undirected, "connected_components"),
+        lambda graph: graph.insert(SRC2, DST2),
+    ),
+    "insert, maintained": (partial(followed, plain, "pagerank"), lambda graph: graph.insert(SRC2, DST2)),
     "delete": (plain, lambda graph: graph.delete(SRC[:B], DST[:B])),
     "update": (plain, lambda graph: graph.update(MIXED)),
     "update, sum": (partial(plain, combine="sum"), lambda graph: graph.update(MIXED)),
