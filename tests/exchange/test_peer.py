@@ -90,7 +90,7 @@ def test_large_parts_and_a_rank_that_is_late() -> None:
     run_threads("peer", 2, program)
 
 
-def test_no_shared_memory_is_told(monkeypatch) -> None:
+def test_no_shared_memory_is_told(monkeypatch, tmp_path) -> None:
     unlink = os.unlink
 
     def full(*_: int) -> None:
@@ -104,8 +104,8 @@ def test_no_shared_memory_is_told(monkeypatch) -> None:
     assert len(removed) == 1
     assert not os.path.exists(removed[0])
     monkeypatch.undo()
-    monkeypatch.setattr(segment, "FOLDER", "/nonexistent")
-    with pytest.raises(DeviceError, match="/nonexistent: No such file"):
+    monkeypatch.setattr(segment, "FOLDER", str(tmp_path / "missing"))
+    with pytest.raises(DeviceError, match="missing: No such file"):
         PeerExchange(0, 2, lambda: False, CPU)
 
 

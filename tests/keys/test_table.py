@@ -198,7 +198,7 @@ def test_columns_without_rows(kind, column):
         ([["a"]], "string", "src has type list and 2 dimensions"),
         ("a", "string", "src is 'a', one value; keys come in a list"),
         ([2**63, 1], "int64", r"src\[0\] is 9223372036854775808; keys run from"),
-        (pd.DataFrame({"a": ["b"]}), "string", r"src\[0\] is {'a': 'b'}; the graph's keys are strings"),
+        (pd.DataFrame({"a": ["b"]}), "string", "src is a DataFrame, a table; one of its columns is needed"),
         (pa.array([["a"]]), "string", r"src\[0\] is \['a'\]; the graph's keys are strings"),
         (pd.MultiIndex.from_tuples([(1, 2)]), "int64", "src is a MultiIndex of 2 levels"),
     ],

@@ -66,7 +66,9 @@ class ModelShard:
     n_vertices = N
 
     def __init__(self, graph: str, rank: int, size: int) -> None:
-        self.spec = SimpleNamespace(graph=graph, copy_of="", directed=False, reverse=False, combine="last", times=None)
+        self.spec = SimpleNamespace(
+            graph=graph, copy_of="", directed=False, reverse=False, combine="last", times=None, window_edges=None
+        )
         self.rank, self.size, self.exchange = rank, size, None
         self.lo, self.hi, self.epoch, self.changes = rank * N // size, (rank + 1) * N // size, 0, 0
         self.device, self.structures, self.results, self.maintained = _Device(), (), dict[str, Any](), dict[str, Any]()
