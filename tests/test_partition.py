@@ -63,6 +63,17 @@ def test_degree_order_is_a_permutation_with_hubs_first_in_each_range(n: int, siz
     assert max(sums) - min(sums) <= max(degrees, default=0)
 
 
+def test_degree_order_keeps_neighbours_of_a_grid_in_a_range() -> None:
+    side, size = 20, 4
+    v = np.arange(side * side)
+    right, down = v[v % side < side - 1], v[: -side]
+    src, dst = np.concatenate([right, down]), np.concatenate([right + 1, down + side])
+    order = degree_order(np.bincount(src, minlength=len(v)) + np.bincount(dst, minlength=len(v)), size)
+    owners = Partition.equal(len(v), size).owner(order)
+    # Three cuts between vertices of four edges, of at most `side` edges down and one to the right; and the border's rows.
+    assert (owners[src] != owners[dst]).sum() <= 3 * (side + 1) + 4 * side
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("size", [1, 3])
 def test_degree_order_on_a_gpu_is_that_on_the_host(size: int) -> None:
