@@ -51,7 +51,7 @@ class Gateway {
     i64 mate_count = 0, mates[most_ranks];
     Link* link = (Link*)world.links + carrying.next;
 
-    u8* place(i64 r, i64 offset) const { return (u8*)world.regions[r] + offset; }
+    u8* place(i64 r, i64 offset) const { return (u8*)world.region(r) + offset; }
     i64 offset(const void* own) const { return (u8*)own - place(world.rank, 0); }
     // What a rank tells its gateways: its messages to each rank, and `Shared`. In a message its numbers and flags follow.
     i64 told_words() const { return world.size + share_words; }
@@ -71,14 +71,14 @@ class Gateway {
         u8* data;
     };
     i64 share_bytes(i64 r, const Shared& shared) const {
-        i64 first = world.starts[r], end = world.starts[r + 1];
+        i64 first = world.start(r), end = world.start(r + 1);
         if (shared.vertices >= 0) return 16 * shared.count;
         if (shared.bits >= 0) return 4 * ((end + 31) / 32 - first / 32);
         return shared.array >= 0 ? shared.width * (end - first) : 0;
     }
     // The values that rank r shares, but for a list, in the region of a rank.
     u8* shared_place(i64 r, const Shared& shared, i64 of) const {
-        i64 first = world.starts[r];
+        i64 first = world.start(r);
         return place(of, shared.bits >= 0 ? shared.bits + first / 32 * 4 : shared.array + shared.width * first);
     }
     // Calls f(piece, part) for the parts of all pieces that are in n bytes at `data`, which begin at byte `from` of a
@@ -133,7 +133,7 @@ class Gateway {
         i64 n = lesser((stage_bytes - link->filled) & ~15ll, link->cargo - link->loaded);
         each_part(true, link->loaded, link->outgoing + link->filled, n, [&](const Piece& piece, const Part& part) {
             if (piece.receiver >= 0) {
-                u8* outbox = place(piece.sender, offset((u8*)world.out[piece.receiver]));
+                u8* outbox = place(piece.sender, offset((u8*)world.out(0, piece.receiver)));
                 copy_bytes(part.data, outbox + part.skipped, part.bytes);
             } else if (piece.shared.vertices >= 0) {
                 pack(piece, part);
@@ -202,7 +202,7 @@ class Gateway {
             if (told[mates[m]] < 0 || (told[mates[m]] > world.room && !over)) return false;
         return theirs.bits == own.bits && theirs.wide == own.wide && theirs.narrow == own.narrow &&
                theirs.array == own.array && theirs.width == own.width && (theirs.vertices < 0) == (own.vertices < 0) &&
-               theirs.count >= 0 && theirs.count <= world.starts[r + 1] - world.starts[r];
+               theirs.count >= 0 && theirs.count <= world.start(r + 1) - world.start(r);
     }
     bool fail(i64 why) {
         link->theirs = why, carrying.failed = 1;
@@ -215,7 +215,7 @@ class Gateway {
         if (link->unloaded + n < link->expected) n &= ~15ll;
         each_part(false, link->unloaded, link->incoming, n, [&](const Piece& piece, const Part& part) {
             if (piece.receiver >= 0) {
-                i64 inbox = offset((u8*)world.in[(meetings & 1) * world.size + piece.sender]);
+                i64 inbox = offset((u8*)world.in(meetings & 1, piece.sender));
                 copy_bytes(place(piece.receiver, inbox) + part.skipped, part.data, part.bytes);
                 return;
             }
@@ -228,7 +228,7 @@ class Gateway {
     }
     bool lists_own(const Piece& piece, const Part& part) const {
         const u64* records = (const u64*)part.data;
-        i64 first = world.starts[piece.sender], end = world.starts[piece.sender + 1];
+        i64 first = world.start(piece.sender), end = world.start(piece.sender + 1);
         for (i64 i = 0; i < part.bytes / 16; ++i)
             if ((u32)records[2 * i] < first || (u32)records[2 * i] >= end) return false;
         return true;

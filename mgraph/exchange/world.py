@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -199,13 +198,9 @@ class World:
         out = regions[None, :] + mine
         for r in self._strangers:
             out[:, r] = own + layout.outboxes + r * box
-        # One array for all tables, since each would be a copy to the GPU and a block of its memory.
         tables = [np.asarray(partition.starts, np.uint64), regions, out.reshape(-1), inboxes.reshape(-1)]
-        ends = np.cumsum([len(table) for table in tables])[:-1].tolist()
-        whole = device.asarray(np.concatenate(tables))
-        starts, regions, out, inboxes = (whole[a:b] for a, b in pairwise([0, *ends, None]))
         return Struct(
-            rank=self.rank, size=size, starts=starts.view(np.int64), regions=regions, out=out, **{"in": inboxes},
+            rank=self.rank, size=size, tables=device.asarray(np.concatenate(tables)),
             control=self._control, counts=self._counts,
             host=device.address(self._host_words), patience=PATIENCE[device.kind], room=layout.room,
             stay=_stay(device), message_bytes=layout.message, apart=int(not self.mapped and links is None),

@@ -73,8 +73,12 @@ template <class View, class Visit> DEVICE void visit_task(const View& graph, u64
 // Returns how many of n rows a tile takes at once; few rows are spread over all tiles of the grid.
 template <class Tile> DEVICE i64 rows_at_once(Grid grid, Tile tile, i64 n) {
     i64 tiles = grid.items(tile, n).step;
-    return greater(lesser((n + tiles - 1) / tiles, (i64)tile.size()), (i64)1);
+    if (n <= tiles) return 1;
+    if (n > tiles * (tile.size() - 1)) return tile.size();
+    return (u32)(n + tiles - 1) / (u32)tiles;
 }
+// How often `few` of n rows are taken. A division takes a GPU's lane as long as a load.
+template <class T> DEVICE T turns_of(T n, T few) { return few == 1 ? n : (n + few - 1) / few; }
 
 template <class Tile32, class View, class Visit>  // the rows of visit_rows that are not short
 DEVICE void visit_long_rows(const View& graph, Tile32 tile, i64 row, i64 degree, u64* tasks, i64* n_tasks,
@@ -98,10 +102,11 @@ DEVICE void visit_rows(const View& graph, Tile32 tile, i64 row, u64* tasks, i64*
     visit_long_rows(graph, tile, row, degree, tasks, n_tasks, visit);
 }
 
-// Visits like visit_rows where few lanes have rows: 8 lanes take a short row, so its edges are read concurrently.
+// Visits the short rows of few lanes: 8 lanes take one, so its edges are read concurrently. Returns the lane's row if it
+// was not short, else -1.
 constexpr int narrow = 8;
 template <class Tile32, class View, class Visit>
-DEVICE void visit_few_rows(const View& graph, Tile32 tile, i64 row, u64* tasks, i64* n_tasks, Visit visit) {
+DEVICE i64 visit_few_short(const View& graph, Tile32 tile, i64 row, Visit visit) {
     if constexpr (Tile32::size() > 1) {
         i64 degree = row < 0 ? 0 : (i64)graph.degree(row);
         bool brief = degree > 0 && degree <= short_degree;
@@ -113,9 +118,9 @@ DEVICE void visit_few_rows(const View& graph, Tile32 tile, i64 row, u64* tasks, 
             for (i64 unit = 0; unit < units; ++unit) visit(Tile<narrow>{}, next, unit);
             tile.sync();
         }
-        if (brief) row = -1;
+        if (brief) return -1;
     }
-    visit_rows(graph, tile, row, tasks, n_tasks, visit);
+    return row;
 }
 
 // Prefetch on a GPU, in two steps, if the View has them: begin = begins(row), then fetch_from(begin).

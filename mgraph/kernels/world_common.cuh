@@ -21,6 +21,7 @@ constexpr int said_words = number_count + 2;  // of a rank: messages to the read
 constexpr int slot_words = 2 * said_words;  // each half of a number carries the meeting's tag
 constexpr int most_ranks = 64;
 constexpr int state_words = 24;
+constexpr int most_table_words = 6 * most_ranks + 1;
 constexpr i64 bell_offset = 64, slots_offset = 256;  // in a region, which begins with a token; a CPU has a bell
 enum Flag : i64 { wants_to_leave = 1, overflowed = 2 };
 constexpr int flag_bits = 2;  // of the last word, above which are the messages sent to all
@@ -56,46 +57,42 @@ struct Numbers {
     i64 of[number_count] = {};
 };
 
-struct Heard {  // the words of each rank at the last meeting
+// The words of each rank at the last meeting; behind those of `most_ranks`, what they add up to. So a sum is one load.
+struct Heard {
     const i64* said;
     i64 rank, size, meetings;
+    static constexpr int totals = most_ranks * said_words;
+    // Adds up a word of all ranks. Of the last one the flags are joined.
+    static DEVICE void add_up(i64* said, i64 size, int word) {
+        i64 sum = 0, flags = 0, all = word == said_words - 1 ? ~(i64)0 << flag_bits : ~(i64)0;
+#pragma unroll 1
+        for (i64 r = 0; r < size; ++r) sum += said[r * said_words + word] & all, flags |= said[r * said_words + word] & ~all;
+        said[totals + word] = sum | flags;
+    }
     DEVICE i64 messages(i64 from) const { return said[from * said_words]; }
     DEVICE i64 number(i64 from, int k) const { return said[from * said_words + 1 + k]; }
     DEVICE i64 own(int k) const { return number(rank, k); }
-    DEVICE i64 total(int k) const {
-        i64 sum = 0;
-        for (i64 r = 0; r < size; ++r) sum += said[r * said_words + 1 + k];
-        return sum;
-    }
+    DEVICE i64 messages() const { return said[totals]; }  // received from all
+    DEVICE i64 total(int k) const { return said[totals + 1 + k]; }
     DEVICE i64 least(int k) const {  // the minimum over all ranks
         i64 least = said[1 + k];
         for (i64 r = 1; r < size; ++r) least = lesser(least, said[r * said_words + 1 + k]);
         return least;
     }
-    DEVICE bool any(i64 flag) const {
-        i64 all = 0;
-        for (i64 r = 0; r < size; ++r) all |= said[r * said_words + 1 + number_count];
-        return all & flag;
-    }
-    DEVICE i64 sent() const {  // messages of all ranks
-        i64 sum = 0;
-        for (i64 r = 0; r < size; ++r) sum += said[r * said_words + 1 + number_count] >> flag_bits;
-        return sum;
-    }
+    DEVICE bool any(i64 flag) const { return said[totals + 1 + number_count] & flag; }
+    DEVICE i64 sent() const { return said[totals + 1 + number_count] >> flag_bits; }  // messages of all ranks
     // messages sent now are read after the next meeting of the ranks
     DEVICE i64 sends() const { return meetings & 1; }
     DEVICE i64 reads() const { return (meetings & 1) ^ 1; }
 };
 
 template <class State> DEVICE void keep_state(const struct World& world, const State& state, i64 end);
+DEVICE const u64* near_tables(const u64* tables);  // the same words, in shared memory on a GPU
 
 struct World {
     i64 rank;
     i64 size;
-    const i64* starts;  // the first vertex of each rank's range, and one past the last
-    const u64* regions;  // the address of each rank's region in this process; 0: it cannot be reached
-    const u64* out;  // where to write messages to each rank, for two parities
-    const u64* in;  // the inbox of messages from each rank, for two parities
+    const u64* tables;  // of starts, regions, where to write messages, and inboxes; a GPU's blocks have copies
     u64* control;
     i64* counts;  // messages to each rank since the last meeting, then the numbers
     i64 host;  // address of words of the host: 1 if rank 0 wants to leave; from `report_at` on, how a launch ended
@@ -108,17 +105,25 @@ struct World {
     i64 carry;  // address of the host's function that carries a gateway's messages; those of its links, and their number
     i64 links;
     i64 link_count;
-    DEVICE u32* words(i64 r, i64 offset) const { return (u32*)(regions[r] + offset); }
-    DEVICE bool reaches(i64 r) const { return regions[r] != 0; }
-    DEVICE i64 lo() const { return starts[rank]; }
-    DEVICE i64 hi() const { return starts[rank + 1]; }
+    DEVICE i64 table_words() const { return 6 * size + 1; }
+    // The first vertex of a rank's range, or one past the last of all.
+    DEVICE i64 start(i64 r) const { return (i64)near_tables(tables)[r]; }
+    // The address of a rank's region in this process; 0: it cannot be reached.
+    DEVICE u64 region(i64 r) const { return near_tables(tables)[size + 1 + r]; }
+    // Where to write messages to a rank, and the inbox of messages from it, for two parities.
+    DEVICE u64 out(i64 parity, i64 to) const { return near_tables(tables)[2 * size + 1 + parity * size + to]; }
+    DEVICE u64 in(i64 parity, i64 from) const { return near_tables(tables)[4 * size + 1 + parity * size + from]; }
+    DEVICE u32* words(i64 r, i64 offset) const { return (u32*)(region(r) + offset); }
+    DEVICE bool reaches(i64 r) const { return region(r) != 0; }
+    DEVICE i64 lo() const { return start(rank); }
+    DEVICE i64 hi() const { return start(rank + 1); }
     DEVICE i64 rows() const { return hi() - lo(); }
-    DEVICE i64 vertices() const { return starts[size]; }
+    DEVICE i64 vertices() const { return start(size); }
     DEVICE i64 owner(i64 v) const {
         i64 first = 0;
         for (i64 n = size; n > 1;) {
             i64 half = n / 2;
-            if (starts[first + half] <= v) first += half, n -= half;
+            if (start(first + half) <= v) first += half, n -= half;
             else n = half;
         }
         return first;
@@ -130,10 +135,10 @@ struct World {
         if (place < room) put(heard, to, place, message);
     }
     template <class T> DEVICE void put(const Heard& heard, i64 to, i64 place, T message) const {
-        store((T*)out[heard.sends() * size + to] + place, message);
+        store((T*)out(heard.sends(), to) + place, message);
     }
     template <class T = u32> DEVICE T message(const Heard& heard, i64 from, i64 i) const {
-        return load((const T*)in[heard.reads() * size + from] + i);
+        return load((const T*)in(heard.reads(), from) + i);
     }
     DEVICE i64* number(int k) const { return counts + size + k; }
     // Writes the words that the host carries at a meeting of all ranks, and clears the counts. Called by `n` lanes.
@@ -158,7 +163,7 @@ struct World {
         store_shared(told + size, program.shares(state));
     }
     DEVICE u64* slot(i64 of, i64 meetings, i64 from) const {
-        return (u64*)(regions[of] + slots_offset) + ((meetings & 1) * size + from) * slot_words;
+        return (u64*)(region(of) + slots_offset) + ((meetings & 1) * size + from) * slot_words;
     }
     DEVICE u64* heard_of(i64 r) const { return control + heard_at + r * slot_words; }
 };

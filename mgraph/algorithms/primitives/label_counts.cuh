@@ -112,7 +112,7 @@ struct Voting {
     template <class After> DEVICE void run(Grid grid, After after) const {
         Tile<32> tile;
         i64 few = rows_at_once(grid, tile, n);
-        for (i64 i : grid.items(tile, (n + few - 1) / few)) {
+        for (i64 i : grid.items(tile, turns_of(n, few))) {
             i64 at = i * few + tile.rank(), row = tile.rank() < few && at < n ? row_at(at) : -1;
             fetch_row(graph, at, n, [&](i64 later) { return row_at(later); });
             i64 degree = row >= 0 && votes.may_choose(row) ? edges(row) : 0;

@@ -8,11 +8,7 @@
 // ---- messages ------------------------------------------------------------------------------------------------------
 
 // How many have come in, those that did not fit into an inbox among them.
-DEVICE i64 received(const World& world, const Heard& heard, i64 inbox) {
-    i64 sum = 0;
-    for (i64 r = 0; inbox && r < world.size; ++r) sum += heard.messages(r);
-    return sum;
-}
+DEVICE i64 received(const Heard& heard, i64 inbox) { return inbox ? heard.messages() : 0; }
 DEVICE u32 pending(const World& world, const Heard& heard, i64 i) {  // the i-th message, where all fitted
     i64 r = 0;
     for (; i >= heard.messages(r); ++r) i -= heard.messages(r);
@@ -133,12 +129,12 @@ DEVICE void expand_rows(Grid grid, const View& graph, i64 n, i64 listed, ListedA
                         i64* n_tasks, Visit visit, After after) {
     Tile<32> tile;
     i64 few = rows_at_once(grid, tile, n);
-    for (i64 i : grid.items(tile, (n + few - 1) / few)) {
+    for (i64 i : grid.items(tile, turns_of(n, few))) {
         i64 at = i * few + tile.rank();
         fetch_row(graph, at, listed, listed_at);
         i64 row = tile.rank() < few && at < n ? row_at(at) : -1;
-        if (few * narrow <= tile.size()) visit_few_rows(graph, tile, row, tasks, n_tasks, visit);
-        else visit_rows(graph, tile, row, tasks, n_tasks, visit);
+        if (few * narrow <= tile.size()) row = visit_few_short(graph, tile, row, visit);
+        visit_rows(graph, tile, row, tasks, n_tasks, visit);
         after(tile);
     }
 }

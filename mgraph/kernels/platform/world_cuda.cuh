@@ -3,6 +3,13 @@
 // memory of their own GPU. The leader decides whether to leave.
 #pragma once
 
+// Each block's copy: after a meeting, a load from global memory goes past L1.
+DEVICE u64* shared_tables() {
+    SHARED(u64, words, most_table_words);
+    return words;
+}
+DEVICE const u64* near_tables(const u64*) { return shared_tables(); }
+
 // For words that another rank may write, too.
 DEVICE void or_everywhere(u32* p, u32 v) {
     asm volatile("red.relaxed.sys.global.or.b32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
@@ -27,7 +34,7 @@ DEVICE void store_pair(u64* p, u64 a, u64 b) {
 }
 
 template <class Program> struct OVERLAY Gathering {  // the meetings of one launch; one for each block, in shared memory
-    i64 said[most_ranks * said_words];
+    i64 said[Heard::totals + said_words];
     typename Program::State state;
     i64 step, meetings, born, looked;
     u64 sums[number_count];
@@ -149,11 +156,10 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
         looked = clock64();
         if (load((const u32*)world.host)) store(world.control + told_at, (u64)1);
     }
-    // Called by all threads of all blocks. Afterwards the state is that of the next phase, and `left` tells if the launch
+    // Called by all threads of all blocks, whose work is done (`add`). Afterwards the state is that of the next phase, and `left` tells if the launch
     // ends.
     DEVICE void meet(const Program& program, bool resumed) {
         const World& world = program.world;
-        __syncthreads();
         if (threadIdx.x >= 32) {
             __syncthreads();
             return;
@@ -174,10 +180,14 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
         if (last && !resumed) say(world, alone);
         bool all = hear(program, alone, last, began);
         __syncwarp();
+        if (threadIdx.x < said_words) Heard::add_up(said, world.size, threadIdx.x);
+        __syncwarp();
         if (first) {
             if (all) {
                 meetings += !alone;
-                program.next(state, heard(world));
+                typename Program::State now = state;  // in registers
+                program.next(now, heard(world));
+                state = now;
                 // A meeting of the own blocks alone does not tell which ranks want to leave.
                 bool heard_all = !alone || world.size == 1;
                 left = heard_all && heard(world).any(wants_to_leave) && state.phase ? stayed : ended;
@@ -188,12 +198,8 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
         }
         __syncthreads();
     }
-    DEVICE void add(const World& world, const Numbers& mine) {  // one addition for each block and number
-        bool any = false;
-        for (int k = 0; k < number_count; ++k) any |= mine.of[k] != 0;
-        if (!__syncthreads_or(any)) return;
-        if (threadIdx.x < number_count) sums[threadIdx.x] = 0;
-        __syncthreads();
+    // Adds what the threads counted, by one addition for each block and number, once all of the block are here.
+    DEVICE void add(const World& world, const Numbers& mine) {
         for (int k = 0; k < number_count; ++k)
             if (__any_sync(~0u, mine.of[k] != 0)) {
                 i64 sum = mine.of[k];
@@ -201,8 +207,10 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
                 if ((threadIdx.x & 31) == 0) atomicAdd(sums + k, (u64)sum);
             }
         __syncthreads();
-        if (threadIdx.x < number_count && sums[threadIdx.x])
+        if (threadIdx.x < number_count && sums[threadIdx.x]) {
             atomic_add(world.number((int)threadIdx.x), (i64)sums[threadIdx.x]);
+            sums[threadIdx.x] = 0;
+        }
     }
     // Loads the state, and the numbers heard before this launch. Returns true if the ranks have not met yet since the
     // phase's work.
@@ -213,6 +221,8 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
             if (program.resume) load_pair(world.heard_of(0) + i * 2, a, b);
             said[i] = (i64)((u64)(u32)b << 32 | (u32)a);
         }
+        for (i64 i = threadIdx.x; i < world.table_words(); i += blockDim.x) shared_tables()[i] = world.tables[i];
+        if (threadIdx.x < number_count) sums[threadIdx.x] = 0;
         if (threadIdx.x == 0) {
             step = (i64)load(world.control + step_at), meetings = (i64)load(world.control + meetings_at);
             born = looked = clock64(), left = ended;
@@ -224,6 +234,8 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
                 store(world.control + told_at, (u64)told);
             }
         }
+        __syncthreads();
+        if (threadIdx.x < said_words) Heard::add_up(said, world.size, threadIdx.x);
         __syncthreads();
         if (threadIdx.x == 0 && program.resume == carried) {
             ++step, ++meetings;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 DEVICE void or_everywhere(u32* p, u32 v) { atomic_or(p, v); }  // for words that another rank may write, too
+DEVICE const u64* near_tables(const u64* tables) { return tables; }
 DEVICE void store_four(u32* p, const u32 (&v)[4]) {
     for (int i = 0; i < 4; ++i) store(p + i, v[i]);
 }
@@ -119,7 +120,7 @@ class Gathering {
     }
 
 public:
-    i64 said[most_ranks * said_words] = {};  // nothing before the first meeting
+    i64 said[Heard::totals + said_words] = {};  // nothing before the first meeting
     i64 step, meetings, born = now_nanoseconds();
 
     Gathering(const World& world, bool recall)
@@ -128,6 +129,7 @@ public:
             const u64* pair = world.heard_of(0) + 2 * i;
             said[i] = (i64)((u64)(u32)pair[1] << 32 | (u32)pair[0]);
         }
+        add_up();
     }
     Heard heard() const { return {said, world.rank, world.size, meetings}; }
     // True if a rank wants to leave. A meeting of the own rank alone does not tell that.
@@ -136,6 +138,9 @@ public:
         meetings += !alone;
         program.next(state, heard());
     }
+    void add_up() {
+        for (int k = 0; k < said_words; ++k) Heard::add_up(said, world.size, k);
+    }
     End meet(bool alone, bool resumed) {
         ++step;
         if (!resumed) say(alone);
@@ -143,6 +148,7 @@ public:
         if (alone) take(world.rank);
         else end = listen();
         if (end) --step;
+        else add_up();
         return end;
     }
     void keep(i64 end) const {

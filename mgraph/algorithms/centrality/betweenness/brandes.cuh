@@ -274,7 +274,7 @@ struct Brandes {
         Tile<lanes> tile;
         const u32* list = listing() + load(firsts + s.level);
         u32 n = (u32)length(s.level), few = (u32)rows_at_once(grid, tile, n);  // 32 bits, for want of registers
-        Items share = grid.items(tile, (n + few - 1) / few);
+        Items share = grid.items(tile, turns_of(n, few));
         for (u32 i = (u32)share.first; i < (u32)share.last; i += (u32)share.step) {
             u32 at = i * few + tile.rank();
             fetch_row(rows, at, n, [&](i64 next) { return (i64)list[next] - world.lo(); });

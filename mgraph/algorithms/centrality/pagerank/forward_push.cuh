@@ -312,14 +312,15 @@ struct Rounds {
         Tile<lanes> tile;
         i64 edges = 0, share = rows_at_once(grid, tile, count);
         for (i64 one : grid.items(1)) store(now.state + o_next + one, (i64)0);
-        for (i64 i : grid.items(tile, (count + share - 1) / share)) {
+        for (i64 i : grid.items(tile, turns_of(count, share))) {
             i64 at = i * share + tile.rank(), row = at < lesser(count, (i + 1) * share) ? (i64)load(front + at) : -1;
             i64 degree = row < 0 ? 0 : (i64)graph.degree(row);
             if (row >= 0) now.take(row, degree);
             edges += degree;
             tile.sync();
-            visit_few_rows(graph, tile, row, tasks, now.state + o_tasks,
-                           [&](auto group, i64 its, i64 unit) { hand_on(graph, group, its, unit, now); });
+            auto visit = [&](auto group, i64 its, i64 unit) { hand_on(graph, group, its, unit, now); };
+            row = visit_few_short(graph, tile, row, visit);
+            visit_rows(graph, tile, row, tasks, now.state + o_tasks, visit);
         }
         edges = tile.sum(edges);
         if (tile.rank() == 0 && edges) atomic_add(now.state + o_edges, edges);

@@ -101,7 +101,7 @@ struct PushIteration {
     DEVICE void do_drain(Grid grid, const Heard& heard) const {
         for (i64 r = 0; r < world.size; ++r) {
             if (r == world.rank) continue;
-            i64 first = world.starts[r], n = world.starts[r + 1] - first;
+            i64 first = world.start(r), n = world.start(r + 1) - first;
             for (i64 i : grid.items(n)) world.put(heard, r, i, bits_of(pushed.take(first + i)));
             for (i64 i : grid.items(1)) atomic_add(world.counts + r, n + i);
         }

@@ -89,7 +89,7 @@ struct Forest {
 
     DEVICE u32* shared_bits(i64 r) const { return world.words(r, shared_offset); }
     DEVICE u32* plants(i64 r, i64 from) const { return world.words(r, plants_offset) + from * planted; }
-    DEVICE i64 planted_rows(i64 r) const { return lesser(planted, (i64)(world.starts[r + 1] - world.starts[r])); }
+    DEVICE i64 planted_rows(i64 r) const { return lesser(planted, (i64)(world.start(r + 1) - world.start(r))); }
     DEVICE i64 vertices() const { return world.vertices(); }
     DEVICE u64* task_list(int side) const { return tasks + side * task_room; }
     template <class Visit> DEVICE void visit_views(Visit visit) const {
@@ -116,7 +116,7 @@ struct Forest {
         case count:
         case name:
         case agree: return 1;
-        case learn: return received(world, heard, s.inbox) / 32;
+        case learn: return received(heard, s.inbox) / 32;
         default: return vertices() / 32;
         }
     }
@@ -191,7 +191,7 @@ struct Forest {
     // The same for all vertices that may have edges, once the ranks have said how many these are.
     template <class Work> DEVICE void take_all(Grid grid, const State& s, const u32* trees, Work work) const {
         for (i64 r = 0; r < world.size; ++r) {
-            i64 first = world.starts[r], rows = world.size > 1 ? load(active + r) : s.active;
+            i64 first = world.start(r), rows = world.size > 1 ? load(active + r) : s.active;
             take_vertices(grid, trees, first, first + rows, work);
         }
     }
@@ -247,7 +247,7 @@ struct Forest {
         for (i64 r = 0; r < world.size; ++r) {
             if (r == world.rank) continue;
             for (i64 i : grid.items(planted_rows(r)))
-                store(parent + world.starts[r] + i, load(plants(world.rank, r) + i));
+                store(parent + world.start(r) + i, load(plants(world.rank, r) + i));
         }
     }
     // Joins the neighbours that `do_plant` has noted: of the first rows, then of the others.
@@ -307,7 +307,7 @@ struct Forest {
                     if (id != no_id) compress(trees, id);
             }
         for (i64 r = 0; s.phase == flatten && planted && r < world.size; ++r)
-            if (r != world.rank) take_vertices(grid, trees, world.starts[r], world.starts[r] + planted_rows(r), flat);
+            if (r != world.rank) take_vertices(grid, trees, world.start(r), world.start(r) + planted_rows(r), flat);
         if (last && links)
             for (i64 v : grid.items(vertices())) note_hook(links, hooks, v);
         if (s.parts && s.phase == flatten_rows)

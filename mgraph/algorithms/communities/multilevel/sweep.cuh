@@ -101,7 +101,7 @@ struct Sweep {
         case settle: return of_group(s, s.group, 1) - of_group(s, s.group, 0);
         case follow_hubs: return s.tasks + s.back_tasks;
         case follow_rows: return s.moves / lanes;
-        default: return (s.moves + s.others + received(world, heard, s.inbox)) / 32;
+        default: return (s.moves + s.others + received(heard, s.inbox)) / 32;
         }
     }
     DEVICE Numbers step(Grid grid, const State& s, const Heard& heard) const {
@@ -197,7 +197,7 @@ struct Sweep {
         visit_views([&](const View& edges, int side) {
             Tile<lanes> tile;
             u32 n = (u32)s.moves, few = (u32)rows_at_once(grid, tile, n);  // 32 bits, for want of registers
-            for (i64 i : grid.items(tile, (n + few - 1) / few)) {
+            for (i64 i : grid.items(tile, turns_of(n, few))) {
                 u32 at = (u32)i * few + tile.rank();
                 visit_rows(edges, tile, (u32)tile.rank() < few && at < n ? follow(at) : -1, task_list(side),
                            world.number(TASKS + side),

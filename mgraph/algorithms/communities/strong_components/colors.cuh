@@ -106,14 +106,14 @@ struct Colors {
     DEVICE i64 items(const State& s, const Heard& heard) const {
         switch (s.phase) {
         case count: return (s.search == sources ? world.vertices() : world.rows()) / 32;
-        case spread: return (s.listed + received(world, heard, s.inbox)) / 16;  // a CPU wakes nobody for 512 rows
+        case spread: return (s.listed + received(heard, s.inbox)) / 16;  // a CPU wakes nobody for 512 rows
         case hubs: return s.tasks * 8;
         case tell: return lesser(world.room, world.vertices()) / 32;
         case tell_pivot: return 1;
         case share:
         case find_roots:
         case share_names: return s.open / 32;
-        case learn: return received(world, heard, s.inbox) / 32;
+        case learn: return received(heard, s.inbox) / 32;
         default: return world.vertices() / 32;
         }
     }
@@ -191,7 +191,7 @@ struct Colors {
         DEVICE void tell_owner(u32 id) const {
             if (s.search == forward && !mark(all.marked_others(), id)) return;
             i64 owner = world.owner(id);
-            store(all.changed + world.starts[owner] + take_place(all.lengths_of(s.turn) + owner), id);
+            store(all.changed + world.start(owner) + take_place(all.lengths_of(s.turn) + owner), id);
         }
         DEVICE void take(u32 id, u32 value, u32 wanted) {
             if (!brings(id, value, wanted)) return;
@@ -257,9 +257,9 @@ struct Colors {
         Tile<lanes> tile;
         Finds finds(*this, s);
         bool by_task = s.phase == hubs;
-        u32 n = (u32)(by_task ? s.tasks : s.listed + received(world, heard, s.inbox));
+        u32 n = (u32)(by_task ? s.tasks : s.listed + received(heard, s.inbox));
         u32 few = by_task ? 1u : (u32)rows_at_once(grid, tile, n);
-        Items share = grid.items(tile, (n + few - 1) / few);
+        Items share = grid.items(tile, turns_of(n, few));
         visit_side(s, [&](const View& edges) {
             auto listed_row = [&](i64 at) { return (i64)finds.row_of(load(listing(s.turn) + at)); };
             for (u32 i = (u32)share.first; i < (u32)share.last; i += (u32)share.step) {
@@ -297,7 +297,7 @@ struct Colors {
             i64 n = load(n_changed + r), now = greater(lesser(n - first, world.room), (i64)0);
             longest = greater(longest, n);
             for (i64 i : grid.items(now)) {
-                u32 id = load(changed + world.starts[r] + first + i);
+                u32 id = load(changed + world.start(r) + first + i);
                 u32 value = load((s.search == backward ? root : finds.words) + id);
                 if (trims) store(finds.words + id, 0u);
                 if (s.search == forward) store(marked_others() + id / word_bits, 0u);

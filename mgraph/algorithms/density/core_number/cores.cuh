@@ -71,8 +71,8 @@ struct Cores {
         case count: return world.rows() / 16;
         case count_hubs: return s.tasks + s.back_tasks;
         case scan: return remaining(s) / 128;
-        case receive: return received(world, heard, s.inbox) / 64;
-        default: return s.listed / 2 + (s.tasks + s.back_tasks) * 8 + received(world, heard, s.inbox) / 64;
+        case receive: return received(heard, s.inbox) / 64;
+        default: return s.listed / 2 + (s.tasks + s.back_tasks) * 8 + received(heard, s.inbox) / 64;
         }
     }
     DEVICE Numbers step(Grid grid, const State& s, const Heard& heard) const {
@@ -268,7 +268,7 @@ struct Cores {
         if (Tile<lanes>::size() == 1 && s.inbox) round.receive(grid);
         // the listed rows: parts of one, or several at once
         u32 n = (u32)s.listed, parts = round.parts_of(grid, tile, n), few = (u32)rows_at_once(grid, tile, n);
-        Items share = parts > 1 ? grid.scattered(tile, n * parts) : grid.items(tile, (n + few - 1) / few);
+        Items share = parts > 1 ? grid.scattered(tile, n * parts) : grid.items(tile, turns_of(n, few));
         const u32* rows = listing(s.turn);
         for (u32 i = (u32)share.first; i < (u32)share.last; i += (u32)share.step) {  // 32 bits, for want of registers
             i64 row = -1;

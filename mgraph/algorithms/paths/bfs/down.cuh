@@ -34,14 +34,31 @@ struct SearchDown {
         for (int k = 0; k < n; ++k)
             if (open >> k & 1 && !visit_first(ids[k])) open &= ~(1u << k);
         for (int k = 0; k < n; ++k)
-            if (open >> k & 1 && !finds.add(ids[k])) {
+            if (open >> k & 1 && finds.add(ids[k])) open &= ~(1u << k);
+        if (open)
+            for (int k = 0; k < n; ++k) {
                 u32 id = ids[k];
-                hand_on(Tile<1>{}, &id, 1);
+                if (open >> k & 1) hand_on(Tile<1>{}, &id, 1);
             }
     }
-    // Own vertices get their distance and go to the next list, others to their owners.
+    template <class Group> DEVICE void hand_on_all(Group tile, u32 least) const {
+        u32 n = finds.waiting(tile);
+        if (n < least) return;
+        hand_on(tile, finds.ids, n);
+        tile.sync();
+        finds.clear(tile);
+    }
     template <class Group> DEVICE void hand_on(Group group, u32* ids, u32 n) const {
+        mine.of[Search::ARCS] += handed_on(group, search, heard, s.level + 1, s.next_listed, ids, n);
+    }
+    // Own vertices get their distance and go to the next list, others to their owners. Returns the arcs of them that the
+    // lane counted. Apart: with a copy for each caller, a GPU took longer to fetch the instructions.
+    template <class Group>
+    static APART i64 handed_on(Group group, const Search& search, Heard heard, i64 level, i64 next_listed, u32* ids,
+                               u32 n) {
         constexpr int few = Group::width > 1 ? 4 : 1;  // accesses of a lane at once
+        const World& world = search.world;
+        i64 arcs = 0;
         for (u32 base = group.rank(); base < n; base += few * group.size()) {
             u32 id[few];
             i64 row[few], before[few];
@@ -50,31 +67,25 @@ struct SearchDown {
                 u32 at = base + k * group.size();
                 id[k] = at < n ? ids[at] : no_id;
                 i64 owner = id[k] == no_id ? world.rank : world.owner(id[k]);
-                row[k] = (i64)id[k] - world.starts[owner], before[k] = Search::unreached;
+                row[k] = (i64)id[k] - world.start(owner), before[k] = Search::unreached;
                 if (id[k] == no_id || owner != world.rank) continue;
-                if (world.size == 1) search.distance[row[k]] = (i32)(s.level + 1);
-                else before[k] = lower(row[k], s.level + 1);
+                if (world.size == 1) search.distance[row[k]] = (i32)level;
+                else before[k] = (i64)atomic_min((u32*)search.distance + row[k], (u32)level);
             }
 #pragma unroll
             for (int k = 0; k < few; ++k) {
                 if (id[k] == no_id) continue;
-                if (before[k] <= s.level + 1) ids[base + k * group.size()] = no_id;
-                else if (row[k] < world.rows()) mine.of[Search::ARCS] += search.graph.degree(row[k]);  // others' alike
+                if (before[k] <= level) ids[base + k * group.size()] = no_id;
+                else if (row[k] < world.rows()) arcs += search.graph.degree(row[k]);  // others' alike
             }
         }
         group.sync();
         send_all(
             group, world, heard, n, [&](u32 at) { return ids[at]; }, world.number(Search::LISTED),
             [&](i64 place, u32 id) {
-                store(search.listing(s.level + 1) + s.next_listed + place, (u32)((i64)id - world.lo()));
+                store(search.listing(level) + next_listed + place, (u32)((i64)id - world.lo()));
             });
-    }
-    template <class Group> DEVICE void hand_on_all(Group tile, u32 least) const {
-        u32 n = finds.waiting(tile);
-        if (n < least) return;
-        hand_on(tile, finds.ids, n);
-        tile.sync();
-        finds.clear(tile);
+        return arcs;
     }
     template <class Group> DEVICE void expand_unit(Group group, i64 row, i64 unit, bool look_again) const {
         read_ids(search.graph, group, row, unit, [&](const auto& ids) { discover(ids, look_again); });
@@ -84,7 +95,7 @@ struct SearchDown {
         Tile<Search::lanes> tile;
         finds.clear(tile);
         const u32* rows_listed = search.listing(s.level);
-        i64 n = s.listed + received(world, heard, s.inbox);
+        i64 n = s.listed + received(heard, s.inbox);
         bool look_again = n > crowded;
         auto row_at = [&](i64 at) -> i64 {
             if (at >= s.listed) return receive(pending(world, heard, at - s.listed), s.level);

@@ -66,7 +66,7 @@ struct BreadthFirst {
         return down || ups ? seen_offset + (s.buffer ^ (i64)ups) * seen_words * 4 : -1;
     }
     DEVICE i64 items(const State& s, const Heard& heard) const {
-        i64 messages = received(world, heard, s.inbox);
+        i64 messages = received(heard, s.inbox);
         switch (s.phase) {
         case clear: return world.rows();
         case expand: return (s.listed + messages) * 8;
@@ -139,6 +139,8 @@ struct BreadthFirst {
     // ---- which phase follows -----------------------------------------------------------------------------------------
 
     DEVICE void next(State& s, const Heard& heard) const {
+        i64 sent = 0;  // of the next level's vertices
+        bool ends = false;  // the level
         switch (s.phase) {
         case clear:
             s.left = heard.total(FOUND), s.active = heard.own(LATE);
@@ -149,14 +151,21 @@ struct BreadthFirst {
             break;
         case expand:
             s.tasks = heard.own(TASKS);
-            after_sending(s, heard, heard.total(TASKS) ? hubs : finished);
+            s.found = s.found_arcs = 0;
+            [[fallthrough]];
+        case hubs:
+            count_finds(s, heard);
+            s.inbox = heard.sent() > 0;
+            s.after = s.phase == expand && heard.total(TASKS) ? hubs : finished;
+            if (heard.any(overflowed)) s.phase = collect;
+            else if (s.after == hubs) s.phase = hubs;
+            else ends = true, sent = heard.sent();
             break;
-        case hubs: after_sending(s, heard, finished); break;
         case collect:
             count_finds(s, heard);
             s.inbox = 0;
             if (s.after == hubs) s.phase = hubs;
-            else end_level(s, 0);
+            else ends = true;
             break;
         case settle:
             s.settled = heard.own(LATE), s.reached += s.settled, s.inbox = 0;
@@ -179,7 +188,7 @@ struct BreadthFirst {
                 break;
             }
             s.buffer ^= 1;
-            end_level(s, 0);
+            ends = true;
             break;
         case list:
             s.listed = heard.own(LISTED);
@@ -187,6 +196,7 @@ struct BreadthFirst {
             break;
         default: s.reached = heard.total(FOUND), s.phase = finished;
         }
+        if (ends) end_level(s, sent);
     }
     // Vertices found and listed, or settled late, on all ranks.
     DEVICE void count_finds(State& s, const Heard& heard) const {
@@ -200,14 +210,6 @@ struct BreadthFirst {
             if (heard.total(LATE) > 0) s.levels = greater(s.levels, s.level + 1);
         }
         s.found_arcs += heard.total(ARCS);
-    }
-    DEVICE void after_sending(State& s, const Heard& heard, i64 after) const {
-        if (s.phase == expand) s.found = s.found_arcs = 0;
-        count_finds(s, heard);
-        s.inbox = heard.sent() > 0;
-        if (heard.any(overflowed)) s.phase = collect, s.after = after;
-        else if (after == hubs) s.phase = hubs;
-        else end_level(s, heard.sent());
     }
     // The next level becomes the frontier; `sent` of its vertices are still messages.
     DEVICE void end_level(State& s, i64 sent) const {

@@ -58,7 +58,7 @@ struct BitParallel {
                 return;
             }
             i64 owner = bfs.world.owner(id);
-            store(bfs.out + bfs.world.starts[owner] + take_place(bfs.out_counts + owner), id);
+            store(bfs.out + bfs.world.start(owner) + take_place(bfs.out_counts + owner), id);
         }
     };
 
@@ -78,7 +78,7 @@ struct BitParallel {
         case seed: return n_sources;
         case hubs: return s.tasks * 256;
         case sending: return world.size;
-        case receiving: return received(world, heard, s.inbox);
+        case receiving: return received(heard, s.inbox);
         default: return s.listed / 16;  // a CPU wakes nobody for 512 rows
         }
     }
@@ -140,7 +140,7 @@ struct BitParallel {
             i64 count = load(out_counts + r), first = s.part * world.room;
             i64 n = greater(lesser(world.room, count - first), (i64)0);
             for (i64 i : grid.items(n)) {
-                u32 id = load(out + world.starts[r] + first + i);
+                u32 id = load(out + world.start(r) + first + i);
                 u64 bits = load(coming + id);
                 world.put(heard, r, 2 * i, (u64)id);
                 world.put(heard, r, 2 * i + 1, bits);

@@ -180,7 +180,7 @@ struct NearFar {
         Tile<lanes> tile;
         Finds finds{*this, s, heard};
         i64 n = rows_now(s, heard), few = rows_at_once(grid, tile, n);
-        for (i64 i : grid.items(tile, (n + few - 1) / few)) {
+        for (i64 i : grid.items(tile, turns_of(n, few))) {
             i64 at = i * few + tile.rank();
             fetch_row(graph, at, s.near, [&](i64 next) { return (i64)load(near_list(s.turn) + next); });
             i64 row = tile.rank() < few && at < n ? row_at(s, heard, at, finds) : -1;

@@ -130,7 +130,7 @@ struct Walking {
         i64 few = rows_at_once(grid, tile, s.here);
         bool crowded = few * narrow > tile.size();  // else each row is read by all lanes
         i64 brief = crowded ? short_degree : 0, middling = crowded ? narrow_degree : 0;
-        for (i64 i : grid.items(tile, (s.here + few - 1) / few)) {
+        for (i64 i : grid.items(tile, turns_of(s.here, few))) {
             i64 present = i * few + tile.rank();
             bool mine = tile.rank() < few && present < s.here;
             i64 row = mine ? row_of(present) : 0, degree = mine ? (i64)graph.degree(row) : 0;
@@ -155,7 +155,7 @@ struct Walking {
         switch (s.phase) {
         case pieces: s.phase = move; return;
         case move:
-            s.first += s.here, s.here = received(world, heard, 1);
+            s.first += s.here, s.here = received(heard, 1);
             ++s.step;
             s.phase = arrive;
             return;
