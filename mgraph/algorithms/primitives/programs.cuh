@@ -123,15 +123,13 @@ struct Finds {
 };
 
 // Expands n rows, row_at(i) or -1, of which the first `listed` are in a list: visit(group, row, unit) for their units,
-// after(tile) when a tile has done its share of them. Rows of high degree become tasks. Where most rows are short, a tile
-// takes four: few tiles of each multiprocessor then issue instructions, and the others wait.
+// after(tile) when a tile has done its share of them. Rows of high degree become tasks.
 template <class View, class ListedAt, class RowAt, class Visit, class After>
 DEVICE void expand_rows(Grid grid, const View& graph, i64 n, i64 listed, ListedAt listed_at, RowAt row_at, u64* tasks,
-                        i64* n_tasks, bool short_rows, Visit visit, After after) {
+                        i64* n_tasks, Visit visit, After after) {
     Tile<32> tile;
     i64 few = rows_at_once(grid, tile, n);
-    if (short_rows && tile.size() > 1) few = greater(few, (i64)(tile.size() / narrow));
-    for (i64 i : grid.scattered(tile, turns_of(n, few))) {
+    for (i64 i : grid.items(tile, turns_of(n, few))) {
         i64 at = i * few + tile.rank();
         fetch_row(graph, at, listed, listed_at);
         i64 row = tile.rank() < few && at < n ? row_at(at) : -1;

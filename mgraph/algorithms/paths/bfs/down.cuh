@@ -105,7 +105,7 @@ struct SearchDown {
         };
         expand_rows(
             grid, search.graph, n, s.listed, [&](i64 at) { return (i64)load(rows_listed + at); }, row_at, search.tasks,
-            world.number(Search::TASKS), s.short_rows,
+            world.number(Search::TASKS),
             [&](auto group, i64 row, i64 unit) { expand_unit(group, row, unit, look_again); },
             [&](auto tile) { hand_on_all(tile, Finds::most / 3); });
         hand_on_all(tile, 1);

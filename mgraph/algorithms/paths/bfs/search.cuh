@@ -43,7 +43,6 @@ struct BreadthFirst {
         i64 lowered = 0;  // 1 if the frontier's list has rows of the level before
         i64 settled = 0;  // own vertices that messages added to the frontier before a level upwards
         i64 tasks = 0;
-        i64 short_rows = 0;  // 1 if the frontier's rows are short, on average
         i64 found = 0, found_arcs = 0;  // vertices of the next level, and their arcs, on all ranks
         i64 left = 0;  // arcs not yet explored, about
         i64 active = 0;  // own rows, but for those at the end that have no in-edges
@@ -218,7 +217,6 @@ struct BreadthFirst {
         if (s.found > 0) s.levels = greater(s.levels, s.level + 2);
         s.left -= s.found_arcs;
         i64 n = s.found + sent, arcs = s.found_arcs;
-        s.short_rows = arcs <= n * short_degree;
         if (was_up) s.lowered = 0;
         ++s.level;
         s.listed = s.next_listed, s.next_listed = 0;

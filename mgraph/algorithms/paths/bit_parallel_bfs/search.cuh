@@ -131,7 +131,7 @@ struct BitParallel {
     DEVICE void do_expand(Grid grid, const State& s, const Arrivals& arrivals) const {
         auto row_at = [&](i64 at) { return (i64)load(list(s) + at); };
         expand_rows(
-            grid, graph, s.listed, s.listed, row_at, row_at, tasks, world.number(TASKS), false,
+            grid, graph, s.listed, s.listed, row_at, row_at, tasks, world.number(TASKS),
             [&](auto group, i64 row, i64 unit) { follow(group, row, unit, arrivals); }, [](auto) {});
     }
     // Sends a part of the messages to other ranks, and reads their messages of the part before.
