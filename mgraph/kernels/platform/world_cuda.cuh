@@ -200,7 +200,9 @@ template <class Program> struct OVERLAY Gathering {  // the meetings of one laun
     }
     // Adds what the threads counted, by one addition for each block and number, once all of the block are here.
     DEVICE void add(const World& world, const Numbers& mine) {
-        for (int k = 0; k < number_count; ++k)
+        i64 any = 0;
+        for (int k = 0; k < number_count; ++k) any |= mine.of[k];
+        for (int k = 0; __any_sync(~0u, any != 0) && k < number_count; ++k)
             if (__any_sync(~0u, mine.of[k] != 0)) {
                 i64 sum = mine.of[k];
                 for (int lanes = 16; lanes; lanes /= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
