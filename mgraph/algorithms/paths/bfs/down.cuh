@@ -121,6 +121,74 @@ struct SearchDown {
         ++mine.of[before == Search::unreached ? Search::LATE : Search::LOWERED];
         return row;
     }
+    // Few rows, most of them short: eight lanes take one each, and hand on at once what they find. So a level is a chain of
+    // few loads, in a function of its own, whose registers spill nothing.
+    static DEVICE bool is_brief(Grid grid, const State& s, const Heard& heard) {
+        i64 groups = grid.items(Tile<narrow>{}, 0).step;
+        return Tile<narrow>::size() > 1 && s.short_rows && s.listed + received(heard, s.inbox) <= groups;
+    }
+    struct Counted {
+        i64 arcs = 0;
+        u32 late = 0, lowered = 0;
+    };
+    static APART Counted expand_brief(Grid grid, const Search& search, const State& s, Heard heard) {
+        const World& world = search.world;
+        u32* bits = search.seen(world.rank, s.buffer);
+        const u32* listed = search.listing(s.level);
+        u32* next = search.listing(s.level + 1) + s.next_listed;
+        const u32 level = (u32)s.level, lo = (u32)world.lo(), rows = (u32)world.rows(), n = (u32)s.listed;
+        Counted counted;
+        auto discover = [&](u32 id) {
+            if (id == no_id || saw_bit(bits, id) || atomic_or(bits + id / word_bits, bit_of(id)) & bit_of(id)) return;
+            u32 row = id - lo;  // those before its first one wrap around
+            if (row < rows) {
+                if (world.size == 1) search.distance[row] = (i32)(level + 1);
+                else if (atomic_min((u32*)search.distance + row, level + 1) <= level + 1) return;
+                u32 degree = search.graph.degree(row);
+                store(next + take_place(world.number(Search::LISTED)), row);
+                counted.arcs += degree;
+                return;
+            }
+            i64 owner = world.owner(id), alike = (i64)id - world.start(owner), place = take_place(world.counts + owner);
+            if (place < world.room) world.put(heard, owner, place, id);
+            if (alike < rows) counted.arcs += search.graph.degree(alike);
+        };
+        auto receive = [&](u32 id) -> i64 {  // its row if it is of this level now
+            u32 before = atomic_min((u32*)search.distance + (id - lo), level);
+            if (before <= level) return -1;
+            atomic_or(bits + id / word_bits, bit_of(id));
+            ++(before == Search::unreached ? counted.late : counted.lowered);
+            return id - lo;
+        };
+        Tile<narrow> group;
+        for (i64 i : grid.scattered(group, n + received(heard, s.inbox))) {
+            i64 row = -1;
+            if (i < n) {
+                row = load(listed + i);
+                if (s.lowered && (u32)load(search.distance + row) != level) continue;  // it was of the level before
+            } else {
+                if (group.rank() == 0) row = receive(pending(world, heard, i - n));
+                row = group.shfl(row, 0);
+                if (row < 0) continue;
+            }
+            if constexpr (in_stretches<decltype(search.graph)>) {
+                i64 at = search.graph.begins(row), end = search.graph.ends(row);
+                if (end - at <= HUB_DEGREE) {
+                    for (at += group.rank(); at < end; at += group.size()) discover(search.graph.id_at(at));
+                    continue;
+                }
+            } else if ((i64)search.graph.degree(row) <= HUB_DEGREE) {
+                for (i64 unit = 0, units = search.graph.units(row); unit < units; ++unit)
+                    search.graph.visit(group, row, unit, [&](u32 id, i64, bool live) {
+                        discover(live ? id : no_id);
+                        return false;
+                    });
+                continue;
+            }
+            if (group.rank() == 0) add_tasks(search.graph, row, search.tasks, world.number(Search::TASKS));
+        }
+        return counted;
+    }
     DEVICE void expand_tasks(Grid grid) const {
         Tile<Search::lanes> tile;
         finds.clear(tile);

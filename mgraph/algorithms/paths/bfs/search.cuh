@@ -43,6 +43,7 @@ struct BreadthFirst {
         i64 lowered = 0;  // 1 if the frontier's list has rows of the level before
         i64 settled = 0;  // own vertices that messages added to the frontier before a level upwards
         i64 tasks = 0;
+        i64 short_rows = 0;  // 1 if the frontier's rows are short, on average
         i64 found = 0, found_arcs = 0;  // vertices of the next level, and their arcs, on all ranks
         i64 left = 0;  // arcs not yet explored, about
         i64 active = 0;  // own rows, but for those at the end that have no in-edges
@@ -80,6 +81,11 @@ struct BreadthFirst {
         SHARED(u32, memory, tile_words * program_tiles);
         u32* own = memory + Tile<lanes>{}.index() * tile_words;
         Numbers mine;
+        if (s.phase == expand && SearchDown<BreadthFirst>::is_brief(grid, s, heard)) {
+            auto counted = SearchDown<BreadthFirst>::expand_brief(grid, *this, s, heard);
+            mine.of[ARCS] = counted.arcs, mine.of[LATE] = counted.late, mine.of[LOWERED] = counted.lowered;
+            return mine;
+        }
         SearchDown<BreadthFirst> down{*this, s, heard, {own}, mine};
         SearchUp<BreadthFirst> upwards{*this, s, mine};
         switch (s.phase) {
@@ -217,6 +223,7 @@ struct BreadthFirst {
         if (s.found > 0) s.levels = greater(s.levels, s.level + 2);
         s.left -= s.found_arcs;
         i64 n = s.found + sent, arcs = s.found_arcs;
+        s.short_rows = arcs <= n * short_degree;
         if (was_up) s.lowered = 0;
         ++s.level;
         s.listed = s.next_listed, s.next_listed = 0;
