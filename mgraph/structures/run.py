@@ -110,11 +110,12 @@ def sort_few(
     batch: Any = None,
     *,
     both_ways: bool = False,
+    rows: tuple[int, int] | None = None,
 ) -> Run:
     """Sort at most `FEW` operations in host memory, and copy the run to `device`.
 
     On a GPU this saves a copy and a launch over copying the columns first. With `both_ways`, each is two consecutive
-    arcs, there and back.
+    arcs, there and back. Of the `rows` from the first to before the second alone, the run has local rows.
     """
     # Sort the keys, stably if other columns follow them.
     n, order = len(src), _FIRST
@@ -125,7 +126,7 @@ def sort_few(
     elif n == 1:
         keys = np.empty(1, np.uint64)  # filled in a third of the time of `np.array`
         keys[0] = src.item() << 32 | dst.item()
-        if weight is op is time is batch is None:
+        if weight is op is time is batch is rows is None:
             return Run(device.sent(keys))
     else:
         keys = src.astype(np.uint64) << np.uint64(32) | dst.astype(np.uint64)
@@ -136,9 +137,14 @@ def sort_few(
             order = keys.argsort(kind="stable")
             keys = keys[order]
 
+    if rows is not None:
+        bounds = np.array(rows, np.uint64) << np.uint64(32)
+        part = slice(*keys.searchsorted(bounds).tolist())
+        keys, order = keys[part] - bounds[0], order[part]
+
     # Send the other columns in the order of the keys.
     if type(op) is int:
-        op = None if op == 1 else device.sent(_DELETED[:n])
+        op = None if op == 1 else device.sent(_DELETED[: len(keys)])
     elif op is not None:
         op = device.sent(Device.to_host(op)[order])
     if weight is not None:

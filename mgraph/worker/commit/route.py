@@ -65,11 +65,13 @@ def share_runs(
     batch: Any = None,
     *,
     check: bool = False,
+    own: bool = False,
 ) -> list[Run]:
     """Return the sorted runs of a batch's part, or of several batches, given by users' ids in stream order.
 
     A run per structure, in global internal ids: (src, dst) for `out_edges`, each edge both ways in an undirected graph,
-    and (dst, src) for `in_edges` of a directed one. Repeats stay, in stream order. O(n log n).
+    and (dst, src) for `in_edges` of a directed one. Repeats stay, in stream order. With `own`, they have this rank's
+    rows alone, as `own_rows`. O(n log n).
 
     Raises
     ------
@@ -82,20 +84,22 @@ def share_runs(
     if few and (order is None or type(order) is np.ndarray):
         if order is not None:
             src, dst = order[src], order[dst]
-        out = sort_few(device, src, dst, op, weight, time, batch, both_ways=not shard.directed)
-        return [out] if len(shard.structures) == 1 else [out, sort_few(device, dst, src, op, weight, time, batch)]
+        columns, rows = (op, weight, time, batch), (shard.lo, shard.hi) if own else None
+        out = sort_few(device, src, dst, *columns, both_ways=not shard.directed, rows=rows)
+        return [out] if len(shard.structures) == 1 else [out, sort_few(device, dst, src, *columns, rows=rows)]
     src, dst, op, weight, time, batch = map(shard.here, (src, dst, op, weight, time, batch))
     ways = [(src, dst), (dst, src)][: len(shard.structures)]
 
     # Without an order, the sort makes the keys and saves a launch.
     if shard.directed and order is None and not check and device.kind == "cuda":
-        return [sort_run(device, None, op, weight, time, batch, src=rows, dst=ends) for rows, ends in ways]
-
-    # Otherwise make keys of internal ids, with two arcs per undirected edge.
-    if not shard.directed:
-        columns = op, weight, time, batch
-        op, weight, time, batch = (a if a is None or isinstance(a, int) else device.repeat(a, 2) for a in columns)
-    return [sort_run(device, _arcs(shard, *way, check and way is ways[0]), op, weight, time, batch) for way in ways]
+        runs = [sort_run(device, None, op, weight, time, batch, src=src, dst=dst) for src, dst in ways]
+    else:
+        # Otherwise make keys of internal ids, with two arcs per undirected edge.
+        if not shard.directed:
+            columns = op, weight, time, batch
+            op, weight, time, batch = (a if a is None or isinstance(a, int) else device.repeat(a, 2) for a in columns)
+        runs = [sort_run(device, _arcs(shard, *way, check and way is ways[0]), op, weight, time, batch) for way in ways]
+    return [own_rows(shard, runs.pop(0)) for _ in range(len(runs))] if own else runs
 
 
 def least_bytes(shard: Shard, n: int, columns: bool) -> int:
@@ -148,9 +152,6 @@ def route(shard: Shard, run: Run, partition: Partition | None = None) -> Run:
 def own_rows(shard: Shard, run: Run) -> Run:
     """Return this rank's part of the run of a whole batch, in local rows: the same as `route` of all ranks' shares."""
     part = run.split((0, shard.lo, shard.hi, shard.n_vertices))[1]
-    if type(part.keys) is np.ndarray:  # a merge of one run takes 5 us longer
-        part.keys = part.keys - np.uint64(shard.lo << HALF)
-        return part
     return merge_in_order(shard.device, [part], shard.lo << HALF)
 
 
