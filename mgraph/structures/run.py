@@ -65,14 +65,18 @@ class Run:
 
         No copy. One small read-back on a GPU.
         """
-        bounds = np.array(starts[1:-1], np.uint64) << np.uint64(32)
-        if type(self.keys) is np.ndarray:
-            inner = self.keys.searchsorted(bounds).tolist()
-        else:
-            xp = _cupy()
-            inner = Device.to_host(xp.searchsorted(self.keys, xp.asarray(bounds))).tolist() if len(bounds) else []
-        cuts = 0, *inner, len(self)
-        return [self.take(slice(a, b)) for a, b in pairwise(cuts)]
+        ends = 0, *cuts(self.keys, starts[1:-1]), len(self)
+        return [self.take(slice(a, b)) for a, b in pairwise(ends)]
+
+
+def cuts(keys: Array, rows: Sequence[int]) -> list[int]:
+    """Return, for each of ascending `rows`, the number of keys of lower rows. One small read-back on a GPU."""
+    bounds = np.array(rows, np.uint64) << np.uint64(32)
+    if type(keys) is np.ndarray:
+        indices: list[int] = keys.searchsorted(bounds).tolist()
+        return indices
+    xp = _cupy()
+    return Device.to_host(xp.searchsorted(keys, xp.asarray(bounds))).tolist() if len(bounds) else []
 
 
 def _cupy() -> Any:
@@ -138,9 +142,10 @@ def sort_few(
             keys = keys[order]
 
     if rows is not None:
-        bounds = np.array(rows, np.uint64) << np.uint64(32)
-        part = slice(*keys.searchsorted(bounds).tolist())
-        keys, order = keys[part] - bounds[0], order[part]
+        part = slice(*cuts(keys, rows))
+        keys, order = keys[part], order[part]
+        if rows[0]:
+            keys = keys - np.uint64(rows[0] << 32)
 
     # Send the other columns in the order of the keys.
     if type(op) is int:
