@@ -42,6 +42,8 @@ class Run:
         The time of each insertion, in a graph with times; not used for deletions. Structures ignore it.
     batch : uint32[n] or None
         The number of each operation's batch in a run of several; ascends among equal keys. Structures ignore it.
+    counted : (tuple of int, list of int) or None
+        Rows, and the `cuts` at them, if the host has counted these.
     """
 
     keys: Array
@@ -51,6 +53,7 @@ class Run:
     place: Array = None
     time: Array = None
     batch: Array = None
+    counted: tuple[tuple[int, ...], list[int]] | None = None
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -63,20 +66,24 @@ class Run:
     def split(self, starts: Sequence[int]) -> list[Run]:
         """Cut the run by src: part r has starts[r] <= src < starts[r + 1].
 
-        No copy. One small read-back on a GPU.
+        No copy. On a GPU one small read-back, as `cuts`.
         """
-        ends = 0, *cuts(self.keys, starts[1:-1]), len(self)
+        ends = 0, *self.cuts(starts[1:-1]), len(self)
         return [self.take(slice(a, b)) for a, b in pairwise(ends)]
 
+    def cuts(self, rows: Sequence[int]) -> list[int]:
+        """Return, for each of ascending `rows`, the number of keys of lower rows.
 
-def cuts(keys: Array, rows: Sequence[int]) -> list[int]:
-    """Return, for each of ascending `rows`, the number of keys of lower rows. One small read-back on a GPU."""
-    bounds = np.array(rows, np.uint64) << np.uint64(32)
-    if type(keys) is np.ndarray:
-        indices: list[int] = keys.searchsorted(bounds).tolist()
-        return indices
-    xp = _cupy()
-    return Device.to_host(xp.searchsorted(keys, xp.asarray(bounds))).tolist() if len(bounds) else []
+        One small read-back on a GPU, unless they are `counted`.
+        """
+        if self.counted is not None and self.counted[0] == rows:
+            return self.counted[1]
+        bounds = np.array(rows, np.uint64) << np.uint64(32)
+        if type(self.keys) is np.ndarray:
+            indices: list[int] = self.keys.searchsorted(bounds).tolist()
+            return indices
+        xp = _cupy()
+        return Device.to_host(xp.searchsorted(self.keys, xp.asarray(bounds))).tolist() if len(bounds) else []
 
 
 def _cupy() -> Any:
@@ -142,7 +149,7 @@ def sort_few(
             keys = keys[order]
 
     if rows is not None:
-        part = slice(*cuts(keys, rows))
+        part = slice(*Run(keys).cuts(rows))
         keys, order = keys[part], order[part]
         if rows[0]:
             keys = keys - np.uint64(rows[0] << 32)
