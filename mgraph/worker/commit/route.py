@@ -175,8 +175,10 @@ def _swapped(shard: Shard, run: Run, parts: list[Run]) -> list[Run]:
     device, dtypes = shard.device, {name: kind for name, kind in SENT.items() if getattr(run, name) is not None}
     # Pack each part's columns; the own part stays.
     packed = [
-        join_columns(device, [getattr(part, name) for name in dtypes])
-        for part in (part if rank != shard.rank else part.take(slice(0)) for rank, part in enumerate(parts))
+        device.empty(0, np.uint8)
+        if rank == shard.rank
+        else join_columns(device, [getattr(part, name) for name in dtypes])
+        for rank, part in enumerate(parts)
     ]
     received = shard.exchange.alltoallv(packed)
     return [
